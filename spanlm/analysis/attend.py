@@ -1,4 +1,4 @@
-"""Excerpts of a corpus, and sums of attention over a whole split."""
+"""Excerpts of a corpus, and mean attention over a whole split."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Excerpt:
     """Consecutive words of a corpus.
 
     Attributes:
-        words: as the model reads them: `<unk>` for what the vocabulary does not have, `<eos>` at line ends.
+        words: as the model reads them: `<unk>` for words outside the vocabulary, `<eos>` at line ends.
         source: the place in the corpus, in words.
         first: number of the first word, from 1, in the document or split.
-        starts: index of the first word of each document, or of each other context that knows nothing of what is before.
+        starts: index of the first word of each document, or of each other context that begins with an empty state.
         places: of items of a table, the item of each word and its number there, both from 1.
     """
 

@@ -1,6 +1,6 @@
-"""Attention as files: to look at (.html, .svg, .png, .pdf) and to compute with (.csv, .npz, .json).
+"""Attention as files: figures and pages (.html, .svg, .png, .pdf) and data (.csv, .npz, .json).
 
-Every `save_…` function raises InputError if it cannot write the suffix, or the folder is missing or closed, and
+Every `save_…` function raises InputError if it cannot write the suffix, or the folder is missing or read-only, and
 RunError if writing fails.
 """
 
@@ -111,7 +111,7 @@ def _save(
 
 
 def _shortest(weights: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the shortest decimals that read back as the same float32, not their 17 digits as float64."""
+    """Return the shortest decimals that read back as the same float32."""
     return weights.astype(str).astype(np.float64)
 
 

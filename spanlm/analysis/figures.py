@@ -1,4 +1,4 @@
-"""Figures of numbers, drawn by matplotlib in one style, and every figure as a file.
+"""Figures of numbers, drawn by matplotlib in one style, and files of every figure.
 
 The style is in `figures.mplstyle`. A figure made again has the same bytes: no date, a fixed salt for ids, and the one
 font that comes with matplotlib, whatever the user's own settings. In `.svg` a viewer without DejaVu Sans takes its own
@@ -39,7 +39,7 @@ TITLE_SIZE, HEAD_SIZE, LEGEND_SIZE, TEXT_SIZE = 11.5, 10.0, 9.0, 8.5
 
 
 class Style(NamedTuple):
-    """How a series looks, never by colour alone: a colour and a marker of matplotlib."""
+    """The look of a series: a colour and a marker of matplotlib, so that colour alone never distinguishes."""
 
     colour: str
     mark: str
@@ -64,7 +64,7 @@ _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Set the style for a while, over matplotlib's defaults: the user's settings do not count here."""
+    """Use the style within the block, over matplotlib's defaults instead of the user's settings."""
     import matplotlib.style
 
     with matplotlib.style.context(["default", "spanlm.analysis.figures"]), warnings.catch_warnings():
@@ -75,7 +75,7 @@ def styled() -> Iterator[None]:
 
 @styled()
 def figure_bytes(figure: Figure, suffix: str) -> bytes:
-    """Return a figure as a file of `FIGURES`: the paper as large as what is on it."""
+    """Return a figure as a file of one of `FIGURES`; the page is as large as its content."""
     title = xml_text(str(figure.get_label()))
     about: dict[str, dict[str, str | None]] = {
         ".svg": {"Title": title, "Date": None, "Creator": None},
@@ -97,13 +97,13 @@ def check_series(count: int) -> None:
 
 
 def xml_text(text: str) -> str:
-    """Return text that every format can hold: what XML forbids becomes U+FFFD."""
+    """Return text for every format: characters that XML forbids become U+FFFD."""
     return _ILLEGAL.sub("\ufffd", text)
 
 
 @lru_cache(maxsize=4096)
 def text_width(text: str, size: float) -> float:
-    """Return how wide a line of text is, in points."""
+    """Return the width of a line of text in points."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
@@ -384,7 +384,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
-    """A plot with a vertical axis of its own: what can be read on one scale, such as perplexities of one text."""
+    """A plot with its own vertical axis, for numbers on one scale such as perplexities of one text."""
 
     title: str
     series: tuple[Series, ...]
@@ -469,7 +469,7 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True)
 class RowsPanel:
-    """One scale: for every row what was measured and what was published, or None, with `digits` after the point."""
+    """A column of dots on one scale: each row's measured and published number, or None, with `digits` decimals."""
 
     title: str
     measured: tuple[Value | None, ...]

@@ -1,11 +1,11 @@
-"""Mean attention by lag (Daniluk et al. 2017, Figure 3b): measured, as the paper printed it, and side by side.
+"""Mean attention by lag (Daniluk et al., 2017, Figure 3b): measured, published, and both side by side.
 
     m_i = 100 / |F| · sum_{t in F} α_{t,i},   F = {t : the window of t is full}
 
-At the begin of a text the window holds fewer than L words, and fewer words share the same weight; those positions would
-lift the recent lags. Only full windows are averaged, and the positions left out are counted. A window that grows with
-the text is never full: there the nearest lags have a number each, all older words have one together, and F are the
-positions that have a word at each of the nearest lags. A span of several words has the lag of its last word.
+At the beginning of a text the window holds fewer than L words, which share all weight; these positions would lift the
+recent lags. Only full windows are averaged, and the positions left out are counted. A window that grows with the text
+is never full: its nearest lags have a number each, all older words one together, and F are the positions with a word at
+each of the nearest lags. The lag of a span is that of its last word.
 
 Column j of a window of L is lag L - 1 - j + n, where n is the nearest lag: 1 where the window ends at the step before,
 0 where it holds the current word, too.
@@ -56,8 +56,8 @@ class LagProfile:
 
     Attributes:
         percent: (L,) mean weight in percent, oldest lag first; sums to 100 but for `older` and `null_mass`.
-        positions: how many were averaged: those whose window was full.
-        left_out: how many were not.
+        positions: the number of positions averaged: those with a full window.
+        left_out: the number of other positions.
         nearest_lag: the lag of the last number.
         older: percent on lags beyond the first number, for a window that grows with the text; else None.
         span: number of words in a slot: 1 for words, more for spans.
@@ -87,7 +87,7 @@ class LagProfile:
 
     @property
     def null_mass(self) -> float:
-        """Percent that lies on no word: on the sentinel of a pointer (its mean gate), on a zero slot."""
+        """Percent of weight on no word: on the sentinel of a pointer (its mean gate) or a zero slot."""
         return max(0.0, 100 - sum(self.percent) - (self.older or 0.0))
 
     @property
@@ -214,7 +214,7 @@ PUBLISHED: dict[str, PublishedRow] = {
 
 @dataclass(frozen=True)
 class MeasuredLags:
-    """What the model `name` did on a corpus and split, `text`; `model` in `PUBLISHED` can be compared with it."""
+    """The lags of the model `name` on a corpus and split, `text`; `model` is its row in `PUBLISHED`, if any."""
 
     name: str
     text: str
@@ -234,7 +234,7 @@ class MeasuredLags:
 
 
 def check_alike(slots: Mapping[str, tuple[int, int]]) -> None:
-    """Refuse models, named with how many words a slot has and the nearest lag, whose shares cannot be compared.
+    """Refuse models whose shares cannot be compared: by name, the words of a slot and the nearest lag.
 
     Raises:
         InputError: words beside spans, or spans of another length or another nearest lag.
@@ -253,7 +253,7 @@ def _what(span: int, nearest_lag: int) -> str:
 
 
 def notes(measured: Sequence[MeasuredLags], rows: Sequence[PublishedRow] | None = None, mark: str = ABOUT) -> list[str]:
-    """Return what a reader of the numbers must know, a sentence each.
+    """Return notes for readers of the numbers, a sentence each.
 
     `rows` are the paper's that are shown; None: all that `measured` can be compared with. `mark` marks inferred ones.
     """

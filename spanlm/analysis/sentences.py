@@ -1,13 +1,13 @@
-"""Attention in one sentence, and how flat attention is, as Salton et al. (2017, §5, Figures 2 and 3) show both.
+"""Attention in one sentence, and the flatness of attention (Salton et al., 2017, §5, Figures 2 and 3).
 
-In a map of a sentence a row is a word to be predicted, and a column a word read. Flatness is in a number what the paper
-saw in its maps:
+In the map of a sentence each row is a word to predict, and each column a word read. Flatness measures what the paper
+saw in such maps:
 
     flatness = 1/|R| · Σ_{t in R} H_t / ln n_t,    H_t = -Σ_i p_ti ln p_ti,    p_ti = a_ti / Σ_j a_tj
 
-n_t is how many slots held a word at step t, and R are the steps with n_t >= 2: with one there is no choice. 1: the same
-weight on every word; 0: all of it on one. What lies on no word (the sentinel of a pointer, a zero slot) is left out of
-p and reported beside it. In a span buffer a slot holds a span.
+At step t, n_t slots held a word. R are the steps with n_t >= 2: a single slot leaves no choice. Flatness 1 is equal
+weight on every word, 0 all weight on one. p excludes weight on no word (a pointer's sentinel, a zero slot), which is
+reported beside it. In a span buffer a slot holds a span.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ALL = "all"
 
 
 class FlatnessRow(NamedTuple):
-    """Means over the rows of one group, shares of what lies on words.
+    """Means over the rows of one group, as shares of the weight on words.
 
     Attributes:
         slots: the number of slots to choose from, a name in `GROUPS` or `ALL`.
@@ -125,7 +125,7 @@ class FlatnessAccumulator:
 
 
 def _measured(rows: NDArray[np.float64], slots: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return what is averaged, (N, 5), of rows with weight on two slots or more to choose from."""
+    """Return the quantities to average, (N, 5), for rows with weight and at least two slots to choose from."""
     on_words = rows.sum(axis=1)
     shares = rows / on_words[:, None]
     # 0 ln 0 = 0
@@ -206,8 +206,8 @@ def attend_sentence(
 ) -> SentenceMap:
     """Read one sentence, opened and closed by `<eos>`, from an empty state.
 
-    Words that the vocabulary lacks are read as <unk> and shown as written. If not `opened`, no `<eos>` opens it, and
-    its first word is read and not predicted. `name` and `memory` describe the model.
+    Words outside the vocabulary are read as <unk> and shown as written. If not `opened`, no `<eos>` opens the
+    sentence, and its first word is read and not predicted. `name` and `memory` describe the model.
 
     Raises:
         InputError: no words, more than `MOST_WORDS`, or a model that attends to nothing.
@@ -250,7 +250,7 @@ def scale_top(largest: float) -> float:
 
 
 def is_above(largest: float, top: float) -> bool:
-    """Say whether a weight is larger than the one that is darkest."""
+    """Return whether a weight is larger than the one that is darkest."""
     # a hair wider: 0.1 as a float32 is more than 0.1
     return largest > top * (1 + 1e-6)
 

@@ -1,4 +1,4 @@
-"""How often a span buffer was used after each epoch of a training (Li et al., 2020, Figure 4)."""
+"""The utilisation of a span buffer after each epoch of a training (Li et al., 2020, Figure 4)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXPLAINED = (
 
 @dataclass(frozen=True)
 class Utilisation:
-    """Use of the span buffer in a run's validations; item i is of epoch i + 1.
+    """Utilisation of the span buffer in a run's validations; item i belongs to epoch i + 1.
 
     Attributes:
         name: of the run.
@@ -40,7 +40,7 @@ def epoch_rows(folder: Path) -> list[dict[str, Any]]:
     """Read the validations of a run so far; it may be in training.
 
     Raises:
-        InputError: it is no run, or a line is damaged.
+        InputError: `folder` is not a run, or a line is damaged.
     """
     try:
         lines = regular(folder / METRICS, 2**30).read_bytes().splitlines(keepends=True)
@@ -54,17 +54,17 @@ def epoch_rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def utilisation_of(rows: Sequence[Mapping[str, Any]], name: str) -> Utilisation | None:
-    """Return the use of a run's span buffer; None where it has none, or one that never held anything."""
+    """Return the utilisation of a run's span buffer; None without a buffer, or if it never held a span."""
     found = [row["parts"]["valid"] for row in rows if "valid" in row.get("parts", {})]
     learned, oracle = (tuple(parts[which] for parts in found) for which in ("utilisation", "oracle_utilisation"))
     return Utilisation(name, learned, oracle) if found else None
 
 
 def read_utilisation(folder: Path, name: str) -> Utilisation:
-    """Read the use of the span buffer of the run in `folder`; it may be in training.
+    """Read the utilisation of the span buffer of the run in `folder`; it may be in training.
 
     Raises:
-        InputError: it is no run, it has finished no epoch, or it has no span buffer that ever held anything.
+        InputError: `folder` is not a run, has finished no epoch, or has no span buffer that ever held a span.
     """
     rows = epoch_rows(folder)
     if found := utilisation_of(rows, name):

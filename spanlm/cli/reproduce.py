@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
@@ -11,11 +11,10 @@ from signal import SIGINT
 from typing import Any
 
 from spanlm.cli.main import VerbParser
-from spanlm.cli.options import add_device, keep_freed_memory, verb_parser
+from spanlm.cli.options import add_fields, field_values, keep_freed_memory, verb_parser
 from spanlm.cli.render import grid, note, out, paragraph, progress
 from spanlm.cli.training_report import TrainingReport
 from spanlm.errors import InputError, Interrupted, RunError, require
-from spanlm.reproduction import Paper
 from spanlm.reproduction.plan import PAPERS, Plan, Request, Task
 from spanlm.reproduction.run import DIVERGED, Estimator, Outcome, Run, finished, finished_before
 from spanlm.reproduction.table import Page, several, write_pages
@@ -49,12 +48,11 @@ def run(arguments: list[str]) -> None:
     """Reproduce."""
     keep_freed_memory()
     options = _parser().parse_args(arguments)
-    require(bool(options.seeds), "--seeds", options.seeds, "one or more numbers")
+    for name, value in list(vars(options).items()):
+        setattr(options, name, tuple(value) if isinstance(value, list) else value)
     require(options.jobs >= 1, "--jobs", options.jobs, "at least 1")
     require(len(set(options.seeds)) == len(options.seeds), "--seeds", options.seeds, "different numbers")
-    asked = {field.name: getattr(options, field.name) for field in fields(Request)}
-    lists = {name: tuple(value) for name, value in asked.items() if isinstance(value, list)}
-    plan = Plan(Request(**asked | lists))
+    plan = Plan(field_values(options, Request))
     if not options.no_tables:
         _introduce(plan)
     if options.dry_run:
@@ -64,36 +62,23 @@ def run(arguments: list[str]) -> None:
 
 
 def _parser() -> VerbParser:
-    more = "\n\n".join([_MORE, *map(_tables_and_scales, PAPERS.values())])
-    parser = verb_parser("reproduce", _DESCRIPTION, more=more)
+    more = [_MORE]
+    for paper in PAPERS.values():
+        tables = "; ".join(f"{table.name}: {table.title.partition(': ')[2]}" for table in paper.tables)
+        scales = "; ".join(f"{scale.name}: {scale.purpose}" for scale in paper.scales)
+        more.append(f"{paper.name}, --table {tables}; --scale {scales}.")
+    parser = verb_parser("reproduce", _DESCRIPTION, more="\n\n".join(more))
     parser.add_argument("paper", metavar="PAPER", help=f"whose tables: {', '.join(PAPERS)}")
-    parser.add_argument("--table", metavar="NAME", help="one of them (default: all that the corpus allows)")
-    text = "wikipedia (built by `spanlm data wikipedia`), ptb, wikitext-2, cbt, a folder or a file (default: the "
-    text += "scale's, demo for smoke; else the table's own)"
-    parser.add_argument("--corpus", metavar="NAME|PATH", help=text)
-    parser.add_argument("--scale", default="small", metavar="NAME", help="smoke, small or paper, as a rule (small)")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1], metavar="N", help="a run of every row for each")
-    parser.add_argument("--rows", nargs="+", metavar="ROW", help="only these rows, as --dry-run names them")
-    folder: dict[str, Any] = {"type": Path, "metavar": "DIR"}
-    parser.add_argument("--runs", default=Path("runs"), help="where runs are kept (runs)", **folder)
-    parser.add_argument("--out", default=Path("results"), help="where records and tables go (results)", **folder)
-    add_device(parser)
-    parser.add_argument("--precision", choices=("fp32", "bf16"), help="of the products (default: the scale's)")
-    parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
-    files: dict[str, Any] = {"rare": True, "nargs": "+", "type": Path, "default": [], "metavar": "FILE"}
-    parser.add_argument("--questions", help="of table 2d (default: the test files of cbt)", **files)
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="rows at a time (1)")
+    shown = {"scale": "NAME", "table": "NAME", "corpus": "NAME|PATH", "seeds": "N", "rows": "ROW"}
+    shown |= {"runs": "DIR", "out": "DIR", "data_dir": "DIR", "questions": "FILE"}
+    changes: dict[str, dict[str, Any]] = {name: {"metavar": metavar} for name, metavar in shown.items()}
+    changes["questions"]["rare"] = True
+    add_fields(parser, Request, *(field.name for field in fields(Request)[1:]), **changes)
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="rows at a time (default 1)")
     text = "train and measure only, as each of --jobs does"
     parser.add_argument("--no-tables", rare=True, action="store_true", help=text)
     parser.add_argument("--dry-run", action="store_true", help="print the plan, sizes and an estimate of the time")
     return parser
-
-
-def _tables_and_scales(paper: Paper) -> str:
-    """Name the tables of a paper, and the scales at which they can be run."""
-    tables = "; ".join(f"{table.name}: {table.title.partition(': ')[2]}" for table in paper.tables)
-    scales = "; ".join(f"{scale.name}: {scale.purpose}" for scale in paper.scales)
-    return f"{paper.name}, --table {tables}; --scale {scales}."
 
 
 def _introduce(plan: Plan) -> None:
@@ -139,18 +124,31 @@ def _dry_run(plan: Plan) -> None:
 
 
 def _run(plan: Plan, jobs: int, tables: bool) -> None:
+    """Run the plan; the process that makes the tables names every task, those of its `jobs` do not."""
     others, ran, written = finished_before(plan) if tables else [], list[Outcome](), list[Path]()
     began = time.monotonic()
+
+    def started(task: Task) -> None:
+        if tables and jobs == 1:
+            out(f"\n[{plan.tasks.index(task) + 1}/{len(plan.tasks)}] {task.row.title}, {task.seeds}")
+
+    def heard(task: Task, line: str) -> None:
+        if line not in plan.corpus.notes:  # every process prints them
+            out(f"{plan.label(task)}  {line.partition('. Test it once')[0]}")
+
     try:
-        for outcome in _reported(plan, jobs, said=tables):
-            ran.append(outcome)
-            ran.sort(key=lambda one: plan.tasks.index(one.task))  # side by side they end in any order
-            written = write_pages(plan, [*others, *ran]) if tables else []
+        with TrainingReport(notes=False) as report:
+            work = Run(plan, report if jobs == 1 else None, started, lambda: progress(shown=True), heard)
+            for outcome in work.outcomes(jobs):
+                out((f"{plan.label(outcome.task)}  " if jobs > 1 else "") + _ended(outcome))
+                ran.append(outcome)
+                ran.sort(key=lambda one: plan.tasks.index(one.task))  # side by side they end in any order
+                written = write_pages(plan, [*others, *ran]) if tables else []
     except Interrupted as stop:
         raise Interrupted(f"{stop}. The same command goes on", stop.signal_number) from None
     except KeyboardInterrupt:
-        said = "stopped between two steps; what was finished is kept. The same command goes on"
-        raise Interrupted(said, SIGINT) from None
+        why = "stopped between two steps; what was finished is kept. The same command goes on"
+        raise Interrupted(why, SIGINT) from None
     if tables:
         for table in plan.tables:
             _show(Page(plan, table, [*others, *ran]))
@@ -161,25 +159,6 @@ def _run(plan: Plan, jobs: int, tables: bool) -> None:
         names = ", ".join(f"{outcome.task.row.name} ({outcome.task.seeds})" for outcome in failed)
         first = failed[0]
         raise RunError(f"{len(failed)} of {len(ran)} runs failed: {names}. {first.task.row.name}: {first.error}")
-
-
-def _reported(plan: Plan, jobs: int, said: bool) -> Iterator[Outcome]:
-    """Run the plan; unless another process has `said` so, say of every task that it starts, and how it ended."""
-
-    def started(task: Task) -> None:
-        if said and jobs == 1:
-            number = plan.tasks.index(task) + 1
-            out(f"\n[{number}/{len(plan.tasks)}] {task.row.title}, {task.seeds}")
-
-    def heard(task: Task, line: str) -> None:
-        if line not in plan.corpus.notes:  # which every process has
-            out(f"{plan.label(task)}  {line.partition('. Test it once')[0]}")
-
-    with TrainingReport(notes=False) as report:
-        watcher = report if jobs == 1 else None
-        for outcome in Run(plan, watcher, started, lambda: progress(shown=True), heard).outcomes(jobs):
-            out(f"{plan.label(outcome.task)}  {_ended(outcome)}" if jobs > 1 else _ended(outcome))
-            yield outcome
 
 
 def _ended(outcome: Outcome) -> str:

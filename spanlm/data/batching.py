@@ -1,8 +1,8 @@
-"""From the tokens of a split to segments (T, B): what a model reads, and what it must predict.
+"""From the tokens of a split to segments (T, B) of inputs and targets.
 
-Shapes: T time steps, B streams. Every token of the split is a target exactly once (but where sentences are cut for
-training: `SentenceRules`); what is beside that is padding, whose input is `<eos>` and whose mask is False. A stream is
-opened by one `<eos>` as its first input.
+Shapes: T time steps, B streams. Every token of the split is a target exactly once (unless sentences are cut for
+training: `SentenceRules`). Padding has the input `<eos>` and the mask False. The first input of a stream is one
+`<eos>`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Batcher(ABC):
 
     @property
     def targets(self) -> int:
-        """Number of tokens that are predicted: all of the split that rules for sentences do not leave out."""
+        """Number of tokens that are predicted: all of the split that the rules for sentences keep."""
         return len(self._ids)
 
     @abstractmethod
@@ -189,9 +189,9 @@ class DocumentBatcher(Batcher):
     """Starts each document at a segment's start, with a reset; the last segment of a document is padded.
 
     A document opens with `<eos>`. Read whole, it stays in one stream, and a stream that is through takes the next one:
-    what is before a word is the same whatever the batch size, but a few long documents leave the other streams
+    the context of a word is the same for every batch size, but a few long documents leave the other streams
     without work (98 books in 64 streams: 61 % of all steps are padding). Otherwise the documents are laid end to end
-    and cut into B streams of equal length; at most B - 1 of them are cut, and what comes after a cut begins with an
+    and cut into B streams of equal length; at most B - 1 of them are cut, and the part after a cut begins with an
     empty state and the true word before it, as streams do. A segment has fewer than T steps where none needs them.
     """
 

@@ -8,9 +8,9 @@ context sentences, ten candidates, and a blank line after each question:
     …
     21 The XXXXX was old .\tking\t\tking|once|was|there|…
 
-Read without complaint: lines without numbers, another number of context sentences or candidates, white space before
-a line end, a missing blank line, `.gz`. A candidate that is listed twice counts once. Whatever could change what a
-question asks makes it a `Defect`: it is not scored, and the next question is read.
+Accepted as well: lines without numbers, another number of context sentences or candidates, white space before
+a line end, a missing blank line, `.gz`. A candidate that is listed twice counts once. Any other irregularity
+makes a question a `Defect`: it is not scored, and the next question is read.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """A question that cannot be scored, with the number of the line that shows it, from 1, and what is wrong."""
+    """A question that cannot be scored: the line of the defect, counted from 1, and the reason."""
 
     file: str
     line: int
@@ -70,7 +70,7 @@ def word_class(path: Path) -> str:
 
 
 def is_cbt_like(path: Path) -> bool:
-    """Return whether the name of a file says that its questions are only like those of CBT."""
+    """Return whether the name of a file marks its questions as CBT-like, not those of CBT."""
     return path.name.startswith(CBT_LIKE)
 
 
@@ -115,7 +115,7 @@ class _Line(NamedTuple):
 
 
 class _DefectiveError(Exception):
-    """The line that shows what is wrong with a question, and the reason."""
+    """The line of a defect, and the reason."""
 
 
 def _lines(text: Text) -> Iterator[_Line]:

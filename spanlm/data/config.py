@@ -1,4 +1,4 @@
-"""What a run reads, and how it is cut into words, documents and batches. Imports nothing heavy."""
+"""The text of a run, and how it is cut into words, documents and batches. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OWN: dict[str, Documents] = {CBT: "book-title", "wikitext-2": "heading"}
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """Which text a model reads, and how it is cut into words and documents.
+    """The text that a model reads, and how it is cut into words and documents.
 
     Attributes:
         corpus: demo, ptb, wikitext-2, cbt, a folder with train.txt, valid.txt and test.txt (or .txt.gz), or one
@@ -73,27 +73,29 @@ class DataConfig:
 
     @property
     def effective_tokenizer(self) -> Tokenizer:
-        """The tokenizer of this corpus: new text for its models must be cut by the same one."""
+        """The tokenizer of this corpus, also for new text of its models."""
         return "words" if self.corpus == DEMO else self.tokenizer
 
     @property
     def effective_documents(self) -> Documents:
-        """What starts a document in this corpus: the title lines of cbt are never text."""
+        """The line that starts a document in this corpus; title lines of cbt are never text."""
         return _OWN.get(self.corpus, "none") if self.corpus == CBT or self.documents == "auto" else self.documents
 
     @property
     def compared(self) -> DataConfig:
-        """The same said in one way; text and vocabulary are compared by their hashes, wherever they come from."""
+        """This configuration in a canonical form; hashes compare text and vocabulary, wherever they come from."""
         name = os.path.basename(os.path.abspath(expanded(self.corpus)))
         # the demo has its own tokenizer, whatever the field says
         cut, documents = "whitespace" if self.corpus == DEMO else self.tokenizer, self.effective_documents
-        said = replace(self, corpus=name or self.corpus, dir=None, download=False, tokenizer=cut, documents=documents)
-        return replace(said, min_count=self.min_count or 1)
+        canonical = replace(
+            self, corpus=name or self.corpus, dir=None, download=False, tokenizer=cut, documents=documents
+        )
+        return replace(canonical, min_count=self.min_count or 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamRules:
-    """What is drawn anew for streams in every epoch of training; by default nothing, as in evaluation.
+    """The random draws of streams in every epoch of training; by default none, as in evaluation.
 
     Attributes:
         length_spread: Standard deviation of a segment's length, in steps.
@@ -116,7 +118,7 @@ class StreamRules:
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceRules:
-    """What becomes of sentences, and in which batches they come.
+    """How sentences are cut, ordered and batched.
 
     Attributes:
         limit: The longest sentence, in targets; None: there is no limit.

@@ -1,4 +1,4 @@
-"""From the name of a corpus to its texts, its vocabulary and its tokens; and which published corpora are known."""
+"""From the name of a corpus to its texts, its vocabulary and its tokens; the registered corpora."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ def load_corpus(
     """Load a corpus: find its texts, build its vocabulary from the training part, and give every word an id.
 
     The first load of a text reads it three times (hash, counts, ids) and keeps the result in the cache folder; a later
-    one reads it once, for the hash that says it is still the same text. Memory grows with the number of different
+    one reads it once, to check by its hash that it is the same text. Memory grows with the number of different
     words, not with the length of the text. A given vocabulary is used, and none built; `as_text` reads files that are
     known to be in another format (`spanlm.data.formats`).
 

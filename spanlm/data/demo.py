@@ -1,7 +1,7 @@
 """A small English corpus that every Python carries: the prose of its own language reference.
 
-`pydoc_data.topics` holds the text of `help("assert")` and some eighty other topics, with markup. What is kept
-of it here are its English sentences: no headings, grammar, code, tables, signatures or lists of fragments.
+`pydoc_data.topics` holds the text of `help("assert")` and some eighty other topics, with markup. Kept are its
+English sentences: no headings, grammar, code, tables, signatures or lists of fragments.
 The text differs between versions of Python, so numbers on it compare only within one version.
 """
 

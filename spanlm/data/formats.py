@@ -1,4 +1,4 @@
-"""Files that are not plain text in UTF-8: known by their names and by how they begin, and what reads them."""
+"""Files that are not plain text in UTF-8, recognised by name or first bytes, and how to convert them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UT
 
 
 class Format(NamedTuple):
-    """A format: a suffix decides alone; else the pattern with which a file begins, or what its first lines are."""
+    """A format, recognised by its suffix alone, else by a pattern of its first bytes or by its first lines."""
 
     name: str
     suffixes: str = ""
@@ -102,7 +102,7 @@ def refuse_other_formats(path: Path, begin: bytes) -> None:
 
 
 def conversion(path: Path, piece: bytes, offset: int) -> str:
-    """Return what to do with a file that is not UTF-8 in `piece`, read at byte `offset`."""
+    """Return advice on a file that is not UTF-8 in `piece`, read at byte `offset`."""
     marked = (name for mark, name in _MARKS.items() if offset == 0 and piece.startswith(mark))
     name = next(marked, None) or _encoding(piece[-offset % 4 :])
     way = f"convert it by `iconv -f {name} -t UTF-8 {shlex.quote(str(path))} > NEW.txt`"

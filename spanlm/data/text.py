@@ -9,10 +9,10 @@ The rules, the same for every corpus:
 * Every line is one `<eos>` longer than its words; a blank line is a lone `<eos>`. A word `<eos>` in the text
   would be taken for a line's end and is refused. A word `<unk>` is the unknown word.
 * A file whose name ends in `.gz` is decompressed while it is read.
-* A file that is known to be no plain text (`spanlm.data.formats`) is refused, unless `Text.as_text` insists.
+* A file of another known format (`spanlm.data.formats`) is refused, unless `Text.as_text` is set.
 
 A collection of books, such as the Children's Book Test, has title lines, whose first word is `_BOOK_TITLE_`. They
-start a document and are no text of it (`without_titles`).
+start a document and are not part of its text (`without_titles`).
 """
 
 from __future__ import annotations

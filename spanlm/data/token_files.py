@@ -1,7 +1,6 @@
 """Texts as ids: made once, kept in the cache folder, read through a memory map.
 
-The cache holds what can be made again, under a name that says what it was made from; each file ends in the SHA-256 of
-all that comes before.
+Every file of the cache can be made again. Its name identifies its sources, and it ends in the SHA-256 of its content.
 """
 
 from __future__ import annotations

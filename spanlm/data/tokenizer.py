@@ -7,7 +7,7 @@ before it in the line. An `<eos>` is put there, so the text becomes longer: a pe
 with one by lines. Lines without words are left out: their lone `<eos>` would be predicted for nothing.
 
 Salton et al. (2017) split WikiText-2 with NLTK's trained tokeniser; their code then ends the last sentence of each
-line, and each blank line, with two `<eos>`, of which the second is free. Neither is done here.
+line, and each blank line, with two `<eos>`, the second of which is free. Neither is done here.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Vocabulary:
         return self._ids.get(word, self.unk_id)
 
     def word(self, id: int) -> str:
-        """Return the word with this id; InputError: there is none."""
+        """Return the word with this id; InputError: there is no such id."""
         require(0 <= id < len(self), "word id", id, f"from 0 to {len(self) - 1}")
         return self.words[id]
 

@@ -1,4 +1,4 @@
-"""The neural cache: any trained model, at evaluation time, mixed with the words it read in situations like now.
+"""The neural cache: a trained model mixed, in evaluation, with the words that followed similar states.
 
 Grave, Joulin & Usunier, "Improving Neural Language Models with a Continuous Cache" (2017), §3, the linear
 interpolation:
@@ -205,7 +205,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class CacheTuning:
-    """What a grid showed on a text (corpus and split): the perplexity without a cache (`plain`), and of the best.
+    """The result of a grid search on a text (corpus and split): the perplexity without a cache (`plain`), and the best.
 
     The grid has every point, windows outermost, λ innermost. Notes say where the best lies on its edge, so that the
     true one may lie beyond.

@@ -1,4 +1,4 @@
-"""Cloze questions: which of several words does a model put into a gap?
+"""Cloze questions: a model ranks candidate words for a gap.
 
 The stream of a question is opened by `<eos>`, and each context sentence s_i and the query are closed by one, as
 everywhere in this project. With q_< and q_> for the query before and after its gap, a candidate c has two scores:
@@ -11,15 +11,15 @@ how they score; the whole query sentence is this project's reading. The context 
 
     full    <eos> s_1 <eos> … s_20 <eos>
     query   <eos>: the query sentence from an empty state
-    none    <eos>, with q_< and q_> left out: the candidate alone on a line, which tells how much the frequency of
-            words answers
+    none    <eos>, with q_< and q_> left out: the candidate alone on a line, which measures how far word frequency
+            goes
 
-A model that was trained on lines that know nothing of each other (`training.batching.kind=sentences`) can use no more
-of a question than its query, so it reads `query`. If no `<eos>` opens these lines, of which the first word is only read
-(Salton et al., 2017), nothing opens a question, either: the first word of the query has no score. Where the gap itself
-is first, or all there is (`none`), there is nothing to rank by.
+A model that was trained on independent lines (`training.batching.kind=sentences`) can use only the query, so it reads
+`query`. If it was trained without predicting first words (Salton et al., 2017), no `<eos>` opens a question, either,
+and the first word of the query has no score. If the gap comes first, or stands alone (`none`), the candidates have no
+score.
 
-A word that the vocabulary does not have is read and scored as `<unk>`, so two such candidates score alike. An answer
+A word outside the vocabulary is read and scored as `<unk>`, so two such candidates score alike. An answer
 is right only if it scores higher than every other candidate.
 
 The context and q_< are read once for a question and the state is branched over its candidates; no distribution over
@@ -297,7 +297,7 @@ def _pieces(lengths: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """How many of so many questions were answered right."""
+    """The number of questions, and of right answers."""
 
     right: int
     questions: int
@@ -375,6 +375,6 @@ class ClozeTally:
 
 
 def macro_average(accuracies: Iterable[Accuracy]) -> float | None:
-    """Return the mean of the shares, each set of questions counting alike; None if there is none with a question."""
+    """Return the mean of the shares, each set of questions with equal weight; None if no set has a question."""
     shares = [accuracy.share for accuracy in accuracies if accuracy.share is not None]
     return fmean(shares) if shares else None

@@ -1,4 +1,4 @@
-"""Several models on one text: each alone, all as one, and the bound that no choice among them can pass.
+"""Several models on one text: each alone, the ensemble, and the oracle bound of any choice among them.
 
 The text is read once: each member scores a segment before the next one is read.
 """
@@ -30,7 +30,7 @@ STEPS = 1000
 
 @dataclass(frozen=True)
 class OracleBound:
-    """What is left if, at each token, the member that gave it most is taken.
+    """The NLL if the best member at each token is chosen.
 
     A bound and not a model's perplexity: the choice is made after the token is seen, so these probabilities sum to
     more than 1 over the vocabulary. No linear mixture of the members does better, whatever its weights at each token;
@@ -45,7 +45,7 @@ class OracleBound:
 
 @dataclass(frozen=True)
 class EnsembleEvaluation:
-    """What several models make of one split of a corpus: each alone, all as one, and the bound of any choice."""
+    """The evaluation of several models on one split: each alone, the ensemble, and the oracle bound."""
 
     combination: Combination
     weights: tuple[float, ...]
@@ -78,7 +78,7 @@ class TunedWeights:
 def evaluate_members(
     ensemble: Ensemble, corpus: Corpus, split: str = "test", protocol: Protocol = STANDARD
 ) -> EnsembleEvaluation:
-    """Measure each member, all as one, and the oracle bound in one pass; InputError: the corpus has no such split."""
+    """Measure each member, the ensemble and the oracle bound in one pass; InputError: the corpus has no such split."""
 
     def read(batcher: Batcher) -> list[Tally]:
         """Sum over the text for each member, for all as one, and for the best member of each token."""

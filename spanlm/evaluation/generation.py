@@ -20,7 +20,7 @@ LEAST_TEMPERATURE = 0.001
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationOptions:
-    """How words are drawn.
+    """The sampling distribution.
 
     p'(w) ∝ p(w)^{1 / temperature} over the words that remain: the `top_k` most probable, then the fewest whose
     probabilities reach `top_p`.
@@ -60,27 +60,27 @@ def generate(
     options: GenerationOptions,
     *,
     line_by_line: bool = False,
-    opened: bool = True,
+    predict_first: bool = True,
 ) -> Iterator[str]:
     """Continue a prompt word by word; <eos> is the end of a line or sentence, not that of the text.
 
     A prompt has <eos> where a line or sentence in it ends; unknown words are read as <unk>. If the model was trained
-    `line_by_line`, each line begins with an empty state, and of the prompt only its last line is read. If lines are not
-    `opened` by <eos>, as for models that only read the first word, there is nothing to draw it from: the prompt must
-    give it, and the text ends with its line.
+    `line_by_line`, each line begins with an empty state, and only the prompt's last line is read. Without
+    `predict_first` no <eos> opens a line: the model cannot draw its first word, so the prompt must give one, and the
+    text ends with its line.
 
     Raises:
-        InputError: lines that are not opened and no first word.
+        InputError: no first word, without `predict_first`.
     """
-    if line_by_line or not opened:
+    if line_by_line or not predict_first:
         prompt = prompt[len(prompt) - [*reversed(prompt), EOS].index(EOS) :]
-    if not (opened or prompt):
+    if not (predict_first or prompt):
         raise InputError(
             "prompt='': the model was trained on sentences of which the first word is only read, and cannot begin "
             "one (training.batching.predict_first=false); give the first word, or more"
         )
-    tokens = [vocabulary.eos_id] * opened + vocabulary.encode(prompt)
-    return _words(model, vocabulary, tokens, options, line_by_line, opened)
+    tokens = [vocabulary.eos_id] * predict_first + vocabulary.encode(prompt)
+    return _words(model, vocabulary, tokens, options, line_by_line, predict_first)
 
 
 def _words(
@@ -89,7 +89,7 @@ def _words(
     tokens: list[int],
     options: GenerationOptions,
     line_by_line: bool,
-    opened: bool,
+    predict_first: bool,
 ) -> Iterator[str]:
     generator = torch.Generator().manual_seed(options.seed)
     barred = [] if options.unk else [vocabulary.unk_id]
@@ -101,7 +101,7 @@ def _words(
         yield vocabulary.word(word)
         tokens = [word]
         if word == vocabulary.eos_id:
-            if not opened:
+            if not predict_first:
                 return
             if line_by_line:
                 state = model.init_state(1)

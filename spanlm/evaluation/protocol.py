@@ -1,4 +1,4 @@
-"""How a text is counted: one value for every evaluation, with its description for people."""
+"""The protocol of an evaluation, that is how a text is counted, with its description for people."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ STANDARD = Protocol()
 
 
 def lines_counted(lines: Lines) -> str:
-    """Describe lines that are not those of the text; empty where they are."""
+    """Describe lines that differ from those of the text; empty where they do not."""
     if lines == "as-written":
         return ""
     return "; lines cut into sentences, an <eos> after each, blank lines left out: not comparable with a count by lines"

@@ -1,4 +1,4 @@
-"""How many parameters a model has, and the hidden size that meets a budget of them."""
+"""Parameter counts of models, and the hidden size for a budget of parameters."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Unfilled(TorchFunctionMode):
 
 
 def count_configured(config: ModelConfig, vocabulary_size: int, streams: int = 0) -> ParameterCount:
-    """Count without making the weights, nor the state of so many streams."""
+    """Count the parameters of a configuration without making weights or states."""
     layers: int = getattr(config.encoder, "layers", 1)
     if layers > 3:  # each but the first and the last adds the same: a billion need not be made
         fewer = [replace(config, encoder=replace(cast(Any, config.encoder), layers=n)) for n in (2, 3)]

@@ -5,9 +5,8 @@ With p_m the models' distributions over the next word and weights w_m >= 0, Σ_m
     linear       p(v) = Σ_m w_m p_m(v)                             the mixture: an average of probabilities
     geometric    p(v) = Π_m p_m(v)^{w_m} / Σ_u Π_m p_m(u)^{w_m}    the product of experts (Hinton, 1999)
 
-Both are computed in log space. The mixture's log p(target) needs the members' log p(target) and nothing else; the
-product must be normalised over the vocabulary at every step, so it costs each member's whole distribution, of which
-never more than a chunk of (T, B, V) is held.
+Both are computed in log space. The mixture needs only the members' log p(target). The product is normalised
+over the vocabulary at every step, so it costs each member's whole distribution, held one chunk of (T, B, V) at a time.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ CHUNK_ELEMENTS = 2**22
 
 
 class Ensemble(NextWordModel):
-    """Several models that predict together. Its state is theirs: tensor `name` of member m is `m.name`.
+    """Several models that predict together. The state joins theirs: tensor `name` of member m is `m.name`.
 
     The members are not copied; their weights are scaled to sum to 1, and equal for None.
 

@@ -6,11 +6,11 @@
 Shape legend, used everywhere: T time steps, B streams (batch), V vocabulary, E embedding, H encoder output,
 D readout, L slots of the memory. Tensors are time-major. Logarithms are natural.
 
-Three promises that every encoder and every memory keeps, and that the contract tests check for all of them:
+Every encoder and every memory keeps three promises, which the contract tests check:
 
 * State is a value: it goes in, a new one comes out, nothing hides on a module.
 * Any cut is the same stream: one call over T steps equals T calls over one step.
-* What comes out at step t depends on steps <= t alone, bit by bit.
+* The output at step t depends on steps <= t alone, bit by bit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class LMState:
-    """What a language model carries from one segment to the next."""
+    """The state that a language model carries from one segment to the next."""
 
     encoder: Tensors
     memory: Tensors
@@ -213,7 +213,7 @@ class Encoder(nn.Module, ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryConfig:
-    """What every memory's configuration has; each is a dataclass, with fields of its own and a `build`.
+    """The base of every memory's configuration, a dataclass with fields of its own and a `build`.
 
     Attributes:
         kind: which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer.
@@ -226,7 +226,7 @@ class MemoryConfig:
 
     @property
     def parts(self) -> int:
-        """How many equal parts it splits the encoder's output into."""
+        """The number of equal parts that the encoder's output is split into."""
         return 1
 
     @property
@@ -253,9 +253,9 @@ class MemoryConfig:
 
 
 class Memory(nn.Module, ABC):
-    """Reads what came before now: h (T, B, H) and the words of the same steps give a Readout.
+    """Reads the past: h (T, B, H) and the words of the same steps give a Readout.
 
-    What it reads never feeds back into the encoder.
+    The Readout never feeds back into the encoder.
     """
 
     readout_size: int
@@ -291,7 +291,7 @@ class Head(nn.Module, ABC):
         return self.score(readout, targets).log_prob
 
     def penalty(self) -> Tensor | float:
-        """What training adds to its loss for the weights alone; 0.0 by default."""
+        """The penalty on the weights that training adds to its loss; 0.0 by default."""
         return 0.0
 
 
@@ -336,7 +336,7 @@ class NextWordModel(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
-        """Read tokens (T, B): what the next words are predicted from, and the state after the last step."""
+        """Read tokens (T, B); return the readout that predicts the next words, and the state after the last step."""
 
     def log_prob(self, tokens: Tensor, targets: Tensor, state: LMState) -> tuple[Tensor, LMState]:
         """Log p(targets | tokens up to and including the same step), (T, B)."""

@@ -1,4 +1,4 @@
-"""embedding → encoder → memory → head, and the configuration that says which."""
+"""embedding → encoder → memory → head, and their configuration."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class LanguageModel(NextWordModel):
         return LMState(self.encoder.init_state(batch_size), self.memory.init_state(batch_size))
 
     def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
-        """Read tokens (T, B): what the next words are predicted from, and the state after the last step."""
+        """Read tokens (T, B); return the readout that predicts the next words, and the state after the last step."""
         types, rate = self.vocabulary_size, self.embedding_dropout
         x = word_dropout(self.embedding(tokens), tokens, types, rate, self.training, shared=self.shared_words)
         x = gaussian_noise(x, self.input_noise, self.training)

@@ -40,7 +40,7 @@ def find_preset(name: str) -> Preset:
     """Return the preset of that name.
 
     Raises:
-        InputError: there is none; names the nearest.
+        InputError: there is no such preset; the message names the nearest.
     """
     if name in NGRAM_PRESETS:
         raise InputError(f"{name}: is the preset of an n-gram model, for `spanlm train {name}` alone")

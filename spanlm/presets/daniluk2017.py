@@ -72,7 +72,7 @@ def _windows(
     printed: dict[int, tuple[float, ...]],
     remark: str = "",
 ) -> list[Preset]:
-    """Figure 2a: test perplexity by window; Figure 2c has that of development, too, at each model's best window."""
+    """Figure 2a: test perplexity by window; Figure 2c adds that of valid at each model's best window."""
     return [
         _row(
             f"{label}-w{window}",

@@ -1,9 +1,10 @@
 """Grave et al. (2017), "Improving Neural Language Models with a Continuous Cache", ICLR: the LSTMs under the cache.
 
 The recipe, from memory: 1024 units, dropout 0.65, Adagrad from 0.2, 20 streams of 30 steps, gradient norm at most
-0.1, weights uniform in ±0.05. Chosen here, because neither the paper's text nor a code was at hand: one layer, an
+0.1, weights uniform in ±0.05. Our choices, since neither the paper's text nor code was available: one layer, an
 embedding as wide, dropout on the embedded words and before the softmax, nothing tied, the loss per token, and
-epochs until the validation loss has not improved five times. The cache itself belongs to evaluation and takes any run.
+epochs until the validation loss has not improved five times. The cache itself belongs to evaluation
+and works on any run.
 """
 
 from __future__ import annotations

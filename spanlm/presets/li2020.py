@@ -5,17 +5,17 @@ shuffle (`press2019`) and the adversarial softmax (`wang2019`); recipes and size
 temperature T 100 (Penn Treebank) and 10 (WikiText-2), evaluation temperature 0.1 and 0.01, spans of L = 8 and 4, a
 buffer of B = 2048 and 512 words. In the text: κ = 5, a = 10, b = 1, β = 3. η is not printed; 0.1 is ours.
 
-What else the paper leaves open, and how it is read here; options of `model.memory` in parentheses:
+The paper leaves open the following; options of `model.memory` are in parentheses:
 
 * Eq. 7 as printed does not depend on h_t: v·tanh(W_h h_t + W_s s_i), without biases, as wide as h (`score`,
   `attention_size`). O is narrower than h under MoS: ξ goes through the same head as h.
 * A span is h_i − h_{i−L+1}, as printed. The ends of Eq. 4 and 6 do not agree: the newest span ends at t − 1, each other
   one L before the next, and all move along with t. By Eq. 2 and 3 h_t has read x_t, by the text x_{t−1}: the former, so
   that no span of step t has h_t; one that ends at t itself is `newest`.
-* The buffer holds what the encoder gave before dropout, across segments without gradients, within one with them.
+* The buffer holds encoder outputs before dropout, without gradients across segments, with them within a segment.
   Query, gate and ξ have one mask, in place of the output dropout.
-* An empty buffer has no share and no reward. No span reaches back beyond where a stream begins: with states of zeros
-  there, the first L − 1 of a text would not be differences. W_g starts small, so λ starts at about a half.
+* An empty buffer has no share and no reward. No span reaches back beyond the beginning of a stream: with states of
+  zeros there, the first L − 1 spans of a text would not be differences. W_g starts small, so λ starts at about a half.
 * r is a constant for the gradient; its λ has no temperature; for r < 0, η r log λ as printed, but bounded. It teaches
   all that λ depends on. With AT its p and q are those of the loss. "Annealed" means two temperatures, no schedule, of
   which nothing is printed; "w/o annealing" is one of 1.
@@ -62,7 +62,7 @@ BUFFERS = {"ptb": _buffer(2048, 8, 100.0, 0.1), "wt2": _buffer(512, 4, 10.0, 0.0
 
 
 def buffered(base: RunConfig, buffer: SpanBufferConfig) -> RunConfig:
-    """Return a configuration with a buffer, whose dropout takes the place of the output's."""
+    """Return a configuration with a buffer; its dropout replaces the output dropout."""
     memory = replace(buffer, dropout=base.model.output_dropout)
     return replace(base, model=replace(base.model, output_dropout=0.0, memory=memory))
 
@@ -101,7 +101,7 @@ def _row(base: str, label: str, *printed: float) -> Preset:
 
 
 def _ablations(label: str, annealed: float, rewarded: float, spans: float) -> list[Preset]:
-    """Table 3, of a corpus: what is trained without something, and the test perplexity with dynamic evaluation."""
+    """Table 3 on a corpus: models trained without one thing, with their test perplexity in dynamic evaluation."""
     buffer = BUFFERS[label]
     constant, unpaid = replace(buffer.gate, training_temperature=1.0), replace(buffer.reward, weight=0.0)
     changed = (

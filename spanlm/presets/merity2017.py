@@ -2,8 +2,8 @@
 
 The recipe, from memory: 2 × 650 units, 32 streams of 100 steps, SGD from 1, halved when the validation loss is no
 better, at most 64 epochs, stop after three without improvement, gradient norm at most 1; dropout 0.5 locked in time
-on what each layer reads from below and on the last layer's output, zoneout 0.1 on what is recurrent. The loss is
-taken as summed over time: at a rate of 1 its mean would hardly train. Weights start in ±0.05, as Zaremba's do.
+on the input of each layer and on the last layer's output, zoneout 0.1 on the recurrent state. The loss is summed over
+time: at a rate of 1 its mean would hardly train. Weights start in ±0.05, as Zaremba's do.
 
 The row "Variational LSTM" is a run of Gal's public code at this size; here with that code's settings (see
 `press2017`), and with the init and the clip of Zaremba's medium model.

@@ -7,9 +7,9 @@ TAR (β = 1). Trained by SGD from 30 on segments of 70 steps, give or take, the 
 the non-monotone test (n = 5), then with averaged weights; and then once more from the best weights, averaged from the
 start ("finetune").
 
-All settings are those of the public code as it is now, which are not the paper's: its dropout was first locked along
-the wrong axis, and what had been tuned with that was tuned anew. Those give 58.8/56.5 on Penn Treebank and 67.4/64.7 on
-WikiText-2, as the code says. `lagged_rates` is what the averaging optimiser of that code does.
+All settings are those of the public code today, not the paper's: the code first locked its dropout along the wrong axis
+and was tuned again after the fix. According to the code they give 58.8/56.5 on Penn Treebank and 67.4/64.7 on
+WikiText-2. `lagged_rates` follows the code's averaging optimiser.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from spanlm.training.config import BatchingConfig, FinetuneConfig, OptimizerConf
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """What differs between corpora, and between the models that grew out of this one."""
+    """The settings that differ between corpora, and between the models built on this one."""
 
     embedding: int = 400
     hidden: int = 1150

@@ -1,4 +1,4 @@
-"""What a preset is: a whole configuration, the table rows it stands for, and what was printed there."""
+"""A preset: a whole configuration, its rows in published tables, and the numbers printed there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spanlm.training.config import TrainingConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Reported:
-    """What the paper printed for this row: perplexities, plain and with dynamic evaluation, sizes, and on what."""
+    """The numbers printed for a row: perplexities, static and with dynamic evaluation, sizes, and the corpus."""
 
     valid_ppl: float | None = None
     test_ppl: float | None = None
@@ -28,7 +28,7 @@ class Reported:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A published corpus that rows were measured on."""
+    """A registered corpus that papers report numbers on."""
 
     corpus: str  # what `data.corpus` calls it
     title: str
@@ -49,7 +49,7 @@ def reported_on(
     dynamic_valid_ppl: float | None = None,
     dynamic_test_ppl: float | None = None,
 ) -> Reported:
-    """Return what a paper printed for a row measured on a published corpus."""
+    """Return the numbers printed for a row on a registered corpus."""
     printed = Reported(valid_ppl=valid_ppl, test_ppl=test_ppl, all_parameters=all_parameters)
     dynamic = replace(printed, dynamic_valid_ppl=dynamic_valid_ppl, dynamic_test_ppl=dynamic_test_ppl)
     return replace(dynamic, corpus=measured.title, vocabulary_size=measured.vocabulary_size)
@@ -78,7 +78,7 @@ def row(
     remark: str,
     *printed: float | None,
 ) -> Preset:
-    """Return the preset of a row that was measured on a published corpus; `printed` is for `reported_on`."""
+    """Return the preset of a row on a registered corpus; `printed` is for `reported_on`."""
     config = RunConfig(data=DataConfig(corpus=measured.corpus), model=model, training=training)
     reported = reported_on(measured, *printed)
     return Preset(name=name, paper=paper, sources=sources, config=config, reported=reported, remark=remark)

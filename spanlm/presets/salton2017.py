@@ -1,8 +1,8 @@
 """Salton et al. (2017), "Attentive Language Models", IJCNLP: an LSTM that attends to the sentence so far.
 
 Recipe (§4): 2 layers as wide as the tied embedding, SGD from 1, the loss summed over a sentence and averaged over 32
-of them, gradient norm at most 5, weights uniform in ±0.05 and biases at zero, dropout on what is not recurrent and on
-what the softmax reads, training sentences cut at 35 words, patience 10. On Penn Treebank the rate is halved after
+of them, gradient norm at most 5, weights uniform in ±0.05 and biases at zero, dropout on non-recurrent connections and
+on the input of the softmax, training sentences cut at 35 words, patience 10. On Penn Treebank the rate is halved after
 each epoch once 13 had the full one, on WikiText-2 divided by 1.15 after 15: the code counts epochs from 0.
 
 Departures. Sentences are shuffled and put in batches of similar length, which is much less padding; the code keeps
@@ -15,7 +15,7 @@ hardly trains: from step 450 to 1,000 the loss is 1.1 to 1.4 nats above that wit
 As the public code has it: `--model.memory.merge=linear --model.memory.merge_bias=true --model.memory.zero_slot=true
 --model.encoder.forget_bias=1 --training.batching.predict_first=false --training.batching.shuffle=false
 --training.batching.bucket=false`, and on WikiText-2 `--training.optimizer.clip=10`, where the paper says 5. Its b_c
-starts in ±0.05 and not at 0. (It cuts at 36 tokens, of which the first is no target: so do 35 targets here.)
+starts in ±0.05 and not at 0. (It cuts at 36 tokens; the first is not a target, so this equals 35 targets here.)
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _STREAM = (
 
 
 class Size(NamedTuple):
-    """What differs between the two corpora."""
+    """The settings that differ between the two corpora."""
 
     label: str
     units: int
@@ -104,7 +104,7 @@ def _over_running_text(config: RunConfig) -> RunConfig:
 
 
 def _presets(size: Size, single: tuple[float, float], combined: tuple[float, float]) -> list[Preset]:
-    """Rows, and what they have to be compared with: all of an Attentive LM is the attention and the layer of Eq. 7."""
+    """Return the rows and their controls: an Attentive LM adds the attention and the layer of Eq. 7 to an LSTM."""
 
     def attentive(score: Score, window: int | None = None) -> RunConfig:
         return _config(size, AttentiveConfig(score=score, merge_bias=False, window=window))

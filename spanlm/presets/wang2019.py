@@ -1,14 +1,14 @@
 """Two papers on training MoS: partial shuffle (PS), and with it the adversarial softmax (AT).
 
 Press (2019), "Partially Shuffling the Training Data to Improve Language Models". At the start of an epoch each stream
-is rotated by a drawn number of words. The rest is that of Yang et al. (2018). The public code is that of another model
+is rotated by a drawn number of words. All else is as in Yang et al. (2018). The public code is for another model
 (DOC); it shuffles in the main training and not in finetuning, and so do these presets.
 
 Wang, Gong & Liu (2019), "Improving Neural Language Modeling via Adversarial Training", ICML.
 AT is the adversarial softmax, ε = 0.005. Beside it, as in the public code: noise with a standard deviation of 0.15 on
 the embedded words; weights averaged from epoch 200 on, without the non-monotone test; then finetuning without that
-noise and with ε = 0.028, several times, the last with a dropout of 0.5 on what the experts see. The rest is that of
-Yang et al. (2018), with partial shuffle throughout.
+noise and with ε = 0.028, several times, the last with a dropout of 0.5 on what the experts see. All else is as
+in Yang et al. (2018), with partial shuffle throughout.
 
 The release does not do what its README says (its `finetune.py` knows no ε, its flag for partial shuffle cannot be set);
 here the README is followed. It finetunes in four stages: once, twice "again", and a last one. The release's margin has

@@ -1,8 +1,8 @@
 """Yang et al. (2018), "Breaking the Softmax Bottleneck", ICLR: a mixture of softmaxes (MoS) on the AWD-LSTM.
 
 K = 15 softmaxes over one matrix instead of one, on layers e → h → h → d that are not as wide as the embedding at the
-end (emsize, nhid, nhidlast of the public code, whose settings these are); dropoutl is head.latent_dropout. The rest is
-that of Merity et al. (2018), but for sizes, rates and batches: WikiText-2's 15 streams are read in groups of 5
+end (emsize, nhid, nhidlast of the public code, whose settings these are); dropoutl is head.latent_dropout. All else
+is as in Merity et al. (2018), except sizes, rates and batches: WikiText-2's 15 streams are read in groups of 5
 (small_batch_size), segments have at most `longest_over` steps more than 70, and finetuning has a higher rate.
 """
 

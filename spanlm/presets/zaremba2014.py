@@ -1,10 +1,10 @@
-"""Zaremba et al. (2014), "Recurrent Neural Network Regularization": LSTMs with dropout on what is not recurrent.
+"""Zaremba et al. (2014), "Recurrent Neural Network Regularization": LSTMs with dropout on non-recurrent connections.
 
-Recipe, of the paper and of its code (2 layers, embedding as wide as a layer): SGD from 1, gradients of the loss
-summed over time and averaged over 20 streams, every weight and every bias uniform, dropout on the embedded words,
+Recipe of the paper and its code (2 layers, embedding as wide as a layer): SGD from 1, gradients of the loss summed over
+time and averaged over 20 streams, every weight and every bias uniform, dropout on the embedded words,
 between the layers and before the softmax, state carried on. The code divides the rate after each epoch whose number
-is above `max_epoch`, so max_epoch + 1 epochs have the full rate. It trains to the last epoch and keeps that; here too
-the last is reached, and the weights that validation found best are kept.
+is above `max_epoch`, so max_epoch + 1 epochs have the full rate. It trains to the last epoch and keeps its
+weights; these presets train as long and keep the weights that are best on valid.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The published tables, run again: this file says what a table is: its rows, how each is measured, its columns."""
+"""The published tables, run again. A table is rows, each trained and evaluated in one way, with named columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spanlm.reproduction.scales import Scale
 
 Measure = Literal["perplexity", "cloze", "attention"]
 
-BY_EPOCH = "PoU by epoch"  # in a list of columns: one column for each epoch
+BY_EPOCH = "PoU by epoch"  # stands for a column an epoch
 
 
 @dataclass(frozen=True)
@@ -22,23 +22,23 @@ class Plain:
 
 @dataclass(frozen=True)
 class Cached:
-    """The trained model with a neural cache of the last `window` words; θ and λ are tuned on valid."""
+    """The trained model with a neural cache; θ and λ are tuned on valid."""
 
     window: int
 
 
 @dataclass(frozen=True)
 class Averaged:
-    """The mixture, in equal parts, of models trained with the seeds 1 to `members`."""
+    """The ensemble, in equal parts, of models trained with the seeds 1 to `members`."""
 
     members: int
 
 
 @dataclass(frozen=True)
 class Dynamic:
-    """The trained model with dynamic evaluation, whose settings are tuned on valid."""
+    """The trained model with dynamic evaluation; η and λ are tuned on valid."""
 
-    gate_temperature: float | None = None  # of a span buffer's gate in evaluation; None: the run's own
+    gate_temperature: float | None = None  # of a span buffer's gate in evaluation; None: as trained
 
 
 How = Plain | Cached | Averaged | Dynamic
@@ -46,20 +46,20 @@ How = Plain | Cached | Averaged | Dynamic
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A line of a table: a trained model, and how its perplexity is measured."""
+    """A row of a table: a trained model, and how it is evaluated."""
 
-    name: str  # what `--rows` takes; also the name of its files
-    title: str  # what the paper calls it
+    name: str  # for `--rows` and file names
+    title: str  # the paper's name for it
     preset: str  # of the training; every preset of a paper has one plain row
     how: How = Plain()
-    published: Reported | None = None  # what the paper printed for this row; None: what its preset says
+    published: Reported | None = None  # what the paper printed for this row; None: the preset has it
     in_paper: bool = True  # False: a control of ours
-    control: str = ""  # the row under the same protocol that it is compared with
-    curve: tuple[str, int] | None = None  # the curve of a figure that it is a point of, and its window or order
+    control: str = ""  # the row that it is compared with, under the same protocol
+    curve: tuple[str, int] | None = None  # in a figure of curves: the curve's name, and this point's x
 
     @property
     def trained(self) -> Preset:
-        """Its preset."""
+        """The preset of its training."""
         return find_preset(self.preset)
 
     @property
@@ -80,13 +80,13 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """Rows of a table that can be compared with each other, but not with the others."""
+    """Rows of a table that can be compared with each other, but not with other rows."""
 
     holds: Callable[[Row], bool] = lambda row: True  # a row belongs to the first section that holds it
     title: str = ""
     note: str = ""
-    label: str = "test ppl"  # what figures call the perplexity that they show
-    counted: tuple[str, ...] = ("perplexity",)  # its place in a record's `test`, counted as the paper counts
+    label: str = "test ppl"  # of the perplexity that figures show
+    counted: tuple[str, ...] = ("perplexity",)  # path in a record's `test` of the perplexity counted as in the paper
 
 
 @dataclass(frozen=True)
@@ -106,16 +106,16 @@ class Table:
     kind: Literal["table", "figure"] = "table"
     title: str
     rows: tuple[str, ...]  # in the paper's order
-    measure: Measure = "perplexity"  # what is measured of every row beside perplexity
+    measure: Measure = "perplexity"  # taken of every row beside perplexity
     columns: tuple[str, ...] = ()  # names in `spanlm.reproduction.table.COLUMNS`; none: `details` alone
     details: tuple[Details, ...] = ()  # tables that follow it
-    # rows whose parts have lines of their own, and what the paper printed of each part on test, if anything
+    # rows that are followed by one line a component, with the component's published test perplexity, if any
     parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    x_label: str = ""  # rows are points of curves over this
+    x_label: str = ""  # of a figure of curves
     corpus: str | None = None  # the only corpus it can run on
-    home: str | None = None  # the corpus of the paper's numbers, where it is available; the default
-    twin_of: str = ""  # tables with the same name here differ only in the corpus that their settings are for
-    published_on: str  # the corpus of the paper's numbers, in words
+    home: str | None = None  # the corpus of the published numbers, if it is available; the default
+    twin_of: str = ""  # equal for tables that differ only in their `home`
+    published_on: str  # `home` in words
     remark: str = ""  # what the paper leaves open, and how it was read
 
     @property
@@ -125,15 +125,9 @@ class Table:
 
 
 def perplexity_table(name: str, on: Measured, twin_of: str, about: str = "perplexity", **more: Any) -> Table:
-    """Return a table of one of the corpora that perplexities are published on."""
-    return Table(
-        name=name,
-        title=f"Table {name}: {about} on {on.title}",
-        home=on.corpus,
-        twin_of=twin_of,
-        published_on=f"{on.title} with {on.vocabulary_size:,} words",
-        **more,
-    )
+    """Return a table whose numbers are published on a registered corpus."""
+    title, corpus = f"Table {name}: {about} on {on.title}", f"{on.title} with {on.vocabulary_size:,} words"
+    return Table(name=name, title=title, home=on.corpus, twin_of=twin_of, published_on=corpus, **more)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
 from typing import Any
 
-from spanlm.presets.daniluk2017 import PAPER
+from spanlm.presets.daniluk2017 import PAPER, PRESETS
+from spanlm.presets.preset import Preset
 from spanlm.reproduction import Details, Paper, Row, Table
 from spanlm.reproduction.scales import PAPER_UNITS, Matched, Scale, smoke_scale
 
-WINDOW_FAMILIES = {"rm": "RM(+tM-g)", "attention": "Attention", "kv": "Key-Value", "kvp": "Key-Value-Predict"}
 CLOZE_CLASSES = {"NE": "named entities", "CN": "common nouns", "V": "verbs", "P": "prepositions"}
 
 PUBLISHED_CLOZE: dict[str, tuple[float, float, float, float]] = {
@@ -30,75 +30,69 @@ _COLUMNS = (
 )
 
 
-def _row(name: str, title: str, curve: tuple[str, int] | None = None) -> Row:
-    return Row(name=name, title=title, preset=f"daniluk2017/{name}", curve=curve)
+def _row(preset: Preset) -> Row:
+    """Return the row of a preset whose first source is `Figure 2a, TITLE`; sweeps are curves over its last number."""
+    figure, _, title = preset.sources[0].partition(", ")
+    name, number = preset.name.partition("/")[2], re.search(r"\d+", title)
+    curve = "N-gram RNN" if figure == "Figure 2b" else title.partition(", window")[0]
+    sweep = (curve, int(number[0])) if number and figure != "Figure 2c" else None
+    return Row(name=name, title=title, preset=preset.name, curve=sweep)
 
 
-_WINDOWS = tuple(
-    _row(f"{name}-w{window}", f"{title}, window {window}", (title, window))
-    for name, title in WINDOW_FAMILIES.items()
-    for window in (1, 5, 10, 15)
-)
-_ORDERS = tuple(_row(f"{order}-gram", f"{order}-gram RNN", ("N-gram RNN", order)) for order in (2, 3, 4, 5))
-_OTHERS = (
-    _row("rnn", "RNN"),
-    _row("lstm", "LSTM"),
-    _row("fofe-hornn-3", "FOFE HORNN (3rd order)"),
-    _row("gated-hornn-3", "Gated HORNN (3rd order)"),
-)
+_PRESETS = [preset for preset in PRESETS if preset.sources[0].startswith("Figure") and "-786-" not in preset.name]
+_ROWS = {row.name: row for row in map(_row, _PRESETS)}
 
 
-def _figure(name: str, title: str, rows: Iterable[Row | str], **more: Any) -> Table:
-    names = tuple(row if isinstance(row, str) else row.name for row in rows)
+def _figure(name: str, title: str, **more: Any) -> Table:
+    """Return a figure of the rows that are in it by their sources, unless `more` names others."""
+    within = (_row(preset).name for preset in _PRESETS if any(f"Figure {name}" in one for one in preset.sources))
     on = "its own corpus, 7,500 Wikipedia articles with 77,000 words"
-    return Table(name=name, kind="figure", title=title, rows=names, published_on=on, **more)
+    return Table(**{"name": name, "kind": "figure", "title": title, "rows": tuple(within), "published_on": on} | more)
 
 
-def _accuracy(caption: str, by: str) -> Details:
-    return Details(caption, (*(f"{by}: {title}" for title in CLOZE_CLASSES.values()), "test ppl"), notes=True)
+def _accuracy(by: str, words: str) -> Details:
+    columns = (*(f"{by}: {title}" for title in CLOZE_CLASSES.values()), "test ppl")
+    return Details(f"Accuracy by the probability of the {words}, with 95 % intervals", columns, notes=True)
 
 
-_SCALES = (
-    smoke_scale(Matched(units=16, max_epochs=1, init_range=0.4), "a minute or two"),
-    Scale(
-        name="small",
-        purpose="the paper's proportions at 64 units; a row takes 10 to 20 minutes of one CPU core",
-        corpus="wikitext-2",
-        vocabulary_size=16_000,
-        precision="bf16",
-        sizes=Matched(units=64, training_tokens=12_500_000, max_epochs=8, init_range=0.2),
-    ),
-    Scale(name="paper", purpose="the paper's sizes; for a GPU", corpus="wikipedia", sizes=Matched(units=PAPER_UNITS)),
-)
-
-_BEST = ("rm-w15", "attention-w10", "kv-w10", "kvp-w5")
-_LONGEST = tuple(f"{name}-w15" for name in WINDOW_FAMILIES)
-_WHOLE = "Accuracy by the probability of the whole query sentence, with 95 % intervals"
-_CANDIDATE = "Accuracy by the probability of the candidate alone, with 95 % intervals"
-_PAPERS = "The paper's accuracy, on the real Children's Book Test"
+_LONGEST = tuple(name for name in _ROWS if name.endswith("-w15"))
+_PUBLISHED = tuple(f"paper: {title}" for title in CLOZE_CLASSES.values())
 
 DANILUK = Paper(
     name="daniluk2017",
     title=PAPER,
-    rows={row.name: row for row in (*_OTHERS, *_WINDOWS, *_ORDERS)},
-    scales=_SCALES,
+    rows=_ROWS,
+    scales=(
+        smoke_scale(Matched(units=16, max_epochs=1, init_range=0.4), "a minute or two"),
+        Scale(
+            name="small",
+            purpose="the paper's proportions at 64 units; a row takes 10 to 20 minutes of one CPU core",
+            corpus="wikitext-2",
+            vocabulary_size=16_000,
+            precision="bf16",
+            sizes=Matched(units=64, training_tokens=12_500_000, max_epochs=8, init_range=0.2),
+        ),
+        Scale(
+            name="paper", purpose="the paper's sizes; for a GPU", corpus="wikipedia", sizes=Matched(units=PAPER_UNITS)
+        ),
+    ),
     tables=(
-        _figure("2a", "Figure 2a: test perplexity by window size", _WINDOWS, columns=_COLUMNS, x_label="window"),
-        _figure("2b", "Figure 2b: N-gram RNN by order", _ORDERS, columns=_COLUMNS, x_label="N"),
-        _figure("2c", "Figure 2c: perplexity of all models", (*_OTHERS, *_BEST, "4-gram"), columns=_COLUMNS),
+        _figure("2a", "Figure 2a: test perplexity by window size", columns=_COLUMNS, x_label="window"),
+        _figure("2b", "Figure 2b: N-gram RNN by order", columns=_COLUMNS, x_label="N"),
+        _figure("2c", "Figure 2c: perplexity of all models", columns=_COLUMNS),
         _figure(
             "2d",
             "Figure 2d: accuracy on the Children's Book Test",
-            tuple(PUBLISHED_CLOZE),
+            rows=tuple(PUBLISHED_CLOZE),
             measure="cloze",
             details=(
-                _accuracy(_WHOLE, "sentence"),
-                _accuracy(_CANDIDATE, "candidate"),
-                Details(_PAPERS, tuple(f"paper: {title}" for title in CLOZE_CLASSES.values())),
+                _accuracy("sentence", "whole query sentence"),
+                _accuracy("candidate", "candidate alone"),
+                Details("The paper's accuracy, on the real Children's Book Test", _PUBLISHED),
             ),
             corpus="cbt",
             remark="the paper does not give the windows it used here: those of Figure 2c are used",
         ),
-        _figure("3", "Figure 3b: mean attention by lag", _LONGEST, measure="attention"),
+        _figure("3", "Figure 3b: mean attention by lag", rows=_LONGEST, measure="attention"),
     ),
 )

@@ -1,13 +1,11 @@
-"""The tables of Li et al. (2020): four models, each without and with a span buffer, each as trained and adapting.
+"""The tables of Li et al. (2020): four models, without and with a span buffer, static and with dynamic evaluation.
 
-A rung is compared with the one that it grew out of: a model with the buffer with the same one without, and that with
-the model below it. Table 3 takes the topmost apart: parts and another temperature are measured on the trained model,
-its other rows are trained.
+A model with the buffer is compared with the same model without it, and that with the rung of the ladder below it.
+Table 3 takes the topmost rung apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -21,51 +19,28 @@ PARTS = {
     "buffer": ("buffer", "using only sequential neural buffer"),
     "oracle": ("oracle", "oracle policy"),
 }
-"""What a model with a span buffer is taken apart into: the columns' word -> the record's, and Table 3's."""
+"""The components of a model with a span buffer: name of the column, key in the record, title in Table 3."""
 
-_BELOW = {"mos": "awd", "mos-ps": "mos", "mos-ps-at": "mos-ps"}
-
-_PUBLISHED_PARTS = {
-    "ptb": {"encoder": 46.85, "buffer": 52.54, "oracle": 38.72},
-    "wt2": {"encoder": 39.11, "buffer": 45.57, "oracle": 32.35},
+_BELOW = {"awd": "", "mos": "awd", "mos-ps": "mos", "mos-ps-at": "mos-ps"}
+_ABLATIONS = {
+    "unannealed": "w/o annealing in training",
+    "unrewarded": "w/o reward",
+    "words": "w/o RNNs-minus feature",
 }
-_PUBLISHED_UNANNEALED_TEST = {"ptb": 44.12, "wt2": 37.45}
+_UNANNEALED_TEST, _PARTS_TEST = (
+    {"ptb": 44.12, "wt2": 37.45},
+    {
+        "ptb": {"encoder": 46.85, "buffer": 52.54, "oracle": 38.72},
+        "wt2": {"encoder": 39.11, "buffer": 45.57, "oracle": 32.35},
+    },
+)
 
 
-def dynamic(row: str) -> str:
-    """Return the name of the row that is a trained row adapting to the text it reads; none of none."""
-    return f"{row}-dynamic" if row else ""
-
-
-def _twice(title: str, preset: str, control: str) -> Iterator[Row]:
-    """A trained row as it is, and adapting."""
+def _twice(title: str, preset: str, control: str) -> tuple[Row, Row]:
+    """Return the row of a trained model as it is, and the one with dynamic evaluation."""
     plain = Row(name=preset.partition("/")[2], title=title, preset=preset, control=control)
-    yield plain
-    yield replace(plain, name=dynamic(plain.name), how=Dynamic(), control=dynamic(control))
-
-
-def _rungs(label: str) -> Iterator[Row]:
-    """Table 1 or 2."""
-    for name, base in BASES.items():
-        plain = f"{name}-{label}"
-        yield from _twice(base.title, f"{base.name}-{label}", f"{_BELOW[name]}-{label}" if name in _BELOW else "")
-        yield from _twice(f"{base.title} + SNB", f"li2020/{name}-snb-{label}", plain)
-
-
-def _ablations(label: str, on: Measured) -> Iterator[Row]:
-    """Table 3, without the topmost model itself."""
-    whole = f"{TOP}-snb-{label}"
-    yield from _twice("w/o annealing in training", f"li2020/unannealed-{label}", whole)
-    yield Row(
-        name=dynamic(f"unannealed-test-{label}"),
-        title="w/o annealing in test",
-        preset=f"li2020/{whole}",
-        how=Dynamic(gate_temperature=1.0),
-        published=reported_on(on, test_ppl=_PUBLISHED_UNANNEALED_TEST[label]),
-        control=dynamic(whole),
-    )
-    yield from _twice("w/o reward", f"li2020/unrewarded-{label}", whole)
-    yield from _twice("w/o RNNs-minus feature", f"li2020/words-{label}", whole)
+    adapting = control and f"{control}-dynamic"
+    return plain, replace(plain, name=f"{plain.name}-dynamic", how=Dynamic(), control=adapting)
 
 
 _CONTRADICTIONS = (
@@ -80,19 +55,13 @@ _ANALYSED = (
     "the paper's parts, oracle and temperatures are those of the trained model while it adapts; here it adapts as a "
     "whole, and each part is read off"
 )
-_USED = (
-    "PoU: at how many of the words of test, in percent, the gate prefers the buffer; oracle PoU: at how many the "
-    "buffer is better"
-)
-_RUNGS = (
+_COLUMNS = (
     *("parameters", "seeds", "valid ppl", "test ppl", "over", "paper: valid", "paper: test", "paper: over"),
     *("PoU", "oracle PoU"),
 )
-_PARTS_OF = tuple(
-    column for split in ("valid", "test") for column in (*(f"{split}: {part}" for part in PARTS), f"{split} ppl")
-)
+_OF_PARTS = tuple(f"{split}{column}" for split in ("valid", "test") for column in (*(f": {p}" for p in PARTS), " ppl"))
 _DETAILS = (
-    Details("Each part of the trained models by itself, and both", _PARTS_OF),
+    Details("Each part of the trained models by itself, and both", _OF_PARTS),
     Details(
         "PoU on valid after each epoch, in percent, first seed (Figure 4). The paper's falls from about 50 to nearly 0 "
         "and then rises to about 10, with an oracle PoU of 7",
@@ -109,49 +78,65 @@ _DETAILS = (
 )
 
 
-def _both(label: str, on: Measured, ladder: str, analysis: str, remark: str) -> tuple[list[Row], list[Table]]:
-    """Return the rows of a corpus, and its two tables: rungs, and what is in the topmost."""
-    rungs, ablations, whole = list(_rungs(label)), list(_ablations(label, on)), f"{TOP}-snb-{label}"
-    names, parts = tuple(row.name for row in rungs), {whole: {}, dynamic(whole): _PUBLISHED_PARTS[label]}
-    shown: dict[str, Any] = {"rows": names, "columns": _RUNGS, "details": _DETAILS, "remark": remark}
-    first = perplexity_table(ladder, on, "1", **shown)
-    names = (whole, dynamic(whole), *(row.name for row in ablations))
-    shown |= {"rows": names, "details": _DETAILS[1:], "remark": _ANALYSED, "parts": parts}
-    return [*rungs, *ablations], [first, perplexity_table(analysis, on, "3", "what is in it,", **shown)]
+def _corpus(label: str, on: Measured, ladder: str, analysis: str, remark: str) -> tuple[list[Row], Table, Table]:
+    """Return the rows of a corpus and its two tables: the ladder, and the analysis of its topmost rung."""
+    rungs, whole = list[Row](), f"{TOP}-snb-{label}"
+    for name, base in BASES.items():
+        rungs += _twice(base.title, f"{base.name}-{label}", _BELOW[name] and f"{_BELOW[name]}-{label}")
+        rungs += _twice(f"{base.title} + SNB", f"li2020/{name}-snb-{label}", f"{name}-{label}")
+    first, *others = (_twice(title, f"li2020/{name}-{label}", whole) for name, title in _ABLATIONS.items())
+    tempered = Row(
+        name=f"unannealed-test-{label}-dynamic",
+        title="w/o annealing in test",
+        preset=f"li2020/{whole}",
+        how=Dynamic(gate_temperature=1.0),
+        published=reported_on(on, test_ppl=_UNANNEALED_TEST[label]),
+        control=f"{whole}-dynamic",
+    )
+    ablations = [*first, tempered, *(row for pair in others for row in pair)]
+    names: list[Any] = [tuple(row.name for row in rows) for rows in (rungs, ablations)]
+    names[1] = (whole, f"{whole}-dynamic", *names[1])
+    parts = {whole: {}, f"{whole}-dynamic": _PARTS_TEST[label]}
+    more: dict[str, Any] = {"columns": _COLUMNS, "details": _DETAILS[1:], "remark": _ANALYSED, "parts": parts}
+    return (
+        [*rungs, *ablations],
+        perplexity_table(ladder, on, "1", rows=names[0], columns=_COLUMNS, details=_DETAILS, remark=remark),
+        perplexity_table(analysis, on, "3", "what is in it,", rows=names[1], **more),
+    )
 
 
-_PTB_ROWS, (_TABLE_1, _TABLE_3) = _both("ptb", PENN_TREEBANK, "1", "3", _CONTRADICTIONS)
-_WT2_ROWS, (_TABLE_2, _TABLE_3_WT2) = _both("wt2", WIKITEXT_2, "2", "3-wt2", f"{_CONTRADICTIONS}{_MISPRINTED}")
+_PTB, _TABLE_1, _TABLE_3 = _corpus("ptb", PENN_TREEBANK, "1", "3", _CONTRADICTIONS)
+_WT2, _TABLE_2, _TABLE_3_WT2 = _corpus("wt2", WIKITEXT_2, "2", "3-wt2", f"{_CONTRADICTIONS}{_MISPRINTED}")
 
 _SMOKE_RECIPE = Shortened(lr=10.0, epochs=2, switch_after=1, finetune_epochs=1)
 _SMALL_RECIPE = Shortened(lr=20.0, epochs=6, switch_after=4, finetune_epochs=2)
 _RATES, _DECAYS = (5e-5, 1e-4, 2e-4, 4e-4), (0.0005, 0.002, 0.008, 0.032)
-_SCALES = (
-    smoke_scale(
-        Proportional(width=0.025, dropout=0.5, recipe=_SMOKE_RECIPE, experts=2, buffer_size=64),
-        dynamic=DynamicSearch(rates=(5e-5, 2e-4), decays=(0.002,), first_tokens=500, finalists=0, statistics=5),
-    ),
-    Scale(
-        name="small",
-        purpose="a fifth of every width; hours of two CPU cores (see --dry-run)",
-        precision="bf16",
-        sizes=Proportional(width=0.2, dropout=0.5, recipe=_SMALL_RECIPE, experts=3, buffer_size=256),
-        dynamic=DynamicSearch(rates=_RATES, decays=_DECAYS, first_tokens=5_000, finalists=3, statistics=200),
-    ),
-    Scale(name="paper", purpose="the papers' sizes and recipes; for a GPU", sizes=Proportional()),
-)
 
 LI = Paper(
     name="li2020",
     title="Li et al. 2020",
-    rows={row.name: row for row in (*_PTB_ROWS, *_WT2_ROWS)},
+    rows={row.name: row for row in (*_PTB, *_WT2)},
     tables=(_TABLE_1, _TABLE_2, _TABLE_3, _TABLE_3_WT2),
-    scales=_SCALES,
+    scales=(
+        smoke_scale(
+            Proportional(width=0.025, dropout=0.5, recipe=_SMOKE_RECIPE, experts=2, buffer_size=64),
+            dynamic=DynamicSearch(rates=(5e-5, 2e-4), decays=(0.002,), first_tokens=500, finalists=0, statistics=5),
+        ),
+        Scale(
+            name="small",
+            purpose="a fifth of every width; hours of two CPU cores (see --dry-run)",
+            precision="bf16",
+            sizes=Proportional(width=0.2, dropout=0.5, recipe=_SMALL_RECIPE, experts=3, buffer_size=256),
+            dynamic=DynamicSearch(rates=_RATES, decays=_DECAYS, first_tokens=5_000, finalists=3, statistics=200),
+        ),
+        Scale(name="paper", purpose="the papers' sizes and recipes; for a GPU", sizes=Proportional()),
+    ),
     sections=(
         Section(holds=lambda row: not isinstance(row.how, Dynamic), title="Without dynamic evaluation"),
         Section(title="With dynamic evaluation", label="test ppl, dynamic"),
     ),
     note="Over: test perplexity less that of the row named, on the mean of the seeds that both have. The oracle policy "
-    f"takes the better part at each word once it is known: a bound, no model. {_USED}",
+    "takes the better part at each word once it is known: a bound, no model. PoU: at how many of the words of test, in "
+    "percent, the gate prefers the buffer; oracle PoU: at how many the buffer is better",
     digits=2,
 )

@@ -25,30 +25,45 @@ from spanlm.store.files import expanded
 
 PAPERS: dict[str, Paper] = {paper.name: paper for paper in (DANILUK, SALTON, LI)}
 
-WIKIPEDIA = "wikipedia"
-_BUILT = "corpus.json"  # what `spanlm data wikipedia` writes beside a corpus it built
+_BUILT = "corpus.json"  # `spanlm data wikipedia` writes it beside a corpus
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is to be reproduced."""
+    """What is to be reproduced.
+
+    Attributes:
+        paper: whose tables.
+        scale: smoke, small or paper, as a rule.
+        table: one of them (default: all that the corpus allows).
+        corpus: wikipedia (built by `spanlm data wikipedia`), ptb, wikitext-2, cbt, a folder or a file (default: the
+            scale's, demo for smoke; else the table's own).
+        seeds: a run of every row for each (default: 1).
+        rows: only these rows, as --dry-run names them.
+        runs: where runs are kept.
+        out: where records and tables go.
+        device: auto (the default: a GPU if there is one), cpu, cuda.
+        precision: of the products (default: the scale's).
+        data_dir: where registered corpora are (default: $SPANLM_DATA).
+        questions: of table 2d (default: the test files of cbt).
+    """
 
     paper: str
     scale: str = "small"
-    table: str | None = None  # None: all that the corpus allows
-    corpus: str | None = None  # a registered one, a folder, or wikipedia; None: the scale's own, or the table's
-    seeds: tuple[int, ...] = (1,)  # one run of every row for each
-    rows: tuple[str, ...] | None = None  # only these
+    table: str | None = None
+    corpus: str | None = None
+    seeds: tuple[int, ...] = (1,)
+    rows: tuple[str, ...] | None = None
     runs: Path = Path("runs")
-    out: Path = Path("results")  # of records, tables and figures
+    out: Path = Path("results")
     device: str = "auto"
-    precision: Precision | None = None  # of the products; None: the scale's own
-    data_dir: str | None = None  # of registered corpora; None: $SPANLM_DATA
-    questions: tuple[Path, ...] = ()  # cloze questions; empty: those beside the corpus
+    precision: Precision | None = None
+    data_dir: str | None = None
+    questions: tuple[Path, ...] = ()
 
     @property
     def words(self) -> list[str]:
-        """The arguments of `spanlm` that ask for this."""
+        """The words of this request after `spanlm`."""
         words = ["reproduce", self.paper, "--scale", self.scale]
         for one in fields(self)[2:]:
             value = getattr(self, one.name)
@@ -60,62 +75,66 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A training of a plain row; or, with `models`, another row, measured on what these trained."""
+    """A training of a plain row; or, with `models`, a measurement of another row on what these trained."""
 
     row: Row
-    record: Path  # of its result
-    seed: int  # of a measurement, this and the next four are those of its first model
+    record: Path
+    seed: int  # in a measurement, this and the next four belong to its first model
     config: RunConfig
     parameters: ParameterCount
     folder: Path  # of the run
-    measures: tuple[Measure, ...]  # taken once it is trained
+    measures: tuple[Measure, ...]  # taken after the training
     models: tuple[Task, ...] = ()  # one, unless several are averaged
-    search: DynamicSearch | None = None  # of the settings of dynamic evaluation
+    search: DynamicSearch | None = None  # for the settings of dynamic evaluation
 
     @property
     def jobs(self) -> tuple[Task, ...]:
-        """The trainings whose models it needs; a training needs itself."""
+        """The trainings that it needs; a training needs itself."""
         return self.models or (self,)
 
     @property
     def seeds(self) -> str:
-        """Those of its models, in words."""
+        """The seeds of its models in words."""
         first, last = self.jobs[0].seed, self.jobs[-1].seed
         return f"seed {first}" if len(self.jobs) == 1 else f"seeds {first} to {last}"
 
 
 class Plan:
-    """All that a request needs.
+    """All tasks of a request.
 
     Attributes:
         scale: the scale, with the precision that is asked for.
         tables: in the paper's order.
         texts: the corpus, by how its lines are read; as they are written first.
-        left_out: rows that this scale leaves out, with the reason.
+        left_out: the reasons for rows that this scale leaves out.
         tasks: trainings, each once, and measurements, each after the trainings it needs.
-        others: tasks that were not asked for, but have a record: shown, not run.
-        questions: of the cloze; none where no table asks for them.
+        others: tasks that were not asked for, but have a record; shown, not run.
+        questions: of the cloze, if a table asks them.
     """
 
     def __init__(self, request: Request) -> None:
-        """Load the corpus and list what is to be done.
+        """Load the corpus and list the tasks.
 
         Raises:
-            InputError: an unknown paper, table, scale or row; a corpus that is not there, or that the table cannot use;
+            InputError: an unknown paper, table, scale or row; a corpus that is missing, or that the table cannot use;
                 no questions for a table that asks them; an ensemble that the scale leaves out.
         """
         self.request, self.paper = request, _named(PAPERS.values(), request.paper, "unknown paper {}.")
         scale = _named(self.paper.scales, request.scale, "--scale={}: unknown.")
         self.scale = replace(scale, precision=request.precision or scale.precision)
-        named = _named(self.paper.tables, request.table, "--table={}: unknown.") if request.table else None
-        name = _corpus(request, self.paper, self.scale, named)
-        self.tables = _tables(request, self.paper, named, name)
+        corpus, self.tables = _tables(request, self.paper, scale)
         rows = [self.paper.rows[row] for row in dict.fromkeys(row for table in self.tables for row in table.rows)]
-        self.left_out = {row.name: reason for row in rows if (reason := _too_large(row, request, scale))}
-        for row_name in request.rows or ():
-            if row_name in self.left_out:
-                raise InputError(f"--rows={row_name}: {self.left_out[row_name]}")
-        self._data = replace(chosen_text(name, request), max_size=scale.vocabulary_size)
+        most = max(scale.most_members or 2**31, len(request.seeds))
+        too_large = "an ensemble of {}: at scale {} at most {}, unless --seeds names as many"
+        self.left_out = {
+            row.name: too_large.format(row.how.members, scale.name, scale.most_members)
+            for row in rows
+            if isinstance(row.how, Averaged) and row.how.members > most
+        }
+        for name in request.rows or ():
+            if name in self.left_out:
+                raise InputError(f"--rows={name}: {self.left_out[name]}")
+        self._data = replace(chosen_text(corpus, request), max_size=scale.vocabulary_size)
         ways: set[Lines] = {row.trained.config.data.lines for row in rows}
         self.texts = {lines: load_corpus(replace(self._data, lines=lines)) for lines in sorted(ways)}
         place = Path(self.paper.name) / f"{self.corpus.name}-{scale.name}"
@@ -123,7 +142,10 @@ class Plan:
         self._configs: dict[str, tuple[RunConfig, ParameterCount]] = {}
         asked = [row for row in rows if row.name not in self.left_out and row.name in (request.rows or [row.name])]
         self.tasks = tuple(dict.fromkeys(task for row in asked for task in self._tasks(row, request.seeds)))
-        self.others = tuple(task for row in rows for task in self._present(row) if task not in self.tasks)
+        found = (re.fullmatch(r".*-seed-(\d+)", path.stem) for path in self.out.glob("*-seed-*.json"))
+        seeds = sorted({int(match[1]) for match in found if match})
+        kept = (task for row in rows if any(self.out.glob(f"{row.name}*.json")) for task in self._tasks(row, seeds))
+        self.others = tuple(task for task in dict.fromkeys(kept) if task.record.exists() and task not in self.tasks)
         asks = any("cloze" in self._measures(row) for row in asked)
         self.questions = find_questions(request.data_dir, request.questions) if asks else ()
 
@@ -138,34 +160,27 @@ class Plan:
         return next(iter(self.texts.values()))
 
     def text_of(self, task: Task) -> Corpus:
-        """Return what a task's models read."""
+        """Return the text that a task's models read."""
         return self.texts[task.config.data.lines]
 
     def label(self, task: Task) -> str:
-        """Name a task shortly: by its row, and where there are several seeds by these."""
+        """Name a task by its row, and by its seeds if there are several."""
         return task.row.name if len(self.request.seeds) == 1 else f"{task.row.name}, {task.seeds}"
 
     def _tasks(self, row: Row, seeds: Sequence[int]) -> Iterator[Task]:
-        """Yield what a row needs: its trainings, then what is measured on them."""
+        """Yield the trainings that a row needs, then its measurements."""
         seeds = range(1, row.how.members + 1) if isinstance(row.how, Averaged) else seeds
         jobs = [self._job(self.paper.plain(row), seed) for seed in seeds]
+        search = self.scale.dynamic if isinstance(row.how, Dynamic) else None
         if isinstance(row.how, Averaged):
             yield from jobs
             yield replace(jobs[0], row=row, models=tuple(jobs), record=self.out / f"{row.name}.json")
             return
-        search = self.scale.dynamic if isinstance(row.how, Dynamic) else None
         for job in jobs:
             yield job
             if not isinstance(row.how, Plain):
                 record = self.out / f"{row.name}-seed-{job.seed}.json"
                 yield replace(job, row=row, models=(job,), record=record, search=search)
-
-    def _present(self, row: Row) -> Iterator[Task]:
-        """Yield the tasks of a row that have a record."""
-        names = (re.fullmatch(r".*-seed-(\d+)", path.stem) for path in self.out.glob(f"{row.name}-seed-*.json"))
-        seeds = sorted(int(match[1]) for match in names if match)
-        if seeds or (self.out / f"{row.name}.json").exists():
-            yield from (task for task in self._tasks(row, seeds) if task.row == row and task.record.exists())
 
     def _job(self, row: Row, seed: int) -> Task:
         if row.name not in self._configs:  # the sizes of a row are searched for once
@@ -202,45 +217,39 @@ def _named(known: Iterable[Named], name: str, error: str) -> Named:
     return by_name[name]
 
 
-def _corpus(request: Request, paper: Paper, scale: Scale, table: Table | None) -> str:
-    """Return the corpus that is named, else the table's only one, the scale's, or the table's own."""
-    found = request.corpus or (table and table.corpus) or scale.corpus or (table and table.home)
-    if not found:
+def _tables(request: Request, paper: Paper, scale: Scale) -> tuple[str, tuple[Table, ...]]:
+    """Return the corpus, and the table that is named or all whose numbers are of this corpus or of any.
+
+    The corpus is the one that is named, else the table's only one, the scale's, or the table's own.
+    """
+    named = _named(paper.tables, request.table, "--table={}: unknown.") if request.table else None
+    corpus = request.corpus or (named and named.corpus) or scale.corpus or (named and named.home)
+    if not corpus:
         homes = ", ".join(f"{table.name} ({table.home})" for table in paper.tables)
         raise InputError(f"--table: must be given at scale {scale.name}: {homes}; or name a --corpus")
-    return found
-
-
-def _tables(request: Request, paper: Paper, named: Table | None, corpus: str) -> tuple[Table, ...]:
-    """Return the table that is named, or all whose numbers are of this corpus or of any."""
-    if named is not None:
-        _refuse_corpus(named, corpus, paper)
     able = [table for table in paper.tables if table.corpus in (None, corpus)]
-    chosen = [named] if named else [table for table in able if table.home == corpus] or able
+    if named is not None and named not in able:
+        raise InputError(f"--table={named.name}: needs --corpus {named.corpus}, not {corpus}.")
+    at_home = [table for table in able if table.home == corpus]
+    twin = next((table for table in at_home if named and table.twin_of == named.twin_of), None)
+    if named is not None and named.home not in (None, corpus) and twin:
+        raise InputError(
+            f"--corpus={corpus}: table {named.name} has the settings of {named.home}; those of {corpus} are table "
+            f"{twin.name}. Use --table {twin.name}, or --corpus {named.home}."
+        )
+    chosen = [named] if named else at_home or able
     known = {row for table in chosen for row in table.rows}
     for row in request.rows or ():
         if row not in known:
             raise InputError(f"--rows={row}: not in the table.{nearest(row, sorted(known))}")
-    return tuple(table for table in chosen if request.rows is None or set(table.rows) & set(request.rows))
-
-
-def _refuse_corpus(table: Table, corpus: str, paper: Paper) -> None:
-    """Refuse a corpus that a table cannot use, or whose settings a table beside it has."""
-    if table.corpus not in (None, corpus):
-        raise InputError(f"--table={table.name}: needs --corpus {table.corpus}, not {corpus}.")
-    twins = [other for other in paper.tables if other.home == corpus and other.twin_of == table.twin_of]
-    if table.home not in (None, corpus) and twins:
-        raise InputError(
-            f"--corpus={corpus}: table {table.name} has the settings of {table.home}; those of {corpus} are table "
-            f"{twins[0].name}. Use --table {twins[0].name}, or --corpus {table.home}."
-        )
+    return corpus, tuple(table for table in chosen if request.rows is None or set(table.rows) & set(request.rows))
 
 
 def chosen_text(corpus: str, request: Request) -> DataConfig:
-    """Return which text `corpus` means; an InputError if it is wikipedia, which is not there."""
+    """Return the text that `corpus` means; an InputError if it is wikipedia, which is missing."""
     path, built = expanded(corpus), corpus not in CORPORA
-    if corpus == WIKIPEDIA and not path.is_dir():
-        roots = [expanded(root) / WIKIPEDIA for root in (request.data_dir, os.environ.get(DATA_VARIABLE)) if root]
+    if corpus == "wikipedia" and not path.is_dir():
+        roots = [expanded(root) / corpus for root in (request.data_dir, os.environ.get(DATA_VARIABLE)) if root]
         path, built = next((root for root in roots if (root / _BUILT).is_file()), path), True
         if not path.is_dir():
             raise InputError(
@@ -255,10 +264,10 @@ def chosen_text(corpus: str, request: Request) -> DataConfig:
 
 
 def find_questions(data_dir: str | None, given: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return the question files that were given; else, from the corpus cbt, one a word class: real before CBT-like.
+    """Return the question files that are given; else, from the corpus cbt, one a word class: real before CBT-like.
 
     Raises:
-        InputError: there are none, or one that was given cannot be read or has no word class in its name.
+        InputError: there are none, or one that is given cannot be read or has no word class in its name.
     """
     for path in given:
         next(read_questions(path))
@@ -269,20 +278,11 @@ def find_questions(data_dir: str | None, given: tuple[Path, ...]) -> tuple[Path,
             )
     root = data_dir or os.environ.get(DATA_VARIABLE)
     folder = expanded(root) / CBT if root else None
-    found = list(folder.rglob("cbt*_test_2500*.txt*")) if folder else []
+    found = sorted(folder.rglob("cbt*_test_2500*.txt*") if folder else (), key=lambda path: (is_cbt_like(path), path))
     if not given and not found:
         where = f"in {folder}" if folder else f"({DATA_VARIABLE} is not set)"
         raise InputError(
             f"--questions: no test questions {where}. Put cbtest_NE_test_2500ex.txt and the like there, or name files."
         )
-    by_class = ([path for path in found if word_class(path) == name] for name in CLOZE_CLASSES)
-    return given or tuple(min(paths, key=lambda path: (is_cbt_like(path), path)) for paths in by_class if paths)
-
-
-def _too_large(row: Row, request: Request, scale: Scale) -> str:
-    """Say why an ensemble is left out at a scale; empty if it is not."""
-    most = scale.most_members
-    if most is None or not isinstance(row.how, Averaged) or row.how.members <= max(most, len(request.seeds)):
-        return ""
-    members = row.how.members
-    return f"an ensemble of {members}: at scale {scale.name} at most {most}, unless --seeds names as many"
+    by_class = {word_class(path): path for path in reversed(found)}
+    return given or tuple(by_class[name] for name in CLOZE_CLASSES if name in by_class)

@@ -1,22 +1,20 @@
-"""Running a plan and keeping a record of each task: what made it, and what it measured; the test part is read once."""
+"""Running a plan; the record of each task says what made it and what it measured. The test part is read once."""
 
 from __future__ import annotations
 
 import json
 import math
-import signal
 import statistics
-import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -31,6 +29,7 @@ from spanlm.errors import InputError, Interrupted, SpanlmError
 from spanlm.evaluation.cloze import ClozeTally
 from spanlm.evaluation.dynamic.evaluate import DivergedError
 from spanlm.evaluation.dynamic.statistics import LENGTH, STREAMS
+from spanlm.evaluation.dynamic.tuning import dynamic_grid
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.scoring import Report, quiet
 from spanlm.models.counting import count_parameters
@@ -42,60 +41,44 @@ from spanlm.runs.loading import load
 from spanlm.runs.trained_model import TrainedModel
 from spanlm.store.files import make_folder
 from spanlm.store.plain import finite, json_object
-from spanlm.store.process import stop_request
+from spanlm.store.process import run_commands
 from spanlm.store.provenance import provenance, starts
 from spanlm.store.run_folder import MODEL
+from spanlm.training.bench import idle_trainer, timed
 from spanlm.training.progress import Watcher
 from spanlm.training.run import train
-from spanlm.training.trainer import Trainer
 
-MEASURED: tuple[Split, ...] = SPLITS[1:]
-"""The parts that every row is measured on."""
-
-DIVERGED = "astray"
-"""In the record of a measurement without perplexities: why it has none."""
-
-_DEFECTS_SHOWN = 20  # defects of questions that are kept in words; all are counted
-_PATIENCE = 0.2  # seconds between two looks at whether a signal came
-_BATCHED = 1 / 3  # what a token scored in batches costs of one in training
-_WORK = 1e9  # the most tokens of a timed step times parameters
-
-_Results = tuple[dict[Split, Evaluation], dict[str, Any]]  # by part, and how they came about
-
-Reporting = Callable[[], AbstractContextManager[Report]]
-"""Opened for a measurement; gives a function that receives the progress of dynamic evaluation."""
-
-Name = TypeVar("Name", bound=Hashable)
-
-# --- records ---
+MEASURED: tuple[Split, ...] = SPLITS[1:]  # every row is evaluated on these parts
+DIVERGED = "astray"  # in the record of a measurement that diverged, which has no perplexities: the reason
+_DEFECTS_SHOWN = 20  # records keep the first defects of questions in words, and count all
+_BATCHED = 1 / 3  # cost of a token scored in batches, relative to one in training
+_WORK = 1e9  # a timed step has at most this many tokens times parameters
 
 
 def finished(task: Task, corpus: Corpus) -> dict[str, Any] | None:
-    """Return the record of a finished task, or None; if its weights diverged, the record has no results.
+    """Return the record of a finished task, or None. Where dynamic evaluation diverged, it has no results.
 
     Raises:
-        InputError: the file is no record, or the record is of another configuration, text, or models.
+        InputError: the file is not a record, or it records another configuration, text or set of models.
     """
     if not task.record.exists():
         return None
+    config = task.config
+    now = _about(task, corpus) | {split: {"tokens": len(corpus.splits[split])} for split in MEASURED}
+    now = {name: now[name] for name in ("corpus", "vocabulary_size", *MEASURED)}
     try:
         record = _read(task)
-        config = RunConfig.from_tree(record["config"], str(task.record))
-        sizes: dict[str, int] = {split: record[split]["tokens"] for split in MEASURED}
-        text = {"name": record["corpus"], "vocabulary_size": record["vocabulary_size"], **sizes}
-        was: dict[str, Any] = {"corpus": text}
-        was |= {name: record[name] for name in ("how", "members") if task.models}
+        recorded = RunConfig.from_tree(record["config"], str(task.record))
+        was = {name: record[name] for name in now} | {s: {"tokens": record[s]["tokens"]} for s in MEASURED}
+        if task.models:
+            now["how"], was["how"], was["members"] = _how(task), record["how"], record["members"]
+            both = zip(task.jobs, was["members"], strict=False)
+            now["members"] = [_member(_read(job)) if job.record.exists() else old for job, old in both]
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"{task.record}: is not a record of a run. Move it away, or choose another --out.") from None
-    sizes = {split: len(corpus.splits[split]) for split in MEASURED}
-    now: dict[str, Any] = {"corpus": {"name": corpus.name, "vocabulary_size": len(corpus.vocabulary), **sizes}}
-    if task.models:
-        both = zip(task.jobs, record["members"], strict=False)
-        members = [_member(_read(job)) if job.record.exists() else old for job, old in both]
-        now |= {"how": _how(task), "members": members}
-    # on which device, and where the text lies, makes no other run of one that is finished
-    config = replace(config, training=replace(config.training, device=task.config.training.device))
-    one, other = (replace(c, data=replace(c.data.compared, corpus=corpus.name)) for c in (config, task.config))
+    # the device and the place of the text do not distinguish finished runs
+    recorded = replace(recorded, training=replace(recorded.training, device=config.training.device))
+    one, other = (replace(c, data=replace(c.data.compared, corpus=corpus.name)) for c in (recorded, config))
     if difference := first_difference(was | one.to_tree(), now | other.to_tree()):
         name, before, after = difference
         raise InputError(
@@ -115,7 +98,7 @@ def _read(task: Task) -> dict[str, Any]:
 
 def _how(task: Task) -> dict[str, Any]:
     how = {"kind": type(task.row.how).__name__.lower(), **asdict(task.row.how)}
-    # as JSON has it: lists
+    # with lists for tuples, as JSON has them
     return how | ({"search": json.loads(json.dumps(asdict(task.search)))} if task.search else {})
 
 
@@ -125,7 +108,6 @@ def _member(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _save(task: Task, record: dict[str, Any]) -> dict[str, Any]:
-    """Write a record, and return it."""
     task.record.parent.mkdir(parents=True, exist_ok=True)
     write_whole(task.record, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
     return record
@@ -145,11 +127,9 @@ def _about(task: Task, corpus: Corpus) -> dict[str, Any]:
 
 def _record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
     """Evaluate a trained model on valid and, this once, on test."""
-    assert isinstance(model.model, LanguageModel)  # as every training gives
-    epochs = epoch_rows(model.folder)
+    assert isinstance(model.model, LanguageModel)  # every training makes one
+    epochs, tokens = epoch_rows(model.folder), len(corpus.splits["train"])
     best = min(epochs, key=lambda row: row["loss"])
-    tokens = len(corpus.splits["train"])
-    seconds = sum(tokens / row["tokens_per_second"] for row in epochs)  # of all training steps, validation left out
     use = utilisation_of(epochs, "the run")  # Li et al. (2020), Figure 4
     by_epoch = use and {"utilisation_by_epoch": list(use.learned), "oracle_utilisation_by_epoch": list(use.oracle)}
     return {
@@ -164,7 +144,8 @@ def _record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str
         "best_epoch": best["epoch"],
         "train_perplexity_at_best": math.exp(min(best["train_loss"], 700)),
         "tokens_per_second": statistics.median(row["tokens_per_second"] for row in epochs),
-        "training_seconds": round(seconds, 1),
+        # of all training steps, without validations
+        "training_seconds": round(sum(tokens / row["tokens_per_second"] for row in epochs), 1),
         **{split: model.evaluate(corpus, split).to_json() for split in MEASURED},
         **(by_epoch or {}),
         "starts": starts(model.folder),
@@ -174,10 +155,9 @@ def _record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str
 
 def _cloze_accuracies(model: TrainedModel, questions: Sequence[Path]) -> dict[str, Any]:
     """Rank the candidates of every question with its whole context; return accuracies by word class."""
-    tallies: dict[str, ClozeTally] = {}
-    defects: list[str] = []
+    tallies, defects = defaultdict[str, ClozeTally](ClozeTally), list[str]()
     for path in questions:
-        tally = tallies.setdefault(word_class(path), ClozeTally())
+        tally = tallies[word_class(path)]
         for found in model.cloze(path, contexts=("full",)):
             if isinstance(found, Defect):
                 defects.append(f"{path.name}, line {found.line}: {found.reason}")
@@ -204,39 +184,74 @@ def _lag_shares(model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
 def _record_measurement(task: Task, corpus: Corpus, report: Report) -> dict[str, Any]:
     """Measure trained models; a search that was stopped goes on, and `seconds` has the time before, too.
 
-    Where weights that adapted diverged, the record says so (`DIVERGED`) and what was tried: it is not tried again.
+    If dynamic evaluation diverges, the record has the reason (`DIVERGED`) and the settings that were tried; it is not
+    tried again.
     """
     members = [_member(_read(job)) for job in task.jobs]
     models = [_model(job) for job in task.jobs]
-    began, how = time.perf_counter(), task.row.how
+    details: dict[str, Any] = {}
+    results: dict[str, Any] = {}
+    began = time.perf_counter()
     try:
-        if isinstance(how, Averaged):
-            results, details = _averaged(models, corpus)
-        elif isinstance(how, Cached):
-            tuning = models[0].tune_cache((how.window,), corpus)
-            results = {split: models[0].evaluate(corpus, split, cache=tuning.best) for split in MEASURED}
-            details = {"cache": tuning.best.to_json(), "tried": len(tuning.grid), "notes": tuning.notes}
-        else:
-            results, details = _adapted(task, models[0], corpus, report)
-        found: dict[str, Any] = {split: result.to_json() for split, result in results.items()}
-        found["details"] = finite(details)
+        for split, result in _evaluated(task, models, corpus, details, report):
+            results[split] = result.to_json()
     except DivergedError as error:
-        sizes: dict[str, Any] = {split: {"tokens": len(corpus.splits[split])} for split in MEASURED}
-        found = {DIVERGED: str(error), **sizes, "details": finite(error.details)}
+        details = error.details | details | {"measured": results}
+        results = {DIVERGED: str(error)} | {split: {"tokens": len(corpus.splits[split])} for split in MEASURED}
     return {
         "row": task.row.name,
         "how": _how(task),
         "members": members,
         "all_parameters": sum(count_parameters(model.model).total for model in models),
-        "seconds": round(time.perf_counter() - began + found["details"].get("seconds_before", 0.0), 1),
-        **found,
+        "seconds": round(time.perf_counter() - began + details.get("seconds_before", 0.0), 1),
+        **results,
+        "details": finite(details),
         "starts": [provenance(models[0].model.device)],
         **_about(task, corpus),
     }
 
 
+def _evaluated(
+    task: Task, models: Sequence[TrainedModel], corpus: Corpus, details: dict[str, Any], report: Report
+) -> Iterator[tuple[Split, Evaluation]]:
+    """Yield the evaluation of each part as the row says, and put into `details` how it came about.
+
+    Raises:
+        DivergedError: dynamic evaluation diverged at every setting on valid, or at the chosen one.
+    """
+    how, model = task.row.how, models[0]
+    options: dict[str, Any] = {}
+    if isinstance(how, Averaged):
+        ensemble = TrainedEnsemble(models)
+        for split in MEASURED:
+            found = ensemble.evaluate_members(corpus, split)
+            alone = [member.perplexity for member in found.members]
+            details[split] = {"members": alone, "oracle_bound": found.oracle_bound.bound}
+            yield split, found.ensemble
+        return
+    if isinstance(how, Cached):
+        cache = model.tune_cache((how.window,), corpus)
+        details |= {"cache": cache.best.to_json(), "tried": len(cache.grid), "notes": cache.notes}
+        options = {"cache": cache.best}
+    elif isinstance(how, Dynamic) and (search := task.search):
+        if how.gate_temperature is not None:
+            model = model.at_gate_temperature(how.gate_temperature)
+        gathered = model.dynamic_statistics(segments=search.statistics, data_dir=model.config.data.dir, report=report)
+        # `origin` names the machine's paths
+        details["statistics"] = {name: value for name, value in gathered.to_json().items() if name != "origin"}
+        options = asdict(search) | {"statistics": gathered, "report": report}
+        tuning = model.tune_dynamic(corpus, "valid", also=search.own_point(task.row.trained.dynamic), **options)
+        tuned = tuning.to_json()
+        details |= {"dynamic": tuned["best"], "tried": len(tuning.grid), "grid": tuned["grid"], "notes": tuning.notes}
+        if tuning.read_before:
+            details |= {"read_before": tuning.read_before, "seconds_before": round(tuning.seconds_before, 1)}
+        options = {"dynamic": tuning.best, "statistics": gathered, "report": report}
+    for split in MEASURED:
+        yield split, model.evaluate(corpus, split, **options)
+
+
 def _model(job: Task, why: str = "") -> TrainedModel:
-    """Load what was trained; the error where it is not there says `why` it is needed."""
+    """Load a trained model; the error where it is missing says `why` it is needed."""
     if not (job.folder / MODEL).exists():
         raise InputError(
             f"{job.folder}: the run of {job.record} is not there{why}. Give its folder with --runs, or move the record "
@@ -245,63 +260,20 @@ def _model(job: Task, why: str = "") -> TrainedModel:
     return load(job.folder, job.config.training.device)
 
 
-def _averaged(models: Sequence[TrainedModel], corpus: Corpus) -> _Results:
-    """Measure the mixture, its members and the oracle bound."""
-    ensemble = TrainedEnsemble(models)
-    found = {split: ensemble.evaluate_members(corpus, split) for split in MEASURED}
-    details: dict[str, Any] = {
-        split: {"members": [member.perplexity for member in result.members], "oracle_bound": result.oracle_bound.bound}
-        for split, result in found.items()
-    }
-    return {split: result.ensemble for split, result in found.items()}, details
-
-
-def _adapted(task: Task, model: TrainedModel, corpus: Corpus, report: Report) -> _Results:
-    """Measure a model with dynamic evaluation: settings are found on valid, then valid and, this once, test are read.
-
-    A DivergedError, at every setting on valid or at the chosen one, has what was tried.
-    """
-    how, search = task.row.how, task.search
-    assert isinstance(how, Dynamic) and search is not None  # a plan gives it to every such measurement
-    if how.gate_temperature is not None:
-        model = model.at_gate_temperature(how.gate_temperature)
-    gathered = model.dynamic_statistics(segments=search.statistics, data_dir=model.config.data.dir, report=report)
-    origin = {name: value for name, value in gathered.to_json().items() if name != "origin"}  # a machine's paths
-    details: dict[str, Any] = {"statistics": origin}
-    results: dict[Split, Evaluation] = {}
-    try:
-        options: dict[str, Any] = asdict(search) | {"statistics": gathered, "report": report}
-        tuning = model.tune_dynamic(corpus, "valid", also=search.own_point(task.row.trained.dynamic), **options)
-        tuned = tuning.to_json()
-        details |= {"dynamic": tuned["best"], "tried": len(tuning.grid), "grid": tuned["grid"], "notes": tuning.notes}
-        if tuning.read_before:
-            details |= {"read_before": tuning.read_before, "seconds_before": round(tuning.seconds_before, 1)}
-        for split in MEASURED:
-            results[split] = model.evaluate(corpus, split, dynamic=tuning.best, statistics=gathered, report=report)
-    except DivergedError as error:
-        details["measured"] = {split: result.to_json() for split, result in results.items()}
-        raise DivergedError(str(error), error.details | details) from None
-    return results, details
-
-
-# --- running ---
-
-
 @dataclass
 class Outcome:
-    """How a task ended; weights that diverged have a record, but are no result."""
+    """How a task ended."""
 
     task: Task
-    record: dict[str, Any] | None  # its result; None if it failed
+    record: dict[str, Any] | None  # None: it failed; a record without results is kept on disk alone
     error: str = ""  # why it failed
-    done_before: bool = False  # nothing had to be run
+    done_before: bool = False  # nothing was left to do
     seconds: float = 0  # spent on it now
 
     def __post_init__(self) -> None:
-        """Tell a result from a record without one."""
-        if self.record is not None and self.record.get(DIVERGED):
-            self.error = self.error or self.record[DIVERGED]
-            self.record = None
+        """Tell a result from the record of a measurement that diverged."""
+        if reason := (self.record or {}).get(DIVERGED):
+            self.record, self.error = None, self.error or reason
 
 
 @dataclass
@@ -309,23 +281,24 @@ class Run:
     """Does what is not done of a plan; a task that fails stops only those that need it."""
 
     plan: Plan
-    watcher: Watcher | None = None  # gets the progress of every training here
-    started: Callable[[Task], None] = lambda task: None  # called with every task here, before it starts
-    reporting: Reporting = lambda: nullcontext(quiet)  # opened for each measurement here
-    # called with a task that has a process of its own and a line that it printed
-    heard: Callable[[Task, str], None] = lambda task, line: None
+    watcher: Watcher | None = None  # of every training in this process
+    started: Callable[[Task], None] = lambda task: None  # called before every task in this process
+    reporting: Callable[[], AbstractContextManager[Report]] = lambda: nullcontext(
+        quiet
+    )  # of each measurement in this process
+    heard: Callable[[Task, str], None] = lambda task, line: None  # called with each line of a task's own process
     failed: set[Task] = field(default_factory=set, init=False)
 
     def outcomes(self, jobs: int = 1) -> Iterator[Outcome]:
-        """Do the tasks, several at a time if asked for; yield how each ended.
+        """Do the tasks, `jobs` at a time; yield how each ended.
 
-        With several jobs, each training has a process of its own, which is `spanlm train … --resume auto`, and then so
-        has each measurement of one model. Each computes with the same share of the threads, also where fewer are left:
-        with other threads numbers round otherwise, and what was stopped would go on as another computation. The last
-        rows of a paper take longest, so they are begun first. What needs several models is done here, at the end.
+        With several jobs each training has a process of its own, `spanlm train … --resume auto`, and then so has each
+        measurement of one model; what needs several models is done here, at the end. Every process computes with the
+        same share of the threads, even if few are left: another number of threads rounds otherwise, so that a stopped
+        training would go on as another computation. The last rows of a paper take longest, so they begin first.
 
         Raises:
-            InputError: a file is no record, or that of another run, or a folder cannot be made; nothing was run.
+            InputError: a file is not a record of this plan, or a folder cannot be made; nothing was run.
             Interrupted: Ctrl-C or SIGTERM; trainings and searches are saved and go on at the same request.
         """
         plan, ended = self.plan, set[Task]()
@@ -334,11 +307,10 @@ class Run:
         for option, folder in (("--runs", plan.request.runs), ("--out", plan.out)):
             make_folder(folder, option)
         threads = max(1, torch.get_num_threads() // min(jobs, len(plan.tasks)))
-        for measuring, command in ((False, self._training), (True, self._measuring)) if jobs > 1 else ():
+        for measuring in (False, True) if jobs > 1 else ():
             alone = [task for task in plan.tasks if bool(task.models) == measuring and len(task.jobs) == 1]
-            left = [task for task in alone if not (done_before(task, plan) or self._blocked(task))]
-            commands = {task: [sys.executable, "-m", "spanlm", *command(task, threads)] for task in reversed(left)}
-            for task, error in run_all(commands, jobs, self.heard):
+            left = [task for task in reversed(alone) if not (done_before(task, plan) or self._blocked(task))]
+            for task, error in run_commands({task: self._command(task, threads) for task in left}, jobs, self.heard):
                 ended.add(task)
                 yield self._outcome(task, error, elsewhere=True)
         for task in plan.tasks:
@@ -346,20 +318,20 @@ class Run:
                 self.started(task)
                 yield self._outcome(task)
 
-    def _training(self, job: Task, threads: int) -> list[str]:
-        """Return the arguments that train a row; its configuration is written beside its folder."""
-        make_folder(job.folder.parent, "--runs")
-        config = job.folder.with_suffix(".yaml")
-        write_whole(config, job.config.to_yaml().encode())
-        return ["train", f"--config={config}", f"--out={job.folder}", "--resume=auto", f"--threads={threads}"]
-
-    def _measuring(self, task: Task, threads: int) -> list[str]:
-        """Return the arguments that measure a trained row."""
-        asked = replace(self.plan.request, rows=(task.row.name,), seeds=(task.jobs[0].seed,))
-        return [*asked.words, "--no-tables", f"--threads={threads}"]
+    def _command(self, task: Task, threads: int) -> list[str]:
+        """Return the command that trains or measures a row; a training's configuration is written beside its folder."""
+        if task.models:
+            asked = replace(self.plan.request, rows=(task.row.name,), seeds=(task.seed,))
+            words = [*asked.words, "--no-tables"]
+        else:
+            make_folder(task.folder.parent, "--runs")
+            config = task.folder.with_suffix(".yaml")
+            write_whole(config, task.config.to_yaml().encode())
+            words = ["train", f"--config={config}", f"--out={task.folder}", "--resume=auto"]
+        return [sys.executable, "-m", "spanlm", *words, f"--threads={threads}"]
 
     def _outcome(self, task: Task, error: str = "", elsewhere: bool = False) -> Outcome:
-        """Do what is left of a task, which may have had a process of its own that ended with an error."""
+        """Do what is left of a task, whose own process, if it had one, ended with `error`."""
         began = time.perf_counter()
         try:
             record = before = done_before(task, self.plan)
@@ -376,7 +348,7 @@ class Run:
         return outcome
 
     def _do(self, task: Task) -> dict[str, Any]:
-        """Train unless it is trained, measure what was not measured, and return the record, which is kept."""
+        """Train unless it is trained, measure what was not measured, and save the record."""
         corpus = self.plan.text_of(task)
         if task.models:
             with self.reporting() as report:
@@ -394,144 +366,85 @@ class Run:
         return record
 
     def _blocked(self, task: Task) -> str:
-        """Say which training that failed a task needs."""
+        """Name a training that the task needs and that failed; empty if there is none."""
         needed = (job for job in task.jobs if job in self.failed)
         return next((f"needs {job.row.name}, {job.seeds}, which failed" for job in needed), "")
 
 
+def _missing(job: Task, record: Mapping[str, Any]) -> list[str]:
+    """Return the measures that a record lacks; perplexity is in all."""
+    return [measure for measure in job.measures if measure != "perplexity" and measure not in record]
+
+
 def done_before(task: Task, plan: Plan) -> dict[str, Any] | None:
-    """Return the record of a task of which nothing is left to do, with all that is to be measured; see `finished`."""
+    """Return the record of a task with nothing left to do, or None; errors as of `finished`."""
     record = finished(task, plan.text_of(task))
     return None if record is None or (not task.models and _missing(task, record)) else record
 
 
 def finished_before(plan: Plan) -> list[Outcome]:
-    """Return what was done before and not asked for, to be shown beside what was."""
+    """Return the plan's other tasks that are done; they are shown beside those that were asked for."""
     found = []
     for task in plan.others:
-        with suppress(SpanlmError):  # of another configuration: not of this table
+        with suppress(SpanlmError):  # a record of another configuration is not of this table
             if record := done_before(task, plan):
                 found.append(Outcome(task, record, done_before=True))
     return found
 
 
-def _missing(job: Task, record: Mapping[str, Any]) -> list[str]:
-    """Return what is to be measured beside perplexity, which every record has, and was not yet."""
-    return [measure for measure in job.measures if measure != "perplexity" and measure not in record]
-
-
-def run_all(
-    commands: Mapping[Name, Sequence[str]], jobs: int, heard: Callable[[Name, str], None] = lambda name, line: None
-) -> Iterator[tuple[Name, str]]:
-    """Run commands that need nothing of each other, `jobs` at a time, in their order; `heard` gets their lines.
-
-    Yields the name of each command when it has ended, and its error: the last line that it printed, or the signal that
-    ended it; empty if it succeeded.
-
-    Raises:
-        Interrupted: Ctrl-C or SIGTERM; every command was sent SIGTERM, and has ended.
-    """
-    running, lock, ending = set[subprocess.Popen[str]](), Lock(), False
-
-    def run(name: Name) -> tuple[Name, str]:
-        line, pipe = "", subprocess.PIPE
-        how: dict[str, Any] = {"text": True, "errors": "backslashreplace", "stdin": subprocess.DEVNULL}
-        with lock:
-            if ending:
-                return name, "was not begun"
-            # a group of its own: a terminal's Ctrl-C is for this process, which passes it on
-            process = subprocess.Popen(commands[name], stdout=pipe, stderr=subprocess.STDOUT, process_group=0, **how)
-            running.add(process)
-        with process:
-            for line in process.stdout or ():
-                with lock:
-                    heard(name, line.rstrip("\n"))
-            status = process.wait()
-        with lock:
-            running.remove(process)
-        return name, _error(status, line)
-
-    with stop_request() as stop, ThreadPoolExecutor(jobs) as pool:
-        waiting = {pool.submit(run, name) for name in commands}
-        try:
-            while waiting:
-                ended, waiting = wait(waiting, _PATIENCE, FIRST_COMPLETED)
-                if stop.signal_number is not None:
-                    name = signal.Signals(stop.signal_number).name
-                    raise Interrupted(f"stopped by {name}; trainings and searches are saved", stop.signal_number)
-                yield from (one.result() for one in ended)
-        finally:
-            with lock:
-                ending = True
-                for process in running:
-                    process.terminate()
-
-
-def _error(status: int, last_line: str) -> str:
-    if status < 0:
-        name = signal.Signals(-status).name
-        return f"its process was ended by {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
-    return "" if status == 0 else last_line.strip().removeprefix("spanlm: ") or f"its process ended with {status}"
-
-
-# --- how long it will take ---
-
-
 @dataclass
 class Estimator:
-    """Estimates tasks of a plan from one training step of each kind of model: its encoder, memory and head.
+    """Estimates the time of tasks from one training step of each kind of model: its encoder, memory and head.
 
     Time is taken to grow with the parameters. A token scored in a single stream costs as much as one in training, in
-    batches a third of it; one in dynamic evaluation, what it costs in training steps of one stream.
+    batches a third of it, and in dynamic evaluation as much as one in training steps of a single stream.
     """
 
     plan: Plan
     _speeds: dict[Hashable, float] = field(default_factory=dict, init=False)
 
     def __call__(self, task: Task) -> tuple[float, int, float]:
-        """Return seconds, epochs and tokens a second of a task from its start; of a measurement, 0 and 0.
-
-        Epochs are the most, with those of finetuning; patience may end a training earlier.
+        """Return seconds, epochs (at most, finetuning included) and tokens a second; of a measurement, 0 and 0.
 
         Raises:
             InputError: it cannot be trained as it is.
             RunError: the loss or its gradient is soon not finite.
         """
-        corpus, job = self.plan.text_of(task), task.jobs[0]
+        corpus, job, search = self.plan.text_of(task), task.jobs[0], task.search
         train, valid, test = (len(corpus.splits[split]) for split in SPLITS)
         token = self._token(job)
         if not task.models:
             training = job.config.training
             epochs = training.epochs + training.finetune.stages * training.finetune.epochs
             return token * (epochs * (train + _BATCHED * valid) + valid + test), epochs, 1 / token
-        if task.search is None:
+        if search is None:
             return token * len(task.jobs) * (valid + test), 0, 0
-        # valid is read by the trained weights once for the search and, as test, once for its result; by weights that
-        # adapt as often as there are finalists, of which one is its result
-        search = task.search
-        points, first = len(search.grid(job.row.trained.dynamic)), min(search.first_tokens, valid)
+        # the trained weights read valid for the search and, as test, for the result; adapting weights read it once for
+        # each finalist, one of which is the result
+        grid = [*dynamic_grid(search.rates, search.decays), *search.own_point(job.row.trained.dynamic)]
+        points, first = len(grid), min(search.first_tokens, valid)
         adapted = points * first + (max(min(search.finalists, points), 1) * valid if first < valid else 0) + test
         gathered = min(train, (search.statistics or math.inf) * STREAMS * LENGTH)
         return adapted * self._token(job, adapting=True) + token * (gathered + 2 * valid + test), 0, 0
 
     def _token(self, job: Task, adapting: bool = False) -> float:
         """Return the seconds of a token in training, or in a single stream of weights that adapt."""
-        config, model = job.config, job.config.model
+        config, model, parameters = job.config, job.config.model, job.parameters.total
         kind = (model.encoder.kind, model.memory.kind, model.head.kind, config.data.lines, adapting)
         if kind not in self._speeds:
-            # on a processor a step of a large model takes a minute, and its share of the streams its share of that
-            most = int(_WORK / (job.parameters.total * config.training.batching.length))
-            streams = max(1, min(config.training.batching.batch_size, most))
-            batching = replace(config.training.batching, batch_size=streams, group_size=None)
-            batching = replace(batching, batch_size=1, length=LENGTH) if adapting else batching
+            streams, length = config.training.batching.batch_size, config.training.batching.length
+            # on a processor a step of a large model takes a minute, and a share of its streams that share of a minute
+            streams = min(streams, max(1, int(_WORK / (parameters * length))))
+            streams, length = (1, LENGTH) if adapting else (streams, length)
+            batching = replace(config.training.batching, batch_size=streams, length=length, group_size=None)
             config = replace(config, training=replace(config.training, batching=batching))
-            trainer = Trainer(config, self.plan.text_of(job), job.folder / "estimate", Watcher())
-            steps = max(1, min(5, int(1e7 / job.parameters.total))) if adapting else 1
-            segments = list(islice(trainer.batcher.segments(start=trainer.batcher.count() // 2), steps + 1))
-            trainer.step(segments[0])  # which does what is done only once, and waits for the device, as every step
-            began, timed = time.perf_counter(), segments[1:] or segments
-            for segment in timed:
-                trainer.step(segment)
-            seconds = (time.perf_counter() - began) / sum(int(segment.mask.sum()) for segment in timed)
-            self._speeds[kind] = seconds / job.parameters.total
-        return self._speeds[kind] * job.parameters.total
+            trainer, steps = idle_trainer(config, self.plan.text_of(job)), 1
+            if adapting:
+                steps = max(1, min(5, int(1e7 / parameters)))
+            first, *segments = islice(trainer.batcher.segments(start=trainer.batcher.count() // 2), steps + 1)
+            trainer.step(first)  # does what is done only once
+            segments = segments or [first]
+            seconds = sum(timed(partial(trainer.step, segment), trainer.device)[0] for segment in segments)
+            seconds /= sum(int(segment.mask.sum()) for segment in segments)
+            self._speeds[kind] = seconds / parameters
+        return self._speeds[kind] * parameters

@@ -1,8 +1,8 @@
-"""How large a reproduction is: `Matched` for Daniluk et al., `Proportional` for tables of models of many papers.
+"""The scales of a reproduction: `Matched` for Daniluk et al., `Proportional` for tables of models of many papers.
 
-Numbers of a small one mean something only where rows stay as different as published. In Daniluk et al. the softmax has
-V·k parameters with V words and k units, V / k = 77,000 / 300 = 257. `small` keeps that ratio (16,000 / 64 = 250), so
-that splitting the encoder's output costs each model the share of its readout that it cost in the paper.
+A small reproduction means something only where its rows differ as the published ones do. In Daniluk et al. the softmax
+has V·k parameters with V words and k units, V / k = 77,000 / 300 = 257; `small` keeps that ratio (16,000 / 64 = 250),
+so that splitting the encoder's output costs each model the same share of its readout as in the paper.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any, ClassVar, TypeVar
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
-from spanlm.evaluation.dynamic.tuning import dynamic_grid
 from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.models.counting import lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
@@ -26,28 +25,22 @@ from spanlm.presets.daniluk2017 import VOCABULARY_SIZE
 from spanlm.training.config import TrainingConfig
 
 PAPER_UNITS = 300
-_NEAR = 0.01  # a vocabulary within this share of Daniluk et al.'s has the paper's sizes
+_NEAR = 0.01  # the paper's sizes are for vocabularies that differ from Daniluk et al.'s by at most this share
 
-SPENT = 256.0
-"""A rate that was divided by this teaches nothing more: about what the schedules of Zaremba et al. end with."""
-
+SPENT = 256.0  # a learning rate divided by this teaches nothing more: the schedules of Zaremba et al. end about there
 Part = TypeVar("Part")
 _RATES = re.compile("dropout|zoneout|weight_drop")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicSearch:
-    """How the settings of dynamic evaluation are searched, on valid."""
+    """The search for the settings of dynamic evaluation on valid."""
 
-    rates: tuple[float, ...] | None = None  # η that are tried; None: those of the published grid
-    decays: tuple[float, ...] | None = None  # λ likewise
-    first_tokens: int = 30_000  # of valid, that every pair reads
-    finalists: int = 4  # pairs that then read all of it, more if none of them helps; 0: the first tokens decide
-    statistics: int | None = None  # segments of train whose gradients are averaged; None: all
-
-    def grid(self, published: DynamicConfig | None) -> list[DynamicConfig]:
-        """Return every η with every λ, and `own_point`."""
-        return [*dynamic_grid(self.rates, self.decays), *self.own_point(published)]
+    rates: tuple[float, ...] | None = None  # η; None: the published grid
+    decays: tuple[float, ...] | None = None  # λ; None: the published grid
+    first_tokens: int = 30_000  # of valid, read by every pair
+    finalists: int = 4  # pairs that then read all of valid, more if none of them helps; 0: the first tokens decide
+    statistics: int | None = None  # segments of train for the mean squares of gradients; None: all
 
     def own_point(self, published: DynamicConfig | None) -> list[DynamicConfig]:
         """Return the settings of the model's authors, if the grid is the published one."""
@@ -56,25 +49,25 @@ class DynamicSearch:
 
 @dataclass(frozen=True, kw_only=True)
 class Matched:
-    """All models have the parameters of one LSTM.
+    """All models have as many parameters as one LSTM.
 
-    The paper's range of ±0.1 at 300 units is 0.1 · sqrt(300 / units) at fewer: a sum over all units varies as much.
+    The paper's initial range of ±0.1 at 300 units is ±0.1 · sqrt(300 / units) at fewer, for sums of the same variance.
     """
 
     about: ClassVar = "hidden sizes with which θ_M, the parameters without word representations, is that of one LSTM"
 
-    units: int  # of that LSTM; also the embedding's size
-    training_tokens: int | None = None  # read in training, in whole epochs and at least one; None: as many as allowed
-    max_epochs: int | None = None  # None: as the preset has
-    init_range: float = 0.1  # weights start uniform in plus or minus this
+    units: int  # of that LSTM, and of the embedding
+    training_tokens: int | None = None  # read in training, in whole epochs and at least one; None: no bound
+    max_epochs: int | None = None  # None: those of the preset
+    init_range: float = 0.1  # initial weights are uniform in plus or minus this
 
     def model(self, preset: RunConfig, vocabulary_size: int) -> ModelConfig:
-        """Return the model of a row; its sizes are the paper's own where the units and the vocabulary are."""
+        """Return the model of a row; at the paper's units and vocabulary it has the paper's sizes."""
         model = replace(preset.model, embedding_size=self.units, init_range=self.init_range)
         if self.units == PAPER_UNITS and abs(vocabulary_size / VOCABULARY_SIZE - 1) <= _NEAR:
             return model
         if preset.model.memory.kind == "recurrent_memory":
-            # the paper gives it the units of the LSTM and three times the parameters
+            # in the paper it has the units of the LSTM and three times its parameters
             return replace(model, encoder=model.encoder.resized(self.units))
         return match_parameters(model, vocabulary_size, lstm_budget(self.units, model, vocabulary_size))
 
@@ -110,8 +103,8 @@ class Shortened:
 class Proportional:
     """All widths are a share of the published ones.
 
-    At 0.2 of the units weights start in sqrt(1 / 0.2) times the range, so that a sum over them varies as at full size.
-    Dropout that suits a wide layer starves a narrow one: it has a share of its own.
+    The initial range grows with sqrt(1 / width), for sums of the same variance. Dropout that suits a wide layer starves
+    a narrow one, so it has a share of its own.
     """
 
     about: ClassVar = "each row's size and recipe as `spanlm presets` lists them, but these shares and bounds"
@@ -143,11 +136,10 @@ class Proportional:
         if self.width == 1:
             return model
         if isinstance(memory, SpanBufferConfig):
-            most = memory.buffer_size if self.buffer_size is None else self.buffer_size
-            memory = replace(self._drier(memory), buffer_size=min(most, memory.buffer_size))
+            size = min(memory.buffer_size, self.buffer_size or memory.buffer_size)
+            memory = replace(self._drier(memory), buffer_size=size)
         if isinstance(head, MixtureOfSoftmaxesConfig):
-            most = head.experts if self.experts is None else self.experts
-            head = replace(self._drier(head), experts=min(most, head.experts))
+            head = replace(self._drier(head), experts=min(head.experts, self.experts or head.experts))
         if isinstance(encoder, AWDLSTMConfig):  # its last layer is not as wide as the others
             encoder = replace(encoder, hidden_size=self._units(encoder.hidden_size))
         wider = math.sqrt(1 / self.width)
@@ -155,7 +147,7 @@ class Proportional:
             self._drier(model),
             embedding_size=self._units(model.embedding_size),
             init_range=model.init_range * wider,
-            bias_range=None if model.bias_range is None else model.bias_range * wider,
+            bias_range=model.bias_range and model.bias_range * wider,
             encoder=self._drier(encoder.resized(self._units(encoder.output_size))),
             memory=memory,
             head=head,
@@ -165,7 +157,7 @@ class Proportional:
         return max(1, round(published * self.width))
 
     def _drier(self, part: Part) -> Part:
-        """Return a configuration with this share of each of its rates of dropout and zoneout."""
+        """Scale each rate of dropout and zoneout of a configuration."""
         config: Any = part
         names = [one.name for one in fields(config) if one.type == "float" and _RATES.search(one.name)]
         dry: Part = replace(config, **{name: getattr(config, name) * self.dropout for name in names})
@@ -174,26 +166,26 @@ class Proportional:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """A size of reproduction."""
+    """The size of a reproduction."""
 
-    name: str  # what `--scale` takes
-    purpose: str  # for people
-    sizes: Matched | Proportional  # how large models are, and how long they are trained
-    corpus: str | None = None  # unless another is asked for; None: the table's own
-    vocabulary_size: int | None = None  # largest vocabulary; None: all words of the corpus
-    most_members: int | None = None  # of an ensemble, unless more seeds are asked for; None: as many as the paper has
+    name: str  # for `--scale`
+    purpose: str  # a line for people
+    sizes: Matched | Proportional  # of models and trainings
+    corpus: str | None = None  # the default; None: the table's own
+    vocabulary_size: int | None = None  # at most; None: all words of the corpus
+    most_members: int | None = None  # of an ensemble, unless more seeds are asked for; None: any number
     precision: Precision = "fp32"  # of the products
     dynamic: DynamicSearch = DynamicSearch()
 
     def describe(self, adapting: bool = False) -> list[str]:
-        """Say in lines what differs from the published rows, and how the settings of dynamic evaluation are found."""
+        """Return lines on the sizes and recipes, and with `adapting` on the search for dynamic evaluation."""
         sizes = "; ".join([self.sizes.about, *_settings(self.sizes)])
         lines = [f"Scale {self.name}: {sizes}; products in {self.precision} where the device can."]
         return lines + ([f"Dynamic evaluation: {'; '.join(_settings(self.dynamic))}."] if adapting else [])
 
 
 def smoke_scale(sizes: Matched | Proportional, lasts: str = "minutes", **more: Any) -> Scale:
-    """Return the scale that shows only that everything runs."""
+    """Return the scale of a run that only checks the code."""
     purpose = f"does everything run? {lasts} on the embedded corpus; the numbers mean nothing"
     return Scale(name="smoke", purpose=purpose, corpus="demo", vocabulary_size=2_000, sizes=sizes, **more)
 
@@ -217,27 +209,22 @@ def scaled(scale: Scale, preset: RunConfig, data: DataConfig, vocabulary_size: i
     return RunConfig(data=data, model=scale.sizes.model(preset, vocabulary_size), training=training)
 
 
-def published_length(training: TrainingConfig) -> int:
-    """Return how many epochs a recipe's schedule is made for; with patience, until the rate was divided by `SPENT`."""
-    schedule = training.schedule
-    if training.patience is None or schedule.kind != "step" or schedule.factor == 1:
-        return training.epochs
-    return min(training.epochs, schedule.full_epochs + math.ceil(math.log(SPENT) / math.log(schedule.factor)))
-
-
 def compressed(training: TrainingConfig, most: int) -> TrainingConfig:
-    """Return a recipe for at most `most` epochs whose learning rate goes the same way in less time.
+    """Return a recipe of at most `most` epochs whose learning rate takes the published course in less time.
 
-    With E the epochs the schedule is made for, of which F have the full rate and E − F a rate divided by f once more,
-    and n epochs here: F' = F n / E, rounded and at least 1, and f' = f^((E − F) / (n − F')). The rate of the last epoch
-    stays exactly. A schedule that follows the validation loss needs no compressing, and a warm-up keeps its steps.
+    With E the published epochs, F of them at the full rate and E − F at a rate divided by f once more each, and n
+    epochs here: F' = F n / E, rounded and at least 1, and f' = f^((E − F) / (n − F')), so that the last rate is the
+    published one. With patience, E is where the rate was divided by `SPENT`. Schedules that follow the validation loss
+    are only cut, and a warm-up keeps its steps.
     """
-    length, schedule = published_length(training), training.schedule
+    schedule, length = training.schedule, training.epochs
+    stepwise = schedule.kind == "step"
+    if training.patience is not None and stepwise and schedule.factor != 1:
+        length = min(length, schedule.full_epochs + math.ceil(math.log(SPENT) / math.log(schedule.factor)))
     if most >= length:
         return replace(training, epochs=min(most, training.epochs))
-    shorter = replace(training, epochs=most)
-    if schedule.kind != "step" or schedule.full_epochs >= length or most == 1:
-        return shorter
-    full = min(most - 1, max(1, round(schedule.full_epochs * most / length)))
-    factor = schedule.factor ** ((length - schedule.full_epochs) / (most - full))
-    return replace(shorter, schedule=replace(schedule, full_epochs=full, factor=factor))
+    if stepwise and schedule.full_epochs < length and most > 1:
+        full = min(most - 1, max(1, round(schedule.full_epochs * most / length)))
+        factor = schedule.factor ** ((length - schedule.full_epochs) / (most - full))
+        schedule = replace(schedule, full_epochs=full, factor=factor)
+    return replace(training, epochs=most, schedule=schedule)

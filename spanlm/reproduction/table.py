@@ -17,19 +17,9 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
+from spanlm.analysis import figures
 from spanlm.analysis.export import write_whole
-from spanlm.analysis.figures import (
-    Panel,
-    Point,
-    RowsPanel,
-    Series,
-    Value,
-    figure_bytes,
-    lag_figure,
-    rows_figure,
-    sweep_figure,
-    utilisation_figure,
-)
+from spanlm.analysis.figures import Panel, RowsPanel, Value
 from spanlm.analysis.lags import PUBLISHED, LagProfile, MeasuredLags, lag_columns, notes
 from spanlm.analysis.utilisation import Utilisation, spread_epochs
 from spanlm.evaluation.scoring import shown
@@ -42,8 +32,7 @@ from spanlm.reproduction.run import Outcome
 from spanlm.store.plain import markdown, markdown_table
 
 NONE = "–"
-_EPOCHS_SHOWN = 12
-_SCORES = ("sentence", "candidate")  # what ranks the candidates of a cloze
+_MOST_EPOCHS = 12  # columns of PoU by epoch
 
 
 class Grid(NamedTuple):
@@ -73,7 +62,7 @@ def _seeds(record: Mapping[str, Any]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A line of a table, before it is text: a row with all its finished runs, and why others failed."""
+    """A row of a table with the records of all its finished runs, and why other runs failed."""
 
     row: Row
     table: Table
@@ -92,13 +81,8 @@ class Line:
         """The row's title, marked if the paper does not have it."""
         return self.row.title + ("" if self.row.in_paper else " †")
 
-    @property
-    def test(self) -> Value:
-        """Test perplexity over the seeds."""
-        return self.of("test", "perplexity")
-
     def each(self, *path: str) -> list[Any]:
-        """Return what is at `path` of every record; a KeyError or a TypeError if one has none."""
+        """Return what is at `path` of every record; a KeyError or a TypeError if one has nothing there."""
         return [reduce(getitem, path, record) for record in self.records]
 
     def of(self, *path: str, scale: float = 1) -> Value:
@@ -106,36 +90,26 @@ class Line:
         return spread(scale * float(value) for value in self.each(*path))
 
     def ppl(self, value: float | None) -> str:
-        """Show a perplexity, or a dash."""
+        """Format a perplexity, or a dash."""
         return NONE if value is None else shown(value, self.paper.digits)
 
     def by(self, difference: float) -> str:
-        """Show a difference: `−3.2`, `+0.5`."""
+        """Format a difference: `−3.2`, `+0.5`."""
         return f"{'−' if difference < 0 else '+'}{self.ppl(abs(difference))}"
 
-    def over(self, other: Line) -> float:
-        """How much test perplexity is above another row's at the seeds that both have; a ValueError without one."""
-        mine, theirs = ({_seeds(one): one["test"]["perplexity"] for one in line.records} for line in (self, other))
-        return fmean(mine[seeds] - theirs[seeds] for seeds in mine.keys() & theirs.keys())
-
     def parts(self) -> Iterator[Line]:
-        """Yield a line for each part that the table shows of the row, compared with the whole."""
+        """Yield a line for each component that the table lists of the row, with the whole row as its control."""
         printed = self.table.parts.get(self.row.name)
         for part, title in PARTS.values() if printed is not None else ():
             reported = Reported(test_ppl=(printed or {}).get(part))
             row = replace(self.row, title=title, how=Plain(), published=reported, control=self.row.name)
             with suppress(KeyError, TypeError):  # a buffer that never held anything
-                alone = [
-                    record | {split: {"perplexity": record[split]["parts"][part]} for split in ("valid", "test")}
-                    for record in self.records
-                ]
-                yield replace(self, row=row, records=tuple(alone))
+                ppls = ({s: {"perplexity": one[s]["parts"][part]} for s in ("valid", "test")} for one in self.records)
+                alone = tuple(one | ppl for one, ppl in zip(self.records, ppls, strict=True))
+                yield replace(self, row=row, records=alone)
 
 
-# --- columns ---
-
-Cell = Callable[[Line], str]
-"""Raises KeyError, TypeError or ValueError where the line has nothing for it."""
+Cell = Callable[[Line], str]  # raises KeyError, TypeError or ValueError if the line has nothing for the column
 
 
 def _ppl(*path: str) -> Cell:
@@ -146,15 +120,18 @@ def _mean(form: str, name: str, scale: float = 1) -> Cell:
     return lambda line: form.format(line.of(name, scale=scale).value)
 
 
-def _setting(kind: str, name: str) -> Cell:
-    return lambda line: "; ".join(f"{value:.2g}" for value in line.each("details", kind, name))
+def _setting(*path: str) -> Cell:
+    return lambda line: "; ".join(f"{value:.2g}" for value in line.each("details", *path))
 
 
 def _over(line: Line) -> str:
-    """`−3.2 (medium)`: what a row adds to its control; an ensemble, to the mean of its own members."""
+    """`−3.2 (medium)`: less its control's at the seeds that both have; an ensemble's, less the mean of its members'."""
     if isinstance(line.row.how, Averaged):
-        return f"{line.by(line.test.value - fmean(line.first['details']['test']['members']))} (its members)"
-    return f"{line.by(line.over(line.found[line.row.control]))} ({line.row.control})"
+        ours = line.of("test", "perplexity").value
+        return f"{line.by(ours - fmean(line.first['details']['test']['members']))} (its members)"
+    both = (line, line.found[line.row.control])
+    mine, theirs = ({_seeds(one): one["test"]["perplexity"] for one in each.records} for each in both)
+    return f"{line.by(fmean(mine[seeds] - theirs[seeds] for seeds in mine.keys() & theirs))} ({line.row.control})"
 
 
 def _published_over(line: Line) -> str:
@@ -165,29 +142,28 @@ def _published_over(line: Line) -> str:
 
 def _accuracy(name: str, score: str) -> Cell:
     def cell(line: Line) -> str:
-        found = [accuracies[name][score] for accuracies in line.each("cloze", "classes")]
-        if len(found) > 1:
+        if len(line.records) > 1:
             return in_words(line.of("cloze", "classes", name, score, "accuracy"), 3)
-        low, high = found[0]["interval"]
-        return f"{found[0]['accuracy']:.3f} [{low:.3f}, {high:.3f}]"
+        found = line.first["cloze"]["classes"][name][score]
+        low, high = found["interval"]
+        return f"{found['accuracy']:.3f} [{low:.3f}, {high:.3f}]"
 
     return cell
 
 
-def _read_whole(line: Line) -> str:
-    """How many points read all of valid; a perplexity beyond all numbers is null, too, and older records lack this."""
-    points = line.first["details"]["grid"]
-    return str(sum(bool(point.get("whole", point["perplexity"] is not None)) for point in points))
+def _published_accuracy(number: int) -> Cell:
+    return lambda line: f"{PUBLISHED_CLOZE[line.row.name][number]:.3f}"
+
+
+def _trials_of_whole(line: Line) -> str:
+    """Count the settings that read all of valid. Older records lack `whole`; a perplexity too large is null."""
+    trials = line.first["details"]["grid"]
+    return str(sum(bool(trial.get("whole", trial["perplexity"] is not None)) for trial in trials))
 
 
 def _gathered(line: Line) -> str:
     found = line.first["details"]["statistics"]
     return "all of train" if found["whole"] else f"{found['tokens']:,}"
-
-
-def _count(line: Line) -> str:
-    how = line.row.how
-    return f"1–{how.members}" if isinstance(how, Averaged) else str(len(line.records))
 
 
 def _of_split(split: str) -> dict[str, Cell]:
@@ -202,17 +178,13 @@ def _of_split(split: str) -> dict[str, Cell]:
     }
 
 
-def _published_accuracy(number: int) -> Cell:
-    return lambda line: f"{PUBLISHED_CLOZE[line.row.name][number]:.3f}"
-
-
-_DECAY = _setting("dynamic", "decay")
+_LAMBDA = ("cache", "lambda")
 COLUMNS: dict[str, Cell] = {
     "units": lambda line: f"{line.first['units']:,}",
     "readout": lambda line: f"{line.first['readout']:,}",
     "θ_M": lambda line: f"{line.first['model_parameters'] / 1e6:.2f}M",
     "parameters": lambda line: f"{line.first['all_parameters'] / 1e6:.2f}M",
-    "seeds": _count,
+    "seeds": lambda line: f"1–{line.row.how.members}" if isinstance(line.row.how, Averaged) else str(len(line.records)),
     **_of_split("valid"),
     **_of_split("test"),
     "over": _over,
@@ -229,16 +201,17 @@ COLUMNS: dict[str, Cell] = {
     "measured in minutes": _mean("{:.1f}", "seconds", 1 / 60),
     "words": lambda line: f"{line.row.how.window:,}" if isinstance(line.row.how, Cached) else NONE,
     "θ": _setting("cache", "theta"),
-    "λ": lambda line: (_DECAY if "dynamic" in line.first["details"] else _setting("cache", "lambda"))(line),
+    "λ": lambda line: _setting(*(("dynamic", "decay") if "dynamic" in line.first["details"] else _LAMBDA))(line),
     "η": _setting("dynamic", "rate"),
     "ε": _setting("dynamic", "epsilon"),
     "pairs tried": lambda line: str(line.first["details"]["tried"]),
-    "on all of valid": _read_whole,
+    "on all of valid": _trials_of_whole,
     "MS over words": _gathered,
-    **{f"{score}: {title}": _accuracy(name, score) for name, title in CLOZE_CLASSES.items() for score in _SCORES},
+    **{f"sentence: {title}": _accuracy(name, "sentence") for name, title in CLOZE_CLASSES.items()},
+    **{f"candidate: {title}": _accuracy(name, "candidate") for name, title in CLOZE_CLASSES.items()},
     **{f"paper: {title}": _published_accuracy(number) for number, title in enumerate(CLOZE_CLASSES.values())},
 }
-"""By name, which is what stands above it."""
+"""The columns of all tables by their headings."""
 
 
 def _cell(line: Line, column: str) -> str:
@@ -251,7 +224,7 @@ def _cell(line: Line, column: str) -> str:
 
 
 def _grid(lines: Sequence[Line], columns: Sequence[str], caption: str) -> Grid:
-    """Make a grid without the columns that have no value."""
+    """Return a grid without the columns that have no value."""
     by_column = {name: [_cell(line, name) for line in lines] for name in columns}
     kept = {name: cells for name, cells in by_column.items() if set(cells) != {NONE}}
     rows = zip((line.title for line in lines), *kept.values(), strict=True)
@@ -259,19 +232,13 @@ def _grid(lines: Sequence[Line], columns: Sequence[str], caption: str) -> Grid:
 
 
 def concordance(pairs: Iterable[tuple[float, float]]) -> tuple[int, int]:
-    """Count the pairs that both numbers put in the same order, and those that the second puts in an order at all."""
+    """Count the pairs of items that both numbers order alike, and the pairs that the second number orders."""
     ordered = [((a - b) * (x - y) > 0) for (a, x), (b, y) in combinations(pairs, 2) if x != y]
     return sum(ordered), len(ordered)
 
 
-# --- pages ---
-
-
 class Page:
-    """A table of a plan, made of what was run: its grids, its figures and what must be known to read them.
-
-    Its `lines` are the rows that were run, in its order; those with a finished run are `done`.
-    """
+    """A table of a plan with its outcomes: `lines` are the rows that were run, `done` those with a finished run."""
 
     def __init__(self, plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> None:
         self.plan, self.paper, self.table = plan, plan.paper, table
@@ -287,7 +254,7 @@ class Page:
         self._records = [record for line in self.done for record in line.records]
 
     def sections(self) -> Iterator[tuple[Section, list[Line]]]:
-        """Yield finished rows by what can be compared; sections without one are left out."""
+        """Yield the sections that have finished rows, with these."""
         left = self.done
         for section in self.paper.sections:
             mine = [line for line in left if section.holds(line.row)]
@@ -300,24 +267,20 @@ class Page:
         if self.table.measure == "attention" and self.done:  # Figure 3b: a line a lag, measured and published columns
             header, *lags = map(tuple, lag_columns(measured := self._lags()))
             return [Grid(header, tuple(lags), f"Mean attention in percent, first seed. {' '.join(notes(measured))}")]
-        made = []
+        found = []
         for section, part in self.sections() if self.table.columns else ():
             caption = ". ".join(text for text in (section.title, section.note, self.paper.note) if text)
-            made.append(_grid([one for line in part for one in (line, *line.parts())], self.table.columns, caption))
+            found.append(_grid([one for line in part for one in (line, *line.parts())], self.table.columns, caption))
+        epochs = max((len(line.first.get("utilisation_by_epoch", ())) for line in self.done), default=0)
+        by_epoch = [str(epoch + 1) for epoch in spread_epochs(epochs, _MOST_EPOCHS)] if epochs else []
         for details in self.table.details:
-            columns = self._epochs() if details.columns == (BY_EPOCH,) else details.columns
+            columns = by_epoch if details.columns == (BY_EPOCH,) else details.columns
             able = [line for line in self.done if columns and _cell(line, columns[0]) != NONE]
-            caption = details.caption + (_noted(able) if details.notes else "")
-            made += [_grid(able, columns, caption)] if able else []
-        return made
-
-    def _epochs(self) -> list[str]:
-        """Return at most so many of the epochs, the first and the last among them."""
-        most = max((len(line.first.get("utilisation_by_epoch", ())) for line in self.done), default=0)
-        return [str(epoch + 1) for epoch in spread_epochs(most, _EPOCHS_SHOWN)] if most else []
+            found += [_grid(able, columns, details.caption + (_noted(able) if details.notes else ""))] if able else []
+        return found
 
     def _lags(self) -> list[MeasuredLags]:
-        """Return the attention by lag of each row's lowest seed, to stand beside the paper's."""
+        """Return the attention by lag of each row's lowest seed, to compare with the paper's."""
         measured = []
         for line in self.done:
             found, (name, _) = line.first["attention"], line.row.curve or ("", 0)
@@ -327,43 +290,44 @@ class Page:
         return measured
 
     def order(self) -> list[str]:
-        """Say of each section how many pairs of its rows stand in the paper's order."""
-        said = []
+        """Return, for each section, a sentence that counts the pairs of rows in the paper's order."""
+        found = []
         for section, part in self.sections() if self.table.measure == "perplexity" else ():
             tests = ((line.of("test", *section.counted).value, line.row.reported.test_ppl) for line in part)
             agree, pairs = concordance((ours, theirs) for ours, theirs in tests if theirs)
-            if pairs:
-                title = f"{section.title}. " if section.title else ""
-                said.append(f"{title}By test perplexity {agree} of {pairs} pairs of rows stand in the paper's order.")
-        return said
-
-    # --- figures ---
+            title = f"{section.title}. " if section.title else ""
+            text = f"{title}By test perplexity {agree} of {pairs} pairs of rows stand in the paper's order."
+            found += [text] if pairs else []
+        return found
 
     def figures(self) -> dict[str, Figure]:
         """Return the figures of the table by file name; a table with span buffers has a second one."""
-        drawn = {f"{self.table.file}.svg": self._figure()} if self.done else {}
-        used = [line for line in self.done if "utilisation_by_epoch" in line.first]
-        if used:
-            drawn[f"{self.table.file}-by-epoch.svg"] = self._use_by_epoch(used)
-        return drawn
-
-    def _figure(self) -> Figure:
-        if self.table.measure == "attention":
-            return lag_figure(self._lags())
-        heading = f"{self.paper.title}, {self.table.title}"
-        most = max(len(line.records) for line in self.done)
+        if not self.done:
+            return {}
+        heading, most = f"{self.paper.title}, {self.table.title}", max(len(line.records) for line in self.done)
         seeds = "One seed." if most == 1 else f"Means of up to {most} seeds."
-        if self.table.x_label:  # it says itself what bars are
-            return sweep_figure(heading, self.table.x_label, "test perplexity", self._curves(), seeds)
-        seeds += "" if most == 1 else " Bars go from the least to the greatest."
-        if self.table.measure == "cloze":
-            titles, caption = [line.title for line in self.done], f"Squares: the paper, the real questions. {seeds}"
-            return rows_figure(heading, titles, self._accuracies(), caption)
         titles = list(dict.fromkeys(line.title for line in self.done))
-        return rows_figure(heading, titles, list(self._panels(titles)), seeds)
+        if self.table.measure == "attention":
+            drawn = figures.lag_figure(self._lags())
+        elif self.table.x_label:  # explains its own error bars
+            drawn = figures.sweep_figure(heading, self.table.x_label, "test perplexity", self._curves(), seeds)
+        else:
+            cloze = self.table.measure == "cloze"
+            caption = "Squares: the paper, the real questions. " * cloze + seeds
+            caption += "" if most == 1 else " Bars go from the least to the greatest."
+            panels = list(self._accuracies() if cloze else self._perplexities(titles))
+            drawn = figures.rows_figure(heading, titles, panels, caption)
+        found, names = {f"{self.table.file}.svg": drawn}, ("utilisation_by_epoch", "oracle_utilisation_by_epoch")
+        used = [line for line in self.done if names[0] in line.first]
+        if used:
+            use = [Utilisation(line.row.title, *(tuple(line.first[name]) for name in names)) for line in used]
+            heading = f"{self.paper.title}, Figure 4: use of the span buffer by epoch"
+            caption = f"{self.plan.corpus.name}, scale {self.plan.scale.name}, first seed."
+            found[f"{self.table.file}-by-epoch.svg"] = figures.utilisation_figure(heading, use, caption)
+        return found
 
-    def _panels(self, titles: Sequence[str]) -> Iterator[RowsPanel]:
-        """Draw a dot a row: what does not compare, and what is published, has a scale of its own."""
+    def _perplexities(self, titles: Sequence[str]) -> Iterator[RowsPanel]:
+        """Yield panels with a dot a row: each section, measured and published, has a scale of its own."""
         nothing = (None,) * len(titles)
         for section, part in self.sections():
             measured = {line.title: line.of("test", *section.counted) for line in part}
@@ -374,38 +338,27 @@ class Page:
                 where = f"{section.label}, published: {self.table.home or 'Wikipedia'}"
                 yield RowsPanel(where, nothing, tuple(map(printed.get, titles)), self.paper.digits)
 
-    def _accuracies(self) -> list[RowsPanel]:
+    def _accuracies(self) -> Iterator[RowsPanel]:
         """Figure 2d: a dot a model and word class, beside the paper's on the real questions."""
-        panels = []
         for number, (name, title) in enumerate(CLOZE_CLASSES.items()):
             with suppress(KeyError, TypeError):  # no such questions, or none that could be scored
                 measured = tuple(line.of("cloze", "classes", name, "sentence", "accuracy") for line in self.done)
                 published = tuple(PUBLISHED_CLOZE[line.row.name][number] for line in self.done)
-                panels.append(RowsPanel(f"{title}: accuracy", measured, published, 3))
-        return panels
+                yield RowsPanel(f"{title}: accuracy", measured, published, 3)
 
     def _curves(self) -> tuple[Panel, Panel]:
-        """Draw test perplexity over windows or orders: measured and published in panels, since the corpora differ."""
-        measured, published, done = [], [], {line.row.name: line.test for line in self.done}
+        """Return test perplexity over windows or orders, measured and published apart since the corpora differ."""
+        measured, published = [], []
         rows = [(row, *row.curve) for row in map(self.paper.rows.__getitem__, self.table.rows) if row.curve]
+        tests = {line.row.name: line.of("test", "perplexity") for line in self.done}
         for name in dict.fromkeys(name for _, name, _ in rows):
             mine = [(row, x) for row, curve, x in rows if curve == name]
-            tests = [(x, done[row.name]) for row, x in mine if row.name in done]
-            if tests:
-                measured.append(Series(name, tuple(Point(x, test.value, test.low, test.high) for x, test in tests)))
-                theirs = [(x, row.reported.test_ppl) for row, x in mine]
-                published.append(Series(name, tuple(Point(x, test) for x, test in theirs if test), published=True))
+            if points := tuple(figures.Point(x, *tests[row.name]) for row, x in mine if row.name in tests):
+                measured.append(figures.Series(name, points))
+                theirs = (figures.Point(x, ppl) for row, x in mine if (ppl := row.reported.test_ppl))
+                published.append(figures.Series(name, tuple(theirs), published=True))
         here = f"measured on {self.plan.corpus.name}, scale {self.plan.scale.name}"
         return Panel(here, tuple(measured)), Panel("the paper, Wikipedia", tuple(published))
-
-    def _use_by_epoch(self, used: Sequence[Line]) -> Figure:
-        """Li et al., Figure 4: how often each span buffer was used, at the lowest seed."""
-        names = ("utilisation_by_epoch", "oracle_utilisation_by_epoch")
-        found = [Utilisation(line.row.title, *(tuple(line.first[name]) for name in names)) for line in used]
-        title = f"{self.paper.title}, Figure 4: use of the span buffer by epoch"
-        return utilisation_figure(title, found, f"{self.plan.corpus.name}, scale {self.plan.scale.name}, first seed.")
-
-    # --- words ---
 
     def markdown(self, figures: Iterable[str] = ()) -> str:
         """Return the page; `figures` are files beside it."""
@@ -423,12 +376,12 @@ class Page:
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def protocol(self, escape: Callable[[str], str] = str) -> list[str]:
-        """Say what was run, on what, and how it was counted; `escape` is for what files and users name."""
+        """Return lines on the text, the scale, the count and the seeds; `escape` is for names of files and users."""
         plan, corpus, of = self.plan, self.plan.corpus, self.table.published_on
         sizes = ", ".join(f"{split} {len(tokens):,}" for split, tokens in corpus.splits.items())
         own = self.table.home == corpus.name and plan.scale.vocabulary_size is None
         theirs = f"The paper's numbers are those of {of}: compare orders and differences, not values."
-        said = [
+        lines = [
             f"Corpus: {escape(corpus.name)} ({sizes} tokens; vocabulary {len(corpus.vocabulary):,}). "
             + ("It is the paper's own." if own else theirs),
             *dict.fromkeys(f"Corpus: {escape(note)}." for text in plan.texts.values() for note in text.notes),
@@ -439,55 +392,49 @@ class Page:
         plain = (line for line in self.done if isinstance(line.row.how, Plain))
         if counted := dict.fromkeys(line.first["test"]["protocol"] for line in plain):
             ways = "; or: ".join(counted)
-            said.append(f"Perplexity: exp(NLL / token); {ways}. The best epoch is that of the best validation.")
+            lines.append(f"Perplexity: exp(NLL / token); {ways}. The best epoch is that of the best validation.")
         seeds = sorted({seed for record in self._records for seed in _seeds(record)})
         spread = "; means, with the least and the greatest" * any(len(line.records) > 1 for line in self.done)
-        said.append(f"Seeds: {', '.join(map(str, seeds))}{spread}.")
-        return said + ([f"Note: {self.table.remark}."] if self.table.remark else [])
+        lines.append(f"Seeds: {', '.join(map(str, seeds))}{spread}.")
+        return lines + ([f"Note: {self.table.remark}."] if self.table.remark else [])
 
     def _missing(self) -> str:
         titles = {row: self.paper.rows[row].title for row in self.table.rows}
         alike = Counter(titles.values())  # rows with one title differ in how they are evaluated
         titles = {row: title if alike[title] == 1 else f"{title} (`{row}`)" for row, title in titles.items()}
-        said = [f"{titles[line.row.name]}: **failed**: {markdown(why)}" for line in self.lines for why in line.errors]
+        lines = [f"{titles[line.row.name]}: **failed**: {markdown(why)}" for line in self.lines for why in line.errors]
         ended, reasons = {line.row.name for line in self.lines}, {t.row.name: "not run yet" for t in self.plan.tasks}
         reasons |= {row: f"left out: {why}" for row, why in self.plan.left_out.items()}
-        said += [f"{titles[row]}: {reasons.get(row, 'not asked for')}" for row in self.table.rows if row not in ended]
-        return f"Missing:\n\n{_listed(said)}" if said else ""
+        lines += [f"{titles[row]}: {reasons.get(row, 'not asked for')}" for row in self.table.rows if row not in ended]
+        return f"Missing:\n\n{_listed(lines)}" if lines else ""
 
     def _origin(self) -> list[str]:
-        """Say what made the runs: command, time, commits, machines; the records have every start."""
+        """Return lines on what made the runs: command, time, commits, machines; the records have every start."""
+        request = self.plan.request
+        # an ensemble needs no --seeds
+        seeds = sorted({seeds[0] for seeds in map(_seeds, self._records) if len(seeds) == 1})
+        asked = replace(
+            request,
+            table=self.table.name,
+            corpus=Path(request.corpus or self.plan.corpus.name).name,
+            seeds=tuple(seeds) or request.seeds,
+            rows=tuple(line.row.name for line in self.done) if request.rows else None,
+            questions=tuple(Path(path.name) for path in request.questions),
+            **{place: getattr(Request, place) for place in ("runs", "out", "data_dir")},
+        )
         trained = [record["training_seconds"] for record in self._records if "training_seconds" in record]
         starts = [start for record in self._records for start in record["starts"]]
         commits = sorted({f"{s['commit'][:10]}{' (changed)' if s['changed'] else ''}" for s in starts if s["commit"]})
         machine = "{processor}, {threads} thread(s), {device}, torch {torch}"
         machines = sorted({machine.format_map(s) + (f", {s['precision']}" if "precision" in s else "") for s in starts})
-        said = [
-            f"Made again by `{self._command()}`.",
-            f"Training time of {several(len(trained), 'run')}: {timedelta(seconds=round(sum(trained)))}, validation "
-            "left out.",
+        time = f"{several(len(trained), 'run')}: {timedelta(seconds=round(sum(trained)))}"
+        lines = [
+            f"Made again by `{shlex.join(['spanlm', *asked.words])}`.",
+            f"Training time of {time}, validation left out.",
             f"Code: commit {', '.join(commits)}." if commits else "Code: not from a checkout; no commit known.",
-            *([f"Machine: {'; '.join(machines)}."] if machines else []),
+            f"Machine: {'; '.join(machines)}.",
         ]
-        return said if self.done else []
-
-    def _command(self) -> str:
-        """Return what makes all that is shown, wherever texts and runs are kept."""
-        request = self.plan.request
-        # an ensemble says itself which seeds it needs
-        seeds = sorted({seeds[0] for seeds in map(_seeds, self._records) if len(seeds) == 1})
-        asked = Request(
-            paper=request.paper,
-            scale=request.scale,
-            table=self.table.name,
-            corpus=Path(request.corpus or self.plan.corpus.name).name,
-            seeds=tuple(seeds) or request.seeds,
-            rows=tuple(line.row.name for line in self.done) if request.rows else None,
-            device=request.device,
-            precision=request.precision,
-            questions=tuple(Path(path.name) for path in request.questions),
-        )
-        return shlex.join(["spanlm", *asked.words])
+        return lines if self.done else []
 
 
 def _noted(lines: Sequence[Line]) -> str:
@@ -509,7 +456,7 @@ def _listed(lines: Iterable[str]) -> str:
 
 
 def write_pages(plan: Plan, outcomes: Sequence[Outcome]) -> list[Path]:
-    """Write page and figures (`figure-2c.md`, `figure-2c.svg`) of every table; return what was written.
+    """Write page and figures (`figure-2c.md`, `figure-2c.svg`) of every table; return the files.
 
     Raises:
         InputError: not allowed to write there.
@@ -519,9 +466,9 @@ def write_pages(plan: Plan, outcomes: Sequence[Outcome]) -> list[Path]:
     written = list[Path]()
     for page in (Page(plan, table, outcomes) for table in plan.tables):
         drawn = page.figures()
-        files = {plan.out / f"{page.table.file}.md": page.markdown(drawn).encode()}
-        files |= {plan.out / name: figure_bytes(one, ".svg") for name, one in drawn.items()}
-        for path, content in files.items():
-            write_whole(path, content)
-        written += files
+        files = {f"{page.table.file}.md": page.markdown(drawn).encode()}
+        files |= {name: figures.figure_bytes(one, ".svg") for name, one in drawn.items()}
+        for name, content in files.items():
+            write_whole(plan.out / name, content)
+        written += [plan.out / name for name in files]
     return written

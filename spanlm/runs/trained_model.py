@@ -286,10 +286,10 @@ class LoadedModel:
 
     def words(self, prompt: str = "", **options: Any) -> Iterator[str]:
         """Give the words of `generate` one by one, each as soon as it is drawn; options as there."""
-        line_by_line, opened = self.texts.line_by_line, self.texts.predict_first
         drawn = GenerationOptions(**options)
         words = self.texts.prompt(prompt)
-        return generate(self.model, self.vocabulary, words, drawn, line_by_line=line_by_line, opened=opened)
+        how = {"line_by_line": self.texts.line_by_line, "predict_first": self.texts.predict_first}
+        return generate(self.model, self.vocabulary, words, drawn, **how)
 
     def tune_cache(
         self,

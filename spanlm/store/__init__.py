@@ -1,3 +1,3 @@
-"""What lies on a disk: run folders, checkpoints, files that appear whole or not at all, and what made them."""
+"""Files: run folders, checkpoints, atomic writes, and provenance."""
 
 VERSION = "0.2.0"

@@ -1,4 +1,4 @@
-"""Checkpoints: all of a training run at one step, verified byte by byte when read.
+"""Checkpoints: the whole state of a training run at one step, verified by SHA-256 when read.
 
     checkpoints/step-000001500/
         weights.safetensors     the model's parameters
@@ -7,9 +7,9 @@
         position.json           where in the data, the schedule and the metrics the run stands
         manifest.json           SHA-256 of each of these
 
-A checkpoint is written under a temporary name and renamed when the disk has all of it, so none is half
-written. One of the same step steps aside for it, as `step-000001500.before`, and goes when it has its name. The
-last two are kept. One that does not match its manifest is refused and the one before it taken.
+A checkpoint is written under a temporary name and renamed when the disk has all of it, so none is half written. An
+older one of the same step is first renamed to `step-000001500.before`, and deleted afterwards. The last two are kept.
+A checkpoint that does not match its manifest is refused, and the one before it is read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Checkpoint:
 
 
 def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> list[Path]:
-    """Write a checkpoint and drop all but the last two; return those that are still there.
+    """Write a checkpoint and drop all but the last two; return those that are left.
 
     Raises:
         RunError: the disk refused. The checkpoints before are intact.
@@ -81,7 +81,7 @@ def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> list[Pat
 
 
 def holds_checkpoints(folder: Path) -> bool:
-    """Say whether there is a checkpoint, damaged or not."""
+    """Return whether there is a checkpoint, damaged or not."""
     return bool(_steps(folder))
 
 

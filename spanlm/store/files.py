@@ -1,6 +1,6 @@
-"""Files that appear whole or not at all, and survive a kill at any moment.
+"""Atomic files: they appear whole or not at all, also after a kill at any moment.
 
-Content goes to the disk under a temporary name and is then renamed; the folder's own entry is forced out, too.
+Content is written and synced under a temporary name, which is then renamed; the folder's entry is synced, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a new file that takes the place of `path` when the block ends without an error.
 
     A reader sees the old content or the new one, and writers at the same time do not mix. What a link names is
-    replaced, not the link. A pipe or a device is written to: one renamed over it would be no pipe any more.
+    replaced, not the link. A pipe or a device is written to, not renamed over.
 
     Raises:
         OSError: the disk refused; the old file is intact and nothing is left of the new one.

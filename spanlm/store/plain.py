@@ -1,4 +1,4 @@
-"""Plain text and plain JSON: what files and terminals are given is never a command or markup, and never NaN."""
+"""Plain text and plain JSON: no terminal commands or markup in text, and no NaN in JSON."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _MARKUP = re.compile(r"[\\`*<>|~&]|\](?=[(\[])|\b_|_\b")
 
 
 def visible(text: str) -> str:
-    """Write as escapes what a terminal obeys: turns of direction, and control characters but tabs and line ends."""
+    """Escape characters that a terminal obeys: direction marks, and controls other than tabs and line ends."""
     return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def markdown(text: str) -> str:
-    """Return text on one line that is no markup."""
+    """Return text on one line with its Markdown markup escaped."""
     return _MARKUP.sub(r"\\\g<0>", visible(" ".join(text.split())))
 
 

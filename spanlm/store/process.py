@@ -1,7 +1,7 @@
 """This process: the machine it runs on, the signals that end it, and the processes that it starts.
 
-Processes are started afresh ("spawn"): a fork would take over locks and threads of the one that starts them. Ctrl-C is
-not for them, and they end with their parent.
+Processes are started afresh ("spawn"): a fork would inherit locks and threads. They ignore Ctrl-C, and end with their
+parent.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from spanlm.errors import InputError, RunError
+from spanlm.errors import InputError, Interrupted, RunError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 CPUINFO = Path("/proc/cpuinfo")
 _KIND = {"family": "cpu family", "model": "model"}
 _PR_SET_PDEATHSIG = 1
+_POLL_SECONDS = 0.2  # between two looks at whether a signal came
+
+Name = TypeVar("Name", bound=Hashable)
 
 
 def processor_fields(file: Path | None = None) -> dict[str, str]:
@@ -44,7 +47,7 @@ def processor_fields(file: Path | None = None) -> dict[str, str]:
 def processor_name(file: Path | None = None) -> str:
     """Name the processor, with its family and model: `AMD EPYC (family 25, model 17)`.
 
-    Machines that are rented hide which of a maker's processors they have, of which one can have twice another's speed.
+    Rented machines hide the model of their processor, and one model can be twice as fast as another.
     """
     found = processor_fields(file)
     name = found.get("model name") or platform.processor() or platform.machine()
@@ -53,7 +56,7 @@ def processor_name(file: Path | None = None) -> str:
 
 
 def memory() -> int:
-    """Return the bytes that this process holds and those that are free, swap among them; or a container's limit."""
+    """Return the bytes that this process holds plus those that are free, swap included, or a container's limit."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     with suppress(OSError):  # Linux alone has these
         text = Path("/proc/meminfo").read_text() + Path("/proc/self/status").read_text()
@@ -65,7 +68,7 @@ def memory() -> int:
 
 
 def pick_device(name: str, field: str) -> torch.device:
-    """Return the device of that name; auto is a GPU if there is one. InputError, of the `field`: there is none such."""
+    """Return the device of that name; auto is a GPU if there is one. InputError of `field`: no such device."""
     import torch  # takes seconds: what only asks for the memory does without
 
     if name == "auto":
@@ -100,7 +103,7 @@ class StopRequest:
 
 @contextmanager
 def stop_request() -> Iterator[StopRequest]:
-    """Catch Ctrl-C and SIGTERM, which are to end work between two steps, while inside.
+    """Catch Ctrl-C and SIGTERM within the block, so that work ends between two steps.
 
     Outside the main thread, where Python cannot, nothing is caught.
     """
@@ -157,7 +160,7 @@ def _deferred() -> Iterator[None]:
 
 
 def end_with_parent() -> None:
-    """In a process that was started: end when its parent has ended, however it did."""
+    """End this started process when its parent ends, however it does."""
     import ctypes
     import multiprocessing
     from multiprocessing.connection import wait
@@ -177,7 +180,7 @@ def end_with_parent() -> None:
 
 @contextmanager
 def workers(jobs: int | None) -> Iterator[Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]]:
-    """Start processes; what is given is `map`, but calls the function there, for a few items ahead of the results.
+    """Start processes and give a `map` that calls its function there, a few items ahead of the results.
 
     None: one process for each processor that this one may use; 1: all is done in this one.
 
@@ -210,3 +213,59 @@ def workers(jobs: int | None) -> Iterator[Callable[[Callable[[Any], Any], Iterab
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def run_commands(
+    commands: Mapping[Name, Sequence[str]], jobs: int, heard: Callable[[Name, str], None] = lambda name, line: None
+) -> Iterator[tuple[Name, str]]:
+    """Run independent commands in their order, `jobs` at a time; `heard` gets the lines that they print.
+
+    Yields the name of each command when it has ended, and its error: the last line that it printed, or the signal that
+    ended it; empty if it succeeded.
+
+    Raises:
+        Interrupted: Ctrl-C or SIGTERM; every command was sent SIGTERM, and has ended.
+    """
+    import subprocess
+    from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+
+    running, lock, ending = set[subprocess.Popen[str]](), threading.Lock(), False
+
+    def run(name: Name) -> tuple[Name, str]:
+        line, pipe = "", subprocess.PIPE
+        how: dict[str, Any] = {"text": True, "errors": "backslashreplace", "stdin": subprocess.DEVNULL}
+        with lock:
+            if ending:
+                return name, "was not begun"
+            # a group of its own: a terminal's Ctrl-C is for this process, which passes it on
+            process = subprocess.Popen(commands[name], stdout=pipe, stderr=subprocess.STDOUT, process_group=0, **how)
+            running.add(process)
+        with process:
+            for line in process.stdout or ():
+                with lock:
+                    heard(name, line.rstrip("\n"))
+        with lock:
+            running.remove(process)
+        return name, _error(process.returncode, line)
+
+    with stop_request() as stop, ThreadPoolExecutor(jobs) as pool:
+        waiting = {pool.submit(run, name) for name in commands}
+        try:
+            while waiting:
+                ended, waiting = wait(waiting, _POLL_SECONDS, FIRST_COMPLETED)
+                if stop.signal_number is not None:
+                    name = signal.Signals(stop.signal_number).name
+                    raise Interrupted(f"stopped by {name}; trainings and searches are saved", stop.signal_number)
+                yield from (one.result() for one in ended)
+        finally:
+            with lock:
+                ending = True
+                for process in running:
+                    process.terminate()
+
+
+def _error(status: int, last_line: str) -> str:
+    if status < 0:
+        name = signal.Signals(-status).name
+        return f"its process was ended by {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
+    return "" if status == 0 else last_line.strip().removeprefix("spanlm: ") or f"its process ended with {status}"

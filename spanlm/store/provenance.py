@@ -1,4 +1,4 @@
-"""What made a file or a run: the command, the code and the machine."""
+"""Provenance of a file or a run: the command, the code and the machine."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def record_start(
 
 
 def starts(folder: Path) -> list[dict[str, Any]]:
-    """Return what was recorded at each start of a run, if anything; RunError: the file is not what was written."""
+    """Return the record of each start of a run, if there is any; RunError: the file is damaged."""
     path = folder / PROVENANCE
     try:
         # bytes: of text, splitlines cuts at letters that a command may hold
@@ -141,7 +141,7 @@ def starts(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_precision(folder: Path, otherwise: str) -> str:
-    """Return the precision of a run's last start; `otherwise` if that was not recorded, or is damaged."""
+    """Return the precision of a run's last start; `otherwise` if it was not recorded, or the record is damaged."""
     with suppress(RunError):
         return next((str(start["precision"]) for start in reversed(starts(folder)) if "precision" in start), otherwise)
     return otherwise

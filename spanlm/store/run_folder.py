@@ -1,4 +1,4 @@
-"""The folder of a run, which explains itself.
+"""The folder of a run.
 
 config.yaml  vocabulary.json  model.safetensors (the best by validation)  metrics.jsonl  checkpoints/
 """
@@ -36,9 +36,9 @@ class FolderInUse(InputError):
 
 @contextmanager
 def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
-    """Hold the run's folder, made if need be; the lock goes with the process, however it ends.
+    """Lock the run's folder, and make it if need be; the lock ends with the process, however that ends.
 
-    To `forget` a new folder is to take it away where the run is refused before anything else is in it.
+    With `forget` a new folder is removed if the run is refused before it has other content.
 
     Raises:
         InputError: another live process trains in this folder (FolderInUse), or it cannot be made or written.
@@ -65,7 +65,7 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
 
 
 def save_model(folder: Path, model: nn.Module, vocabulary: str, config: str = "") -> str:
-    """Write the weights, marked with their SHA-256 (returned), the vocabulary's hash and the run's `config_digest`.
+    """Write the weights with their SHA-256 (returned), the vocabulary's hash and the run's `config_digest`.
 
     Raises:
         RunError: a weight is not finite, or the disk refused; the file before is intact.
@@ -93,7 +93,7 @@ def load_weights(folder: Path, model: nn.Module, vocabulary: str) -> str:
 
 @dataclass(frozen=True)
 class Weights:
-    """What `model.safetensors` holds; `config` is the run's `config_digest`, empty in a file of an older version."""
+    """The content of `model.safetensors`; `config` is the run's `config_digest`, empty in files of older versions."""
 
     tensors: dict[str, Tensor]
     digest: str
@@ -156,7 +156,7 @@ def _not_finite(weights: Mapping[str, Tensor]) -> str:
 
 
 class MetricsLog:
-    """metrics.jsonl, which a resumed run cuts back to where its checkpoint stands, or to the last good line before.
+    """metrics.jsonl; a resumed run cuts it back to the position of its checkpoint, or to the last good line before.
 
     Attributes:
         checksums: CRC-32 of what comes before each line, and of all; none are known of a run of an older version.

@@ -1,4 +1,4 @@
-"""How fast a configuration trains on this machine: its own steps on its own corpus, and where a step's time goes."""
+"""The training speed of a configuration on this machine, and where the time of a step goes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class BenchOptions:
 
 @dataclass(frozen=True)
 class Operation:
-    """A kind of operation in a step: its time without the operations it calls (on a GPU its kernels'), its calls."""
+    """An operation in a step: its own time (on a GPU that of its kernels) and its number of calls."""
 
     name: str
     milliseconds: float
@@ -69,9 +69,9 @@ class Operation:
 
 @dataclass(frozen=True)
 class WatchedStep:
-    """A profiled step: its mean time, the longest operations, and the number and time of the others together.
+    """A profiled step: its mean time, its longest operations, and the number and total time of the others.
 
-    The rest of its time is Python or waiting.
+    All remaining time is Python or waiting.
     """
 
     milliseconds: float
@@ -159,7 +159,7 @@ def time_training(
 
 
 def precisions(device: torch.device) -> list[Precision]:
-    """Return those that a device computes in."""
+    """Return the precisions that a device computes in."""
     return [precision for precision in get_args(Precision) if usable(precision, device) == precision]
 
 
@@ -235,7 +235,7 @@ def _scoring_seconds(model: NextWordModel, batcher: Batcher, precision: Precisio
 
 
 def step_megabytes(step: Callable[[], object], device: torch.device) -> float | None:
-    """Do a step; return the most memory it took beyond what was held: the GPU's, or on Linux the process's, or None."""
+    """Do a step; return its peak of additional memory, of the GPU or on Linux of the process; None elsewhere."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         held = torch.cuda.memory_allocated(device)

@@ -29,7 +29,7 @@ class _Options:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig(_Options, prefix="training.optimizer"):
-    """How a gradient becomes an update.
+    """The optimiser: from a gradient to an update.
 
     Attributes:
         kind: adam (Kingma & Ba, 2015; betas 0.9 and 0.999, epsilon 1e-8), adagrad (Duchi et al., 2011; sums of
@@ -56,7 +56,7 @@ class OptimizerConfig(_Options, prefix="training.optimizer"):
     lagged_rates: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot train, and those of averages where there are none."""
+        """Refuse values that cannot train, and settings of averages for an optimiser without them."""
         by_test = (
             f"{USUAL_PAST}, its default, with training.optimizer.switch_after={self.switch_after}: averages then begin "
             "whatever the losses are. Use training.optimizer.switch_after=null for another"
@@ -77,7 +77,7 @@ class OptimizerConfig(_Options, prefix="training.optimizer"):
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleConfig(_Options, prefix="training.schedule"):
-    """How the learning rate changes from epoch to epoch.
+    """The learning-rate schedule over epochs.
 
     Attributes:
         kind: constant; step: divided by `factor` after every epoch once `full_epochs` epochs had the full rate;
@@ -107,7 +107,7 @@ class ScheduleConfig(_Options, prefix="training.schedule"):
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneConfig(_Options, prefix="training.finetune"):
-    """Further stages of a run of nt_asgd, one after the other (Merity et al., 2018; Wang et al., 2019).
+    """Finetune stages after an nt_asgd training (Merity et al., 2018; Wang et al., 2019).
 
     Each loads the best weights so far and averages from its first step on. It ends when the test of
     `training.optimizer.nonmonotone`, here over its own validation losses, says so, or at `epochs`. Without stages all
@@ -197,7 +197,7 @@ class BatchingConfig(_Options, prefix="training.batching"):
     group_size: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse empty batches, rules for sentences or streams where there are none, and what cannot be drawn."""
+        """Refuse empty batches, rules for sentences or streams with other batches, and draws that are impossible."""
         choices, size = get_args(LongSentences), self.group_size
         buckets = self.kind == "sentences" and self.shuffle
         in_buckets = "false unless training.batching.kind is sentences and training.batching.shuffle is true"
@@ -226,7 +226,7 @@ class BatchingConfig(_Options, prefix="training.batching"):
         )
 
     def streams(self, *, training: bool) -> StreamRules:
-        """Return what is drawn for streams; in evaluation nothing is."""
+        """Return the random draws of streams; evaluation has none."""
         if not training:
             return StreamRules()
         return StreamRules(
@@ -237,7 +237,7 @@ class BatchingConfig(_Options, prefix="training.batching"):
         )
 
     def sentences(self, *, training: bool) -> SentenceRules:
-        """Return what becomes of sentences; in evaluation none is cut and the order changes nothing."""
+        """Return the rules for sentences; in evaluation none is cut, and their order changes nothing."""
         if not training:
             return SentenceRules(opened=self.predict_first, order="by-length")
         return SentenceRules(
@@ -257,7 +257,7 @@ _OF_ONE_KIND = {
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig(_Options, prefix="training"):
-    """How long and how exactly to train.
+    """The recipe of a training run.
 
     Attributes:
         optimizer: how a gradient becomes an update.

@@ -1,11 +1,11 @@
 """Optimisers, their state by parameter name, and the learning-rate schedule.
 
 Non-monotonically triggered averaged SGD (Merity et al., 2018), as in the authors' code, is SGD until validation
-stagnates (`progress.stagnated`); from then on SGD goes on as it was, and beside the weights w_k of step k stands
+stagnates (`progress.stagnated`). Then SGD continues unchanged, and beside the weights w_k of step k the average
 
-    w̄_K = (1/K) Σ_{k=1..K} w_k    over the K steps since then,
+    w̄_K = (1/K) Σ_{k=1..K} w_k    over the K steps since then
 
-which is what is validated and saved.
+is validated and saved.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spanlm.training.config import OptimizerConfig, ScheduleConfig
 
 
 class NTASGD(torch.optim.SGD):
-    """SGD that can begin to average; whoever validates says when.
+    """SGD that can begin to average; the caller, who validates, decides when.
 
     Args:
         lr: η; to be set in `param_groups` before each step, after which it is the rate that the step had.
@@ -74,7 +74,7 @@ class NTASGD(torch.optim.SGD):
 
     @torch.no_grad()
     def exchange(self) -> None:
-        """Swap weights and averages in place: what points to the weights (a fused kernel's buffer) still does."""
+        """Swap weights and averages in place, so that pointers to the weights (a fused kernel's buffer) stay valid."""
         for parameter in self.param_groups[0]["params"]:
             average = self.state[parameter]["average"]
             weight = parameter.detach().clone()
@@ -96,7 +96,7 @@ def averaged(optimizer: torch.optim.Optimizer) -> Iterator[bool]:
 
 
 def build_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """Make the optimiser of the model's trainable parameters; one fused pass over them a step."""
+    """Make the optimiser of the model's trainable parameters, with one fused pass over them a step."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     kinds: dict[str, Callable[..., torch.optim.Optimizer]] = {
         "adam": torch.optim.Adam,
@@ -120,7 +120,7 @@ def optimizer_state(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[
 def expected_state(
     optimizer: torch.optim.Optimizer, model: nn.Module, steps: int, averaged_steps: int | None
 ) -> set[str]:
-    """Return the names that `optimizer_state` has after so many steps, of which so many were averaged."""
+    """Return the names in `optimizer_state` after a number of steps, and a number of averaged steps."""
     # Adagrad makes its state at once, the others with their first step or average
     begun, entries = {
         torch.optim.Adam: (steps > 0, ("step", "exp_avg", "exp_avg_sq")),

@@ -1,6 +1,6 @@
-"""What a run knows of its progress and writes down: its position, its rows of metrics.jsonl, events for a watcher.
+"""The progress of a run: its position, its rows of metrics.jsonl, and the events that its watcher gets.
 
-Library code does not print: whoever wants to show a run is its `Watcher`.
+Library code does not print; a `Watcher` can.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Position:
 
 
 def stagnated(losses: Sequence[float], n: int) -> bool:
-    """Return whether the last of these validation losses is above the best of those more than n epochs before it.
+    """Return whether the last validation loss is above the best of those more than n epochs before it.
 
     This needs a loss before the last n + 1: it is never so before epoch n + 2. The test is that of the authors' code
     (Merity et al., 2018): the paper prints the last n, which its authors call a misprint.
@@ -215,16 +215,16 @@ class Watcher:
     def start(
         self, config: RunConfig, corpus: Corpus, folder: Path, device: str, predicted: int, started: WarmStart | None
     ) -> None:
-        """Before the first step of this process; `predicted`: training tokens of an epoch."""
+        """Called before the first step of this process; `predicted`: training tokens of an epoch."""
 
     def step(self, event: StepEvent) -> None:
-        """After every optimiser step."""
+        """Called after every optimiser step."""
 
     def epoch(self, event: EpochEvent) -> None:
-        """After every validation."""
+        """Called after every validation."""
 
     def note(self, text: str) -> None:
-        """Something the user should know."""
+        """Get a message for the user."""
 
 
 class Journal:
@@ -236,7 +236,7 @@ class Journal:
         self.begin_epoch()
 
     def lasting(self, write: Callable[[], Any]) -> Any:
-        """Write something of the run; try again what the disk refuses for a moment, unless the run is to end."""
+        """Call a function that writes; retry while the disk refuses for a moment, unless the run is to end."""
         for pause in self.watcher.pauses:
             try:
                 return write()

@@ -1,4 +1,4 @@
-"""What a run is made of before its first step: its stages, its model, its first weights, and its text."""
+"""The parts of a run before its first step: its stages, its model, its first weights, and its text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEW = ("memory.", "head.projection.")
 
 
 def stage_config(config: RunConfig, stage: int) -> RunConfig:
-    """Return what a stage (0: the main one) trains: the run's configuration, with the changes of `training.finetune`.
+    """Return the configuration of a stage (0: the main one), with the changes of `training.finetune`.
 
     Raises:
         InputError: a change that this run cannot have.
@@ -140,7 +140,7 @@ def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int
 
 
 def build_model(config: RunConfig, vocabulary_size: int) -> LanguageModel:
-    """Make the model with the run's own seed; leaves the global generator where training begins."""
+    """Make the model with the run's seed, and leave the global generator where training begins."""
     refuse_too_large(config, vocabulary_size)
     torch.manual_seed(config.training.seed)
     return LanguageModel(config.model, vocabulary_size)
@@ -149,7 +149,7 @@ def build_model(config: RunConfig, vocabulary_size: int) -> LanguageModel:
 def refuse_too_large(config: RunConfig, vocabulary_size: int, streams: int = 1, steps: int = 0) -> None:
     """Refuse a model, or its training in segments of so many steps, that this process cannot hold.
 
-    This counts only what is surely held, so that nothing is refused that would fit.
+    Only memory that is certainly needed is counted, so that nothing that would fit is refused.
     """
     model, training, most = config.model, config.training, memory()
     copies, token = 1, 17  # two ids and the mask
@@ -196,7 +196,7 @@ class WarmStart:
 
 
 def hold_all_but_new(model: nn.Module) -> None:
-    """Let only those parameters learn that may be `NEW`; refuse a model without any."""
+    """Train only the parameters that may be `NEW`; refuse a model without any."""
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(parameter.requires_grad and name.startswith(NEW))
     if not any(parameter.requires_grad for parameter in model.parameters()):
@@ -207,7 +207,7 @@ def hold_all_but_new(model: nn.Module) -> None:
 
 
 def warm_start(model: nn.Module, folder: Path, vocabulary: Vocabulary) -> WarmStart:
-    """Copy the best weights of a run into a new model; a memory that the run lacks stays as it is drawn.
+    """Copy the best weights of a run into a new model; a memory that the run lacks keeps its initial weights.
 
     Raises:
         InputError: no such run, another vocabulary, a weight without a parameter of its shape, a parameter without a

@@ -1,4 +1,4 @@
-"""The gradient of a segment: its loss, its penalties, a group of streams at a time.
+"""The gradient of a segment's loss and penalties, one group of streams at a time.
 
 Activation regularisation (Merity et al., 2017), as in the code of AWD-LSTM:
 
@@ -6,8 +6,8 @@ Activation regularisation (Merity et al., 2017), as in the code of AWD-LSTM:
     TAR = β · mean((h_{t+1} − h_t)²)  h: the encoder's output, before dropout
 
 The paper writes L2 norms; the code, and the published α = 2 and β = 1, mean over every element of (T, B, ·). Padding is
-left out: a pair of steps counts for TAR where both are predicted. Both are sums over places, each the mean over its
-features, so that groups of streams can be added up and divided once.
+left out: a pair of steps counts for TAR if both are predicted. Both are sums over places of a mean over features, so
+that groups of streams can be added up and divided once.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ LINES = ["cat", "dog", "<eos>", "the", "zebra"]
 @pytest.mark.parametrize("how", ["carried", "line by line", "not opened"])
 def test_lines_begin_as_the_model_knows_them(model: LanguageModel, prompt: list[str], how: str) -> None:
     """Against a model read from the start for every word: what it is given is what it was trained on."""
-    options: dict[str, Any] = {"line_by_line": how != "carried", "opened": how != "not opened"}
+    options: dict[str, Any] = {"line_by_line": how != "carried", "predict_first": how != "not opened"}
     alone = prompt[len(prompt) - [*prompt[::-1], "<eos>"].index("<eos>") :]
     if how == "not opened" and not alone:
         with pytest.raises(InputError, match=r"^prompt='': the model was trained .* give the first word"):

@@ -159,7 +159,7 @@ def test_another_temperature_of_the_gate_is_that_of_the_same_weights(text: Path)
     [
         (CACHE, {"how": {"kind": "cached", "window": 7}}, r"how\.window was 7, not 500"),
         (CACHE, {"details": None, "starts": 3, "members": 5, "config": 0}, "is not a record"),
-        (CACHE, {"valid": {"tokens": 1, "perplexity": 2.0}}, r"corpus\.valid was 1"),
+        (CACHE, {"valid": {"tokens": 1, "perplexity": 2.0}}, r"valid\.tokens was 1"),
         (CACHE, {"members": [{"row": "grave-lstm-ptb", "seed": 1, "valid": 1.0, "test": 1.0}]}, "members"),
         *(
             pytest.param(WHOLE, {"astray": why, "test": {"tokens": 1}}, "is not a record", marks=pytest.mark.slow)

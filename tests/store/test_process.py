@@ -1,17 +1,18 @@
-"""Processes that never hear of Ctrl-C, a parent that always does, and the name of a processor."""
+"""Processes that never hear of Ctrl-C, a parent that always does, commands side by side, and a processor's name."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from spanlm.store.process import processor_name, starting
+from spanlm.store.process import processor_name, run_commands, starting
 
 
 def own_mask(connection: object) -> None:
@@ -58,3 +59,34 @@ def test_a_processor_is_named_with_its_family_and_model(tmp_path: Path) -> None:
     ):
         (tmp_path / "cpuinfo").write_text(content)
         assert processor_name(tmp_path / "cpuinfo") == name
+
+
+def shell(*lines: str) -> list[str]:
+    return [sys.executable, "-c", "import os, signal, sys, time\n" + "\n".join(lines)]
+
+
+def test_commands_run_so_many_at_a_time_and_say_how_they_ended() -> None:
+    heard: list[tuple[str, str]] = []
+    commands = {
+        "fine": shell("print('one\\ntwo')"),
+        "bad": shell("sys.exit('spanlm: no room')"),
+        "silent": shell("sys.exit(3)"),
+        "killed": shell("os.kill(os.getpid(), signal.SIGKILL)"),
+    }
+    ended = list(run_commands(commands, 2, lambda name, line: heard.append((name, line))))
+    died = "its process was ended by SIGKILL (out of memory?)"
+    assert dict(ended) == {"fine": "", "bad": "no room", "silent": "its process ended with 3", "killed": died}
+    assert [line for name, line in heard if name == "fine"] == ["one", "two"]
+
+
+def test_no_command_outlives_its_reader() -> None:
+    waiting = shell("print(os.getpid(), flush=True); time.sleep(60)")
+    pids: list[int] = []
+    found = run_commands(
+        {"a": shell("time.sleep(1)"), "b": waiting, "c": waiting}, 2, lambda _, pid: pids.append(int(pid))
+    )
+    next(found)
+    found.close()  # type: ignore[attr-defined]
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)

@@ -1,8 +1,8 @@
-"""Perplexity with weights that follow the text.
+"""Perplexity with weights that adapt to the text.
 
-The recurrent state is carried on, and with it what a memory remembers, as the weights of its time wrote it. Documents
-and lines reset the state, not the weights: these learn on over them, in the order of the text. What counts is the
-likelihood at a span buffer's temperature of evaluation, whatever loss the weights learn from.
+The recurrent state and the memory are carried on as the weights of their time wrote them. Documents and lines reset
+the state, not the weights, which learn over them in the order of the text. The perplexity is that of the likelihood at
+a span buffer's evaluation temperature, whatever loss the weights learn from.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TOGETHER = 64
 
 
 class DivergedError(RunError):
-    """Weights that followed a text were ruined by it; `details`: the settings that were tried, if several."""
+    """The weights diverged while they adapted to a text; `details`: the settings that were tried, if several."""
 
     def __init__(self, message: str, details: dict[str, Any] | None = None) -> None:
         """Keep the settings that were tried: the search took long."""
@@ -46,7 +46,7 @@ class DivergedError(RunError):
 def diverged(total: Tally, static: float, vocabulary_size: int) -> bool:
     """Return whether a token takes `DIVERGED` nats more than with the trained weights, `static`, and than ln V.
 
-    ln V is what equal probabilities take. Sums that are not finite have diverged, too.
+    ln V is the NLL of equal probabilities. Sums that are not finite have diverged, too.
     """
     return not total.loss <= max(static, math.log(vocabulary_size)) + DIVERGED
 

@@ -1,4 +1,4 @@
-r"""How large the gradient of each weight usually is, which dynamic evaluation must know of a model.
+r"""The mean squares of a model's gradients, which dynamic evaluation divides by.
 
 Krause, Kahembwe, Murray & Renals, "Dynamic Evaluation of Neural Sequence Models" (ICML 2018), § 5, and their code:
 
@@ -144,7 +144,7 @@ def _scores(head: Head, readout: Readout, targets: Tensor, loss: DynamicLoss) ->
 
 @dataclass(frozen=True, eq=False)
 class DynamicStatistics:
-    """How large the gradient of each weight usually is.
+    """The root mean square of the gradient of each weight.
 
     Attributes:
         root_mean_squares: MS of every weight that learns, by its name; zero where no gradient was.
@@ -324,7 +324,7 @@ def save_statistics(path: Path, statistics: DynamicStatistics, model: NextWordMo
 def read_statistics(
     path: Path, model: NextWordModel, text: str | None, length: int, segments: int | None
 ) -> DynamicStatistics:
-    """Read statistics that belong to a model and to a text, of which `text` is the SHA-256 (None: unknown).
+    """Read statistics that belong to a model and to a text, whose SHA-256 is `text` (None: unknown).
 
     They must be of at least so many `segments`; None: of all of the text.
 

@@ -1,7 +1,7 @@
-"""Which η and λ suit a model's dynamic evaluation: a grid over a text that is not the one to be reported.
+"""The search for η and λ of dynamic evaluation: a grid on a text that is not the one to report.
 
-What the weights have become at a word differs from point to point, so each needs passes of its own. They share the
-statistics, and most of the grid reads only the first 30,000 tokens (as the fast search of the published code does); the
+At every point the weights adapt differently, so each point needs passes of its own. The points share the statistics,
+and most of the grid reads only the first 30,000 tokens (as the fast search of the published code does); the
 best few of it then read all of the text, and the best of those is taken. Weights can do well for the first tokens and
 diverge later; where none of the best few does better than static weights, the next ones read all of it, too.
 

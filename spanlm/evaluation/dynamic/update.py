@@ -1,7 +1,7 @@
-r"""The rule by which a copy of the weights goes on learning from a text, and is drawn back to the trained ones.
+r"""The update rule: a copy of the weights learns from a text, and decays towards the trained weights.
 
 Krause, Kahembwe, Murray & Renals, "Dynamic Evaluation of Neural Sequence Models" (ICML 2018), § 5, "RMS with a global
-prior". After each segment of 5 tokens, whose −log p before this is what counts, all weights at once become
+prior". After each segment of 5 tokens, which is scored before the update, all weights become
 
     θ ← θ + λ R ⊙ (θ_g − θ) − η g / (MS + ε),    R = min(MS / ḡ, 1/λ)
 
@@ -46,7 +46,7 @@ BLOCK = 2**17
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicConfig:
-    """How weights follow a text. The defaults are the published ones, for an AWD-LSTM on Penn Treebank.
+    """The settings of the update rule. The defaults are the published ones, for an AWD-LSTM on Penn Treebank.
 
     Attributes:
         rate: η.
@@ -132,7 +132,7 @@ def _split(tensors: Iterable[Tensor], size: int) -> list[Tensor]:
 
 
 def require_fit(config: DynamicConfig, statistics: DynamicStatistics, model: NextWordModel) -> None:
-    """Refuse, by an InputError, statistics of another length or temperature; and what `require_loss` refuses."""
+    """Raise InputError for statistics of another length or temperature; errors as of `require_loss`, too."""
     require(config.length == statistics.length, "dynamic.length", config.length, f"that of {statistics.description}")
     gate = gate_temperature(model)
     require(statistics.gate_temperature == gate, "statistics.gate_temperature", statistics.gate_temperature, f"{gate}")
@@ -140,6 +140,6 @@ def require_fit(config: DynamicConfig, statistics: DynamicStatistics, model: Nex
 
 
 def require_loss(loss: DynamicLoss, model: NextWordModel) -> None:
-    """Refuse, by an InputError, the loss of training for a model without a gate, as an ensemble is."""
+    """Raise InputError for the loss of training with a model without a gate, such as an ensemble."""
     only = "likelihood without a span buffer: there is no gate that training has a temperature and a reward for"
     require(loss == "likelihood" or gate_temperature(model) is not None, "dynamic.loss", loss, only)

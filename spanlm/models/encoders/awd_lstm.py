@@ -1,16 +1,16 @@
 """The AWD-LSTM encoder (Merity, Keskar & Socher, 2018, "Regularizing and Optimizing LSTM Language Models").
 
 Layers of plain LSTMs, the last one as wide as the embedding that the softmax is tied to. Training adds two kinds of
-noise, drawn once for a segment; layer l = 1 … L, of which x^1 are the embedded words, reads
+noise, drawn once for a segment. With x^1 the embedded words, layer l = 1 … L reads
 
     i, f, g, o = W_ih x_t^l + b_ih + (W_hh ⊙ m^l) h_{t-1} + b_hh,        m^l ~ Bernoulli(1 − p) / (1 − p)      (§ 2)
     c_t = σ(f) ⊙ c_{t-1} + σ(i) ⊙ tanh(g),    h_t = σ(o) ⊙ tanh(c_t)
     x_t^{l+1} = h_t ⊙ z^l,                                               z^l ~ Bernoulli(1 − q) / (1 − q)      (§ 4.2)
 
 m, "weight drop" (DropConnect, Wan et al., 2013), has an entry for each weight in the four gates' W_hh; all steps and
-all streams share it. z, locked dropout, has one for each unit of each stream; all steps share it. Neither touches what
-the last layer gives, nor the state that is carried over. Dropout of word types, of the embedded words and of what the
-softmax reads are `ModelConfig`'s. As in the authors' code (salesforce/awd-lstm-lm), weights and biases start uniform in
+all streams share it. z, locked dropout, has one for each unit of each stream; all steps share it. Neither touches the
+last layer's output or the state that is carried over. Dropout of word types, of embedded words and of the softmax's
+input belong to `ModelConfig`. As in the authors' code (salesforce/awd-lstm-lm), weights and biases start uniform in
 ±1/√H, H being their layer's, whatever model.init_range says, and both bias vectors learn.
 """
 
@@ -41,7 +41,7 @@ class AWDLSTMConfig(EncoderConfig):
         hidden_size: units of each layer but the last.
         layers: how many layers, the last one included.
         last_size: units of the last layer, which are the encoder's output.
-        hidden_dropout: between layers, on what one layer hands to the next; locked in time.
+        hidden_dropout: between layers, on the output of one layer that the next reads; locked in time.
         weight_drop: share of the recurrent weights that a segment is read without.
     """
 
@@ -84,7 +84,7 @@ class AWDLSTMConfig(EncoderConfig):
 class AWDLSTMEncoder(Encoder):
     """A stack of LSTM layers of different widths; x (T, B, E) -> h (T, B, last_size), state h_l and c_l (1, B, H_l).
 
-    The weights are those of the library's layers; what is dropped of them exists for a segment.
+    The weights are those of the library's layers; the dropped weights exist for a segment.
     """
 
     def __init__(self, config: AWDLSTMConfig, input_size: int) -> None:
@@ -143,8 +143,8 @@ def _in_one_chunk(weights: Tensors) -> Tensors:
 def weight_drop(weight: Tensor, rate: float, training: bool) -> Tensor:
     """Drop single weights for a segment, of all steps and streams (DropConnect, Wan et al., 2013).
 
-    A weight's draw has 16 bits, so the rate is rounded to a multiple of 2⁻¹⁶, and what is kept is scaled by the rounded
-    one. Drawn as the other masks are, those of an AWD-LSTM took a tenth of its training step.
+    A weight's draw has 16 bits, so the rate is rounded to a multiple of 2⁻¹⁶, and the kept weights are scaled by
+    the rounded one. Drawn like the other masks, those of an AWD-LSTM took a tenth of its training step.
     """
     if not training or not rate:
         return weight

@@ -6,8 +6,8 @@ A step reads the last N outputs, each through a matrix of its own, pooled in one
     gated   h_t = tanh(W_in x_t + Σ_n r_n ⊙ (W_n h_{t-n}) + b),           r_n = σ(V_n x_t + U_n h_{t-n})
     max     h_t = tanh(W_in x_t + max_n(W_n h_{t-n}) + b),                unit by unit
 
-n = 1 … N; what came before a document is zero. α = 1 is the sum without pooling, N = 1 with max the simple RNN.
-Daniluk et al. (2017, Figure 2c) have fofe and gated of order 3 and say neither α nor the nonlinearity: here 0.6, tanh.
+n = 1 … N; outputs before a document are zero. α = 1 is the sum without pooling, N = 1 with max the simple RNN.
+Daniluk et al. (2017, Figure 2c) use fofe and gated of order 3, without giving α or the nonlinearity: here 0.6, tanh.
 
 A plain loop over the steps: the products of a step are one batched call and take nearly all the time.
 """
@@ -37,7 +37,7 @@ class HORNNConfig(EncoderConfig):
     Attributes:
         hidden_size: units, and the encoder's output.
         order: N, how many past outputs a step reads.
-        pooling: of what it reads: fofe (weighted by a power of the forgetting factor), gated or max.
+        pooling: of the outputs read: fofe (weighted by a power of the forgetting factor), gated or max.
         forgetting_factor: with pooling fofe, what one step more in the past multiplies an output by; 1 forgets nothing.
     """
 

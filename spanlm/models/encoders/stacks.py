@@ -10,8 +10,8 @@ The simple recurrent network (Elman, 1990), the RNN of Daniluk et al. (2017, Fig
 
 Gradients can be asked for in evaluation, too. cuDNN computes them for passes in training mode alone (pytorch issue
 5878: "cudnn RNN backward can only be called in training mode"), and dynamic evaluation learns from a model in
-evaluation mode. All that the mode changes in a kernel besides is dropout between the layers of a stack, so wherever
-gradients are enabled it runs in training mode, in evaluation without that dropout.
+evaluation mode. Otherwise the mode only switches the dropout between the layers of a stack, so wherever gradients are
+enabled the kernel runs in training mode, in evaluation without that dropout.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from spanlm.models.ops.lstm import lstm_layer
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig:
-    """What every encoder's configuration has: one whose output is as wide as each of its layers need add no more.
+    """The base of every encoder's configuration; complete for encoders whose output is as wide as each layer.
 
     Attributes:
         kind: which encoder: lstm, variational_lstm, awd_lstm, rnn or hornn. Another kind has other fields.
@@ -56,7 +56,7 @@ class EncoderConfig:
             require(getattr(self, name) >= 1, f"model.encoder.{name}", getattr(self, name), "at least 1")
 
     def require_rates(self, *names: str) -> None:
-        """Refuse what is no rate of dropout."""
+        """Refuse rates of dropout outside their range."""
         for name in names:
             require(0 <= getattr(self, name) < 1, f"model.encoder.{name}", getattr(self, name), "in [0, 1)")
 
@@ -67,7 +67,7 @@ class StackConfig(EncoderConfig):
 
     Attributes:
         layers: how many layers.
-        dropout: between layers, on what one layer hands to the next (not over time).
+        dropout: between layers, on the output of one layer that the next reads (not over time).
     """
 
     layers: int = 1
@@ -180,7 +180,7 @@ FEW, FEW_FROM = 10, 480
 def square_units(input_size: int, hidden_size: int) -> float:
     """Return the units of the layer with as many weights whose input and output are equally wide.
 
-    That is what `LOOP_FROM` counts: layers of 1150 → 400 units (557) gain half of their time by the loop, those of
+    `LOOP_FROM` is in these units: layers of 1150 → 400 units (557) gain half of their time by the loop, those of
     650 → 400 (458) 4 to 24 %, those of 300 → 480 (433) lose 3 to 14 %.
     """
     return math.sqrt(hidden_size * (input_size + hidden_size) / 2)
@@ -208,7 +208,7 @@ def loop_is_faster(units: float, x: Tensor) -> bool:
 class LSTMEncoder(Encoder):
     """A stack of LSTM layers; x (T, B, E) -> h (T, B, H), state h and c (layers, B, H).
 
-    One fused call, but for a loop where that is faster.
+    One fused call, or a loop where that is faster.
     """
 
     def __init__(self, config: LSTMConfig, input_size: int, init: Init) -> None:

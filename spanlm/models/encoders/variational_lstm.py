@@ -1,18 +1,18 @@
 """The LSTM with variational dropout and zoneout.
 
-Gal & Ghahramani (2016; Press & Wolf's "BD"): what a layer reads, x_t from below and h_{t-1}, is dropped
-with masks that stay the same over the steps of a segment, of each gate its own (`per_gate`) or one for the four:
+Gal & Ghahramani (2016; Press & Wolf's "BD"): the inputs of a layer, x_t from below and h_{t-1}, are dropped
+with masks that stay the same over the steps of a segment, one for each gate (`per_gate`) or one for all four:
 
     i, f, g, o = W_ih (x_t ⊙ z_x) + W_hh (h_{t-1} ⊙ z_h) + b,        z ~ Bernoulli(1 − rate) / (1 − rate)
     c̃_t = σ(f) ⊙ c_{t-1} + σ(i) ⊙ tanh(g),    h̃_t = σ(o) ⊙ tanh(c̃_t)
 
-Zoneout (Krueger et al., 2017): units keep the value of the step before, drawn anew at every step; evaluated,
-the expectation:
+Zoneout (Krueger et al., 2017): units keep the value of the step before, drawn anew at every step; in
+evaluation the expectation:
 
     c_t = d_c ⊙ c_{t-1} + (1 − d_c) ⊙ c̃_t,    h_t = d_h ⊙ h_{t-1} + (1 − d_h) ⊙ h̃_t,    d ~ Bernoulli(zoneout)
 
-What a stream carries over from the last segment meets new masks, as in the public code. Without noise to draw, or to
-take the expectation of, this is the plain LSTM in its fused kernel.
+The state carried over from the last segment meets new masks, as in the public code. Without dropout and zoneout this
+is the plain LSTM in its fused kernel.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class VariationalLSTMConfig(EncoderConfig):
 
     Attributes:
         layers: how many layers.
-        input_dropout: of what each layer reads from below, the first layer's embedded words included.
-        recurrent_dropout: of what each layer reads from its own last output.
+        input_dropout: on the input of each layer from below, the embedded words included.
+        recurrent_dropout: on each layer's own last output.
         per_gate: each of the four gates has masks of its own; false: one for the four, ordinary locked dropout.
         zoneout_h: probability that a unit's output stays as it was.
         zoneout_c: likewise of its cell.

@@ -1,24 +1,24 @@
-"""The mixture of softmaxes (Yang et al., 2018): K softmaxes over one matrix, each with a view of its own.
+"""The mixture of softmaxes (Yang et al., 2018): K softmaxes over one matrix, each with its own latent vector.
 
     g_t = tanh(W_l h_t + b_l) ∈ R^{K·E},    z_{t,k} = W g_{t,k} + b,    π_t = softmax(W_p h_t)
     p_t = Σ_k π_{t,k} softmax(z_{t,k})
 
-Where another prediction is mixed in (ξ beside h, Li et al., 2020), the same g and π read what it is made from, so that
-it is a mixture, too; their Eq. 8, q ∝ exp(ξᵀ O), does not fit where ξ is wider than the rows of O.
+If another prediction is mixed in (ξ beside h, Li et al., 2020), ξ goes through the same W_l and W_p, so that q is a
+mixture of softmaxes, too; their Eq. 8, q ∝ exp(ξᵀ O), does not fit where ξ is wider than the rows of O.
 
-The bias b is that of all experts, the prior has none; a locked dropout acts on g. The public code takes the logarithm
-of p + 1e-8, which is no distribution; here everything is logarithms: log p = logsumexp_k(log π_k + log softmax(z_k)).
-W_l, b_l and W_p start as the public code leaves them, uniform in ±1/√(size of h); W and b as `Init` says.
+All experts share the bias b, and the prior has none; a locked dropout acts on g. The public code takes the logarithm
+of p + 1e-8, which is not a distribution; here all is in log space: log p = logsumexp_k(log π_k + log softmax(z_k)).
+W_l, b_l and W_p start as in the public code, uniform in ±1/√(size of h); W and b as in `Init`.
 
 The gradients of log p = log Σ_k π_k softmax(z_k)[y] are those of K linear softmaxes, each with the weight
 
     r_k = π_k softmax(z_k)[y] / p,    ∂ log p / ∂ log π_k = r_k
 
-the share of its own in the target's probability. Softmaxes that are too many to keep would have to be made again in the
-backward pass, a third more products. But the loss of a segment is a mean over its words, so one number g comes back to
-all of them: the gradients for g = 1 are computed in the forward pass, while a chunk's softmaxes are there, and the
-backward pass multiplies. What W and b get from words that another number comes back to is set right by making the
-softmaxes of these words again. That is dear where they are many, so the caller passes what to expect (`even`).
+which is its share in the target's probability. Softmaxes too many to keep would be computed again in the backward pass,
+a third more products. But the loss of a segment is a mean over its words, so all of them have one incoming gradient g:
+the forward pass computes the gradients for g = 1 while it has a chunk's softmaxes, and the backward pass multiplies.
+For words with another incoming gradient the softmaxes are computed again, to correct the gradients of W and b. That is
+costly if there are many, so the caller passes what to expect (`even`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The linear softmax: y_t = softmax(W* h*_t + b) (Daniluk et al., 2017, Eq. 5).
 
 With a projection (Press & Wolf, 2017; their PR) y_t = softmax(W* (P h*_t + b_P) + b), and training adds λ‖P‖²,
-the sum of squares of P, to its loss. Which loss decides what λ means. The paper's λ = 0.15 is that of the code, which
+the sum of squares of P, to its loss. The meaning of λ depends on the loss. The paper's λ = 0.15 is the code's, which
 minimises Σ NLL / B + ½‖P‖² / (6.5 B), a sum over time averaged over B streams: `training.loss=time-sum` with
 `projection_penalty` 1 / (13 B), 0.00385 for B = 20; the paper's number is 1 / 6.5, for ½‖P‖² beside the plain Σ NLL.
 
-The adversarial softmax (Wang, Gong & Liu, 2019) trains against the worst small change of the target's vector. The
-words' vectors may move within a ball, ε‖w_y‖ wide, and the worst place for the target's logit is known:
+The adversarial softmax (Wang, Gong & Liu, 2019) trains against the worst small change of the target's vector.
+Within a ball of radius ε‖w_y‖ the smallest logit of the target is known:
 
     min over ‖δ‖ <= ε‖w_y‖ of (w_y + δ)·x  =  w_y·x − ε‖w_y‖‖x‖,    at δ = −ε‖w_y‖ x / ‖x‖
 
@@ -184,7 +184,7 @@ def linear_log_prob(
 
 @dataclass(frozen=True)
 class Adversary:
-    """How far a target's vector may move, and where to: see the fields of `SoftmaxConfig`.
+    """The radius and direction of the change of a target's vector: see the fields of `SoftmaxConfig`.
 
     Where a span buffer predicts with the same softmax, its rows come after the encoder's: a shared δ is the buffer's.
     """
@@ -201,7 +201,7 @@ class Adversary:
 
 
 def adversarial_margin(x: Tensor, weight: Tensor, targets: Tensor, adversary: Adversary) -> Tensor:
-    """What the logits of targets (N,) lose, (N,), of x (N, D) that the softmax reads and W (V, D)."""
+    """Return the margin (N,) off the logits of targets (N,), for inputs x (N, D) of the softmax and W (V, D)."""
     x = wide(x)
     with torch.no_grad():
         words = weight[targets]
@@ -215,12 +215,12 @@ def adversarial_margin(x: Tensor, weight: Tensor, targets: Tensor, adversary: Ad
 
 
 class AdversarialHead(MixingHead):
-    """A head whose target words may be moved in training, and are where they are in evaluation."""
+    """A head with the adversarial margin in training, and without it in evaluation."""
 
     adversary: Adversary
 
     def margin(self, x: Tensor, weight: Tensor, targets: Tensor) -> Tensor | None:
-        """What the logits of targets (N,) lose now, of x (N, D) and W (V, D); None: nothing."""
+        """Return the margin off the logits of targets (N,), for x (N, D) and W (V, D); None in evaluation."""
         moved = self.training and self.adversary.epsilon
         return adversarial_margin(x, weight, targets, self.adversary) if moved else None
 
@@ -237,7 +237,7 @@ def _last_of_each(targets: Tensor, vocabulary_size: int) -> Tensor:
 
 
 class AdversarialConfig:
-    """What heads with an adversary have in common; each configuration has the fields."""
+    """The base of configurations of heads with an adversary."""
 
     tied: bool
     bias: bool
@@ -247,7 +247,7 @@ class AdversarialConfig:
 
     @property
     def adversary(self) -> Adversary:
-        """What training is against; refuses values outside their range."""
+        """The adversary of training; refuses values outside their range."""
         return Adversary(self.adversarial, self.adversarial_direction, self.adversarial_gate)
 
 

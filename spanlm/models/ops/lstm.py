@@ -1,6 +1,6 @@
-"""The loop over time of an LSTM layer, written by hand, with its gradients: two of them.
+"""Two hand-written loops over time of an LSTM layer, with their gradients.
 
-`lstm_recurrence` is what feeds back in a layer with masks and zoneout, given what the inputs say to the gates:
+`lstm_recurrence` is the recurrence of a layer with masks and zoneout, given the inputs' part of the gates:
 
     [a_i; a_f; a_g; a_o] = inputs_t + W (h_{t-1} ⊙ z)
     c̃_t = σ(a_f) ⊙ c_{t-1} + σ(a_i) ⊙ tanh(a_g),        h̃_t = σ(a_o) ⊙ tanh(c̃_t)
@@ -14,9 +14,9 @@ words at a time, since at every call the kernel puts the weights in an order of 
     [a_i; a_f; a_g; a_o] = W_ih x_t + W_hh h_{t-1} + b
     c_t = σ(a_f) ⊙ c_{t-1} + σ(a_i) ⊙ tanh(a_g),        h_t = σ(a_o) ⊙ tanh(c_t)
 
-One product computes what the gates of all steps read from below; the loop has one product a step in each direction; the
-gradients of x, W_ih and W_hh are one product each. What does not depend on the gradient from above is computed for all
-steps at once. The library's tanh takes seven times as long as its σ, so tanh a = 1 − 2 σ(−2a) is kept as
+One product computes the inputs' part of the gates of all steps; the loop has one product a step in each direction; the
+gradients of x, W_ih and W_hh are one product each. Factors that do not depend on the gradient from above are computed
+for all steps at once. The library's tanh takes seven times as long as its σ, so tanh a = 1 − 2 σ(−2a) is kept as
 
     r = σ(−2a),    o ⊙ tanh a = o − 2 o ⊙ r,    tanh' a = 4 r (1 − r)
 """
@@ -123,7 +123,7 @@ def lstm_recurrence(
 ) -> tuple[Tensor, Tensor]:
     """Run the loop: h_1 … h_T (T, B, H) and c_T (B, H).
 
-    `inputs` (4, T, B, H), what the gates read besides h, biases included; h and c (B, H) before the first step, all in
+    `inputs` (4, T, B, H), the inputs' part of the gates, biases included; h and c (B, H) before the first step, all in
     float32 or float64; W (4H, H); the mask z is (4, B, H), or (1, B, H) for all gates; d_h and d_c (T, B, H). Under
     autocast the products run in the autocast type; sums, gates, states and outputs are float32.
     """

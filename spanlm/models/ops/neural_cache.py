@@ -1,4 +1,4 @@
-"""The neural cache: how alike now is to each of the last C steps, and which word followed there.
+"""The neural cache: the similarity of the present to each of the last C steps, and the word that followed there.
 
 Grave, Joulin & Usunier, "Improving Neural Language Models with a Continuous Cache" (2017), §3, over the pairs
 (h_i, x_{i+1}) of the last C steps before t:
@@ -28,7 +28,7 @@ LEAST_BLOCK = 32
 
 @dataclass(frozen=True)
 class Lookup:
-    """What a segment's steps look at: the slots carried from before, then their own, S + T of them.
+    """The slots that a segment's steps look at: S carried from before, then their own T.
 
     Step t sees at most the last `window` slots before slot S + t. That one holds the step itself and the word that
     it is to predict.

@@ -1,12 +1,12 @@
-"""What all rooms compute with: the precision of a result, the faster product of a CPU, masks that last for a segment.
+"""Shared arithmetic: the precision of results, the faster product of a CPU, and dropout masks of a segment.
 
 The library multiplies float32 matrices with MKL, which is slower on AMD's processors than its other kernel (oneDNN,
 that of its LSTM): 95 against 215 GFLOP/s for (1120, 650) × (650, 650) on one thread of an EPYC of Zen 5, 89 against 106
-on Zen 4. That kernel has no gradients of its own, so they are written here. The processor's maker decides, not a clock,
-so that a machine gives the same numbers every time.
+on Zen 4. That kernel has no gradients of its own, so they are written here. The choice depends on the processor's
+maker, not on timing, so that a machine gives the same numbers every time.
 
-A mask holds 0 with probability `rate`, else 1 / (1 − rate), so that what it multiplies keeps its expectation. It is
-drawn anew for every segment and every stream: what a segment carries over has met other masks, as in the public code of
+A mask holds 0 with probability `rate`, else 1 / (1 − rate), which keeps the expectation. It is drawn anew
+for every segment and every stream: state carried over from a segment has met other masks, as in the public code of
 Gal and of Press & Wolf (2017).
 """
 
@@ -72,7 +72,7 @@ def product_dtype(weight: Tensor) -> torch.dtype:
 
 
 def learns(inputs: Iterable[Tensor | None]) -> bool:
-    """Whether there will be a backward pass; a forward pass of one's own cannot tell under `no_grad`."""
+    """Whether there will be a backward pass; inside an autograd function `no_grad` hides it."""
     return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
 
 
