@@ -73,7 +73,8 @@ def _parser() -> VerbParser:
     shown |= {"runs": "DIR", "out": "DIR", "data_dir": "DIR", "questions": "FILE"}
     changes: dict[str, dict[str, Any]] = {name: {"metavar": metavar} for name, metavar in shown.items()}
     changes["questions"]["rare"] = True
-    add_fields(parser, Request, *(field.name for field in fields(Request)[1:]), **changes)
+    names = (field.name for field in fields(Request)[1:])
+    add_fields(parser, Request, *names, prefix="", rare="", **changes)
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="rows at a time (default 1)")
     text = "train and measure only, as each of --jobs does"
     parser.add_argument("--no-tables", rare=True, action="store_true", help=text)
