@@ -179,6 +179,14 @@ def _overview() -> str:
     )
 
 
+def _version() -> str:
+    """Name the release, and of a checkout the commit."""
+    from spanlm.store.provenance import PACKAGE, commit_of
+
+    commit, changed = commit_of(PACKAGE)
+    return f"spanlm {__version__}" + (f" (commit {commit[:10]}{', changed' if changed else ''})" if commit else "")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run a verb; return the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -259,7 +267,7 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     verb, *rest = arguments
     if verb in ("-V", "--version", "version"):
-        print(f"spanlm {__version__}")
+        print(_version())
         return 0
     if verb not in VERBS:
         like = nearest(verb, [*VERBS, "data wikipedia"]) or f" Choose from: {', '.join(VERBS)}."

@@ -14,15 +14,16 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from spanlm.errors import RunError
 from spanlm.store import VERSION
 from spanlm.store.files import regular, replace_file
 from spanlm.store.plain import json_object
 from spanlm.store.process import processor_name
+
+if TYPE_CHECKING:
+    import torch
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -57,6 +58,8 @@ def _without_folders(argument: str) -> str:
 
 def machine(device: torch.device) -> dict[str, Any]:
     """Say what this process runs on."""
+    import torch  # takes seconds: `spanlm --version` does without
+
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "processor": processor_name(),

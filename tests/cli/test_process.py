@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import spanlm
+from spanlm.store.provenance import PACKAGE, commit_of
 from tests.cli.conftest import Cli
 
 
@@ -93,8 +94,10 @@ def test_a_full_disk_is_one_line(cli: Cli, tiny_run: Path, tmp_path: Path) -> No
 
 
 def test_version(cli: Cli) -> None:
+    commit, changed = commit_of(PACKAGE)
+    of_a_checkout = f" (commit {str(commit)[:10]}{', changed' * bool(changed)})" if commit else ""
     for word in ("--version", "-V", "version"):
-        assert cli(word).done == f"spanlm {spanlm.__version__}\n"
+        assert cli(word).done == f"spanlm {spanlm.__version__}{of_a_checkout}\n"
 
 
 @pytest.mark.slow

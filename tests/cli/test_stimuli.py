@@ -15,7 +15,6 @@ import pytest
 import spanlm
 from spanlm.config import RunConfig
 from tests.cli.conftest import Cli
-from tests.cli.test_help import README, commands
 from tests.cli.test_score import spanlm_process
 from tests.conftest import TINY_WORDS, configure_anew
 
@@ -242,19 +241,6 @@ def test_attend_reads_the_same_items_at_the_same_places(cli: Cli, tiny_run: Path
     cli("attend", tiny_run, "--file", "s.csv", "--column", "x", "--out", "a.csv").refused("line 2: no column x")
     cli("attend", tiny_run, "--file", "s.csv", "--column", "text", "--out", "a.html")
     assert '"unknown":["' in Path("a.html").read_text()
-
-
-def test_what_the_page_shows_can_be_done(cli: Cli, words_run: Path) -> None:
-    """Its commands, with another run in the place of the demo."""
-    shutil.copytree(words_run, "runs/demo")
-    shutil.copytree(README.parent / "examples", "examples")
-    page = (README.parent / "docs" / "score.md").read_text().partition("## Minimal pairs")[0]
-    for words in commands(page):
-        assert cli(*words).status == 0
-    rows, items = read(Path("surprisal.csv").read_text()), read(Path("examples/stimuli.csv").read_text())
-    assert len(items) == 30 and len(rows) == sum(len(item["sentence"].split()) for item in items)
-    assert ",".join(rows[0]) in page and all(f"`{name}`" in page for name in rows[0])
-    assert [row["word"] for row in rows if row["index"] == row["verb"]] == ["is"] * 30
 
 
 def test_of_items_in_sentences_and_of_first_words_that_are_only_read(

@@ -1,0 +1,139 @@
+"""What README.md and docs/ show can be done, and the site builds without a request to anywhere.
+
+A block after the line `<!-- run -->` or `<!-- run: slow -->`, which no page shows, runs: those of a page in order, in a
+folder with `examples/`, a small demo run as `runs/demo`, and two more as `runs/medium/seed-1` and `seed-2`.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import spanlm
+from spanlm.cli.main import main
+from tests.cli.test_help import README, commands
+
+ROOT = README.parent
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+_BLOCK = re.compile(r"^<!-- run(: slow)? -->\n+```(sh|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_SMALL = "--epochs 1 --hidden-size 30 --batch-size 64 --lr 0.01 --seeds 2 --no-tour --out runs/medium"
+
+
+class Block(NamedTuple):
+    slow: bool
+    language: str
+    code: str
+
+
+def blocks(page: Path) -> list[Block]:
+    return [Block(bool(slow), *rest) for slow, *rest in _BLOCK.findall(page.read_text(encoding="utf-8"))]
+
+
+CHEAP = [page for page in PAGES if any(not block.slow for block in blocks(page))]
+SLOW = [page for page in PAGES if any(block.slow for block in blocks(page))]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> Path:
+    folder = tmp_path_factory.mktemp("docs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["train", "demo", *_SMALL.split()]) == 0
+    shutil.copytree(folder / "runs/medium/seed-1", folder / "runs/demo")
+    return folder
+
+
+@pytest.fixture
+def workspace(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(trained / "runs", tmp_path / "runs")
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SPANLM_DATA", raising=False)
+    return tmp_path
+
+
+def python(code: str, names: dict[str, Any]) -> None:
+    exec(compile(code, "block", "exec"), names)
+
+
+@pytest.mark.parametrize("page", CHEAP, ids=lambda page: page.name)
+def test_cheap_blocks_run(page: Path, workspace: Path) -> None:
+    """Commands alone, in this process."""
+    names: dict[str, Any] = {"spanlm": spanlm}
+    for block in blocks(page):
+        if block.slow:
+            continue
+        if block.language == "python":
+            python(block.code, names)
+            continue
+        for line in block.code.replace("\\\n", " ").splitlines():
+            verb, *words = shlex.split(line, comments=True)
+            assert verb == "spanlm" and main(words) == 0, line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", SLOW, ids=lambda page: page.name)
+def test_all_blocks_run(page: Path, workspace: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """In a shell, as they are written."""
+    program = tmp_path_factory.mktemp("bin") / "spanlm"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m spanlm "$@"\n')
+    program.chmod(0o755)
+    path = os.pathsep.join([str(program.parent), os.environ["PATH"]])
+    there = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    names: dict[str, Any] = {"spanlm": spanlm}
+    for block in blocks(page):
+        if block.language == "python":
+            python(block.code, names)
+            continue
+        command = ["bash", "-e", "-u", "-o", "pipefail", "-c", block.code]
+        environment = {**os.environ, "PATH": path, "PYTHONPATH": there}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        assert done.returncode == 0, (block.code, done.stdout, done.stderr)
+
+
+def test_what_users_do_first_is_run() -> None:
+    shown = "\n".join(f"```\n{block.code}```" for page in PAGES for block in blocks(page) if block.language == "sh")
+    verbs = {words[0] for words in commands(shown)}
+    assert verbs >= {"evaluate", "score", "attend", "generate", "pairs", "rescore", "plot", "export"}
+    for page in PAGES:  # a mark with a slip would run nothing
+        assert len(re.findall("<!-- run", page.read_text(encoding="utf-8"))) == len(blocks(page)), page.name
+
+
+def test_the_table_of_the_stimuli_is_the_one_explained(workspace: Path) -> None:
+    page = (ROOT / "docs/score.md").read_text(encoding="utf-8")
+    assert main(shlex.split(next(block.code for block in blocks(ROOT / "docs/score.md")))[1:]) == 0
+    with open("examples/stimuli.csv") as items, open("surprisal.csv") as table:
+        sentences, rows = list(csv.DictReader(items)), list(csv.DictReader(table))
+    assert len(sentences) == 30 and len(rows) == sum(len(item["sentence"].split()) for item in sentences)
+    assert ",".join(rows[0]) in page and all(f"`{name}`" in page for name in rows[0])
+    assert [row["word"] for row in rows if row["index"] == row["verb"]] == ["is"] * 30
+
+
+@pytest.mark.slow
+def test_the_site_builds_and_asks_nobody(tmp_path: Path) -> None:
+    pytest.importorskip("sphinx", reason="needs pip install -e '.[docs]'")
+    for needed in ("furo", "myst_parser"):
+        pytest.importorskip(needed)
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-d", tmp_path / "trees", "-b", "html", ROOT / "docs"]
+    done = subprocess.run([*command, tmp_path / "site"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in (tmp_path / "site").glob("*.html")}
+    assert {page.stem for page in PAGES} - {"README"} <= pages.keys()
+    loaded = re.compile(
+        r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"(?:https?:)?//|<link\b[^>]*\bhref=\"(?:https?:)?//"
+    )
+    for name, text in pages.items():
+        assert not loaded.search(text), name
+    for path in (tmp_path / "site" / "_static").rglob("*.css"):
+        assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", path.read_text(encoding="utf-8")), path
+    assert "spanlm rescore" in pages["cli"] and "daniluk2017/kvp-w5" in pages["presets"]
+    assert all(f"spanlm.{name}" in pages["api"] for name in spanlm.__all__)
