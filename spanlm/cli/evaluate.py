@@ -20,6 +20,7 @@ from spanlm.cli.evaluation_report import (
     members_fields,
     parts_rows,
     print_evaluation,
+    print_excess,
     print_members,
     run_field,
     weights_rows,
@@ -42,6 +43,7 @@ from spanlm.cli.options import (
 )
 from spanlm.cli.render import out_json, progress
 from spanlm.data.corpora import Corpus
+from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, require
 from spanlm.evaluation.ngram.next_word import NgramModel
 from spanlm.evaluation.perplexity import Evaluation, padded_perplexity, require_pad, require_span_buffer
@@ -218,6 +220,9 @@ def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -
         what = {**run_field(model), **gate, "precision": usable(options.precision, model.model.device), "notes": notes}
         found = {**what, **result.to_json(), **cache_fields(cache, tuning), **dynamic_fields(adapted)}
         found |= _padded(model, result, options)
+        if corpus.name.startswith(PREFIX):
+            law = model.excess(corpus, options.split, state=options.state)
+            found["excess"] = [each.to_json() for each in law]
         if isinstance(model, TrainedEnsemble) and several is not None:
             found["without_cache"] |= members_fields(model, several)
         out_json(found)
@@ -229,6 +234,8 @@ def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -
         notes,
         [*_padded_rows(model, result, options), *cache_rows(result, tuning), *dynamic_rows(result, adapted), *parts],
     )
+    if corpus.name.startswith(PREFIX):
+        print_excess(model.excess(corpus, options.split, state=options.state))
     if isinstance(model, TrainedEnsemble) and several is not None:
         print_members(model, several, "without the cache: each run alone, all as one, and the oracle bound")
 

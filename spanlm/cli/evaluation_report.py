@@ -10,6 +10,7 @@ from spanlm.cli.render import grid, out, paragraph, table
 from spanlm.evaluation.cache import CacheTuning
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights
 from spanlm.evaluation.dynamic.tuning import DynamicTuning
+from spanlm.evaluation.excess import Excess
 from spanlm.evaluation.perplexity import Evaluation, Share
 from spanlm.evaluation.scoring import shown
 from spanlm.models.counting import count_parameters
@@ -185,6 +186,17 @@ def weights_rows(result: Evaluation, tuned: TunedWeights | None) -> Rows:
     close = f"{tuned.steps} steps of EM; no others are better by more than {tuned.gap:.0e} nats/token"
     same = "; the part shown here, too, so what follows is optimistic" if result.split == TUNED_ON else ""
     return [("weights", f"{weights}, tuned on {TUNED_ON} ({close}){same}")]
+
+
+def print_excess(found: Sequence[Excess]) -> None:
+    """Print what a model needs above the law of the text, by how far back the needed word stands."""
+    out("\nbits a target: under the law of the text, and under the model")
+    names = ["all", *("none" if each.lags[1] == 0 else "–".join(map(str, sorted({*each.lags}))) for each in found[1:])]
+    rows = [
+        [name, f"{each.tokens:,}", f"{each.optimum:.4f}", f"{each.bits:.4f}", f"{each.excess:.4f}"]
+        for name, each in zip(names, found, strict=True)
+    ]
+    grid(["needed word, steps back", "targets", "law", "model", "excess"], rows)
 
 
 # --- each of several runs ---

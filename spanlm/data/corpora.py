@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,14 +14,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from spanlm.data import synthetic
 from spanlm.data.config import CACHE_VARIABLE, DATA_VARIABLE, DEMO, SPLITS, DataConfig, Lines, Split, Tokenizer
 from spanlm.data.demo import Topic, demo_note, demo_topics
+from spanlm.data.synthetic import PREFIX, find_synthetic
 from spanlm.data.text import Text, fingerprint, line_ends, pieces
 from spanlm.data.token_files import TokenFile, cache_folder, count_words, text_pieces, token_file
 from spanlm.data.tokenizer import into_sentences
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, nearest
-from spanlm.store.files import expanded
+from spanlm.store.files import expanded, replacing
 
 # words that occur once in the demo stand for the words it does not have
 DEMO_MIN_COUNT = 2
@@ -123,6 +126,8 @@ def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = Fal
     published = CORPORA.get(config.corpus)
     if published is not None:
         return _published_source(config, published, splits)
+    if config.corpus.startswith(PREFIX):
+        return _synthetic_source(find_synthetic(config.corpus), splits)
     path = text_path(config)
     if os.path.isdir(path):
         return Source(path.resolve().name, {split: Text(_in_folder(path, split), as_text=as_text) for split in splits})
@@ -131,7 +136,7 @@ def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = Fal
         return Source(path.name, {split: texts[split] for split in splits}, [note])
     moved = " If it was moved, name its folder: --data.dir (--data-dir)."
     is_path = "/" in config.corpus or "." in config.corpus
-    hint = moved if is_path else nearest(config.corpus, [DEMO, *CORPORA])
+    hint = moved if is_path else nearest(config.corpus, [DEMO, *CORPORA, *synthetic.NAMES])
     raise InputError(f"data.corpus={config.corpus}: no such corpus, folder or file.{hint}")
 
 
@@ -175,6 +180,25 @@ def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text]
     )
     bounds = zip(SPLITS, [0, *cuts], [*cuts, None], strict=True)
     return {split: replace(whole, start=start, stop=stop) for split, start, stop in bounds}, note
+
+
+def _synthetic_source(source: synthetic.Source, splits: Sequence[Split]) -> Source:
+    """Write the texts of these splits that are not in the cache folder."""
+    folder = cache_folder() / "synthetic" / hashlib.sha256(repr(source).encode()).hexdigest()[:40]
+    texts = {}
+    for split in splits:
+        path = folder / f"{split}.txt"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                with replacing(path) as file:
+                    file.writelines(f"{' '.join(line)}\n".encode() for line in source.lines(split))
+        except OSError as error:
+            raise RunError(
+                f"{path}: cannot be written: {error.strerror}. Name another folder by {CACHE_VARIABLE}"
+            ) from None
+        texts[split] = Text(path)
+    return Source(source.name, texts)
 
 
 def _published_source(config: DataConfig, published: PublishedCorpus, splits: Sequence[Split]) -> Source:
@@ -369,7 +393,7 @@ def _verified_fingerprint(source: Source, split: Split) -> str:
 
 
 def _vocabulary_of(counts: dict[str, int], config: DataConfig, source: Source) -> Vocabulary:
-    min_count = config.min_count or (1 if source.published or UNK in counts else 2)
+    min_count = config.min_count or (1 if source.published or source.name.startswith(PREFIX) or UNK in counts else 2)
     if min_count != (config.min_count or 1):
         source.notes.append("words that occur once in the training part are <unk> (--data.min_count 1 keeps them)")
     return Vocabulary.from_counts(counts, min_count, config.max_size)

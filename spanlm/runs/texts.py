@@ -11,6 +11,7 @@ from typing import Literal, get_args
 from spanlm.config import RunConfig
 from spanlm.data.config import DEMO, SPLITS, BatchingKind, DataConfig, Split
 from spanlm.data.corpora import CORPORA, WHOLE, Corpus, load_corpus, load_text, split_by_lines
+from spanlm.data.synthetic import PREFIX
 from spanlm.data.text import Text, fingerprint
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, require
@@ -140,7 +141,7 @@ class Texts:
     def _is_of_training(self, name: str) -> bool:
         """Whether a name is that of the training's corpus, however the path is written and wherever from."""
         known = self.config.data.corpus
-        if name == known or known in (DEMO, *CORPORA) or name in (DEMO, *CORPORA):
+        if name == known or any(each in (DEMO, *CORPORA) or each.startswith(PREFIX) for each in (name, known)):
             return name == known
         one, two = (expanded(path) for path in (name, known))
         if one.exists() and two.exists() and one.samefile(two):

@@ -43,6 +43,7 @@ from spanlm.evaluation.dynamic.tuning import (
     tune_dynamic,
 )
 from spanlm.evaluation.dynamic.update import DynamicConfig
+from spanlm.evaluation.excess import Excess, excess_by_lag
 from spanlm.evaluation.generation import GenerationOptions, generate
 from spanlm.evaluation.pairs import Compared, Pair, compare_pairs
 from spanlm.evaluation.perplexity import Evaluation, evaluate, require_span_buffer
@@ -128,6 +129,12 @@ class LoadedModel:
             InputError: no such corpus or part, one in another vocabulary, or an option outside its range.
         """
         return evaluate(self.model, *self.texts.counted(corpus, split, state, batch_size, precision), cache=cache)
+
+    def excess(
+        self, corpus: Corpus | str | None = None, split: Split = "test", *, state: State = "auto"
+    ) -> list[Excess]:
+        """Compare with the law of a synthetic text, by lag; see `spanlm.evaluation.excess.excess_by_lag`."""
+        return excess_by_lag(self.model, *self.texts.counted(corpus, split, state))
 
     def score(
         self,

@@ -1,0 +1,306 @@
+"""Texts with a known law: made from a seed, with the exact probability of every word given all before it.
+
+A source writes lines that know nothing of each other. Of each word, and of the line's end, its law gives
+
+    log p(w_t | w_1 … w_{t-1}) in nats,    lag_t
+
+where lag_t is how many words back the word stands that the best prediction needs; 0: there is no single one. The mean
+of −log p is the least that any model can reach, and what a model needs more is its excess.
+
+    markov     a hidden Markov chain: an encoder suffices
+    copy       with probability p a word repeats the one `lag` words back: a memory of that reach is worth it
+    agreement  nouns, nested `depth` deep, and their verbs in reverse order: the lag is that of the noun
+    recall     pairs of key and value, then keys that ask for their values
+    topics     Pólya's urn: each word makes its next occurrence more probable, as a cache does
+
+Where a line ends by chance, it ends with the same probability after each word (geometric), so that none has to count.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from spanlm.data.config import SPLITS, Split
+from spanlm.errors import InputError, nearest, require
+
+PREFIX = "synthetic:"
+SHARES: dict[Split, float] = {"train": 1.0, "valid": 0.1, "test": 0.1}
+"""Of `tokens`, in each part."""
+
+_NAME = re.compile(r"(?P<name>\w+)(?P<options>(?:,\w+=[\w.]+)*)")
+
+
+class Known(NamedTuple):
+    """What is known of a word: its log p given all before it, nats, and how far back what it needs stands."""
+
+    log_p: float
+    lag: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A law, and texts that follow it.
+
+    Attributes:
+        tokens: of the training text, line ends among them; a tenth in each of valid and test
+        seed: of the texts, and of what the law itself draws
+    """
+
+    tokens: int = 200_000
+    seed: int = 1
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        require(self.tokens >= 100, "tokens", self.tokens, "at least 100")
+        require(self.seed >= 0, "seed", self.seed, "at least 0")
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if option.type == "float":
+                require(0 < value < 1, option.name, value, "above 0 and below 1")
+            else:
+                require(option.name == "seed" or value >= 1, option.name, value, "at least 1")
+
+    def line(self, draw: Generator) -> list[str]:
+        """Draw a line."""
+        raise NotImplementedError
+
+    def law(self, line: Sequence[str]) -> list[Known]:
+        """Return what is known of each word of a line and of its end, N + 1 in all."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """Its name with the options that are not the default's."""
+        values = {option.name: getattr(self, option.name) for option in fields(self)}
+        default = type(self)()
+        options = (f"{name}={value}" for name, value in values.items() if value != getattr(default, name))
+        return f"{PREFIX}{','.join([self.kind, *options])}"
+
+    def lines(self, split: Split) -> Iterator[list[str]]:
+        """Draw the lines of a part."""
+        draw, tokens = np.random.default_rng([self.seed, SPLITS.index(split)]), 0
+        while tokens < SHARES[split] * self.tokens:
+            found = self.line(draw)
+            tokens += len(found) + 1
+            yield found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Markov(Source):
+    """A hidden Markov chain over `states`, whose transitions and emissions are drawn from Dirichlet laws.
+
+    p(w_t | past) = Σ_z p(z_t = z | past) p(w_t | z), by the forward algorithm (Rabiner, 1989).
+    """
+
+    states: int = 8
+    words: int = 50
+    end: float = 0.02
+    kind: ClassVar[str] = "markov"
+
+    @cached_property
+    def _tables(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        draw = np.random.default_rng([self.seed, len(SPLITS)])
+        return draw.dirichlet([0.3] * self.states, self.states), draw.dirichlet([0.1] * self.words, self.states)
+
+    def line(self, draw: Generator) -> list[str]:
+        """Draw a line."""
+        moves, emits = self._tables
+        state, found = int(draw.integers(self.states)), list[str]()
+        while not found or draw.random() >= self.end:
+            found.append(f"w{draw.choice(self.words, p=emits[state])}")
+            state = int(draw.choice(self.states, p=moves[state]))
+        return found
+
+    def law(self, line: Sequence[str]) -> list[Known]:
+        """Return log p of each word by the forward algorithm."""
+        moves, emits = self._tables
+        belief, found = np.full(self.states, 1 / self.states), list[Known]()
+        for place, word in enumerate(line):
+            joint = belief * emits[:, int(word[1:])]
+            found.append(Known(_goes_on(self.end, place) + math.log(joint.sum()), 0))
+            belief = joint / joint.sum() @ moves
+        return [*found, Known(math.log(self.end), 0)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy(Source):
+    """Each word is the one `lag` words back with probability `chance`, and else, or before there is one, any.
+
+    p(w_t) = chance · 1[w_t = w_{t-lag}] + (1 − chance) / words
+    """
+
+    lag: int = 5
+    chance: float = 0.5
+    words: int = 100
+    end: float = 0.01
+    kind: ClassVar[str] = "copy"
+
+    def line(self, draw: Generator) -> list[str]:
+        """Draw a line."""
+        found: list[str] = []
+        while not found or draw.random() >= self.end:
+            copied = len(found) >= self.lag and draw.random() < self.chance
+            found.append(found[-self.lag] if copied else f"w{draw.integers(self.words)}")
+        return found
+
+    def law(self, line: Sequence[str]) -> list[Known]:
+        """Return log p of each word."""
+        found = []
+        for place, word in enumerate(line):
+            reaches = place >= self.lag
+            chance = self.chance * (word == line[place - self.lag]) if reaches else 0.0
+            p = chance + (1 - self.chance * reaches) / self.words
+            found.append(Known(_goes_on(self.end, place) + math.log(p), self.lag * reaches))
+        return [*found, Known(math.log(self.end), 0)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement(Source):
+    """`the cats that the dog that … sees run`: each verb has the number of its noun, the last noun's verb first.
+
+    After a noun a clause begins with probability `nested`, up to `depth` nouns; nouns, verbs and numbers are uniform.
+    """
+
+    depth: int = 4
+    nested: float = 0.5
+    words: int = 20
+    kind: ClassVar[str] = "agreement"
+
+    def line(self, draw: Generator) -> list[str]:
+        """Draw a sentence."""
+        numbers, found = list[str](), list[str]()
+        while not numbers or (len(numbers) < self.depth and draw.random() < self.nested):
+            numbers.append("sp"[draw.integers(2)])
+            found += ["that"] * (len(numbers) > 1) + ["the", f"noun{draw.integers(self.words)}-{numbers[-1]}"]
+        return found + [f"verb{draw.integers(self.words)}-{number}" for number in reversed(numbers)]
+
+    def law(self, line: Sequence[str]) -> list[Known]:
+        """Return log p of each word from the numbers of the nouns that wait for their verbs."""
+        waiting: list[int] = []  # places of nouns
+        found, closing = list[Known](), False
+        each = -math.log(self.words)
+        for place, word in enumerate(line):
+            if word in ("the", "that"):
+                found.append(Known(math.log(self.nested) if word == "that" else 0.0, 0))
+            elif word.startswith("noun"):
+                waiting.append(place)
+                found.append(Known(each - math.log(2), 0))
+            else:
+                ends = not closing and len(waiting) < self.depth
+                found.append(Known(each + (math.log(1 - self.nested) if ends else 0.0), place - waiting.pop()))
+                closing = True
+        return [*found, Known(0.0, 0)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recall(Source):
+    """`pairs` of a key, each another, and a value; then `queries`: one of the keys, and the value that it had."""
+
+    pairs: int = 4
+    queries: int = 4
+    keys: int = 20
+    values: int = 20
+    kind: ClassVar[str] = "recall"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.pairs <= self.keys, "pairs", self.pairs, f"at most keys={self.keys}")
+
+    def line(self, draw: Generator) -> list[str]:
+        """Draw an episode."""
+        keys = [f"k{key}" for key in draw.permutation(self.keys)[: self.pairs]]
+        values = {key: f"v{draw.integers(self.values)}" for key in keys}
+        asked = [keys[place] for place in draw.integers(self.pairs, size=self.queries)]
+        return [word for key in [*keys, *asked] for word in (key, values[key])]
+
+    def law(self, line: Sequence[str]) -> list[Known]:
+        """Return log p of each word; the value of a key that was read before is certain."""
+        known: dict[str, int] = {}  # keys, and the place of their last values
+        found = []
+        for place in range(len(line)):
+            key = line[place - 1]
+            if place % 2 == 0:
+                left = self.keys - len(known) if len(known) < self.pairs else self.pairs
+                found.append(Known(-math.log(left), 0))
+            elif key in known:
+                found.append(Known(0.0, place - known[key]))
+                known[key] = place
+            else:
+                found.append(Known(-math.log(self.values), 0))
+                known[key] = place
+        return [*found, Known(0.0, 0)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topics(Source):
+    """Pólya's urn: p(w_t) = (count of w_t before + strength / words) / (t − 1 + strength) in each line anew."""
+
+    words: int = 200
+    strength: int = 20
+    end: float = 0.01
+    kind: ClassVar[str] = "topics"
+
+    def line(self, draw: Generator) -> list[str]:
+        """Draw a line."""
+        found: list[str] = []
+        while not found or draw.random() >= self.end:
+            old = draw.random() * (len(found) + self.strength) < len(found)
+            found.append(found[draw.integers(len(found))] if old else f"w{draw.integers(self.words)}")
+        return found
+
+    def law(self, line: Sequence[str]) -> list[Known]:
+        """Return log p of each word; its lag is the distance to its last occurrence."""
+        counts, last = Counter[str](), dict[str, int]()
+        found = []
+        for place, word in enumerate(line):
+            p = (counts[word] + self.strength / self.words) / (place + self.strength)
+            found.append(Known(_goes_on(self.end, place) + math.log(p), place - last.get(word, place)))
+            counts[word] += 1
+            last[word] = place
+        return [*found, Known(math.log(self.end), 0)]
+
+
+def _goes_on(end: float, place: int) -> float:
+    """Log p that a line does not end before its word of this place; none is empty."""
+    return math.log(1 - end) if place else 0.0
+
+
+SOURCES: dict[str, type[Source]] = {source.kind: source for source in (Markov, Copy, Agreement, Recall, Topics)}
+
+NAMES = [PREFIX + kind for kind in SOURCES]
+
+
+def find_synthetic(name: str) -> Source:
+    """Return the source of `synthetic:copy` or `synthetic:copy,lag=10,chance=0.25`.
+
+    Raises:
+        InputError: There is no such source or option, or a value is out of range.
+    """
+    found = _NAME.fullmatch(name.removeprefix(PREFIX))
+    kind = SOURCES.get(found["name"]) if found else None
+    if found is None or kind is None:
+        raise InputError(f"data.corpus={name}: no such source.{nearest(name, NAMES)}")
+    types = {option.name: option.type for option in fields(kind)}
+    options: dict[str, float] = {}
+    for given in filter(None, found["options"].split(",")):
+        option, _, value = given.partition("=")
+        if option not in types:
+            raise InputError(f"data.corpus={name}: {kind.kind} has no option {option}.{nearest(option, types)}")
+        try:
+            options[option] = float(value) if types[option] == "float" else int(value)
+        except ValueError:
+            raise InputError(f"data.corpus={name}: {option}={value}: must be a number of its kind") from None
+    try:
+        return kind(**options)  # type: ignore[arg-type]  # numbers of the fields' own types
+    except InputError as error:
+        raise InputError(f"data.corpus={name}: {error}") from None

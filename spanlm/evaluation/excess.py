@@ -1,0 +1,75 @@
+"""How much more than the least a model needs of a text with a known law (`spanlm.data.synthetic`), by lag."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spanlm.data.corpora import Corpus
+from spanlm.data.synthetic import find_synthetic
+from spanlm.errors import InputError
+from spanlm.evaluation.protocol import Context, Protocol
+from spanlm.evaluation.scoring import score
+from spanlm.models.interfaces import NextWordModel
+
+
+@dataclass(frozen=True)
+class Excess:
+    """Targets whose best prediction needs a word from so many steps back, and what they cost, in bits a target.
+
+    Attributes:
+        lags: the least and the greatest; 0 and 0: no single word is needed.
+        tokens: how many targets.
+        optimum: mean −log2 p under the law, which no model is below but by chance.
+        bits: mean −log2 p under the model.
+    """
+
+    lags: tuple[int, int]
+    tokens: int
+    optimum: float
+    bits: float
+
+    @property
+    def excess(self) -> float:
+        """What the model needs above the law."""
+        return self.bits - self.optimum
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {**asdict(self), "lags": list(self.lags), "excess": self.excess}
+
+
+def excess_by_lag(model: NextWordModel, corpus: Corpus, split: str, protocol: Protocol) -> list[Excess]:
+    """Compare a model's log p of every target with the law's: of all targets, then by lag, in powers of 2.
+
+    The text is read once more, in its own order, as one stream. The law knows the words before in the line alone.
+
+    Raises:
+        InputError: the text is from no source with a known law, or words of it are outside the vocabulary.
+    """
+    law = find_synthetic(corpus.name)
+    if corpus.oov.get(split):
+        raise InputError(f"{corpus.name} {split}: has words outside the vocabulary, whose probability no law knows")
+    context: Context = "line" if protocol.context == "line" else "carry"
+    one = Protocol(context=context, batch_size=1, precision=protocol.precision)
+    scored = score(model, one.batcher(corpus, split, in_order=True).segments(), one)
+    found = torch.cat([each.log_p[each.segment.mask].double().cpu() for each in scored])
+    known = [each for line in corpus.written_lines(split) for each in law.law(line.split())]
+    optimum, lags = (np.array(column) for column in zip(*known, strict=True))
+    values = -found.numpy() / math.log(2), -optimum / math.log(2)
+    whole = _summed((int(lags.min()), int(lags.max())), np.full(len(lags), True), *values)
+    steps = [(0, 0), *((2**power, 2 ** (power + 1) - 1) for power in range(int(lags.max()).bit_length()))]
+    parts = [_summed(each, (lags >= each[0]) & (lags <= each[1]), *values) for each in steps]
+    return [whole, *(part for part in parts if part.tokens)]
+
+
+def _summed(
+    lags: tuple[int, int], chosen: NDArray[np.bool_], bits: NDArray[np.float64], optimum: NDArray[np.float64]
+) -> Excess:
+    count = int(chosen.sum())
+    return Excess(lags, count, float(optimum[chosen].sum()) / max(count, 1), float(bits[chosen].sum()) / max(count, 1))

@@ -1,0 +1,112 @@
+"""The law of a synthetic text is the law: against brute force, as a distribution, and by counting what is drawn."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from spanlm.data.config import DataConfig
+from spanlm.data.corpora import load_corpus
+from spanlm.data.synthetic import SOURCES, Agreement, Copy, Markov, Recall, Source, Topics, find_synthetic
+from spanlm.errors import InputError
+
+SMALL: list[Source] = [
+    Markov(states=2, words=3, end=0.4),
+    Copy(lag=2, chance=0.6, words=2, end=0.3),
+    Agreement(depth=2, nested=0.4, words=1),
+    Recall(pairs=2, queries=1, keys=2, values=2),
+    Topics(words=2, strength=3, end=0.3),
+]
+LINES = 20_000
+
+
+def likelihood(source: Source, line: list[str]) -> float:
+    return math.exp(math.fsum(known.log_p for known in source.law(line)))
+
+
+@pytest.fixture(scope="module", params=SMALL, ids=lambda source: source.kind)
+def drawn(request: pytest.FixtureRequest) -> tuple[Source, Counter[tuple[str, ...]]]:
+    draw = np.random.default_rng(7)
+    return request.param, Counter(tuple(request.param.line(draw)) for _ in range(LINES))
+
+
+def test_lines_are_drawn_as_often_as_the_law_says(drawn: tuple[Source, Counter[tuple[str, ...]]]) -> None:
+    source, counts = drawn
+    for line, count in counts.most_common(30):
+        p = likelihood(source, list(line))
+        assert count == pytest.approx(LINES * p, abs=5 * math.sqrt(LINES * p))
+
+
+def test_probabilities_of_what_may_follow_sum_to_1(drawn: tuple[Source, Counter[tuple[str, ...]]]) -> None:
+    """The law of a line's first words does not depend on the others, so the next words' can be summed."""
+    source, counts = drawn
+    beginnings = {line[:length] for line in counts for length in range(min(len(line), 4) + 1)}
+    for beginning in sorted(beginnings):
+        ways = {line for line in counts if line[: len(beginning)] == beginning}
+        following = {line[len(beginning)] if len(line) > len(beginning) else "" for line in ways}
+        if sum(counts[line] for line in ways) < 2000:
+            continue
+        place, total = len(beginning), 0.0
+        for word in following:
+            line = next(line for line in ways if (line[place] if len(line) > place else "") == word)
+            total += math.exp(source.law(list(line))[place].log_p)
+        assert 0.998 < total < 1 + 1e-9  # a word may be too rare to be drawn
+
+
+def test_the_forward_algorithm_sums_over_all_paths_of_states() -> None:
+    source = Markov(states=3, words=4, end=0.25)
+    moves, emits = source._tables
+    for line in (["w0"], ["w1", "w3"], ["w2", "w2", "w0", "w1"]):
+        total = 0.0
+        for path in itertools.product(range(3), repeat=len(line)):
+            p = 1 / 3
+            for place, (state, word) in enumerate(zip(path, line, strict=True)):
+                p *= (moves[path[place - 1], state] if place else 1) * emits[state, int(word[1:])]
+            total += p
+        assert likelihood(source, line) == pytest.approx(total * 0.75 ** (len(line) - 1) * 0.25)
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "lags"),
+    [
+        (Copy(lag=2), "w1 w2 w1", [0, 0, 2, 0]),
+        (Agreement(), "the noun1-s that the noun2-p verb0-p verb3-s", [0, 0, 0, 0, 0, 1, 5, 0]),
+        (Recall(pairs=2, queries=2), "k1 v5 k2 v7 k1 v5 k1 v5", [0, 0, 0, 0, 0, 4, 0, 2, 0]),
+        (Topics(), "w1 w2 w1 w1", [0, 0, 2, 1, 0]),
+    ],
+    ids=lambda value: getattr(value, "kind", ""),
+)
+def test_the_lag_is_that_of_the_word_that_is_needed(source: Source, line: str, lags: list[int]) -> None:
+    assert [known.lag for known in source.law(line.split())] == lags
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_a_corpus_is_the_same_from_the_same_seed_alone(kind: str) -> None:
+    name = f"synthetic:{kind},tokens=400"
+    one, other = (load_corpus(DataConfig(corpus=each)) for each in (name, f"{name},seed=2"))
+    assert one.name == name
+    assert one.texts == load_corpus(DataConfig(corpus=name)).texts
+    assert one.texts != other.texts
+    lines = [line.split() for line in one.written_lines("train")]
+    assert lines[:-1] == list(find_synthetic(name).lines("train"))[: len(lines) - 1]
+    assert 400 <= len(one.splits["train"]) < 1200
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("synthetic:copi", "Did you mean 'synthetic:copy'"),
+        ("synthetic:copy,lagg=3", "copy has no option lagg. Did you mean 'lag'"),
+        ("synthetic:copy,lag=x", "lag=x: must be"),
+        ("synthetic:copy,chance=1.5", "chance=1.5: must be above 0 and below 1"),
+        ("synthetic:recall,pairs=30", "pairs=30: must be at most keys=20"),
+        ("synthetic:", "no such source"),
+    ],
+)
+def test_what_is_no_source_is_refused(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message.replace("+", r"\+")):
+        load_corpus(DataConfig(corpus=name))
