@@ -212,7 +212,7 @@ def _text(options: argparse.Namespace) -> None:
     text = _excerpt(model, options)
     how: dict[str, Any] = {
         "title": model.title(text.source),
-        "opened": model.texts.predict_first,
+        "predict_first": model.texts.predict_first,
         "starts": text.starts,
         **({} if options.top is None else {"expected": options.top}),
     }
@@ -307,7 +307,7 @@ def _sentences(options: argparse.Namespace) -> None:
 
 def _map(name: str, model: TrainedModel, text: str) -> SentenceMap:
     words, memory = _sentence(model, text), model.config.model.memory.description
-    how: dict[str, Any] = {"name": name, "memory": memory, "opened": model.texts.predict_first}
+    how: dict[str, Any] = {"name": name, "memory": memory, "predict_first": model.texts.predict_first}
     return attend_sentence(model.model, model.vocabulary, words, **how)
 
 

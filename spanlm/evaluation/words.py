@@ -173,19 +173,19 @@ def score_words(
     pieces: Iterable[Piece],
     options: ScoreOptions,
     *,
-    opened: bool = True,
+    predict_first: bool = True,
 ) -> Iterator[WordScore]:
     """Score a text as it streams by.
 
-    If lines are not `opened` by <eos>, what comes first in each is read and not predicted.
+    If lines are not opened by <eos> (`predict_first`), what comes first in each is read and not predicted.
 
     Raises:
         InputError: an out-of-vocabulary word with oov="error", lines that are not opened with another state than line,
             or a model that attends to nothing where it is asked where it looked.
     """
     state = options.state
-    require(opened or state == "line", "state", state, "line where lines are not opened by <eos>")
-    scorer = _WordScorer(model, vocabulary, options, opened)
+    require(predict_first or state == "line", "state", state, "line where lines are not opened by <eos>")
+    scorer = _WordScorer(model, vocabulary, options, predict_first)
     return _each_line(scorer, pieces) if state == "line" else _one_stream(scorer, pieces, state == "document")
 
 
@@ -229,9 +229,11 @@ def _one_stream(scorer: _WordScorer, pieces: Iterable[Piece], reset_at_blank: bo
 class _WordScorer:
     """Runs pieces through the model; carries the state of one stream where asked."""
 
-    def __init__(self, model: NextWordModel, vocabulary: Vocabulary, options: ScoreOptions, opened: bool) -> None:
+    def __init__(
+        self, model: NextWordModel, vocabulary: Vocabulary, options: ScoreOptions, predict_first: bool
+    ) -> None:
         self.model, self.vocabulary, self.options = model, vocabulary, options
-        self.opening = [vocabulary.eos_id] * opened
+        self.opening = [vocabulary.eos_id] * predict_first
         self.reach = 0
         self.forget()
 
