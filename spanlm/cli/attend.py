@@ -16,7 +16,7 @@ from spanlm.analysis.lags import RECURRENT_MEMORY, MeasuredLags, check_alike
 from spanlm.analysis.sentences import SentenceMap, attend_sentence
 from spanlm.analysis.utilisation import read_utilisation
 from spanlm.cli import attend_show
-from spanlm.cli.evaluation_report import gate_note
+from spanlm.cli.evaluation_report import departures
 from spanlm.cli.main import VerbParser
 from spanlm.cli.options import (
     add_corpus,
@@ -226,7 +226,7 @@ def _text(options: argparse.Namespace) -> None:
     else:
         assert model.gate_temperature is not None  # what has spans has a gate
         attend_show.print_spans(spans, model.gate_temperature)
-    for line in gate_note(model):
+    for line in departures(model):
         note(line)
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from spanlm.cli.evaluation_report import described, gate_note, run_field
+from spanlm.cli.evaluation_report import departures, described, run_field
 from spanlm.cli.options import (
     add_attention,
     add_device,
@@ -180,7 +180,7 @@ def _show(model: LoadedModel, files: list[_File], macro: dict[ClozeContext, dict
         lines += [f"not scored: {defect}" for defect in file.defects[:MOST_SHOWN]]
         if len(file.defects) > MOST_SHOWN:
             lines.append(f"not scored: {len(file.defects) - MOST_SHOWN:,} more of {file.name} (--out lists all)")
-    lines += [*described(model), *gate_note(model)]
+    lines += [*described(model), *departures(model)]
     if model.texts.line_by_line:
         lines.append("trained on lines that know nothing of each other: the sentences before a query are not read")
     if not model.texts.predict_first:

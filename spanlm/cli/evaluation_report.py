@@ -71,8 +71,8 @@ def gate_rows(model: LoadedModel) -> Rows:
     return [("gate's T", f"{used:g}" if used == own else f"{used:g} in place of the run's {own:g}")]
 
 
-def gate_note(model: LoadedModel) -> list[str]:
-    """Return notes that it or the attention are not the run's, for output that has no place for them."""
+def departures(model: LoadedModel) -> list[str]:
+    """Return notes on what is not the run's own, the gate's temperature or the attention, for output without rows."""
     own = not isinstance(model, TrainedModel) or model.gate_temperature == model.own_gate_temperature
     return [f"note: {name}: {line}" for name, line in [*([] if own else gate_rows(model)), *attention_rows(model)]]
 

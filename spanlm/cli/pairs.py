@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from spanlm.cli.evaluation_report import attention_field, gate_note
+from spanlm.cli.evaluation_report import attention_field, departures
 from spanlm.cli.options import (
     add_attention,
     add_device,
@@ -75,7 +75,7 @@ def run(arguments: list[str]) -> None:
     grid(header, [[name, *_cells(each)] for name, each in rows])
     if options.critical is not None:
         out("Only the words of the critical region are compared.")
-    for line in [*([] if model.texts.predict_first else [_UNPREDICTED]), *gate_note(model)]:
+    for line in [*([] if model.texts.predict_first else [_UNPREDICTED]), *departures(model)]:
         note(line)
 
 
@@ -106,6 +106,8 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
 
 
 def _read(path: Path, options: argparse.Namespace) -> list[Pair]:
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; name a file of pairs")
     kind = options.format or table_kind(path)
     if kind is None:
         raise InputError(f"{path}: say by --format csv, tsv or jsonl what it is; the name does not")

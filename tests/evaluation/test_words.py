@@ -92,14 +92,14 @@ def test_blank_lines_before_the_first_word_open_no_document(opening: list[list[s
     assert sum(row.surprisal for row in rows) == pytest.approx(result.nll, rel=1e-12)
 
 
-SIZES = st.tuples(st.integers(1, 12), st.integers(1, 5), st.integers(1, 6))
+SIZES = st.tuples(st.integers(1, 12), st.integers(1, 5), st.integers(1, 6), st.integers(1, 9))
 
 
 @contextmanager
 def sized(sizes: tuple[int, ...]) -> Iterator[None]:
-    """Read so many steps, lines and words at a time."""
+    """Read so many steps, lines and words at a time, and so many lines before they are computed."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, size in zip(("STEPS", "LINES", "WORDS"), sizes, strict=True):
+        for name, size in zip(("STEPS", "LINES", "WORDS", "WAITING"), sizes, strict=True):
             patch.setattr(words, name, size)
         yield
 
@@ -140,7 +140,7 @@ def test_lines_that_nothing_opens_know_nothing_of_each_other(state: Context) -> 
 @pytest.mark.parametrize("state", CONTEXTS)
 def test_rows_come_before_the_text_ends(state: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "STEPS", 10)
-    monkeypatch.setattr(words, "LINES", 4)
+    monkeypatch.setattr(words, "WAITING", 8)
     read = 0
 
     def endless() -> Iterator[str]:
