@@ -17,11 +17,11 @@ from spanlm.cli.options import (
     add_device,
     add_fields,
     add_runs,
+    check_output,
     field_values,
     keep_freed_memory,
     load_runs,
     output,
-    refuse_overwriting,
     runs_and_files,
     verb_parser,
 )
@@ -97,7 +97,7 @@ def run(arguments: list[str]) -> None:
     """Rank."""
     keep_freed_memory()
     options = _parse(arguments)
-    refuse_overwriting(options.out, map(Path, options.questions))
+    check_output(options.out, map(Path, options.questions))
     files = [_file(name, options.word_class) for name in options.questions]
     model = load_runs(options.runs, options)
     contexts = model.texts.cloze_contexts(options.contexts and list(dict.fromkeys(options.contexts)))

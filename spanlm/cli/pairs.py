@@ -14,9 +14,10 @@ from spanlm.cli.options import (
     add_device,
     add_gate,
     add_runs,
+    check_output,
+    keep_freed_memory,
     load_runs,
     output,
-    refuse_overwriting,
     runs_and_files,
     verb_parser,
 )
@@ -44,12 +45,13 @@ _PARADIGMS = ("UID", "paradigm", "condition")
 
 def run(arguments: list[str]) -> None:
     """Compare."""
+    keep_freed_memory()
     options = _parsed(arguments)
     runs, files = runs_and_files(options)
     if len(files) != 1:
         raise InputError(f"{' '.join(files) or 'pairs'}: name one file of pairs after the models")
     path = Path(files[0])
-    refuse_overwriting(options.out, [path])
+    check_output(options.out, [path])
     pairs = _read(path, options)
     model = load_runs(runs, options)
     compared = compare_pairs(pairs, lambda texts: model.score_texts(texts)[0])

@@ -23,12 +23,12 @@ from spanlm.cli.options import (
     add_gate,
     add_runs,
     check_gate,
+    check_output,
     field_meanings,
     field_values,
     keep_freed_memory,
     load_runs,
     output,
-    refuse_overwriting,
     run_names,
     runs_and_files,
     verb_parser,
@@ -103,7 +103,7 @@ def run(arguments: list[str]) -> None:
     options.rows = options.rows or ("tokens" if options.column is None else "words")
     apart = options.column is not None or options.rows == "words"
     form = options.format or (apart and (table_kind(options.out or Path()) or kinds[0])) or "tsv"
-    refuse_overwriting(options.out, paths)
+    check_output(options.out, paths)
     models = _models(runs, options, apart)
     items = _Items(options, models, how, form, options.keep.split(",") if options.keep else [])
     if names == ["-"] and sys.stdin is not None and sys.stdin.isatty():

@@ -29,6 +29,8 @@ from spanlm.errors import InputError
 from spanlm.store.files import replacing
 
 Format = Literal["moses", "kaldi", "srilm", "espnet", "nemo", "jsonl"]
+FOLDERS: tuple[Format, ...] = ("kaldi", "srilm", "espnet")
+"""Formats that are written as a folder of files."""
 TOTAL = "total"
 BYTELOG = 1024 / 10000
 """Nats of one bytelog: a logarithm to base 1.0001, divided by 1024; SRILM takes ln 1.0001 for 1/10000."""
