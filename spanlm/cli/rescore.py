@@ -163,7 +163,7 @@ def _write(
     if options.scores is None:
         return
     with output(options.scores) as file:
-        file.write(cells_line(["id", "rank", "new_rank", "hypothesis", *scored.names, "score", "errors"]))
+        file.write(cells_line(["id", "rank", "new_rank", "hypothesis", *scored.names, "new_score", "errors"]))
         for number, found in enumerate(scored.lists):
             totals = scored.scores[number] @ weights
             new = np.argsort(np.argsort(-totals, kind="stable"), kind="stable") + 1

@@ -341,7 +341,7 @@ class _WordScorer:
 
 def _word_values(log_p: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Surprisal, entropy (nats) and rank of the targets under log_p (T, B, V)."""
-    parts = zip(log_p.flatten(0, 1).split(ROWS), targets.flatten().split(ROWS), strict=True)
+    parts = zip(torch.split(log_p.flatten(0, 1), ROWS), torch.split(targets.flatten(), ROWS), strict=True)
     surprisal, entropy, rank = (torch.cat(x).view_as(targets) for x in zip(*starmap(_row_values, parts), strict=True))
     return surprisal, entropy, rank
 

@@ -53,7 +53,7 @@ def test_scores_are_those_of_score_and_files_hold_them(
         nats = -sum(word.surprisal for word in spanlm.load(tiny_run).score(text, base=math.e, eos=True))
         assert float(row[name]) == pytest.approx(nats, abs=1e-4)
         expected = float(row["total"]) + 2 * nats + 0.5 * len(text.split())
-        assert float(row["score"]) == pytest.approx(expected, abs=1e-3)
+        assert float(row["new_score"]) == pytest.approx(expected, abs=1e-3)
     assert [row["errors"] for row in found] == ["1", "0", "0", "1"]
     best = [row["hypothesis"] for row in found if row["new_rank"] == "1"]
     assert (tmp_path / "o").read_text().splitlines() == best
