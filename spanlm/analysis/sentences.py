@@ -202,11 +202,11 @@ def attend_sentence(
     *,
     name: str,
     memory: str,
-    opened: bool = True,
+    predict_first: bool = True,
 ) -> SentenceMap:
     """Read one sentence, opened and closed by `<eos>`, from an empty state.
 
-    Words outside the vocabulary are read as <unk> and shown as written. If not `opened`, no `<eos>` opens the
+    Words outside the vocabulary are read as <unk> and shown as written. Without `predict_first` no `<eos>` opens the
     sentence, and its first word is read and not predicted. `name` and `memory` describe the model.
 
     Raises:
@@ -215,7 +215,7 @@ def attend_sentence(
     require(len(words) > 0, "sentence", "''", "at least one word")
     if len(words) > MOST_WORDS:
         raise InputError(f"a sentence of {len(words):,} words: must be at most {MOST_WORDS}; --text takes longer texts")
-    record = attend_words(model, vocabulary, [*words, EOS], title=f"{name}, {memory}", opened=opened)
+    record = attend_words(model, vocabulary, [*words, EOS], title=f"{name}, {memory}", predict_first=predict_first)
     unknown = frozenset(word for word in words if vocabulary.id(word) == vocabulary.unk_id)
     return SentenceMap(name, memory, record, unknown)
 

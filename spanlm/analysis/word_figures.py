@@ -169,13 +169,16 @@ def heatmap(record: AttentionRecord) -> Figure:
     _lag_cells(sheet, record, left, top)
     for word, target, bits in zip(record.words, record.targets, record.bits.tolist(), strict=True):
         line = sheet.y + 0.72 * _ROW
-        sheet.text(left - _GAP, line, clip(word, TEXT_SIZE, _LABEL_LIMIT), ha="right")
-        sheet.text(next_x, line, clip(target, TEXT_SIZE, _LABEL_LIMIT), colour=MUTED)
+        inks = [UNKNOWN_INK if each in record.unknown else ink for each, ink in ((word, INK), (target, MUTED))]
+        sheet.text(left - _GAP, line, clip(word, TEXT_SIZE, _LABEL_LIMIT), colour=inks[0], ha="right")
+        sheet.text(next_x, line, clip(target, TEXT_SIZE, _LABEL_LIMIT), colour=inks[1])
         sheet.text(bits_x, line, f"{bits:.1f}".replace("nan", "–"), colour=MUTED, ha="right")
         sheet.y += _ROW
     sheet.y += 13
     sheet.key(left, top, is_above(float(record.weights.max()), top))
-    return sheet.finish()
+    if record.unknown:
+        sheet.y += 6
+    return sheet.finish("Coloured words: the vocabulary lacks them; they were read as <unk>." * bool(record.unknown))
 
 
 def _widest(labels: Sequence[str]) -> float:

@@ -16,7 +16,7 @@ from spanlm.analysis.lags import RECURRENT_MEMORY, MeasuredLags, check_alike
 from spanlm.analysis.sentences import SentenceMap, attend_sentence
 from spanlm.analysis.utilisation import read_utilisation
 from spanlm.cli import attend_show
-from spanlm.cli.evaluation_report import gate_note
+from spanlm.cli.evaluation_report import departures
 from spanlm.cli.main import VerbParser
 from spanlm.cli.options import (
     add_corpus,
@@ -212,7 +212,7 @@ def _text(options: argparse.Namespace) -> None:
     text = _excerpt(model, options)
     how: dict[str, Any] = {
         "title": model.title(text.source),
-        "opened": model.texts.predict_first,
+        "predict_first": model.texts.predict_first,
         "starts": text.starts,
         **({} if options.top is None else {"expected": options.top}),
     }
@@ -226,7 +226,7 @@ def _text(options: argparse.Namespace) -> None:
     else:
         assert model.gate_temperature is not None  # what has spans has a gate
         attend_show.print_spans(spans, model.gate_temperature)
-    for line in gate_note(model):
+    for line in departures(model):
         note(line)
 
 
@@ -307,7 +307,7 @@ def _sentences(options: argparse.Namespace) -> None:
 
 def _map(name: str, model: TrainedModel, text: str) -> SentenceMap:
     words, memory = _sentence(model, text), model.config.model.memory.description
-    how: dict[str, Any] = {"name": name, "memory": memory, "opened": model.texts.predict_first}
+    how: dict[str, Any] = {"name": name, "memory": memory, "predict_first": model.texts.predict_first}
     return attend_sentence(model.model, model.vocabulary, words, **how)
 
 

@@ -11,17 +11,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from spanlm.cli.evaluation_report import described, gate_note, run_field
+from spanlm.cli.evaluation_report import departures, described, run_field
 from spanlm.cli.options import (
     add_attention,
     add_device,
     add_fields,
     add_runs,
+    check_output,
     field_values,
     keep_freed_memory,
     load_runs,
     output,
-    refuse_overwriting,
     runs_and_files,
     verb_parser,
 )
@@ -97,7 +97,7 @@ def run(arguments: list[str]) -> None:
     """Rank."""
     keep_freed_memory()
     options = _parse(arguments)
-    refuse_overwriting(options.out, map(Path, options.questions))
+    check_output(options.out, map(Path, options.questions))
     files = [_file(name, options.word_class) for name in options.questions]
     model = load_runs(options.runs, options)
     contexts = model.texts.cloze_contexts(options.contexts and list(dict.fromkeys(options.contexts)))
@@ -180,7 +180,7 @@ def _show(model: LoadedModel, files: list[_File], macro: dict[ClozeContext, dict
         lines += [f"not scored: {defect}" for defect in file.defects[:MOST_SHOWN]]
         if len(file.defects) > MOST_SHOWN:
             lines.append(f"not scored: {len(file.defects) - MOST_SHOWN:,} more of {file.name} (--out lists all)")
-    lines += [*described(model), *gate_note(model)]
+    lines += [*described(model), *departures(model)]
     if model.texts.line_by_line:
         lines.append("trained on lines that know nothing of each other: the sentences before a query are not read")
     if not model.texts.predict_first:

@@ -21,7 +21,7 @@ from spanlm.store.process import with_threads
 
 Rows = list[tuple[str, str]]
 
-ORACLE = "oracle bound: at each token the best of them, chosen after the fact; no model's perplexity"
+ORACLE = "oracle bound: at each token the best of the runs, chosen after the fact; no model's perplexity"
 _COMBINED = {"linear": "average of the probabilities", "geometric": "normalised product of the probabilities"}
 
 
@@ -72,8 +72,8 @@ def gate_rows(model: LoadedModel) -> Rows:
     return [("gate's T", f"{used:g}" if used == own else f"{used:g} in place of the run's {own:g}")]
 
 
-def gate_note(model: LoadedModel) -> list[str]:
-    """Return notes that it or the attention are not the run's, for output that has no place for them."""
+def departures(model: LoadedModel) -> list[str]:
+    """Return notes on what is not the run's own, the gate's temperature or the attention, for output without rows."""
     own = not isinstance(model, TrainedModel) or model.gate_temperature == model.own_gate_temperature
     return [f"note: {name}: {line}" for name, line in [*([] if own else gate_rows(model)), *attention_rows(model)]]
 
@@ -217,14 +217,15 @@ def print_members(model: TrainedEnsemble, result: EnsembleEvaluation, title: str
     counts = [] if result.ensemble.salton2017 is None else ["Salton's count", "per predicted"]
     names = run_names([run.folder for run in model.runs])
     rows = [
-        [f"{name}: {run.description}", f"{weight:.3f}", *_cells(member)]
-        for name, run, weight, member in zip(names, model.runs, result.weights, result.members, strict=True)
+        [name, f"{weight:.3f}", *_cells(member)]
+        for name, weight, member in zip(names, result.weights, result.members, strict=True)
     ]
     rows.append([f"ensemble of {len(names)} ({result.combination})", "", *_cells(result.ensemble)])
     bound = result.oracle_bound
-    rows.append([ORACLE, "", shown(bound.bound), *("" for _ in counts), "", f"{bound.nll_per_token:.4f}"])
+    rows.append(["oracle bound", "", shown(bound.bound), *("" for _ in counts), "", f"{bound.nll_per_token:.4f}"])
     out(f"\n{title}")
     grid(["model", "weight", "perplexity", *counts, "without <unk>", "nats/token"], rows)
+    paragraph(ORACLE)
     if counts:
         paragraph(
             "Salton's count: the first word of each line is not predicted, but counted; per predicted: not counted "

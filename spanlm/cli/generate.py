@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 
-from spanlm.cli.evaluation_report import gate_note
+from spanlm.cli.evaluation_report import departures
 from spanlm.cli.options import add_device, add_fields, add_gate, add_runs, field_values, load_runs, verb_parser
 from spanlm.cli.render import note
 from spanlm.data.vocabulary import EOS
@@ -48,5 +48,5 @@ def run(arguments: list[str]) -> None:
         at_line_start = word == EOS
     sys.stdout.write("" if at_line_start else "\n")
     sys.stdout.flush()  # the words come before the notes
-    for line in [*(f"note: {line}" for line in model.texts.unk_notes() if options.unk), *gate_note(model)]:
+    for line in [*(f"note: {line}" for line in model.texts.unk_notes() if options.unk), *departures(model)]:
         note(line)

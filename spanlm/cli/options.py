@@ -292,11 +292,26 @@ def tuning_part(model: LoadedModel, options: argparse.Namespace, option: str, ot
     return valid
 
 
-def refuse_overwriting(path: Path | None, read: Iterable[Path]) -> None:
-    """Raise InputError if `path` is one of the files that are read."""
+def check_output(path: Path | None, read: Iterable[Path] = (), option: str = "--out", *, folder: bool = False) -> None:
+    """Refuse what cannot be written to before there is anything to write.
+
+    Raises:
+        InputError: `path` is one of the files that are read; a folder, or where one is to be made (`folder`) one that
+            holds something; or its own folder is not there, or may not be written to.
+    """
+    if path is None:
+        return
     for source in read:
-        if path is not None and path.exists() and source.exists() and path.samefile(source):
-            raise InputError(f"--out={path}: is the file that is read, which would be lost. Choose another.")
+        if path.resolve() == source.resolve() or (path.exists() and source.exists() and path.samefile(source)):
+            raise InputError(f"{option}={path}: is the file that is read, which would be lost. Choose another.")
+    if path.is_dir() and not folder:
+        raise InputError(f"{option}={path}: is a folder. Name a file in it.")
+    if folder and path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise InputError(f"{option}={path}: is to be a folder, and is there already. Choose another.")
+    if not path.parent.is_dir():
+        raise InputError(f"{option}={path}: there is no folder {path.parent}. Make it first.")
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"{option}={path}: the folder may not be written to. Choose another.")
 
 
 @contextmanager
@@ -305,12 +320,7 @@ def output(path: Path | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
-    if path.is_dir():
-        raise InputError(f"--out={path}: is a folder. Name a file in it.")
-    if not path.parent.is_dir():
-        raise InputError(f"--out={path}: there is no folder {path.parent}. Make it first.")
-    if not os.access(path.parent, os.W_OK):
-        raise InputError(f"--out={path}: the folder may not be written to. Choose another.")
+    check_output(path)
     with replacing(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         yield text

@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from spanlm.cli.evaluation_report import attention_field, gate_note
+from spanlm.cli.evaluation_report import attention_field, departures
 from spanlm.cli.options import (
     add_attention,
     add_device,
     add_gate,
     add_runs,
+    check_output,
+    keep_freed_memory,
     load_runs,
     output,
-    refuse_overwriting,
     runs_and_files,
     verb_parser,
 )
@@ -44,12 +45,13 @@ _PARADIGMS = ("UID", "paradigm", "condition")
 
 def run(arguments: list[str]) -> None:
     """Compare."""
+    keep_freed_memory()
     options = _parsed(arguments)
     runs, files = runs_and_files(options)
     if len(files) != 1:
         raise InputError(f"{' '.join(files) or 'pairs'}: name one file of pairs after the models")
     path = Path(files[0])
-    refuse_overwriting(options.out, [path])
+    check_output(options.out, [path])
     pairs = _read(path, options)
     model = load_runs(runs, options)
     compared = compare_pairs(pairs, lambda texts: model.score_texts(texts)[0])
@@ -75,7 +77,7 @@ def run(arguments: list[str]) -> None:
     grid(header, [[name, *_cells(each)] for name, each in rows])
     if options.critical is not None:
         out("Only the words of the critical region are compared.")
-    for line in [*([] if model.texts.predict_first else [_UNPREDICTED]), *gate_note(model)]:
+    for line in [*([] if model.texts.predict_first else [_UNPREDICTED]), *departures(model)]:
         note(line)
 
 
@@ -106,6 +108,8 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
 
 
 def _read(path: Path, options: argparse.Namespace) -> list[Pair]:
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; name a file of pairs")
     kind = options.format or table_kind(path)
     if kind is None:
         raise InputError(f"{path}: say by --format csv, tsv or jsonl what it is; the name does not")

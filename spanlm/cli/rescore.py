@@ -12,16 +12,17 @@ import numpy as np
 from spanlm.cli.options import (
     add_device,
     add_gate,
+    check_output,
+    keep_freed_memory,
     load_run,
     output,
-    refuse_overwriting,
     run_names,
     verb_parser,
 )
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
 from spanlm.errors import InputError
 from spanlm.evaluation.prefix_tree import Prefixes
-from spanlm.rescoring.formats import Format, NBestList, read_nbest, read_references, write_nbest
+from spanlm.rescoring.formats import FOLDERS, Format, NBestList, read_nbest, read_references, write_nbest
 from spanlm.rescoring.rescore import WORDS, Scored, WordErrors, weight_grid, word_errors
 from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap
 from spanlm.store.plain import cells_line
@@ -51,13 +52,14 @@ _BARE: tuple[Format, ...] = ("moses", "nemo")
 
 def run(arguments: list[str]) -> None:
     """Rescore."""
+    keep_freed_memory()
     options = _parsed(arguments)
     given = _weights(options.weights or ())
     if options.tune and options.refs is None:
         raise InputError("--tune: needs --refs, what was said or meant, to count word errors")
     lists, form = read_nbest(options.nbest, options.format, options.list_size)
     references = None if options.refs is None else read_references(options.refs, lists)
-    refuse_overwriting(options.out, [path for path in (options.nbest, options.refs) if path is not None])
+    _check_outputs(options, form)
     scored, prefixes, oov = _scored(lists, options)
     if scored.first and not given and not options.tune:
         names = " ".join(f"{name}=…" for name in (*scored.language, WORDS))
@@ -138,6 +140,16 @@ def _errors(
 # --- files ---
 
 
+def _check_outputs(options: argparse.Namespace, form: Format) -> None:
+    outputs = {"--out": options.out, "--scores": options.scores, "--nbest-out": options.nbest_out}
+    paths = [path for path in outputs.values() if path is not None and not path.is_char_device()]
+    if twice := [path for path in paths if paths.count(path) > 1]:
+        raise InputError(f"{twice[0]}: is the file of two options. Choose another for one.")
+    read = [path for path in (options.nbest, options.refs) if path is not None]
+    for option, path in outputs.items():
+        check_output(path, read, option, folder=option == "--nbest-out" and form in FOLDERS)
+
+
 def _write(
     scored: Scored, weights: Array, candidates: Candidates | None, form: Format, options: argparse.Namespace
 ) -> None:
@@ -151,7 +163,7 @@ def _write(
     if options.scores is None:
         return
     with output(options.scores) as file:
-        file.write(cells_line(["id", "rank", "new_rank", "hypothesis", *scored.names, "score", "errors"]))
+        file.write(cells_line(["id", "rank", "new_rank", "hypothesis", *scored.names, "new_score", "errors"]))
         for number, found in enumerate(scored.lists):
             totals = scored.scores[number] @ weights
             new = np.argsort(np.argsort(-totals, kind="stable"), kind="stable") + 1
@@ -228,8 +240,8 @@ def _print_errors(scored: Scored, weights: Array, errors: Mapping[str, WordError
     low, high = bootstrap(best, candidates.words, other=first)
     gained = (first.sum() - best.sum()) / max(1, candidates.words.sum())
     paragraph(
-        f"Rescored against first: {gained:.2%} fewer (95 %: {low:.2%} to {high:.2%}), of {candidates.words.sum():,} "
-        "words of the references. Oracle: the hypothesis with the fewest errors of each list."
+        f"first − rescored: {gained:.2%} (95 %: {low:.2%} to {high:.2%}) of {candidates.words.sum():,} words of the "
+        "references. oracle: the hypothesis with the fewest errors of each list"
     )
 
 

@@ -14,7 +14,7 @@ from itertools import chain, groupby, islice, tee
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, get_args
 
-from spanlm.cli.evaluation_report import gate_note
+from spanlm.cli.evaluation_report import departures
 from spanlm.cli.options import (
     add_as_text,
     add_attention,
@@ -23,11 +23,12 @@ from spanlm.cli.options import (
     add_gate,
     add_runs,
     check_gate,
+    check_output,
     field_meanings,
     field_values,
+    keep_freed_memory,
     load_runs,
     output,
-    refuse_overwriting,
     run_names,
     runs_and_files,
     verb_parser,
@@ -92,6 +93,7 @@ class _Item(NamedTuple):
 
 def run(arguments: list[str]) -> None:
     """Score."""
+    keep_freed_memory()
     options = _parsed(arguments)
     runs, names = runs_and_files(options)
     names = names or ["-"]
@@ -101,7 +103,7 @@ def run(arguments: list[str]) -> None:
     options.rows = options.rows or ("tokens" if options.column is None else "words")
     apart = options.column is not None or options.rows == "words"
     form = options.format or (apart and (table_kind(options.out or Path()) or kinds[0])) or "tsv"
-    refuse_overwriting(options.out, paths)
+    check_output(options.out, paths)
     models = _models(runs, options, apart)
     items = _Items(options, models, how, form, options.keep.split(",") if options.keep else [])
     if names == ["-"] and sys.stdin is not None and sys.stdin.isatty():
@@ -333,6 +335,7 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
         "files": [Path(name).name for name in names],
         **{"text": options.column, "rows": options.rows, "document": options.document},
         **{"state": how.state, "base": how.base, "unit": UNITS[options.base], "oov": how.oov},
+        "attention": options.attention,
         **{"combine": options.combine, "weights": options.weights},
         "runs": models,
         "columns": {name: meanings.get(name, "of the item, as it was read") for name in header},
@@ -341,4 +344,4 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
 
 def _notes(model: LoadedModel, unknown: bool) -> list[str]:
     unlearnt = [f"note: {line}" for line in model.texts.unk_notes()] if unknown else []
-    return [*([] if model.texts.predict_first else [_UNSCORED]), *unlearnt, *gate_note(model)]
+    return [*([] if model.texts.predict_first else [_UNSCORED]), *unlearnt, *departures(model)]

@@ -235,7 +235,7 @@ def attend_words(
     *,
     expected: int = EXPECTED,
     title: str = "",
-    opened: bool = True,
+    predict_first: bool = True,
     starts: Sequence[int] = (0,),
     places: Sequence[tuple[int, int]] = (),
 ) -> AttentionRecord:
@@ -257,7 +257,7 @@ def attend_words(
         log_p = model.head.log_probs(readout)[:, 0]
         return _Answers([log_p], {"surprisal": -log_p.gather(1, came).squeeze(1)})
 
-    found = _read(model, vocabulary, targets, opened, starts, expected, ask)
+    found = _read(model, vocabulary, targets, predict_first, starts, expected, ask)
     surprisal = found.numbers["surprisal"].astype(np.float64)
     surprisal[found.unpredicted] = np.nan
     return AttentionRecord(
@@ -269,7 +269,7 @@ def attend_words(
         title=title,
         nearest_lag=found.attention.nearest_lag,
         unknown=_unknown(vocabulary, targets),
-        places=places if opened else places[1:],
+        places=places if predict_first else places[1:],
     )
 
 
@@ -280,7 +280,7 @@ def attend_spans(
     *,
     expected: int = EXPECTED_OF_PART,
     title: str = "",
-    opened: bool = True,
+    predict_first: bool = True,
     first_token: int = 1,
     starts: Sequence[int] = (0,),
 ) -> SpanRecord:
@@ -309,7 +309,7 @@ def attend_spans(
             },
         )
 
-    found = _read(model, vocabulary, targets, opened, starts, expected, ask)
+    found = _read(model, vocabulary, targets, predict_first, starts, expected, ask)
     chance, filled = found.numbers["chance"], found.numbers["filled"]
     chance[found.unpredicted], filled[found.unpredicted] = np.nan, False
     chance[~filled, PARTS.index("buffer")] = np.nan
@@ -328,7 +328,7 @@ def attend_spans(
         mixture=mixture,
         chance=chance,
         title=title,
-        first_token=first_token - opened,  # <eos> stands before it
+        first_token=first_token - predict_first,  # <eos> stands before it
         starts=starts,
         unknown=_unknown(vocabulary, targets),
     )
@@ -362,7 +362,7 @@ def _read(
     model: NextWordModel,
     vocabulary: Vocabulary,
     text: list[str],
-    opened: bool,
+    predict_first: bool,
     starts: Sequence[int],
     expected: int,
     ask: Callable[[Readout, Tensor], _Answers],
@@ -373,9 +373,9 @@ def _read(
     it begins: these steps have no weights and expect nothing.
     """
     require(expected >= 1, "expected", expected, "at least 1")
-    read = [EOS, *text] if opened else text
-    require(len(read) > 1, "targets", text, f"at least {1 if opened else 2} words")
-    words, targets, unpredicted = read[:-1], read[1:], [] if opened else [start - 1 for start in starts[1:]]
+    read = [EOS, *text] if predict_first else text
+    require(len(read) > 1, "targets", text, f"at least {1 if predict_first else 2} words")
+    words, targets, unpredicted = read[:-1], read[1:], [] if predict_first else [start - 1 for start in starts[1:]]
     inputs, following = vocabulary.encode(words), vocabulary.encode(targets)
     rows, tops, answers = [], [], []
     with evaluating(model):

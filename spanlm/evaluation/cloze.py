@@ -143,7 +143,7 @@ def rank_questions(
     questions: Iterable[Question | Defect],
     options: ClozeOptions = ClozeOptions(),
     *,
-    opened: bool = True,
+    predict_first: bool = True,
 ) -> Iterator[RankedQuestion | Defect]:
     """Rank the candidates of questions, in their order, once with each context.
 
@@ -155,8 +155,10 @@ def rank_questions(
         InputError: a context other than query where sentences are not opened.
     """
     for context in options.contexts:
-        require(opened or context == "query", "context", context, "query where sentences are not opened by <eos>")
-    return _ranked(_Ranker(model, vocabulary, tokenizer, opened), iter(questions), options)
+        require(
+            predict_first or context == "query", "context", context, "query where sentences are not opened by <eos>"
+        )
+    return _ranked(_Ranker(model, vocabulary, tokenizer, predict_first), iter(questions), options)
 
 
 def _ranked(
@@ -192,9 +194,9 @@ class _Gap:
 
 
 class _Ranker:
-    def __init__(self, model: NextWordModel, vocabulary: Vocabulary, tokenizer: Tokenizer, opened: bool) -> None:
+    def __init__(self, model: NextWordModel, vocabulary: Vocabulary, tokenizer: Tokenizer, predict_first: bool) -> None:
         self.model, self.vocabulary, self.tokenizer = model, vocabulary, tokenizer
-        self.opening = [vocabulary.eos_id] * opened
+        self.opening = [vocabulary.eos_id] * predict_first
 
     def prepare(self, question: Question) -> _Gap | Defect:
         words = [tokenize(candidate, self.tokenizer) for candidate in question.candidates]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, starmap
 from typing import Any, Literal, get_args
 
 import torch
@@ -34,6 +35,12 @@ STEPS = 128
 
 LINES = 16
 """Lines computed side by side when each stands alone."""
+
+WAITING = 128
+"""Lines read before they are computed, those of similar length side by side: padding costs as much as words."""
+
+ROWS = 64
+"""Distributions that numbers are taken from at a time: few enough to stay near the processor."""
 
 WORDS = 2048
 """Words of a line scored at a time; a longer line is cut, and its state carried over."""
@@ -173,40 +180,64 @@ def score_words(
     pieces: Iterable[Piece],
     options: ScoreOptions,
     *,
-    opened: bool = True,
+    predict_first: bool = True,
 ) -> Iterator[WordScore]:
     """Score a text as it streams by.
 
-    If lines are not `opened` by <eos>, what comes first in each is read and not predicted.
+    If lines are not opened by <eos> (`predict_first`), what comes first in each is read and not predicted.
 
     Raises:
         InputError: an out-of-vocabulary word with oov="error", lines that are not opened with another state than line,
             or a model that attends to nothing where it is asked where it looked.
     """
     state = options.state
-    require(opened or state == "line", "state", state, "line where lines are not opened by <eos>")
-    scorer = _WordScorer(model, vocabulary, options, opened)
-    return _each_line(scorer, pieces) if state == "line" else _one_stream(scorer, pieces, state == "document")
+    require(predict_first or state == "line", "state", state, "line where lines are not opened by <eos>")
+    if options.oov == "error":
+        pieces = _refusing_unknown(pieces, vocabulary)
+    scorer = _WordScorer(model, vocabulary, options, predict_first)
+    found = _each_line(scorer, pieces) if state == "line" else _one_stream(scorer, pieces, state == "document")
+    return chain.from_iterable(found)
 
 
-def _each_line(scorer: _WordScorer, pieces: Iterable[Piece]) -> Iterator[WordScore]:
+def _refusing_unknown(pieces: Iterable[Piece], vocabulary: Vocabulary) -> Iterator[Piece]:
+    for piece in pieces:
+        for offset, word in enumerate(piece.words):
+            if word not in vocabulary:
+                raise InputError(
+                    f"line {piece.sentence}, word {piece.start + offset}: {word!r} is not in the vocabulary. "
+                    "Use oov=flag (--oov flag) to score it as <unk>."
+                )
+        yield piece
+
+
+def _each_line(scorer: _WordScorer, pieces: Iterable[Piece]) -> Iterator[list[WordScore]]:
     """Whole lines side by side; a line in parts alone, its state carried from part to part."""
-    batch: list[Piece] = []
+    waiting: list[Piece] = []
     for piece in pieces:
         if piece.blank and not piece.closes:
             continue
         whole = piece.opens and piece.closes
-        if not whole or len(batch) == LINES:
-            yield from scorer.run([[one] for one in batch])
-            batch = []
+        if not whole or len(waiting) == WAITING:
+            yield from _side_by_side(scorer, waiting)
+            waiting = []
         if whole:
-            batch.append(piece)
+            waiting.append(piece)
         else:
             yield from scorer.run([[piece]], fresh=piece.opens, carry=not piece.closes)
-    yield from scorer.run([[one] for one in batch])
+    yield from _side_by_side(scorer, waiting)
 
 
-def _one_stream(scorer: _WordScorer, pieces: Iterable[Piece], reset_at_blank: bool) -> Iterator[WordScore]:
+def _side_by_side(scorer: _WordScorer, lines: Sequence[Piece]) -> Iterator[list[WordScore]]:
+    """Lines of similar length together; their rows in the order of the text."""
+    order = sorted(range(len(lines)), key=lambda number: len(lines[number].words))
+    found: dict[int, list[WordScore]] = {}
+    for start in range(0, len(order), LINES):
+        those = order[start : start + LINES]
+        found |= zip(those, scorer.run([[lines[number]] for number in those]), strict=True)
+    yield from (found[number] for number in range(len(lines)))
+
+
+def _one_stream(scorer: _WordScorer, pieces: Iterable[Piece], reset_at_blank: bool) -> Iterator[list[WordScore]]:
     """Line after line; pieces are joined until there are enough to compute together."""
     batch: list[Piece] = []
     held, blank, begun = 0, False, False
@@ -229,9 +260,11 @@ def _one_stream(scorer: _WordScorer, pieces: Iterable[Piece], reset_at_blank: bo
 class _WordScorer:
     """Runs pieces through the model; carries the state of one stream where asked."""
 
-    def __init__(self, model: NextWordModel, vocabulary: Vocabulary, options: ScoreOptions, opened: bool) -> None:
+    def __init__(
+        self, model: NextWordModel, vocabulary: Vocabulary, options: ScoreOptions, predict_first: bool
+    ) -> None:
         self.model, self.vocabulary, self.options = model, vocabulary, options
-        self.opening = [vocabulary.eos_id] * opened
+        self.opening = [vocabulary.eos_id] * predict_first
         self.reach = 0
         self.forget()
 
@@ -240,8 +273,11 @@ class _WordScorer:
         self.carried: tuple[list[int], LMState] | None = None
         self.read = [EOS] * len(self.opening)
 
-    def run(self, streams: list[list[Piece]], fresh: bool = True, carry: bool = False) -> Iterator[WordScore]:
-        """Score streams side by side, each from the carried state of one or, if `fresh`, from an empty one."""
+    def run(self, streams: list[list[Piece]], fresh: bool = True, carry: bool = False) -> Iterator[list[WordScore]]:
+        """Score streams side by side, each from the carried state of one or, if `fresh`, from an empty one.
+
+        Gives one list of rows a stream.
+        """
         if not any(streams):
             return
         if fresh:
@@ -252,19 +288,11 @@ class _WordScorer:
             self.forget()
         for stream, column in zip(streams, map(iter, values), strict=True):
             read = list(before)
-            for piece in stream:
-                yield from self._rows(piece, column, read)
+            yield [row for piece in stream for row in self._rows(piece, column, read)]
             if carry:
                 self.read = read[max(0, len(read) - self.reach) :]
 
     def _targets(self, piece: Piece) -> list[int]:
-        if self.options.oov == "error":
-            for offset, word in enumerate(piece.words):
-                if word not in self.vocabulary:
-                    raise InputError(
-                        f"line {piece.sentence}, word {piece.start + offset}: {word!r} is not in the vocabulary. "
-                        "Use oov=flag (--oov flag) to score it as <unk>."
-                    )
         return self.vocabulary.encode(piece.words) + [self.vocabulary.eos_id] * piece.closes
 
     def _values(self, targets: list[list[int]]) -> list[list[_Values]]:
@@ -313,6 +341,13 @@ class _WordScorer:
 
 def _word_values(log_p: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Surprisal, entropy (nats) and rank of the targets under log_p (T, B, V)."""
+    parts = zip(torch.split(log_p.flatten(0, 1), ROWS), torch.split(targets.flatten(), ROWS), strict=True)
+    surprisal, entropy, rank = (torch.cat(x).view_as(targets) for x in zip(*starmap(_row_values, parts), strict=True))
+    return surprisal, entropy, rank
+
+
+def _row_values(log_p: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same of rows, (N, V)."""
     own = log_p.gather(-1, targets.unsqueeze(-1))
     rank = (log_p > own).sum(-1) + 1
     probability = log_p.exp()

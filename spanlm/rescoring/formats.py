@@ -29,6 +29,8 @@ from spanlm.errors import InputError
 from spanlm.store.files import replacing
 
 Format = Literal["moses", "kaldi", "srilm", "espnet", "nemo", "jsonl"]
+FOLDERS: tuple[Format, ...] = ("kaldi", "srilm", "espnet")
+"""Formats that are written as a folder of files."""
 TOTAL = "total"
 BYTELOG = 1024 / 10000
 """Nats of one bytelog: a logarithm to base 1.0001, divided by 1024; SRILM takes ln 1.0001 for 1/10000."""
@@ -351,7 +353,8 @@ def _read_espnet(path: Path) -> list[NBestList]:
 
 def _read_nemo(path: Path, list_size: int | None) -> list[NBestList]:
     if list_size is None or list_size < 1:
-        raise InputError(f"list_size={list_size}: {path} has no ids; say how many hypotheses each of its lists has")
+        given = "unset" if list_size is None else list_size
+        raise InputError(f"list_size={given}: {path} has no ids; say how many hypotheses each of its lists has")
     found = []
     for number, line in _lines(path):
         text, tab, score = line.rpartition("\t")

@@ -59,6 +59,9 @@ class Scored:
     Args:
         lists: as they were read.
         language: log p of every hypothesis of every list, in their order, by the name of the language model.
+
+    Raises:
+        InputError: a language model is called as another score is.
     """
 
     def __init__(self, lists: Sequence[NBestList], language: Mapping[str, Sequence[Sequence[float]]]) -> None:
@@ -67,6 +70,8 @@ class Scored:
         self.first = [TOTAL] if TOTAL in there else there
         self.language = list(language)
         self.names = (*self.first, *self.language, WORDS)
+        if twice := [name for name in self.language if self.names.count(name) > 1]:
+            raise InputError(f"{twice[0]}: names a model and another score. Rename the model.")
         self.scores: list[Array] = []
         for place, found in enumerate(lists):
             columns = [[each.scores[name] for each in found.hypotheses] for name in self.first]

@@ -28,7 +28,7 @@ from spanlm.evaluation.protocol import STANDARD
 from spanlm.evaluation.scoring import score
 from spanlm.runs.texts import Texts
 from spanlm.runs.trained_model import TrainedModel
-from spanlm.store.files import make_folder, replace_file, run_name
+from spanlm.store.files import replace_file, run_name
 from spanlm.store.provenance import record_start
 from spanlm.store.run_folder import CONFIG, METRICS, MODEL, VOCABULARY, MetricsLog, locked
 
@@ -241,7 +241,6 @@ def train_ngram(
         RunError: no room for the temporary files or the folder's.
     """
     new = not folder.exists()
-    make_folder(folder, "--out")
     with locked(folder, forget=new):
         if found := [name for name in (CONFIG, ARPA, MODEL, METRICS) if (folder / name).exists()]:
             raise InputError(f"--out={folder}: already holds a run ({', '.join(found)}). Choose another --out.")

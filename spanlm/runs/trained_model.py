@@ -160,7 +160,7 @@ class LoadedModel:
         options = ScoreOptions(state=state, base=base, oov=oov, eos=eos, looks=looks)
         pieces = self.texts.pieces(text.removesuffix("\n").split("\n") if isinstance(text, str) else text)
         self.texts.refuse_context(state)
-        return score_words(self.model, self.vocabulary, pieces, options, opened=self.texts.predict_first)
+        return score_words(self.model, self.vocabulary, pieces, options, predict_first=self.texts.predict_first)
 
     def score_items(
         self, items: Iterable[str], *, state: Context = "line", eos: bool = False, **options: Any
@@ -205,14 +205,14 @@ class LoadedModel:
             for each in sentences
             for words, closes in each
         ]
-        opened = self.texts.predict_first
+        predict_first = self.texts.predict_first
         values, prefixes = self._log_probs_of(ids)
         found, value = [], iter(values)
         for text, each in zip(texts, sentences, strict=True):
             tokens: list[float] = []
             ends: list[float] = []
             for words, closes in each:
-                read = [*[0.0] * (not opened), *next(value)]
+                read = [*[0.0] * (not predict_first), *next(value)]
                 tokens += read[: len(words)]
                 ends += read[len(words) :][:closes]
             sizes = [len(self.tokenize(word)) for word in written_words(text)]
@@ -262,8 +262,8 @@ class LoadedModel:
         """
         options = ClozeOptions(contexts=self.texts.cloze_contexts(contexts), batch_size=batch_size)
         read = read_questions(Path(questions)) if isinstance(questions, str | Path) else questions
-        tokenizer, opened = self.texts.config.data.effective_tokenizer, self.texts.predict_first
-        return rank_questions(self.model, self.vocabulary, tokenizer, read, options, opened=opened)
+        tokenizer, predict_first = self.texts.config.data.effective_tokenizer, self.texts.predict_first
+        return rank_questions(self.model, self.vocabulary, tokenizer, read, options, predict_first=predict_first)
 
     def generate(
         self,
@@ -451,7 +451,7 @@ class TrainedModel(LoadedModel):
     def _to_attend(self, text: str, state: Context) -> tuple[list[str], dict[str, Any]]:
         words, starts = self.texts.to_attend(text, state)
         lesion = "" if self.attention is None else f", attention {self.attention}"
-        return words, {"title": self.title(lesion), "opened": self.texts.predict_first, "starts": starts}
+        return words, {"title": self.title(lesion), "predict_first": self.texts.predict_first, "starts": starts}
 
     def dynamic_statistics(
         self,

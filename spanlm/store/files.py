@@ -32,14 +32,15 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     replaced, not the link. A pipe or a device is written to, not renamed over.
 
     Raises:
-        OSError: the disk refused; the old file is intact and nothing is left of the new one.
+        OSError: the disk refused, and names the file; the old one is intact and nothing is left of the new one.
     """
-    if path.exists() and not path.is_file():
-        with path.open("wb") as file:
+    special = path.exists() and not path.is_file()
+    try:
+        with path.open("wb") if special else _replacing_file(Path(os.path.realpath(path))) as file:
             yield file
-    else:
-        with _replacing_file(Path(os.path.realpath(path))) as file:
-            yield file
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a write knows of none
+        raise
 
 
 @contextmanager

@@ -11,8 +11,9 @@ import logging
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,13 @@ class FolderInUse(InputError):
 def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
     """Lock the run's folder, and make it if need be; the lock ends with the process, however that ends.
 
-    With `forget` a new folder is removed if the run is refused before it has other content.
+    With `forget` a new folder, and those above it that were made for it, are removed if the run is refused before it
+    has other content.
 
     Raises:
         InputError: another live process trains in this folder (FolderInUse), or it cannot be made or written.
     """
+    above = list(takewhile(lambda path: not path.exists(), folder.parents))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in (".lock", CONFIG, VOCABULARY, MODEL, METRICS, CHECKPOINTS):
@@ -61,6 +64,9 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
             if forget and [path.name for path in folder.iterdir()] == [".lock"]:
                 (folder / ".lock").unlink()
                 folder.rmdir()
+                with suppress(OSError):  # another run is in it by now
+                    for path in above:
+                        path.rmdir()
             raise
 
 

@@ -10,7 +10,7 @@ from spanlm.data.corpora import Corpus, findable
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, as_written
 from spanlm.store.checkpoints import holds_checkpoints, load_last_checkpoint
-from spanlm.store.files import make_folder, regular, remove_unfinished, replace_file
+from spanlm.store.files import regular, remove_unfinished, replace_file
 from spanlm.store.run_folder import CHECKPOINTS, CONFIG, METRICS, MODEL, VOCABULARY, locked
 from spanlm.training.config import TrainingConfig
 from spanlm.training.progress import Position, Watcher
@@ -39,7 +39,6 @@ def train(
         RunError: see `Trainer.restore` and `Trainer.run`.
     """
     watcher, new = watcher or Watcher(), not folder.exists()
-    make_folder(folder, "--out")
     with locked(folder, forget=new):
         remove_unfinished(folder)
         config = _check(config, corpus, folder, resume)

@@ -30,36 +30,38 @@ ATTENDING = [
 every_model = pytest.mark.parametrize("config", ATTENDING)
 
 
-def recorded(config: ModelConfig, lines: list[str], state: Context, opened: bool) -> Any:
+def recorded(config: ModelConfig, lines: list[str], state: Context, predict_first: bool) -> Any:
     words, starts = text_to_attend(lines_as_pieces(lines, "whitespace"), state)
     attend: Any = attend_spans if config.memory.kind == "span_buffer" else attend_words
-    return attend(language_model(config), VOCABULARY, words, starts=starts, opened=opened)
+    return attend(language_model(config), VOCABULARY, words, starts=starts, predict_first=predict_first)
 
 
 def surprisal(record: Any) -> Any:
     return -np.log(record.chance[:, PARTS.index("mixture")]) if isinstance(record, SpanRecord) else record.surprisal
 
 
-@pytest.mark.parametrize(("state", "opened"), [("line", True), ("line", False), ("document", True), ("carry", True)])
+@pytest.mark.parametrize(
+    ("state", "predict_first"), [("line", True), ("line", False), ("document", True), ("carry", True)]
+)
 @every_model
-def test_surprisals_are_those_of_the_scores(config: ModelConfig, state: Context, opened: bool) -> None:
-    record = recorded(config, LINES, state, opened)
+def test_surprisals_are_those_of_the_scores(config: ModelConfig, state: Context, predict_first: bool) -> None:
+    record = recorded(config, LINES, state, predict_first)
     options, pieces = ScoreOptions(state=state, base=math.e, eos=True), lines_as_pieces(LINES, "whitespace")
-    rows = list(score_words(language_model(config), VOCABULARY, pieces, options, opened=opened))
-    rows = rows[not opened :]  # the first word is read
+    rows = list(score_words(language_model(config), VOCABULARY, pieces, options, predict_first=predict_first))
+    rows = rows[not predict_first :]  # the first word is read
     assert record.targets == [row.word for row in rows]
     np.testing.assert_allclose(surprisal(record), [row.surprisal for row in rows], rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("opened", [True, False])
+@pytest.mark.parametrize("predict_first", [True, False])
 @every_model
-def test_no_line_looks_into_another(config: ModelConfig, opened: bool) -> None:
-    record = recorded(config, LINES, "line", opened)
+def test_no_line_looks_into_another(config: ModelConfig, predict_first: bool) -> None:
+    record = recorded(config, LINES, "line", predict_first)
     starts = [0, *accumulate(len(line.split()) + 1 for line in LINES)]
     for line, (start, end) in zip(LINES, pairwise(starts), strict=True):
-        here = slice(start, end - (not opened))
+        here = slice(start, end - (not predict_first))
         if line:
-            alone = recorded(config, [line], "line", opened)
+            alone = recorded(config, [line], "line", predict_first)
             assert record.targets[here] == alone.targets
             width = alone.weights.shape[1]
             np.testing.assert_allclose(record.weights[here, -width:], alone.weights, atol=1e-6)
@@ -69,17 +71,17 @@ def test_no_line_looks_into_another(config: ModelConfig, opened: bool) -> None:
                 assert all(start <= look.first <= look.last <= position for look in record.looks(position))
             else:
                 assert record.occupied[position].sum() <= position + 1 - start
-    unpredicted = [] if opened else [start - 1 for start in starts[1:-1]]
+    unpredicted = [] if predict_first else [start - 1 for start in starts[1:-1]]
     assert np.flatnonzero(np.isnan(surprisal(record))).tolist() == unpredicted
     assert not record.weights[unpredicted].any()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("opened", [True, False])
+@pytest.mark.parametrize("predict_first", [True, False])
 @every_model
-def test_every_file_is_written(config: ModelConfig, opened: bool, tmp_path: Path) -> None:
+def test_every_file_is_written(config: ModelConfig, predict_first: bool, tmp_path: Path) -> None:
     """JSON, in the page, too, has no word for what is no number."""
-    record = recorded(config, LINES, "line", opened)
+    record = recorded(config, LINES, "line", predict_first)
     spans = isinstance(record, SpanRecord)
     for suffix in ("html", "svg", "csv", "json" if spans else "npz"):
         (save_spans if spans else save_attention)(record, tmp_path / f"a.{suffix}")  # type: ignore[operator]

@@ -138,7 +138,7 @@ def test_what_cannot_be_shown_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="at least 1 words"):
         attend_spans(span_model(), VOCABULARY, [])
     with pytest.raises(InputError, match="at least 2 words"):
-        attend_spans(span_model(), VOCABULARY, TEXT[:1], opened=False)
+        attend_spans(span_model(), VOCABULARY, TEXT[:1], predict_first=False)
     with pytest.raises(InputError, match=r"cannot write \.npz"):
         save_spans(recorded(span_model()), tmp_path / "a.npz")
     wide, many = span_model(memory=replace(MEMORIES["sliding"], buffer_size=60)), 1 + MOST_WEIGHTS // 60

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from spanlm.analysis.sentences import SentenceMap, scale_top
 from spanlm.analysis.word_figures import (
     MOST_STEPS,
     ROW_LIMIT,
+    UNKNOWN_INK,
     heatmap,
     span_figure,
     span_percent,
@@ -94,6 +96,15 @@ def test_a_cell_stands_in_the_row_of_its_position_and_the_column_of_its_lag(reco
     for word in {*record.words, *record.targets}:
         assert any(shows(text, word) for text in found)
     assert all(f"{bits:.1f}" in found for bits in record.bits)
+
+
+def test_unknown_words_are_marked() -> None:
+    record = make_record(["<eos>", "the", "zyx", "sat", "."], 3)
+    plain, marked = heatmap(record), heatmap(replace(record, unknown=frozenset({"zyx"})))
+    coloured = [text.get_text() for text in marked.axes[0].texts if text.get_color() == UNKNOWN_INK]
+    assert coloured == ["zyx", "zyx"]  # once as it was read, once as it came
+    explained = [any("read as <unk>" in text for text in texts(figure)) for figure in (plain, marked)]
+    assert explained == [False, True]
 
 
 def test_a_long_text_is_refused() -> None:

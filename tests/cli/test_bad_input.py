@@ -177,6 +177,12 @@ def test_a_refused_run_leaves_its_folder_free(cli: Cli, tiny_corpus: Path) -> No
     assert cli(*command).status == 0
 
 
+def test_a_refused_run_leaves_no_folder_of_folders(cli: Cli, tiny_corpus: Path) -> None:
+    """Without --out a run is in runs/, which is made for it."""
+    cli("train", "demo", *SMALL, "--corpus", tiny_corpus, "--model.encoder.hidden_size=10").refused("Use 9 or 12.")
+    assert not Path("runs").exists()
+
+
 def test_a_loss_that_is_no_number_is_a_failure_not_bad_input(cli: Cli, tiny_corpus: Path) -> None:
     wild = ["--training.optimizer.kind=sgd", "--training.optimizer.lr=1e38", "--training.optimizer.clip=null"]
     result = cli("train", "demo", *SMALL, "--corpus", tiny_corpus, "--out", "run", *wild)

@@ -90,7 +90,7 @@ def test_ctrl_c_while_modules_load_is_one_line(tiny_run: Path, tmp_path: Path, d
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_a_full_disk_is_one_line(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("the cat sat\n")
-    cli("score", tiny_run, "text.txt", "--out", "/dev/full").refused("No space left on device", status=1)
+    cli("score", tiny_run, "text.txt", "--out", "/dev/full").refused("/dev/full: No space left on device", status=1)
 
 
 def test_version(cli: Cli) -> None:

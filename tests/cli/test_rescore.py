@@ -53,7 +53,7 @@ def test_scores_are_those_of_score_and_files_hold_them(
         nats = -sum(word.surprisal for word in spanlm.load(tiny_run).score(text, base=math.e, eos=True))
         assert float(row[name]) == pytest.approx(nats, abs=1e-4)
         expected = float(row["total"]) + 2 * nats + 0.5 * len(text.split())
-        assert float(row["score"]) == pytest.approx(expected, abs=1e-3)
+        assert float(row["new_score"]) == pytest.approx(expected, abs=1e-3)
     assert [row["errors"] for row in found] == ["1", "0", "0", "1"]
     best = [row["hypothesis"] for row in found if row["new_rank"] == "1"]
     assert (tmp_path / "o").read_text().splitlines() == best
@@ -96,6 +96,10 @@ def test_without_scores_of_its_own_a_list_is_ranked_by_the_model(cli: Cli, tiny_
         (("--weights", "total=1", "--refs", "short"), ["short", "1 lines for 2 lists"]),
         (("--weights", "total=1", "--format", "kaldi"), ["line 1", "u1"]),
         (("--weights", "total=1", "--out", "n.txt"), ["n.txt", "is read"]),
+        (("--weights", "total=1", "--nbest-out", "n.txt"), ["--nbest-out=n.txt", "is read"]),
+        (("--weights", "total=1", "--refs", "r.txt", "--out", "r.txt"), ["--out=r.txt", "is read"]),
+        (("--weights", "total=1", "--out", "o", "--nbest-out", "o"), ["o: is the file of two options"]),
+        (("--weights", "total=1", "--out", "new/o"), ["--out=new/o", "no folder new"]),
     ],
 )
 def test_what_is_wrong_is_named_and_nothing_is_written(
@@ -103,5 +107,5 @@ def test_what_is_wrong_is_named_and_nothing_is_written(
 ) -> None:
     (tmp_path / "short").write_text("hello\n")
     cli("rescore", tiny_run, "--nbest", files[0], "--scores", tmp_path / "s", *options).refused(*parts)
-    assert not (tmp_path / "s").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"short", *(path.name for path in files)}
     assert files[0].read_text() == LISTS

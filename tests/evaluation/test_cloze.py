@@ -62,7 +62,11 @@ QUESTIONS = [
 
 
 def loop(
-    model: LanguageModel, q: Question, context: ClozeContext, tokenizer: Tokenizer = "whitespace", opened: bool = True
+    model: LanguageModel,
+    q: Question,
+    context: ClozeContext,
+    tokenizer: Tokenizer = "whitespace",
+    predict_first: bool = True,
 ) -> tuple[list[float], list[float]]:
     """Both scores of each candidate: one candidate at a time, all its text in one go, from an empty state."""
     sentences = [[*tokenize(sentence, tokenizer), EOS] for sentence in q.context] if context == "full" else []
@@ -73,7 +77,7 @@ def loop(
         words = tokenize(candidate, tokenizer)
         opening = [EOS, *(word for sentence in sentences for word in sentence)]
         targets = [*before, *words, *after, EOS]
-        if not opened:
+        if not predict_first:
             opening, targets = targets[:1], targets[1:]
         ids = VOCABULARY.encode([*opening, *targets])
         with torch.no_grad():
@@ -81,7 +85,7 @@ def loop(
         rows = log_p[len(opening) - 1 :, 0].double()
         values = [float(row[id]) for row, id in zip(rows, ids[len(opening) :], strict=True)]
         whole.append(sum(values))
-        begin = len(before) - (not opened)
+        begin = len(before) - (not predict_first)
         place.append(sum(values[begin : begin + len(words)]))
     return whole, place
 
@@ -89,7 +93,10 @@ def loop(
 def rank(
     questions: Sequence[Question | Defect] = QUESTIONS, model: LanguageModel = MODEL, **options: Any
 ) -> list[RankedQuestion | Defect]:
-    how: dict[str, Any] = {"tokenizer": options.pop("tokenizer", "whitespace"), "opened": options.pop("opened", True)}
+    how: dict[str, Any] = {
+        "tokenizer": options.pop("tokenizer", "whitespace"),
+        "predict_first": options.pop("predict_first", True),
+    }
     return list(rank_questions(model, VOCABULARY, questions=questions, options=ClozeOptions(**options), **how))
 
 
@@ -121,17 +128,17 @@ def test_scores_are_those_of_one_candidate_at_a_time_with_every_room(config: Mod
 @pytest.mark.parametrize("batch_size", [1, 3, 64])
 def test_where_nothing_opens_a_sentence_its_first_word_has_no_score(batch_size: int) -> None:
     """Nor is a question scored whose gap comes first: there is nothing to rank its candidates by."""
-    found = rank(contexts=["query"], batch_size=batch_size, opened=False)
+    found = rank(contexts=["query"], batch_size=batch_size, predict_first=False)
     assert [item.line for item in found if isinstance(item, Defect)] == [3, 5]
     assert all("the gap is the first word" in str(item) for item in found if isinstance(item, Defect))
     for item in found:
         if isinstance(item, RankedQuestion):
-            whole, place = loop(MODEL, item.question, "query", opened=False)
+            whole, place = loop(MODEL, item.question, "query", predict_first=False)
             assert list(item.sentence) == pytest.approx(whole, rel=1e-10)
             assert list(item.candidate) == pytest.approx(place, rel=1e-10)
     for context in ("full", "none"):
         with pytest.raises(InputError, match=f"context={context}: must be query where sentences are not opened"):
-            rank(contexts=[context], opened=False)
+            rank(contexts=[context], predict_first=False)
 
 
 SENTENCES = st.lists(st.sampled_from([*reference.WORDS[1:], "zebra"]), max_size=7).map(" ".join)

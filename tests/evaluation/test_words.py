@@ -56,9 +56,9 @@ LOOKING = {
 
 
 def score(lines: Iterable[str], model: LanguageModel = MODEL, **options: Any) -> list[WordScore]:
-    opened = options.pop("opened", True)
+    predict_first = options.pop("predict_first", True)
     pieces = lines_as_pieces(lines, "whitespace")
-    return list(score_words(model, VOCABULARY, pieces, ScoreOptions(**options), opened=opened))
+    return list(score_words(model, VOCABULARY, pieces, ScoreOptions(**options), predict_first=predict_first))
 
 
 def joined(lines: reference.Lines) -> list[str]:
@@ -92,14 +92,14 @@ def test_blank_lines_before_the_first_word_open_no_document(opening: list[list[s
     assert sum(row.surprisal for row in rows) == pytest.approx(result.nll, rel=1e-12)
 
 
-SIZES = st.tuples(st.integers(1, 12), st.integers(1, 5), st.integers(1, 6))
+SIZES = st.tuples(st.integers(1, 12), st.integers(1, 5), st.integers(1, 6), st.integers(1, 9))
 
 
 @contextmanager
 def sized(sizes: tuple[int, ...]) -> Iterator[None]:
-    """Read so many steps, lines and words at a time."""
+    """Read so many steps, lines and words at a time, and so many lines before they are computed."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, size in zip(("STEPS", "LINES", "WORDS"), sizes, strict=True):
+        for name, size in zip(("STEPS", "LINES", "WORDS", "WAITING"), sizes, strict=True):
             patch.setattr(words, name, size)
         yield
 
@@ -128,19 +128,19 @@ def test_of_lines_that_nothing_opens_the_first_word_is_read_and_has_no_numbers(
 ) -> None:
     expected = [r for r in reference.rows_not_opened(MODEL, VOCABULARY, lines) if eos or r.word != "<eos>"]
     with sized(sizes):
-        assert_rows(score(joined(lines), eos=eos, opened=False), expected, base=2)
+        assert_rows(score(joined(lines), eos=eos, predict_first=False), expected, base=2)
 
 
 @pytest.mark.parametrize("state", ["carry", "document"])
 def test_lines_that_nothing_opens_know_nothing_of_each_other(state: Context) -> None:
     with pytest.raises(InputError, match=f"state={state}: must be line where lines are not opened"):
-        score(["the"], state=state, opened=False)
+        score(["the"], state=state, predict_first=False)
 
 
 @pytest.mark.parametrize("state", CONTEXTS)
 def test_rows_come_before_the_text_ends(state: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "STEPS", 10)
-    monkeypatch.setattr(words, "LINES", 4)
+    monkeypatch.setattr(words, "WAITING", 8)
     read = 0
 
     def endless() -> Iterator[str]:
@@ -313,7 +313,7 @@ def test_looks_are_those_that_attend_records(
 
 def test_of_equal_weights_the_nearest_is_named_and_lines_that_nothing_opens_begin_with_none() -> None:
     model = LOOKING["key_value"]
-    looks = [row.look for row in score(["the cat sat on"], model, looks=True, opened=False)]
+    looks = [row.look for row in score(["the cat sat on"], model, looks=True, predict_first=False)]
     assert looks[0] is not None and math.isnan(looks[0].entropy) and looks[0].lag is None
     weights = torch.full((1, 1, 3), 1 / 3)
     entropy, largest, lag = words._looked_values(Attention(weights, nearest_lag=1))

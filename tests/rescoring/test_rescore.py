@@ -64,3 +64,9 @@ def test_the_grid_goes_through_the_weight() -> None:
     assert len(rates) == 11
     assert rates[5] == (0.5, 0.0)
     assert rates[0] == (0.0, 0.2)  # with no language model "the bat" stays
+
+
+@pytest.mark.parametrize("name", [TOTAL, "words"])
+def test_two_scores_of_one_name_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match=f"^{name}: names a model and another score"):
+        Scored(LISTS, {name: [[-9.0, -5.0], [-2.0, -6.0]]})

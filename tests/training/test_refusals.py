@@ -147,7 +147,7 @@ def test_a_model_without_checkpoints_is_not_trained_anew(begun: Path, corpus: Co
 
 def test_a_folder_that_cannot_be_made_is_refused(room: Path, corpus: Corpus) -> None:
     (room / "file").touch()
-    with pytest.raises(InputError, match=r"--out=.*/file/run: cannot be made") as error:
+    with pytest.raises(InputError, match=r"--out=.*/file/run: cannot be used") as error:
         train(make_config(), corpus, room / "file" / "run")
     assert error.value.exit_status == 2
 
