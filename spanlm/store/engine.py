@@ -77,10 +77,7 @@ class Engine:
             InputError: there is no Ray, or none that has so many processors or GPUs.
             Interrupted: Ctrl-C or SIGTERM; every command was sent SIGTERM, and has ended.
         """
-        waiting, pause, put_off = dict(commands), PASSED_OVER = "passed over, since another process trains it; it is looked at again"
-"""What is heard of such a run."""
-
-_LOOK_AGAIN_SECONDS, set[Name]()
+        waiting, pause, put_off = dict(commands), _LOOK_AGAIN_SECONDS, set[Name]()
 
         def hear(name: Name, line: str) -> None:
             if IN_USE not in line:
