@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from spanlm.analysis.curves import LABELS, curve_of
 from spanlm.analysis.export import write_whole
 from spanlm.analysis.figures import STYLES, Panel, Point, Series, curves_figure, figure_bytes, sweep_figure
-from spanlm.cli.main import VerbParser
-from spanlm.cli.options import add_fields, field_values, verb_parser
+from spanlm.cli.options import add_engine, field_values, verb_parser
 from spanlm.cli.render import grid, out
 from spanlm.cli.train import named_config, with_options, with_words
 from spanlm.config import RunConfig, flat, nested, upgraded
@@ -103,11 +102,6 @@ def run(arguments: list[str]) -> None:
         sweep.list_runs()
     else:
         sweep.train(engine)
-
-
-def add_engine(parser: VerbParser) -> None:
-    """Add where runs are done, and how many at a time."""
-    add_fields(parser, Engine, prefix="", rare="", on={"metavar": "ray[:ADDRESS]"})
 
 
 class _Sweep:

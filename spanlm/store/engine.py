@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -108,26 +109,31 @@ class Engine:
         sent = {name: value for name, value in os.environ.items() if name.startswith(("SPANLM_", "PYTHONPATH"))}
         resources = {"num_cpus": threads, "num_gpus": self.gpus_per_run, "max_retries": _RETRIES}
         names, lines = list(commands), Queue()
+
+        def hear() -> None:
+            for number, line in lines.get_nowait_batch(lines.qsize()):
+                heard(names[number], line)
+
         with stop_request() as stop:
             task = ray.remote(_as_task).options(**resources)
             left = {task.remote(commands[name], n, os.getcwd(), sent, lines): name for n, name in enumerate(names)}
             try:
                 while left:
                     ended, _ = ray.wait([*left], timeout=POLL_SECONDS)
-                    for number, line in lines.get_nowait_batch(lines.qsize()):
-                        heard(names[number], line)
+                    hear()
                     stop.raise_if_set()
                     for one in ended:
-                        name, error = left.pop(one), ""
+                        name = left.pop(one)
                         try:
-                            error = ray.get(one)
+                            yield name, ray.get(one)
                         except ray.exceptions.RayError as problem:
-                            error = f"Ray could not run it: {str(problem).partition(chr(10))[0]}"
-                        yield name, error
+                            yield name, f"Ray could not run it: {' '.join(str(problem).split())[:200]}"
             finally:
                 for one in left:
                     ray.cancel(one)
-                ray.wait([*left], num_returns=max(len(left), 1)) if left else None  # they save before they end
+                if left:
+                    ray.wait([*left], num_returns=len(left))  # they save before they end
+                    hear()
                 ray.shutdown()
 
     def _connected(self, threads: int) -> Any:
@@ -157,8 +163,14 @@ class Engine:
         return ray
 
 
+ONE_BY_ONE = Engine()
+
+
 def _as_task(words: Sequence[str], number: int, folder: str, environment: Mapping[str, str], lines: Any) -> str:
     """Run a command in a worker of Ray; return its error. When the task is cancelled it gets SIGTERM."""
+    if threading.current_thread() is threading.main_thread():
+        # cancelling is Ctrl-C to Ray, and what a shell starts in the background ignores that
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     process, last = start_command(words, folder, environment), ""
 
     def read() -> None:
