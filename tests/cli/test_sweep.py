@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,7 +90,8 @@ def test_a_sweep_that_was_killed_goes_on_and_a_run_that_fails_stops_no_other(cli
         while not (first / "metrics.jsonl").exists() or b'"valid"' not in (first / "metrics.jsonl").read_bytes():
             time.sleep(0.05)
         driver.send_signal(signal.SIGKILL)
-    result = shell(*command)
+    how: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 300, "check": False}
+    result = subprocess.run(words, **how)
     assert result.returncode == 1 and result.stderr.startswith(
         "spanlm: 1 of 4 runs failed. lr=0.1: --out=runs/lr/lr=0.1"
     )
@@ -106,7 +108,7 @@ def test_a_sweep_that_was_killed_goes_on_and_a_run_that_fails_stops_no_other(cli
     whole = [word.replace("runs/lr/lr=0.01", "whole") for word in alone]
     assert shell(*whole, "--threads", 1).returncode == 0
     assert Path("whole/model.safetensors").read_bytes() == (first / "model.safetensors").read_bytes()
-    again = shell(*command)
+    again = subprocess.run(words, **how)
     assert again.stdout.startswith("4 runs in runs/lr; 3 finished before") and again.returncode == 1
 
 

@@ -91,13 +91,13 @@ def test_commands_run_as_tasks_of_ray(ray: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_no_task_of_ray_outlives_its_reader(ray: Any) -> None:
+def test_no_task_of_ray_outlives_its_reader(ray: Any, tmp_path: Path) -> None:
+    mark = str(tmp_path / "mark")
     caught = "signal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(1)))"
-    waiting = shell(caught, "print(os.getpid(), flush=True)", "time.sleep(60)")
+    waiting = shell(caught, "print(os.getpid(), flush=True)", f"open({mark!r}, 'w')", "time.sleep(60)")
+    first = shell(f"while not os.path.exists({mark!r}): time.sleep(0.1)")
     heard: list[str] = []
-    ended = Engine(jobs=2, on="ray").run(
-        {"a": shell("time.sleep(8)"), "b": waiting}, 1, lambda _, line: heard.append(line)
-    )
+    ended = Engine(jobs=2, on="ray").run({"a": first, "b": waiting}, 1, lambda _, line: heard.append(line))
     assert next(ended) == ("a", "")
     ended.close()  # type: ignore[attr-defined]
     assert heard[1] == "saved"
