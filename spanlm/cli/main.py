@@ -26,7 +26,7 @@ from spanlm.store.process import follow_parent, stop_at_once
 
 VERBS = {
     "train": "train a model: the demo, a published preset, or your own text",
-    "sweep": "many trainings: a grid of settings, side by side, on one machine or many",
+    "sweep": "many trainings: a grid of settings, on one machine or many",
     "evaluate": "perplexity of a trained model, with its protocol spelled out",
     "score": "surprisal, entropy and rank of every word of a text",
     "pairs": "minimal pairs: is the good sentence more probable than the bad one?",

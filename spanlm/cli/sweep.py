@@ -112,7 +112,7 @@ class _Sweep:
         self.out = Path(self.asked.out or "runs")
         self.corpora: dict[DataConfig, Corpus] = {}
         base = named_config(self.asked.preset, Path(self.asked.config) if self.asked.config else None)
-        given = [self._fields(base, fields) for fields in self.asked.overrides()]
+        given = [flat(upgraded(nested(fields), base)) for fields in self.asked.overrides()]
         configs = [self._checked(base, fields, file) for fields in given]
         values = differences(configs, given)
         self.short = labels(list(dict.fromkeys(name for one in values for name in one)))
@@ -130,10 +130,6 @@ class _Sweep:
         for folder, config in self.members.items():
             if (folder / CONFIG).exists():
                 refuse_changes(RunConfig.load(folder / CONFIG, whole=True), config, folder)
-
-    @staticmethod
-    def _fields(base: RunConfig, fields: Mapping[str, str]) -> dict[str, str]:
-        return flat(upgraded(nested(fields), base))
 
     def _checked(self, base: RunConfig, fields: Mapping[str, str], file: Path) -> RunConfig:
         try:
