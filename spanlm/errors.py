@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 FEW = 12
 
+IN_USE = "another process is training in this folder"
+"""Why a run is refused that can be tried again later."""
+
 
 class SpanlmError(Exception):
     """Root of every error raised on purpose; `exit_status` is what the command line returns."""

@@ -22,10 +22,11 @@ from typing import Any, ClassVar, NoReturn, TextIO
 from spanlm import __version__
 from spanlm.errors import InputError, SpanlmError, nearest
 from spanlm.store.plain import visible
-from spanlm.store.process import stop_at_once
+from spanlm.store.process import follow_parent, stop_at_once
 
 VERBS = {
     "train": "train a model: the demo, a published preset, or your own text",
+    "sweep": "many trainings: a grid of settings, on one machine or many",
     "evaluate": "perplexity of a trained model, with its protocol spelled out",
     "score": "surprisal, entropy and rank of every word of a text",
     "pairs": "minimal pairs: is the good sentence more probable than the bad one?",
@@ -190,6 +191,7 @@ def _version() -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Run a verb; return the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    follow_parent()
     _set_environment()
     for logger in (logging.getLogger("spanlm"), logging.lastResort):
         logger.setLevel(logging.INFO)  # type: ignore[union-attr]  # the library's notes, which Python users do not see

@@ -23,6 +23,7 @@ from spanlm.cli.main import VerbParser
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError, require
+from spanlm.store.engine import Engine
 from spanlm.store.files import is_arpa, replacing, run_name
 from spanlm.store.run_folder import CONFIG
 
@@ -137,6 +138,11 @@ def add_threads(parser: VerbParser) -> None:
     """Add the number of threads."""
     text = "threads of the processor to compute with (default: all cores; 1 is best for small models beside other work)"
     parser.add_argument("--threads", type=int, metavar="N", action=_Threads, help=text)
+
+
+def add_engine(parser: VerbParser, rare: str = "") -> None:
+    """Add where runs are done, and how many at a time; `field_values` makes the `Engine`."""
+    add_fields(parser, Engine, on={"metavar": "ray[:ADDRESS]"}, jobs={"rare": ""}, rare=rare)
 
 
 def add_device(parser: VerbParser) -> None:

@@ -11,13 +11,14 @@ from signal import SIGINT
 from typing import Any
 
 from spanlm.cli.main import VerbParser
-from spanlm.cli.options import add_fields, field_values, keep_freed_memory, verb_parser
+from spanlm.cli.options import add_engine, add_fields, field_values, keep_freed_memory, verb_parser
 from spanlm.cli.render import grid, note, out, paragraph, progress
 from spanlm.cli.training_report import TrainingReport
 from spanlm.errors import InputError, Interrupted, RunError, require
 from spanlm.reproduction.plan import PAPERS, Plan, Request, Task
 from spanlm.reproduction.run import DIVERGED, Estimator, Outcome, Run, finished, finished_before
 from spanlm.reproduction.table import Page, several, write_pages
+from spanlm.store.engine import Engine
 
 _DESCRIPTION = """
 Run the tables of a paper again: every row one after another, at matched parameters where the paper matches them, then
@@ -50,7 +51,7 @@ def run(arguments: list[str]) -> None:
     options = _parser().parse_args(arguments)
     for name, value in list(vars(options).items()):
         setattr(options, name, tuple(value) if isinstance(value, list) else value)
-    require(options.jobs >= 1, "--jobs", options.jobs, "at least 1")
+    engine = field_values(options, Engine)
     require(len(set(options.seeds)) == len(options.seeds), "--seeds", options.seeds, "different numbers")
     plan = Plan(field_values(options, Request))
     if not options.no_tables:
@@ -58,7 +59,7 @@ def run(arguments: list[str]) -> None:
     if options.dry_run:
         _dry_run(plan)
     else:
-        _run(plan, options.jobs, tables=not options.no_tables)
+        _run(plan, engine, tables=not options.no_tables)
 
 
 def _parser() -> VerbParser:
@@ -75,7 +76,7 @@ def _parser() -> VerbParser:
     changes["questions"]["rare"] = True
     names = (field.name for field in fields(Request)[1:])
     add_fields(parser, Request, *names, prefix="", rare="", **changes)
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="rows at a time (default 1)")
+    add_engine(parser, rare="runs on Ray")
     text = "train and measure only, as each of --jobs does"
     parser.add_argument("--no-tables", rare=True, action="store_true", help=text)
     parser.add_argument("--dry-run", action="store_true", help="print the plan, sizes and an estimate of the time")
@@ -124,13 +125,13 @@ def _dry_run(plan: Plan) -> None:
         paragraph(f"left out: {row}: {reason}")
 
 
-def _run(plan: Plan, jobs: int, tables: bool) -> None:
+def _run(plan: Plan, engine: Engine, tables: bool) -> None:
     """Run the plan; the process that makes the tables names every task, those of its `jobs` do not."""
     others, ran, written = finished_before(plan) if tables else [], list[Outcome](), list[Path]()
     began = time.monotonic()
 
     def started(task: Task) -> None:
-        if tables and jobs == 1:
+        if tables and engine.here:
             out(f"\n[{plan.tasks.index(task) + 1}/{len(plan.tasks)}] {task.row.title}, {task.seeds}")
 
     def heard(task: Task, line: str) -> None:
@@ -139,9 +140,9 @@ def _run(plan: Plan, jobs: int, tables: bool) -> None:
 
     try:
         with TrainingReport(notes=False) as report:
-            work = Run(plan, report if jobs == 1 else None, started, lambda: progress(shown=True), heard)
-            for outcome in work.outcomes(jobs):
-                out((f"{plan.label(outcome.task)}  " if jobs > 1 else "") + _ended(outcome))
+            work = Run(plan, report if engine.here else None, started, lambda: progress(shown=True), heard)
+            for outcome in work.outcomes(engine):
+                out((f"{plan.label(outcome.task)}  " if not engine.here else "") + _ended(outcome))
                 ran.append(outcome)
                 ran.sort(key=lambda one: plan.tasks.index(one.task))  # side by side they end in any order
                 written = write_pages(plan, [*others, *ran]) if tables else []

@@ -91,7 +91,7 @@ def run(arguments: list[str]) -> None:
         _print_help(own.help, own.preset, fields)
         return
     begun: Path | None = own.begun
-    config = _with_words(with_options(_base_config(own.preset, own.config, begun), fields), begun)
+    config = with_words(with_options(_base_config(own.preset, own.config, begun), fields), begun)
     if own.print_config:
         out(config.to_yaml())
         return
@@ -297,7 +297,7 @@ def _overlaid(base: Tree, change: Tree) -> Tree:
     return merged
 
 
-def _with_words(config: RunConfig, begun: Path | None) -> RunConfig:
+def with_words(config: RunConfig, begun: Path | None) -> RunConfig:
     """Cut words as the run to go on with, or to start from, does (one of 0.1.0, maybe); else as new runs do."""
     data, started = config.data, config.training.start_from
     origin = begun or (expanded(started) if started else None)

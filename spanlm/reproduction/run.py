@@ -16,8 +16,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from spanlm.analysis.attend import attention_by_lag
 from spanlm.analysis.export import write_whole
 from spanlm.analysis.utilisation import epoch_rows, utilisation_of
@@ -39,9 +37,9 @@ from spanlm.reproduction.plan import Plan, Task
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.loading import load
 from spanlm.runs.trained_model import TrainedModel
+from spanlm.store.engine import ONE_BY_ONE, Engine
 from spanlm.store.files import make_folder
 from spanlm.store.plain import finite, json_object
-from spanlm.store.process import run_commands
 from spanlm.store.provenance import provenance, starts
 from spanlm.store.run_folder import MODEL
 from spanlm.training.bench import idle_trainer, timed
@@ -289,13 +287,12 @@ class Run:
     heard: Callable[[Task, str], None] = lambda task, line: None  # called with each line of a task's own process
     failed: set[Task] = field(default_factory=set, init=False)
 
-    def outcomes(self, jobs: int = 1) -> Iterator[Outcome]:
-        """Do the tasks, `jobs` at a time; yield how each ended.
+    def outcomes(self, engine: Engine = ONE_BY_ONE) -> Iterator[Outcome]:
+        """Do the tasks as the engine does; yield how each ended.
 
-        With several jobs each training has a process of its own, `spanlm train … --resume auto`, and then so has each
-        measurement of one model; what needs several models is done here, at the end. Every process computes with the
-        same share of the threads, even if few are left: another number of threads rounds otherwise, so that a stopped
-        training would go on as another computation. The last rows of a paper take longest, so they begin first.
+        With several jobs, or on Ray, each training has a process of its own, `spanlm train … --resume auto`, and then
+        so has each measurement of one model; what needs several models is done here, at the end. The last rows of a
+        paper take longest, so they begin first.
 
         Raises:
             InputError: a file is not a record of this plan, or a folder cannot be made; nothing was run.
@@ -306,11 +303,12 @@ class Run:
             finished(task, plan.text_of(task))
         for option, folder in (("--runs", plan.request.runs), ("--out", plan.out)):
             make_folder(folder, option)
-        threads = max(1, torch.get_num_threads() // min(jobs, len(plan.tasks)))
-        for measuring in (False, True) if jobs > 1 else ():
+        threads = engine.threads(len(plan.tasks))
+        for measuring in () if engine.here else (False, True):
             alone = [task for task in plan.tasks if bool(task.models) == measuring and len(task.jobs) == 1]
             left = [task for task in reversed(alone) if not (done_before(task, plan) or self._blocked(task))]
-            for task, error in run_commands({task: self._command(task, threads) for task in left}, jobs, self.heard):
+            commands = {task: self._command(task, threads) for task in left}
+            for task, error in engine.run(commands, threads, self.heard) if commands else ():
                 ended.add(task)
                 yield self._outcome(task, error, elsewhere=True)
         for task in plan.tasks:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from spanlm.errors import InputError, Interrupted, RunError
 
 if TYPE_CHECKING:
+    import subprocess
     from concurrent.futures import Future
 
     import torch
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 CPUINFO = Path("/proc/cpuinfo")
 _KIND = {"family": "cpu family", "model": "model"}
 _PR_SET_PDEATHSIG = 1
-_POLL_SECONDS = 0.2  # between two looks at whether a signal came
+_PARENT = "SPANLM_PARENT"  # has the process id of the one that started a command
+POLL_SECONDS = 0.2  # between two looks at whether a signal came
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -99,6 +101,12 @@ class StopRequest:
         if self.signal_number is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal_number = number
+
+    def raise_if_set(self) -> None:
+        """Raise Interrupted if there was a signal."""
+        if self.signal_number is not None:
+            name = signal.Signals(self.signal_number).name
+            raise Interrupted(f"stopped by {name}; trainings and searches are saved", self.signal_number)
 
 
 @contextmanager
@@ -215,6 +223,30 @@ def workers(jobs: int | None) -> Iterator[Callable[[Callable[[Any], Any], Iterab
         pool.shutdown(cancel_futures=True)
 
 
+def follow_parent() -> None:
+    """Let a command of `start_command` end as by SIGTERM when its parent has ended, however it did; Linux alone can."""
+    parent = os.environ.pop(_PARENT, "")
+    if parent and sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != int(parent):  # it ended before that was set
+            signal.raise_signal(signal.SIGTERM)
+
+
+def start_command(
+    words: Sequence[str], folder: str | None = None, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """Start a command in `folder`, with more variables; its lines are read from `stdout`. It ends with this process."""
+    import subprocess
+
+    how: dict[str, Any] = {"text": True, "errors": "backslashreplace", "stdin": subprocess.DEVNULL}
+    variables = {**os.environ, **(environment or {}), _PARENT: str(os.getpid())}
+    # a group of its own: a terminal's Ctrl-C is for this process, which passes it on
+    how |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "process_group": 0}
+    return subprocess.Popen(words, cwd=folder, env=variables, **how)
+
+
 def run_commands(
     commands: Mapping[Name, Sequence[str]], jobs: int, heard: Callable[[Name, str], None] = lambda name, line: None
 ) -> Iterator[tuple[Name, str]]:
@@ -226,19 +258,16 @@ def run_commands(
     Raises:
         Interrupted: Ctrl-C or SIGTERM; every command was sent SIGTERM, and has ended.
     """
-    import subprocess
     from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
-    running, lock, ending = set[subprocess.Popen[str]](), threading.Lock(), False
+    running, lock, ending = set["subprocess.Popen[str]"](), threading.Lock(), False
 
     def run(name: Name) -> tuple[Name, str]:
-        line, pipe = "", subprocess.PIPE
-        how: dict[str, Any] = {"text": True, "errors": "backslashreplace", "stdin": subprocess.DEVNULL}
+        line = ""
         with lock:
             if ending:
                 return name, "was not begun"
-            # a group of its own: a terminal's Ctrl-C is for this process, which passes it on
-            process = subprocess.Popen(commands[name], stdout=pipe, stderr=subprocess.STDOUT, process_group=0, **how)
+            process = start_command(commands[name])
             running.add(process)
         with process:
             for line in process.stdout or ():
@@ -246,16 +275,14 @@ def run_commands(
                     heard(name, line.rstrip("\n"))
         with lock:
             running.remove(process)
-        return name, _error(process.returncode, line)
+        return name, command_error(process.returncode, line)
 
     with stop_request() as stop, ThreadPoolExecutor(jobs) as pool:
         waiting = {pool.submit(run, name) for name in commands}
         try:
             while waiting:
-                ended, waiting = wait(waiting, _POLL_SECONDS, FIRST_COMPLETED)
-                if stop.signal_number is not None:
-                    name = signal.Signals(stop.signal_number).name
-                    raise Interrupted(f"stopped by {name}; trainings and searches are saved", stop.signal_number)
+                ended, waiting = wait(waiting, POLL_SECONDS, FIRST_COMPLETED)
+                stop.raise_if_set()
                 yield from (one.result() for one in ended)
         finally:
             with lock:
@@ -264,7 +291,8 @@ def run_commands(
                     process.terminate()
 
 
-def _error(status: int, last_line: str) -> str:
+def command_error(status: int, last_line: str) -> str:
+    """Say why a command ended with a status, after the last line that it printed; empty if it succeeded."""
     if status < 0:
         name = signal.Signals(-status).name
         return f"its process was ended by {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"

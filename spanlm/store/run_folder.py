@@ -20,7 +20,7 @@ from typing import Any
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from spanlm.errors import InputError, RunError
+from spanlm.errors import IN_USE, InputError, RunError
 from spanlm.store.checkpoints import read_tensors, to_bytes
 from spanlm.store.files import hold, own, replace_file
 from spanlm.store.plain import finite
@@ -52,9 +52,7 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
             own(folder / name)
         lock = hold(folder / ".lock")
     except BlockingIOError:
-        raise FolderInUse(
-            f"{folder}: another process is training in this folder. Wait for it, or choose another --out."
-        ) from None
+        raise FolderInUse(f"{folder}: {IN_USE}. Wait for it, or choose another --out.") from None
     except OSError as error:
         raise InputError(f"--out={folder}: cannot be used: {error.strerror}. Choose another folder.") from None
     with lock:

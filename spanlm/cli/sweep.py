@@ -1,0 +1,330 @@
+"""`spanlm sweep FILE`: many trainings, each `spanlm train … --resume auto` in a process of its own."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spanlm.analysis.curves import LABELS, curve_of
+from spanlm.analysis.export import write_whole
+from spanlm.analysis.figures import STYLES, Panel, Point, Series, curves_figure, figure_bytes, sweep_figure
+from spanlm.cli.options import add_engine, field_values, verb_parser
+from spanlm.cli.render import grid, out
+from spanlm.cli.train import named_config, with_options, with_words
+from spanlm.config import RunConfig, flat, nested, upgraded
+from spanlm.data.config import DataConfig
+from spanlm.data.corpora import Corpus, load_corpus
+from spanlm.errors import InputError, Interrupted, RunError, SpanlmError
+from spanlm.evaluation.scoring import edge_note, perplexity, shown
+from spanlm.store.engine import PASSED_OVER, Engine
+from spanlm.store.files import make_folder
+from spanlm.store.run_folder import CONFIG, METRICS
+from spanlm.training.progress import Position
+from spanlm.training.run import finished, refuse_changes
+from spanlm.training.setup import refuse_unfit
+from spanlm.training.sweep import Result, Setting, Sweep, differences, folder_name, labels, ranked, table_csv
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_DESCRIPTION = """
+Train many settings of a model: every combination of a grid, or a list, over a preset. Runs are named by what differs;
+at the end there are a table, sweep.csv, a figure and the best by valid.
+
+  spanlm sweep lr.yaml --dry-run
+  spanlm sweep lr.yaml --jobs 4
+  spanlm sweep lr.yaml --on ray:auto --jobs 4 --gpus-per-run 0.25
+  spanlm sweep lr.yaml --print-slurm > lr.sh
+
+lr.yaml, whose other keys are config (a YAML file), runs (a list of groups of fields) and out (the folder):
+
+  preset: zaremba2014/medium
+  corpus: ptb
+  seeds: 3
+  grid: {training.optimizer.lr: [0.5, 1, 2], model.memory.kind: [none, ngram]}
+
+Each run is `spanlm train … --resume auto`: the same command goes on after a stop, passes over what is finished, and
+can be given on several machines that share the folder. A run that fails does not stop the others.
+"""
+_MORE = """
+With both runs and grid, every run of the list is trained at every point of the grid. A run that another process
+trains is passed over and looked at again. On Ray, a run whose worker or machine is lost is started again, and goes on
+from its last checkpoint; the folder of the runs must be on a disk that all machines share.
+"""
+_SLURM = """#!/bin/bash
+#SBATCH --job-name={name}
+#SBATCH --array=0-{last}
+#SBATCH --cpus-per-task={threads}
+#SBATCH --signal=TERM@120
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output={logs}/slurm-%a.log
+# What your cluster needs beside: #SBATCH --time=04:00:00, --partition=NAME, --gpus=1
+# When all have ended, the command that made this script makes the table: {table}
+cd {here} || exit
+case "${{SLURM_ARRAY_TASK_ID:?}}" in
+{cases}
+esac
+run+=(--threads "${{SLURM_CPUS_PER_TASK:-{threads}}}")
+if ! command -v srun > /dev/null; then
+  exec "${{run[@]}}"
+fi
+srun "${{run[@]}}"
+status=$?
+if [ "$status" -eq 143 ]; then # stopped by TERM, at a step with a checkpoint: it goes on from there
+  scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID"
+fi
+exit "$status"
+"""
+_FEWEST_POINTS = 3
+"""Values of a setting from which on the perplexity is drawn over it, instead of over the epochs."""
+
+
+def run(arguments: list[str]) -> None:
+    """Sweep."""
+    parser = verb_parser("sweep", _DESCRIPTION, more=_MORE)
+    parser.add_argument("file", type=Path, metavar="FILE", help="a YAML file, as above")
+    add_engine(parser)
+    parser.add_argument("--dry-run", action="store_true", help="print the runs, and the table of those that are done")
+    text = "print a script for sbatch: an array with a task for each run"
+    parser.add_argument("--print-slurm", action="store_true", help=text)
+    options = parser.parse_args(arguments)
+    engine = field_values(options, Engine)
+    sweep = _Sweep(options.file)
+    if options.print_slurm:
+        sweep.print_slurm(engine, shlex.join(["spanlm", "sweep", str(options.file)]))
+    elif options.dry_run:
+        sweep.list_runs()
+    else:
+        sweep.train(engine)
+
+
+class _Sweep:
+    """The settings of a file, all checked, with the corpora that they read."""
+
+    def __init__(self, file: Path) -> None:
+        self.asked = Sweep.load(file)
+        self.out = Path(self.asked.out or "runs")
+        self.corpora: dict[DataConfig, Corpus] = {}
+        base = named_config(self.asked.preset, Path(self.asked.config) if self.asked.config else None)
+        given = [flat(upgraded(nested(fields), base)) for fields in self.asked.overrides()]
+        configs = [self._checked(base, fields, file) for fields in given]
+        values = differences(configs, given)
+        self.short = labels(list(dict.fromkeys(name for one in values for name in one)))
+        name = (self.asked.preset or "").rpartition("/")[2] or file.stem
+        self.settings = [
+            self._setting(folder_name(own, self.short, name), own, fields, config)
+            for own, fields, config in zip(values, given, configs, strict=True)
+        ]
+        names = [setting.name for setting in self.settings]
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                first = names.index(name) + 1
+                raise InputError(f"{file}: runs {first} and {number + 1} are the same, or named alike: {name}")
+        self.members = {folder: config for setting in self.settings for folder, config in setting.members.items()}
+        for folder, config in self.members.items():
+            if (folder / CONFIG).exists():
+                refuse_changes(RunConfig.load(folder / CONFIG, whole=True), config, folder)
+
+    def _checked(self, base: RunConfig, fields: Mapping[str, str], file: Path) -> RunConfig:
+        try:
+            config = with_words(with_options(base, fields), None)
+            refuse_unfit(config)
+        except InputError as error:
+            # the command line's words for what has no option here
+            words = re.sub(r"'--", "'", str(error).replace("unknown option --", "unknown field "))
+            raise InputError(f"{file}: {words}") from None
+        if config.data not in self.corpora:
+            self.corpora[config.data] = load_corpus(config.data)
+        return config
+
+    def _setting(self, name: str, own: Mapping[str, str], fields: Mapping[str, str], config: RunConfig) -> Setting:
+        folder, first = self.out / name, config.training.seed
+        if self.asked.seeds is None:
+            return Setting(name, own, fields, {folder: config})
+        seeds = range(first, first + self.asked.seeds)
+        configs = {seed: replace(config, training=replace(config.training, seed=seed)) for seed in seeds}
+        return Setting(name, own, fields, {folder / f"seed-{seed}": member for seed, member in configs.items()})
+
+    # --- runs ---
+
+    def _command(self, setting: Setting, folder: Path) -> list[str]:
+        """Return what `spanlm` does for one run."""
+        base = [*([self.asked.preset] if self.asked.preset else [])]
+        base += ["--config", self.asked.config] if self.asked.config else []
+        fields = dict(setting.options)
+        if self.asked.seeds is not None:
+            fields["training.seed"] = str(setting.members[folder].training.seed)
+        options = [f"--{name}={value}" for name, value in fields.items()]
+        return ["train", *(base or ["demo"]), *options, f"--out={folder}", "--resume=auto"]
+
+    def train(self, engine: Engine) -> None:
+        """Train what is not done, and show what came of all."""
+        before = {folder for folder in self.members if self._ended(folder) is not None}
+        done = f"; {len(before)} finished before" * bool(before)
+        out(f"{len(self.members)} runs in {self.out}; what each prints is in NAME.log beside its folder{done}")
+        threads = engine.threads(len(self.members))
+        words = [sys.executable, "-m", "spanlm"]
+        commands = {
+            folder: [*words, *self._command(setting, folder), f"--threads={threads}"]
+            for setting in self.settings
+            for folder in setting.members
+            if folder not in before
+        }
+        for folder in commands:
+            make_folder(folder.parent, "out")
+
+        begun, failed = set[Path](), dict[Path, str]()
+
+        def heard(folder: Path, line: str) -> None:
+            with _log(folder).open("a", encoding="utf-8") as file:
+                file.write(f"{line}\n")
+            if line == PASSED_OVER or folder not in begun:
+                begun.add(folder)
+                out(f"{self._label(folder)}: {line if line == PASSED_OVER else 'begins'}")
+
+        try:
+            for number, (folder, error) in enumerate(engine.run(commands, threads, heard), start=len(before) + 1):
+                failed |= {folder: error} if error else {}
+                ended = f"failed: {error}" if error else _best(self._ended(folder))
+                out(f"[{number}/{len(self.members)}] {self._label(folder)}: {ended}")
+        except Interrupted as stop:
+            raise Interrupted(f"{stop}. The same command goes on", stop.signal_number) from None
+        self._show(ranked(self._results()))
+        if failed:
+            each = "; ".join(
+                f"{self._label(folder)}: {error} (log: {_log(folder)})" for folder, error in failed.items()
+            )
+            raise RunError(f"{len(failed)} of {len(self.members)} runs failed. {each}")
+
+    def _label(self, folder: Path) -> str:
+        return str(folder.relative_to(self.out))
+
+    def _ended(self, folder: Path) -> Position | None:
+        config = self.members[folder]
+        try:
+            return finished(config, self.corpora[config.data], folder) if folder.exists() else None
+        except SpanlmError:  # its checkpoints are damaged, which its own process reports
+            return None
+
+    def _results(self) -> list[Result]:
+        results = []
+        for setting in self.settings:
+            found = {folder: self._ended(folder) for folder in setting.members}
+            results.append(Result(setting, {folder: at for folder, at in found.items() if at is not None}))
+        return results
+
+    # --- what came of them ---
+
+    def list_runs(self) -> None:
+        """Print every run and how far it is, and the first command."""
+        results = self._results()
+        rows = []
+        for result in results:
+            for folder in result.setting.members:
+                begun = "begun" if (folder / METRICS).exists() else "new"
+                rows.append((self._label(folder), "finished" if folder in result.ended else begun))
+        grid(["run", ""], rows, f"{len(rows)} runs in {self.out}")
+        first = self.settings[0]
+        out(f"the first: {shlex.join(['spanlm', *self._command(first, next(iter(first.members)))])}")
+        if any(result.ended for result in results):
+            self._table(ranked(results))
+
+    def _table(self, results: Sequence[Result]) -> None:
+        """Print what differs between settings and what each reached on valid, the best first."""
+        rows = []
+        for one in results:
+            done, of = one.ended.values(), len(one.setting.members)
+            cells = [shown(one.mean), _range([at.best_epoch for at in done])] if done else ["", ""]
+            if len(done) > 1:
+                cells[0] += f" ({shown(min(one.perplexities))}–{shown(max(one.perplexities))})"
+            how = "" if one.complete else f"{len(done)} of {of} done"
+            values = [one.setting.values.get(name, "") for name in self.short] or [one.setting.name]
+            rows.append((*values, *cells, how))
+        lacking = any(row[-1] for row in rows)
+        header = [*(self.short.values() or ["run"]), "valid ppl", "best epoch", ""]
+        seeds = f"mean (least–greatest) of {self.asked.seeds} seeds" if (self.asked.seeds or 1) > 1 else None
+        out()
+        grid(header if lacking else header[:-1], [row if lacking else row[:-1] for row in rows], seeds)
+
+    def _show(self, results: Sequence[Result]) -> None:
+        self._table(results)
+        write_whole(self.out / "sweep.csv", table_csv(results, list(self.short)))
+        out(f"written: {self.out / 'sweep.csv'}")
+        best = results[0]
+        if not best.ended:
+            return
+        write_whole(self.out / "sweep.svg", figure_bytes(self._figure(results), ".svg"))
+        out(f"written: {self.out / 'sweep.svg'}")
+        for name, label in self.short.items():
+            tried = [one.setting.values.get(name, "") for one in results if one.ended]
+            if all(map(_is_number, tried)) and (text := edge_note(label, float(tried[0]), [*map(float, tried)])):
+                out(f"note: {text}")
+        where = shlex.quote(str(self.out / best.setting.name))
+        where += "" if self.asked.seeds is None else "/seed-*"
+        mean = f"mean of {len(best.ended)} seeds " if len(best.ended) > 1 else ""
+        out(f"best by valid: {best.setting.name}, {mean}ppl {shown(best.mean)}")
+        out(f"Test it once: spanlm evaluate {where} --split test")
+
+    def _figure(self, results: Sequence[Result]) -> Figure:
+        """Draw valid over the numbers of one field if there are enough; else the learning curves of the best."""
+        done = [one for one in results if one.ended]
+        numbers = {
+            name: {float(one.setting.values[name]) for one in done}
+            for name in self.short
+            if all(_is_number(one.setting.values.get(name, "")) for one in done)
+        }
+        field = max(numbers, key=lambda name: len(numbers[name]), default="")
+        curves: dict[str, list[Point]] = {}
+        for one in done if field else ():
+            others = {name: value for name, value in one.setting.values.items() if name != field}
+            low, high = min(one.perplexities), max(one.perplexities)
+            point = Point(float(one.setting.values[field]), one.mean, low, high)
+            curves.setdefault(folder_name(others, self.short, "valid"), []).append(point)
+        if field and len(numbers[field]) >= _FEWEST_POINTS and len(curves) <= len(STYLES):
+            series = tuple(Series(name, tuple(points)) for name, points in sorted(curves.items()))
+            return sweep_figure(self.out.name, self.short[field], "valid perplexity", (Panel("", series),))
+        best = done[: len(STYLES)]
+        return curves_figure(
+            [curve_of(self.out / one.setting.name, one.setting.name) for one in best], LABELS["epochs"]
+        )
+
+    def print_slurm(self, engine: Engine, table: str) -> None:
+        """Print an array script, whose task n is run n."""
+        make_folder(self.out, "out")
+        members = [(setting, folder) for setting in self.settings for folder in setting.members]
+        words = [[sys.executable, "-m", "spanlm", *self._command(*member)] for member in members]
+        cases = "\n".join(f"  {number}) run=({shlex.join(each)}) ;;" for number, each in enumerate(words))
+        name = re.sub(r"[^\w.-]", "-", self.out.name)
+        where = {"here": shlex.quote(str(Path.cwd())), "logs": self.out, "table": table}
+        out(
+            _SLURM.format(name=name, last=len(words) - 1, threads=engine.threads(len(words)), cases=cases, **where)[:-1]
+        )
+
+
+def _log(folder: Path) -> Path:
+    """The file of what a run printed."""
+    return folder.with_name(f"{folder.name}.log")
+
+
+def _best(at: Position | None) -> str:
+    return (
+        f"valid ppl {shown(perplexity(at.best_loss))}, best epoch {at.best_epoch} of {at.epoch}" if at else "finished"
+    )
+
+
+def _range(values: Sequence[int]) -> str:
+    low, high = min(values), max(values)
+    return str(low) if low == high else f"{low}–{high}"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return float(text) == float(text)
+    except ValueError:
+        return False

@@ -1,0 +1,192 @@
+"""Where commands run, several at a time: as processes of this machine, or as tasks of Ray, which knows many machines.
+
+A command is started again until it has succeeded or failed for good, so it must be one that goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spanlm.errors import IN_USE, InputError, require
+from spanlm.store.process import POLL_SECONDS, Name, command_error, run_commands, start_command, stop_request
+
+PASSED_OVER = "passed over, since another process trains it; it is looked at again"
+"""What is heard of such a run."""
+
+_LOOK_AGAIN_SECONDS, _LONGEST_PAUSE = 5.0, 60.0
+_RETRIES = 5
+"""How often a command whose worker died, or whose machine is gone, is started again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """How many commands run at a time, and where.
+
+    Attributes:
+        jobs: runs at a time on each machine, each with its share of the threads
+        on: run them on Ray: ray is started here; ray:ADDRESS is a cluster's (ray:auto: the one that runs here)
+        gpus_per_run: with --on, how many of Ray's GPUs each run has; with 0.25 four share one
+    """
+
+    jobs: int = 1
+    on: str | None = None
+    gpus_per_run: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what no engine can do."""
+        require(self.jobs >= 1, "jobs", self.jobs, "at least 1")
+        known = self.on is None or re.fullmatch(r"ray(:.+)?", self.on) is not None
+        require(known, "on", self.on, "ray, or ray:ADDRESS")
+        gpus = self.gpus_per_run
+        require(gpus >= 0 and (gpus <= 1 or gpus.is_integer()), "gpus_per_run", gpus, "0 to 1, or a whole number")
+        if gpus and self.on is None:
+            raise InputError(f"gpus_per_run={gpus:g}: needs --on ray; otherwise all runs share the one GPU")
+
+    @property
+    def here(self) -> bool:
+        """Whether all is done by this process, one after another."""
+        return self.jobs == 1 and self.on is None
+
+    def threads(self, count: int) -> int:
+        """Return the threads of each of `count` runs.
+
+        All have the same share, even when few are left: another number of threads rounds otherwise, so that a stopped
+        training would go on as another computation.
+        """
+        import torch
+
+        return max(1, torch.get_num_threads() // min(self.jobs, max(count, 1)))
+
+    def run(
+        self,
+        commands: Mapping[Name, Sequence[str]],
+        threads: int,
+        heard: Callable[[Name, str], None] = lambda name, line: None,
+    ) -> Iterator[tuple[Name, str]]:
+        """Run independent commands of `threads` threads; yield names and errors as `run_commands` does.
+
+        A run that another process trains is passed over, and tried again when the others have ended.
+
+        Raises:
+            InputError: there is no Ray, or none that has so many processors or GPUs.
+            Interrupted: Ctrl-C or SIGTERM; every command was sent SIGTERM, and has ended.
+        """
+        waiting, pause, put_off = dict(commands), _LOOK_AGAIN_SECONDS, set[Name]()
+
+        def hear(name: Name, line: str) -> None:
+            if IN_USE not in line:
+                heard(name, line)
+            elif name not in put_off:
+                put_off.add(name)
+                heard(name, PASSED_OVER)
+
+        while waiting:
+            now = dict(waiting)
+            ended = run_commands(now, self.jobs, hear) if self.on is None else self._run_on_ray(now, threads, hear)
+            for name, error in ended:
+                if IN_USE not in error:
+                    del waiting[name]
+                    yield name, error
+            with stop_request() as stop:
+                for _ in range(round(pause / POLL_SECONDS) if waiting else 0):
+                    stop.raise_if_set()
+                    time.sleep(POLL_SECONDS)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _run_on_ray(
+        self, commands: Mapping[Name, Sequence[str]], threads: int, heard: Callable[[Name, str], None]
+    ) -> Iterator[tuple[Name, str]]:
+        ray = self._connected(threads)
+        from ray.util.queue import Queue
+
+        sent = {name: value for name, value in os.environ.items() if name.startswith(("SPANLM_", "PYTHONPATH"))}
+        resources = {"num_cpus": threads, "num_gpus": self.gpus_per_run, "max_retries": _RETRIES}
+        names, lines = list(commands), Queue()
+
+        def hear() -> None:
+            for number, line in lines.get_nowait_batch(lines.qsize()):
+                heard(names[number], line)
+
+        with stop_request() as stop:
+            task = ray.remote(_as_task).options(**resources)
+            left = {task.remote(commands[name], n, os.getcwd(), sent, lines): name for n, name in enumerate(names)}
+            try:
+                while left:
+                    ended, _ = ray.wait([*left], timeout=POLL_SECONDS)
+                    hear()
+                    stop.raise_if_set()
+                    for one in ended:
+                        name = left.pop(one)
+                        try:
+                            yield name, ray.get(one)
+                        except ray.exceptions.RayError as problem:
+                            yield name, f"Ray could not run it: {' '.join(str(problem).split())[:200]}"
+            finally:
+                for one in left:
+                    ray.cancel(one)
+                if left:
+                    ray.wait([*left], num_returns=len(left))  # they save before they end
+                    hear()
+                ray.shutdown()
+
+    def _connected(self, threads: int) -> Any:
+        """Start Ray, or connect to it; refuse runs that no machine can take."""
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        try:
+            import ray
+        except ImportError:
+            raise InputError(f"on={self.on}: there is no Ray here. pip install 'spanlm[ray]', or use --jobs") from None
+        how: dict[str, Any] = {"address": (self.on or "").partition(":")[2] or "local"}
+        if how["address"] == "local":
+            how |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1", "num_cpus": threads * self.jobs}
+            how["object_store_memory"] = 2**27  # nothing large goes through it
+        try:
+            ray.init(**how, log_to_driver=False, logging_level="ERROR")
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            why = str(error).partition("\n")[0]
+            raise InputError(f"on={self.on}: no Ray answers: {why}. Start it by `ray start --head`") from None
+        machines = [machine["Resources"] for machine in ray.nodes() if machine["Alive"]]
+        for field, what, asked in (("jobs", "CPU", threads), ("gpus_per_run", "GPU", self.gpus_per_run)):
+            most = max(machine.get(what, 0) for machine in machines)
+            if asked > most:
+                ray.shutdown()
+                way = "Take fewer --threads or more --jobs" if what == "CPU" else "Take less, or leave it out"
+                limit = f"at most {most:g}: a run needs {asked:g} {what} of one machine of Ray. {way}"
+                require(False, field, getattr(self, field), limit)
+        return ray
+
+
+ONE_BY_ONE = Engine()
+
+
+def _as_task(words: Sequence[str], number: int, folder: str, environment: Mapping[str, str], lines: Any) -> str:
+    """Run a command in a worker of Ray; return its error. When the task is cancelled it gets SIGTERM."""
+    if threading.current_thread() is threading.main_thread():
+        # cancelling is Ctrl-C to Ray, and what a shell starts in the background ignores that
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    process, last = start_command(words, folder, environment), ""
+
+    def read() -> None:
+        nonlocal last
+        for last in process.stdout or ():
+            lines.put((number, last.rstrip("\n")))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        while reader.is_alive():
+            reader.join(POLL_SECONDS)  # Ray's cancel does not end a longer wait
+    except BaseException:
+        process.terminate()
+        raise
+    finally:
+        reader.join()
+        process.wait()
+    return command_error(process.returncode, last)

@@ -1,0 +1,183 @@
+"""Many trainings: what a sweep.yaml asks for, its settings named by what differs, and their results side by side."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from spanlm.config import RunConfig, Tree, flat, read_yaml
+from spanlm.errors import InputError, as_written, nearest, require
+from spanlm.evaluation.scoring import perplexity
+from spanlm.training.progress import Position
+
+MOST = 10_000
+"""Runs of a sweep."""
+
+_LONGEST_NAME = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """The content of a sweep.yaml; fields have their full names, or are nested as in a configuration.
+
+    Attributes:
+        preset: what every run begins from; without it and without `config` the demo's.
+        config: a YAML file of a configuration, over the preset's if there is one.
+        corpus: short for data.corpus.
+        grid: field → its values, of which every combination is trained; a single value is that of all runs.
+        runs: fields and values of each run, or of each that is combined with the grid.
+        seeds: how many runs each setting has: from training.seed on, in folders seed-1, seed-2, …
+        out: the folder of all; by default runs/ and the name of the file.
+    """
+
+    preset: str | None = None
+    config: str | None = None
+    corpus: str | None = None
+    grid: Mapping[str, Any] = field(default_factory=dict)
+    runs: Sequence[Any] = ()
+    seeds: int | None = None
+    out: str | None = None
+
+    @staticmethod
+    def load(path: Path) -> Sweep:
+        """Read a file.
+
+        Raises:
+            InputError: not YAML, an unknown key (the nearest is named), a value that its key cannot have.
+        """
+        tree, names = read_yaml(path, pipes=True), [field.name for field in fields(Sweep)]
+        for name, value in tree.items():
+            if name not in names:
+                like = nearest(str(name), names)
+                raise InputError(
+                    f"{path}: unknown key {name}.{like} Fields of the configuration are under grid or runs."
+                )
+            kinds = {"grid": (dict, "a group of fields and their values"), "runs": (list, "a list of groups of fields")}
+            kind, limit = kinds.get(name, (int, "a whole number") if name == "seeds" else (str, "a name or a path"))
+            right = isinstance(value, kind) and not isinstance(value, bool)
+            right = right and (name != "runs" or all(isinstance(run, dict | None) for run in value))
+            require(right, f"{path}: {name}", value, limit)
+        require(tree.get("seeds") is None or tree["seeds"] >= 1, f"{path}: seeds", tree.get("seeds"), "at least 1")
+        return Sweep(**{"out": f"runs/{path.stem}", **tree})
+
+    def overrides(self) -> Iterator[dict[str, str]]:
+        """Yield the fields of each setting by their full names, with values as one types them.
+
+        Raises:
+            InputError: a field is in both grid and runs, has no values, or is the seed beside `seeds`.
+        """
+        grid = {name: value if isinstance(value, list) else [value] for name, value in flat(dict(self.grid)).items()}
+        for name, values in grid.items():
+            require(bool(values), f"grid: {name}", values, "a list of one value or more")
+        count = len(self.runs or [{}])
+        for values in grid.values():
+            count *= len(values)
+        require(count <= MOST, "runs of the sweep", count, f"at most {MOST:,}")
+        for run in self.runs or [{}]:
+            own = flat(run or {})
+            for name in own.keys() & grid:
+                raise InputError(f"runs: {name}={as_written(own[name])}: is in grid, too; leave it out of one of them")
+            for combination in product(*grid.values()):
+                given = {"data.corpus": self.corpus} if self.corpus else {}
+                given |= own | dict(zip(grid, combination, strict=True))
+                if self.seeds is not None and "training.seed" in given:
+                    raise InputError(f"training.seed={given['training.seed']}: leave it out beside seeds: {self.seeds}")
+                yield {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
+
+
+def labels(names: Sequence[str]) -> dict[str, str]:
+    """Return a short name for each field: the last words of its full name that no other field ends with."""
+    parts = {name: name.removesuffix(".kind").split(".") for name in names}
+    found = {}
+    for name, words in parts.items():
+        others = [other for key, other in parts.items() if key != name]
+        length = next((n for n in range(1, len(words)) if words[-n:] not in [o[-n:] for o in others]), len(words))
+        found[name] = ".".join(words[-length:])
+    return found
+
+
+def differences(configs: Sequence[RunConfig], given: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return for each setting those of the fields `given` to any of them that differ, with values as one types them.
+
+    A setting whose kind of model lacks a field lacks it here.
+    """
+    trees: list[Tree] = [flat(config.to_tree()) for config in configs]
+    asked = dict.fromkeys(name for one in given for name in one)
+    varied = [name for name in asked if len({as_written(tree.get(name)) for tree in trees}) > 1]
+    return [{name: as_written(tree[name]) for name in varied if name in tree} for tree in trees]
+
+
+def folder_name(values: Mapping[str, str], short: Mapping[str, str], otherwise: str) -> str:
+    """Name a setting's folder by what differs, `lr=0.5,memory=ngram`; `otherwise`: where nothing does."""
+    plain = {field: re.sub(r"[^\w.+-]+", "-", value).strip("-") for field, value in values.items()}
+    named = ",".join(f"{short[field]}={value}" for field, value in plain.items())
+    if len(named) > _LONGEST_NAME:
+        named = f"{named[:_LONGEST_NAME]}-{hashlib.sha256(named.encode()).hexdigest()[:8]}"
+    return named or otherwise
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of a sweep, and the runs that have it: one, or one for each seed.
+
+    Attributes:
+        name: of its folder.
+        values: of the fields that differ.
+        options: every field that was given, as on the command line.
+        members: the configuration of each run, by its folder.
+    """
+
+    name: str
+    values: Mapping[str, str]
+    options: Mapping[str, str]
+    members: Mapping[Path, RunConfig]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the finished runs of a setting reached on valid; `ended` has them by their folders."""
+
+    setting: Setting
+    ended: Mapping[Path, Position]
+
+    @property
+    def perplexities(self) -> list[float]:
+        """Of each finished run, at its best epoch."""
+        return [perplexity(position.best_loss) for position in self.ended.values()]
+
+    @property
+    def mean(self) -> float:
+        """Of the runs that are finished."""
+        return sum(self.perplexities) / len(self.ended)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all its runs are finished."""
+        return len(self.ended) == len(self.setting.members)
+
+
+def ranked(results: Sequence[Result]) -> list[Result]:
+    """Return the results with the best mean first; those that lack runs come after, those without any last."""
+    return sorted(results, key=lambda one: (not one.ended, not one.complete, one.mean if one.ended else 0.0))
+
+
+def table_csv(results: Sequence[Result], varied: Sequence[str]) -> bytes:
+    """Return a line for each run: its fields that differ, its seed, and what it reached; empty where it is not done."""
+    file = io.StringIO(newline="")
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow(["run", *varied, "seed", "valid_perplexity", "best_epoch", "epochs", "folder"])
+    for result in results:
+        for folder, config in result.setting.members.items():
+            at = result.ended.get(folder)
+            found = [perplexity(at.best_loss), at.best_epoch, at.epoch] if at else ["", "", ""]
+            values = [result.setting.values.get(field, "") for field in varied]
+            rows.writerow([result.setting.name, *values, config.training.seed, *found, folder])
+    return file.getvalue().encode()

@@ -1,0 +1,123 @@
+"""`spanlm sweep`."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.cli.test_process import shell
+
+SMALL = """
+corpus: {corpus}
+grid:
+  model.embedding_size: 6
+  model.encoder.hidden_size: 12
+  training.batching: {{batch_size: 4, length: 7}}
+  training.epochs: {epochs}
+  training.optimizer.lr: {rates}
+"""
+
+
+def write(corpus: Path, rates: str = "[0.01, 0.03]", epochs: int = 1, more: str = "") -> Path:
+    path = Path("lr.yaml")
+    path.write_text(SMALL.format(corpus=corpus, rates=rates, epochs=epochs) + more)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("more", "parts"),
+    [
+        ("  training.optimizer.lrr: [1]", ["lr.yaml: unknown field training.optimizer.lrr", "'training.optimizer.lr'"]),
+        ("  log_every: [1]", ["unknown field log_every", "'training.log_every'"]),
+        ("  training.patience: [3, many]", ["training.patience=many"]),
+        ("  model.memory.kind: [none, key_valu]", ["model.memory.kind=key_valu", "key_value"]),
+        ("preset: demmo", ["demmo", "demo"]),
+        ("  training.log_every: [7, 7]", ["runs 1 and 2 are the same"]),
+        ("runs: [{data.corpus: no-such}]", ["no-such"]),
+    ],
+)
+def test_every_run_is_checked_before_the_first_starts(cli: Cli, tiny_corpus: Path, more: str, parts: list[str]) -> None:
+    cli("sweep", write(tiny_corpus, "0.1", more=more)).refused(*parts)
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["no.yaml"], ["no.yaml", "No such file"]),
+        (["lr.yaml", "--jobs", "0"], ["--jobs=0: must be at least 1"]),
+        (["lr.yaml", "--on", "dask"], ["--on=dask: must be ray, or ray:ADDRESS"]),
+        (["lr.yaml", "--gpus-per-run", "0.5"], ["--gpus-per-run=0.5: needs --on ray"]),
+    ],
+)
+def test_bad_requests_are_one_line(cli: Cli, tiny_corpus: Path, arguments: list[str], parts: list[str]) -> None:
+    write(tiny_corpus)
+    cli("sweep", *arguments).refused(*parts)
+
+
+def test_a_dry_run_lists_the_runs_and_the_first_command_is_one(cli: Cli, tiny_corpus: Path) -> None:
+    text = cli("sweep", write(tiny_corpus, more="seeds: 2"), "--dry-run").done
+    names = re.findall(r"^(lr=\S+) +new$", text, re.MULTILINE)
+    assert names == [f"lr={rate}/seed-{seed}" for rate in (0.01, 0.03) for seed in (1, 2)]
+    command = text.splitlines()[-1].partition("spanlm ")[2].split()
+    assert cli(*command, "--print_config").status == 0 and not Path("runs").exists()
+
+
+def test_without_ray_it_says_what_to_install(cli: Cli, tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    refused = cli("sweep", write(tiny_corpus), "--on", "ray")
+    refused.refused("--on=ray: there is no Ray here. pip install 'spanlm[ray]'", out=None)
+
+
+@pytest.mark.slow
+def test_a_sweep_that_was_killed_goes_on_and_a_run_that_fails_stops_no_other(cli: Cli, tiny_corpus: Path) -> None:
+    command = ["sweep", write(tiny_corpus, "[0.01, 0.03, 0.1, 0.2]", epochs=6), "--jobs", 2, "--threads", 1]
+    blocked, first = Path("runs/lr/lr=0.1"), Path("runs/lr/lr=0.01")
+    blocked.parent.mkdir(parents=True)
+    blocked.write_text("in the way")
+    words = [sys.executable, "-m", "spanlm", *map(str, command)]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL) as driver:
+        while not (first / "metrics.jsonl").exists() or b'"valid"' not in (first / "metrics.jsonl").read_bytes():
+            time.sleep(0.05)
+        driver.send_signal(signal.SIGKILL)
+    how: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 300, "check": False}
+    result = subprocess.run(words, **how)
+    assert result.returncode == 1 and result.stderr.startswith(
+        "spanlm: 1 of 4 runs failed. lr=0.1: --out=runs/lr/lr=0.1"
+    )
+    assert "(log: runs/lr/lr=0.1.log)" in result.stderr and Path("runs/lr/lr=0.1.log").exists()
+    rows = list(csv.DictReader(Path("runs/lr/sweep.csv").read_text().splitlines()))
+    done = [row for row in rows if row["valid_perplexity"]]
+    assert len(rows) == 4 and len(done) == 3 and Path("runs/lr/sweep.svg").exists()
+    best = min(done, key=lambda row: float(row["valid_perplexity"]))
+    assert f"best by valid: lr={best['training.optimizer.lr']}, ppl" in result.stdout
+    assert f"Test it once: spanlm evaluate {best['folder']} --split test" in result.stdout
+    table = result.stdout.partition("\n\n")[2].splitlines()
+    assert table[0].split() == ["lr", "valid", "ppl", "best", "epoch"] and max(map(len, table)) <= 80
+    alone = cli("sweep", "lr.yaml", "--dry-run").done.partition("the first: spanlm ")[2].split("\n")[0].split()
+    whole = [word.replace("runs/lr/lr=0.01", "whole") for word in alone]
+    assert shell(*whole, "--threads", 1).returncode == 0
+    assert Path("whole/model.safetensors").read_bytes() == (first / "model.safetensors").read_bytes()
+    again = subprocess.run(words, **how)
+    assert "; 3 finished before\n" in again.stdout and again.returncode == 1
+
+
+@pytest.mark.slow
+def test_the_script_for_slurm_trains_a_run_for_each_task(cli: Cli, tiny_corpus: Path) -> None:
+    script = cli("sweep", write(tiny_corpus, more="seeds: 2"), "--print-slurm").done
+    Path("lr.sh").write_text(script)
+    subprocess.run(["bash", "-n", "lr.sh"], check=True)
+    assert re.search(r"^#SBATCH --array=0-3$", script, re.MULTILINE) and "#SBATCH --signal=TERM@120\n" in script
+    environment = {"SLURM_ARRAY_TASK_ID": "2", "SLURM_CPUS_PER_TASK": "1", "PATH": "/usr/bin:/bin"}
+    subprocess.run(["bash", "lr.sh"], check=True, env={**os.environ, **environment}, stdout=subprocess.DEVNULL)
+    assert [path.parent for path in Path("runs").rglob("model.safetensors")] == [Path("runs/lr/lr=0.03/seed-1")]

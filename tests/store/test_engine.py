@@ -1,0 +1,105 @@
+"""Where commands run: refused engines, runs that others train, commands that end with their parent, and Ray."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spanlm.errors import IN_USE, InputError
+from spanlm.store.engine import PASSED_OVER, Engine
+from tests.store.test_process import shell
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"jobs": 0}, "jobs=0: must be at least 1"),
+        ({"on": "dask"}, "on=dask: must be ray, or ray:ADDRESS"),
+        ({"on": "ray:"}, "on=ray:: must be ray, or ray:ADDRESS"),
+        ({"gpus_per_run": 0.25}, r"gpus_per_run=0\.25: needs --on ray"),
+        ({"on": "ray", "gpus_per_run": -1.0}, "gpus_per_run=-1.0: must be 0 to 1, or a whole number"),
+        ({"on": "ray", "gpus_per_run": 1.5}, "gpus_per_run=1.5: must be"),
+    ],
+)
+def test_engines_that_cannot_be(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Engine(**fields)
+
+
+@pytest.mark.slow
+def test_a_run_that_another_process_trains_is_passed_over_and_looked_at_again(tmp_path: Path) -> None:
+    mark, refusal = tmp_path / "mark", f"spanlm: x: {IN_USE}. Wait for it."
+    busy = shell(f"mark = {str(mark)!r}", "if not os.path.exists(mark):", " open(mark, 'w')", f" sys.exit({refusal!r})")
+    heard: list[tuple[str, str]] = []
+    ended = Engine().run({"busy": busy, "free": shell("")}, 1, lambda name, line: heard.append((name, line)))
+    assert list(ended) == [("free", ""), ("busy", "")] and heard == [("busy", PASSED_OVER)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no other system can")
+def test_a_command_ends_with_the_process_that_started_it() -> None:
+    child = "from spanlm.store.process import follow_parent; follow_parent(); print(os.getpid(), flush=True); "
+    code = f"""
+import sys
+from spanlm.store.process import run_commands
+child = [sys.executable, "-c", "import os, time; {child} time.sleep(60)"]
+list(run_commands({{"one": child}}, 1, lambda name, line: print(line, flush=True)))
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        parent.send_signal(signal.SIGKILL)
+    for _ in range(100):
+        try:
+            os.kill(pid, 0)
+            time.sleep(0.1)
+        except ProcessLookupError:
+            return
+    pytest.fail("the child lives")
+
+
+@pytest.fixture
+def ray() -> Any:
+    """Ray, which is an extra."""
+    return pytest.importorskip("ray", reason="needs pip install 'spanlm[ray]'")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the library's own
+def test_commands_run_as_tasks_of_ray(ray: Any, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    kill = f"if not os.path.exists({str(mark)!r}): open({str(mark)!r}, 'w'); os.kill(os.getppid(), signal.SIGKILL)"
+    commands = {
+        "fine": shell("print('one')", "print(os.getcwd())"),
+        "bad": shell("sys.exit('spanlm: no room')"),
+        "its worker is killed once": shell(kill, "time.sleep(1)"),
+    }
+    heard: list[tuple[str, str]] = []
+    ended = Engine(jobs=2, on="ray").run(commands, 1, lambda name, line: heard.append((name, line)))
+    assert dict(ended) == {"fine": "", "bad": "no room", "its worker is killed once": ""}
+    assert [line for name, line in heard if name == "fine"] == ["one", os.getcwd()] and mark.exists()
+    assert not ray.is_initialized()
+    with pytest.raises(InputError, match=r"gpus_per_run=1\.0: must be at most 0: a run needs 1 GPU"):
+        list(Engine(on="ray", gpus_per_run=1.0).run(commands, 1))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_no_task_of_ray_outlives_its_reader(ray: Any, tmp_path: Path) -> None:
+    mark = str(tmp_path / "mark")
+    caught = "signal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(1)))"
+    waiting = shell(caught, "print(os.getpid(), flush=True)", f"open({mark!r}, 'w')", "time.sleep(60)")
+    first = shell(f"while not os.path.exists({mark!r}): time.sleep(0.1)")
+    heard: list[str] = []
+    ended = Engine(jobs=2, on="ray").run({"a": first, "b": waiting}, 1, lambda _, line: heard.append(line))
+    assert next(ended) == ("a", "")
+    ended.close()  # type: ignore[attr-defined]
+    assert heard[1] == "saved"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(heard[0]), 0)
