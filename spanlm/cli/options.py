@@ -29,7 +29,7 @@ from spanlm.store.run_folder import CONFIG
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from spanlm.runs.trained_model import LoadedModel, TrainedModel
+    from spanlm.runs.trained_model import LoadedModel
 
 PROCESSORS = os.cpu_count() or 1
 GATE = "--gate-temperature"
@@ -240,32 +240,26 @@ def check_gate(temperature: float | None, runs: int) -> None:
     require_temperature(temperature, GATE)
 
 
-def load_run(folder: Path, device: str, gate_temperature: float | None = None) -> TrainedModel:
+def load_run(folder: Path, device: str, gate_temperature: float | None = None) -> LoadedModel:
     """Load one run, with another temperature of its gate if one is given."""
     # here, since torch takes a second to load, and not every verb that has shared options needs it
     from spanlm.evaluation.perplexity import require_span_buffer
     from spanlm.runs.loading import load
+    from spanlm.runs.trained_model import require_weights
 
     model = load(folder, device)
     if gate_temperature is None:
         return model
-    require_weights(model, GATE)
-    require_span_buffer(model.config.model.memory, GATE)
-    return model.at_gate_temperature(gate_temperature)
-
-
-def require_weights(model: LoadedModel, what: str) -> None:
-    """Refuse an n-gram model where an option, or a verb, asks for what it does not have."""
-    from spanlm.runs.ngram import NgramRun
-
-    if isinstance(model, NgramRun):
-        model.refuse(what)
+    trained = require_weights(model, GATE)
+    require_span_buffer(trained.config.model.memory, GATE)
+    return trained.at_gate_temperature(gate_temperature)
 
 
 def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
     """Load one run, or several as one; refuse options for several where there is one, and the reverse."""
     from spanlm.models.ensemble import normalised
     from spanlm.runs.ensemble import load_ensemble
+    from spanlm.runs.trained_model import require_weights
 
     # not every verb has these options
     temperature: float | None = vars(options).get("gate_temperature")
@@ -280,7 +274,7 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
         if given is not None:
             raise InputError(f"{name}: is for several runs; name more than {runs[0]}")
     model = load_run(runs[0], options.device, temperature)
-    return model if attention is None else model.with_attention(attention)
+    return model if attention is None else require_weights(model, ATTENTION).with_attention(attention)
 
 
 def tuning_part(model: LoadedModel, options: argparse.Namespace, option: str, otherwise: str) -> Corpus:
