@@ -19,11 +19,12 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NoReturn, cast
+from typing import Any, BinaryIO, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,13 +57,46 @@ def read_arpa(path: str | Path) -> ArpaModel:
     Raises:
         InputError: The file cannot be read or breaks a rule of this module; names the line and what was expected.
     """
-    path = Path(path)
+    with _reading(Path(path)) as reader:
+        return reader.model()
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[_Reader]:
     try:
         with _opened(path) as file:
-            return _Reader(path, file).model()
+            yield _Reader(path, file)
     except (EOFError, zlib.error, OSError) as error:
         problem = getattr(error, "strerror", None) or f"{error}; the file is damaged or cut short: copy it again"
         raise InputError(f"{path}: cannot be read: {problem}") from None
+
+
+def open_arpa(path: str | Path) -> ArpaModel:
+    """Read the words of an ARPA file, and its tables when they are first asked for.
+
+    Raises:
+        InputError: As `read_arpa`; what is wrong after the words is raised where the tables are read.
+    """
+    path = Path(path)
+    with _reading(path) as reader:
+        counts = reader.counts()
+        reader.read(1, counts[0])
+    return ArpaModel(tuple(reader.words), _Tables(path, len(counts)))
+
+
+class _Tables(Sequence[Table]):
+    def __init__(self, path: Path, order: int) -> None:
+        self._path, self._order = path, order
+
+    def __len__(self) -> int:
+        return self._order
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._read[at]
+
+    @cached_property
+    def _read(self) -> Sequence[Table]:
+        return read_arpa(self._path).tables
 
 
 @contextmanager
@@ -81,7 +115,7 @@ class _Reader:
 
     def model(self) -> ArpaModel:
         counts = self.counts()
-        ids, values, first = zip(*map(self._section, range(1, len(counts) + 1), counts), strict=True)
+        ids, values, first = zip(*map(self.read, range(1, len(counts) + 1), counts), strict=True)
         self._expect(b"\\end\\", "promises fewer n-grams")
         return ArpaModel(tuple(self.words), tuple(self._tables(list(ids), list(values), first)))
 
@@ -123,7 +157,7 @@ class _Reader:
         cut = f"the file ends after section {self.section}" if self.line else "the file is empty"
         self._refuse(self.line + 1, f"{cut}; expected {header.decode()}. If it is cut short, copy it again")
 
-    def _section(self, order: int, count: int) -> tuple[Rows, Floats, int]:
+    def read(self, order: int, count: int) -> tuple[Rows, Floats, int]:
         """Return (n, order) word ids, (2, n) probabilities and weights (NaN for none), and the first line's number."""
         header = f"\\{order}-grams:"
         self._expect(header.encode(), f"promises fewer {order - 1}-grams")
