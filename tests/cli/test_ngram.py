@@ -81,6 +81,25 @@ def test_kenlm_scores_texts_as_we_do_and_reads_the_file_alone(kn3: Path, tmp_pat
         run.evaluate("demo")
 
 
+def test_kenlms_own_format_is_for_pairs_and_rescore(cli: Cli, kn3: Path, tmp_path: Path) -> None:
+    path, pairs = tmp_path / "kn3.klm", tmp_path / "pairs.jsonl"
+    path.write_bytes((kn3 / ARPA).read_bytes())  # KenLM looks at what is in it
+    pairs.write_text('{"sentence_good": "the cat", "sentence_bad": "cat the unheard"}\n')
+    cli("evaluate", path).refused("kn3.klm: KenLM's binary format is for pairs and rescore")
+    cli("pairs", path, pairs, "--attention", "none").refused("--attention", "kn3.klm is an n-gram model")
+    try:
+        import kenlm  # noqa: F401
+    except ImportError:
+        cli("pairs", path, pairs).refused("only KenLM reads", "pip install 'spanlm[kenlm]'")
+        pytest.skip("KenLM is not installed")
+    assert cli("pairs", path, pairs, "--json").done == cli("pairs", kn3, pairs, "--json").done
+    (tmp_path / "list.txt").write_text("a ||| the cat ||| 0 ||| 0\na ||| cat the unheard ||| 0 ||| 0\n")
+    options = "--nbest", tmp_path / "list.txt", "--weights", "kn3=1", "--json"
+    assert cli("rescore", path, *options).done == cli("rescore", kn3, *options).done
+    path.write_bytes(b"mmap lm http://kheafield.com/code format version 5\n\0")
+    cli("pairs", path, pairs).refused("kn3.klm: KenLM cannot read it")
+
+
 def test_an_ensemble_with_a_neural_run_takes_its_words(cli: Cli, kn3: Path, tiny_run: Path, tmp_path: Path) -> None:
     found = json.loads(cli("evaluate", tiny_run, kn3 / ARPA, "--tune-weights", "--json").done)
     alone = [json.loads(cli("evaluate", run, "--json").done) for run in (tiny_run, kn3)]
