@@ -24,13 +24,14 @@ from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError, require
 from spanlm.store.engine import Engine
-from spanlm.store.files import is_arpa, replacing, run_name
+from spanlm.store.files import is_arpa, is_kenlm, replacing, run_name
 from spanlm.store.run_folder import CONFIG
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from spanlm.runs.trained_model import LoadedModel, TrainedModel
+    from spanlm.evaluation.ngram.kenlm import Kenlm
+    from spanlm.runs.trained_model import LoadedModel
 
 PROCESSORS = os.cpu_count() or 1
 GATE = "--gate-temperature"
@@ -204,7 +205,7 @@ def add_runs(parser: VerbParser, files: str = "", files_help: str = "") -> None:
 def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
     """Split the operands into runs, which are folders with a configuration or ARPA files, and the files after them."""
     more: list[str] = options.more
-    runs = [(Path(name) / CONFIG).is_file() or is_arpa(Path(name)) for name in more]
+    runs = [(Path(name) / CONFIG).is_file() or is_arpa(Path(name)) or is_kenlm(Path(name)) for name in more]
     count = next((n for n, run in enumerate(runs) if not run), len(more))
     return [options.run, *map(Path, more[:count])], more[count:]
 
@@ -246,32 +247,26 @@ def check_gate(temperature: float | None, runs: int) -> None:
     require_temperature(temperature, GATE)
 
 
-def load_run(folder: Path, device: str, gate_temperature: float | None = None) -> TrainedModel:
+def load_run(folder: Path, device: str, gate_temperature: float | None = None) -> LoadedModel:
     """Load one run, with another temperature of its gate if one is given."""
     # here, since torch takes a second to load, and not every verb that has shared options needs it
     from spanlm.evaluation.perplexity import require_span_buffer
     from spanlm.runs.loading import load
+    from spanlm.runs.trained_model import require_weights
 
     model = load(folder, device)
     if gate_temperature is None:
         return model
-    require_weights(model, GATE)
-    require_span_buffer(model.config.model.memory, GATE)
-    return model.at_gate_temperature(gate_temperature)
-
-
-def require_weights(model: LoadedModel, what: str) -> None:
-    """Refuse an n-gram model where an option, or a verb, asks for what it does not have."""
-    from spanlm.runs.ngram import NgramRun
-
-    if isinstance(model, NgramRun):
-        model.refuse(what)
+    trained = require_weights(model, GATE)
+    require_span_buffer(trained.config.model.memory, GATE)
+    return trained.at_gate_temperature(gate_temperature)
 
 
 def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
     """Load one run, or several as one; refuse options for several where there is one, and the reverse."""
     from spanlm.models.ensemble import normalised
     from spanlm.runs.ensemble import load_ensemble
+    from spanlm.runs.trained_model import require_weights
 
     # not every verb has these options
     temperature: float | None = vars(options).get("gate_temperature")
@@ -286,7 +281,21 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
         if given is not None:
             raise InputError(f"{name}: is for several runs; name more than {runs[0]}")
     model = load_run(runs[0], options.device, temperature)
-    return model if attention is None else model.with_attention(attention)
+    return model if attention is None else require_weights(model, ATTENTION).with_attention(attention)
+
+
+def load_kenlm(run: Path, options: argparse.Namespace) -> Kenlm | None:
+    """Load a file in KenLM's binary format to score whole texts; None: it is none. It takes no option of a run."""
+    from spanlm.evaluation.ngram.kenlm import Kenlm
+
+    if not is_kenlm(run) or run.is_dir():
+        return None
+    # where nothing is combined, --weights is of other things
+    for name in ("gate_temperature", "attention", "combine", *["weights"] * ("combine" in options)):
+        if vars(options).get(name) is not None:
+            why = "has no weights and no memory, and nothing to combine with"
+            raise InputError(f"--{name.replace('_', '-')}: {run} is an n-gram model, which {why}")
+    return Kenlm(run)
 
 
 def tuning_part(model: LoadedModel, options: argparse.Namespace, option: str, otherwise: str) -> Corpus:
@@ -351,7 +360,7 @@ def run_names(folders: Sequence[Path]) -> list[str]:
 
 
 def _stem(path: Path) -> str:
-    return run_name(path) if is_arpa(path) else path.name
+    return run_name(path) if is_arpa(path) or is_kenlm(path) else path.name
 
 
 def keep_freed_memory() -> None:

@@ -1,4 +1,4 @@
-"""A run folder, or an ARPA file, becomes a `TrainedModel`."""
+"""A run folder, or an ARPA file, becomes a `LoadedModel`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import FEW, InputError
 from spanlm.models.language_model import LanguageModel
 from spanlm.runs.ngram import is_ngram_run, load_arpa, load_ngram_run
-from spanlm.runs.trained_model import TrainedModel
-from spanlm.store.files import is_arpa
+from spanlm.runs.trained_model import LoadedModel, TrainedModel
+from spanlm.store.files import is_arpa, is_kenlm
 from spanlm.store.process import pick_device
 from spanlm.store.run_folder import CONFIG, MODEL, VOCABULARY, copy_weights, read_weights
 from spanlm.training.setup import refuse_too_large
 
 
-def load(run: str | Path, device: str = "auto") -> TrainedModel:
+def load(run: str | Path, device: str = "auto") -> LoadedModel:
     """Load the best model of a run folder, or an ARPA file; device: auto (a GPU if there is one), cpu, cuda.
 
-    An n-gram model computes on the processor, whatever the device.
+    A training gives a `TrainedModel`; n-grams give a model without attention and dynamic evaluation, which computes on
+    the processor, whatever the device.
 
     Raises:
         InputError: not a run folder, files that do not belong together, or weights that are not finite.
@@ -27,6 +28,8 @@ def load(run: str | Path, device: str = "auto") -> TrainedModel:
     folder = Path(run)
     if is_arpa(folder) and not folder.is_dir():
         return load_arpa(folder)
+    if is_kenlm(folder) and folder.is_file():
+        raise InputError(f"{folder}: KenLM's binary format is for pairs and rescore; name its ARPA file")
     if folder.is_file():
         raise InputError(f"{folder}: is a file; name the folder of a run, or an ARPA file, NAME.arpa or NAME.arpa.gz.")
     if not (folder / CONFIG).is_file():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,44 @@ def test_every_verb_that_scores_takes_it(cli: Cli, kn3: Path, tmp_path: Path) ->
     assert json.loads(cli("evaluate", kn3, *cache, "--json").done)["without_cache"]
 
 
+def test_kenlm_scores_texts_as_we_do_and_reads_the_file_alone(kn3: Path, tmp_path: Path) -> None:
+    pytest.importorskip("kenlm", reason="KenLM is not installed")
+    path = tmp_path / "copy.arpa"
+    path.write_bytes((kn3 / ARPA).read_bytes())
+    draw, ours = random.Random(1), read_arpa(path)
+    words = [word for word in ours.words if word not in ("<s>", "</s>")] + ["unheard"]
+    texts = [[draw.choice(words) for _ in range(draw.randrange(12))] for _ in range(50)]
+    run = spanlm.load(path)
+    found, prefixes = run.score_texts([" ".join(text) for text in texts])
+    expected = [score.log10.astype(float) * math.log(10) for score in ours.score(texts)]
+    assert [each.log_prob for each in found] == [math.fsum(each) for each in expected]
+    assert prefixes.tokens == sum(len(text) + 2 for text in texts)
+    assert run.compare("the cat", "cat the").to_json() == spanlm.load(kn3).compare("the cat", "cat the").to_json()
+    path.unlink()
+    assert run.score_texts(["the cat"])
+    with pytest.raises(InputError, match="cannot be read"):
+        run.evaluate("demo")
+
+
+def test_kenlms_own_format_is_for_pairs_and_rescore(cli: Cli, kn3: Path, tmp_path: Path) -> None:
+    path, pairs = tmp_path / "kn3.klm", tmp_path / "pairs.jsonl"
+    path.write_bytes((kn3 / ARPA).read_bytes())  # KenLM looks at what is in it
+    pairs.write_text('{"sentence_good": "the cat", "sentence_bad": "cat the unheard"}\n')
+    cli("evaluate", path).refused("kn3.klm: KenLM's binary format is for pairs and rescore")
+    cli("pairs", path, pairs, "--attention", "none").refused("--attention", "kn3.klm is an n-gram model")
+    try:
+        import kenlm  # noqa: F401
+    except ImportError:
+        cli("pairs", path, pairs).refused("only KenLM reads", "pip install 'spanlm[kenlm]'")
+        pytest.skip("KenLM is not installed")
+    assert cli("pairs", path, pairs, "--json").done == cli("pairs", kn3, pairs, "--json").done
+    (tmp_path / "list.txt").write_text("a ||| the cat ||| 0 ||| 0\na ||| cat the unheard ||| 0 ||| 0\n")
+    options = "--nbest", tmp_path / "list.txt", "--weights", "kn3=1", "--json"
+    assert cli("rescore", path, *options).done == cli("rescore", kn3, *options).done
+    path.write_bytes(b"mmap lm http://kheafield.com/code format version 5\n\0")
+    cli("pairs", path, pairs).refused("kn3.klm: KenLM cannot read it")
+
+
 def test_an_ensemble_with_a_neural_run_takes_its_words(cli: Cli, kn3: Path, tiny_run: Path, tmp_path: Path) -> None:
     found = json.loads(cli("evaluate", tiny_run, kn3 / ARPA, "--tune-weights", "--json").done)
     alone = [json.loads(cli("evaluate", run, "--json").done) for run in (tiny_run, kn3)]
@@ -87,15 +126,23 @@ def test_a_cache_is_fitted_and_kept(cli: Cli, tiny_corpus: Path, tmp_path: Path)
     assert model.evaluate(split="valid").perplexity == first["perplexity"]
 
 
-def test_what_only_weights_can_do_is_refused_by_name(cli: Cli, kn3: Path, tmp_path: Path) -> None:
-    for options in (("--parts",), ("--dynamic", "--tune-dynamic"), ("--gate-temperature", 1)):
-        cli("evaluate", kn3, *options).refused(options[0], "is an n-gram model")
+def test_what_only_weights_can_do_is_refused_by_name(
+    cli: Cli, kn3: Path, tiny_run: Path, tiny_corpus: Path, tmp_path: Path
+) -> None:
+    lesion = "--attention", "uniform"
+    for options in (("--parts",), ("--dynamic", "--tune-dynamic"), ("--gate-temperature", 1), lesion):
+        cli("evaluate", kn3, *options).refused(options[0], f"{kn3} is an n-gram model")
+    for runs in ([kn3], [kn3, kn3 / ARPA]):
+        cli("score", *runs, tiny_corpus / "test.txt", *lesion).refused("attention", f"{kn3} is an n-gram model")
     cli("attend", kn3, "--text", "the cat", "--out", tmp_path / "x.html").refused("attend", "is an n-gram model")
+    cli("export", kn3, "--out", tmp_path / "x").refused("only a single recurrent model")
     cli("evaluate", kn3 / ARPA).refused("name one by --corpus")
-    model = spanlm.load(kn3)
-    for ask in (lambda: model.attend("the cat"), lambda: model.tune_dynamic(), lambda: model.config):
-        with pytest.raises(InputError, match="is an n-gram model"):
-            ask()
+    model, mixed = spanlm.load(kn3), spanlm.load_ensemble([tiny_run, kn3])
+    with pytest.raises(InputError, match="is an n-gram model"):
+        _ = model.config
+    # what it cannot do it does not have, as several models have not
+    own = {name for name in dir(spanlm.TrainedModel) if not name.startswith("_")} - set(dir(mixed)) | {"attend"}
+    assert [name for name in own if hasattr(model, name)] == []
     assert list(tmp_path.iterdir()) == []
 
 
