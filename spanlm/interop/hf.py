@@ -36,7 +36,7 @@ from spanlm.models.language_model import LanguageModel
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
 
 try:
-    import transformers
+    import transformers as transformers  # for `yardstick`, too, which needs the classes here
     from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
     from tokenizers.models import WordLevel
 except ImportError:

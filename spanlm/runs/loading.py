@@ -1,4 +1,4 @@
-"""A run folder, or an ARPA file, becomes a `TrainedModel`."""
+"""A run folder, an ARPA file, or a model of Hugging Face becomes a `LoadedModel`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,16 @@ from spanlm.training.setup import refuse_too_large
 def load(run: str | Path, device: str = "auto") -> TrainedModel:
     """Load the best model of a run folder, or an ARPA file; device: auto (a GPU if there is one), cpu, cuda.
 
-    An n-gram model computes on the processor, whatever the device.
+    An n-gram model computes on the processor, whatever the device. `hf:FOLDER` is any causal model of Hugging Face, see
+    `spanlm.interop.yardstick`.
 
     Raises:
         InputError: not a run folder, files that do not belong together, or weights that are not finite.
     """
+    if is_hf(run):
+        from spanlm.interop.yardstick import Yardstick
+
+        return Yardstick(str(run).removeprefix(HF), device)
     folder = Path(run)
     if is_arpa(folder) and not folder.is_dir():
         return load_arpa(folder)
