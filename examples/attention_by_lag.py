@@ -25,7 +25,9 @@ def main(figure: str = "attention_by_lag.png") -> None:
     with tempfile.TemporaryDirectory() as folder:
         print("training …", flush=True)
         spanlm.train(config, spanlm.load_corpus(config.data), Path(folder, "run"))
-        look = spanlm.load(Path(folder, "run")).attend(topics["import"])
+        model = spanlm.load(Path(folder, "run"))
+        assert isinstance(model, spanlm.TrainedModel)  # and not an n-gram model, which looks at nothing
+        look = model.attend(topics["import"])
     means = look.weights[look.window :].mean(axis=0)  # the first words have fewer to look at
     for lag, weight in zip(look.lags, means, strict=True):
         print(f"{lag} word{'s' if lag > 1 else ' '} back: {weight:.0%} of the attention")

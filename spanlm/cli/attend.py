@@ -25,7 +25,6 @@ from spanlm.cli.options import (
     check_gate,
     corpus_of,
     load_run,
-    require_weights,
     run_names,
     verb_parser,
 )
@@ -40,7 +39,7 @@ from spanlm.evaluation.attention import EXPECTED, EXPECTED_OF_PART, attend_spans
 from spanlm.evaluation.words import Piece, words_of
 from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig, SpanBufferConfig
 from spanlm.runs.texts import text_to_attend
-from spanlm.runs.trained_model import TrainedModel
+from spanlm.runs.trained_model import TrainedModel, require_weights
 from spanlm.training.setup import remembers_everything
 
 _DESCRIPTION = """
@@ -202,8 +201,7 @@ def _check(options: argparse.Namespace, what: str) -> None:
 
 def _text(options: argparse.Namespace) -> None:
     """Read a text; write where the model looked at each word, or print where it looked at the last."""
-    model = load_run(options.runs[0], options.device, options.gate_temperature)
-    require_weights(model, "attend")
+    model = require_weights(load_run(options.runs[0], options.device, options.gate_temperature), "attend")
     suffixes = export.SPAN_SUFFIXES if model.has_spans else export.ATTENTION_SUFFIXES
     if options.out is not None:
         export.checked_suffix(options.out, suffixes)
@@ -279,9 +277,7 @@ def _few(pieces: Iterable[Piece], file: Path | None) -> list[Piece]:
 
 def _models(options: argparse.Namespace, most: float = math.inf) -> dict[str, TrainedModel]:
     """Load and name models that attend to something, at slots of at most `most` words."""
-    models = [load_run(folder, options.device) for folder in options.runs]
-    for model in models:
-        require_weights(model, "attend")
+    models = [require_weights(load_run(folder, options.device), "attend") for folder in options.runs]
     for model in models:
         if (span := slots_of(model)[0]) > most:
             raise InputError(

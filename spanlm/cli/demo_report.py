@@ -17,7 +17,7 @@ from spanlm.models.counting import count_configured, match_parameters
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, RecurrentMemoryConfig
 from spanlm.runs.loading import load
-from spanlm.runs.trained_model import TrainedModel
+from spanlm.runs.trained_model import TrainedModel, require_weights
 from spanlm.store.files import own
 from spanlm.training.run import train
 
@@ -26,7 +26,7 @@ WORDS_SHOWN = 120
 
 def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
     """Test perplexity beside a same-budget LSTM's, three generated lines, the attention page."""
-    model = load(folder)
+    model = require_weights(load(folder), "the demo")
     results = [("this model", model.evaluate(corpus).perplexity)]
     is_lstm = isinstance(config.model.encoder, LSTMConfig) and isinstance(config.model.memory, NoMemoryConfig)
     if config.model.head.tied or is_lstm:

@@ -20,7 +20,7 @@ from spanlm.evaluation.dynamic.tuning import TRIALS, DynamicOptions, DynamicTuni
 from spanlm.evaluation.dynamic.update import DynamicConfig, require_loss
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.scoring import Report, edge_note
-from spanlm.runs.trained_model import LoadedModel, TrainedModel
+from spanlm.runs.trained_model import LoadedModel, require_weights
 
 _METAVARS = {"rate": "η", "decay": "λ", "epsilon": "ε"}
 
@@ -96,7 +96,7 @@ def choose_dynamic(
     """Return the settings and statistics of dynamic evaluation; None without --dynamic."""
     if not options.dynamic:
         return None
-    assert isinstance(model, TrainedModel)  # `check_dynamic` refuses several runs
+    model = require_weights(model, "--dynamic")
     settings, valid = field_values(options, DynamicOptions, "dynamic"), None
     # what cannot be evaluated or tuned is refused before minutes are spent on statistics
     model.texts.protocol(*model.texts.part(corpus, options.split), options.state)

@@ -36,7 +36,6 @@ from spanlm.cli.options import (
     keep_freed_memory,
     load_runs,
     output,
-    require_weights,
     tuning_part,
     verb_parser,
 )
@@ -50,7 +49,7 @@ from spanlm.evaluation.scoring import shown
 from spanlm.evaluation.toolkits import arpa_lines, kenlm_report, scored_lines, srilm_report
 from spanlm.models.ops.precision import usable
 from spanlm.runs.ensemble import TrainedEnsemble
-from spanlm.runs.trained_model import LoadedModel, TrainedModel
+from spanlm.runs.trained_model import LoadedModel, TrainedModel, require_weights
 
 _DESCRIPTION = """
 Perplexity of a trained model: exp(total NLL / predicted tokens), with every token of the split predicted exactly

@@ -23,13 +23,13 @@ from spanlm.cli.main import VerbParser
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError, require
-from spanlm.store.files import is_arpa, replacing, run_name
+from spanlm.store.files import is_arpa, is_hf, replacing, run_name
 from spanlm.store.run_folder import CONFIG
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from spanlm.runs.trained_model import LoadedModel, TrainedModel
+    from spanlm.runs.trained_model import LoadedModel
 
 PROCESSORS = os.cpu_count() or 1
 GATE = "--gate-temperature"
@@ -185,7 +185,7 @@ def corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, 
 
 def add_runs(parser: VerbParser, files: str = "", files_help: str = "") -> None:
     """Add the runs, how several are combined, and `files` that may follow; the parser must intermix."""
-    parser.add_argument("run", metavar="RUN", type=Path, help="a trained run's folder, or NAME.arpa[.gz];")
+    parser.add_argument("run", metavar="RUN", type=Path, help="a trained run's folder, NAME.arpa[.gz] or hf:FOLDER;")
     text = f"more of them predict with it as one{f'; then {files_help}' if files else ''}"
     parser.add_argument("more", metavar=f"RUN|{files}" if files else "RUN", nargs="*", default=[], help=text)
     several = "several runs as one"
@@ -196,9 +196,9 @@ def add_runs(parser: VerbParser, files: str = "", files_help: str = "") -> None:
 
 
 def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
-    """Split the operands into runs, which are folders with a configuration or ARPA files, and the files after them."""
+    """Split the operands into runs (folders with a configuration, ARPA files, hf:FOLDER) and the files after them."""
     more: list[str] = options.more
-    runs = [(Path(name) / CONFIG).is_file() or is_arpa(Path(name)) for name in more]
+    runs = [(Path(name) / CONFIG).is_file() or is_arpa(Path(name)) or is_hf(name) for name in more]
     count = next((n for n, run in enumerate(runs) if not run), len(more))
     return [options.run, *map(Path, more[:count])], more[count:]
 
@@ -240,37 +240,35 @@ def check_gate(temperature: float | None, runs: int) -> None:
     require_temperature(temperature, GATE)
 
 
-def load_run(folder: Path, device: str, gate_temperature: float | None = None) -> TrainedModel:
+def load_run(folder: Path, device: str, gate_temperature: float | None = None) -> LoadedModel:
     """Load one run, with another temperature of its gate if one is given."""
     # here, since torch takes a second to load, and not every verb that has shared options needs it
     from spanlm.evaluation.perplexity import require_span_buffer
     from spanlm.runs.loading import load
+    from spanlm.runs.trained_model import require_weights
 
     model = load(folder, device)
     if gate_temperature is None:
         return model
-    require_weights(model, GATE)
-    require_span_buffer(model.config.model.memory, GATE)
-    return model.at_gate_temperature(gate_temperature)
-
-
-def require_weights(model: LoadedModel, what: str) -> None:
-    """Refuse an n-gram model where an option, or a verb, asks for what it does not have."""
-    from spanlm.runs.ngram import NgramRun
-
-    if isinstance(model, NgramRun):
-        model.refuse(what)
+    trained = require_weights(model, GATE)
+    require_span_buffer(trained.config.model.memory, GATE)
+    return trained.at_gate_temperature(gate_temperature)
 
 
 def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
     """Load one run, or several as one; refuse options for several where there is one, and the reverse."""
     from spanlm.models.ensemble import normalised
     from spanlm.runs.ensemble import load_ensemble
+    from spanlm.runs.trained_model import require_weights
 
     # not every verb has these options
     temperature: float | None = vars(options).get("gate_temperature")
     attention: str | None = vars(options).get("attention")
     check_gate(temperature, len(runs))
+    if is_hf(runs[0]) and (
+        given := [name for name in ("vocab-pad", "cache") if vars(options).get(name.replace("-", "_"))]
+    ):
+        raise InputError(f"--{given[0]}: {runs[0]} predicts sub-words, not the words of a vocabulary. Leave it out.")
     if len(runs) > 1:
         normalised(options.weights, len(runs))  # before anything is loaded
         how: dict[str, Any] = {"weights": options.weights, "device": options.device}
@@ -280,7 +278,7 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
         if given is not None:
             raise InputError(f"{name}: is for several runs; name more than {runs[0]}")
     model = load_run(runs[0], options.device, temperature)
-    return model if attention is None else model.with_attention(attention)
+    return model if attention is None else require_weights(model, ATTENTION).with_attention(attention)
 
 
 def tuning_part(model: LoadedModel, options: argparse.Namespace, option: str, otherwise: str) -> Corpus:

@@ -227,9 +227,9 @@ def to_hf(trained: LoadedModel) -> tuple[SpanlmForCausalLM, transformers.PreTrai
     """Return a trained model and its tokenizer as `transformers` knows them; the weights are copied.
 
     Raises:
-        InputError: several models as one, or one that is no `LanguageModel`.
+        InputError: several models as one, or n-grams.
     """
-    if not isinstance(trained, TrainedModel) or not isinstance(trained.model, LanguageModel):
+    if not isinstance(trained, TrainedModel):
         raise InputError(f"{trained.folder}: only a single recurrent model can be exported; name one run")
     config, model = trained.config, trained.model
     run = {

@@ -22,7 +22,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
 from spanlm.runs.loading import load
-from spanlm.runs.trained_model import TrainedModel
+from spanlm.runs.trained_model import TrainedModel, require_weights
 from spanlm.store.files import run_name
 from spanlm.training.progress import EpochEvent, StepEvent, Watcher
 from spanlm.training.setup import WarmStart
@@ -136,7 +136,7 @@ class Tracked(Watcher):
         if event.improved:
             # a model that is made draws its first weights: the training's own draws stay as they are
             with torch.random.fork_rng():
-                run = load(self._folder, "cpu")
+                run = require_weights(load(self._folder, "cpu"), "tracking")
                 self._opened(step).show(_generated(run), _attention(run, self._text), step)
 
     def note(self, text: str) -> None:

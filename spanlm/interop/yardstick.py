@@ -34,7 +34,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig, Split
 from spanlm.data.corpora import Corpus
 from spanlm.data.text import Text
@@ -141,14 +140,11 @@ class Yardstick(LoadedModel):
         self._refuse_looking_ahead()
 
     @property
-    def config(self) -> RunConfig:
-        """InputError: it has none."""
-        raise InputError(f"{self.folder}: is {self.kind}, which has no configuration of a run")
-
-    @property
     def description(self) -> str:
         """What it is, in a few words, for people."""
-        correction = "a word's end counted with the word" if self._begins is not None else "no leading spaces to correct"
+        correction = (
+            "a word's end counted with the word" if self._begins is not None else "no leading spaces to correct"
+        )
         return f"{type(self.model).__name__}, {len(self.tokenizer):,} sub-words, by written word ({correction})"
 
     def title(self, source: str = "") -> str:
@@ -185,7 +181,9 @@ class Yardstick(LoadedModel):
         seconds, counted = time.perf_counter() - began, replace(loaded, oov={part: total.unk_tokens})
         result = evaluation_of(total, seconds, counted, part, Protocol(context=context), loaded.written(part))
         where = "each line by itself" if context == "line" else "the text as one, state carried"
-        read = f"read by {count:,} sub-words, {self.window:,} at a time, moved on by {self.stride:,} where there are more"
+        read = (
+            f"read by {count:,} sub-words, {self.window:,} at a time, moved on by {self.stride:,} where there are more"
+        )
         how = f"every written word and line end predicted once; {where}, opened by {self._opened_by}; {read}"
         return replace(result, protocol=f"{how}; {self.description.partition('(')[2][:-1]}")
 
@@ -253,7 +251,7 @@ class Yardstick(LoadedModel):
         self._refuse("cache")
 
     def _refuse(self, what: str) -> NoReturn:
-        raise InputError(f"{what}: {self.folder} is {self.kind}, a yardstick for evaluate, score, pairs and rescore alone")
+        raise InputError(f"{what}: {self.folder} is {self.kind}, for evaluate, score, pairs and rescore alone")
 
     @property
     def _size(self) -> int:
@@ -268,7 +266,7 @@ class Yardstick(LoadedModel):
         pair = torch.tensor([[self._opening, 0], [self._opening, self._size - 1]], device=self.model.device)
         with torch.no_grad():
             one, other = self.model(input_ids=pair, use_cache=False).logits[:, 0]
-        if not torch.allclose(one, other, atol=1e-3):
+        if not torch.allclose(one, other, rtol=1e-4, atol=1e-5):
             raise InputError(f"{self.folder}: sees the words that it predicts; only causal models are a yardstick")
 
     def _rows(self, lines: Text | Iterable[str], options: ScoreOptions) -> Iterator[_Unit]:
@@ -310,9 +308,9 @@ class Yardstick(LoadedModel):
             nll = math.fsum([*surprisal[start:stop], charged, -ends])
             charged = ends
             # what no sub-word stands for is certain
-            first = (entropy[start], int(rank[start])) if start < stop else (0.0, 1)
+            before, place = (entropy[start], int(rank[start])) if start < stop else (0.0, 1)
             oov = unknown in read.ids[start:stop] and word != EOS
-            yield _Unit(WordScore(line, index, word, nll, *first, oov), tokens[start:stop])
+            yield _Unit(WordScore(line, index, word, nll, before, place, oov), tokens[start:stop])
 
     def _values(self, sequences: list[list[int]], start: int, rows: int, precision: Precision) -> list[Tensor]:
         """Return surprisal, entropy, rank and log e(c) of all but the first sub-words of each sequence, (n, 4)."""
@@ -359,7 +357,7 @@ _Lines = list[tuple[int, list[str]]]
 
 @dataclass(frozen=True)
 class _Read:
-    """A text as the model reads it: line, place and letters of its words and line ends; sub-words, and whose each is."""
+    """A text as the model reads it: line, place and letters of its words and line ends; sub-words, and of which."""
 
     words: list[tuple[int, int, str]]
     ids: list[int]
@@ -442,7 +440,9 @@ def _loaded(folder: Path) -> tuple[Any, Any]:
     if missing := sorted(info["missing_keys"]):
         raise InputError(f"hf:{folder}: has no weights {missing[0]}, so it is no causal model that was trained")
     if len(tokenizer) <= len(tokenizer.all_special_ids) or not tokenizer("a b", add_special_tokens=False)["input_ids"]:
-        raise InputError(f"hf:{folder}: has no tokenizer. Put its files there: tokenizer.save_pretrained({str(folder)!r})")
+        raise InputError(
+            f"hf:{folder}: has no tokenizer. Put its files there: tokenizer.save_pretrained({str(folder)!r})"
+        )
     if not tokenizer.is_fast:
         raise InputError(f"hf:{folder}: its tokenizer does not say where sub-words stand; it needs a tokenizer.json")
     size = int(model.get_input_embeddings().weight.shape[0])

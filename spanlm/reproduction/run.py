@@ -33,12 +33,11 @@ from spanlm.evaluation.dynamic.tuning import dynamic_grid
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.scoring import Report, quiet
 from spanlm.models.counting import count_parameters
-from spanlm.models.language_model import LanguageModel
 from spanlm.reproduction import Averaged, Cached, Dynamic
 from spanlm.reproduction.plan import Plan, Task
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.loading import load
-from spanlm.runs.trained_model import TrainedModel
+from spanlm.runs.trained_model import TrainedModel, require_weights
 from spanlm.store.files import make_folder
 from spanlm.store.plain import finite, json_object
 from spanlm.store.process import run_commands
@@ -127,7 +126,6 @@ def _about(task: Task, corpus: Corpus) -> dict[str, Any]:
 
 def _record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
     """Evaluate a trained model on valid and, this once, on test."""
-    assert isinstance(model.model, LanguageModel)  # every training makes one
     epochs, tokens = epoch_rows(model.folder), len(corpus.splits["train"])
     best = min(epochs, key=lambda row: row["loss"])
     use = utilisation_of(epochs, "the run")  # Li et al. (2020), Figure 4
@@ -257,7 +255,7 @@ def _model(job: Task, why: str = "") -> TrainedModel:
             f"{job.folder}: the run of {job.record} is not there{why}. Give its folder with --runs, or move the record "
             "away to train again."
         )
-    return load(job.folder, job.config.training.device)
+    return require_weights(load(job.folder, job.config.training.device), str(job.record))
 
 
 @dataclass

@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
-from spanlm.data.config import DEMO, Split
+from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
-from spanlm.evaluation.ngram.config import NgramRunConfig
 from spanlm.models.ensemble import Combination, Ensemble
 from spanlm.models.ops.precision import Precision
 from spanlm.runs.loading import load
-from spanlm.runs.ngram import NgramRun
 from spanlm.runs.texts import State, Texts
-from spanlm.runs.trained_model import LoadedModel, TrainedModel
-from spanlm.store.files import is_arpa
+from spanlm.runs.trained_model import LoadedModel, require_weights
+from spanlm.store.files import is_hf
 
 
 class TrainedEnsemble(LoadedModel):
@@ -35,20 +33,20 @@ class TrainedEnsemble(LoadedModel):
 
     def __init__(
         self,
-        runs: Sequence[TrainedModel],
+        runs: Sequence[LoadedModel],
         combination: Combination = "linear",
         weights: Sequence[float] | None = None,
     ) -> None:
         self.runs = tuple(runs)
         require(bool(self.runs), "runs", len(self.runs), "at least 1 model")
         # an n-gram model can be of any vocabulary: it takes that of the others
-        trained = [run for run in self.runs if not isinstance(run, NgramRun)]
+        trained = [run for run in self.runs if not run.any_words]
         first, *others = trained or self.runs[:1]
         for other in others:
             _refuse_other_words(first, other)
         for run in self.runs:
             _refuse_other_reading(first, run)
-        self.runs = tuple(run.in_words_of(first) if isinstance(run, NgramRun) else run for run in self.runs)
+        self.runs = tuple(run.in_words_of(first) for run in self.runs)
         ensemble = Ensemble([run.model for run in self.runs], combination, weights).eval()
         memories = [run.config.model.memory for run in trained]
         texts = Texts(first.vocabulary, first.config, first.folder, memories) if trained else first.texts
@@ -60,7 +58,7 @@ class TrainedEnsemble(LoadedModel):
 
     def with_attention(self, how: str) -> TrainedEnsemble:
         """Return the same members, each with a lesion of its memory; see `TrainedModel.with_attention`."""
-        runs = [run.with_attention(how) for run in self.runs]
+        runs = [require_weights(run, f"attention={how}").with_attention(how) for run in self.runs]
         return TrainedEnsemble(runs, self.model.head.combination, self.model.head.weights)
 
     def evaluate_members(
@@ -104,6 +102,8 @@ def load_ensemble(
         InputError: not run folders, one of them twice, models with different words or ways to read a text, or weights
             that mean nothing.
     """
+    if names := list(filter(is_hf, runs)):
+        raise InputError(f"{names[0]}: predicts sub-words, so it cannot be one of several as one. Name it alone.")
     paths = [Path(run).resolve() for run in runs]
     for run, path in zip(runs, paths, strict=True):
         if paths.count(path) > 1:
@@ -111,7 +111,7 @@ def load_ensemble(
     return TrainedEnsemble([load(run, device) for run in runs], combination, weights)
 
 
-def _refuse_other_words(one: TrainedModel, other: TrainedModel) -> None:
+def _refuse_other_words(one: LoadedModel, other: LoadedModel) -> None:
     """Refuse a model with another vocabulary: id 17 must be the same word for all."""
     if one.vocabulary.hash == other.vocabulary.hash:
         return
@@ -126,28 +126,12 @@ def _refuse_other_words(one: TrainedModel, other: TrainedModel) -> None:
     )
 
 
-def _refuse_other_reading(one: TrainedModel, other: TrainedModel) -> None:
+def _refuse_other_reading(one: LoadedModel, other: LoadedModel) -> None:
     """Refuse a model that reads texts in another way, so that no single way would be right for both."""
-    mine, theirs = _reading(one.texts), _reading(other.texts)
+    mine, theirs = one.texts.reading(), other.texts.reading()
     for field, value in mine.items():
         if theirs.get(field, value) != value:
             raise InputError(
                 f"{one.folder} and {other.folder}: were not trained alike: {field} is {value} and {theirs[field]}. "
                 "Only models that read a text in the same way can be combined."
             )
-
-
-def _reading(texts: Texts) -> dict[str, str]:
-    data, kind = texts.config.data, texts.batching.kind
-    words: dict[str, str] = {"data.tokenizer": data.effective_tokenizer, "data.lines": data.lines}
-    if isinstance(texts.config, NgramRunConfig):  # how a text is cut makes no difference; an ARPA file tells nothing
-        return {} if is_arpa(texts.folder) else words
-    if kind == "auto":
-        # the demo's documents are its topics, whatever the field is
-        kind = "documents" if data.corpus == DEMO or data.effective_documents != "none" else "streams"
-    return {
-        **words,
-        "data.documents": data.effective_documents,
-        "training.batching.kind": kind,
-        "training.batching.predict_first": str(texts.batching.predict_first).lower(),
-    }

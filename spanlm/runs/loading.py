@@ -9,18 +9,18 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import FEW, InputError
 from spanlm.models.language_model import LanguageModel
 from spanlm.runs.ngram import is_ngram_run, load_arpa, load_ngram_run
-from spanlm.runs.trained_model import TrainedModel
-from spanlm.store.files import is_arpa
+from spanlm.runs.trained_model import LoadedModel, TrainedModel
+from spanlm.store.files import HF, is_arpa, is_hf
 from spanlm.store.process import pick_device
 from spanlm.store.run_folder import CONFIG, MODEL, VOCABULARY, copy_weights, read_weights
 from spanlm.training.setup import refuse_too_large
 
 
-def load(run: str | Path, device: str = "auto") -> TrainedModel:
+def load(run: str | Path, device: str = "auto") -> LoadedModel:
     """Load the best model of a run folder, or an ARPA file; device: auto (a GPU if there is one), cpu, cuda.
 
-    An n-gram model computes on the processor, whatever the device. `hf:FOLDER` is any causal model of Hugging Face, see
-    `spanlm.interop.yardstick`.
+    A training gives a `TrainedModel`; n-grams give a model without attention and dynamic evaluation, which computes on
+    the processor, whatever the device; `hf:FOLDER`, any causal model of Hugging Face, a `Yardstick`.
 
     Raises:
         InputError: not a run folder, files that do not belong together, or weights that are not finite.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from spanlm.evaluation.prefix_tree import Prefixes
 from spanlm.evaluation.protocol import STANDARD
 from spanlm.evaluation.scoring import score
 from spanlm.runs.texts import Texts
-from spanlm.runs.trained_model import TrainedModel
+from spanlm.runs.trained_model import LoadedModel
 from spanlm.store.files import make_folder, replace_file, run_name
 from spanlm.store.provenance import record_start
 from spanlm.store.run_folder import CONFIG, METRICS, MODEL, VOCABULARY, MetricsLog, locked
@@ -58,23 +58,25 @@ class NgramTexts(Texts):
             raise InputError(f"{self.folder}: an ARPA file does not say which text it is of; name one by --corpus")
         return super().corpus(name, split, **how)
 
+    def reading(self) -> dict[str, str]:
+        """Return how words are cut; how lines are makes no difference, and an ARPA file tells nothing."""
+        found = super().reading()
+        return {} if self._file else {name: found[name] for name in ("data.tokenizer", "data.lines")}
+
     def unk_notes(self) -> list[str]:
         """Nothing: an n-gram model without <unk> in its text gives it the probability of one word that it lacks."""
         return []
 
 
-class NgramRun(TrainedModel):
-    """What `spanlm.load` gives of an n-gram model: all but attention, weights that learn, and parts.
-
-    Raises:
-        InputError: of what an n-gram model cannot do, by its name.
-    """
+class NgramRun(LoadedModel):
+    """What `spanlm.load` gives of an n-gram model."""
 
     model: NgramModel
+    kind = "an n-gram model"
+    any_words = True
 
-    def __init__(self, model: NgramModel, texts: Texts, config: NgramRunConfig) -> None:
-        super(TrainedModel, self).__init__(model, texts)
-        self.ngram = config.ngram
+    def __init__(self, model: NgramModel, texts: Texts) -> None:
+        super().__init__(model, texts)
 
     @property
     def description(self) -> str:
@@ -88,8 +90,10 @@ class NgramRun(TrainedModel):
         """Name the model and where a text comes from."""
         return f"{run_name(self.folder)}, {self.description}{source}"
 
-    def in_words_of(self, other: TrainedModel) -> NgramRun:
+    def in_words_of(self, other: LoadedModel) -> NgramRun:
         """Return the same model over another one's vocabulary, reading texts as that does."""
+        if other.texts is self.texts:
+            return self
         lost = sum(word not in other.vocabulary for word in self.vocabulary.words)
         if lost:
             why = "their probability is lost, which costs the perplexity of an ensemble"
@@ -97,7 +101,7 @@ class NgramRun(TrainedModel):
                 "note: %s: %s of its words are not in the vocabulary of %s: %s", self.folder, lost, other.folder, why
             )
         model = NgramModel(self.model.arpa, other.vocabulary, self.model.cache).to(other.model.device)
-        run = NgramRun(model.eval(), other.texts, NgramRunConfig(ngram=self.ngram))
+        run = NgramRun(model.eval(), other.texts)
         run.folder = self.folder
         return run
 
@@ -117,42 +121,6 @@ class NgramRun(TrainedModel):
         values = [found[end - len(text) - 1 + first : end - 1] for end, text in zip(ends, texts, strict=True)]
         return values, Prefixes(len(found), len(found))
 
-    def refuse(self, what: str) -> NoReturn:
-        """Refuse what only a model with weights can do."""
-        raise InputError(f"{what}: {self.folder} is an n-gram model, which has no weights and no memory")
-
-    @property
-    def own_gate_temperature(self) -> float | None:
-        """None: it has no gate."""
-        return None
-
-    @property
-    def has_spans(self) -> bool:
-        """False: it has no span buffer."""
-        return False
-
-    def evaluate(self, *arguments: Any, **options: Any) -> Evaluation:
-        """Measure perplexity; see `LoadedModel.evaluate`."""
-        if options.get("dynamic") is not None:
-            self.refuse("dynamic evaluation")
-        return super().evaluate(*arguments, **options)
-
-    def at_gate_temperature(self, temperature: float) -> NoReturn:
-        """Refuse: it has no gate."""
-        self.refuse("gate_temperature")
-
-    def attend(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse: it looks at nothing."""
-        self.refuse("attend")
-
-    attend_spans = attend
-
-    def dynamic_statistics(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse: it has no gradients."""
-        self.refuse("dynamic evaluation")
-
-    tune_dynamic = dynamic_statistics
-
 
 def load_arpa(path: Path) -> NgramRun:
     """Load an ARPA file with the vocabulary that it has; words are those between white space.
@@ -163,7 +131,7 @@ def load_arpa(path: Path) -> NgramRun:
     arpa = read_arpa(path)
     vocabulary = vocabulary_of(arpa, path)
     config = NgramRunConfig(data=DataConfig(corpus=str(path)), ngram=NgramConfig(order=arpa.order))
-    return NgramRun(NgramModel(arpa, vocabulary).eval(), NgramTexts(vocabulary, config, path, file=True), config)
+    return NgramRun(NgramModel(arpa, vocabulary).eval(), NgramTexts(vocabulary, config, path, file=True))
 
 
 def vocabulary_of(arpa: ArpaModel, path: Path) -> Vocabulary:
@@ -191,7 +159,7 @@ def load_ngram_run(folder: Path) -> NgramRun:
     if arpa.order != config.ngram.order:
         raise InputError(f"{folder / ARPA}: is of order {arpa.order}, and {CONFIG} says {config.ngram.order}")
     model = NgramModel(arpa, vocabulary, cache_of(config.ngram))
-    return NgramRun(model.eval(), NgramTexts(vocabulary, config, folder, file=False), config)
+    return NgramRun(model.eval(), NgramTexts(vocabulary, config, folder, file=False))
 
 
 def cache_of(config: NgramConfig) -> UnigramCache | None:
@@ -251,7 +219,7 @@ def train_ngram(
         arpa = KneserNey(options.order, options.fallback).estimate_ids(pieces, corpus.vocabulary)
         config = replace(config, data=findable(config.data), ngram=_with_share(options, arpa, corpus))
         model = NgramModel(arpa, corpus.vocabulary, cache_of(config.ngram)).eval()
-        run = NgramRun(model, NgramTexts(corpus.vocabulary, config, folder, file=False), config)
+        run = NgramRun(model, NgramTexts(corpus.vocabulary, config, folder, file=False))
         report("measuring the perplexity")
         results = {split: run.evaluate(corpus, split) for split in SPLITS[1:]}
         report(f"writing {folder / ARPA}")

@@ -259,6 +259,20 @@ class Texts:
             )
         return tuple(asked)
 
+    def reading(self) -> dict[str, str]:
+        """Return the fields on how a text is read: models that are asked as one must have the same."""
+        data, kind = self.config.data, self.batching.kind
+        if kind == "auto":
+            # the demo's documents are its topics, whatever the field is
+            kind = "documents" if data.corpus == DEMO or data.effective_documents != "none" else "streams"
+        return {
+            "data.tokenizer": data.effective_tokenizer,
+            "data.lines": data.lines,
+            "data.documents": data.effective_documents,
+            "training.batching.kind": kind,
+            "training.batching.predict_first": str(self.batching.predict_first).lower(),
+        }
+
     def to_attend(self, text: str, state: Context) -> tuple[list[str], list[int]]:
         """Return the words of a text with the <eos> of its lines, and at which of them a context begins."""
         self.refuse_context(state)

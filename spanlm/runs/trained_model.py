@@ -62,11 +62,16 @@ from spanlm.store.provenance import code_version
 
 
 class LoadedModel:
-    """What one trained model and several as one have in common.
+    """What `spanlm.load` gives, and several of them as one: all that is asked of a model that predicts the next word.
 
-    `model` predicts the next word, in evaluation mode; `texts` are what it can read, and how, with the `vocabulary`,
-    the `config` and the `folder` of its run.
+    `model` predicts it, in evaluation mode; `texts` are what it can read, and how, with the `vocabulary`, the `config`
+    and the `folder` of its run.
     """
+
+    kind = "several models"
+    """What it is where it is no `TrainedModel`, for errors."""
+    any_words = False
+    """Whether `in_words_of` makes it predict the words of any vocabulary."""
 
     def __init__(self, model: NextWordModel, texts: Texts) -> None:
         self.model, self.texts = model, texts
@@ -76,7 +81,7 @@ class LoadedModel:
     def config(self) -> RunConfig:
         """The configuration of the run, or of the first of several; InputError: there are n-gram models alone."""
         if not isinstance(self.texts.config, RunConfig):
-            raise InputError(f"{self.folder}: is an n-gram model, which has no encoder, memory or head")
+            raise InputError(f"{self.folder}: is {self.kind}, which has no encoder, memory or head")
         return self.texts.config
 
     @property
@@ -87,6 +92,10 @@ class LoadedModel:
     def title(self, source: str = "") -> str:
         """Name the run, its memory and where a text comes from."""
         return f"{run_name(self.folder)}, {self.config.model.memory.description}{source}"
+
+    def in_words_of(self, other: LoadedModel) -> LoadedModel:
+        """Return the same model over another one's vocabulary, if it is of `any_words`."""
+        return self
 
     def corpus(
         self,
@@ -308,14 +317,15 @@ class LoadedModel:
 
 
 class TrainedModel(LoadedModel):
-    """What `spanlm.load` gives: a model, its vocabulary, its config and its folder, and all that is done with them."""
+    """What `spanlm.load` gives of a training: weights and a memory, what they look at and how they go on learning."""
 
+    model: LanguageModel
     attention: str | None = None
     """What `with_attention` was given; None: the attention is as it was trained."""
     _trained: TrainedModel | None = None
     """Of a model with a lesion, the one without."""
 
-    def __init__(self, model: NextWordModel, vocabulary: Vocabulary, config: RunConfig, folder: Path) -> None:
+    def __init__(self, model: LanguageModel, vocabulary: Vocabulary, config: RunConfig, folder: Path) -> None:
         super().__init__(model, Texts(vocabulary, config, folder, (config.model.memory,)))
 
     def with_attention(self, how: str) -> TrainedModel:
@@ -513,3 +523,10 @@ class TrainedModel(LoadedModel):
         trials = Trials(self.folder / TRIALS, code_version())
         how: dict[str, Any] = {"first_tokens": first_tokens, "finalists": finalists, "report": report, "trials": trials}
         return tune_dynamic(self.model, loaded, part, statistics, grid, protocol, **how)
+
+
+def require_weights(model: LoadedModel, what: str) -> TrainedModel:
+    """Return a model that has weights and a memory; InputError: it has none of its own, and `what` needs them."""
+    if isinstance(model, TrainedModel):
+        return model
+    raise InputError(f"{what}: {model.folder} is {model.kind}, which has no weights and no memory of its own")

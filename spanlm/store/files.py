@@ -132,6 +132,15 @@ def is_arpa(path: Path) -> bool:
     return path.name.lower().removesuffix(".gz").endswith(".arpa")
 
 
+HF = "hf:"
+"""What the name of a model of Hugging Face begins with; its local folder follows."""
+
+
+def is_hf(run: str | Path) -> bool:
+    """Whether a model of Hugging Face is named, hf:FOLDER."""
+    return str(run).startswith(HF)
+
+
 def run_name(folder: Path) -> str:
     """Name a run by its folder, a member of a family (`lstm/seed-1`) by that of the family, too; or an ARPA file."""
     path = folder.resolve()
