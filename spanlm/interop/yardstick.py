@@ -3,7 +3,7 @@
 Such a model predicts sub-words; everything here is by *written word*, what stands between white space, and line end,
 so that its numbers stand beside those of a model of words. A text reaches the tokenizer with one space between two
 words and a line end after each line. A word is the sub-words of its letters and of the space before it; the line end
-is that of the text, or the `eos` token where the tokenizer drops it. Each context is opened by the `bos` token, or, if
+is that of the text, or the `eos` token where the tokenizer has none. Each context is opened by the `bos` token, or, if
 there is none, by `eos`.
 
 Where a space is part of the sub-word that *follows* it, as in GPT-2 and Llama, Π p(sub-word) leaves out that a word
@@ -90,7 +90,7 @@ class YardstickTexts(NgramTexts):
     def corpus(self, name: str | None = None, split: Split | None = None, **how: Any) -> Corpus:
         """Load a corpus; see `Texts.corpus`; InputError: none is named."""
         if name is None:
-            raise InputError(f"{self.folder}: says not which text it was trained on; name a text by --corpus")
+            raise InputError(f"{self.folder}: has no text of its own; name one by --corpus")
         return super().corpus(name, split, **how)
 
 
@@ -378,6 +378,7 @@ class _Read:
                 raise InputError(f"the tokenizer reads {text[start:end]!r} as one: its words cannot be told apart")
             found.append((first, id))
         if closing is not None:
+            found = [(unit, id) for unit, id in found if words[unit][2] != EOS]
             found += [(unit, closing) for unit, (_, _, word) in enumerate(words) if word == EOS]
             found.sort(key=lambda pair: pair[0])
         return cls(words, [id for _, id in found], [unit for unit, _ in found])
@@ -486,8 +487,9 @@ def _naming(folder: Path, what: str) -> Iterator[None]:
 
 
 def _keeps_line_ends(tokenizer: Any) -> bool:
-    offsets = tokenizer("a\nb", add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
-    return any(start <= 1 < end for start, end in offsets)
+    read = tokenizer("a\nb", add_special_tokens=False, return_offsets_mapping=True)
+    both = zip(read["input_ids"], read["offset_mapping"], strict=True)
+    return any(start <= 1 < end and id != tokenizer.unk_token_id for id, (start, end) in both)
 
 
 def _begins_with_space(tokenizer: Any, size: int, special: Sequence[int]) -> Tensor | None:

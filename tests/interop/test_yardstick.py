@@ -154,6 +154,25 @@ def test_read_side_by_side_is_read_alone(folder: Path, corrected: bool) -> None:
     assert float(sums[-1]) == pytest.approx(log_p[0], abs=1e-5)
 
 
+def test_a_line_ends_by_eos_where_the_tokenizer_has_no_line_ends(tmp_path: Path) -> None:
+    """As sentencepiece's tokenizers, which mark beginnings by ▁."""
+    made = Tokenizer(models.BPE(unk_token="<unk>"))
+    made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    trainer = trainers.BpeTrainer(vocab_size=60, special_tokens=[END, "<unk>"], show_progress=False)
+    made.train_from_iterator(LINES, trainer)
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, bos_token=END, eos_token=END, unk_token="<unk>"
+    )
+    model = spanlm.load(f"hf:{saved(tmp_path, tokenizer)}", "cpu")
+    rows = list(model.score("the cats sat", base=math.e, eos=True))
+    assert [(row.word, row.oov) for row in rows] == [(word, False) for word in ("the", "cats", "sat", "<eos>")]
+    ids = [0, *tokenizer("the cats sat").input_ids, 0]
+    with torch.no_grad():
+        log_p = model.model(torch.tensor([ids])).logits[0].double().log_softmax(-1)
+    total = float(log_p[:-1].gather(-1, torch.tensor(ids[1:])[:, None]).sum())
+    assert math.fsum(row.surprisal for row in rows) == pytest.approx(-total, abs=1e-4)
+
+
 def test_evaluate_sums_what_score_gives(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("\n".join(LINES) + "\n")
     model = spanlm.load(f"hf:{folder}", "cpu")
