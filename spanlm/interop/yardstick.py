@@ -7,9 +7,9 @@ is that of the text, or the `eos` token where the tokenizer has none. Each conte
 there is none, by `eos`.
 
 Where a space is part of the sub-word that *follows* it, as in GPT-2 and Llama, Π p(sub-word) leaves out that a word
-ends, and counts it with the next one. The correction of Pimentel & Meister (2024, "How to compute the probability of a
-word", Eq. 12) and Oh & Schuler (2024, "Leading whitespaces of language models' subword vocabulary pose a confound for
-calculating word probabilities") moves it to the word that ends:
+ends, and counts it with the next one. The correction for tokenizers that mark the beginnings of words (Pimentel &
+Meister, 2024, "How to Compute the Probability of a Word", arXiv 2406.14561; Oh & Schuler, 2024, "Leading Whitespaces of
+Language Models' Subword Vocabulary Pose a Confound for Calculating Word Probabilities") moves it to the word that ends:
 
     p(w | c) = Π p(sub-word) · e(c, w) / e(c),   e(c) = Σ p(s | c) over the sub-words s that begin with white space
 

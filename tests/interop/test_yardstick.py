@@ -173,6 +173,19 @@ def test_a_line_ends_by_eos_where_the_tokenizer_has_no_line_ends(tmp_path: Path)
     assert math.fsum(row.surprisal for row in rows) == pytest.approx(-total, abs=1e-4)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the library's own warnings
+def test_minicons_says_the_same_of_words_that_are_not_corrected(folder: Path) -> None:
+    minicons = pytest.importorskip("minicons.scorer", reason="pip install minicons")
+    theirs = minicons.IncrementalLMScorer(str(folder), "cpu")
+    how = {"tokenize_function": str.split, "bos_token": True, "surprisal": True, "base_two": True}
+    for line in (LINES[0], "a zebra sat on dog"):
+        (words,) = theirs.word_score_tokenized([line], **how)
+        rows = list(Yardstick(folder, "cpu", corrected=False).score(line))
+        assert [word for word, _ in words] == [row.word for row in rows]
+        assert [value for _, value in words] == pytest.approx([row.surprisal for row in rows], abs=1e-4)
+
+
 def test_evaluate_sums_what_score_gives(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("\n".join(LINES) + "\n")
     model = spanlm.load(f"hf:{folder}", "cpu")
