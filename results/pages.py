@@ -17,6 +17,7 @@ from typing import Any
 HERE = Path(__file__).parent
 Rows = list[list[str]]  # the first is the header
 SPEEDS = {"bench-cpu.json": "Zen 4", "bench-cpu-again.json": "Zen 4, again", "bench-cpu-zen-5.json": "Zen 5"}
+CLASSES = "NE", "CN", "V", "P"  # of questions, in the order of the figure's page
 WAITING = {"the library's own": "", "OMP_WAIT_POLICY=passive": ", passive", "GOMP_SPINCOUNT=1000": ", short"}
 
 
@@ -95,6 +96,35 @@ def busy_cores() -> Rows:
         name = f"{one['model']}, {one['busy processes']} busy"
         found.setdefault(name, {})[f"{one['threads']}{WAITING[one['waiting']]}"] = one["tokens a second"]
     return _from_records(found, [f"threads: {kind}={kind}:0" for kind in found["demo, 0 busy"]])
+
+
+def questions(*columns: str) -> Rows:
+    """Return accuracies on CBT-like questions: those of the figure's page, and below them the n-gram models'."""
+    rows = _from_page("daniluk2017/cbt-small/figure-2d.md", 0, columns)
+    for one in _records("daniluk2017/cbt-ngrams/*.json", "").values():
+        asked = {file["class"]: file["contexts"]["full"]["sentence"] for file in one["cloze"]["files"]}
+        held = " + cache" if one["config"]["ngram"]["cache"] else ""
+        model = f"{one['config']['ngram']['order']}-gram Kneser-Ney{held}, {one['vocabulary_size']:,} words"
+        cells = [[_number(x, "3") for x in (asked[name]["accuracy"], *asked[name]["interval"])] for name in CLASSES]
+        rows.append([model, *(f"{a} [{low}, {high}]" for a, low, high in cells), _number(one["test"]["perplexity"])])
+    return rows
+
+
+def mixtures() -> Rows:
+    """Return perplexities of models alone and mixed, with the weights that fit valid best."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, one in _records("daniluk2017-ptb/mixtures/*.json", "").items():
+        found.setdefault(name, {})["weights"] = " / ".join(f"{weight:.2f}" for weight in one["test"].get("weights", []))
+        for split in ("valid", "test"):
+            result = one.get(split, {})
+            for member in result.get("members", []):
+                found.setdefault(member["run"], {})[split] = member["perplexity"]
+            found[name][split] = result.get("ensemble", result).get("perplexity")
+    lines = (
+        [name, *(_number(one.get(split), "2") for split in ("valid", "test")), one.get("weights") or "–"]
+        for name, one in sorted(found.items(), key=lambda item: (item[0].count("+"), item[0]))
+    )
+    return [["", "valid ppl", "test ppl", "weights"], *lines]
 
 
 def _table(match: re.Match[str]) -> str:

@@ -23,12 +23,13 @@ from spanlm.cli.main import VerbParser
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError, require
-from spanlm.store.files import is_arpa, is_hf, replacing, run_name
+from spanlm.store.files import is_arpa, is_hf, is_kenlm, replacing, run_name
 from spanlm.store.run_folder import CONFIG
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from spanlm.evaluation.ngram.kenlm import Kenlm
     from spanlm.runs.trained_model import LoadedModel
 
 PROCESSORS = os.cpu_count() or 1
@@ -198,7 +199,8 @@ def add_runs(parser: VerbParser, files: str = "", files_help: str = "") -> None:
 def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
     """Split the operands into runs (folders with a configuration, ARPA files, hf:FOLDER) and the files after them."""
     more: list[str] = options.more
-    runs = [(Path(name) / CONFIG).is_file() or is_arpa(Path(name)) or is_hf(name) for name in more]
+    given = [Path(name) for name in more]
+    runs = [(path / CONFIG).is_file() or is_arpa(path) or is_kenlm(path) or is_hf(path) for path in given]
     count = next((n for n, run in enumerate(runs) if not run), len(more))
     return [options.run, *map(Path, more[:count])], more[count:]
 
@@ -281,6 +283,20 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
     return model if attention is None else require_weights(model, ATTENTION).with_attention(attention)
 
 
+def load_kenlm(run: Path, options: argparse.Namespace) -> Kenlm | None:
+    """Load a file in KenLM's binary format to score whole texts; None: it is none. It takes no option of a run."""
+    from spanlm.evaluation.ngram.kenlm import Kenlm
+
+    if not is_kenlm(run) or run.is_dir():
+        return None
+    # where nothing is combined, --weights is of other things
+    for name in ("gate_temperature", "attention", "combine", *["weights"] * ("combine" in options)):
+        if vars(options).get(name) is not None:
+            why = "has no weights and no memory, and nothing to combine with"
+            raise InputError(f"--{name.replace('_', '-')}: {run} is an n-gram model, which {why}")
+    return Kenlm(run)
+
+
 def tuning_part(model: LoadedModel, options: argparse.Namespace, option: str, otherwise: str) -> Corpus:
     """Load the part that is tuned on; an error names `option`, which needs it, and `otherwise`, which does not."""
     valid = model.corpus(options.corpus, TUNED_ON, data_dir=options.data_dir, download=options.download)
@@ -333,7 +349,7 @@ def run_names(folders: Sequence[Path]) -> list[str]:
 
 
 def _stem(path: Path) -> str:
-    return run_name(path) if is_arpa(path) else path.name
+    return run_name(path) if is_arpa(path) or is_kenlm(path) else path.name
 
 
 def keep_freed_memory() -> None:

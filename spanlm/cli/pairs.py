@@ -14,6 +14,7 @@ from spanlm.cli.options import (
     add_device,
     add_gate,
     add_runs,
+    load_kenlm,
     load_runs,
     output,
     refuse_overwriting,
@@ -23,6 +24,7 @@ from spanlm.cli.options import (
 from spanlm.cli.render import grid, note, out, out_json
 from spanlm.data.tables import Row, read_table, table_kind
 from spanlm.errors import InputError
+from spanlm.evaluation.ngram.kenlm import Kenlm
 from spanlm.evaluation.pairs import Accuracy, Pair, accuracies, compare_pairs, region_of
 from spanlm.store.plain import finite
 
@@ -51,7 +53,7 @@ def run(arguments: list[str]) -> None:
     path = Path(files[0])
     refuse_overwriting(options.out, [path])
     pairs = _read(path, options)
-    model = load_runs(runs, options)
+    model = (load_kenlm(runs[0], options) if len(runs) == 1 else None) or load_runs(runs, options)
     compared = compare_pairs(pairs, lambda texts: model.score_texts(texts)[0])
     if options.out is not None:
         with output(options.out) as file:
@@ -75,6 +77,8 @@ def run(arguments: list[str]) -> None:
     grid(header, [[name, *_cells(each)] for name, each in rows])
     if options.critical is not None:
         out("Only the words of the critical region are compared.")
+    if isinstance(model, Kenlm):
+        return
     for line in [*([] if model.texts.predict_first else [_UNPREDICTED]), *gate_note(model)]:
         note(line)
 

@@ -12,6 +12,7 @@ import numpy as np
 from spanlm.cli.options import (
     add_device,
     add_gate,
+    load_kenlm,
     load_run,
     output,
     refuse_overwriting,
@@ -78,7 +79,7 @@ def run(arguments: list[str]) -> None:
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = verb_parser("rescore", _DESCRIPTION, more=_MORE)
-    text = "a trained run's folder, an n-gram model, NAME.arpa[.gz], or hf:FOLDER"
+    text = "a trained run's folder, an n-gram model, NAME.arpa[.gz] or KenLM's, or hf:FOLDER"
     parser.add_argument("run", metavar="RUN", nargs="+", type=Path, help=text)
     add_device(parser)
     parser.add_argument("--nbest", type=Path, required=True, metavar="FILE", help="the lists: a file, or a folder")
@@ -120,7 +121,8 @@ def _scored(lists: list[NBestList], options: argparse.Namespace) -> tuple[Scored
     language: dict[str, list[list[float]]] = {}
     prefixes, oov = Prefixes(), 0
     for name, run in zip(run_names(options.run), options.run, strict=True):
-        found, read = load_run(run, options.device, options.gate_temperature).score_texts(texts)
+        model = load_kenlm(run, options) or load_run(run, options.device, options.gate_temperature)
+        found, read = model.score_texts(texts)
         prefixes, oov = prefixes + read, oov + sum(score.oov for score in found)
         values = iter(score.log_prob for score in found)
         language[name] = [[next(values) for _ in each.hypotheses] for each in lists]

@@ -10,7 +10,7 @@ from spanlm.errors import FEW, InputError
 from spanlm.models.language_model import LanguageModel
 from spanlm.runs.ngram import is_ngram_run, load_arpa, load_ngram_run
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
-from spanlm.store.files import HF, is_arpa, is_hf
+from spanlm.store.files import HF, is_arpa, is_hf, is_kenlm
 from spanlm.store.process import pick_device
 from spanlm.store.run_folder import CONFIG, MODEL, VOCABULARY, copy_weights, read_weights
 from spanlm.training.setup import refuse_too_large
@@ -32,6 +32,8 @@ def load(run: str | Path, device: str = "auto") -> LoadedModel:
     folder = Path(run)
     if is_arpa(folder) and not folder.is_dir():
         return load_arpa(folder)
+    if is_kenlm(folder) and folder.is_file():
+        raise InputError(f"{folder}: KenLM's binary format is for pairs and rescore; name its ARPA file")
     if folder.is_file():
         raise InputError(f"{folder}: is a file; name the folder of a run, or an ARPA file, NAME.arpa or NAME.arpa.gz.")
     if not (folder / CONFIG).is_file():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,9 @@ from spanlm.data.corpora import Corpus, findable
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation.combination import em_weights
-from spanlm.evaluation.ngram import ArpaModel, KneserNey, read_arpa, write_arpa
+from spanlm.evaluation.ngram import ArpaModel, KneserNey, open_arpa, read_arpa, write_arpa
 from spanlm.evaluation.ngram.config import NgramConfig, NgramRunConfig
+from spanlm.evaluation.ngram.kenlm import Kenlm, installed
 from spanlm.evaluation.ngram.model import END, START
 from spanlm.evaluation.ngram.next_word import NgramModel, UnigramCache
 from spanlm.evaluation.perplexity import Evaluation
@@ -28,7 +31,7 @@ from spanlm.evaluation.protocol import STANDARD
 from spanlm.evaluation.scoring import score
 from spanlm.runs.texts import Texts
 from spanlm.runs.trained_model import LoadedModel
-from spanlm.store.files import make_folder, replace_file, run_name
+from spanlm.store.files import is_arpa, make_folder, replace_file, run_name
 from spanlm.store.provenance import record_start
 from spanlm.store.run_folder import CONFIG, METRICS, MODEL, VOCABULARY, MetricsLog, locked
 
@@ -102,13 +105,18 @@ class NgramRun(LoadedModel):
             )
         model = NgramModel(self.model.arpa, other.vocabulary, self.model.cache).to(other.model.device)
         run = NgramRun(model.eval(), other.texts)
-        run.folder = self.folder
+        run.folder, run._kenlm = self.folder, None
         return run
 
     def _log_probs_of(self, texts: list[list[int]]) -> tuple[list[list[float]], Prefixes]:
-        """All texts as one stream: each is opened by <eos>, before which nothing is to an n-gram model."""
+        """By KenLM, or as one stream: each text is opened by <eos>, before which nothing is to an n-gram model."""
         if self.model.cache is not None:
             return super()._log_probs_of(texts)
+        first = 0 if self.texts.predict_first else 1
+        if self._kenlm is not None:
+            spelled = [END if word == EOS else word for word in self.vocabulary.words]
+            each = [self._kenlm.log_probs(map(spelled.__getitem__, text))[first:] for text in texts]
+            return each, Prefixes(read := sum(map(len, texts)) + len(texts), read)
         opening = self.vocabulary.eos_id
         words = torch.tensor([id for text in texts for id in (opening, *text)] + [opening])
         state, found = self.model.init_state(1), list[float]()
@@ -117,9 +125,15 @@ class NgramRun(LoadedModel):
             log_p, state = self.model.log_prob(part[:-1], part[1:], state)
             found += log_p.squeeze(1).tolist()
         ends = np.cumsum([len(text) + 1 for text in texts]).tolist()
-        first = 0 if self.texts.predict_first else 1
         values = [found[end - len(text) - 1 + first : end - 1] for end, text in zip(ends, texts, strict=True)]
         return values, Prefixes(len(found), len(found))
+
+    @cached_property
+    def _kenlm(self) -> Kenlm | None:
+        """KenLM with the same file; None: it is not installed, or refuses what our reader perhaps reads."""
+        with suppress(InputError):
+            return Kenlm(self.folder if is_arpa(self.folder) else self.folder / ARPA)
+        return None
 
 
 def load_arpa(path: Path) -> NgramRun:
@@ -128,10 +142,15 @@ def load_arpa(path: Path) -> NgramRun:
     Raises:
         InputError: the file breaks a rule of `spanlm.evaluation.ngram.arpa`, or lists <eos>.
     """
-    arpa = read_arpa(path)
+    arpa = _open(path)
     vocabulary = vocabulary_of(arpa, path)
     config = NgramRunConfig(data=DataConfig(corpus=str(path)), ngram=NgramConfig(order=arpa.order))
     return NgramRun(NgramModel(arpa, vocabulary).eval(), NgramTexts(vocabulary, config, path, file=True))
+
+
+def _open(path: Path) -> ArpaModel:
+    """Read an ARPA file: where KenLM can score whole texts, the tables only when they are asked for."""
+    return open_arpa(path) if installed() else read_arpa(path)
 
 
 def vocabulary_of(arpa: ArpaModel, path: Path) -> Vocabulary:
@@ -153,7 +172,7 @@ def load_ngram_run(folder: Path) -> NgramRun:
         InputError: files that are missing, damaged, or do not belong together.
     """
     config = load_config(folder / CONFIG)
-    vocabulary, arpa = Vocabulary.load(folder / VOCABULARY), read_arpa(folder / ARPA)
+    vocabulary, arpa = Vocabulary.load(folder / VOCABULARY), _open(folder / ARPA)
     if {*vocabulary.words} != {*vocabulary_of(arpa, folder / ARPA).words}:
         raise InputError(f"{folder / ARPA}: has other words than {folder / VOCABULARY}. Put its own back.")
     if arpa.order != config.ngram.order:

@@ -141,9 +141,16 @@ def is_hf(run: str | Path) -> bool:
     return str(run).startswith(HF)
 
 
+def is_kenlm(path: Path) -> bool:
+    """Whether a path is that of a file in KenLM's binary format by its name, FILE.binary, FILE.bin or FILE.klm."""
+    return path.suffix.lower() in (".binary", ".bin", ".klm")
+
+
 def run_name(folder: Path) -> str:
-    """Name a run by its folder, a member of a family (`lstm/seed-1`) by that of the family, too; or an ARPA file."""
+    """Name a run by its folder, a member of a family (`lstm/seed-1`) by that of the family, too; or an n-gram file."""
     path = folder.resolve()
     if is_arpa(path):
         return path.name.removesuffix(".gz")[: -len(".arpa")]
+    if is_kenlm(path):
+        return path.stem
     return f"{path.parent.name}/{path.name}" if re.fullmatch(r"seed-\d+", path.name) else path.name

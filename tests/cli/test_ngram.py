@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,44 @@ def test_every_verb_that_scores_takes_it(cli: Cli, kn3: Path, tmp_path: Path) ->
     assert found["files"][0]["contexts"]["full"]["questions"] == 1
     cache = ("--cache", 5, "--cache-theta", 0, "--cache-lambda", 0.2)
     assert json.loads(cli("evaluate", kn3, *cache, "--json").done)["without_cache"]
+
+
+def test_kenlm_scores_texts_as_we_do_and_reads_the_file_alone(kn3: Path, tmp_path: Path) -> None:
+    pytest.importorskip("kenlm", reason="KenLM is not installed")
+    path = tmp_path / "copy.arpa"
+    path.write_bytes((kn3 / ARPA).read_bytes())
+    draw, ours = random.Random(1), read_arpa(path)
+    words = [word for word in ours.words if word not in ("<s>", "</s>")] + ["unheard"]
+    texts = [[draw.choice(words) for _ in range(draw.randrange(12))] for _ in range(50)]
+    run = spanlm.load(path)
+    found, prefixes = run.score_texts([" ".join(text) for text in texts])
+    expected = [score.log10.astype(float) * math.log(10) for score in ours.score(texts)]
+    assert [each.log_prob for each in found] == [math.fsum(each) for each in expected]
+    assert prefixes.tokens == sum(len(text) + 2 for text in texts)
+    assert run.compare("the cat", "cat the").to_json() == spanlm.load(kn3).compare("the cat", "cat the").to_json()
+    path.unlink()
+    assert run.score_texts(["the cat"])
+    with pytest.raises(InputError, match="cannot be read"):
+        run.evaluate("demo")
+
+
+def test_kenlms_own_format_is_for_pairs_and_rescore(cli: Cli, kn3: Path, tmp_path: Path) -> None:
+    path, pairs = tmp_path / "kn3.klm", tmp_path / "pairs.jsonl"
+    path.write_bytes((kn3 / ARPA).read_bytes())  # KenLM looks at what is in it
+    pairs.write_text('{"sentence_good": "the cat", "sentence_bad": "cat the unheard"}\n')
+    cli("evaluate", path).refused("kn3.klm: KenLM's binary format is for pairs and rescore")
+    cli("pairs", path, pairs, "--attention", "none").refused("--attention", "kn3.klm is an n-gram model")
+    try:
+        import kenlm  # noqa: F401
+    except ImportError:
+        cli("pairs", path, pairs).refused("only KenLM reads", "pip install 'spanlm[kenlm]'")
+        pytest.skip("KenLM is not installed")
+    assert cli("pairs", path, pairs, "--json").done == cli("pairs", kn3, pairs, "--json").done
+    (tmp_path / "list.txt").write_text("a ||| the cat ||| 0 ||| 0\na ||| cat the unheard ||| 0 ||| 0\n")
+    options = "--nbest", tmp_path / "list.txt", "--weights", "kn3=1", "--json"
+    assert cli("rescore", path, *options).done == cli("rescore", kn3, *options).done
+    path.write_bytes(b"mmap lm http://kheafield.com/code format version 5\n\0")
+    cli("pairs", path, pairs).refused("kn3.klm: KenLM cannot read it")
 
 
 def test_an_ensemble_with_a_neural_run_takes_its_words(cli: Cli, kn3: Path, tiny_run: Path, tmp_path: Path) -> None:

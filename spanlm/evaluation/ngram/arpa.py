@@ -19,11 +19,12 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from functools import cached_property
+from itertools import islice, repeat
 from pathlib import Path
-from typing import BinaryIO, NoReturn, cast
+from typing import Any, BinaryIO, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,7 @@ _COUNT = re.compile(rb"ngram\s+(\d+)\s*=\s*(\d{1,15})")
 
 Rows = NDArray[np.int32]
 _UNKNOWN = (b"<unk>", b"<UNK>")
+_BLANK = np.array([bytes([byte]).isspace() for byte in range(256)])
 
 
 def read_arpa(path: str | Path) -> ArpaModel:
@@ -56,13 +58,46 @@ def read_arpa(path: str | Path) -> ArpaModel:
     Raises:
         InputError: The file cannot be read or breaks a rule of this module; names the line and what was expected.
     """
-    path = Path(path)
+    with _reading(Path(path)) as reader:
+        return reader.model()
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[_Reader]:
     try:
         with _opened(path) as file:
-            return _Reader(path, file).model()
+            yield _Reader(path, file)
     except (EOFError, zlib.error, OSError) as error:
         problem = getattr(error, "strerror", None) or f"{error}; the file is damaged or cut short: copy it again"
         raise InputError(f"{path}: cannot be read: {problem}") from None
+
+
+def open_arpa(path: str | Path) -> ArpaModel:
+    """Read the words of an ARPA file, and its tables when they are first asked for.
+
+    Raises:
+        InputError: As `read_arpa`; what is wrong after the words is raised where the tables are read.
+    """
+    path = Path(path)
+    with _reading(path) as reader:
+        counts = reader.counts()
+        reader.read(1, counts[0])
+    return ArpaModel(tuple(reader.words), _Tables(path, len(counts)))
+
+
+class _Tables(Sequence[Table]):
+    def __init__(self, path: Path, order: int) -> None:
+        self._path, self._order = path, order
+
+    def __len__(self) -> int:
+        return self._order
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._read[at]
+
+    @cached_property
+    def _read(self) -> Sequence[Table]:
+        return read_arpa(self._path).tables
 
 
 @contextmanager
@@ -81,7 +116,7 @@ class _Reader:
 
     def model(self) -> ArpaModel:
         counts = self.counts()
-        ids, values, first = zip(*map(self._section, range(1, len(counts) + 1), counts), strict=True)
+        ids, values, first = zip(*map(self.read, range(1, len(counts) + 1), counts), strict=True)
         self._expect(b"\\end\\", "promises fewer n-grams")
         return ArpaModel(tuple(self.words), tuple(self._tables(list(ids), list(values), first)))
 
@@ -123,18 +158,19 @@ class _Reader:
         cut = f"the file ends after section {self.section}" if self.line else "the file is empty"
         self._refuse(self.line + 1, f"{cut}; expected {header.decode()}. If it is cut short, copy it again")
 
-    def _section(self, order: int, count: int) -> tuple[Rows, Floats, int]:
+    def read(self, order: int, count: int) -> tuple[Rows, Floats, int]:
         """Return (n, order) word ids, (2, n) probabilities and weights (NaN for none), and the first line's number."""
         header = f"\\{order}-grams:"
         self._expect(header.encode(), f"promises fewer {order - 1}-grams")
         self.section, start, read = header, self.line + 1, 0
         ids, values = [np.zeros((0, order), np.int32)], [np.zeros((2, 0), np.float32)]
         while read < count:
-            rows = [line.split() for line in islice(self.file, min(_BLOCK, count - read))]
-            widths = np.fromiter(map(len, rows), np.int64, len(rows))
+            lines = list(islice(self.file, min(_BLOCK, count - read)))
+            # a list a line would keep the garbage collector busy: one of all fields, and how many each line has
+            fields, widths = b"".join(lines).split(), _widths(lines)
             bad = np.flatnonzero((widths != order + 1) & (widths != order + 2))
-            if not rows or (len(bad) and (not rows[bad[0]] or rows[bad[0]][0].startswith(b"\\"))):
-                read += int(bad[0]) if rows else 0
+            if not lines or (len(bad) and lines[bad[0]].strip()[:1] in (b"", b"\\")):
+                read += int(bad[0]) if lines else 0
                 self._refuse(
                     start + read,
                     f"section {header} ends after {read} n-grams; \\data\\ promises {count}. If the file "
@@ -144,41 +180,42 @@ class _Reader:
                 self._refuse(
                     start + read + int(bad[0]),
                     f"section {header} expected a probability, {order} words and a back-off "
-                    f"weight or none, found {_shown(b' '.join(rows[bad[0]]))}",
+                    f"weight or none, found {_shown(lines[bad[0]])}",
                 )
-            ids.append(self._ids(rows, order, start + read))
-            values.append(self._values(rows, widths == order + 2, start + read))
-            read += len(rows)
-            self.line += len(rows)
+            begins, weighted = np.cumsum(widths) - widths, widths == order + 2
+            numbers = np.full((2, len(lines)), np.nan, np.float32)
+            numbers[0] = self._numbers("probability", fields, begins, start + read + np.arange(len(lines)), 0)
+            at = np.flatnonzero(weighted)
+            numbers[1, at] = self._numbers("back-off weight", fields, begins[at] + order + 1, start + read + at, np.inf)
+            ids.append(self._ids(fields, begins[:, None] + np.arange(1, order + 1), start + read))
+            values.append(numbers)
+            read += len(lines)
+            self.line += len(lines)
         for mark in (START, END) if order == 1 else ():
             if mark.encode() not in self.ids:
                 self._refuse(self.line, f"section {header} must list {mark}")
         return np.concatenate(ids), np.concatenate(values, axis=1), start
 
-    def _values(self, rows: list[list[bytes]], weighted: NDArray[np.bool_], line: int) -> Floats:
-        last = [row[-1] if has else b"0" for row, has in zip(rows, weighted.tolist(), strict=True)]
-        numbers = []
-        for name, texts in (("probability", [row[0] for row in rows]), ("back-off weight", last)):
-            try:
-                exact = list(map(float, texts))
-            except ValueError:
-                exact = list(map(_number, texts))
-            with np.errstate(over="ignore"):
-                numbers.append(np.array(exact).astype(np.float32))
-            wrong = ~np.isfinite(numbers[-1]) | (numbers[-1] > (0 if name == "probability" else np.inf))
-            for bad in np.flatnonzero(wrong)[:1]:
-                limit = "a finite number" + (", at most 0" if name == "probability" else "")
-                self._refuse(line + bad, f"section {self.section} log10 {name} {_shown(texts[bad])}: must be {limit}")
-        numbers[1][~weighted] = np.nan
-        return np.stack(numbers)
+    def _numbers(self, name: str, fields: list[bytes], at: Integers, lines: Integers, most: float) -> Floats:
+        texts = list(map(fields.__getitem__, at.tolist()))
+        try:
+            exact = list(map(float, texts))
+        except ValueError:
+            exact = list(map(_number, texts))
+        with np.errstate(over="ignore"):
+            numbers = np.array(exact).astype(np.float32)
+        for bad in np.flatnonzero(~np.isfinite(numbers) | (numbers > most))[:1]:
+            limit = "a finite number" + ", at most 0" * (most == 0)
+            self._refuse(lines[bad], f"section {self.section} log10 {name} {_shown(texts[bad])}: must be {limit}")
+        return numbers
 
-    def _ids(self, rows: list[list[bytes]], order: int, line: int) -> Rows:
-        if order == 1:
-            return np.array([[self._new_word(row[1], line + at)] for at, row in enumerate(rows)], np.int32)
-        columns = [[self.ids.get(row[column], -1) for row in rows] for column in range(1, order + 1)]
-        ids = np.array(columns, np.int32).T
+    def _ids(self, fields: list[bytes], at: Integers, line: int) -> Rows:
+        """Return the ids of words that stand `at` (n, order) among the fields; the 1-grams are new."""
+        if at.shape[1] == 1:
+            return np.array([[self._new_word(fields[n], line + row)] for row, n in enumerate(at[:, 0])], np.int32)
+        ids = np.fromiter(map(self.ids.get, fields, repeat(-1)), np.int32, len(fields))[at]
         for bad in np.flatnonzero((ids < 0).any(axis=1))[:1]:
-            word = rows[bad][1 + int(np.flatnonzero(ids[bad] < 0)[0])]
+            word = fields[at[bad][ids[bad] < 0][0]]
             self._refuse(line + bad, f"section {self.section} the word {_shown(word)} is not among the 1-grams")
         return ids
 
@@ -242,6 +279,13 @@ def _add_suffixes(ids: list[Rows], values: list[Floats]) -> None:
         added = unique[first >= len(shorter)]
         ids[order - 1] = np.concatenate([shorter, added])
         values[order - 1] = np.pad(values[order - 1], ((0, 0), (0, len(added))), constant_values=np.nan)
+
+
+def _widths(lines: list[bytes]) -> Integers:
+    """Count the fields of each line."""
+    blank = _BLANK[np.frombuffer(b"\n" + b"".join(lines), np.uint8)]
+    ends = np.cumsum(np.fromiter(map(len, lines), np.int64, len(lines)))
+    return np.diff(np.flatnonzero(blank[:-1] & ~blank[1:]).searchsorted(ends), prepend=0)
 
 
 def _number(text: bytes) -> float:

@@ -100,7 +100,7 @@ class ArpaModel:
     """
 
     words: tuple[str, ...]
-    tables: tuple[Table, ...]
+    tables: Sequence[Table]
 
     def __post_init__(self) -> None:
         require(1 <= self.order <= MAX_ORDER, "order", self.order, f"from 1 to {MAX_ORDER}")
