@@ -66,6 +66,7 @@ by word and by character, too.
   spanlm evaluate runs/demo --attention none
   spanlm evaluate runs/family/seed-1 runs/family/seed-2 --tune-weights
   spanlm evaluate kn5.arpa --corpus test.txt --format kenlm
+  spanlm evaluate hf:models/gpt2 --corpus test.txt
 
 Several runs are evaluated side by side in one pass: each alone, all as one (an ensemble), and the oracle bound, which
 is what the best of them at each token would give and no model's perplexity.
@@ -85,6 +86,9 @@ A model with a span buffer mixes two predictions (Li et al., 2020). --parts show
 choice between them passes, and how often the gate prefers the buffer (PoU) and the buffer is better (oracle PoU), from
 the same pass; with --dynamic those of the weights that follow the text. --gate-temperature evaluates the same weights
 with another temperature of the gate than the run's (the paper's "w/o annealing in test" is 1).
+
+hf:FOLDER is a causal model of Hugging Face as a yardstick: what counts are words between white space and line ends, so
+its numbers per word and per character stand beside a run's on the same text (extra `hf`; nothing is fetched).
 
 --format prints what KenLM's `query` or SRILM's `ngram -ppl` (without -unk) prints, of runs and ARPA files alike. Each
 line is read alone, from <s>, which is <eos> to a run, to </s>. Of a run the number after = is the word's place in the

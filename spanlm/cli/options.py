@@ -24,7 +24,7 @@ from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError, require
 from spanlm.store.engine import Engine
-from spanlm.store.files import is_arpa, is_kenlm, replacing, run_name
+from spanlm.store.files import is_arpa, is_hf, is_kenlm, replacing, run_name
 from spanlm.store.run_folder import CONFIG
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, 
 
 def add_runs(parser: VerbParser, files: str = "", files_help: str = "") -> None:
     """Add the runs, how several are combined, and `files` that may follow; the parser must intermix."""
-    parser.add_argument("run", metavar="RUN", type=Path, help="a trained run's folder, or NAME.arpa[.gz];")
+    parser.add_argument("run", metavar="RUN", type=Path, help="a trained run's folder, NAME.arpa[.gz] or hf:FOLDER;")
     text = f"more of them predict with it as one{f'; then {files_help}' if files else ''}"
     parser.add_argument("more", metavar=f"RUN|{files}" if files else "RUN", nargs="*", default=[], help=text)
     several = "several runs as one"
@@ -203,9 +203,10 @@ def add_runs(parser: VerbParser, files: str = "", files_help: str = "") -> None:
 
 
 def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
-    """Split the operands into runs, which are folders with a configuration or ARPA files, and the files after them."""
+    """Split the operands into runs (folders with a configuration, ARPA files, hf:FOLDER) and the files after them."""
     more: list[str] = options.more
-    runs = [(Path(name) / CONFIG).is_file() or is_arpa(Path(name)) or is_kenlm(Path(name)) for name in more]
+    given = [Path(name) for name in more]
+    runs = [(path / CONFIG).is_file() or is_arpa(path) or is_kenlm(path) or is_hf(path) for path in given]
     count = next((n for n, run in enumerate(runs) if not run), len(more))
     return [options.run, *map(Path, more[:count])], more[count:]
 
@@ -272,6 +273,10 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
     temperature: float | None = vars(options).get("gate_temperature")
     attention: str | None = vars(options).get("attention")
     check_gate(temperature, len(runs))
+    if is_hf(runs[0]) and (
+        given := [name for name in ("vocab-pad", "cache") if vars(options).get(name.replace("-", "_"))]
+    ):
+        raise InputError(f"--{given[0]}: {runs[0]} predicts sub-words, not the words of a vocabulary. Leave it out.")
     if len(runs) > 1:
         normalised(options.weights, len(runs))  # before anything is loaded
         how: dict[str, Any] = {"weights": options.weights, "device": options.device}

@@ -81,7 +81,7 @@ def run(arguments: list[str]) -> None:
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = verb_parser("rescore", _DESCRIPTION, more=_MORE)
-    text = "a trained run's folder, or an n-gram model, NAME.arpa[.gz] or KenLM's"
+    text = "a trained run's folder, an n-gram model, NAME.arpa[.gz] or KenLM's, or hf:FOLDER"
     parser.add_argument("run", metavar="RUN", nargs="+", type=Path, help=text)
     add_device(parser)
     parser.add_argument("--nbest", type=Path, required=True, metavar="FILE", help="the lists: a file, or a folder")

@@ -34,6 +34,7 @@ from spanlm.cli.options import (
     verb_parser,
 )
 from spanlm.cli.render import note
+from spanlm.config import RunConfig
 from spanlm.data.tables import DELIMITERS, Kind, first_line_kind, read_table, refuse_without_column, table_kind
 from spanlm.data.text import Text
 from spanlm.errors import InputError
@@ -321,10 +322,10 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
     meanings = _columns(options.rows, items.models, how)
     models = {
         name or model.folder.name: {
-            "memory": model.config.model.memory.description,
+            **_described(model),
             "vocabulary": {"words": len(model.vocabulary), "sha256": model.vocabulary.hash},
-            "tokenizer": model.config.data.effective_tokenizer,
-            "lines": model.config.data.lines,
+            "tokenizer": model.texts.config.data.effective_tokenizer,
+            "lines": model.texts.config.data.lines,
             "first_word": _FIRST[model.texts.predict_first],
         }
         for name, model in items.models.items()
@@ -340,6 +341,13 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
         "runs": models,
         "columns": {name: meanings.get(name, "of the item, as it was read") for name in header},
     }
+
+
+def _described(model: LoadedModel) -> dict[str, str]:
+    config = model.texts.config
+    return (
+        {"memory": config.model.memory.description} if isinstance(config, RunConfig) else {"model": model.description}
+    )
 
 
 def _notes(model: LoadedModel, unknown: bool) -> list[str]:

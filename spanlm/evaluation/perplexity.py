@@ -203,7 +203,7 @@ def count_split(
     totals = read(first)
     seconds = time.perf_counter() - began
     written = corpus.written(split)
-    results = [_evaluation(total, seconds, corpus, split, protocol, written) for total in totals]
+    results = [evaluation_of(total, seconds, corpus, split, protocol, written) for total in totals]
     if protocol.context != "line":
         return results
     opened, counted = "opened by <eos>" if second is None else "not opened", totals[0].tokens
@@ -239,9 +239,10 @@ def counted_with(result: Evaluation, what: str, over_lines: str) -> Evaluation:
     return replace(result, protocol=f"{result.protocol}; {what}", salton2017=count)
 
 
-def _evaluation(
+def evaluation_of(
     total: Tally, seconds: float, corpus: Corpus, split: str, protocol: Protocol, written: tuple[int, int] | None
 ) -> Evaluation:
+    """Turn the sums over a split, and the words and characters of its text, into an evaluation."""
     known = total.tokens - total.unk_tokens
     words, characters = written or (0, 0)
     shared = {

@@ -312,12 +312,12 @@ class _WordScorer:
                     readout, state = self.model(inputs, state)
                     attention = attention_of(readout)
                     looked = _looked_values(attention)
-                    values = *_word_values(self.model.head.log_probs(readout), came), *looked
+                    values = *word_values(self.model.head.log_probs(readout), came), *looked
                     # a memory that grows has a slot more at the next step
                     self.reach = 1 + attention.weights.shape[-1] * attention.stride + attention.nearest_lag
                 else:
                     log_p, state = self.model.log_probs(inputs, state)
-                    values = _word_values(log_p, came)
+                    values = word_values(log_p, came)
                 for column, own in zip(found, zip(*(x.T.tolist() for x in values), strict=True), strict=True):
                     column += zip(*own, strict=True)
         self.carried = (read[0][-1:], state)
@@ -339,8 +339,8 @@ class _WordScorer:
                 yield WordScore(piece.sentence, index, word, surprisal / unit, entropy / unit, rank, oov, look)
 
 
-def _word_values(log_p: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Surprisal, entropy (nats) and rank of the targets under log_p (T, B, V)."""
+def word_values(log_p: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return surprisal, entropy (nats) and rank of the targets under log_p (T, B, V)."""
     parts = zip(torch.split(log_p.flatten(0, 1), ROWS), torch.split(targets.flatten(), ROWS), strict=True)
     surprisal, entropy, rank = (torch.cat(x).view_as(targets) for x in zip(*starmap(_row_values, parts), strict=True))
     return surprisal, entropy, rank

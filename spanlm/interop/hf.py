@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -36,8 +36,8 @@ from spanlm.models.language_model import LanguageModel
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
 
 try:
-    import transformers
-    from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
+    import transformers as transformers  # for `yardstick`, too, which needs the classes here
+    from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
     from tokenizers.models import WordLevel
 except ImportError:
     raise InputError("Hugging Face needs more: pip install 'spanlm[hf]'") from None
@@ -62,6 +62,7 @@ class SpanlmConfig(transformers.PreTrainedConfig):  # type: ignore[misc]
 
     model_type = "spanlm"
     is_stateful = True
+    keys_to_ignore_at_inference: ClassVar[list[str]] = ["state"]  # a `Trainer` joins tensors
 
     run: dict[str, Any] | None = None
     vocab_size: int = 2
@@ -152,6 +153,8 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask[:, -input_ids.shape[1] :]
         mask = mask.bool()
         state = self.model.init_state(len(input_ids)) if state is None else state
+        if _streams(state) != len(input_ids):
+            raise InputError(f"state: is of {_streams(state)} rows, and input_ids has {len(input_ids)}")
         logits: list[Tensor] = []
         weights: list[Tensor] = []
         for rows, columns in _rectangles(mask):
@@ -217,6 +220,12 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
     ) -> dict[str, Any]:
         changed: dict[str, Any] = super()._update_model_kwargs_for_generation(outputs, model_kwargs, *arguments, **more)
         return changed if outputs.state is None else {**changed, "state": outputs.state}
+
+    def _expand_inputs_for_generation(self, expand_size: int = 1, **inputs: Any) -> Any:
+        """Repeat each row for its beams or samples, that of a state that was given, too."""
+        if inputs.get("state") is not None:
+            inputs["state"] = inputs["state"].map(lambda x: x.repeat_interleave(expand_size, dim=1))
+        return super()._expand_inputs_for_generation(expand_size=expand_size, **inputs)
 
     @staticmethod
     def _reorder_cache(state: LMState, beams: Tensor) -> LMState:
@@ -289,6 +298,8 @@ def tokenizer_of(vocabulary: Vocabulary, tokenizer: str) -> transformers.PreTrai
     fast.normalizer = normalizers.Sequence(changes)
     pattern = r"[^ \t\n\r\v\f]+" if tokenizer == "whitespace" else f"{EOS}|{_WORDS}"
     fast.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "removed", invert=True)
+    # before the first one, too: pipelines put what was generated behind the prompt as it is decoded
+    fast.decoder = decoders.Replace(Regex("^"), " ")
     special = {f"{name}_token": EOS for name in ("bos", "eos", "pad")}
     return transformers.PreTrainedTokenizerFast(tokenizer_object=fast, unk_token=UNK, **special)
 

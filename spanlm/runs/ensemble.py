@@ -15,6 +15,7 @@ from spanlm.models.ops.precision import Precision
 from spanlm.runs.loading import load
 from spanlm.runs.texts import State, Texts
 from spanlm.runs.trained_model import LoadedModel, require_weights
+from spanlm.store.files import is_hf
 
 
 class TrainedEnsemble(LoadedModel):
@@ -101,6 +102,8 @@ def load_ensemble(
         InputError: not run folders, one of them twice, models with different words or ways to read a text, or weights
             that mean nothing.
     """
+    if names := list(filter(is_hf, runs)):
+        raise InputError(f"{names[0]}: predicts sub-words, so it cannot be one of several as one. Name it alone.")
     paths = [Path(run).resolve() for run in runs]
     for run, path in zip(runs, paths, strict=True):
         if paths.count(path) > 1:

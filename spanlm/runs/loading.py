@@ -1,4 +1,4 @@
-"""A run folder, or an ARPA file, becomes a `LoadedModel`."""
+"""A run folder, an ARPA file, or a model of Hugging Face becomes a `LoadedModel`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spanlm.errors import FEW, InputError
 from spanlm.models.language_model import LanguageModel
 from spanlm.runs.ngram import is_ngram_run, load_arpa, load_ngram_run
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
-from spanlm.store.files import is_arpa, is_kenlm
+from spanlm.store.files import HF, is_arpa, is_hf, is_kenlm
 from spanlm.store.process import pick_device
 from spanlm.store.run_folder import CONFIG, MODEL, VOCABULARY, copy_weights, read_weights
 from spanlm.training.setup import refuse_too_large
@@ -20,11 +20,15 @@ def load(run: str | Path, device: str = "auto") -> LoadedModel:
     """Load the best model of a run folder, or an ARPA file; device: auto (a GPU if there is one), cpu, cuda.
 
     A training gives a `TrainedModel`; n-grams give a model without attention and dynamic evaluation, which computes on
-    the processor, whatever the device.
+    the processor, whatever the device; `hf:FOLDER`, any causal model of Hugging Face, a `Yardstick`.
 
     Raises:
         InputError: not a run folder, files that do not belong together, or weights that are not finite.
     """
+    if is_hf(run):
+        from spanlm.interop.yardstick import Yardstick
+
+        return Yardstick(str(run).removeprefix(HF), device)
     folder = Path(run)
     if is_arpa(folder) and not folder.is_dir():
         return load_arpa(folder)

@@ -133,6 +133,15 @@ def is_arpa(path: Path) -> bool:
     return path.name.lower().removesuffix(".gz").endswith(".arpa")
 
 
+HF = "hf:"
+"""What the name of a model of Hugging Face begins with; its local folder follows."""
+
+
+def is_hf(run: str | Path) -> bool:
+    """Whether a model of Hugging Face is named, hf:FOLDER."""
+    return str(run).startswith(HF)
+
+
 def is_kenlm(path: Path) -> bool:
     """Whether a path is that of a file in KenLM's binary format by its name, FILE.binary, FILE.bin or FILE.klm."""
     return path.suffix.lower() in (".binary", ".bin", ".klm")

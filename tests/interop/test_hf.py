@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn.functional import pad
 from torch.testing import assert_close
@@ -23,6 +24,7 @@ from spanlm.data.config import Tokenizer as Rule
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
+from spanlm.models.interfaces import LMState
 from spanlm.models.language_model import LanguageModel
 from tests.goldens.small import command, make_text, shrunk
 
@@ -103,6 +105,57 @@ def test_a_saved_model_is_the_same_to_the_bit(name: str, tmp_path: Path) -> None
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
     ids = torch.arange(8)[None]
     assert torch.equal(again(ids).logits, model(ids).logits)
+
+
+@torch.no_grad()
+def test_generation_goes_on_from_a_state_and_rows_from_their_own_words(tmp_path: Path) -> None:
+    model = wrapped("daniluk2017/kvp-w5")
+    ids = torch.randint(0, 8, (2, 6), generator=torch.Generator().manual_seed(3))
+    save_file(model(ids[:, :5]).state.flat(), tmp_path / "state.safetensors")
+    state = LMState.from_flat(load_file(tmp_path / "state.safetensors"))
+    for more in ({}, {"num_beams": 3}, {"num_beams": 3, "num_return_sequences": 2}):
+        how = {"max_new_tokens": 5, "eos_token_id": None, **more}
+        after = model.generate(ids[:, 5:], state=state, **how)
+        assert torch.equal(after[:, 1:], model.generate(ids, **how)[:, 6:])
+        mask = torch.ones_like(ids)
+        mask[1, :3] = 0
+        padded = ids.where(mask.bool(), 9)
+        rows = len(after) // 2
+        both = model.generate(padded, attention_mask=mask, **how)
+        assert torch.equal(both[:rows], model.generate(ids[:1], **how))
+        assert torch.equal(both[rows:, 3:], model.generate(ids[1:, 3:], **how))
+    drawn = []
+    for cached in (True, False):
+        torch.manual_seed(1)
+        how = {"do_sample": True, "num_return_sequences": 3, "max_new_tokens": 5, "eos_token_id": None}
+        drawn.append(model.generate(ids, use_cache=cached, **how))
+    assert torch.equal(*drawn)
+    with pytest.raises(InputError, match="of 2 rows, and input_ids has 1"):
+        model(ids[:1], state=state)
+
+
+def test_a_pipeline_puts_words_behind_the_prompt(run: spanlm.TrainedModel) -> None:
+    model, tokenizer = spanlm.to_hf(run)
+    pipeline = transformers.pipeline("text-generation", model=model, tokenizer=tokenizer)
+    (found,) = pipeline("the cat", max_new_tokens=3, do_sample=False)
+    ids = model.generate(tokenizer("the cat", return_tensors="pt").input_ids, max_new_tokens=3, do_sample=False)
+    words = [word for word in tokenizer.convert_ids_to_tokens(ids[0]) if word not in (EOS, UNK)]
+    assert found["generated_text"].split() == words
+
+
+@pytest.mark.filterwarnings("ignore")  # the library's own warnings
+def test_a_trainer_trains_and_predicts(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate", reason="what a Trainer needs")
+    model = wrapped("daniluk2017/kvp-w5")
+    ids = torch.randint(0, 8, (4, 6), generator=torch.Generator().manual_seed(4))
+    data = [{"input_ids": row, "labels": row} for row in ids]
+    how = {"report_to": [], "use_cpu": True, "save_strategy": "no", "disable_tqdm": True, "max_steps": 3}
+    arguments = transformers.TrainingArguments(str(tmp_path), learning_rate=0.1, **how)
+    trainer = transformers.Trainer(model, arguments, train_dataset=data, eval_dataset=data)
+    before = trainer.predict(data)
+    assert before.predictions.shape == (4, 6, len(WORDS))
+    trainer.train()
+    assert trainer.evaluate()["eval_loss"] < before.metrics["test_loss"]
 
 
 def test_surprisal_loss_and_words_are_those_of_the_run(run: spanlm.TrainedModel) -> None:
@@ -192,3 +245,24 @@ def test_what_cannot_be_exported_is_refused(run: spanlm.TrainedModel, tmp_path: 
         hf.export(run, tmp_path)
     with pytest.raises(InputError, match="spanlm export"):
         hf.SpanlmForCausalLM(hf.SpanlmConfig())
+
+
+@pytest.mark.parametrize(
+    ("missing", "extra", "arguments"),
+    [
+        ("transformers", "'spanlm[hf]'", ["export", "RUN", "--out", "OUT"]),
+        ("transformers", "'spanlm[hf]'", ["score", "hf:OUT", "-"]),
+        ("tensorboard", "'spanlm[track]'", ["train", "demo", "--out", "OUT", "--track", "tensorboard"]),
+    ],
+)
+def test_an_extra_that_is_missing_is_named_with_its_install_line(
+    run: spanlm.TrainedModel, tmp_path: Path, missing: str, extra: str, arguments: list[str]
+) -> None:
+    program = f"import sys; sys.modules[{missing!r}] = None; from spanlm.cli.main import main; sys.exit(main())"
+    places = {"RUN": str(run.folder), "OUT": str(tmp_path / "out")}
+    words = [places.get(word, word.replace("OUT", places["OUT"])) for word in arguments]
+    found = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
+    assert found.returncode == 2
+    assert f"pip install {extra}" in found.stderr
+    assert len(found.stderr.splitlines()) == 1
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,506 @@
+"""Any causal model of Hugging Face as a yardstick (extra `hf`): `spanlm.load("hf:FOLDER")`, a local folder.
+
+Such a model predicts sub-words; everything here is by *written word*, what stands between white space, and line end,
+so that its numbers stand beside those of a model of words. A text reaches the tokenizer with one space between two
+words and a line end after each line. A word is the sub-words of its letters and of the space before it; the line end
+is that of the text, or the `eos` token where the tokenizer has none. Each context is opened by the `bos` token, or, if
+there is none, by `eos`.
+
+Where a space is part of the sub-word that *follows* it, as in GPT-2 and Llama, Π p(sub-word) leaves out that a word
+ends, and counts it with the next one. The correction for tokenizers that mark the beginnings of words (Pimentel &
+Meister, 2024, "How to Compute the Probability of a Word", arXiv 2406.14561; Oh & Schuler, 2024, "Leading Whitespaces of
+Language Models' Subword Vocabulary Pose a Confound for Calculating Word Probabilities") moves it to the word that ends:
+
+    p(w | c) = Π p(sub-word) · e(c, w) / e(c),   e(c) = Σ p(s | c) over the sub-words s that begin with white space
+
+with `bos` and `eos` among those s; the first word of a line, which no space precedes, has no e(c) below, and the line
+end has 1 above. The sum over a line is the same with it and without: it is the default because the surprisal of single
+words is not, and only with it is p a distribution over words. A tokenizer whose sub-words do not begin with white space
+needs none and gets none.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spanlm.data.config import DataConfig, Split
+from spanlm.data.corpora import Corpus
+from spanlm.data.text import Text
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
+from spanlm.errors import InputError, require
+from spanlm.evaluation.cache import CacheConfig
+from spanlm.evaluation.ngram.config import NgramConfig, NgramRunConfig
+from spanlm.evaluation.perplexity import Evaluation, evaluation_of
+from spanlm.evaluation.prefix_tree import Prefixes, TextScore
+from spanlm.evaluation.protocol import Context, Protocol
+from spanlm.evaluation.scoring import Tally
+from spanlm.evaluation.words import (
+    Piece,
+    ScoreOptions,
+    WordScore,
+    WrittenScore,
+    lines_as_pieces,
+    word_values,
+    written_scores,
+)
+from spanlm.interop import hf
+from spanlm.models.ops.precision import Precision, autocast
+from spanlm.runs.ngram import NgramTexts
+from spanlm.runs.texts import State
+from spanlm.runs.trained_model import LoadedModel
+from spanlm.store.files import expanded
+from spanlm.store.process import pick_device
+
+WINDOW = 2048
+"""Sub-words read at a time, at most, of a model that can read more, or says of no limit."""
+
+CHUNK = 2048
+"""Words of a carried text that are cut into sub-words together, at least; a chunk ends with a line."""
+
+LINES = 64
+"""Lines read side by side, at most, where each stands alone."""
+
+LOGITS = 1 << 24
+"""Probabilities computed at a time, but for a single window: rows times steps times sub-words."""
+
+_SPACE = (" ", "\t", "\n", "\r", "\v", "\f")
+
+
+class _AnyWord(Vocabulary):
+    """Knows every word: what is unknown is the tokenizer's matter."""
+
+    def __contains__(self, word: object) -> bool:
+        return True
+
+
+class YardstickTexts(NgramTexts):
+    """Texts by written words."""
+
+    def corpus(self, name: str | None = None, split: Split | None = None, **how: Any) -> Corpus:
+        """Load a corpus; see `Texts.corpus`; InputError: none is named."""
+        if name is None:
+            raise InputError(f"{self.folder}: has no text of its own; name one by --corpus")
+        return super().corpus(name, split, **how)
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """A written word or a line end: its score in nats, and its sub-words."""
+
+    score: WordScore
+    subwords: list[str]
+
+
+class Yardstick(LoadedModel):
+    """A causal model of Hugging Face: `evaluate`, `score`, `score_items`, `score_texts` and `compare`, by written word.
+
+    Args:
+        path: a local folder with config.json, model.safetensors and a tokenizer of the `tokenizers` library. Nothing is
+            fetched, no code in it is run, nothing is unpickled.
+        device: as of `spanlm.load`.
+        corrected: count a word's end with the word, as the module says.
+
+    Raises:
+        InputError: no such folder, no causal model, no tokenizer, or one with more sub-words than the model.
+    """
+
+    model: Any
+    kind = "a model of Hugging Face"
+
+    def __init__(self, path: str | Path, device: str = "auto", *, corrected: bool = True) -> None:
+        folder, target = expanded(str(path)), pick_device(device, "--device")
+        model, self.tokenizer = _loaded(folder)
+        name = Path(f"hf:{path}")
+        words = _AnyWord((EOS, UNK))
+        config = NgramRunConfig(data=DataConfig(corpus=str(path)), ngram=NgramConfig())
+        super().__init__(model.to(target).eval(), YardstickTexts(words, config, name, file=True))
+        limits = (getattr(model.config, "max_position_embeddings", None), WINDOW)
+        self.window = min(limit for limit in limits if limit)
+        self.stride = max(1, self.window // 2)
+        special = self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
+        known = [id for id in special if id is not None]
+        if not known:
+            raise InputError(f"{name}: the tokenizer has neither a bos nor an eos token to open a text; give it one")
+        self._opening = known[0]
+        self._closing = None if _keeps_line_ends(self.tokenizer) else known[-1]
+        self._begins = _begins_with_space(self.tokenizer, self._size, known) if corrected else None
+        if self._begins is not None:
+            self._begins = self._begins.to(target)
+        self._refuse_looking_ahead()
+
+    @property
+    def description(self) -> str:
+        """What it is, in a few words, for people."""
+        correction = (
+            "a word's end counted with the word" if self._begins is not None else "no leading spaces to correct"
+        )
+        return f"{type(self.model).__name__}, {len(self.tokenizer):,} sub-words, by written word ({correction})"
+
+    def title(self, source: str = "") -> str:
+        """Name the model and where a text comes from."""
+        return f"{self.folder}{source}"
+
+    def evaluate(
+        self,
+        corpus: Corpus | str | None = None,
+        split: Split = "test",
+        *,
+        state: State = "auto",
+        batch_size: int | None = None,
+        precision: Precision = "fp32",
+        cache: CacheConfig | None = None,
+    ) -> Evaluation:
+        """Measure perplexity: exp(total NLL / (written words + line ends)); see `LoadedModel.evaluate`.
+
+        `state` is carry (auto), in windows that overlap where the text is longer than the model reads, or line;
+        `batch_size` windows are read side by side, which changes nothing.
+
+        Raises:
+            InputError: as `LoadedModel.evaluate`; no text is named, another state, or a cache.
+        """
+        if cache is not None:
+            self._refuse("cache")
+        require(state in ("auto", "carry", "line"), "state", state, f"carry or line of {self.kind}")
+        context: Context = "line" if state == "line" else "carry"
+        loaded, part = self.texts.part(corpus, split)
+        pieces = lines_as_pieces(loaded.written_lines(part), "whitespace")
+        began, count, total = time.perf_counter(), 0, Tally()
+        for unit in self._units(pieces, context, batch_size, precision):
+            total, count = _plus(total, unit.score), count + len(unit.subwords)
+        seconds, counted = time.perf_counter() - began, replace(loaded, oov={part: total.unk_tokens})
+        result = evaluation_of(total, seconds, counted, part, Protocol(context=context), loaded.written(part))
+        where = "each line by itself" if context == "line" else "the text as one, state carried"
+        read = (
+            f"read by {count:,} sub-words, {self.window:,} at a time, moved on by {self.stride:,} where there are more"
+        )
+        how = f"every written word and line end predicted once; {where}, opened by {self._opened_by}; {read}"
+        return replace(result, protocol=f"{how}; {self.description.partition('(')[2][:-1]}")
+
+    def score(
+        self,
+        text: str | Text | Iterable[str],
+        *,
+        state: Context = "line",
+        base: float = 2.0,
+        oov: Literal["flag", "error"] = "flag",
+        eos: bool = False,
+        looks: bool = False,
+    ) -> Iterator[WordScore]:
+        """Give every written word's surprisal; entropy and rank are those of its first sub-word, over sub-words.
+
+        See `LoadedModel.score`. A word is `oov` where the tokenizer reads its unknown token, which few have.
+
+        Raises:
+            InputError: as `LoadedModel.score`; `looks`.
+        """
+        options = ScoreOptions(state=state, base=base, oov=oov, eos=eos, looks=looks)
+        lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else text
+        found = self._rows(lines, options)
+        return (unit.score for unit in found if eos or unit.score.word != EOS)
+
+    def score_items(
+        self, items: Iterable[str], *, state: Context = "line", eos: bool = False, **options: Any
+    ) -> Iterator[list[WrittenScore]]:
+        """Score the words of items as `LoadedModel.score_items` does; `tokens` are a word's sub-words."""
+        waiting: list[str] = []
+
+        def lines() -> Iterator[str]:
+            for item in items:
+                waiting.append(item)
+                yield item
+
+        rows = self._rows(lines(), ScoreOptions(state=state, **options))
+        for _, units in groupby(rows, key=lambda unit: unit.score.sentence):
+            own = list(units)
+            found = written_scores(waiting.pop(0), [unit.score for unit in own], self.tokenize, eos=eos)
+            tokens = [" ".join(unit.subwords) for unit in own]
+            yield [each if each.word == EOS else replace(each, tokens=tokens[each.index - 1]) for each in found]
+
+    def score_texts(self, texts: Sequence[str]) -> tuple[list[TextScore], Prefixes]:
+        """Give log p of many short texts, each as a line by itself with its end; see `LoadedModel.score_texts`."""
+        units = self._units(lines_as_pieces(texts, "whitespace"), "line")
+        found, count = [], 0
+        for _, own in groupby(units, key=lambda unit: unit.score.sentence):
+            *words, end = own
+            count += 1 + sum(len(unit.subwords) for unit in (*words, end))
+            log_p = [-unit.score.surprisal for unit in words]
+            found.append(TextScore(log_p, -end.score.surprisal, sum(unit.score.oov for unit in words)))
+        return found, Prefixes(count, count)
+
+    def words(self, prompt: str = "", **options: Any) -> NoReturn:
+        """Refuse: it draws no words."""
+        self._refuse("generate")
+
+    def cloze(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse: candidates are words of a vocabulary."""
+        self._refuse("cloze")
+
+    def tune_cache(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse: a cache holds words of a vocabulary."""
+        self._refuse("cache")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise InputError(f"{what}: {self.folder} is {self.kind}, for evaluate, score, pairs and rescore alone")
+
+    @property
+    def _size(self) -> int:
+        return int(self.model.get_input_embeddings().weight.shape[0])
+
+    @property
+    def _opened_by(self) -> str:
+        return str(self.tokenizer.convert_ids_to_tokens(self._opening))
+
+    def _refuse_looking_ahead(self) -> None:
+        """Refuse a model whose prediction depends on what comes after, such as a masked one."""
+        pair = torch.tensor([[self._opening, 0], [self._opening, self._size - 1]], device=self.model.device)
+        with torch.no_grad():
+            one, other = self.model(input_ids=pair, use_cache=False).logits[:, 0]
+        if not torch.allclose(one, other, rtol=1e-4, atol=1e-5):
+            raise InputError(f"{self.folder}: sees the words that it predicts; only causal models are a yardstick")
+
+    def _rows(self, lines: Text | Iterable[str], options: ScoreOptions) -> Iterator[_Unit]:
+        """Give units in the unit of the options' base."""
+        if options.looks:
+            self._refuse("looks")
+        unit = math.log(options.base)
+        for found in self._units(self.texts.pieces(lines), options.state):
+            score = found.score
+            if score.oov and options.oov == "error":
+                where = f"line {score.sentence}, word {score.index}: {score.word!r}"
+                raise InputError(f"{where} is unknown to the tokenizer. Use oov=flag (--oov flag) to score it so.")
+            based = replace(score, surprisal=score.surprisal / unit, entropy=score.entropy / unit)
+            yield replace(found, score=based)
+
+    def _units(
+        self, pieces: Iterable[Piece], state: Context, rows: int | None = None, precision: Precision = "fp32"
+    ) -> Iterator[_Unit]:
+        """Score words and line ends in order."""
+        before = [self._opening]
+        for texts, fresh in _contexts(pieces, state):
+            read = [_Read.of(text, self.tokenizer, self._closing) for text in texts]
+            before = [self._opening] if fresh else before
+            sequences = [before + each.ids for each in read]
+            values = self._values(sequences, len(before), rows or LINES, precision)
+            for each, found in zip(read, values, strict=True):
+                yield from self._joined(each, found)
+            before = sequences[-1][-(self.window - self.stride) :]
+
+    def _joined(self, read: _Read, values: Tensor) -> Iterator[_Unit]:
+        """Sum the values (sub-words, 4) of a text over its words; add where a word ends, take away where it begins."""
+        surprisal, entropy, rank, edge = values.T.tolist()
+        tokens, unknown = self.tokenizer.convert_ids_to_tokens(read.ids), self.tokenizer.unk_token_id
+        bounds = np.searchsorted(read.units, np.arange(len(read.words) + 1)).tolist()
+        charged = 0.0
+        for unit, (line, index, word) in enumerate(read.words):
+            start, stop = bounds[unit : unit + 2]
+            ends = edge[stop] if word != EOS and stop < len(edge) else 0.0
+            nll = math.fsum([*surprisal[start:stop], charged, -ends])
+            charged = ends
+            # what no sub-word stands for is certain
+            before, place = (entropy[start], int(rank[start])) if start < stop else (0.0, 1)
+            oov = unknown in read.ids[start:stop] and word != EOS
+            yield _Unit(WordScore(line, index, word, nll, before, place, oov), tokens[start:stop])
+
+    def _values(self, sequences: list[list[int]], start: int, rows: int, precision: Precision) -> list[Tensor]:
+        """Return surprisal, entropy, rank and log e(c) of all but the first sub-words of each sequence, (n, 4)."""
+        found = [torch.empty(len(ids) - start, 4, dtype=torch.float64) for ids in sequences]
+        windows = [(number, *cut) for number, ids in enumerate(sequences) for cut in self._windows(len(ids), start)]
+        windows.sort(key=lambda cut: cut[3] - cut[1])
+        while windows:
+            longest = windows[-1][3] - windows[-1][1]
+            size = max(1, min(rows, LOGITS // (longest * self._size)))
+            batch, windows = windows[-size:], windows[:-size]
+            ids = torch.full((len(batch), longest), self._opening)
+            for row, (number, begin, _, end) in zip(ids, batch, strict=True):
+                row[: end - begin] = torch.tensor(sequences[number][begin:end])
+            lengths = torch.tensor([[end - begin] for _, begin, _, end in batch])
+            values = self._read(ids, lengths, precision)
+            for own, (number, begin, first, end) in zip(values, batch, strict=True):
+                found[number][first - start : end - start] = own[first - begin - 1 : end - begin - 1]
+        return found
+
+    def _windows(self, length: int, start: int) -> Iterator[tuple[int, int, int]]:
+        """Cut a sequence: where a window begins, which sub-word is the first that it predicts, and where it ends."""
+        while start < length:
+            begin = max(0, start - (self.window - self.stride))
+            end = min(length, begin + self.window + 1)
+            yield begin, start, end
+            start = end
+
+    def _read(self, ids: Tensor, lengths: Tensor, precision: Precision) -> Tensor:
+        """Return the values (rows, N − 1, 4) of all but the first of sub-words (rows, N), as many as `lengths` says."""
+        ids = ids.to(self.model.device)
+        mask = (torch.arange(ids.shape[1] - 1) < lengths - 1).long().to(ids.device)
+        with torch.no_grad(), autocast(ids.device, precision):
+            logits = self.model(input_ids=ids[:, :-1], attention_mask=mask, use_cache=False).logits
+        log_p = logits.float().log_softmax(-1)
+        edge = torch.zeros_like(log_p[..., 0])
+        if self._begins is not None:
+            edge = log_p.masked_fill(~self._begins, -math.inf).logsumexp(-1)
+        return torch.stack([each.double() for each in (*word_values(log_p, ids[:, 1:]), edge)], -1).cpu()
+
+
+_Lines = list[tuple[int, list[str]]]
+"""Lines by number, with their words."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A text as the model reads it: line, place and letters of its words and line ends; sub-words, and of which."""
+
+    words: list[tuple[int, int, str]]
+    ids: list[int]
+    units: list[int]
+
+    @classmethod
+    def of(cls, lines: _Lines, tokenizer: Any, closing: int | None) -> _Read:
+        """Cut lines; `closing` stands for their ends where the tokenizer has none."""
+        words = [(line, n, word) for line, own in lines for n, word in enumerate([*own, EOS], 1)]
+        segments = ["\n" if word == EOS else f"{' ' * (index > 1)}{word}" for _, index, word in words]
+        owner = np.repeat(np.arange(len(words)), [len(segment) for segment in segments]).tolist()
+        text = "".join(segments)
+        read = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        found = []
+        for id, (start, end) in zip(read["input_ids"], read["offset_mapping"], strict=True):
+            first, last = owner[min(start, len(owner) - 1)], owner[max(start, end - 1)]
+            if first != last and text[start:end].strip("\n"):
+                raise InputError(f"the tokenizer reads {text[start:end]!r} as one: its words cannot be told apart")
+            found.append((first, id))
+        if closing is not None:
+            found = [(unit, id) for unit, id in found if words[unit][2] != EOS]
+            found += [(unit, closing) for unit, (_, _, word) in enumerate(words) if word == EOS]
+            found.sort(key=lambda pair: pair[0])
+        return cls(words, [id for _, id in found], [unit for unit, _ in found])
+
+
+def _contexts(pieces: Iterable[Piece], state: Context) -> Iterator[tuple[list[_Lines], bool]]:
+    """Give texts to read together, each by itself, and whether a context begins with them."""
+    lines, words, fresh, blank, begun = _Lines(), 0, True, False, False
+    for number, own in _lines(pieces):
+        resets = state == "document" and blank and begun and bool(own)
+        full = len(lines) == LINES if state == "line" else words >= CHUNK
+        if lines and (full or resets):
+            yield ([[line] for line in lines] if state == "line" else [lines]), fresh or state == "line"
+            lines, words, fresh = [], 0, resets
+        lines, words = [*lines, (number, own)], words + len(own) + 1
+        blank, begun = not own, begun or bool(own)
+    if lines:
+        yield ([[line] for line in lines] if state == "line" else [lines]), fresh or state == "line"
+
+
+def _lines(pieces: Iterable[Piece]) -> Iterator[tuple[int, list[str]]]:
+    """Join the pieces of each line."""
+    words: list[str] = []
+    for piece in pieces:
+        words += piece.words
+        if piece.closes:
+            yield piece.sentence, words
+            words = []
+
+
+def _plus(total: Tally, score: WordScore) -> Tally:
+    eos, unk = score.word == EOS, score.oov
+    return Tally(
+        total.tokens + 1,
+        total.nll + score.surprisal,
+        total.unk_tokens + unk,
+        total.unk_nll + score.surprisal * unk,
+        total.eos_tokens + eos,
+        total.eos_nll + score.surprisal * eos,
+    )
+
+
+# --- loading ---
+
+
+def _loaded(folder: Path) -> tuple[Any, Any]:
+    """Load a causal model and its tokenizer from a folder."""
+    if not (folder / "config.json").is_file():
+        what = "has no config.json" if folder.is_dir() else "there is no such folder; nothing is fetched"
+        raise InputError(
+            f"hf:{folder}: {what}. Name a folder that save_pretrained of transformers, or spanlm export, wrote."
+        )
+    transformers, how = hf.transformers, {"local_files_only": True, "trust_remote_code": False}
+    with _quiet(), _naming(folder, "the model"):
+        model, info = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, use_safetensors=True, output_loading_info=True, **how
+        )
+    with _quiet(), _naming(folder, "the tokenizer"):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **how)
+    if missing := sorted(info["missing_keys"]):
+        raise InputError(f"hf:{folder}: has no weights {missing[0]}, so it is no causal model that was trained")
+    if len(tokenizer) <= len(tokenizer.all_special_ids) or not tokenizer("a b", add_special_tokens=False)["input_ids"]:
+        raise InputError(
+            f"hf:{folder}: has no tokenizer. Put its files there: tokenizer.save_pretrained({str(folder)!r})"
+        )
+    if not tokenizer.is_fast:
+        raise InputError(f"hf:{folder}: its tokenizer does not say where sub-words stand; it needs a tokenizer.json")
+    size = int(model.get_input_embeddings().weight.shape[0])
+    if tokenizer.vocab_size > size:
+        raise InputError(
+            f"hf:{folder}: the tokenizer has {tokenizer.vocab_size:,} sub-words and the model {size:,}. Put the "
+            "model's own tokenizer there."
+        )
+    return model, tokenizer
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the library from writing."""
+    log = hf.transformers.utils.logging
+    level, bar = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        log.set_verbosity(level)
+        if bar:
+            log.enable_progress_bar()
+
+
+@contextmanager
+def _naming(folder: Path, what: str) -> Iterator[None]:
+    """Turn the library's errors into one line."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:  # of a damaged folder it raises what its parsers do
+        why = " ".join(str(error).split())
+        if "trust_remote_code" in why:
+            why = "it needs code of its own (trust_remote_code), which is not run. Take a model that transformers knows"
+        elif "safetensors" in why:
+            why = f"it has no model.safetensors: load it in transformers and save it by save_pretrained ({why})"
+        raise InputError(f"hf:{folder}: {what} cannot be loaded: {why[:300]}") from None
+
+
+def _keeps_line_ends(tokenizer: Any) -> bool:
+    read = tokenizer("a\nb", add_special_tokens=False, return_offsets_mapping=True)
+    both = zip(read["input_ids"], read["offset_mapping"], strict=True)
+    return any(start <= 1 < end and id != tokenizer.unk_token_id for id, (start, end) in both)
+
+
+def _begins_with_space(tokenizer: Any, size: int, special: Sequence[int]) -> Tensor | None:
+    """Return which sub-words (V,) begin with white space; None: no space is part of the sub-word after it."""
+    first, count = tokenizer("a b", add_special_tokens=False)["input_ids"][0], min(size, len(tokenizer))
+    texts = tokenizer.batch_decode([[first, id] for id in range(count)], clean_up_tokenization_spaces=False)
+    before = len(tokenizer.decode([first]))
+    begins = torch.zeros(size, dtype=torch.bool)
+    begins[:count] = torch.tensor([text[before:].startswith(_SPACE) for text in texts])
+    # of a tokenizer that leaves spaces out, or marks where words end, each is written with a space before it
+    if begins[:count].all() or not begins.any():
+        return None
+    begins[list(special)] = True
+    return begins

@@ -1,0 +1,350 @@
+"""A model of sub-words by written word: a brute-force sum over what transformers says, and a run that was exported."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import spanlm
+from spanlm.errors import InputError
+from tests.goldens.small import command, make_text, shrunk
+
+transformers = pytest.importorskip("transformers", reason="pip install 'spanlm[hf]'")
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: E402
+
+from spanlm.interop import hf  # noqa: E402
+from spanlm.interop.yardstick import Yardstick  # noqa: E402
+
+END = "<|endoftext|>"
+LINES = ["the cat sat on the mat .", "", "", "a zebra  sat naïvely", "dog"]
+
+
+def bytes_tokenizer(size: int = 290) -> Any:
+    """Byte-level pairs, as GPT-2 has them."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=[END], initial_alphabet=alphabet, show_progress=False)
+    made.train_from_iterator(["the cat sat on the mat .\na dog sat on a log .\n\n"] * 3, trainer)
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, bos_token=END, eos_token=END)
+
+
+def letters_tokenizer(*without: str) -> Any:
+    """Eight sub-words of which some begin with a space, one of them a space alone."""
+    words = [word for word in (END, "a", "b", "Ġ", "Ġa", "Ġb", "Ċ", "ab") if word not in without]
+    merges = [(pair[0], pair[1]) for pair in ("Ġa", "Ġb", "ab") if pair not in without]
+    made = Tokenizer(models.BPE({word: id for id, word in enumerate(words)}, merges))
+    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, bos_token=END, eos_token=END)
+
+
+def saved(folder: Path, tokenizer: Any, **options: Any) -> Path:
+    """A GPT-2 of a few units that nobody trained, whose predictions are far from even."""
+    torch.manual_seed(1)
+    sizes = {"vocab_size": len(tokenizer), "n_positions": 64, "n_embd": 16, "n_layer": 2, "n_head": 2, **options}
+    special = {"bos_token_id": 0, "eos_token_id": 0}
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **special, initializer_range=0.4))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A GPT-2 with byte-level pairs."""
+    return saved(tmp_path_factory.mktemp("gpt"), bytes_tokenizer())
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One with eight sub-words."""
+    return saved(tmp_path_factory.mktemp("letters"), letters_tokenizer())
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[spanlm.TrainedModel]:
+    """A run of a few steps."""
+    path = tmp_path_factory.mktemp("run")
+    config = shrunk("daniluk2017/kvp-w5", str(make_text(path / "text")), epochs=1)
+    spanlm.train(config, spanlm.load_corpus(config.data), path / "run")
+    found = spanlm.load(path / "run", "cpu")
+    assert isinstance(found, spanlm.TrainedModel)
+    yield found
+
+
+def following(folder: Path, text: str) -> Any:
+    """What transformers says comes after `<bos> text`."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    ids = torch.tensor([[0, *tokenizer(text).input_ids]])
+    with torch.no_grad():
+        return model(ids).logits[0, -1].double().log_softmax(-1)
+
+
+def test_a_words_end_is_counted_with_the_word(letters: Path) -> None:
+    """Every sum is written out: p of the sub-words, and of all that can follow a word that has ended."""
+    end, a, _, space, space_a, space_b, line_end, ab = range(8)
+    rows = list(spanlm.load(f"hf:{letters}", "cpu").score("ab ba a", base=math.e, eos=True))
+    assert [row.word for row in rows] == ["ab", "ba", "a", "<eos>"]
+    edges = [end, space, space_a, space_b, line_end]
+
+    def boundary(text: str) -> float:
+        return float(following(letters, text)[edges].logsumexp(0))
+
+    def log_p(text: str, *ids: int) -> float:
+        return math.fsum(
+            float(following(letters, text + part)[id]) for id, part in zip(ids, ("", " b", "")[: len(ids)], strict=True)
+        )
+
+    expected = [
+        log_p("", ab) + boundary("ab"),
+        log_p("ab", space_b, a) + boundary("ab ba") - boundary("ab"),
+        log_p("ab ba", space_a) + boundary("ab ba a") - boundary("ab ba"),
+        log_p("ab ba a", line_end) - boundary("ab ba a"),
+    ]
+    assert [-row.surprisal for row in rows] == pytest.approx(expected, abs=1e-5)
+    first = following(letters, "ab")
+    assert rows[1].entropy == pytest.approx(-float((first.exp() * first).sum()), abs=1e-5)
+    assert rows[1].rank == 1 + int((first > first[space_b]).sum())
+    plain = list(Yardstick(letters, "cpu", corrected=False).score("ab ba a", base=math.e, eos=True))
+    assert -plain[1].surprisal == pytest.approx(log_p("ab", space_b, a), abs=1e-5)
+    assert math.fsum(x.surprisal for x in plain) == pytest.approx(math.fsum(x.surprisal for x in rows), abs=1e-5)
+
+
+def test_words_are_a_distribution(tmp_path: Path) -> None:
+    """All words that can follow, those that are longer than four letters together, and what else can, sum to one."""
+    folder = saved(tmp_path, letters_tokenizer("ab"))
+    corrected, plain = (Yardstick(folder, "cpu", corrected=which) for which in (True, False))
+    words = ["".join(letters) for size in (1, 2, 3, 4) for letters in itertools.product("ab", repeat=size)]
+    p, q = (
+        {word: math.exp(-list(model.score(f"a {word}", base=math.e))[1].surprisal) for word in words}
+        for model in (corrected, plain)
+    )
+    after = following(folder, "a")
+    end, space, line_end = after[[0, 3, 6]].exp().tolist()
+    edge = float(after[[0, 3, 4, 5, 6]].exp().sum())
+    unfinished = math.fsum(q[word] / edge - p[word] for word in words if len(word) == 4)
+    assert math.fsum(p.values()) + unfinished + (end + space + line_end) / edge == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("corrected", [True, False])
+def test_read_side_by_side_is_read_alone(folder: Path, corrected: bool) -> None:
+    model = Yardstick(folder, "cpu", corrected=corrected)
+    together = list(model.score(LINES, eos=True))
+    alone = [row for line in LINES for row in model.score(line, eos=True)]
+    assert [row.surprisal for row in together] == pytest.approx([row.surprisal for row in alone], abs=1e-4)
+    assert [(row.word, row.rank) for row in together] == [(row.word, row.rank) for row in alone]
+    text = "the cat sat on the mat .\n"
+    log_p = [float(following(folder, text[: len(text) - 1])[model.tokenizer("\n").input_ids[0]])]
+    ids = [0, *model.tokenizer(text).input_ids]
+    with torch.no_grad():
+        whole = model.model(torch.tensor([ids])).logits[0].double().log_softmax(-1)
+    sums = whole[:-1].gather(-1, torch.tensor(ids[1:])[:, None])
+    assert math.fsum(row.surprisal for row in together if row.sentence == 1) == pytest.approx(
+        -float(sums.sum()) / math.log(2), abs=1e-4
+    )
+    assert float(sums[-1]) == pytest.approx(log_p[0], abs=1e-5)
+
+
+def test_a_line_ends_by_eos_where_the_tokenizer_has_no_line_ends(tmp_path: Path) -> None:
+    """As sentencepiece's tokenizers, which mark beginnings by ▁."""
+    made = Tokenizer(models.BPE(unk_token="<unk>"))
+    made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    trainer = trainers.BpeTrainer(vocab_size=60, special_tokens=[END, "<unk>"], show_progress=False)
+    made.train_from_iterator(LINES, trainer)
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, bos_token=END, eos_token=END, unk_token="<unk>"
+    )
+    model = spanlm.load(f"hf:{saved(tmp_path, tokenizer)}", "cpu")
+    rows = list(model.score("the cats sat", base=math.e, eos=True))
+    assert [(row.word, row.oov) for row in rows] == [(word, False) for word in ("the", "cats", "sat", "<eos>")]
+    ids = [0, *tokenizer("the cats sat").input_ids, 0]
+    with torch.no_grad():
+        log_p = model.model(torch.tensor([ids])).logits[0].double().log_softmax(-1)
+    total = float(log_p[:-1].gather(-1, torch.tensor(ids[1:])[:, None]).sum())
+    assert math.fsum(row.surprisal for row in rows) == pytest.approx(-total, abs=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the library's own warnings
+def test_minicons_says_the_same_of_words_that_are_not_corrected(folder: Path) -> None:
+    minicons = pytest.importorskip("minicons.scorer", reason="pip install minicons")
+    theirs = minicons.IncrementalLMScorer(str(folder), "cpu")
+    how = {"tokenize_function": str.split, "bos_token": True, "surprisal": True, "base_two": True}
+    for line in (LINES[0], "a zebra sat on dog"):
+        (words,) = theirs.word_score_tokenized([line], **how)
+        rows = list(Yardstick(folder, "cpu", corrected=False).score(line))
+        assert [word for word, _ in words] == [row.word for row in rows]
+        assert [value for _, value in words] == pytest.approx([row.surprisal for row in rows], abs=1e-4)
+
+
+def test_evaluate_sums_what_score_gives(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("\n".join(LINES) + "\n")
+    model = spanlm.load(f"hf:{folder}", "cpu")
+    for state in ("carry", "line"):
+        found = model.evaluate(str(tmp_path / "text.txt"), state=state)
+        rows = list(model.score(LINES, state=state, base=math.e, eos=True))
+        assert (found.tokens, found.unk_tokens, found.oov_tokens) == (len(rows), 0, 0)
+        assert found.nll == pytest.approx(math.fsum(row.surprisal for row in rows), abs=1e-3)
+        words = [row for row in rows if row.word != "<eos>"]
+        assert found.shares["words"].count == found.shares["without_eos"].count == len(words) == 12
+        assert found.shares["without_eos"].nll == pytest.approx(math.fsum(row.surprisal for row in words), abs=1e-3)
+        letters = sum(len(word) + 1 for line in LINES for word in line.split()) + LINES.count("")
+        assert found.shares["characters"].count == letters
+    told = json.loads(command("evaluate", f"hf:{folder}", "--corpus", tmp_path / "text.txt", "--json"))
+    assert told["perplexity"] == pytest.approx(model.evaluate(str(tmp_path / "text.txt")).perplexity)
+
+
+def test_a_long_text_is_read_in_windows_that_overlap(folder: Path) -> None:
+    """Each sub-word is predicted once, from the half of a window before it or more."""
+    model = Yardstick(folder, "cpu")
+    line = " ".join(["the cat sat on a mat ."] * 30)
+    ids = [0, *model.tokenizer(line + "\n").input_ids]
+    assert len(ids) > 3 * model.window
+    nll, start = 0.0, 1
+    while start < len(ids):
+        begin = max(0, start - model.window // 2)
+        stop = min(len(ids), begin + model.window + 1)
+        with torch.no_grad():
+            log_p = model.model(torch.tensor([ids[begin : stop - 1]])).logits[0].double().log_softmax(-1)
+        own = log_p.gather(-1, torch.tensor(ids[begin + 1 : stop])[:, None])
+        nll, start = nll - float(own[start - begin - 1 :].sum()), stop
+    for state in ("line", "carry"):
+        rows = model.score(line, state=state, base=math.e, eos=True)
+        assert math.fsum(row.surprisal for row in rows) == pytest.approx(nll, abs=1e-3)
+
+
+def test_a_context_is_carried_and_begins_anew_where_it_should(folder: Path) -> None:
+    model = Yardstick(folder, "cpu")
+    carried = [row.surprisal for row in model.score(LINES, state="carry")]
+    assert carried[:7] == pytest.approx([row.surprisal for row in model.score(LINES[0])], abs=1e-4)
+    assert carried[7] != pytest.approx(next(iter(model.score(LINES[3]))).surprisal, abs=1e-3)
+    apart = [row.surprisal for row in model.score(LINES, state="document")]
+    second = [row.surprisal for row in model.score(LINES[3:], state="carry")]
+    assert apart == pytest.approx([*carried[:7], *second], abs=1e-4)
+
+
+def test_an_exported_run_says_what_the_run_says(run: spanlm.TrainedModel, tmp_path: Path) -> None:
+    hf.export(run, tmp_path / "out")
+    there = spanlm.load(f"hf:{tmp_path / 'out'}", "cpu")
+    text = ["the cat sat on the mat .", "zebra said N", ""]
+    for state in ("line", "carry"):
+        rows = [list(model.score(text, state=state, eos=True)) for model in (run, there)]
+        for one, other in zip(*rows, strict=True):
+            assert one.surprisal == pytest.approx(other.surprisal, abs=1e-5)
+            assert one.entropy == pytest.approx(other.entropy, abs=1e-5)
+            assert (one.sentence, one.index, one.word, one.rank) == (
+                other.sentence,
+                other.index,
+                other.word,
+                other.rank,
+            )
+            assert one.oov == other.oov
+    items = [next(iter(model.score_items(text[1:]))) for model in (run, there)]
+    assert [each.word for each in items[0]] == [each.word for each in items[1]]
+    assert [each.entropy_reduction for each in items[0]] == pytest.approx(
+        [each.entropy_reduction for each in items[1]], abs=1e-5
+    )
+    assert run.compare("the cat", "cat the").good == pytest.approx(there.compare("the cat", "cat the").good, abs=1e-5)
+    (tmp_path / "text.txt").write_text("\n".join(text) + "\n")
+    for state in ("line", "carry"):
+        own, other = (model.evaluate(str(tmp_path / "text.txt"), state=state) for model in (run, there))
+        assert (own.tokens, own.unk_tokens) == (other.tokens, other.unk_tokens)
+        assert own.nll == pytest.approx(other.nll, abs=1e-4)
+        assert own.perplexity_without_unk == pytest.approx(other.perplexity_without_unk, abs=1e-4)
+
+
+def test_both_stand_in_one_table(run: spanlm.TrainedModel, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "items.csv").write_text("item,sentence\n1,the cat sat .\n2,a dog\n")
+    out = tmp_path / "out.csv"
+    command("score", run.folder, f"hf:{folder}", tmp_path / "items.csv", "--text", "sentence", "--out", out)
+    rows = [line.split(",") for line in out.read_text().splitlines()]
+    assert [row[rows[0].index("word")] for row in rows[1:]] == ["the", "cat", "sat", "."] * 2 + ["a", "dog"] * 2
+    tokens = {row[rows[0].index("word")]: row[rows[0].index("tokens")] for row in rows[1:] if row[1] != "run"}
+    assert tokens["cat"] == "Ġcat"
+    assert json.loads((tmp_path / "out.meta.json").read_text())["runs"]
+
+
+def test_pairs_and_lists_are_scored(folder: Path, tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text('{"sentence_good": "the cat sat .", "sentence_bad": "cat the sat ."}\n')
+    command("pairs", f"hf:{folder}", pairs, "--out", tmp_path / "answers.jsonl")
+    answer = json.loads((tmp_path / "answers.jsonl").read_text())
+    model = spanlm.load(f"hf:{folder}", "cpu")
+    rows = list(model.score("the cat sat .", base=math.e, eos=True))
+    assert answer["good"] == pytest.approx(-math.fsum(row.surprisal for row in rows), abs=1e-5)
+    (tmp_path / "lists").write_text(
+        "u1 ||| the cat sat . ||| lm= -1 ||| -1.0\nu1 ||| cat the sat . ||| lm= -2 ||| -1.5\n"
+    )
+    told = json.loads(
+        command("rescore", f"hf:{folder}", "--nbest", tmp_path / "lists", "--weights", f"{folder.name}=1", "--json")
+    )
+    assert told["hypotheses"] == 2
+
+
+REFUSED = [
+    (("generate",), "generate"),
+    (("evaluate", "--dynamic"), "--dynamic"),
+    (("evaluate", "--cache", "10"), "--cache"),
+    (("evaluate", "--vocab-pad", "100"), "--vocab-pad"),
+    (("evaluate", "--attention", "none"), "--attention"),
+    (("evaluate", "--state", "document"), "carry or line"),
+    (("attend", "--text", "the"), "attend"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "named"), REFUSED)
+def test_what_it_cannot_do_is_refused_in_one_line(
+    folder: Path, tmp_path: Path, arguments: tuple[str, ...], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from spanlm.cli.main import main
+
+    (tmp_path / "text.txt").write_text("the cat\n")
+    corpus = ["--corpus", str(tmp_path / "text.txt")] * (arguments[0] == "evaluate")
+    assert main([arguments[0], f"hf:{folder}", *arguments[1:], *corpus]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert named in line
+
+
+def test_folders_that_cannot_be_a_yardstick_say_what_to_do(folder: Path, tmp_path: Path) -> None:
+    def broken(name: str, *without: str, **config: Any) -> str:
+        path = tmp_path / name
+        shutil.copytree(folder, path)
+        for each in without:
+            (path / each).unlink()
+        changed = json.loads((path / "config.json").read_text()) | config
+        (path / "config.json").write_text(json.dumps(changed))
+        return f"hf:{path}"
+
+    with pytest.raises(InputError, match="nothing is fetched"):
+        spanlm.load("hf:gpt2")
+    with pytest.raises(InputError, match=r"no tokenizer|tokenizer cannot be loaded"):
+        spanlm.load(broken("words", "tokenizer.json", "tokenizer_config.json"))
+    with pytest.raises(InputError, match=r"model\.safetensors"):
+        spanlm.load(broken("weights", "model.safetensors"))
+    own = {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}
+    with pytest.raises(InputError, match="trust_remote_code"):
+        spanlm.load(broken("code", model_type="own", auto_map=own))
+    with pytest.raises(InputError, match="sub-words"):
+        spanlm.load_ensemble([f"hf:{folder}", "other"])
+    small = tmp_path / "small"
+    saved(small, bytes_tokenizer(), vocab_size=20)
+    with pytest.raises(InputError, match="own tokenizer"):
+        spanlm.load(f"hf:{small}")
+    bert = transformers.BertConfig(
+        **{"vocab_size": 290, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2},
+        intermediate_size=16,
+        initializer_range=0.4,
+    )
+    transformers.BertLMHeadModel(bert).save_pretrained(tmp_path / "bert")
+    bytes_tokenizer().save_pretrained(tmp_path / "bert")
+    with pytest.raises(InputError, match="only causal"):
+        spanlm.load(f"hf:{tmp_path / 'bert'}")
