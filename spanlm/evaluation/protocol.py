@@ -61,7 +61,7 @@ class Protocol:
             batch_size=(SENTENCES if self.context == "line" else 1) if self.batch_size is None else self.batch_size,
             length=length,
             whole=whole,
-            sentences=SentenceRules(opened=self.predict_first, order="drawn" if in_order else "by-length"),
+            sentences=SentenceRules(predict_first=self.predict_first, order="drawn" if in_order else "by-length"),
         )
 
     def readings(
@@ -89,7 +89,7 @@ class Protocol:
     @property
     def tuning_notes(self) -> list[str]:
         """Notes on how tuning reads a text where evaluation reads it in another way."""
-        note = "sentences were read as the model knows them, not opened: first words are not predicted."
+        note = "sentences were read as in training, without an <eos> before them: first words are not predicted."
         return [] if self.predict_first else [note]
 
 

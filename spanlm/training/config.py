@@ -239,11 +239,11 @@ class BatchingConfig(_Options, prefix="training.batching"):
     def sentences(self, *, training: bool) -> SentenceRules:
         """Return the rules for sentences; in evaluation none is cut, and their order changes nothing."""
         if not training:
-            return SentenceRules(opened=self.predict_first, order="by-length")
+            return SentenceRules(predict_first=self.predict_first, order="by-length")
         return SentenceRules(
             limit=self.length,
             long=self.long_sentences,
-            opened=self.predict_first,
+            predict_first=self.predict_first,
             order="bucketed" if self.bucket else "drawn",
         )
 
