@@ -119,7 +119,7 @@ def _shortest(weights: NDArray[np.float32]) -> NDArray[np.float64]:
 
 CSV_COLUMNS = ("position", "word", "target", "surprisal_nats", "lag", "source_position", "source_word", "weight")
 PLACE_COLUMNS = ("sentence", "index", "surprisal", "oov", "source_oov")
-"""Of a table's items, as `score` has them; surprisal in bits."""
+"""Columns of a table's items, as `score` has them; surprisal in bits."""
 
 
 def save_attention(record: AttentionRecord, path: PathLike) -> None:

@@ -58,12 +58,12 @@ Every field of the configuration is an option, too (--training.epochs 5); `--pri
 """
 
 SHORT = {
-    "--epochs": ("training.epochs", "N", "how often the text is read"),
-    "--seed": ("training.seed", "N", "of the first weights, and of everything else that is drawn"),
+    "--epochs": ("training.epochs", "N", "passes over the text, at most"),
+    "--seed": ("training.seed", "N", "seed of the weights and of all random draws"),
     "--lr": ("training.optimizer.lr", "RATE", "the learning rate at first"),
     "--batch-size": ("training.batching.batch_size", "N", "streams, or sentences, side by side"),
     "--hidden-size": ("model.encoder.hidden_size", "N", "units of each layer of the encoder"),
-    "--memory": ("model.memory.kind", "KIND", "what looks back: none, key_value, ngram, attentive, …"),
+    "--memory": ("model.memory.kind", "KIND", "the memory: none, key_value, ngram, attentive, …"),
     "--precision": ("training.precision", "P", "fp32, or bf16, which is faster on most processors"),
     "--device": ("training.device", "NAME", "auto (a GPU if there is one), cpu or cuda"),
     "--data-dir": ("data.dir", "DIR", "where registered corpora are (default: $SPANLM_DATA)"),
@@ -167,7 +167,7 @@ def _own_parser() -> VerbParser:
     text = "auto: go on from the last checkpoint, if any"
     parser.add_argument("--resume", choices=("auto", "never"), default="never", help=text)
     text = "train N runs, with training.seed and the N - 1 numbers after it, in DIR/seed-1, DIR/seed-2, …; with "
-    text += "--resume auto, those that are finished are passed over"
+    text += "--resume auto, finished ones are skipped"
     parser.add_argument("--seeds", type=int, metavar="N", help=text)
     text = "choose the hidden size so that θ_M (parameters without word representations) is this number, or that of "
     text += "a one-layer LSTM with n units"
@@ -209,7 +209,7 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
         own.begun = next(iter(one if own.seeds is None else _members_begun(own.out)), None)
     require(own.seeds is None or own.seeds >= 1, "--seeds", own.seeds, "at least 1")
     if own.seeds is not None and own.tour:
-        raise InputError("--tour and --seeds do not go together: the tour is of one run")
+        raise InputError("--tour and --seeds do not go together: the demo report is of one run")
     if own.resume and own.out is None:
         raise InputError("--resume auto: needs --out, the folder of the run to go on with")
     if own.resume and own.seeds is None and own.begun is None and _members_begun(own.out):
@@ -286,7 +286,7 @@ def _field_parser(base: RunConfig, fields: Mapping[str, str]) -> ConfigParser:
 
 
 def _overlaid(base: Tree, change: Tree) -> Tree:
-    """Put `change` over `base`; a group with another kind, or with no stages, takes nothing over from the old one."""
+    """Merge `change` into `base`; a group with another kind, or with no stages, keeps nothing of the old one."""
     merged = dict(base)
     for name, value in change.items():
         old = base.get(name)
@@ -351,7 +351,7 @@ def _members_begun(folder: Path) -> list[Path]:
 def _train_family(
     config: RunConfig, corpus: Corpus, folder: Path, seeds: int, *, resume: bool, track: str | None
 ) -> None:
-    """Train FOLDER/seed-S for `seeds` seeds, from the configuration's on, but those finished or trained elsewhere."""
+    """Train FOLDER/seed-S for `seeds` seeds, from the configuration's on; skip those finished or trained elsewhere."""
     first = config.training.seed
     configs = [replace(config, training=replace(config.training, seed=first + n)) for n in range(seeds)]
     members = {folder / f"{_SEED}{member.training.seed}": member for member in configs}
@@ -370,7 +370,7 @@ def _train_family(
             train_and_report(member, corpus, path, resume=resume, track=track)
             out()
         except FolderInUse:
-            out(f"{this}, {path}: passed over, since another process trains it")
+            out(f"{this}, {path}: skipped, since another process trains it")
             elsewhere.append(path.name)
     some = f"{seeds - len(elsewhere)} of {seeds} runs are trained; other processes train {', '.join(elsewhere)}"
     every = f"{seeds} runs are trained. All as one: spanlm evaluate {shlex.quote(str(folder / _SEED))}*"
@@ -378,7 +378,7 @@ def _train_family(
 
 
 def _check_family(members: dict[Path, RunConfig], folder: Path, resume: bool) -> None:
-    """Refuse before the first run what would be refused at a later one."""
+    """Refuse before the first run what a later run would refuse."""
     if (folder / CONFIG).exists():
         raise InputError(f"--out={folder}: is one run, not a family of seeds. Choose another --out.")
     begun = [path for path in members if (path / CONFIG).exists()]

@@ -18,8 +18,8 @@ from spanlm.presets import NGRAM_PRESETS
 from spanlm.runs.ngram import ARPA, built, ngram_parser, train_ngram
 
 _DESCRIPTION = """
-Estimate an n-gram model: interpolated modified Kneser-Ney, as KenLM's lmplz does. The folder that it writes is taken by
-evaluate, score, cloze, pairs, rescore and generate as any run is; its model.arpa by other tools, too.
+Estimate an n-gram model: interpolated modified Kneser-Ney, as KenLM's lmplz does. evaluate,
+score, cloze, pairs, rescore and generate take its folder as any run's; other tools read its model.arpa, too.
 
   spanlm train ngram --order 5 --corpus ptb --out runs/kn5
   spanlm train ngram my-text.txt --order 3

@@ -1,4 +1,4 @@
-"""The parts of a run before its first step: its stages, its model, its first weights, and its text."""
+"""What a run needs before its first step: its stages, its model, its initial weights, and its text."""
 
 from __future__ import annotations
 
