@@ -102,7 +102,7 @@ def test_another_text_can_be_cut(cli: Cli, tiny_run: Path, tmp_path: Path) -> No
         ("--document 1 --from 9999", ["--from=9999: must be from 1 to", "document 1 of"]),
         ("--document 1 --words 0", ["--words=0: must be from 1 to 20,000"]),
         ("--document 1 --words 20001", ["--words=20001: must be from 1 to 20,000"]),
-        ("--document one", ["--document", "'one'"]),
+        ("--document one", ["--document=one: must be a whole number"]),
         ("--text a --words 3", ["--words=3: is for --document and --from, not for --text"]),
         ("--by-lag --words 3", ["--words=3"]),
         ("--words 3", ["--text --file --sentence --by-lag --flatness --document --from"]),

@@ -134,16 +134,14 @@ def encoded(model: LanguageModel) -> Tensor:
     return model.encoder(model.embedding(TOKENS), model.encoder.init_state(STREAMS))[0]
 
 
-LOOPS = {1: reference.attention, 2: reference.key_value, 3: reference.key_value_predict}
-
-
 @pytest.mark.parametrize("roles", [1, 2, 3])
 def test_uniform_key_value(roles: int) -> None:
     trained, equal = pair(KeyValueConfig(roles=roles, window=3), "uniform")
     m: Any = trained.memory
     no_scores = torch.zeros_like(m.score)
     p = reference.Projections(m.memory_key.weight, m.query.weight, no_scores, m.read.weight, m.predict.weight)
-    assert_same(read(equal).features, LOOPS[roles](encoded(trained), [[] for _ in range(STREAMS)], 3, p)[0].detach())
+    nothing: list[list[Tensor]] = [[] for _ in range(STREAMS)]
+    assert_same(read(equal).features, reference.look_back(encoded(trained), nothing, 3, p, roles)[0].detach())
 
 
 def test_uniform_recurrent_memory() -> None:
