@@ -352,3 +352,50 @@ def keep_freed_memory() -> None:
         return
     for parameter, value in _MALLOPT.items():
         mallopt(parameter, value)
+
+
+# --- training: fields of a configuration, a preset, a text ---
+
+Fields = dict[str, str]
+"""Options that are fields of the configuration: full name → value as it was typed."""
+
+
+def text_and_preset(names: Sequence[str], corpus: str | None, known: Iterable[str]) -> tuple[str | None, str | None]:
+    """Sort the operands into a preset, one of those `known`, and a text, which may also be given by `--corpus`."""
+    starts, ends = ("/", ".", "~"), (".txt", ".gz")
+    files = [name for name in names if os.path.exists(name) or name.startswith(starts) or name.endswith(ends)]
+    texts = [name for name in files if name not in known]
+    presets = [name for name in names if name not in texts]
+    texts += [] if corpus is None else [corpus]
+    if more := [*presets[1:], *texts[1:]]:
+        raise InputError(f"unrecognized arguments: {' '.join(more)}: name one preset and one text, or one of them")
+    return next(iter(presets), None), next(iter(texts), None)
+
+
+def split_fields(arguments: list[str], short: Mapping[str, tuple[str, str, str]]) -> tuple[list[str], Fields]:
+    """Separate this verb's own arguments from the fields of the configuration: `--group.field VALUE` or `=VALUE`."""
+    mine: list[str] = []
+    fields: Fields = {}
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        name = f"--{short[name][0]}" if name in short else name
+        if not (name.startswith("--") and "." in name):
+            mine.append(argument)
+            continue
+        value = value if equals else next(rest, "--")
+        if not equals and value.startswith("--"):
+            raise InputError(f"{name}: expected one argument")
+        fields[name.removeprefix("--")] = value
+    return mine, fields
+
+
+def free_folder(preset: str | None, text: str) -> Path:
+    """Return the next free folder in runs/, named by preset and text."""
+    corpus = Path(text).name.split(".")[0]
+    stem = "-".join(dict.fromkeys([*(preset or "").split("/"), corpus]).keys()).strip("-")
+    folder, number = Path("runs") / stem, 1
+    while folder.exists():
+        number += 1
+        folder = Path("runs") / f"{stem}-{number}"
+    return folder

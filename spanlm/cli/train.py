@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from itertools import pairwise
@@ -15,7 +15,15 @@ from typing import Any
 
 from spanlm.cli.demo_report import print_demo_report
 from spanlm.cli.main import VerbParser
-from spanlm.cli.options import add_as_text, add_threads, keep_freed_memory
+from spanlm.cli.options import (
+    Fields,
+    add_as_text,
+    add_threads,
+    free_folder,
+    keep_freed_memory,
+    split_fields,
+    text_and_preset,
+)
 from spanlm.cli.render import out
 from spanlm.cli.training_report import TrainingReport, ppl
 from spanlm.config import (
@@ -73,9 +81,6 @@ SHORT = {
 _BUDGET = re.compile(r"LSTM(?P<units>\d{1,5})|(?P<number>\d{1,15}(\.\d*)?(E\d{1,2})?)(?P<scale>[KM]?)")
 _DEFAULT_PRESET = "demo"
 _SEED = "seed-"
-
-Fields = dict[str, str]
-"""Options that are fields of the configuration: full name → value as it was typed."""
 
 
 def run(arguments: list[str]) -> None:
@@ -220,36 +225,6 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
     return own, fields
 
 
-def text_and_preset(names: Sequence[str], corpus: str | None, known: Iterable[str]) -> tuple[str | None, str | None]:
-    """Sort the operands into a preset, one of those `known`, and a text, which may also be given by `--corpus`."""
-    starts, ends = ("/", ".", "~"), (".txt", ".gz")
-    files = [name for name in names if os.path.exists(name) or name.startswith(starts) or name.endswith(ends)]
-    texts = [name for name in files if name not in known]
-    presets = [name for name in names if name not in texts]
-    texts += [] if corpus is None else [corpus]
-    if more := [*presets[1:], *texts[1:]]:
-        raise InputError(f"unrecognized arguments: {' '.join(more)}: name one preset and one text, or one of them")
-    return next(iter(presets), None), next(iter(texts), None)
-
-
-def split_fields(arguments: list[str], short: Mapping[str, tuple[str, str, str]]) -> tuple[list[str], Fields]:
-    """Separate this verb's own arguments from the fields of the configuration: `--group.field VALUE` or `=VALUE`."""
-    mine: list[str] = []
-    fields: Fields = {}
-    rest = iter(arguments)
-    for argument in rest:
-        name, equals, value = argument.partition("=")
-        name = f"--{short[name][0]}" if name in short else name
-        if not (name.startswith("--") and "." in name):
-            mine.append(argument)
-            continue
-        value = value if equals else next(rest, "--")
-        if not equals and value.startswith("--"):
-            raise InputError(f"{name}: expected one argument")
-        fields[name.removeprefix("--")] = value
-    return mine, fields
-
-
 # --- configuration ---
 
 
@@ -306,17 +281,6 @@ def _with_words(config: RunConfig, begun: Path | None) -> RunConfig:
         old = RunConfig.load(origin / CONFIG, whole=True).data
     tokenizer = old.tokenizer if data.tokenizer == "words" and old.tokenizer != "whitespace" else data.tokenizer
     return replace(config, data=replace(data, tokenizer=tokenizer, min_count=data.min_count or old.min_count))
-
-
-def free_folder(preset: str | None, text: str) -> Path:
-    """Return the next free folder in runs/, named by preset and text."""
-    corpus = Path(text).name.split(".")[0]
-    stem = "-".join(dict.fromkeys([*(preset or "").split("/"), corpus]).keys()).strip("-")
-    folder, number = Path("runs") / stem, 1
-    while folder.exists():
-        number += 1
-        folder = Path("runs") / f"{stem}-{number}"
-    return folder
 
 
 def _matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:

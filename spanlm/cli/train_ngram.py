@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from spanlm.cli.main import VerbParser
-from spanlm.cli.options import add_as_text
+from spanlm.cli.options import Fields, add_as_text, free_folder, split_fields, text_and_preset
 from spanlm.cli.render import out, paragraph, table
-from spanlm.cli.train import Fields, free_folder, split_fields, text_and_preset
 from spanlm.config import flat
 from spanlm.data.corpora import load_corpus
 from spanlm.evaluation.ngram.config import NgramRunConfig
