@@ -101,7 +101,7 @@ class PortedAWD(Plain):
         return loss + TEMPORAL_PENALTY * (raw[1:] - raw[:-1]).float().pow(2).mean()
 
     def zeros(self, batch_size: int) -> States:
-        """States of streams that have read nothing."""
+        """States at the start of streams."""
         zeros = [self.embedding.weight.new_zeros(1, batch_size, size) for size in self.noise.sizes]
         return [(zero, zero) for zero in zeros]
 

@@ -1,4 +1,4 @@
-"""Dynamic evaluation beside the forward and backward passes that it needs: it adds sums, and weights that change.
+"""Dynamic evaluation beside the forward and backward passes that it needs, to which it adds sums and weight updates.
 
 `python -m benchmarks.dynamic THREADS` prints JSON: milliseconds of one segment of 5 words at Penn Treebank's size, the
 median of seven texts after one, with the layers of the LSTM read by torch's kernel and by this library's loop.

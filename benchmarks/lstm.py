@@ -83,7 +83,7 @@ class Textbook(Plain):
         return nn.functional.cross_entropy(outputs.flatten(0, 1), targets.flatten())
 
     def zeros(self, batch_size: int) -> States:
-        """States of streams that have read nothing."""
+        """States at the start of streams."""
         zero = self.embedding.weight.new_zeros(self.lstm.num_layers, batch_size, self.lstm.hidden_size)
         return [(zero, zero)]
 

@@ -1,4 +1,4 @@
-"""Taking turns: every contender does a step in every round, so that the machine's moods meet all alike."""
+"""Contenders take turns: each does a step in every round, so that other work on the machine slows all alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is timed on what: a size, random text, and this library's own training step."""
+"""What is timed: a size, random text, and this library's own training step."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Plain(nn.Module, ABC):
 
     @abstractmethod
     def zeros(self, batch_size: int) -> States:
-        """Return the states of streams that have read nothing."""
+        """Return the states at the start of streams."""
 
 
 def plain_step(model: Plain, size: Size, precision: Precision, device: torch.device) -> Step:

@@ -27,7 +27,7 @@ from spanlm.errors import InputError, RunError
 from spanlm.evaluation.attention import AttentionRecord, SpanRecord
 from spanlm.store.files import replacing
 from spanlm.store.plain import cells_line, markdown, markdown_table
-from spanlm.store.provenance import made
+from spanlm.store.provenance import file_provenance
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,7 +78,7 @@ def csv_bytes(rows: Iterable[Row], *, gaps: bool = False) -> bytes:
 
 def json_bytes(content: Mapping[str, Any]) -> bytes:
     """Return an object as JSON, with its origin: `format`, `made` (time, command, version, commit), and `content`."""
-    whole = {"format": 1, "made": made(), **content}
+    whole = {"format": 1, "made": file_provenance(), **content}
     return (json.dumps(whole, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "replace")
 
 
@@ -119,7 +119,7 @@ def _shortest(weights: NDArray[np.float32]) -> NDArray[np.float64]:
 
 CSV_COLUMNS = ("position", "word", "target", "surprisal_nats", "lag", "source_position", "source_word", "weight")
 PLACE_COLUMNS = ("sentence", "index", "surprisal", "oov", "source_oov")
-"""Of a table's items, as `score` has them; surprisal in bits."""
+"""Columns of a table's items, as `score` has them; surprisal in bits."""
 
 
 def save_attention(record: AttentionRecord, path: PathLike) -> None:

@@ -243,8 +243,8 @@ def check_alike(slots: Mapping[str, tuple[int, int]]) -> None:
     for name, what in others:
         if what != of_first:
             raise InputError(
-                f"by lag: {first} looks at {of_first} and {name} at {what}, whose shares cannot stand side by side: "
-                "name one alone, or such as look at the same"
+                f"by lag: {first} looks at {of_first} and {name} at {what}, whose shares cannot be compared: "
+                "name one alone, or models that look at the same"
             )
 
 

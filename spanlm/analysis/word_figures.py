@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 NOTE_SIZE = 7.5
 UNKNOWN_INK = "#b8480a"
-"""Of words that the vocabulary lacks."""
+"""Colour of words that the vocabulary lacks."""
 CAME_INK = "#b3420a"
-"""Of the word that came, among those that were expected."""
+"""Colour of the word that came, among those that were expected."""
 MOST_VECTORS = 2000
 """Cells of a map that are drawn as shapes; of more the file would be slow to open, and they are an image."""
 _GAP = 9

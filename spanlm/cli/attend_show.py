@@ -101,7 +101,7 @@ def print_spans(record: SpanRecord, temperature: float) -> None:
     table([*rows, ("encoder alone", _expected(record, "encoder")), ("both", _expected(record, "mixture"))])
     looks = record.looks(last)
     if not looks:
-        out("it looked at nothing: no span has passed yet")
+        out("the buffer is empty: no span has ended yet")
         return
     out()
     what = f"{len(looks)} {'word' if record.span == 1 else 'span'}{'s' if len(looks) > 1 else ''}"

@@ -21,12 +21,12 @@ from spanlm.store.run_folder import CONFIG
 from spanlm.training.bench import BenchOptions, TimedTraining, WatchedStep, time_training
 
 _DESCRIPTION = """
-How fast presets, or configurations in files, train on this machine and on the corpus they name: what a step, an epoch
-and its validation take, in float32 and in bfloat16, and the memory of a step; with --operations, where a step's time
-goes; with --compare-threads, how many threads are best.
+Time the training of presets, or of configurations in files, on this machine and on the corpus they name: a step, an
+epoch and its validation, in float32 and in bfloat16, and the memory of a step. --operations shows where the time of a
+step goes, --compare-threads how many threads are best.
 
-Medians of steps from all over an epoch, as the first epochs do them: weights that are averaged later
-(training.optimizer.kind=nt_asgd) add to a step. Nothing is written.
+Times are medians over steps from a whole epoch. Averaged weights (training.optimizer.kind=nt_asgd), which begin in a
+later epoch, make steps longer. Nothing is written.
 
   spanlm bench demo --compare-threads
   spanlm bench merity2018/awd-ptb yang2018/mos-ptb --operations 10
@@ -68,7 +68,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     add_device(parser)
     add_fields(parser, BenchOptions, "rounds", "operations")
     parser.add_argument("--compare-threads", action="store_true", help="time 1, 2, 4, … threads, too")
-    parser.add_argument("--corpus", metavar="NAME|PATH", help="train on this one instead of each one's own")
+    parser.add_argument("--corpus", metavar="NAME|PATH", help="train all on this corpus (default: each on its own)")
     parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)

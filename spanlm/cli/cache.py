@@ -1,4 +1,4 @@
-"""A neural cache on what `spanlm evaluate` evaluates: its options and its rows."""
+"""Options and output of the neural cache in `spanlm evaluate`."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def _settings(options: argparse.Namespace) -> CacheOptions:
 
 
 def check_cache(options: argparse.Namespace) -> None:
-    """Refuse what cannot be a cache, before anything is loaded."""
+    """Check the options of the cache before anything is loaded."""
     if options.cache is None:
-        refuse_given(options, "cache", "is for a cache; give the number of words that it keeps, as in --cache 500")
+        refuse_given(options, "cache", "needs a cache; give the number of words that it keeps, as in --cache 500")
         return
     if options.tune_weights:
         raise InputError("--tune-weights and --cache do not go together: tune the weights first, then give --weights")
@@ -62,10 +62,10 @@ def cache_fields(cache: CacheConfig | None, tuning: CacheTuning | None) -> dict[
 
 
 def cache_notes(cache: CacheConfig | None) -> list[str]:
-    """Return notes on what a cache cannot do."""
+    """Return a note on a cache that predicts alone."""
     if cache is None or cache.lambda_ < 1:
         return []
-    return ["λ 1 leaves a word that is not in the cache no probability"]
+    return ["with λ 1 a word that is not in the cache has probability 0"]
 
 
 def cache_rows(result: Evaluation, tuning: CacheTuning | None) -> Rows:

@@ -44,7 +44,7 @@ _DESCRIPTION = """
 Cloze questions in the format of the Children's Book Test: how often does the model put the right word into the gap?
 Candidates are ranked by two scores, side by side: "sentence" is the log-probability of the whole query sentence with
 the candidate in it, "candidate" that of the candidate at its place. An answer is right only if it scores higher than
-every other one. Words outside the vocabulary are read and scored as <unk>.
+every other candidate. Words outside the vocabulary are read and scored as <unk>.
 
   spanlm cloze runs/cbt cbtest_NE_test_2500ex.txt --out ranks.jsonl
   spanlm cloze runs/cbt questions.txt.gz --context full --context query
@@ -71,7 +71,7 @@ _HEADER = (
 
 @dataclass
 class _File:
-    """A file of questions, and what the model made of them."""
+    """A file of questions, with the model's tallies on them."""
 
     path: Path
     name: str
@@ -137,7 +137,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if not options.questions:
         parser.error("the following arguments are required: QUESTIONS")
     require(options.limit is None or options.limit >= 1, "limit", options.limit, "at least 1")
-    field_values(options, ClozeOptions, contexts=())  # refuses a batch size before anything is loaded
+    field_values(options, ClozeOptions, contexts=())  # checks the batch size before anything is loaded
     return options
 
 
@@ -146,7 +146,7 @@ def _file(name: str, given_class: str | None) -> _File:
         return _File(Path("/dev/stdin"), "standard input", given_class or "–", False)
     path = Path(name)
     if path.is_file() or path.is_dir() or not path.exists():
-        next(read_questions(path))  # refused before time is spent on the others
+        next(read_questions(path))  # with --strict a defect ends the run before any question is scored
     return _File(path, name, given_class or word_class(path), is_cbt_like(path))
 
 
@@ -182,10 +182,10 @@ def _show(model: LoadedModel, files: list[_File], macro: dict[ClozeContext, dict
             lines.append(f"not scored: {len(file.defects) - MOST_SHOWN:,} more of {file.name} (--out lists all)")
     lines += [*described(model), *departures(model)]
     if model.texts.line_by_line:
-        lines.append("trained on lines that know nothing of each other: the sentences before a query are not read")
+        lines.append("trained on independent lines: the sentences before a query are not read")
     if not model.texts.predict_first:
         why = "trained to read the first word of a line, not to predict it"
-        lines.append(f"{why}: that of a query has no part in its scores")
+        lines.append(f"{why}: the first word of a query adds nothing to its scores")
     if any(tally.candidates_oov for file in files for tally in file.tallies.values()):
         lines += [f"note: {note}" for note in model.texts.unk_notes()]
     for line in lines:
@@ -213,7 +213,7 @@ def _rows(context: ClozeContext, files: list[_File], averages: dict[Score, float
 
 
 def _cells(accuracy: Accuracy) -> tuple[str, str]:
-    """Return a share with its interval, and how many questions that is."""
+    """Return a share with its interval, and the number of questions."""
     interval = "" if accuracy.interval is None else f" [{', '.join(f'{x:.1%}' for x in accuracy.interval)}]"
     return f"{_percent(accuracy.share)}{interval}", f"{accuracy.right:,}"
 

@@ -26,20 +26,20 @@ corpora:
   spanlm data wikipedia --source enwiki.xml.bz2 --category novels --out novels
 
 `spanlm data CORPUS --help` explains one. Nothing is downloaded. `ptb` and
-`wikitext-2` need no making: `spanlm train demo --corpus ptb`."""
+`wikitext-2` are ready as they are: `spanlm train demo --corpus ptb`."""
 
 _DESCRIPTION = """
-Make a corpus of Wikipedia articles as Daniluk et al. (2017) describe theirs: whole articles dealt out to train, valid
-and test as 22.5 to 1.2 to 1.2 by words, cut into sentences and words (Penn Treebank conventions, case kept), numbers
-as N, words outside the vocabulary as <unk>, a blank line after every article.
+Make a corpus of Wikipedia articles as Daniluk et al. (2017) describe theirs. Whole articles go to train, valid and
+test, 22.5 to 1.2 to 1.2 by words. They are cut into sentences and words (Penn Treebank conventions, case kept); numbers
+become N, words outside the vocabulary <unk>, and a blank line follows every article.
 
   spanlm data wikipedia --source wiki/ --out wiki-corpus
   spanlm data wikipedia --source enwiki.xml.bz2 --category births --out people
   spanlm data wikipedia --source wiki.jsonl.gz --coverage 0.97 --out wiki-corpus
   spanlm train daniluk2017/kvp-w5 --corpus wiki-corpus
 
-A build that was stopped goes on when the same command is given again: sources that were read to their ends are kept,
-the one that it was reading is read again from its start. The corpus appears when it is whole, with its counts, options
+The same command continues a build that was stopped: sources that were read to their ends are kept, the source that
+was being read begins again. The corpus appears when it is whole, with its counts, options
 and sources in DIR/corpus.json and its articles in DIR/articles.tsv. It needs pip install "spanlm[wiki]".
 """
 
@@ -71,7 +71,7 @@ def _wikipedia_parser() -> VerbParser:
 
 
 class _Report:
-    """Shows progress; ends the build where the user asked for it."""
+    """Shows progress, and ends the build when the user asks for it."""
 
     def __init__(self, stop: StopRequest, progress: Progress) -> None:
         self._stop, self._progress = stop, progress
@@ -86,7 +86,7 @@ class _Report:
             )
         if step.reused and not self._reuse_noted:
             self._reuse_noted = True
-            out("going on: sources that an earlier start has read are not read again")
+            out("going on: sources that were read before are not read again")
         if step.phase != self._phase:
             self._phase, self._began = step.phase, time.monotonic()
         spent, share = max(time.monotonic() - self._began, 1e-9), step.done / max(step.total, 1)

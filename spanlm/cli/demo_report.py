@@ -1,4 +1,4 @@
-"""The demo report (`--tour`): what the model that was just trained can do, for newcomers."""
+"""The demo report (`--tour`): shows newcomers what the model they have just trained can do."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ WORDS_SHOWN = 120
 
 
 def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
-    """Test perplexity beside a same-budget LSTM's, three generated lines, the attention page."""
+    """Print test perplexity beside that of an LSTM of the same size, and three lines; write the attention page."""
     model = require_weights(load(folder), "the demo")
     results = [("this model", model.evaluate(corpus).perplexity)]
     is_lstm = isinstance(config.model.encoder, LSTMConfig) and isinstance(config.model.memory, NoMemoryConfig)
     if config.model.head.tied or is_lstm:
-        out("\nno comparison: a tied model, or an LSTM, has no LSTM of the same size to stand beside")
+        out("\nno comparison: only an untied model with a memory is compared with an LSTM of the same size")
     else:
         results.append(("LSTM of the same size", _baseline(config, corpus, own(folder / "lstm"))))
     table([(name, f"test ppl {value:.2f}") for name, value in results])

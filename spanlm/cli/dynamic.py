@@ -1,4 +1,4 @@
-"""Dynamic evaluation of what `spanlm evaluate` evaluates: its options, its settings and its output."""
+"""Options, settings and output of dynamic evaluation in `spanlm evaluate`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _METAVARS = {"rate": "η", "decay": "λ", "epsilon": "ε"}
 
 @dataclass(frozen=True)
 class DynamicChoice:
-    """The settings of a dynamic evaluation, and the tuning that found them, if one did."""
+    """The settings of a dynamic evaluation, and the search that chose them, if any."""
 
     config: DynamicConfig
     statistics: DynamicStatistics
@@ -52,14 +52,14 @@ def add_dynamic(parser: VerbParser) -> None:
 
 
 def check_dynamic(options: argparse.Namespace, runs: int) -> None:
-    """Refuse what cannot be dynamic evaluation, before anything is loaded."""
+    """Check the options of dynamic evaluation before anything is loaded."""
     if not options.dynamic:
-        refuse_given(options, "dynamic", "is for dynamic evaluation; add --dynamic")
+        refuse_given(options, "dynamic", "needs dynamic evaluation; add --dynamic")
         return
     if runs > 1:
-        raise InputError("--dynamic: is for one run; there are no gradient statistics of several as one")
+        raise InputError("--dynamic: is for one run; an ensemble has no gradient statistics")
     if options.cache is not None:
-        raise InputError("--dynamic and --cache do not go together: measure the one, then the other")
+        raise InputError("--dynamic and --cache do not go together: measure one, then the other")
     if options.batch_size not in (None, 1):
         raise InputError(f"--batch-size={options.batch_size}: must be 1 with --dynamic: its weights follow one text")
     field_values(options, DynamicOptions, "dynamic")
@@ -67,7 +67,7 @@ def check_dynamic(options: argparse.Namespace, runs: int) -> None:
 
 @contextmanager
 def stopping_search(model: LoadedModel, options: argparse.Namespace) -> Iterator[None]:
-    """Say of a search that is stopped by Ctrl-C and has trials that the same command goes on with it."""
+    """On Ctrl-C, tell the user that the same command continues the search from its finished trials."""
     try:
         yield
     except KeyboardInterrupt:
@@ -80,7 +80,7 @@ def stopping_search(model: LoadedModel, options: argparse.Namespace) -> Iterator
 
 @contextmanager
 def refusing_dynamic(options: argparse.Namespace) -> Iterator[None]:
-    """Say in errors that name η, λ or ε which convention their numbers are in, if it is another than the options'."""
+    """Add to errors that name η, λ or ε the convention of these numbers, where the options have another."""
     try:
         yield
     except SpanlmError as error:
@@ -98,7 +98,7 @@ def choose_dynamic(
         return None
     model = require_weights(model, "--dynamic")
     settings, valid = field_values(options, DynamicOptions, "dynamic"), None
-    # what cannot be evaluated or tuned is refused before minutes are spent on statistics
+    # refuses a missing part before minutes are spent on statistics
     model.texts.protocol(*model.texts.part(corpus, options.split), options.state)
     require_loss(settings.loss, model.model)
     if settings.tune:
@@ -158,7 +158,7 @@ def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple
 
 
 def _in_options(note: str, choice: DynamicChoice, tuning: DynamicTuning) -> str:
-    """Name in a note the option whose best value is on the edge of the grid, and values beyond it, as given."""
+    """Note which option has its best value at the edge of the grid, and suggest values beyond it."""
     field = note.partition("=")[0]
     if field not in ("dynamic.rate", "dynamic.decay"):
         return note

@@ -9,12 +9,13 @@ from spanlm.cli.render import out
 from spanlm.runs.loading import load
 
 _DESCRIPTION = """
-Write a trained model as another library reads it. hf: a folder for Hugging Face's transformers, with its tokenizer:
+Write a trained model in the format of another library. hf: a folder with model and tokenizer for Hugging Face's
+transformers.
 
   spanlm export runs/demo --to hf --out demo-hf
 
-The folder holds no model code: in Python `import spanlm.interop.hf` makes the classes known, or trust_remote_code=True
-does. It needs the extra: pip install 'spanlm[hf]'.
+The folder holds no model code: in Python `import spanlm.interop.hf` registers the classes, or trust_remote_code=True
+does. Needs pip install 'spanlm[hf]'.
 """
 
 

@@ -21,10 +21,9 @@ _MORE = """
 The prompt is cut into words as the training text was, and into sentences if its lines were (data.lines=sentences); a
 line end in it is <eos>.
 
-After a line end a model goes on as it was trained: with what it remembers, or, if it was trained on lines or sentences
-that know nothing of each other (training.batching.kind=sentences), with an empty state and memory; then only the
-prompt's last line is read. A model that predicts no first words (training.batching.predict_first=false) needs a word
-to begin with, and ends where its line does.
+At a line end the model keeps its state and memory, unless it was trained on independent sentences
+(training.batching.kind=sentences): then both are emptied, and only the last line of the prompt is read. A model that
+does not predict first words (training.batching.predict_first=false) needs a prompt, and stops at the end of its line.
 """
 
 

@@ -53,7 +53,7 @@ def _filled(text: str) -> str:
 
 
 _LAST = ("--data-dir", "--device", "--precision", "--threads", "--as-text", "--json", "--help")
-"""Options that many verbs have come after those that are the verb's own."""
+"""Options that many verbs share; they come after the verb's own."""
 
 _MORE = "more options"
 
@@ -74,7 +74,7 @@ class _Help(argparse.Action):
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
-    """Return a text with other names for fields; those of a longer name or a path stay."""
+    """Rename fields in a text, but not inside a longer name or a path."""
     fields = "|".join(map(re.escape, names)) or "(?!)"
     return re.sub(rf"(?<![\w./-])(?:{fields})(?![\w/])", lambda found: names[found[0]], text)
 
@@ -82,9 +82,9 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 class VerbParser(argparse.ArgumentParser):
     """A parser whose errors are InputErrors that name the nearest option, with a short and a long help.
 
-    `current` was made last: that of the verb that runs. Options `elsewhere` are another parser's, suggested, too.
-    `more` is a description of what is in `--help all` alone. `library_names` are the options of fields that messages of
-    the library name with a prefix.
+    `current` is the parser that was made last, that of the running verb. `elsewhere` are options of another parser,
+    which errors suggest, too. `more` is a description that `--help all` adds. `library_names` maps the fields that
+    messages of the library name with a prefix to their options.
     """
 
     current: ClassVar[VerbParser | None] = None
@@ -124,7 +124,7 @@ class VerbParser(argparse.ArgumentParser):
         usage, words = self._get_formatter(), [self.prog]
         for action in sorted(self._actions, key=lambda action: len(action.option_strings)):
             action.help = renamed(action.help or "", self.library_names)
-            # while mixed operands and options are read, the former have no number
+            # argparse hides the number of operands while it reads them between options
             action.nargs = getattr(action, "save_nargs", action.nargs)
             if action.required or not action.option_strings:
                 words += [*action.option_strings[-1:], usage._format_args(action, action.dest)]
@@ -155,9 +155,10 @@ class VerbParser(argparse.ArgumentParser):
 
 
 def in_options(message: str) -> str:
-    """Return a message of the library with the verb's options for its fields.
+    """Return a message of the library with the verb's options in place of fields.
 
-    Those are what it begins with, `top_p=7: …`, and wherever they are named those in `library_names`, as `cache.theta`.
+    A field is replaced where the message begins with it, `top_p=7: …`; those in `library_names`, such as
+    `cache.theta`, wherever they stand.
     """
     parser, (field, equals, rest) = VerbParser.current, message.partition("=")
     if parser is None:
@@ -194,7 +195,7 @@ def main(arguments: list[str] | None = None) -> int:
     follow_parent()
     _set_environment()
     for logger in (logging.getLogger("spanlm"), logging.lastResort):
-        logger.setLevel(logging.INFO)  # type: ignore[union-attr]  # the library's notes, which Python users do not see
+        logger.setLevel(logging.INFO)  # type: ignore[union-attr]  # notes of the library, which Python users do not see
     print_plainly()
     VerbParser.current = None
     try:
@@ -252,7 +253,7 @@ class _Plain:
 
 
 def print_plainly() -> None:
-    """Escape what the encoding lacks or a terminal obeys (no pipe's data); drop what is for a closed stream (`>&-`)."""
+    """Escape characters that the encoding lacks or a terminal obeys; write nothing to a closed stream (`>&-`)."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name) or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
         if isinstance(stream, io.TextIOWrapper):

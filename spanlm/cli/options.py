@@ -45,7 +45,7 @@ Owner = TypeVar("Owner", bound="DataclassInstance")
 
 
 def verb_parser(verb: str, description: str, *, more: str = "", threads: bool = True) -> VerbParser:
-    """Make a verb's parser; that of one that computes has `threads`."""
+    """Make a verb's parser, with the option `threads` if the verb computes."""
     parser = VerbParser(verb, description, more=more)
     if threads:
         add_threads(parser)
@@ -60,12 +60,12 @@ def add_fields(
     rare: str = "",
     **changes: Mapping[str, Any],
 ) -> None:
-    """Add an option for each field, or for those in `names`, of a library dataclass, which explains and checks it.
+    """Add an option for each field, or for those in `names`, of a library dataclass.
 
-    Type, choices and default are the field's; its help is what the class's docstring has under `Attributes:`; `changes`
-    are by field, as for `VerbParser.add_argument`, and `option` for another name. `field_values` makes the dataclass of
-    what was given; where that refuses `top_k=0`, `main` prints `--top-k=0`. Fields are bool, int, float, str, Path or
-    Literal, optional ones, tuples or sequences.
+    Type, choices and default are the field's; the help comes from the class's docstring, under `Attributes:`. `changes`
+    has, by field, other arguments of `VerbParser.add_argument`, and `option` for another name. `field_values` makes the
+    dataclass; where it refuses `top_k=0`, `main` prints `--top-k=0`. Fields are bool, int, float, str, Path or Literal,
+    optional ones, tuples or sequences.
 
     All are `rare`, in that group, unless `changes` say otherwise. With a `prefix` such as cache, a field `theta` is
     `--cache-theta`, None if it was not given, and called `cache.theta` in messages of the library.
@@ -88,14 +88,14 @@ def add_fields(
 
 
 def field_meanings(owner: type[DataclassInstance]) -> dict[str, str]:
-    """Return what a dataclass's docstring has of its fields under `Attributes:`, each on one line."""
+    """Return the help of each field from a docstring's `Attributes:`, on one line."""
     section = (inspect.getdoc(owner) or "").partition("Attributes:\n")[2].partition("\n\n")[0]
     found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE)
     return {name: " ".join(text.split()).removesuffix(".") for name, text in found}
 
 
 def _settings(kind: Any) -> dict[str, Any]:
-    """Return what argparse has to know of a type."""
+    """Return the arguments that argparse needs for a type."""
     if kind is bool:
         return {"action": "store_true"}
     if get_origin(kind) is Literal:
@@ -107,7 +107,7 @@ def _settings(kind: Any) -> dict[str, Any]:
 
 
 def field_values(options: argparse.Namespace, owner: type[Owner], prefix: str = "", **changes: Any) -> Owner:
-    """Make a library dataclass of the options that `add_fields` added, with `changes` for others."""
+    """Make a library dataclass from the options of `add_fields`; `changes` has its other fields."""
     given = given_with(options, prefix) if prefix else vars(options)
     names = [field.name for field in fields(owner) if field.name in given]
     return owner(**{name: given[name] for name in names} | changes)
@@ -120,7 +120,7 @@ def given_with(options: argparse.Namespace, prefix: str) -> dict[str, Any]:
 
 
 def refuse_given(options: argparse.Namespace, prefix: str, why: str) -> None:
-    """Raise InputError if an option of a prefix was given, without what it is for."""
+    """Raise InputError if an option of a prefix was given without the option that it belongs to."""
     for name in given_with(options, prefix):
         raise InputError(f"{prefix}.{name.rstrip('_')}: {why}")
 
@@ -153,7 +153,7 @@ def add_device(parser: VerbParser) -> None:
 
 def add_as_text(parser: VerbParser) -> None:
     """Add the option to read a file as text whatever it looks like."""
-    text = "read as text what is known to be another format"
+    text = "read a file as text even if it looks like another format"
     parser.add_argument("--as-text", action="store_true", rare=True, help=text)
 
 
@@ -170,7 +170,7 @@ def add_corpus(parser: VerbParser) -> None:
 
 
 def corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, str]:
-    """Load the corpus that `add_corpus` names, and return which part of it is meant."""
+    """Load the corpus that `add_corpus` names; return it with the part that is meant."""
     split: Split = options.split or "test"
     where = {"data_dir": options.data_dir, "download": options.download}
     name: str | None = options.corpus
@@ -198,7 +198,7 @@ def add_runs(parser: VerbParser, files: str = "", files_help: str = "") -> None:
     several = "several runs as one"
     text = "the average of their probabilities (linear, the default) or their normalised product (geometric)"
     parser.add_argument("--combine", rare=several, choices=("linear", "geometric"), help=text)
-    text = "how much each counts, in their order (default: equally)"
+    text = "the weight of each run, in their order (default: equal)"
     parser.add_argument("--weights", rare=several, type=float, nargs="+", metavar="W", help=text)
 
 
@@ -220,7 +220,7 @@ def add_gate(parser: VerbParser) -> None:
 
 
 class _Attention(argparse.Action):
-    """Refuses what is no lesion as soon as it is read."""
+    """Checks a lesion as soon as it is read."""
 
     def __call__(self, parser: object, namespace: object, value: Any, option: object = None) -> None:
         from spanlm.models.lesions import require_lesion
@@ -304,7 +304,7 @@ def load_kenlm(run: Path, options: argparse.Namespace) -> Kenlm | None:
 
 
 def tuning_part(model: LoadedModel, options: argparse.Namespace, option: str, otherwise: str) -> Corpus:
-    """Load the part that is tuned on; an error names `option`, which needs it, and `otherwise`, which does not."""
+    """Load the part to tune on; an error names the `option` that needs it, and what to give `otherwise`."""
     valid = model.corpus(options.corpus, TUNED_ON, data_dir=options.data_dir, download=options.download)
     if TUNED_ON not in valid.splits:
         why = f"{valid.name} has no {TUNED_ON} part to tune on"
@@ -382,3 +382,50 @@ def keep_freed_memory() -> None:
         return
     for parameter, value in _MALLOPT.items():
         mallopt(parameter, value)
+
+
+# --- training: fields of a configuration, a preset, a text ---
+
+Fields = dict[str, str]
+"""Options that are fields of the configuration: full name → value as it was typed."""
+
+
+def text_and_preset(names: Sequence[str], corpus: str | None, known: Iterable[str]) -> tuple[str | None, str | None]:
+    """Sort the operands into a preset, one of those `known`, and a text, which may also be given by `--corpus`."""
+    starts, ends = ("/", ".", "~"), (".txt", ".gz")
+    files = [name for name in names if os.path.exists(name) or name.startswith(starts) or name.endswith(ends)]
+    texts = [name for name in files if name not in known]
+    presets = [name for name in names if name not in texts]
+    texts += [] if corpus is None else [corpus]
+    if more := [*presets[1:], *texts[1:]]:
+        raise InputError(f"unrecognized arguments: {' '.join(more)}: name one preset and one text, or one of them")
+    return next(iter(presets), None), next(iter(texts), None)
+
+
+def split_fields(arguments: list[str], short: Mapping[str, tuple[str, str, str]]) -> tuple[list[str], Fields]:
+    """Separate this verb's own arguments from the fields of the configuration: `--group.field VALUE` or `=VALUE`."""
+    mine: list[str] = []
+    fields: Fields = {}
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        name = f"--{short[name][0]}" if name in short else name
+        if not (name.startswith("--") and "." in name):
+            mine.append(argument)
+            continue
+        value = value if equals else next(rest, "--")
+        if not equals and value.startswith("--"):
+            raise InputError(f"{name}: expected one argument")
+        fields[name.removeprefix("--")] = value
+    return mine, fields
+
+
+def free_folder(preset: str | None, text: str) -> Path:
+    """Return the next free folder in runs/, named by preset and text."""
+    corpus = Path(text).name.split(".")[0]
+    stem = "-".join(dict.fromkeys([*(preset or "").split("/"), corpus]).keys()).strip("-")
+    folder, number = Path("runs") / stem, 1
+    while folder.exists():
+        number += 1
+        folder = Path("runs") / f"{stem}-{number}"
+    return folder

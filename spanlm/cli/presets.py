@@ -40,7 +40,7 @@ _NOTE = (
     "remarks."
 )
 _LABELS = 12
-"""Columns before what is shown of one preset."""
+"""Width of the labels in the view of one preset."""
 
 LISTING = "presets/listing.jsonl"
 
@@ -53,7 +53,7 @@ def run(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     rows = {row["name"]: row for row in read_listing()}
     wanted = options.filter.lower()
-    # kvp-w1 is a preset of its own, not kvp-w10 and kvp-w15, too
+    # kvp-w1 is the name of one preset, and should not list kvp-w10 and kvp-w15, too
     whole = [name for name in rows if name == wanted or name.endswith(f"/{wanted}")]
     found = whole or [name for name in rows if wanted in name]
     if not found:
@@ -70,7 +70,7 @@ def run(arguments: list[str]) -> None:
 
 
 def read_listing() -> list[dict[str, Any]]:
-    """Return what the list shows of every preset."""
+    """Return the row of every preset."""
     lines = files("spanlm").joinpath(LISTING).read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
 

@@ -22,10 +22,10 @@ from rich.table import Column
 from spanlm.store.plain import finite, visible
 
 PLAIN_SECONDS = 60.0
-"""How often a line is printed where there is no terminal to draw a bar on."""
+"""Seconds between lines of progress where there is no terminal to draw a bar on."""
 
 _BAR = 10
-"""Columns of a terminal that its bar has at least."""
+"""The least width of a bar, in columns."""
 
 
 def out(text: str = "") -> None:
@@ -34,12 +34,12 @@ def out(text: str = "") -> None:
 
 
 def note(text: str) -> None:
-    """Print a line beside the output, to standard error: progress, or what a reader of the output should know."""
+    """Print a line to standard error, beside the output: progress or a note."""
     print(text, file=sys.stderr, flush=True)
 
 
 def out_json(value: Any) -> None:
-    """Print a value as one line of JSON; a number that is not finite, which JSON has no word for, becomes null."""
+    """Print a value as one line of JSON; NaN and infinities, which JSON lacks, become null."""
     out(json.dumps(finite(value), allow_nan=False))
 
 
@@ -105,12 +105,12 @@ def _broken(text: str, width: int | None) -> list[str]:
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Leave a reader that is gone to `main`, which knows the exit status."""
+        """Let `main` handle a closed pipe: it knows the exit status."""
         raise BrokenPipeError
 
 
 class Progress:
-    """Progress of a work: a live bar on a terminal, elsewhere a line every minute.
+    """Progress of a task: a live bar on a terminal, elsewhere a line every minute.
 
     Use it as a context; it draws nothing before the first `show`.
     """
@@ -138,7 +138,7 @@ class Progress:
     ) -> None:
         """Move the bar, or print a line if the last one is old.
 
-        `place` says `done` and `total` in words, which the bar shows by its length. `left`, the time, is never cut; of
+        `place` is `done` of `total` in words; the bar shows it by its length. `left`, the time left, is never cut; of
         the `details` there are as many as fit beside a short bar.
         """
         if self._bar is None:
@@ -169,9 +169,9 @@ def eta(seconds: float) -> str:
 
 @contextmanager
 def progress(shown: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """Give a function that shows progress: it is called with the name of the work, how much is done, and of how much.
+    """Give a function that shows progress, to be called with the name of the task, the amount done, and the total.
 
-    The time left is reckoned anew with each part of the work, and with another text of the same.
+    The time left is estimated anew with each name and each total.
     """
     what_now, began, first, last = "", 0.0, 0, 0
     with Progress() as shows:

@@ -33,15 +33,15 @@ Finished runs are skipped and unfinished ones go on, so the same command can be 
 fails does not stop the others.
 """
 _MORE = """
-With --jobs N, N trainings run at a time, each as `spanlm train --resume auto` on its share of the processor's threads
-(on a GPU they share it), and then N measurements of one model. The last rows of a table take longest and begin first.
-Small models, which do not keep many threads busy, finish sooner so. Their speeds and minutes in the tables are those of
-a share.
+With --jobs N, N trainings run at a time, each as `spanlm train --resume auto` on its share of the threads (all share a
+GPU); then N measurements of one model run at a time. The last rows of a table take longest and begin first. Small
+models cannot use many threads, so several at a time finish sooner. Speeds and minutes in the tables are those of one
+share.
 
-The test part is read once for every run, and again for every row that evaluates a
-trained model in another way: with a cache, with dynamic evaluation, or several as one; such rows train what they need
-and share it. Their settings are chosen on valid. Where dynamic evaluation diverged the row has failed, for good: its
-record, in the row's name under --out, says what was tried; without that file it is tried again.
+The test part is read once for every run, and once more for every row that evaluates a trained model in another way:
+with a cache, with dynamic evaluation, or in an ensemble. Such rows share trainings, and their settings are chosen on
+valid. A row whose dynamic evaluation diverged stays failed: its record, named after the row under --out, lists the
+settings that were tried. Delete it to try the row again.
 """
 
 
@@ -120,13 +120,13 @@ def _dry_run(plan: Plan) -> None:
         paragraph("a row without sizes evaluates the model of another row in another way")
     paragraph(f"in all about {_duration(total)} on this machine as it is now; runs that stop improving end earlier")
     if any(task.search for task in plan.tasks):
-        paragraph("more, where none of a search's finalists helps: it reads on, one pair of η and λ after another")
+        paragraph("longer where no finalist of a search helps: it then tries further pairs of η and λ")
     for row, reason in plan.left_out.items():
         paragraph(f"left out: {row}: {reason}")
 
 
 def _run(plan: Plan, engine: Engine, tables: bool) -> None:
-    """Run the plan; the process that makes the tables names every task, those of its `jobs` do not."""
+    """Run the plan; the process that makes the tables names every task, its `jobs` do not."""
     others, ran, written = finished_before(plan) if tables else [], list[Outcome](), list[Path]()
     began = time.monotonic()
 
@@ -170,7 +170,7 @@ def _ended(outcome: Outcome) -> str:
         return f"valid ppl {valid:,.2f}, test ppl {test:,.2f} ({when})"
     record = outcome.task.record
     tried = outcome.task.models and record.exists()
-    kept = f" {record} says what was tried; without that file the row is tried again." if tried else ""
+    kept = f" {record} lists what was tried; delete it to try the row again." if tried else ""
     return f"failed{' before' if outcome.done_before else ''}: {outcome.error}{kept}"
 
 

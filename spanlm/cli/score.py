@@ -41,7 +41,7 @@ from spanlm.errors import InputError
 from spanlm.evaluation.words import Looked, ScoreOptions, WordScore, WrittenScore, lines_of
 from spanlm.runs.trained_model import LoadedModel
 from spanlm.store.plain import cells_line, finite
-from spanlm.store.provenance import made
+from spanlm.store.provenance import file_provenance
 
 _DESCRIPTION = """
 Surprisal −log p(word | context) of every word, the entropy of the distribution it was drawn from, its rank in it, and
@@ -332,7 +332,7 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
     }
     return {
         "format": 1,
-        "made": made(),
+        "made": file_provenance(),
         "files": [Path(name).name for name in names],
         **{"text": options.column, "rows": options.rows, "document": options.document},
         **{"state": how.state, "base": how.base, "unit": UNITS[options.base], "oov": how.oov},

@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from itertools import pairwise
@@ -15,7 +15,15 @@ from typing import Any
 
 from spanlm.cli.demo_report import print_demo_report
 from spanlm.cli.main import VerbParser
-from spanlm.cli.options import add_as_text, add_threads, keep_freed_memory
+from spanlm.cli.options import (
+    Fields,
+    add_as_text,
+    add_threads,
+    free_folder,
+    keep_freed_memory,
+    split_fields,
+    text_and_preset,
+)
 from spanlm.cli.render import out
 from spanlm.cli.training_report import TrainingReport, ppl
 from spanlm.config import (
@@ -58,12 +66,12 @@ Every field of the configuration is an option, too (--training.epochs 5); `--pri
 """
 
 SHORT = {
-    "--epochs": ("training.epochs", "N", "how often the text is read"),
-    "--seed": ("training.seed", "N", "of the first weights, and of everything else that is drawn"),
+    "--epochs": ("training.epochs", "N", "passes over the text, at most"),
+    "--seed": ("training.seed", "N", "seed of the weights and of all random draws"),
     "--lr": ("training.optimizer.lr", "RATE", "the learning rate at first"),
     "--batch-size": ("training.batching.batch_size", "N", "streams, or sentences, side by side"),
     "--hidden-size": ("model.encoder.hidden_size", "N", "units of each layer of the encoder"),
-    "--memory": ("model.memory.kind", "KIND", "what looks back: none, key_value, ngram, attentive, …"),
+    "--memory": ("model.memory.kind", "KIND", "the memory: none, key_value, ngram, attentive, …"),
     "--precision": ("training.precision", "P", "fp32, or bf16, which is faster on most processors"),
     "--device": ("training.device", "NAME", "auto (a GPU if there is one), cpu or cuda"),
     "--data-dir": ("data.dir", "DIR", "where registered corpora are (default: $SPANLM_DATA)"),
@@ -73,9 +81,6 @@ SHORT = {
 _BUDGET = re.compile(r"LSTM(?P<units>\d{1,5})|(?P<number>\d{1,15}(\.\d*)?(E\d{1,2})?)(?P<scale>[KM]?)")
 _DEFAULT_PRESET = "demo"
 _SEED = "seed-"
-
-Fields = dict[str, str]
-"""Options that are fields of the configuration: full name → value as it was typed."""
 
 
 def run(arguments: list[str]) -> None:
@@ -167,7 +172,7 @@ def _own_parser() -> VerbParser:
     text = "auto: go on from the last checkpoint, if any"
     parser.add_argument("--resume", choices=("auto", "never"), default="never", help=text)
     text = "train N runs, with training.seed and the N - 1 numbers after it, in DIR/seed-1, DIR/seed-2, …; with "
-    text += "--resume auto, those that are finished are passed over"
+    text += "--resume auto, finished ones are skipped"
     parser.add_argument("--seeds", type=int, metavar="N", help=text)
     text = "choose the hidden size so that θ_M (parameters without word representations) is this number, or that of "
     text += "a one-layer LSTM with n units"
@@ -209,7 +214,7 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
         own.begun = next(iter(one if own.seeds is None else _members_begun(own.out)), None)
     require(own.seeds is None or own.seeds >= 1, "--seeds", own.seeds, "at least 1")
     if own.seeds is not None and own.tour:
-        raise InputError("--tour and --seeds do not go together: the tour is of one run")
+        raise InputError("--tour and --seeds do not go together: the demo report is of one run")
     if own.resume and own.out is None:
         raise InputError("--resume auto: needs --out, the folder of the run to go on with")
     if own.resume and own.seeds is None and own.begun is None and _members_begun(own.out):
@@ -218,36 +223,6 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
         demo = own.preset is None and own.config is None and "data.corpus" not in fields
         own.tour = demo and own.begun is None and own.seeds is None
     return own, fields
-
-
-def text_and_preset(names: Sequence[str], corpus: str | None, known: Iterable[str]) -> tuple[str | None, str | None]:
-    """Sort the operands into a preset, one of those `known`, and a text, which may also be given by `--corpus`."""
-    starts, ends = ("/", ".", "~"), (".txt", ".gz")
-    files = [name for name in names if os.path.exists(name) or name.startswith(starts) or name.endswith(ends)]
-    texts = [name for name in files if name not in known]
-    presets = [name for name in names if name not in texts]
-    texts += [] if corpus is None else [corpus]
-    if more := [*presets[1:], *texts[1:]]:
-        raise InputError(f"unrecognized arguments: {' '.join(more)}: name one preset and one text, or one of them")
-    return next(iter(presets), None), next(iter(texts), None)
-
-
-def split_fields(arguments: list[str], short: Mapping[str, tuple[str, str, str]]) -> tuple[list[str], Fields]:
-    """Separate this verb's own arguments from the fields of the configuration: `--group.field VALUE` or `=VALUE`."""
-    mine: list[str] = []
-    fields: Fields = {}
-    rest = iter(arguments)
-    for argument in rest:
-        name, equals, value = argument.partition("=")
-        name = f"--{short[name][0]}" if name in short else name
-        if not (name.startswith("--") and "." in name):
-            mine.append(argument)
-            continue
-        value = value if equals else next(rest, "--")
-        if not equals and value.startswith("--"):
-            raise InputError(f"{name}: expected one argument")
-        fields[name.removeprefix("--")] = value
-    return mine, fields
 
 
 # --- configuration ---
@@ -286,7 +261,7 @@ def _field_parser(base: RunConfig, fields: Mapping[str, str]) -> ConfigParser:
 
 
 def _overlaid(base: Tree, change: Tree) -> Tree:
-    """Put `change` over `base`; a group with another kind, or with no stages, takes nothing over from the old one."""
+    """Merge `change` into `base`; a group with another kind, or with no stages, keeps nothing of the old one."""
     merged = dict(base)
     for name, value in change.items():
         old = base.get(name)
@@ -306,17 +281,6 @@ def with_words(config: RunConfig, begun: Path | None) -> RunConfig:
         old = RunConfig.load(origin / CONFIG, whole=True).data
     tokenizer = old.tokenizer if data.tokenizer == "words" and old.tokenizer != "whitespace" else data.tokenizer
     return replace(config, data=replace(data, tokenizer=tokenizer, min_count=data.min_count or old.min_count))
-
-
-def free_folder(preset: str | None, text: str) -> Path:
-    """Return the next free folder in runs/, named by preset and text."""
-    corpus = Path(text).name.split(".")[0]
-    stem = "-".join(dict.fromkeys([*(preset or "").split("/"), corpus]).keys()).strip("-")
-    folder, number = Path("runs") / stem, 1
-    while folder.exists():
-        number += 1
-        folder = Path("runs") / f"{stem}-{number}"
-    return folder
 
 
 def _matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
@@ -351,7 +315,7 @@ def _members_begun(folder: Path) -> list[Path]:
 def _train_family(
     config: RunConfig, corpus: Corpus, folder: Path, seeds: int, *, resume: bool, track: str | None
 ) -> None:
-    """Train FOLDER/seed-S for `seeds` seeds, from the configuration's on, but those finished or trained elsewhere."""
+    """Train FOLDER/seed-S for `seeds` seeds, from the configuration's on; skip those finished or trained elsewhere."""
     first = config.training.seed
     configs = [replace(config, training=replace(config.training, seed=first + n)) for n in range(seeds)]
     members = {folder / f"{_SEED}{member.training.seed}": member for member in configs}
@@ -370,7 +334,7 @@ def _train_family(
             train_and_report(member, corpus, path, resume=resume, track=track)
             out()
         except FolderInUse:
-            out(f"{this}, {path}: passed over, since another process trains it")
+            out(f"{this}, {path}: skipped, since another process trains it")
             elsewhere.append(path.name)
     some = f"{seeds - len(elsewhere)} of {seeds} runs are trained; other processes train {', '.join(elsewhere)}"
     every = f"{seeds} runs are trained. All as one: spanlm evaluate {shlex.quote(str(folder / _SEED))}*"
@@ -378,7 +342,7 @@ def _train_family(
 
 
 def _check_family(members: dict[Path, RunConfig], folder: Path, resume: bool) -> None:
-    """Refuse before the first run what would be refused at a later one."""
+    """Refuse before the first run what a later run would refuse."""
     if (folder / CONFIG).exists():
         raise InputError(f"--out={folder}: is one run, not a family of seeds. Choose another --out.")
     begun = [path for path in members if (path / CONFIG).exists()]

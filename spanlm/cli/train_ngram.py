@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from spanlm.cli.main import VerbParser
-from spanlm.cli.options import add_as_text
+from spanlm.cli.options import Fields, add_as_text, free_folder, split_fields, text_and_preset
 from spanlm.cli.render import out, paragraph, table
-from spanlm.cli.train import Fields, free_folder, split_fields, text_and_preset
 from spanlm.config import flat
 from spanlm.data.corpora import load_corpus
 from spanlm.evaluation.ngram.config import NgramRunConfig
@@ -18,8 +17,8 @@ from spanlm.presets import NGRAM_PRESETS
 from spanlm.runs.ngram import ARPA, built, ngram_parser, train_ngram
 
 _DESCRIPTION = """
-Estimate an n-gram model: interpolated modified Kneser-Ney, as KenLM's lmplz does. The folder that it writes is taken by
-evaluate, score, cloze, pairs, rescore and generate as any run is; its model.arpa by other tools, too.
+Estimate an n-gram model: interpolated modified Kneser-Ney, as KenLM's lmplz does. evaluate,
+score, cloze, pairs, rescore and generate take its folder as any run's; other tools read its model.arpa, too.
 
   spanlm train ngram --order 5 --corpus ptb --out runs/kn5
   spanlm train ngram my-text.txt --order 3

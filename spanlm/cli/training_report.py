@@ -27,7 +27,7 @@ _UNTRAINED_UNK = (
 
 
 def ppl(loss: float) -> str:
-    """Show a loss in nats a token as perplexity."""
+    """Format a loss in nats a token as perplexity."""
     return shown(perplexity(loss))
 
 
@@ -142,7 +142,7 @@ def _left_out(batching: BatchingConfig, tokens: int, predicted: int) -> str:
 
 
 def _parts(parts: Mapping[str, float]) -> str:
-    """Return the perplexity of each part alone, and how the buffer was used."""
+    """Return the perplexities of encoder and buffer alone, and how the buffer was used."""
     return (
         f"encoder alone {ppl(parts['encoder_nll'])}, buffer alone {ppl(parts['buffer_nll'])}, "
         f"PoU {parts['utilisation']:.1%}, oracle PoU {parts['oracle_utilisation']:.1%}, "

@@ -342,7 +342,7 @@ def _line_ends(ids: Ids, eos_id: int) -> Positions:
 def _cut_lines(begins: Positions, ends: Positions, rules: SentenceRules) -> tuple[Positions, Positions, Positions]:
     """Return where each piece has its first target, where it ends, and where it is opened (-1: not at all)."""
     openings = begins
-    if not rules.opened:
+    if not rules.predict_first:
         begins = begins + 1
         some = begins < ends
         begins, ends = begins[some], ends[some]

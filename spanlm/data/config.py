@@ -126,8 +126,8 @@ class SentenceRules:
         long: What a longer one becomes: whole as it is (keep), its first `limit` targets and the rest is lost (cut),
             pieces of `limit` targets, each with an empty state and the true word before it (split), or an error
             (refuse).
-        opened: Each sentence is opened by `<eos>`, and its first word is a target. Otherwise the first word is only
-            read, and a line without words has no target at all.
+        predict_first: `<eos>` is read before each sentence, and its first word is a target. Otherwise the first word is
+            read without being predicted, and a line without words has no target at all.
         order: In the order of the text or, when shuffled, one drawn for the epoch (drawn); that order, but with
             sentences of similar length in a batch (bucketed); all from short to long, for evaluation, where the order
             changes nothing (by-length).
@@ -135,5 +135,5 @@ class SentenceRules:
 
     limit: int | None = None
     long: LongSentences = "keep"
-    opened: bool = True
+    predict_first: bool = True
     order: SentenceOrder = "drawn"

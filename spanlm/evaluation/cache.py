@@ -41,7 +41,7 @@ class CacheConfig:
 
     Attributes:
         window: C, how many pairs of each stream are kept.
-        theta: θ, how much likeness counts; 0: all pairs alike.
+        theta: θ, how much the similarity of states counts; 0: all pairs count alike.
         lambda_: λ, the cache's share of the probability.
         tuned_on: the text on which θ and λ were chosen, if they were.
 
@@ -61,7 +61,7 @@ class CacheConfig:
 
     @property
     def description(self) -> str:
-        """What it is, in a few words, for people."""
+        """The cache in a few words, for people."""
         chosen = "" if self.tuned_on is None else f" (tuned on {self.tuned_on})"
         return f"neural cache of the last {self.window:,} words, θ {self.theta:g}, λ {self.lambda_:g}{chosen}"
 
@@ -71,7 +71,7 @@ class CacheConfig:
 
 
 def require_text(window: int, corpus: Corpus, split: str) -> None:
-    """Refuse, by an InputError, a window that has more words than the text."""
+    """Raise InputError for a window of more words than the text has."""
     tokens = len(corpus.splits[split])
     require(
         window <= tokens,
@@ -119,7 +119,7 @@ def mixed(log_p: Tensor, log_cache: Tensor, empty: Tensor, lambda_: float | Tens
 def with_cache(scored: Iterable[Scored], config: CacheConfig, across: bool = False) -> Iterator[Scored]:
     """Mix a cache into the log-probabilities of segments, as `score` gives them.
 
-    Whatever is made of scored segments can be made of these: log_p is that of the mixture, in its own type. If
+    The results are scored segments like any others: log_p is that of the mixture, in its own type. If
     `across`, they are batches of lines in the order of the text, and the cache goes on from one to the next.
     """
     if across:
@@ -143,7 +143,7 @@ LAMBDAS = tuple(number / 50 for number in range(31))
 
 
 def _require_grid(windows: Sequence[int], thetas: Sequence[float], lambdas: Sequence[float]) -> None:
-    """Refuse, by an InputError, a grid that is empty or holds what no cache can have."""
+    """Raise InputError for an empty grid, or for a value that no cache can have."""
     for name, values in (("window", windows), ("theta", thetas), ("lambda", lambdas)):
         require(len(values) > 0, f"cache.{name}", "", "at least one value")
     for window, theta, lambda_ in product(windows, thetas, lambdas):
@@ -156,7 +156,7 @@ class CacheOptions:
 
     Attributes:
         window: mix in a neural cache of the last C words, with cache.tune, or cache.theta and cache.lambda
-        theta: how much likeness counts; several: a grid to tune
+        theta: how much similarity of states counts; several: a grid to tune
         lambda_: the cache's share, 0 to 1; several: a grid to tune
         tune: first find the θ and λ that fit the valid part best
 

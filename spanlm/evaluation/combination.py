@@ -25,7 +25,7 @@ TOLERANCE = 1e-6
 """Nats a token that tuned weights may at most be short of the best ones."""
 
 STEPS = 1000
-"""Steps that tuning takes at most."""
+"""Steps that tuning takes, at most."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class EnsembleEvaluation:
 
 @dataclass(frozen=True)
 class TunedWeights:
-    """The weights of the mixture that fit a text best; others could at most add `gap` nats a token.
+    """The weights of the mixture that fit a text best; no others gain more than `gap` nats a token.
 
     `log_likelihoods` are mean log p of a token, nats, before each step and after the last; they never fall.
     """
@@ -71,7 +71,7 @@ class TunedWeights:
 
     @property
     def steps(self) -> int:
-        """How many were taken."""
+        """How many steps were taken."""
         return len(self.log_likelihoods) - 1
 
 

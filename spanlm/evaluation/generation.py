@@ -76,8 +76,8 @@ def generate(
         prompt = prompt[len(prompt) - [*reversed(prompt), EOS].index(EOS) :]
     if not (predict_first or prompt):
         raise InputError(
-            "prompt='': the model was trained on sentences of which the first word is only read, and cannot begin "
-            "one (training.batching.predict_first=false); give the first word, or more"
+            "prompt='': the model does not predict the first word of a sentence "
+            "(training.batching.predict_first=false); give that word, or more"
         )
     tokens = [vocabulary.eos_id] * predict_first + vocabulary.encode(prompt)
     return _words(model, vocabulary, tokens, options, line_by_line, predict_first)

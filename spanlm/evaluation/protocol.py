@@ -32,8 +32,8 @@ class Protocol:
         batch_size: streams side by side. With carry each starts in the middle of the text with an empty state, so 1 is
             the standard protocol; with document and line it changes nothing. None: 1, or `SENTENCES` lines.
         precision: of matrix products.
-        predict_first: <eos> is read before each line, and its first word is predicted. False: the model was trained on
-            lines of which the first word is only read (Salton et al., 2017).
+        predict_first: <eos> is read before each line, and its first word is predicted. False: as in
+            training, the first word of a line is read without being predicted (Salton et al., 2017).
     """
 
     context: Context = "carry"
@@ -61,7 +61,7 @@ class Protocol:
             batch_size=(SENTENCES if self.context == "line" else 1) if self.batch_size is None else self.batch_size,
             length=length,
             whole=whole,
-            sentences=SentenceRules(opened=self.predict_first, order="drawn" if in_order else "by-length"),
+            sentences=SentenceRules(predict_first=self.predict_first, order="drawn" if in_order else "by-length"),
         )
 
     def readings(
@@ -88,8 +88,8 @@ class Protocol:
 
     @property
     def tuning_notes(self) -> list[str]:
-        """Notes on how tuning reads a text where evaluation reads it in another way."""
-        note = "sentences were read as the model knows them, not opened: first words are not predicted."
+        """Notes on tuning where it reads a text in another way than evaluation."""
+        note = "sentences were read as in training, without an <eos> before them: first words are not predicted."
         return [] if self.predict_first else [note]
 
 

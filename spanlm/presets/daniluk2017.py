@@ -100,8 +100,8 @@ def _ngram(order: int, units: int, test: float, valid: float) -> Preset:
 
 DEMO = Preset(
     name="demo",
-    paper="none; Daniluk et al. (2017) made small",
-    sources=("the main job in about a minute on two CPU cores",),
+    paper="none; a small version of Daniluk et al. (2017)",
+    sources=("trains in about a minute on two CPU cores",),
     config=RunConfig(
         data=DataConfig(corpus="demo"),
         model=ModelConfig(
@@ -120,7 +120,7 @@ DEMO = Preset(
         ),
     ),
 )
-"""The main job in about a minute: a small Key-Value-Predict model on the embedded corpus."""
+"""The default of `spanlm train`: a small Key-Value-Predict model on the embedded corpus, in about a minute."""
 
 _KVP = {1: (76.1,), 5: (75.8, 74.2), 10: (76.0,), 15: (75.8,)}
 _KVP_TITLE, _KVP_MEMORY = "Key-Value-Predict", KeyValueConfig(roles=3)

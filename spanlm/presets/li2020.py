@@ -37,11 +37,11 @@ PAPER = "Li et al. 2020"
 REWARD = 0.1
 
 _REMARK = (
-    "η is not printed, 0.1 is ours. Left open and read so: tanh in Eq. 7; spans end at t − 1, t − 1 − L, …; ξ goes "
-    "through the same head as h; states are kept without dropout, across segments without gradients; r is a constant, "
-    "its λ without temperature; all is trained from scratch by the recipe of the model below the buffer. The buffer "
-    "adds {added:.2f}M, 2d² + 3d of d = {width}, and makes it {total:.2f}M; the paper prints one size with and without "
-    "it{printed}"
+    "η is not printed; 0.1 is ours. What the paper leaves open is read so: tanh in Eq. 7; spans end at t − 1, "
+    "t − 1 − L, …; ξ goes through the same head as h; states are kept without dropout, across segments without "
+    "gradients; r is a constant, its λ without temperature; all is trained from scratch by the recipe of the model "
+    "below the buffer. The buffer adds {added:.2f}M, 2d² + 3d of d = {width}, which makes {total:.2f}M; the paper "
+    "prints one size with and without it{printed}"
 )
 _MEASURED = "Table 3: the same model, one part alone, the oracle policy, and w/o annealing in test"
 

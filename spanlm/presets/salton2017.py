@@ -36,8 +36,8 @@ from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConf
 PAPER = "Salton et al. 2017"
 
 _REMARK = (
-    "the published perplexities are per word of a count that holds the first word of each sentence, which the public "
-    "code never predicts; this is without b_c of Eq. 7, with which the published learning rate hardly trains; "
+    "the published perplexities are divided by a count that includes the first word of each sentence, which the "
+    "public code never predicts; this is without b_c of Eq. 7, with which the published learning rate hardly trains; "
     "sentences are shuffled, bucketed and opened by <eos>; the paper prints the same size for both scores, 14.5M and "
     "50M, and its WikiText-2 was cut into sentences by another rule and ends each line with two <eos>"
 )

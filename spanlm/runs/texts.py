@@ -225,8 +225,7 @@ class Texts:
 
         Raises:
             InputError: a memory of everything since the last reset is to be carried over a whole `text`, or lines that
-                are not opened, of which the first word is only read (training.batching.predict_first), are to know of
-                others.
+                whose first word is not predicted (training.batching.predict_first=false) are to be read after others.
         """
         if state == "carry" and self._remembers_everything:
             raise InputError(
@@ -255,7 +254,7 @@ class Texts:
             )
         if self.line_by_line and "full" in asked:
             raise InputError(
-                "context=full: the model was trained on lines that know nothing of each other, so it cannot use the "
+                "context=full: the model was trained on independent lines, so it cannot use the "
                 "sentences before the query. Take context query, or none."
             )
         return tuple(asked)

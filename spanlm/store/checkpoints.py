@@ -103,7 +103,7 @@ def load_last_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
 
 
 def _drop_others(folder: Path, newest: Path) -> list[Path]:
-    """Keep `newest` and the one before it; what claims to be later is damaged, or the run would stand there."""
+    """Keep `newest` and the one before it; a later one must be damaged, or the run would have gone on from it."""
     found = _steps(folder)
     steps = [path for path in found if path.suffix != _ASIDE]
     place = steps.index(newest)
@@ -115,7 +115,7 @@ def _drop_others(folder: Path, newest: Path) -> list[Path]:
 
 
 def _steps(folder: Path) -> list[Path]:
-    """Return the checkpoints, the newest last; what else is there is neither read nor removed."""
+    """Return the checkpoints, the newest last; other files are neither read nor removed."""
     found = {path: _NAME.fullmatch(path.name) for path in folder.glob("step-*") if path.is_dir()}
     order = {path: (int(name[1]), name[2] is None) for path, name in found.items() if name}
     return sorted(order, key=order.__getitem__)

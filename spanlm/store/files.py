@@ -99,12 +99,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def expanded(path: str | Path) -> Path:
-    """Return a path with ~ and ~USER in full; as the shell has it, what begins with no user's ~ is left as it is."""
-    return Path(os.path.expanduser(path))  # `Path` has it, too, but raises for such a user
+    """Expand ~ and ~USER in a path; as in a shell, the ~ of an unknown user stays as it is."""
+    return Path(os.path.expanduser(path))  # `Path.expanduser` raises for such a user
 
 
 def make_folder(folder: Path, option: str) -> None:
-    """Make a folder and those above it, if need be; InputError, which begins with the option: it cannot be made."""
+    """Make a folder and its parents if need be; raise InputError, which names the option, where that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

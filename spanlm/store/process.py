@@ -141,7 +141,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 @contextmanager
 def starting() -> Iterator[None]:
     """Start processes inside: they ignore Ctrl-C, and the parent gets it when the block ends."""
-    from multiprocessing import resource_tracker  # what starts no process does without
+    from multiprocessing import resource_tracker  # imported here: most verbs start no process
 
     # it starts with the first process, and would let the signal through while that one is made
     resource_tracker.ensure_running()

@@ -35,10 +35,10 @@ _GIT_SECONDS = 10
 
 def provenance(device: torch.device) -> dict[str, Any]:
     """Return the time, the command, the code and the machine of this process."""
-    return made() | machine(device)
+    return file_provenance() | machine(device)
 
 
-def made() -> dict[str, Any]:
+def file_provenance() -> dict[str, Any]:
     """Return the time, the command and the code of this process."""
     (commit, changed), program = commit_of(PACKAGE), Path(sys.argv[0]).name.replace("__main__.py", "spanlm")
     return {

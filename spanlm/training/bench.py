@@ -204,7 +204,7 @@ def _synchronise(device: torch.device) -> None:
 
 
 def spread(batcher: Batcher, count: int) -> list[Segment]:
-    """Return so many segments from all over an epoch, whose parts differ; some twice if it has fewer."""
+    """Return so many segments from a whole epoch, since lengths and widths differ; some twice if it has fewer."""
     segments = batcher.count()
     return [next(batcher.segments(start=number * segments // count)) for number in range(count)]
 

@@ -169,8 +169,8 @@ class BatchingConfig(_Options, prefix="training.batching"):
         bucket: put sentences of similar length in a batch, so that there is little padding; needs shuffle.
         long_sentences: what becomes of training sentences of more than `length` targets: keep (whole), cut (the rest is
             lost, as in Salton et al., 2017), split (nothing is lost), refuse. In evaluation they are always whole.
-        predict_first: each sentence is opened by <eos> and its first word predicted; false: that word is only read,
-            as in the code of Salton et al. (2017). For sentences alone.
+        predict_first: <eos> is read before each sentence, and its first word predicted; false: that word is read
+            without being predicted, as in the code of Salton et al. (2017). For sentences alone.
         length_spread: draw the length of each training segment, with this standard deviation around `length` and at
             least 5 steps, and scale its learning rate to it (Merity et al., 2018: 5); 0: none is drawn. This and the
             next three are for kind=streams alone.
@@ -239,11 +239,11 @@ class BatchingConfig(_Options, prefix="training.batching"):
     def sentences(self, *, training: bool) -> SentenceRules:
         """Return the rules for sentences; in evaluation none is cut, and their order changes nothing."""
         if not training:
-            return SentenceRules(opened=self.predict_first, order="by-length")
+            return SentenceRules(predict_first=self.predict_first, order="by-length")
         return SentenceRules(
             limit=self.length,
             long=self.long_sentences,
-            opened=self.predict_first,
+            predict_first=self.predict_first,
             order="bucketed" if self.bucket else "drawn",
         )
 
@@ -273,7 +273,7 @@ class TrainingConfig(_Options, prefix="training"):
             Penalties are added as they are; what is logged is always the NLL per predicted token, without them.
         epochs: passes over the training part at most, those of finetune.stages not counted.
         patience: stop after this many epochs in a row without a better validation loss; null: never. With nt_asgd
-            counted from the first average on: before that, no better loss is what averages wait for.
+            counted from the first average on: before that, averages begin when the loss stagnates.
         start_from: the folder of a run whose weights, the best until then, this one begins with; parameters that it
             lacks (those of a span buffer, say) begin as usual; null: all do.
         learns: which weights change: all, or memory: of a run that begins with another's, only those of its memory

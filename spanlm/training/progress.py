@@ -28,7 +28,7 @@ from spanlm.training.setup import WarmStart
 
 _LATEST = {"metrics_checksums", "config"}
 _ADDED = {*_LATEST, "stage", "stage_began", "losses", "averaging_since", "late_rate", "best_weights", "parts"}
-"""Fields that checkpoints of 0.1.0, and of the first versions, do not have."""
+"""Fields that checkpoints of older versions lack."""
 
 
 @dataclass

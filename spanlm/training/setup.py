@@ -1,4 +1,4 @@
-"""The parts of a run before its first step: its stages, its model, its first weights, and its text."""
+"""What a run needs before its first step: its stages, its model, its initial weights, and its text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig
 from spanlm.store.process import memory, pick_device
 from spanlm.store.run_folder import CONFIG, VOCABULARY, copy_weights, read_weights
 
-Part = TypeVar("Part", bound=Any)
+Group = TypeVar("Group", bound=Any)
 
 NEW = ("memory.", "head.projection.")
 """Parameters that the run of `start_from` may lack: those of a memory, and the buffer's own way into the softmax."""
@@ -51,9 +51,9 @@ def stage_config(config: RunConfig, stage: int) -> RunConfig:
     return replace(config, model=model, training=replace(training, batching=batching, optimizer=optimizer))
 
 
-def _changed(part: Part, **values: object) -> Part:
-    """Copy a part of a configuration with those values that are not None."""
-    return replace(part, **{name: value for name, value in values.items() if value is not None})
+def _changed(group: Group, **values: object) -> Group:
+    """Copy a group of a configuration with those values that are not None."""
+    return replace(group, **{name: value for name, value in values.items() if value is not None})
 
 
 def refuse_unfit(config: RunConfig) -> None:

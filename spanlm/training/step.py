@@ -46,23 +46,23 @@ def backward(model: LanguageModel, segment: Segment, state: LMState, training: T
     pairs = neighbours(segment.mask).sum().clamp(min=1)
     divisor = tokens if training.loss == "mean" else streams
     states, nlls, sums = [], [], []
-    for part, before in _groups(segment, state, training.batching.group_size):
+    for group, before in _groups(segment, state, training.batching.group_size):
         with autocast(model.device, training.precision):
-            readout, after = model(part.inputs, before)
-            scores = model.head.score(readout, part.targets)
-        nll, extra = torch.where(part.mask, -scores.log_prob, 0.0).sum(), scores.extra_loss
-        total = nll if isinstance(extra, float) else nll + torch.where(part.mask, extra, 0.0).sum()
-        loss = total / divisor + model.head.penalty() * (part.mask.shape[1] / streams)
+            readout, after = model(group.inputs, before)
+            scores = model.head.score(readout, group.targets)
+        nll, extra = torch.where(group.mask, -scores.log_prob, 0.0).sum(), scores.extra_loss
+        total = nll if isinstance(extra, float) else nll + torch.where(group.mask, extra, 0.0).sum()
+        loss = total / divisor + model.head.penalty() * (group.mask.shape[1] / streams)
         penalties: Tensor | float = 0.0  # always means, whatever `training.loss` is
         if training.activation_penalty:
-            penalties += training.activation_penalty * activation(readout.features, part.mask) / tokens
+            penalties += training.activation_penalty * activation(readout.features, group.mask) / tokens
         if training.temporal_penalty:
             assert readout.hidden is not None  # a LanguageModel always has the encoder's output
-            penalties += training.temporal_penalty * temporal_activation(readout.hidden, part.mask) / pairs
+            penalties += training.temporal_penalty * temporal_activation(readout.hidden, group.mask) / pairs
         (loss + penalties).backward()  # type: ignore[no-untyped-call]
         states.append(after.detach())
         nlls.append(nll.detach().double())
-        sums.append(metric_sums(scores.metrics, part.mask))
+        sums.append(metric_sums(scores.metrics, group.mask))
     names = tuple(scores.metrics)
     if len(states) == 1:
         return StepResult(states[0], nlls[0], tokens, names, sums[0])

@@ -163,7 +163,7 @@ class Trainer:
             segment = segment.to(self.device)
         result = backward(self.model, segment, state, training)
         norm = clip(self.model, training.optimizer.clip)
-        # one question to the device a step: each waits for it
+        # one transfer from the device a step: each waits for it
         numbers = torch.stack([result.nll, result.tokens.double(), norm.double()])
         nll, tokens, norm_value, *metrics = torch.cat([numbers, result.metrics]).tolist()
         self._refuse_not_finite(nll, norm_value)
@@ -260,7 +260,7 @@ class Trainer:
             self._noted_leftovers = True
 
     def _load(self, checkpoint: Checkpoint) -> None:
-        """Undo `_checkpoint`, with the model and the optimiser just made and the position read."""
+        """Undo `_checkpoint`, with a new model and optimiser and the position that was read."""
         position, model, optimizer, carried = self.position, self.model, self.optimizer, checkpoint.carried
         copy_weights(checkpoint.weights, model, "checkpoint")
         expected = optimizers.expected_state(optimizer, model, position.step, position.averaged_steps)

@@ -73,7 +73,7 @@ def test_the_gate_can_have_another_temperature(cli: Cli, span_run: Path) -> None
 
 def test_the_shortest_text_has_nothing_to_look_at(cli: Cli, span_run: Path) -> None:
     said = cli("attend", span_run, "--text", "the").done
-    assert "it looked at nothing: no span has passed yet" in said
+    assert "the buffer is empty: no span has ended yet" in said
     assert "encoder alone" in said and "buffer alone" not in said and "gate" not in said
 
 

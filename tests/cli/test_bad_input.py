@@ -41,15 +41,15 @@ evaluate | RUN | `spanlm evaluate --help`
 evaluate RUN --split dev | --split | 'dev' | 'train', 'valid', 'test'
 evaluate RUN --batch-size 0 | spanlm: --batch-size=0: must be at least 1
 evaluate RUN --cache 5 | --cache=5: needs --cache-theta, or --tune-cache
-evaluate RUN --cache-theta 1 | --cache-theta: is for a cache | --cache 500
+evaluate RUN --cache-theta 1 | --cache-theta: needs a cache | --cache 500
 evaluate RUN --cache many | --cache=many: must be a whole number | `spanlm evaluate --help`
 evaluate RUN --cache 5 --cache-theta -1 --cache-lambda 0.1 | --cache-theta=-1.0: must be finite and at least 0
 evaluate RUN --cache 9999 --tune-cache | --cache=9999: must be at most 227: tiny test has no more
 evaluate RUN --cache 5 --tune-cache --corpus two.txt | two.txt has no valid part | --cache-theta
 evaluate RUN --device nonsense | --device=nonsense: there is no such device here. Use auto or cpu.
-evaluate x --dynamic-rate 1e-4 | --dynamic-rate: is for dynamic evaluation; add --dynamic
+evaluate x --dynamic-rate 1e-4 | --dynamic-rate: needs dynamic evaluation; add --dynamic
 evaluate x --dynamic --dynamic-loss reward | --dynamic-loss | reward
-evaluate x --tune-dynamic | --tune-dynamic: is for dynamic evaluation; add --dynamic
+evaluate x --tune-dynamic | --tune-dynamic: needs dynamic evaluation; add --dynamic
 evaluate x --dynamic --dynamic-rate -1 | spanlm: --dynamic-rate=-1.0: must be finite and at least 0
 evaluate x --dynamic --dynamic-decay 1.5 | spanlm: --dynamic-decay=1.5: must be in [0, 1]
 evaluate x --dynamic --dynamic-statistics 0 | --dynamic-statistics=0: must be at least 1 segment

@@ -125,7 +125,7 @@ def test_a_model_of_single_sentences_reads_the_query_alone(cli: Cli, sentence_ru
     assert plain == asked and list(plain["files"][0]["contexts"]) == ["query"]
     assert cli(*command, "--context", "none").done
     cli(*command, "--context", "query", "--context", "full", "--out", "r.jsonl").refused(
-        "context=full: the model was trained on lines that know nothing of each other", "Take context query, or none."
+        "context=full: the model was trained on independent lines", "Take context query, or none."
     )
     assert not (files / "r.jsonl").exists()
 

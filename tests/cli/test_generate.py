@@ -54,4 +54,4 @@ def test_a_model_that_predicts_no_first_words_ends_with_its_line(cli: Cli, unope
         ["the", *words]
     ).replace(" <eos>", "\n")
     for prompt in ([], ["--prompt", ""], ["--prompt", "the cat\n"]):
-        cli("generate", unopened_run, *prompt).refused("--prompt=''", "give the first word")
+        cli("generate", unopened_run, *prompt).refused("--prompt=''", "give that word")

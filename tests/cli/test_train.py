@@ -15,7 +15,8 @@ import yaml
 from safetensors.torch import load_file
 
 import spanlm
-from spanlm.cli.train import free_folder, parsed_options
+from spanlm.cli.options import free_folder
+from spanlm.cli.train import parsed_options
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.models.counting import count_parameters, lstm_budget, match_parameters

@@ -29,12 +29,12 @@ def text(lines: list[int]) -> TokenFile:
     return TokenFile(np.array(ids, np.int32), np.zeros(1, np.int64))
 
 
-def by_a_loop(lines: list[int], limit: int, long: str, opened: bool) -> list[Sentence]:
+def by_a_loop(lines: list[int], limit: int, long: str, predict_first: bool) -> list[Sentence]:
     """Inputs and targets of all sentences; a later piece is read from the true word before it."""
     words, found = itertools.count(1), []
     for length in lines:
         line = [*itertools.islice(words, length), EOS]
-        inputs, targets = ([EOS, *line[:-1]], line) if opened else (line[:-1], line[1:])
+        inputs, targets = ([EOS, *line[:-1]], line) if predict_first else (line[:-1], line[1:])
         step = len(line) if long == "keep" else limit
         begins = range(0, len(targets), step)[: 1 if long == "cut" else None]
         found += [(inputs[at : at + step], targets[at : at + step]) for at in begins]
@@ -80,11 +80,15 @@ def test_lines_are_found_to_the_end_of_a_text_of_millions_of_words() -> None:
         )
 
 
-@given(lines=LINES, limit=st.integers(1, 9), long=st.sampled_from(["keep", "cut", "split"]), opened=st.booleans())
-def test_sentences_are_those_of_a_loop(lines: list[int], limit: int, long: Any, opened: bool) -> None:
+@given(
+    lines=LINES, limit=st.integers(1, 9), long=st.sampled_from(["keep", "cut", "split"]), predict_first=st.booleans()
+)
+def test_sentences_are_those_of_a_loop(lines: list[int], limit: int, long: Any, predict_first: bool) -> None:
     """The limit counts what is predicted; an unopened line's first word is only read, one without words left out."""
     lines = [1, *lines]
-    assert sentences(lines, limit=limit, long=long, opened=opened) == by_a_loop(lines, limit, long, opened)
+    assert sentences(lines, limit=limit, long=long, predict_first=predict_first) == by_a_loop(
+        lines, limit, long, predict_first
+    )
 
 
 @given(lines=LINES, limit=st.integers(1, 9))
@@ -100,13 +104,13 @@ def test_refuse_is_for_the_first_that_is_longer(lines: list[int], limit: int) ->
 
 def test_a_text_without_words_has_nothing_to_predict_unopened() -> None:
     with pytest.raises(InputError, match=r"^training\.batching\.predict_first=false: must be true for a text without"):
-        sentences([0, 0], opened=False)
+        sentences([0, 0], predict_first=False)
     assert len(sentences([0, 0])) == 2
 
 
 def test_a_last_line_without_an_end() -> None:
     ids = TokenFile(np.array([1, EOS, 2, 3], np.int32), np.zeros(1, np.int64))
-    batcher = SentenceBatcher(ids, EOS, batch_size=2, rules=SentenceRules(opened=False))
+    batcher = SentenceBatcher(ids, EOS, batch_size=2, rules=SentenceRules(predict_first=False))
     assert read(batcher) == [[([1], [EOS]), ([2], [3])]]
 
 
@@ -117,14 +121,14 @@ def test_a_last_line_without_an_end() -> None:
     shuffle=st.booleans(),
     order=st.sampled_from(["drawn", "bucketed", "by-length"]),
     long=st.sampled_from(["keep", "cut", "split"]),
-    opened=st.booleans(),
+    predict_first=st.booleans(),
     start=st.integers(0, 6),
 )
 def test_orders_have_the_same_sentences_and_start_anywhere(
-    lines: list[int], batch_size: int, seed: int, shuffle: bool, order: Any, long: Any, opened: bool, start: int
+    lines: list[int], batch_size: int, seed: int, shuffle: bool, order: Any, long: Any, predict_first: bool, start: int
 ) -> None:
-    rules = SentenceRules(limit=4, long=long, opened=opened, order=order)
-    expected = by_a_loop([1, *lines], 4, long, opened)
+    rules = SentenceRules(limit=4, long=long, predict_first=predict_first, order=order)
+    expected = by_a_loop([1, *lines], 4, long, predict_first)
     batcher = SentenceBatcher(text([1, *lines]), EOS, batch_size=batch_size, rules=rules, shuffle=shuffle)
     batches = read(batcher, seed)
     assert sorted(s for batch in batches for s in batch) == sorted(expected)
@@ -171,15 +175,15 @@ def test_only_neighbours_of_the_drawn_order_are_put_together() -> None:
     batch_size=st.integers(1, 4),
     pieces=st.integers(90, 600),
     order=st.sampled_from(["drawn", "by-length"]),
-    opened=st.booleans(),
+    predict_first=st.booleans(),
     start=st.integers(0, 9),
 )
 def test_very_long_lines_are_read_alone_and_in_pieces(
-    lines: list[int], batch_size: int, pieces: int, order: Any, opened: bool, start: int
+    lines: list[int], batch_size: int, pieces: int, order: Any, predict_first: bool, start: int
 ) -> None:
     """Joined again they are the lines; the others come in the order, and where none is long in the batches, as ever."""
-    tokens, rules = text([1, *lines]), SentenceRules(opened=opened, order=order)
-    expected = by_a_loop([1, *lines], 1, "keep", opened)
+    tokens, rules = text([1, *lines]), SentenceRules(predict_first=predict_first, order=order)
+    expected = by_a_loop([1, *lines], 1, "keep", predict_first)
     if order == "by-length":
         expected.sort(key=lambda sentence: len(sentence[1]))
     batcher = SentenceBatcher(tokens, EOS, batch_size=batch_size, rules=rules, piece=pieces)

@@ -155,7 +155,7 @@ def test_the_first_segments_alone() -> None:
 
 
 def test_a_text_without_a_training_part_is_refused() -> None:
-    with pytest.raises(InputError, match=r"evaluation without statistics: .* small has no train part\. .*folder"):
+    with pytest.raises(InputError, match=r"evaluation needs gradient statistics .* small has no train part\. .*folder"):
         gathered(reference.small_model(), corpus_of(drawn(40), split="test"))
 
 
@@ -265,7 +265,10 @@ def test_without_the_training_text_the_folders_statistics_are_taken_or_the_way_o
     text = folder / "train.txt"
     content = text.read_text()
     text.unlink()
-    none, way_out = r"without statistics: there is no .*dynamic\.safetensors", "Put the text back where it was, or this"
+    none, way_out = (
+        r"needs gradient statistics: there is no .*dynamic\.safetensors",
+        "Put the text back where it was, or this",
+    )
     with pytest.raises(InputError, match=rf"{none}.*no train\.txt.*{way_out} model's {DYNAMIC}"):
         trained.evaluate(dynamic=CONFIG)
     text.write_text("the cat sat\n" + content)
@@ -278,7 +281,9 @@ def test_without_the_training_text_the_folders_statistics_are_taken_or_the_way_o
     assert trained.evaluate(dynamic=CONFIG).nll == expected
     with torch.no_grad():
         trained.model.embedding.weight[0, 0] += 0.5  # type: ignore[operator, union-attr]
-    with pytest.raises(InputError, match=r"without statistics: .*\.safetensors: is of other weights, and the text"):
+    with pytest.raises(
+        InputError, match=r"needs gradient statistics: .*\.safetensors: is of other weights, and the training text"
+    ):
         trained.evaluate(dynamic=CONFIG)
 
 

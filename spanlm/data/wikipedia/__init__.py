@@ -49,7 +49,7 @@ PAPER_VOCABULARY = 77_000
 PROPORTIONS = {"train": 22.5, "valid": 1.2, "test": 1.2}
 """Millions of words (§4)."""
 VERSION = 3
-"""Raised when a source would give other words: shards of an older rule are not used then."""
+"""To be raised when the rules change which words a source gives: older shards are then not used."""
 BATCH = 16
 """Records that a worker gets at once."""
 
@@ -68,9 +68,9 @@ class WikipediaConfig:
         out: the folder to make
         vocabulary: keep the most frequent words of the training part: so many, <unk> and <eos> included (default
             77000, the paper's)
-        coverage: keep as few as are this share of its words, such as 0.97, instead
-        category: take only articles with a category in which this is found: the page's own [[Category:…]] links, in
-            JSON lines the field "category" or "categories"
+        coverage: keep the fewest words that make up this share of the training part, such as 0.97, instead
+        category: take only articles with a category that this regular expression matches: the page's own
+            [[Category:…]] links, in JSON lines the field "category" or "categories"
         articles: take the first N articles only
         seed: decides which articles are held out
         jobs: processes (default: one a processor); changes no result
@@ -105,7 +105,7 @@ class WikipediaConfig:
 
 
 class Progress(NamedTuple):
-    """Progress of a build, in bytes of the sources at first, then in articles; what was found; shards used again."""
+    """Progress of a build: first in bytes of the sources, then in articles; what was found; shards used again."""
 
     phase: Literal["cutting", "counting", "writing"]
     done: int
@@ -153,7 +153,7 @@ def build_corpus(config: WikipediaConfig, report: Callable[[Progress], None] = l
 def _workplace(out: Path) -> Iterator[Path]:
     """Lock the hidden folder in which the corpus `out` is made; if the block fails, it stays with its shards."""
     if os.path.lexists(out) and not (out.is_dir() and not any(out.iterdir())):
-        raise InputError(f"--out={out}: is there already and no empty folder; choose another name, or delete it first")
+        raise InputError(f"--out={out}: is there already, and not empty; choose another name, or delete it first")
     folder = out.parent / f".{out.name}{UNFINISHED}"
     make_folder(folder, "--out")
     try:
@@ -332,7 +332,7 @@ class Shards:
 
 
 def _versions(is_dump: bool) -> dict[str, Any]:
-    """Return the versions of all that decides what words a source gives."""
+    """Return the versions of everything that determines the words of a source."""
     own = {"spanlm": PACKAGE_VERSION, "rules": VERSION}
     python = {"python": platform.python_version(), "unicode": unicodedata.unidata_version}
     libraries = ("sentencex", "mwparserfromhell")[: 1 + is_dump]

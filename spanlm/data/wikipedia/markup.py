@@ -21,9 +21,9 @@ _BLOCK_TAGS = frozenset({"blockquote", "poem", "center", "div", "p", "quote"})
 _PREFIXES = frozenset({"file", "image", "media", "category"})
 _ITEM = "\x01"
 
-# what takes the parser long, only to be left out
+# elements that take the parser long and are left out anyway
 _SPARED = re.compile(r"<!--|<(ref|math|gallery|timeline|score|source|syntaxhighlight|imagemap|hiero)\b[^<>]*>", re.I)
-# what the parser reads to its end without looking for markup
+# elements that the parser reads to their ends without looking for markup
 _OPAQUE = re.compile(
     r"<(nowiki|pre|ce|chem|inputbox|section|templatedata)(?: (?:[^][<>{}\"']|\"[^<>\"]*\"|'[^<>']*')*+)?>", re.I
 )

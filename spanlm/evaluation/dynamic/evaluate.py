@@ -126,7 +126,7 @@ def adapted_tally(
 
 
 def with_segments(total: Tally, segments: Sequence[Scored], vocabulary: Vocabulary) -> Tally:
-    """Add short segments of one stream to its sums: those of as many steps at once, side by side."""
+    """Add short segments of one stream to its sums: those of equal length at once, side by side."""
 
     def steps(scored: Scored) -> int:
         return len(scored.log_p)
@@ -137,7 +137,7 @@ def with_segments(total: Tally, segments: Sequence[Scored], vocabulary: Vocabula
 
 
 def _side_by_side(scored: Sequence[Scored]) -> Scored:
-    """Put segments of as many steps side by side, as streams of one."""
+    """Put segments of equal length side by side, as streams of one segment."""
     inputs, targets, masks, resets, log_p = zip(
         *((x.segment.inputs, x.segment.targets, x.segment.mask, x.segment.reset, x.log_p) for x in scored), strict=True
     )

@@ -5,8 +5,8 @@ Krause, Kahembwe, Murray & Renals, "Dynamic Evaluation of Neural Sequence Models
     MS_i = sqrt(1/n Σ_s g_si²),    ḡ = 1/K Σ_{tensors k} mean_{i ∈ k} MS_i
 
 g_s is the gradient of the mean cross-entropy of segment s of the training part, with the trained weights and without
-dropout: 100 streams of 5 steps, state carried, the likelihood alone (no penalty, no reward), of a span buffer that at
-the gate's temperature of evaluation. ḡ is a mean over the K tensors, whatever their sizes; a tied matrix is one of
+dropout: 100 streams of 5 steps, state carried, the likelihood alone (no penalty, no reward), with a span buffer at the
+gate's evaluation temperature. ḡ is a mean over the K tensors, whatever their sizes; a tied matrix is one of
 them. A segment with fewer than its 500 tokens counts by its share of them, in g and in n (the published code leaves the
 last one out: n = 1859 on Penn Treebank, here 1859.2).
 
@@ -53,8 +53,8 @@ STREAMS, LENGTH = 100, 5
 PART: Split = "train"
 
 ADVANCE = 64
-"""Segments that are cut at a time: between two passes of a model, which fill the processor's caches with weights, the
-same work takes twenty times as long (measured: 0.44 ms a segment against 0.02; the passes of a small model: 6)."""
+"""Segments that are cut at a time. Between two passes of a model, whose weights fill the processor's caches, this takes
+twenty times as long (measured: 0.44 ms a segment against 0.02; the passes of a small model: 6)."""
 
 DynamicLoss = Literal["likelihood", "training"]
 
@@ -214,8 +214,8 @@ def gather_statistics(
     require(segments is None or segments >= 1, "dynamic.statistics", segments, "at least 1 segment")
     if PART not in corpus.splits:
         raise InputError(
-            f"dynamic evaluation without statistics: they are gathered on the text of the training, and {corpus.name} "
-            f"has no {PART} part. Name the folder that has it, or put this model's statistics into the run's folder."
+            f"dynamic evaluation needs gradient statistics of the training text, and {corpus.name} has no {PART} "
+            f"part. Name the folder that has it, or put this model's statistics into the run's folder."
         )
     batcher = replace(protocol, batch_size=streams).batcher(corpus, PART, in_order=True, length=length, whole=False)
     weights = learning_weights(model)
@@ -301,8 +301,8 @@ def statistics_without_text(
     except (FileNotFoundError, InputError) as error:
         why = f"there is no {path}" if isinstance(error, FileNotFoundError) else str(error)
         raise InputError(
-            f"dynamic evaluation without statistics: {why}, and the text of the training, on which they are gathered, "
-            f"is not to be had: {missing} Put the text back where it was, or this model's {path.name} into "
+            f"dynamic evaluation needs gradient statistics: {why}, and the training text, to gather them from, is "
+            f"missing: {missing} Put the text back where it was, or this model's {path.name} into "
             f"{path.parent}."
         ) from None
     return replace(found, origin=f"{found.origin}; the training text is not there to be compared")

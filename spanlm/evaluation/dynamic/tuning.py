@@ -45,7 +45,7 @@ DECAYS = (0.001, 0.002, 0.003, 0.005)
 EPSILON = DynamicConfig().epsilon
 
 FIRST_TOKENS = 30_000
-"""That every point reads."""
+"""Tokens that every point reads."""
 
 FINALISTS = 4
 """Points that read all of the text; more if none of them helps."""
@@ -78,8 +78,8 @@ class DynamicTuning:
         best: the settings with the lowest perplexity of all of the text; without finalists, of its first tokens.
         grid: every point, η outermost.
         notes: where the best lies on the edge of the grid, so that the true one may lie beyond; and what else to know.
-        read_before: how many trials were in `trials.jsonl` before.
-        seconds_before: that those took.
+        read_before: how many trials were taken from `trials.jsonl`.
+        seconds_before: the time that they had taken.
     """
 
     text: str
@@ -120,15 +120,15 @@ class DynamicOptions:
 
     Attributes:
         rate: η, how fast the weights learn (default: 5e-05; to tune, the published grid); several: a grid to tune
-        decay: λ, how fast they come back (default: 0.002; to tune, the published grid); several: a grid to tune
+        decay: λ, how fast they return (default: 0.002; to tune, the published grid); several: a grid to tune
         epsilon: ε, how much weights with small gradients are held (default: 2e-05)
-        length: they learn after every N words (default: 5; of others the defaults of η and λ are in proportion to N)
+        length: they learn after every N words (default: 5; with another N the defaults of η and λ are in proportion)
         loss: what they learn from: the likelihood, or, of a model with a span buffer, the loss of its training (its
             temperature, if annealed the last, and the reward)
-        convention: what η, λ and ε, then all three, are given in: that of the authors' current code (mean), or that of
-            their first release and the copies of it, as in MoS (sum)
-        statistics: the first N segments (of 100 streams) of the training text are enough for the gradient statistics
-            (default: all of it)
+        convention: how η, λ and ε are given: as in the authors' current code (mean), or, all three, as in their first
+            release and its copies, such as that of MoS (sum)
+        statistics: gather the gradient statistics from the first N segments (of 100 streams) of the training text
+            (default: from all of it)
         tune: first find the η and λ that fit the valid part best
 
     Raises:
@@ -174,7 +174,7 @@ class DynamicOptions:
         return dynamic_grid(rates, decays, epsilon, self.length, self.loss)
 
     def in_means(self, statistics: DynamicStatistics) -> DynamicOptions:
-        """Return the same in the convention of means, given n and K of the statistics."""
+        """Return the settings in the convention of means, given n and K of the statistics."""
         if self.convention == "mean" or self.rate is None or self.decay is None or self.epsilon is None:
             return self
         root = math.sqrt(statistics.segments)

@@ -141,5 +141,5 @@ def require_fit(config: DynamicConfig, statistics: DynamicStatistics, model: Nex
 
 def require_loss(loss: DynamicLoss, model: NextWordModel) -> None:
     """Raise InputError for the loss of training with a model without a gate, such as an ensemble."""
-    only = "likelihood without a span buffer: there is no gate that training has a temperature and a reward for"
+    only = "likelihood without a span buffer: only its gate has a temperature and a reward in training"
     require(loss == "likelihood" or gate_temperature(model) is not None, "dynamic.loss", loss, only)
