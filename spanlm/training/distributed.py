@@ -159,8 +159,8 @@ class Ranks:
 
     # --- one rank and the others ---
 
-    def from_first(self, text: str = "") -> str:
-        """Return rank 0's text; it waits for all."""
+    def from_first(self, text: str = "here") -> str:
+        """Return the text, which is not empty, that rank 0 has; the others wait for it."""
         if self.count == 1:
             return text
         content = text.encode() if self.rank == 0 else b""

@@ -267,10 +267,8 @@ class Journal:
     def sync(self, position: Position) -> None:
         """Wait until the disk has all rows, and note their size and checksums in the position."""
         if self._writes:
-            position.metrics_size, position.metrics_checksums = (
-                self.lasting(self._metrics.sync),
-                self._metrics.checksums,
-            )
+            position.metrics_size = self.lasting(self._metrics.sync)
+            position.metrics_checksums = self._metrics.checksums
 
     def begin_epoch(self) -> None:
         """Start the clock: an epoch begins, or goes on in this process."""

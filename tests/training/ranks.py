@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,6 @@ from spanlm.errors import SpanlmError
 from spanlm.training.distributed import Ranks, found, joined
 from spanlm.training.progress import StepEvent, Watcher
 from spanlm.training.run import train
-from spanlm.training.trainer import Trainer
 from tests.training.small import RUNS, make_corpus, one_thread, with_batching, with_training
 
 
