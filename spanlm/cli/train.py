@@ -85,6 +85,11 @@ def run(arguments: list[str]) -> None:
     ranks = distributed.found()
     if ranks.rank:
         quiet()
+    with distributed.joined(ranks):
+        _run(arguments, ranks)
+
+
+def _run(arguments: list[str], ranks: Ranks) -> None:
     if _of_ngram(arguments):
         from spanlm.cli import train_ngram
 
@@ -103,11 +108,6 @@ def run(arguments: list[str]) -> None:
         return
     several = ranks.count > 1 and own.seeds is not None
     require(not several, "--seeds", own.seeds, "left out under torchrun, whose processes train one model together")
-    with distributed.joined(ranks):
-        _train(own, config, begun, ranks)
-
-
-def _train(own: argparse.Namespace, config: RunConfig, begun: Path | None, ranks: Ranks) -> None:
     with ranks.first_alone():
         refuse_unfit(config)  # before a large text is read
         ranks.refuse_unfit(config)

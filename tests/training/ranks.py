@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +19,30 @@ from spanlm.training.progress import StepEvent, Watcher
 from spanlm.training.run import train
 from tests.training.small import RUNS, make_corpus, one_thread, with_batching, with_training
 
+Json = dict[str, Any]
+
 
 class _Killer(Watcher):
-    """Ends a process after a step of rank 0: rank 0 itself, or another by its id; once, so that a restart lives."""
+    """Sends a signal to a rank after a step, once: a training that is started again lives."""
 
-    def __init__(self, folder: Path, step: int, number: int) -> None:
-        self.mark, self.at, self.number = folder.with_suffix(".killed"), step, number
+    def __init__(self, folder: Path, step: int, rank: int, number: int) -> None:
+        self.mark, self.at, self.rank, self.number = folder.with_suffix(".killed"), step, rank, number
 
     def step(self, event: StepEvent) -> None:
         if event.position.step == self.at and not self.mark.exists():
             self.mark.touch()
-            os.kill(os.getpid(), self.number)
+            os.kill(int(self.mark.with_suffix(f".{self.rank}").read_text()), self.number)
 
 
-def train_one(name: str, folder: str, ranks: Ranks, batching: dict[str, Any], training: dict[str, Any]) -> None:
-    """Train one of `RUNS`, or go on with it, in 4 streams; `kill`: [step, signal] that rank 0 sends to itself."""
-    kill = training.pop("kill", None)
-    config = with_training(with_batching(RUNS[name](), **{"batch_size": 4, **batching}), **training)
-    config = replace(config, training=replace(config.training, precision="fp32"))
-    watcher = Watcher() if kill is None else _Killer(Path(folder), *kill)
-    train(config, make_corpus(), Path(folder), watcher, resume=True, ranks=ranks)
+def train_one(name: str, folders: list[str], ranks: Ranks, batching: Json, training: Json, kill: list[int]) -> None:
+    """Train one of `RUNS` in 4 streams, or go on with it; `kill`: step, rank and signal.
+
+    Each rank has a folder, which should be the same.
+    """
+    folder = Path(folders[ranks.rank % len(folders)])
+    config = with_training(with_batching(RUNS[name](), **{"batch_size": 4, **batching}), precision="fp32", **training)
+    folder.with_suffix(f".{ranks.rank}").write_text(str(os.getpid()))
+    train(config, make_corpus(), folder, _Killer(folder, *kill) if kill else None, resume=True, ranks=ranks)
 
 
 def main() -> int:
