@@ -153,7 +153,7 @@ class Ranks:
             yield
         except RuntimeError as error:  # the libraries have no type of their own for it
             raise RankError(
-                f"rank {self.rank}: another process of this training has ended ({str(error).splitlines()[0]}). "
+                f"rank {self.rank}: lost another process of this training, which has ended or cannot be reached. "
                 "Start again with --resume auto; torchrun --max-restarts does so by itself."
             ) from error
 
@@ -258,7 +258,11 @@ def joined(ranks: Ranks) -> Iterator[None]:
     if gpus:  # before anything is put on one: each rank holds memory on its own alone
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % gpus)
     with ranks._together():
-        dist.init_process_group("cpu:gloo,cuda:nccl" if gpus else "gloo", timeout=_WAIT)
+        store, *_ = next(dist.rendezvous("env://", ranks.rank, ranks.count, timeout=_WAIT))
+        # after a restart torchrun's store may still have the addresses of the processes before
+        store = dist.PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+        backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"
+        dist.init_process_group(backend, store=store, timeout=_WAIT, rank=ranks.rank, world_size=ranks.count)
     try:
         yield
     except SpanlmError as error:
