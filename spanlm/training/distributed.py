@@ -24,6 +24,8 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from spanlm.config import RunConfig
 from spanlm.data.batching import Segment
@@ -258,9 +260,9 @@ def joined(ranks: Ranks) -> Iterator[None]:
     if gpus:  # before anything is put on one: each rank holds memory on its own alone
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % gpus)
     with ranks._together():
-        store, *_ = next(dist.rendezvous("env://", ranks.rank, ranks.count, timeout=_WAIT))
+        store, *_ = next(rendezvous("env://", ranks.rank, ranks.count, timeout=_WAIT))
         # after a restart torchrun's store may still have the addresses of the processes before
-        store = dist.PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+        store = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
         backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"
         dist.init_process_group(backend, store=store, timeout=_WAIT, rank=ranks.rank, world_size=ranks.count)
     try:
