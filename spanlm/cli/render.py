@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import shutil
 import sys
 import textwrap
@@ -36,6 +38,12 @@ def out(text: str = "") -> None:
 def note(text: str) -> None:
     """Print a line to standard error, beside the output: progress or a note."""
     print(text, file=sys.stderr, flush=True)
+
+
+def quiet() -> None:
+    """Print and log nothing from here on but errors: this process is one of several that print the same."""
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115 -- for the rest of the process
+    logging.getLogger("spanlm").setLevel(logging.ERROR)
 
 
 def out_json(value: Any) -> None:

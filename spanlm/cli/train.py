@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -24,7 +23,7 @@ from spanlm.cli.options import (
     split_fields,
     text_and_preset,
 )
-from spanlm.cli.render import out
+from spanlm.cli.render import out, quiet
 from spanlm.cli.training_report import TrainingReport, ppl
 from spanlm.config import (
     PARTS,
@@ -46,6 +45,8 @@ from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.presets import NGRAM_PRESETS, PRESETS, find_preset
 from spanlm.store.files import expanded
 from spanlm.store.run_folder import CONFIG, FolderInUse, locked
+from spanlm.training import distributed
+from spanlm.training.distributed import ALONE, Ranks
 from spanlm.training.progress import Watcher
 from spanlm.training.run import finished, refuse_changes, train
 from spanlm.training.setup import refuse_unfit
@@ -85,9 +86,18 @@ _SEED = "seed-"
 
 def run(arguments: list[str]) -> None:
     """Train."""
+    ranks = distributed.found()
+    if ranks.rank:
+        quiet()
+    with distributed.joined(ranks):
+        _run(arguments, ranks)
+
+
+def _run(arguments: list[str], ranks: Ranks) -> None:
     if _of_ngram(arguments):
         from spanlm.cli import train_ngram
 
+        require(ranks.count == 1, "WORLD_SIZE", ranks.count, "1 for an n-gram model, which one process counts")
         train_ngram.run(arguments)
         return
     keep_freed_memory()
@@ -100,20 +110,23 @@ def run(arguments: list[str]) -> None:
     if own.print_config:
         out(config.to_yaml())
         return
-    world = os.environ.get("WORLD_SIZE") or "1"
-    require(world == "1", "WORLD_SIZE", world, "1: each process would train the same model. Start it without torchrun")
-    refuse_unfit(config)  # before a large text is read
-    # a resumed run's text was accepted when it began
-    corpus = load_corpus(config.data, as_text=own.as_text or begun is not None)
-    if own.match_parameters is not None:
-        config = _matched(config, own.match_parameters, len(corpus.vocabulary))
-    folder = own.out or free_folder(own.preset, config.data.corpus)
+    several = ranks.count > 1 and own.seeds is not None
+    require(not several, "--seeds", own.seeds, "left out under torchrun, whose processes train one model together")
+    with ranks.first_alone():
+        refuse_unfit(config)  # before a large text is read
+        ranks.refuse_unfit(config)
+        # a resumed run's text was accepted when it began
+        corpus = load_corpus(config.data, as_text=own.as_text or begun is not None)
+        if own.match_parameters is not None:
+            config = _matched(config, own.match_parameters, len(corpus.vocabulary))
+    # where rank 0 begins the others would find no free folder
+    folder = own.out or Path(ranks.from_first(str(free_folder(own.preset, config.data.corpus))))
     try:
         if own.seeds is not None:
             _train_family(config, corpus, folder, own.seeds, resume=own.resume, track=own.track)
         else:
-            train_and_report(config, corpus, folder, resume=own.resume, track=own.track)
-        if own.tour:
+            train_and_report(config, corpus, folder, resume=own.resume, track=own.track, ranks=ranks)
+        if own.tour and ranks.rank == 0:
             print_demo_report(config, corpus, folder)
     except Interrupted as stop:
         given = {"seeds": own.seeds, "threads": own.threads}
@@ -131,10 +144,15 @@ def _of_ngram(arguments: list[str]) -> bool:
     )
 
 
-def train_and_report(config: RunConfig, corpus: Corpus, folder: Path, *, resume: bool, track: str | None) -> None:
+def train_and_report(
+    config: RunConfig, corpus: Corpus, folder: Path, *, resume: bool, track: str | None, ranks: Ranks = ALONE
+) -> None:
     """Train with a report on the terminal, and in a tracker."""
+    if ranks.rank:
+        train(config, corpus, folder, resume=resume, ranks=ranks)
+        return
     with TrainingReport() as report, _tracked(report, track) as watcher:
-        position = train(config, corpus, folder, watcher, resume=resume)
+        position = train(config, corpus, folder, watcher, resume=resume, ranks=ranks)
     report.ended(position, folder)
 
 

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout
 
 from spanlm.errors import require
 from spanlm.models.encoders import AnyEncoderConfig, LSTMConfig
 from spanlm.models.heads import AnyHeadConfig, SoftmaxConfig
 from spanlm.models.interfaces import Init, LMState, Memory, NextWordModel, Readout
 from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig
-from spanlm.models.ops.precision import dropout_mask, locked_dropout
+from spanlm.models.ops.precision import drawn, dropout, dropout_mask, locked_dropout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +121,8 @@ def word_dropout(
     """
     if not training or not rate:
         return x
-    types = dropout_mask((vocabulary_size, 1 if shared else tokens.shape[1]), rate, x)
+    streams, axis = (1, None) if shared else (tokens.shape[1], 1)
+    types = dropout_mask((vocabulary_size, streams), rate, x, axis)
     return x * types.expand(-1, tokens.shape[1]).gather(0, tokens).unsqueeze(-1)
 
 
@@ -130,4 +130,4 @@ def gaussian_noise(x: Tensor, deviation: float, training: bool) -> Tensor:
     """Add to every number of x one from N(0, deviation²), as the public code of Wang et al. (2019) does."""
     if not training or not deviation:
         return x
-    return x + torch.randn_like(x) * deviation
+    return x + drawn(lambda shape: torch.randn_like(x.new_empty(shape)), x.shape, 1) * deviation

@@ -228,15 +228,17 @@ class Watcher:
 
 
 class Journal:
-    """Keeps the time and the metrics of one run, and notifies its watcher."""
+    """Keeps the time and the metrics of one run, and notifies its watcher; `writes`: false where another rank does."""
 
-    def __init__(self, training: TrainingConfig, watcher: Watcher, folder: Path) -> None:
-        self._training, self._folder, self.watcher = training, folder, watcher
+    def __init__(self, training: TrainingConfig, watcher: Watcher, folder: Path, writes: bool = True) -> None:
+        self._training, self._folder, self.watcher, self._writes = training, folder, watcher, writes
         self.request = StopRequest()
         self.begin_epoch()
 
     def lasting(self, write: Callable[[], Any]) -> Any:
         """Call a function that writes; retry while the disk refuses for a moment, unless the run is to end."""
+        if not self._writes:
+            return None
         for pause in self.watcher.pauses:
             try:
                 return write()
@@ -253,6 +255,9 @@ class Journal:
     @contextmanager
     def open(self, position: Position) -> Iterator[None]:
         """Open metrics.jsonl, cut to its size at the position, for the block."""
+        if not self._writes:
+            yield
+            return
         self._metrics = MetricsLog(self._folder / METRICS, position.metrics_size, position.metrics_checksums)
         try:
             yield
@@ -261,7 +266,9 @@ class Journal:
 
     def sync(self, position: Position) -> None:
         """Wait until the disk has all rows, and note their size and checksums in the position."""
-        position.metrics_size, position.metrics_checksums = self.lasting(self._metrics.sync), self._metrics.checksums
+        if self._writes:
+            position.metrics_size = self.lasting(self._metrics.sync)
+            position.metrics_checksums = self._metrics.checksums
 
     def begin_epoch(self) -> None:
         """Start the clock: an epoch begins, or goes on in this process."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,15 +12,22 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, as_written
 from spanlm.store.checkpoints import holds_checkpoints, load_last_checkpoint
 from spanlm.store.files import regular, remove_unfinished, replace_file
-from spanlm.store.run_folder import CHECKPOINTS, CONFIG, METRICS, MODEL, VOCABULARY, locked
+from spanlm.store.run_folder import CHECKPOINTS, CONFIG, METRICS, MODEL, VOCABULARY, locked, weights_digest
 from spanlm.training.config import TrainingConfig
+from spanlm.training.distributed import ALONE, Ranks
 from spanlm.training.progress import Position, Watcher
 from spanlm.training.setup import data_fingerprint
 from spanlm.training.trainer import Trainer
 
 
 def train(
-    config: RunConfig, corpus: Corpus, folder: Path, watcher: Watcher | None = None, *, resume: bool = False
+    config: RunConfig,
+    corpus: Corpus,
+    folder: Path,
+    watcher: Watcher | None = None,
+    *,
+    resume: bool = False,
+    ranks: Ranks = ALONE,
 ) -> Position:
     """Train in `folder`, or go on there.
 
@@ -30,6 +38,7 @@ def train(
         watcher: is notified of progress.
         resume: go on from the last checkpoint, if there is one, with the configuration that the folder has but for
             fields that are `CHANGEABLE`.
+        ranks: the processes that train together, `joined`; each calls this. Rank 0 writes, and has the watcher.
 
     Returns:
         Where the run ended; `best_epoch` and `best_loss` are those of `model.safetensors`.
@@ -38,13 +47,22 @@ def train(
         InputError: the folder is in use, holds a run and `resume` is False, or holds another configuration.
         RunError: see `Trainer.restore` and `Trainer.run`.
     """
-    watcher, new = watcher or Watcher(), not folder.exists()
-    with locked(folder, forget=new):
-        remove_unfinished(folder)
-        config = _check(config, corpus, folder, resume)
-        trainer = Trainer(config, corpus, folder, watcher)  # refuses what cannot be trained, before anything is written
-        trainer.restore()
-        trainer.journal.lasting(lambda: _claim(config, corpus, folder))
+    first, new = ranks.rank == 0, not folder.exists()
+    watcher = watcher if watcher is not None and first else Watcher()
+    with ExitStack() as lock:
+        with ranks.first_alone():
+            if first:
+                lock.enter_context(locked(folder, forget=new))
+                remove_unfinished(folder)
+            config = _check(config, corpus, folder, resume or not first)
+            # refuses what cannot be trained, before anything is written
+            trainer = Trainer(config, corpus, folder, watcher, ranks)
+            trainer.restore()
+            trainer.journal.lasting(lambda: _claim(config, corpus, folder))
+        if ranks.count > 1:
+            digest = weights_digest(dict(trainer.model.named_parameters()))
+            ranks.require_equal(f"step {trainer.position.step} with weights {digest}")
+            watcher.note(f"{ranks.count} processes, {len(trainer.streams)} streams each")
         watcher.start(config, corpus, folder, str(trainer.device), trainer.batcher.targets, trainer.started)
         return trainer.run()
 

@@ -13,7 +13,7 @@ that groups of streams can be added up and divided once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -21,8 +21,9 @@ from torch import Tensor
 from spanlm.data.batching import Segment
 from spanlm.models.interfaces import LMState, metric_sums
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.ops.precision import autocast, wide
+from spanlm.models.ops.precision import autocast, sharing_streams, wide
 from spanlm.training.config import TrainingConfig
+from spanlm.training.distributed import ALONE, Ranks, taken
 
 
 @dataclass(frozen=True)
@@ -31,23 +32,26 @@ class StepResult:
 
     state: LMState  # after the last step, cut from the graph
     nll: Tensor
-    tokens: Tensor
+    tokens: Tensor  # of all streams
     names: tuple[str, ...]  # of the metrics
     metrics: Tensor
 
 
-def backward(model: LanguageModel, segment: Segment, state: LMState, training: TrainingConfig) -> StepResult:
+def backward(
+    model: LanguageModel, segment: Segment, state: LMState, training: TrainingConfig, ranks: Ranks = ALONE
+) -> StepResult:
     """Add the gradients of a segment's loss to those of the parameters.
 
     With `batching.group_size` G, each G streams have a forward and backward pass of their own, and dropout masks of
-    their own; the losses are divided so that their sum is that of the undivided batch.
+    their own; the losses are divided so that their sum is that of the undivided batch. So they are among `ranks`: each
+    reads its share of each group, whose state `state` is, and what it adds is one summand of all.
     """
     tokens, streams = segment.mask.sum(), segment.mask.shape[1]
     pairs = neighbours(segment.mask).sum().clamp(min=1)
     divisor = tokens if training.loss == "mean" else streams
     states, nlls, sums = [], [], []
-    for group, before in _groups(segment, state, training.batching.group_size):
-        with autocast(model.device, training.precision):
+    for group, before in _groups(segment, state, training.batching.group_size, ranks):
+        with autocast(model.device, training.precision), sharing_streams(ranks.rank, ranks.count):
             readout, after = model(group.inputs, before)
             scores = model.head.score(readout, group.targets)
         nll, extra = torch.where(group.mask, -scores.log_prob, 0.0).sum(), scores.extra_loss
@@ -89,17 +93,18 @@ def _over(x: Tensor, mask: Tensor) -> Tensor:
     return x.square().mean(-1).where(mask, 0).sum()
 
 
-def _groups(segment: Segment, state: LMState, size: int | None) -> Iterator[tuple[Segment, LMState]]:
+def _groups(segment: Segment, state: LMState, size: int | None, ranks: Ranks) -> Iterator[tuple[Segment, LMState]]:
     streams = segment.mask.shape[1]
-    if size is None or size >= streams:
+    size = min(size or streams, streams)
+    if size == streams and ranks.count == 1:
         yield segment, state
         return
-    for first in range(0, streams, size):
-        chosen = slice(first, first + size)
-        cut = {name: getattr(segment, name)[:, chosen].contiguous() for name in ("inputs", "targets", "mask")}
+    own = size // ranks.count
+    for number, first in enumerate(range(ranks.rank * own, streams, size)):
+        part = taken(segment, slice(first, first + own))
+        held = slice(number * own, (number + 1) * own)
         # kernels need contiguous states
-        before = state.map(lambda x, chosen=chosen: x[:, chosen].contiguous())  # type: ignore[misc]
-        yield replace(segment, reset=segment.reset[chosen], **cut), before
+        yield part, state.map(lambda x, held=held: x[:, held].contiguous())  # type: ignore[misc]
 
 
 def clip(model: LanguageModel, limit: float | None) -> Tensor:

@@ -24,8 +24,9 @@ from spanlm.store.checkpoints import Checkpoint, holds_checkpoints, load_last_ch
 from spanlm.store.files import expanded
 from spanlm.store.process import StopRequest, pick_device, stop_request
 from spanlm.store.provenance import read_precision, record_start
-from spanlm.store.run_folder import CHECKPOINTS, CONFIG, MODEL, copy_weights, load_weights, save_model
+from spanlm.store.run_folder import CHECKPOINTS, CONFIG, MODEL, copy_weights, load_weights, save_model, weights_digest
 from spanlm.training import optimizers, setup
+from spanlm.training.distributed import ALONE, Ranks
 from spanlm.training.progress import Journal, Position, Watcher
 from spanlm.training.step import backward, clip
 
@@ -39,11 +40,14 @@ class Trainer:
     holds `config.yaml` and `vocabulary.json` already.
     """
 
-    def __init__(self, config: RunConfig, corpus: Corpus, folder: Path, watcher: Watcher) -> None:
-        self.config, self.corpus, self.folder = config, corpus, folder
-        self.journal, self._noted_leftovers = Journal(config.training, watcher, folder), False
+    def __init__(self, config: RunConfig, corpus: Corpus, folder: Path, watcher: Watcher, ranks: Ranks = ALONE) -> None:
+        self.config, self.corpus, self.folder, self.ranks = config, corpus, folder, ranks
+        self.journal = Journal(config.training, watcher, folder, writes=ranks.rank == 0)
+        self._noted_leftovers = False
         setup.refuse_unfit(config)
+        ranks.refuse_unfit(config)
         self.device = pick_device(config.training.device, "training.device")
+        ranks.refuse_shared_gpu(self.device)
         self.position = Position(
             rate=config.training.optimizer.lr,
             data=setup.data_fingerprint(corpus),
@@ -69,7 +73,8 @@ class Trainer:
             setup.hold_all_but_new(self.model)
         self.optimizer = optimizers.build_optimizer(config.training.optimizer, self.model)
         self.segments = self.batcher.count(self._order())
-        self.state = self.initial = self.model.init_state(streams)
+        self.streams = self.ranks.streams(config.training.batching)
+        self.state = self.initial = self.model.init_state(len(self.streams))
 
     def restore(self) -> None:
         """Go on from the last checkpoint, if there is one.
@@ -113,8 +118,8 @@ class Trainer:
         with self.journal.open(self.position):
             if self.started is not None:
                 self._checkpoint()  # before a better model takes the place of the one that was read
-            with stop_request() as request:
-                self.journal.request = request
+            with stop_request() as asked:
+                self.journal.request, request = asked, self.ranks.stop(asked)
                 while not self.finished:
                     if self.position.stage_over(self.config.training):
                         self._next_stage()
@@ -158,14 +163,16 @@ class Trainer:
             RunError: the loss or the gradient is not finite; nothing was updated.
         """
         position, training = self.position, self.config.training
-        state = self.state.reset(segment.reset, self.initial)  # before the segment moves: asking a GPU waits for it
+        # before the segment moves: asking a GPU waits for it
+        state = self.state.reset(segment.reset[self.streams], self.initial)
         if self.device.type != "cpu":
             segment = segment.to(self.device)
-        result = backward(self.model, segment, state, training)
+        result = backward(self.model, segment, state, training, self.ranks)
+        sums = self.ranks.total(self.model, [result.nll, result.metrics], self.journal.request)
         norm = clip(self.model, training.optimizer.clip)
         # one transfer from the device a step: each waits for it
-        numbers = torch.stack([result.nll, result.tokens.double(), norm.double()])
-        nll, tokens, norm_value, *metrics = torch.cat([numbers, result.metrics]).tolist()
+        numbers = torch.stack([sums[0], result.tokens.double(), norm.double()])
+        nll, tokens, norm_value, *metrics = torch.cat([numbers, sums[1]]).tolist()
         self._refuse_not_finite(nll, norm_value)
         warmup = training.schedule.warmup
         rate = position.rate * min(1.0, (position.step + 1) / warmup) if warmup else position.rate
@@ -191,9 +198,10 @@ class Trainer:
         position, training = self.position, self.config.training
         train = position.epoch_nll / position.epoch_tokens, log_of_training(position.parts)
         with optimizers.averaged(self.optimizer):
-            segments = takewhile(lambda _: request.signal_number is None, self.valid.segments())
+            asked = self.journal.request
+            segments = takewhile(lambda _: asked.signal_number is None, self.ranks.share(self.valid.segments()))
             scored = score(self.model, segments, Protocol(precision=training.precision))
-            found = tally(scored, self.corpus.vocabulary)
+            found = self.ranks.tally(tally(scored, self.corpus.vocabulary), asked)
             stopped = request.signal_number
             improved = stopped is None and self._close_epoch(found.loss)
         if stopped is not None:
@@ -217,7 +225,8 @@ class Trainer:
         if improved:
             digest = self.position.config.partition(" ")[0]  # the best weights do not depend on later finetune stages
             best = (self.folder, self.model, self.corpus.vocabulary.hash, digest)
-            self.position.best_weights = self.journal.lasting(lambda: save_model(*best))
+            saved = self.journal.lasting(lambda: save_model(*best))
+            self.position.best_weights = saved or weights_digest(dict(self.model.named_parameters()))
         return improved
 
     def _next_stage(self) -> None:
@@ -226,6 +235,7 @@ class Trainer:
         position.begin_stage(setup.stage_config(self.config, position.stage + 1).training.optimizer.lr)
         self._set_up()
         restore_generators(before, self.device)
+        self.ranks.from_first()  # which has written them
         if load_weights(self.folder, self.model, self.corpus.vocabulary.hash) != position.best_weights:
             raise RunError(
                 f"{self.folder / MODEL}: is not the model of epoch {position.best_epoch}, from which finetune stage "
@@ -244,13 +254,14 @@ class Trainer:
 
     def _checkpoint(self) -> None:
         """Save all that the run needs to go on exactly from between two steps."""
+        state = self.ranks.gathered(self.state, self.config.training.batching)
         self.journal.sync(self.position)
         if isinstance(self.optimizer, optimizers.NTASGD):
             self.position.late_rate = self.optimizer.late_rate
         checkpoint = Checkpoint(
             weights=dict(self.model.named_parameters()),
             optimizer=optimizers.optimizer_state(self.optimizer, self.model),
-            carried={**self.state.flat(), **generator_states(self.device)},
+            carried={**state.flat(), **generator_states(self.device)},
             position=self.position.to_json(),
         )
         folder, step = self.folder / CHECKPOINTS, self.position.step
@@ -272,7 +283,8 @@ class Trainer:
         if isinstance(optimizer, optimizers.NTASGD):
             optimizer.averaged_steps, optimizer.late_rate = position.averaged_steps, position.late_rate
         of_streams = {name: x for name, x in carried.items() if not name.startswith("generator.")}
-        self.state = LMState.from_flat(of_streams).to(self.device)
+        state = LMState.from_flat(of_streams)
+        self.state = (state if self.ranks.count == 1 else state.select(self.streams)).to(self.device)
 
     def _interrupt(self, number: int) -> None:
         self._checkpoint()

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from spanlm.models.encoders.stacks import EncoderConfig, FusedLSTM, loop_is_faster, square_units, zeros_of
+from spanlm.models.encoders.stacks import EncoderConfig, FusedLSTM, in_one_chunk, loop_is_faster, square_units, zeros_of
 from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.ops.lstm import lstm_layer
 from spanlm.models.ops.precision import locked_dropout
@@ -127,17 +127,7 @@ class AWDLSTMEncoder(Encoder):
         if dropped is raw:
             return weights
         weights["weight_hh_l0"] = dropped
-        return _in_one_chunk(weights) if raw.is_cuda else weights
-
-
-def _in_one_chunk(weights: Tensors) -> Tensors:
-    """Copy a layer's weights behind each other, in the library's order, which is cuDNN's.
-
-    cuDNN reads them so; it would copy weights that lie about at every call, too, but warn of it.
-    """
-    sizes = [weight.numel() for weight in weights.values()]
-    parts = torch.cat([weight.flatten() for weight in weights.values()]).split_with_sizes(sizes)
-    return {name: part.view_as(weight) for part, (name, weight) in zip(parts, weights.items(), strict=True)}
+        return in_one_chunk(weights) if raw.is_cuda else weights
 
 
 def weight_drop(weight: Tensor, rate: float, training: bool) -> Tensor:

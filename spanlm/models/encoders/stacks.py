@@ -17,16 +17,17 @@ enabled the kernel runs in training mode, in evaluation without that dropout.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout
 
 from spanlm.errors import require
 from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.ops.lstm import lstm_layer
+from spanlm.models.ops.precision import dropout, shares_streams
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,8 +120,7 @@ class FusedLSTM(nn.LSTM):
         self, x: Tensor, state: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Read x."""
-        dropout, train = _mode(self)
-        output, h, c = torch.lstm(x, state, _weights(self), True, self.num_layers, dropout, train, False, False)
+        output, h, c = _read(torch.lstm, self, x, *state)
         return output, (h, c)
 
 
@@ -129,18 +129,44 @@ class FusedRNN(nn.RNN):
 
     def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         """Read x."""
-        dropout, train = _mode(self)
-        return torch.rnn_tanh(x, state, _weights(self), True, self.num_layers, dropout, train, False, False)
+        output, h = _read(torch.rnn_tanh, self, x, state)
+        return output, h
 
 
-def _mode(stack: nn.RNNBase) -> tuple[float, bool]:
-    """Dropout between the layers, and whether the kernel runs in training mode."""
-    return (stack.dropout if stack.training else 0.0), (stack.training or torch.is_grad_enabled())
+def _read(kernel: Any, stack: nn.RNNBase, x: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+    """Call the library's kernel: all layers at once, or one by one where the dropout between them is a part of more."""
+    rate, train = stack.dropout if stack.training else 0.0, stack.training or torch.is_grad_enabled()
+
+    def call(x: Tensor, weights: list[Tensor], layers: int, rate: float, state: Sequence[Tensor]) -> Any:
+        first = state[0] if len(state) == 1 else tuple(state)
+        return kernel(x, first, weights, True, layers, rate, train, False, False)
+
+    if not (rate and shares_streams()):
+        weights = [weight for layer in range(stack.num_layers) for weight in _weights(stack, layer).values()]
+        return tuple(call(x, weights, stack.num_layers, rate, state))
+    ends = []
+    for layer in range(stack.num_layers):
+        weights_of = _weights(stack, layer)
+        weights_of = in_one_chunk(weights_of) if x.is_cuda else weights_of
+        x = dropout(x, rate if layer else 0.0, train)
+        x, *end = call(x, list(weights_of.values()), 1, 0.0, [of[layer : layer + 1] for of in state])
+        ends.append(end)
+    return x, *(torch.cat(of) for of in zip(*ends, strict=True))
 
 
-def _weights(stack: nn.RNNBase) -> list[Tensor]:
+def _weights(stack: nn.RNNBase, layer: int) -> Tensors:
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    return [getattr(stack, f"{name}_l{layer}") for layer in range(stack.num_layers) for name in names]
+    return {name: getattr(stack, f"{name}_l{layer}") for name in names}
+
+
+def in_one_chunk(weights: Tensors) -> Tensors:
+    """Copy a layer's weights behind each other, in the library's order, which is cuDNN's.
+
+    cuDNN reads them so; it would copy weights that lie about at every call, too, but warn of it.
+    """
+    sizes = [weight.numel() for weight in weights.values()]
+    parts = torch.cat([weight.flatten() for weight in weights.values()]).split_with_sizes(sizes)
+    return {name: part.view_as(weight) for part, (name, weight) in zip(parts, weights.items(), strict=True)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from spanlm.models.encoders.stacks import EncoderConfig, FusedLSTM, LSTMConfig, initialise, require_bias, zeros_of
 from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.ops.lstm import GATES, lstm_recurrence
-from spanlm.models.ops.precision import dropout_mask, locked_dropout, wide_dtype
+from spanlm.models.ops.precision import drawn, dropout_mask, locked_dropout, wide_dtype
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,10 +134,12 @@ class VariationalLSTMEncoder(Encoder):
         """Draw the masks of x (T, B, D) for a segment: (4, B, D), or (1, B, D) for the four gates."""
         if not self.training or not rate:
             return None
-        return dropout_mask((GATES if self.config.per_gate else 1, *x.shape[1:]), rate, x)
+        return dropout_mask((GATES if self.config.per_gate else 1, *x.shape[1:]), rate, x, streams=1)
 
     def _kept(self, x: Tensor, rate: float) -> Tensor | None:
         """Draw which units of x (T, B, H) stay as they were at each step; evaluated, how much of them."""
         if not rate:
             return None
-        return torch.empty_like(x).bernoulli_(rate) if self.training else x.new_tensor(rate).expand_as(x)
+        if not self.training:
+            return x.new_tensor(rate).expand_as(x)
+        return drawn(lambda shape: x.new_empty(shape).bernoulli_(rate), x.shape, 1)

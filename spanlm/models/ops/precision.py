@@ -13,7 +13,9 @@ Gal and of Press & Wolf (2017).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, wraps
 from typing import Any, Literal, TypeVar, get_args
 
@@ -170,13 +172,52 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return functional.linear(x, weight, bias)
 
 
-def dropout_mask(shape: Sequence[int], rate: float, like: Tensor) -> Tensor:
-    """Draw a mask of a shape, in the type and on the device of `like`."""
-    return like.new_empty(shape).bernoulli_(1 - rate).div_(1 - rate)
+_SHARE = ContextVar("share", default=(0, 1))
+
+
+@contextmanager
+def sharing_streams(rank: int, ranks: int) -> Iterator[None]:
+    """Draw in the block for `ranks` times the streams that are read; those that are read are part number `rank`."""
+    token = _SHARE.set((rank, ranks))
+    try:
+        yield
+    finally:
+        _SHARE.reset(token)
+
+
+def shares_streams() -> bool:
+    """Whether the streams that are read are a part of those that are drawn for."""
+    return _SHARE.get()[1] > 1
+
+
+def drawn(draw: Callable[[Sequence[int]], Tensor], shape: Sequence[int], streams: int) -> Tensor:
+    """Return what `draw` draws of a shape, whose streams lie along the dimension `streams`."""
+    rank, ranks = _SHARE.get()
+    if ranks == 1:
+        return draw(shape)
+    own = shape[streams]
+    return draw([*shape[:streams], own * ranks, *shape[streams + 1 :]]).narrow(streams, rank * own, own).contiguous()
+
+
+def dropout_mask(shape: Sequence[int], rate: float, like: Tensor, streams: int | None) -> Tensor:
+    """Draw a mask of a shape, in the type and on the device of `like`; `streams`: their dimension, None: all share."""
+
+    def draw(shape: Sequence[int]) -> Tensor:
+        return like.new_empty(shape).bernoulli_(1 - rate).div_(1 - rate)
+
+    return draw(shape) if streams is None else drawn(draw, shape, streams)
+
+
+def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
+    """Drop numbers of x (T, B, D), each by itself."""
+    if not (training and rate and shares_streams()):
+        return functional.dropout(x, rate, training)
+    # the library's own draws, of ones
+    return x * drawn(lambda shape: functional.dropout(x.new_ones(shape), rate), x.shape, 1)
 
 
 def locked_dropout(x: Tensor, rate: float, training: bool) -> Tensor:
     """Drop units of x (T, B, D) for all T steps: one mask (B, D) for the segment."""
     if not training or not rate:
         return x
-    return x * dropout_mask(x.shape[1:], rate, x)
+    return x * dropout_mask(x.shape[1:], rate, x, streams=0)

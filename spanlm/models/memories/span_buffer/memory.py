@@ -196,7 +196,7 @@ class SpanBufferMemory(Memory):
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         """Look back from every step of h (T, B, H)."""
         config = self.config
-        mask = dropout_mask(h.shape[1:], config.dropout, h) if self.training and config.dropout else None
+        mask = dropout_mask(h.shape[1:], config.dropout, h, 0) if self.training and config.dropout else None
         asking = h if mask is None else h * mask
         states = torch.cat([cleared(state["states"], state["filled"]).to(h.dtype), h])
         filled, grid = with_steps(state["filled"], len(h)), self._grid(len(h))

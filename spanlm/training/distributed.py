@@ -1,0 +1,275 @@
+"""One training over several processes: the ranks that `torchrun` starts.
+
+Each rank reads its share of the streams of every pass, and an all-reduce adds up the gradients. Loss, penalties and
+counts are those of the whole batch, so that the number of ranks changes nothing but the order of sums. Every rank has
+the same weights, optimiser and random numbers, and does the same steps.
+
+Each rank draws the masks of all streams and keeps those of its own (`models.ops.precision.drawn`). Masks with a seed
+for each stream would be drawn once, not once a rank; but one process draws those of all streams in one call, and what
+it draws must stay as it was, so that old runs go on exactly.
+
+Rank 0 alone writes and prints. The others wait while it prepares the run, and then read the folder, which every rank
+must see. A checkpoint has the state of all streams, so that any number of ranks can go on from it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, field, replace
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
+
+from spanlm.config import RunConfig
+from spanlm.data.batching import Segment
+from spanlm.errors import InputError, RunError, SpanlmError, require
+from spanlm.evaluation.scoring import Tally
+from spanlm.models.interfaces import LMState
+from spanlm.store.process import StopRequest
+from spanlm.training.config import BatchingConfig
+
+_WAIT = timedelta(days=1)
+"""Rank 0 may read a large text, or wait for room on the disk. A rank that has ended is noticed at once."""
+
+_NUMBERS, _ADDRESS = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"), ("MASTER_ADDR", "MASTER_PORT")
+
+
+class RankError(RunError):
+    """A failure that is not the same on every rank: the one that has it prints it."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The processes of a training, seen from one of them; by default it is alone."""
+
+    rank: int = 0
+    count: int = 1
+    agreed: StopRequest = field(default_factory=StopRequest)
+    """Of several ranks: a signal that any of them had before their last sum."""
+
+    def refuse_unfit(self, config: RunConfig) -> None:
+        """Refuse streams that cannot be shared evenly, and a head for which they are not independent."""
+        if self.count == 1:
+            return
+        batching, head = config.training.batching, config.model.head
+        name = "batch_size" if batching.group_size is None else "group_size"
+        several = f"the {self.count} processes that torchrun started"
+        fits = getattr(batching, name) % self.count == 0
+        require(fits, f"training.batching.{name}", getattr(batching, name), f"a multiple of {several}")
+        shared = head.adversarial_direction == "shared" and (head.adversarial or config.training.finetune.adversarial)
+        limit = f"own with {several}: the shared direction of a word may be that of a stream which another one reads"
+        require(not shared, "model.head.adversarial_direction", head.adversarial_direction, limit)
+
+    def refuse_shared_gpu(self, device: torch.device) -> None:
+        """Refuse two ranks on one GPU; `joined` has given each its own."""
+        if self.count == 1 or device.type != "cuda":
+            return
+        here, there = int(os.environ["LOCAL_WORLD_SIZE"]), torch.cuda.device_count()
+        if here > there or device.index is not None:
+            raise InputError(
+                f"training.device={device}: {here} processes here, {there} GPU{'s' * (there > 1)}, and no two of them "
+                "may use the same. Give torchrun a smaller --nproc-per-node, and take training.device=cuda, or cpu."
+            )
+
+    def _shares(self, batching: BatchingConfig) -> Tensor:
+        """Return streams (groups, ranks, streams of a rank in a group)."""
+        size = min(batching.group_size or batching.batch_size, batching.batch_size)
+        return torch.arange(batching.batch_size).view(-1, self.count, size // self.count)
+
+    def streams(self, batching: BatchingConfig) -> Tensor:
+        """Return which streams of the batch this rank reads: a share of each group."""
+        return self._shares(batching)[:, self.rank].flatten()
+
+    def share(self, segments: Iterable[Segment]) -> Iterator[Segment]:
+        """Yield this rank's streams of each segment of an evaluation; one without any reads one and predicts nothing.
+
+        So all have the same metrics, and a state of every segment.
+        """
+        for segment in segments:
+            first, last = (len(segment.reset) * n // self.count for n in (self.rank, self.rank + 1))
+            own = taken(segment, slice(first, max(last, first + 1)))
+            yield own if last > first else replace(own, mask=torch.zeros_like(own.mask))
+
+    # --- sums ---
+
+    def total(self, model: nn.Module, sums: Sequence[Tensor], asked: StopRequest) -> list[Tensor]:
+        """Add up all ranks' gradients, in place, and their sums of a step, which are returned.
+
+        Float32 gradients and float64 sums are two messages. The second tells whether any rank was `asked` to stop.
+        """
+        if self.count == 1:
+            return list(sums)
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        sizes = [x.numel() for x in sums]
+        numbers = torch.cat([*(x.double().flatten() for x in sums), self._asked(asked).to(flat.device)])
+        self._add(flat, numbers)
+        for gradient, whole in zip(gradients, flat.split_with_sizes([x.numel() for x in gradients]), strict=True):
+            gradient.copy_(whole.view_as(gradient))
+        *totals, stop = numbers.split_with_sizes([*sizes, 1])
+        self._agree(stop, asked)
+        return [whole.view_as(x) for whole, x in zip(totals, sums, strict=True)]
+
+    def tally(self, own: Tally, asked: StopRequest) -> Tally:
+        """Add up all ranks' sums over a text, unless a rank was asked to stop, which may have left a part unread."""
+        if self.count == 1:
+            return own
+        *sums, metrics = astuple(own)
+        numbers = torch.cat([torch.tensor(sums, dtype=torch.float64), self._asked(asked)])
+        self._add(numbers)
+        self._agree(numbers[-1], asked)
+        if self.agreed.signal_number is not None:
+            return own
+        more = torch.tensor(list(metrics.values()), dtype=torch.float64)
+        if len(more):
+            self._add(more)
+        totals = [type(old)(x) for old, x in zip(sums, numbers.tolist(), strict=False)]
+        return replace(Tally(*totals), metrics=dict(zip(metrics, more.tolist(), strict=True)))
+
+    def stop(self, asked: StopRequest) -> StopRequest:
+        """Return what a loop of steps looks at, so that all ranks stop after the same one."""
+        return asked if self.count == 1 else self.agreed
+
+    def _asked(self, asked: StopRequest) -> Tensor:
+        return torch.tensor([asked.signal_number is not None], dtype=torch.float64)
+
+    def _agree(self, stop: Tensor, asked: StopRequest) -> None:
+        if stop.item():
+            self.agreed.signal_number = asked.signal_number or signal.SIGTERM
+
+    def _add(self, *tensors: Tensor) -> None:
+        with self._together():
+            for work in [dist.all_reduce(x, async_op=True) for x in tensors]:
+                work.wait()
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:  # the libraries have no type of their own for it
+            raise RankError(
+                f"rank {self.rank}: lost another process of this training, which has ended or cannot be reached. "
+                "Start again with --resume auto; torchrun --max-restarts does so by itself."
+            ) from error
+
+    # --- one rank and the others ---
+
+    def from_first(self, text: str = "here") -> str:
+        """Return the text, which is not empty, that rank 0 has; the others wait for it."""
+        if self.count == 1:
+            return text
+        content = text.encode() if self.rank == 0 else b""
+        with self._together():
+            size = torch.tensor([len(content)])
+            dist.broadcast(size, 0)
+            letters = torch.frombuffer(bytearray(content.ljust(int(size))), dtype=torch.uint8)
+            dist.broadcast(letters, 0)
+        return bytes(letters.tolist()).decode()
+
+    @contextmanager
+    def first_alone(self) -> Iterator[None]:
+        """Let rank 0 do the block before the others, which end without a word if it fails there."""
+        if self.count == 1:
+            yield
+            return
+        if self.rank and (status := int(self.from_first())):
+            raise SystemExit(status)
+        status = 1
+        try:
+            yield
+            status = 0
+        except SpanlmError as error:
+            if self.rank:
+                raise RankError(f"rank {self.rank}: {error}") from error
+            status = error.exit_status
+            raise
+        finally:
+            if self.rank == 0:
+                self.from_first(str(status))
+
+    def require_equal(self, what: str) -> None:
+        """Refuse to go on unless `what`, the step and the digest of the weights, is the same on every rank."""
+        first = self.from_first(what)
+        if what != first:
+            raise RankError(
+                f"rank {self.rank}: stands at {what}, and rank 0 at {first}. Every process must see the same folder "
+                "of the run and the same text, and run the same version."
+            )
+
+    def gathered(self, state: LMState, batching: BatchingConfig) -> LMState:
+        """Return the state of all streams in their order; only on rank 0."""
+        if self.count == 1:
+            return state
+        parts = {name: self._gather(x) for name, x in state.flat().items()}
+        if self.rank:
+            return state
+        states = [LMState.from_flat({name: each[rank] for name, each in parts.items()}) for rank in range(self.count)]
+        order = self._shares(batching).transpose(0, 1).flatten().argsort()
+        whole = LMState.beside(states)
+        return LMState.from_flat({name: x.index_select(1, order.to(x.device)) for name, x in whole.flat().items()})
+
+    def _gather(self, x: Tensor) -> list[Tensor]:
+        if not x.numel():  # no slots yet, on any rank
+            return [x] * self.count
+        sent = x.contiguous().view(torch.uint8) if x.dtype == torch.bool else x.contiguous()
+        parts = [torch.empty_like(sent) for _ in range(self.count)] if self.rank == 0 else None
+        with self._together():
+            dist.gather(sent, parts)
+        return [part.view(x.dtype) for part in parts or ()]
+
+
+ALONE = Ranks()
+
+
+def taken(segment: Segment, streams: slice) -> Segment:
+    """Return some streams of a segment."""
+    cut = {name: getattr(segment, name)[:, streams].contiguous() for name in ("inputs", "targets", "mask")}
+    return replace(segment, reset=segment.reset[streams], **cut)
+
+
+def found() -> Ranks:
+    """Return this process's place among those that torchrun started.
+
+    Raises:
+        InputError: `WORLD_SIZE` says that there are several, but not how to meet.
+    """
+    world, variables = os.environ.get("WORLD_SIZE") or "1", os.environ
+    if world == "1":
+        return ALONE
+    wrong = [name for name in _NUMBERS if not variables.get(name, "").isdecimal()]
+    wrong += [name for name in _ADDRESS if not variables.get(name)]
+    limit = f"1 without {', '.join(wrong)}: each process would train the same model. Start several with torchrun"
+    require(world.isdecimal() and not wrong, "WORLD_SIZE", world, limit if wrong else "a whole number")
+    return Ranks(int(variables["RANK"]), int(world))
+
+
+@contextmanager
+def joined(ranks: Ranks) -> Iterator[None]:
+    """Meet the others for the block; an error that all have is raised on rank 0 alone."""
+    if ranks.count == 1:
+        yield
+        return
+    gpus = torch.cuda.device_count()
+    if gpus:  # before anything is put on one: each rank holds memory on its own alone
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % gpus)
+    with ranks._together():
+        store, *_ = next(rendezvous("env://", ranks.rank, ranks.count, timeout=_WAIT))
+        # after a restart torchrun's store may still have the addresses of the processes before
+        store = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+        backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"
+        dist.init_process_group(backend, store=store, timeout=_WAIT, rank=ranks.rank, world_size=ranks.count)
+    try:
+        yield
+    except SpanlmError as error:
+        if ranks.rank and not isinstance(error, RankError):
+            raise SystemExit(error.exit_status) from None
+        raise
+    finally:
+        dist.destroy_process_group()
