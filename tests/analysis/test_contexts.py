@@ -40,6 +40,7 @@ def surprisal(record: Any) -> Any:
     return -np.log(record.chance[:, PARTS.index("mixture")]) if isinstance(record, SpanRecord) else record.surprisal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("state", "predict_first"), [("line", True), ("line", False), ("document", True), ("carry", True)]
 )

@@ -221,6 +221,7 @@ def test_words_are_cut_as_in_training(rule: Rule, lines: list[str]) -> None:
     assert tokenizer.convert_ids_to_tokens(tokenizer("\n".join(lines)).input_ids) == expected
 
 
+@pytest.mark.slow
 def test_the_verb_writes_a_folder_that_another_process_reads(run: spanlm.TrainedModel, tmp_path: Path) -> None:
     command("export", run.folder, "--to", "hf", "--out", tmp_path / "out")
     program = (
@@ -247,6 +248,7 @@ def test_what_cannot_be_exported_is_refused(run: spanlm.TrainedModel, tmp_path: 
         hf.SpanlmForCausalLM(hf.SpanlmConfig())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("missing", "extra", "arguments"),
     [

@@ -83,6 +83,7 @@ def test_uniform_gives_every_slot_that_exists_the_same(config: Any) -> None:
         assert_same(after.mixture.gate, before.mixture.gate)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [1, 2, 4])
 @attending
 def test_a_narrower_window_shares_out_what_was_on_the_slots_beyond(config: Any, window: int) -> None:
@@ -111,6 +112,7 @@ def test_none_is_a_memory_that_has_read_nothing_at_every_step(config: Any) -> No
     assert bool(((weights(empty, STEPS) > 0).sum(-1) == alone).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["uniform", "none", "window=1"])
 @attending
 def test_any_cut_is_the_same_stream(config: Any, how: str) -> None:
@@ -176,6 +178,7 @@ def test_uniform_span_buffer_reads_the_mean_of_the_spans(config: SpanBufferConfi
         assert_same(mixture.features[t], expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [p for p in small.models() if p.values[0].memory.slots])
 def test_a_window_as_wide_as_the_model_changes_nothing_whatever_stands_around_it(config: ModelConfig) -> None:
     trained = language_model(config)
