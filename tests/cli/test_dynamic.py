@@ -196,7 +196,7 @@ def test_the_same_command_goes_on_with_a_search_that_was_stopped(cli: Cli, run: 
     watching.start()
     try:
         # more points than are read before the signal is heard
-        cli("evaluate", run, *TUNED, "0.02", "0.03", "0.04", "0.05", "0.06").refused(
+        cli("evaluate", run, *TUNED, *(f"0.0{n}" for n in range(2, 10)), *(f"0.1{n}" for n in range(10))).refused(
             f"kept in {run / TRIALS}, and the same command", status=130, out=None
         )
     finally:

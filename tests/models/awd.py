@@ -43,8 +43,8 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     drawn: list[Tensor] = []
     draw, drop = dropout.dropout_mask, awd_lstm.weight_drop
 
-    def mask_of_units(*given: Any) -> Tensor:
-        drawn.append(draw(*given))
+    def mask_of_units(*given: Any, streams: int) -> Tensor:
+        drawn.append(draw(*given, streams=streams))
         return drawn[-1]
 
     def mask_of_weights(weight: Tensor, rate: float, training: bool) -> Tensor:
@@ -61,7 +61,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
 def replayed(monkeypatch: pytest.MonkeyPatch, drawn: list[Tensor], device: str) -> None:
     """Draw these from now on."""
     masks = [mask.to(device) for mask in drawn]
-    monkeypatch.setattr(dropout, "dropout_mask", lambda *given: masks.pop(0))
+    monkeypatch.setattr(dropout, "dropout_mask", lambda *given, **more: masks.pop(0))
     monkeypatch.setattr(awd_lstm, "weight_drop", lambda weight, *given: weight * masks.pop(0))
 
 

@@ -19,7 +19,7 @@ WORDS = 50
 
 def test_a_mask_is_zero_or_the_inverse_of_what_stays() -> None:
     torch.manual_seed(0)
-    mask = dropout_mask((200, 300), 0.3, torch.empty(0, dtype=torch.float64))
+    mask = dropout_mask((200, 300), 0.3, torch.empty(0, dtype=torch.float64), None)
     assert set(mask.unique().tolist()) == {0.0, 1 / 0.7}
     assert mask.mean() == pytest.approx(1, abs=0.01)
     assert (mask == 0).double().mean() == pytest.approx(0.3, abs=0.01)

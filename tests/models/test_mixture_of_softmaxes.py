@@ -67,7 +67,7 @@ def test_the_dropout_of_training_is_one_mask_a_stream(ask: str) -> None:
     torch.manual_seed(7)
     actual = head.log_prob(Readout(h), targets) if ask == "log_prob" else head.log_probs(Readout(h))
     torch.manual_seed(7)
-    mask = dropout_mask((2, 3 * EMBEDDING), 0.4, h)
+    mask = dropout_mask((2, 3 * EMBEDDING), 0.4, h, 0)
     assert 0 < (mask == 0).sum() < mask.numel() and not torch.equal(mask[0], mask[1])
     every = mixture_of_softmaxes(h, twin_of(head, mask))
     expected = picked(every, targets) if ask == "log_prob" else every
