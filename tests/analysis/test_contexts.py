@@ -54,6 +54,7 @@ def test_surprisals_are_those_of_the_scores(config: ModelConfig, state: Context,
     np.testing.assert_allclose(surprisal(record), [row.surprisal for row in rows], rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("predict_first", [True, False])
 @every_model
 def test_no_line_looks_into_another(config: ModelConfig, predict_first: bool) -> None:

@@ -285,6 +285,7 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     monkeypatch.setattr(Trainer, "step", step)
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_the_family_and_it_goes_on(
     cli: Cli, command: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:

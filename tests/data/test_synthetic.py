@@ -34,6 +34,7 @@ def drawn(request: pytest.FixtureRequest) -> tuple[Source, Counter[tuple[str, ..
     return request.param, Counter(tuple(request.param.line(draw)) for _ in range(LINES))
 
 
+@pytest.mark.slow
 def test_lines_are_drawn_as_often_as_the_law_says(drawn: tuple[Source, Counter[tuple[str, ...]]]) -> None:
     source, counts = drawn
     for line, count in counts.most_common(30):

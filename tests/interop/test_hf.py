@@ -211,6 +211,7 @@ def test_a_model_without_attention_says_so() -> None:
 TEXTS = st.text(st.sampled_from("aB zé'’.,-N1½_\t <>unkeos\u0301\u200dİ猫\"$%(!)")).filter(lambda text: EOS not in text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["whitespace", "words", "straight-words"])
 @settings(max_examples=300, deadline=None)
 @given(lines=st.lists(TEXTS, min_size=1, max_size=3))

@@ -42,6 +42,7 @@ def test_a_run_that_another_process_trains_is_passed_over_and_looked_at_again(tm
     assert list(ended) == [("free", ""), ("busy", "")] and heard == [("busy", PASSED_OVER)]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="no other system can")
 def test_a_command_ends_with_the_process_that_started_it() -> None:
     child = "from spanlm.store.process import follow_parent; follow_parent(); print(os.getpid(), flush=True); "

@@ -60,6 +60,7 @@ def test_dead_between_a_better_model_and_its_checkpoint(
     goes_on_exactly(config, room)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", ["stages", "epochs", "epochs of a stage"])
 def test_more_is_as_if_wanted_from_the_start(room: Path, corpus: Corpus, more: str) -> None:
     staged = with_finetune(RUNS[STAGES](), last_latent_dropout=None)
