@@ -44,6 +44,7 @@ def test_it_prints_the_counts_and_how_to_go_on(cli: Cli, tmp_path: Path) -> None
     assert f"{told['words_per_sentence']:.1f} words on average" in text
 
 
+@pytest.mark.slow
 def test_the_printed_command_trains_on_it(cli: Cli, tmp_path: Path) -> None:
     begin = shlex.split("data wikipedia --source wiki.xml --coverage 1 --jobs 1 --out")
     text = cli(*begin, tmp_path / "a folder").done

@@ -181,6 +181,7 @@ def test_given_decays_are_not_measured_by_the_usual_ones(cli: Cli, run: Path) ->
 TUNED = ("--dynamic", "--tune-dynamic", "--dynamic-rate", "0.0005", "0.002", "--dynamic-decay", "0.01")
 
 
+@pytest.mark.slow
 def test_the_same_command_goes_on_with_a_search_that_was_stopped(cli: Cli, run: Path) -> None:
     """Ctrl-C once a trial is kept."""
     over = threading.Event()

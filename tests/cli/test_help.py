@@ -27,6 +27,7 @@ def test_the_help_fits_a_page_of_80_columns(cli: Cli, verb: str, monkeypatch: py
     assert lines[0].startswith(f"usage: spanlm {verb}")
 
 
+@pytest.mark.slow
 def test_short_options_of_train_are_fields(cli: Cli) -> None:
     for option, (field, _, _) in SHORT.items():
         value = {"--memory": "ngram", "--precision": "bf16", "--device": "cpu", "--data-dir": "x"}.get(option, "7")

@@ -18,6 +18,7 @@ from tests.conftest import TINY_WORDS
 TEXT = " ".join(TINY_WORDS[:6])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "words"),
     [

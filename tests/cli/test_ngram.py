@@ -126,6 +126,7 @@ def test_a_cache_is_fitted_and_kept(cli: Cli, tiny_corpus: Path, tmp_path: Path)
     assert model.evaluate(split="valid").perplexity == first["perplexity"]
 
 
+@pytest.mark.slow
 def test_what_only_weights_can_do_is_refused_by_name(
     cli: Cli, kn3: Path, tiny_run: Path, tiny_corpus: Path, tmp_path: Path
 ) -> None:

@@ -32,6 +32,7 @@ def config(cli: Cli, *words: object) -> RunConfig:
     return RunConfig.from_tree(spanlm.config.yaml.safe_load(cli("train", *words, "--print_config").done))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("text")
 def test_a_text_stands_beside_a_preset_or_alone(cli: Cli, tiny_corpus: Path, tmp_path: Path) -> None:
     assert config(cli, "my.txt") == config(cli, "demo", "my.txt") == config(cli, "demo", "--corpus", "my.txt")
@@ -47,6 +48,7 @@ def test_a_text_stands_beside_a_preset_or_alone(cli: Cli, tiny_corpus: Path, tmp
     assert spanlm.load("run").corpus().name == "my.txt"
 
 
+@pytest.mark.slow
 def test_a_run_finds_its_text_from_another_folder_and_where_it_was_moved(
     cli: Cli, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +124,7 @@ def test_curly_apostrophes_are_apostrophes_in_new_runs_alone(cli: Cli, text: Pat
     assert (kept.tokenizer, kept.min_count) == ("words", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("text")
 def test_workers_share_a_family(cli: Cli) -> None:
     command = ["train", "my.txt", *SMALL, "--seeds", "3", "--out", "fam", "--resume", "auto"]

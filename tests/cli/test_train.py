@@ -186,6 +186,7 @@ def prose(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_tour(cli: Cli, prose: Path) -> None:
     out = cli("train", "demo", *SMALL, "--corpus", prose, "--out", "a run", "--tour").done
     lines = [" ".join(line.split()) for line in out.splitlines()]

@@ -33,6 +33,7 @@ def train_tracked(config: spanlm.RunConfig, folder: Path, tracker: str) -> None:
     assert main(["train", "--config", str(file), "--out", str(folder), "--threads", "1", "--track", tracker]) == 0
 
 
+@pytest.mark.slow
 def test_an_interface_like_wandbs_gets_numbers_text_and_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "modules").mkdir()
     (tmp_path / "modules/trackio.py").write_text(STAND_IN)

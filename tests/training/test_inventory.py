@@ -80,6 +80,7 @@ def write(folder: Path, part: str, values: dict[str, Any]) -> None:
     signed(checkpoints(folder)[-1], file, content or to_bytes(values))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [*PARTS, "position"])
 @pytest.mark.parametrize("case", CASES)
 def test_the_inventory_is_complete_and_what_is_missing_is_refused_by_name(
