@@ -22,6 +22,7 @@ import spanlm
 from spanlm.errors import InputError, Interrupted
 from spanlm.reproduction.plan import Plan, Request
 from spanlm.reproduction.run import Estimator, Outcome, Run, finished_before
+from spanlm.store.engine import Engine
 from spanlm.training.progress import EpochEvent, Watcher
 
 
@@ -135,7 +136,7 @@ def test_side_by_side_a_task_that_fails_stops_only_what_needs_it(tiny_corpus: Pa
     blocked = made.jobs[0].folder
     blocked.parent.mkdir(parents=True)
     blocked.write_text("in the way")
-    found = {outcome.task: outcome for outcome in Run(made).outcomes(2)}
+    found = {outcome.task: outcome for outcome in Run(made).outcomes(Engine(jobs=2))}
     errors = {f"{task.row.name}, {task.seeds}": found[task].error for task in made.tasks}
     assert "seed-1" in errors.pop("medium, seed 1") and "runs failed" not in found[made.tasks[0]].error
     assert errors.pop("medium-x2, seeds 1 to 2") == "needs medium, seed 1, which failed"
