@@ -34,7 +34,6 @@ from spanlm.cli.options import (
     verb_parser,
 )
 from spanlm.cli.render import note
-from spanlm.config import RunConfig
 from spanlm.data.tables import DELIMITERS, Kind, first_line_kind, read_table, refuse_without_column, table_kind
 from spanlm.data.text import Text
 from spanlm.errors import InputError
@@ -267,7 +266,7 @@ class _Items:
 
     def _scored(self, model: LoadedModel, items: Iterable[_Item]) -> Iterator[Sequence[WordScore | WrittenScore]]:
         """Score items, one list each; a document goes on from no other."""
-        how, documents = asdict(self.how), [("", items)].__iter__()
+        how, documents = asdict(self.how), iter([("", items)])
         if self.options.document is not None:
             how["state"], documents = "document", groupby(items, key=lambda item: item.document)
         for _, own in documents:
@@ -322,10 +321,10 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
     meanings = _columns(options.rows, items.models, how)
     models = {
         name or model.folder.name: {
-            **_described(model),
+            "model": model.description,
             "vocabulary": {"words": len(model.vocabulary), "sha256": model.vocabulary.hash},
-            "tokenizer": model.texts.config.data.effective_tokenizer,
-            "lines": model.texts.config.data.lines,
+            "tokenizer": model.texts.data.effective_tokenizer,
+            "lines": model.texts.data.lines,
             "first_word": _FIRST[model.texts.predict_first],
         }
         for name, model in items.models.items()
@@ -341,13 +340,6 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
         "runs": models,
         "columns": {name: meanings.get(name, "of the item, as it was read") for name in header},
     }
-
-
-def _described(model: LoadedModel) -> dict[str, str]:
-    config = model.texts.config
-    return (
-        {"memory": config.model.memory.description} if isinstance(config, RunConfig) else {"model": model.description}
-    )
 
 
 def _notes(model: LoadedModel, unknown: bool) -> list[str]:

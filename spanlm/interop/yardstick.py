@@ -40,7 +40,6 @@ from spanlm.data.text import Text
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.evaluation.cache import CacheConfig
-from spanlm.evaluation.ngram.config import NgramConfig, NgramRunConfig
 from spanlm.evaluation.perplexity import Evaluation, evaluation_of
 from spanlm.evaluation.prefix_tree import Prefixes, TextScore
 from spanlm.evaluation.protocol import Context, Protocol
@@ -56,8 +55,7 @@ from spanlm.evaluation.words import (
 )
 from spanlm.interop import hf
 from spanlm.models.ops.precision import Precision, autocast
-from spanlm.runs.ngram import NgramTexts
-from spanlm.runs.texts import State
+from spanlm.runs.texts import State, Texts
 from spanlm.runs.trained_model import LoadedModel
 from spanlm.store.files import expanded
 from spanlm.store.process import pick_device
@@ -82,16 +80,6 @@ class _AnyWord(Vocabulary):
 
     def __contains__(self, word: object) -> bool:
         return True
-
-
-class YardstickTexts(NgramTexts):
-    """Texts by written words."""
-
-    def corpus(self, name: str | None = None, split: Split | None = None, **how: Any) -> Corpus:
-        """Load a corpus; see `Texts.corpus`; InputError: none is named."""
-        if name is None:
-            raise InputError(f"{self.folder}: has no text of its own; name one by --corpus")
-        return super().corpus(name, split, **how)
 
 
 @dataclass(frozen=True)
@@ -122,9 +110,8 @@ class Yardstick(LoadedModel):
         folder, target = expanded(str(path)), pick_device(device, "--device")
         model, self.tokenizer = _loaded(folder)
         name = Path(f"hf:{path}")
-        words = _AnyWord((EOS, UNK))
-        config = NgramRunConfig(data=DataConfig(corpus=str(path)), ngram=NgramConfig())
-        super().__init__(model.to(target).eval(), YardstickTexts(words, config, name, file=True))
+        data, textless = DataConfig(corpus=str(path)), "has no text of its own"
+        super().__init__(model.to(target).eval(), Texts(_AnyWord((EOS, UNK)), data, name, textless=textless))
         limits = (getattr(model.config, "max_position_embeddings", None), WINDOW)
         self.window = min(limit for limit in limits if limit)
         self.stride = max(1, self.window // 2)

@@ -49,8 +49,12 @@ class TrainedEnsemble(LoadedModel):
         self.runs = tuple(run.in_words_of(first) for run in self.runs)
         ensemble = Ensemble([run.model for run in self.runs], combination, weights).eval()
         memories = [run.config.model.memory for run in trained]
-        texts = Texts(first.vocabulary, first.config, first.folder, memories) if trained else first.texts
-        super().__init__(ensemble, texts)
+        if not trained:
+            super().__init__(ensemble, first.texts)
+            return
+        read = first.texts
+        texts = Texts(read.vocabulary, read.data, read.folder, batching=read.batching, memories=memories)
+        super().__init__(ensemble, texts, first.config)
 
     def reweighted(self, weights: Sequence[float] | None) -> TrainedEnsemble:
         """The same members, combined alike, with other weights; None: equal ones."""

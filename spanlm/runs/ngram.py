@@ -40,31 +40,18 @@ _LOG = logging.getLogger(__name__)
 ARPA = "model.arpa"
 """The model in the folder of an n-gram run."""
 
+_TEXTLESS = "an ARPA file does not say which text it is of"
 _TOKENS = 1 << 16
 """Words of short texts that are scored at a time."""
 
 
 class NgramTexts(Texts):
-    """The texts of an n-gram model; an ARPA file does not say which text it was estimated on."""
-
-    def __init__(self, vocabulary: Vocabulary, config: NgramRunConfig, folder: Path, *, file: bool) -> None:
-        super().__init__(vocabulary, config, folder, ())
-        self._file = file
-
-    def corpus(self, name: str | None = None, split: Split | None = None, **how: Any) -> Corpus:
-        """Load a corpus; see `Texts.corpus`.
-
-        Raises:
-            InputError: of an ARPA file none is named.
-        """
-        if self._file and name is None:
-            raise InputError(f"{self.folder}: an ARPA file does not say which text it is of; name one by --corpus")
-        return super().corpus(name, split, **how)
+    """The texts of an n-gram model: a stream is lines, each by itself, so that any way to cut it gives the same."""
 
     def reading(self) -> dict[str, str]:
         """Return how words are cut; how lines are makes no difference, and an ARPA file tells nothing."""
         found = super().reading()
-        return {} if self._file else {name: found[name] for name in ("data.tokenizer", "data.lines")}
+        return {} if self._textless else {name: found[name] for name in ("data.tokenizer", "data.lines")}
 
     def unk_notes(self) -> list[str]:
         """Nothing: an n-gram model without <unk> in its text gives it the probability of one word that it lacks."""
@@ -77,9 +64,6 @@ class NgramRun(LoadedModel):
     model: NgramModel
     kind = "an n-gram model"
     any_words = True
-
-    def __init__(self, model: NgramModel, texts: Texts) -> None:
-        super().__init__(model, texts)
 
     @property
     def description(self) -> str:
@@ -144,8 +128,8 @@ def load_arpa(path: Path) -> NgramRun:
     """
     arpa = _open(path)
     vocabulary = vocabulary_of(arpa, path)
-    config = NgramRunConfig(data=DataConfig(corpus=str(path)), ngram=NgramConfig(order=arpa.order))
-    return NgramRun(NgramModel(arpa, vocabulary).eval(), NgramTexts(vocabulary, config, path, file=True))
+    texts = NgramTexts(vocabulary, DataConfig(corpus=str(path)), path, textless=_TEXTLESS)
+    return NgramRun(NgramModel(arpa, vocabulary).eval(), texts)
 
 
 def _open(path: Path) -> ArpaModel:
@@ -178,7 +162,7 @@ def load_ngram_run(folder: Path) -> NgramRun:
     if arpa.order != config.ngram.order:
         raise InputError(f"{folder / ARPA}: is of order {arpa.order}, and {CONFIG} says {config.ngram.order}")
     model = NgramModel(arpa, vocabulary, cache_of(config.ngram))
-    return NgramRun(model.eval(), NgramTexts(vocabulary, config, folder, file=False))
+    return NgramRun(model.eval(), NgramTexts(vocabulary, config.data, folder))
 
 
 def cache_of(config: NgramConfig) -> UnigramCache | None:
@@ -237,7 +221,7 @@ def train_ngram(
         arpa = KneserNey(options.order, options.fallback).estimate_ids(pieces, corpus.vocabulary)
         config = replace(config, data=findable(config.data), ngram=_with_share(options, arpa, corpus))
         model = NgramModel(arpa, corpus.vocabulary, cache_of(config.ngram)).eval()
-        run = NgramRun(model, NgramTexts(corpus.vocabulary, config, folder, file=False))
+        run = NgramRun(model, NgramTexts(corpus.vocabulary, config.data, folder))
         report("measuring the perplexity")
         results = {split: run.evaluate(corpus, split) for split in SPLITS[1:]}
         report(f"writing {folder / ARPA}")

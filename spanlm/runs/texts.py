@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
 
-from spanlm.config import RunConfig
 from spanlm.data.config import DEMO, SPLITS, BatchingKind, DataConfig, Split
 from spanlm.data.corpora import CORPORA, WHOLE, Corpus, load_corpus, load_text, split_by_lines
 from spanlm.data.synthetic import PREFIX
@@ -16,7 +15,6 @@ from spanlm.data.text import Text, fingerprint
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, require
 from spanlm.evaluation.cloze import ClozeContext
-from spanlm.evaluation.ngram.config import NgramRunConfig
 from spanlm.evaluation.protocol import KINDS, Context, Protocol
 from spanlm.evaluation.words import Piece, in_lines, lines_as_pieces, text_as_pieces, words_of
 from spanlm.models.memories import AnyMemoryConfig
@@ -29,26 +27,29 @@ from spanlm.training.setup import batching_kind, remembers_everything
 State = Literal["auto", "carry", "document", "line"]
 """A word's context; auto: as in training."""
 
+STREAMS = BatchingConfig(kind="streams")
 _CONTEXTS: dict[BatchingKind, Context] = {kind: context for context, kind in KINDS.items()}
 
 
 class Texts:
-    """The texts that a trained model can read, cut as those of its training were.
+    """The texts that a model can read, cut as those of its training were.
 
-    Of an ensemble, whose members read alike, the configuration and the folder are the first one's; `memories` are those
-    of all members.
+    Of an ensemble, whose members read alike, `data`, `batching` and the folder are the first one's; `memories` are
+    those of all members. Of a model that does not know its training text, `textless` says so where none is named.
     """
 
     def __init__(
         self,
         vocabulary: Vocabulary,
-        config: RunConfig | NgramRunConfig,
+        data: DataConfig,
         folder: Path,
-        memories: Sequence[AnyMemoryConfig],
+        *,
+        batching: BatchingConfig = STREAMS,
+        memories: Sequence[AnyMemoryConfig] = (),
+        textless: str = "",
     ) -> None:
-        self.vocabulary, self.config, self.folder = vocabulary, config, folder
-        # to an n-gram model a stream is lines, each by itself: any way to cut it gives the same
-        self.batching = config.training.batching if isinstance(config, RunConfig) else BatchingConfig(kind="streams")
+        self.vocabulary, self.data, self.folder = vocabulary, data, folder
+        self.batching, self._textless = batching, textless
         self._remembers_everything = any(map(remembers_everything, memories))
 
     @property
@@ -67,9 +68,9 @@ class Texts:
         Raises:
             InputError: the file breaks a rule of `spanlm.data.text`.
         """
-        data, tokenizer = self.config.data, self.config.data.effective_tokenizer
+        tokenizer = self.data.effective_tokenizer
         found = text_as_pieces(text, tokenizer) if isinstance(text, Text) else lines_as_pieces(text, tokenizer)
-        return in_lines(found, data.lines, self.vocabulary)
+        return in_lines(found, self.data.lines, self.vocabulary)
 
     def prompt(self, text: str) -> list[str]:
         """Return the words of a text that is to go on: line ends among them, the last line or sentence open."""
@@ -96,10 +97,13 @@ class Texts:
             as_text: read a file as text that is known to be in another format; the training's own always is.
 
         Raises:
-            InputError: there is no such corpus, or it breaks a rule of `spanlm.data.text`.
+            InputError: there is no such corpus, it breaks a rule of `spanlm.data.text`, or none is named and the model
+                does not know its own.
         """
+        if self._textless and name is None:
+            raise InputError(f"{self.folder}: {self._textless}; name one by --corpus")
         require(split is None or split in SPLITS, "split", split, "train, valid or test")
-        data, other = self.config.data, name is not None and not self._is_of_training(name)
+        data, other = self.data, name is not None and not self._is_of_training(name)
         if name is not None and not other:
             data = replace(data, corpus=name)
         elif name is not None:
@@ -115,7 +119,7 @@ class Texts:
 
     def unk_notes(self) -> list[str]:
         """Return a note if the training text had no <unk>: the model has learnt nothing of unknown words."""
-        words, data = self.vocabulary, self.config.data
+        words, data = self.vocabulary, self.data
         learnt: list[bool] = []
         with suppress(RunError):  # a damaged file leaves it unknown
             learnt = [bool(start["unk"]) for start in starts(self.folder) if start.get("unk") is not None]
@@ -140,7 +144,7 @@ class Texts:
 
     def _is_of_training(self, name: str) -> bool:
         """Whether a name is that of the training's corpus, however the path is written and wherever from."""
-        known = self.config.data.corpus
+        known = self.data.corpus
         if name == known or any(each in (DEMO, *CORPORA) or each.startswith(PREFIX) for each in (name, known)):
             return name == known
         one, two = (expanded(path) for path in (name, known))
@@ -204,7 +208,7 @@ class Texts:
                 raise InputError(
                     f"state={state}: {corpus.name} {split} is one document, so there is nothing to reset at. Take "
                     f"{instead}; data.documents of the training says what starts a document "
-                    f"({self.config.data.effective_documents})."
+                    f"({self.data.effective_documents})."
                 )
         return Protocol(context=context, batch_size=batch_size, precision=precision, predict_first=self.predict_first)
 
@@ -261,7 +265,7 @@ class Texts:
 
     def reading(self) -> dict[str, str]:
         """Return the fields on how a text is read: models that are asked as one must have the same."""
-        data, kind = self.config.data, self.batching.kind
+        data, kind = self.data, self.batching.kind
         if kind == "auto":
             # the demo's documents are its topics, whatever the field is
             kind = "documents" if data.corpus == DEMO or data.effective_documents != "none" else "streams"

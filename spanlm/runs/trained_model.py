@@ -74,16 +74,16 @@ class LoadedModel:
     any_words = False
     """Whether `in_words_of` makes it predict the words of any vocabulary."""
 
-    def __init__(self, model: NextWordModel, texts: Texts) -> None:
-        self.model, self.texts = model, texts
+    def __init__(self, model: NextWordModel, texts: Texts, config: RunConfig | None = None) -> None:
+        self.model, self.texts, self._config = model, texts, config
         self.vocabulary, self.folder = texts.vocabulary, texts.folder
 
     @property
     def config(self) -> RunConfig:
-        """The configuration of the run, or of the first of several; InputError: there are n-gram models alone."""
-        if not isinstance(self.texts.config, RunConfig):
+        """The configuration of the run, or of the first of several; InputError: there is none."""
+        if self._config is None:
             raise InputError(f"{self.folder}: is {self.kind}, which has no encoder, memory or head")
-        return self.texts.config
+        return self._config
 
     @property
     def description(self) -> str:
@@ -112,7 +112,7 @@ class LoadedModel:
 
     def tokenize(self, text: str) -> list[str]:
         """Split text into words as the training text was."""
-        return tokenize(text, self.texts.config.data.effective_tokenizer)
+        return tokenize(text, self.texts.data.effective_tokenizer)
 
     def evaluate(
         self,
@@ -271,7 +271,7 @@ class LoadedModel:
         """
         options = ClozeOptions(contexts=self.texts.cloze_contexts(contexts), batch_size=batch_size)
         read = read_questions(Path(questions)) if isinstance(questions, str | Path) else questions
-        tokenizer, predict_first = self.texts.config.data.effective_tokenizer, self.texts.predict_first
+        tokenizer, predict_first = self.texts.data.effective_tokenizer, self.texts.predict_first
         return rank_questions(self.model, self.vocabulary, tokenizer, read, options, predict_first=predict_first)
 
     def generate(
@@ -333,7 +333,8 @@ class TrainedModel(LoadedModel):
     """Of a model with a lesion, the one without."""
 
     def __init__(self, model: LanguageModel, vocabulary: Vocabulary, config: RunConfig, folder: Path) -> None:
-        super().__init__(model, Texts(vocabulary, config, folder, (config.model.memory,)))
+        how: dict[str, Any] = {"batching": config.training.batching, "memories": (config.model.memory,)}
+        super().__init__(model, Texts(vocabulary, config.data, folder, **how), config)
 
     def with_attention(self, how: str) -> TrainedModel:
         """Return the same weights with a lesion of the memory, `how` of `spanlm.models.lesions`: they never learnt it.
