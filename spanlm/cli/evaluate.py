@@ -44,11 +44,13 @@ from spanlm.cli.render import out_json, progress
 from spanlm.data.corpora import Corpus
 from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, require
+from spanlm.evaluation.excess import Excess
 from spanlm.evaluation.ngram.next_word import NgramModel
 from spanlm.evaluation.perplexity import Evaluation, padded_perplexity, require_pad, require_span_buffer
 from spanlm.evaluation.protocol import Protocol
 from spanlm.evaluation.scoring import shown
 from spanlm.evaluation.toolkits import arpa_lines, kenlm_report, scored_lines, srilm_report
+from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import usable
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.trained_model import LoadedModel, TrainedModel, require_weights
@@ -206,6 +208,14 @@ def _toolkit_report(model: LoadedModel, corpus: Corpus, options: argparse.Namesp
     return srilm_report(lines, options.corpus or f"{corpus.name}/{options.split}", options.debug or 0)
 
 
+def _excess(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> list[Excess]:
+    """Compare the model itself with the law of the text; empty where none is known, or not of all its words."""
+    other = options.cache is not None or options.dynamic or corpus.oov.get(options.split)
+    if other or not corpus.name.startswith(PREFIX) or not isinstance(model.model, NextWordModel):
+        return []
+    return model.excess(corpus, options.split, state=options.state)
+
+
 def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> None:
     cache, tuning = choose_cache(model, corpus, options)
     how: dict[str, Any] = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
@@ -223,8 +233,7 @@ def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -
         what = {**run_field(model), **gate, "precision": usable(options.precision, model.model.device), "notes": notes}
         found = {**what, **result.to_json(), **cache_fields(cache, tuning), **dynamic_fields(adapted)}
         found |= _padded(model, result, options)
-        if corpus.name.startswith(PREFIX):
-            law = model.excess(corpus, options.split, state=options.state)
+        if law := _excess(model, corpus, options):
             found["excess"] = [each.to_json() for each in law]
         if isinstance(model, TrainedEnsemble) and several is not None:
             found["without_cache"] |= members_fields(model, several)
@@ -237,8 +246,8 @@ def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -
         notes,
         [*_padded_rows(model, result, options), *cache_rows(result, tuning), *dynamic_rows(result, adapted), *parts],
     )
-    if corpus.name.startswith(PREFIX):
-        print_excess(model.excess(corpus, options.split, state=options.state))
+    if law := _excess(model, corpus, options):
+        print_excess(law)
     if isinstance(model, TrainedEnsemble) and several is not None:
         print_members(model, several, "without the cache: each run alone, all as one, and the oracle bound")
 

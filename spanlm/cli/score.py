@@ -9,10 +9,9 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import partial
 from itertools import chain, groupby, islice, tee
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO, get_args
+from typing import Any, NamedTuple, get_args
 
 from spanlm.cli.evaluation_report import departures
 from spanlm.cli.options import (
@@ -35,9 +34,9 @@ from spanlm.cli.options import (
 )
 from spanlm.cli.render import note
 from spanlm.data.tables import DELIMITERS, Kind, first_line_kind, read_table, refuse_without_column, table_kind
-from spanlm.data.text import Text
+from spanlm.data.text import Text, lines_of, pieces
 from spanlm.errors import InputError
-from spanlm.evaluation.words import Looked, ScoreOptions, WordScore, WrittenScore, lines_of
+from spanlm.evaluation.words import Looked, ScoreOptions, WordScore, WrittenScore
 from spanlm.runs.trained_model import LoadedModel
 from spanlm.store.plain import cells_line, finite
 from spanlm.store.provenance import file_provenance
@@ -117,11 +116,11 @@ def run(arguments: list[str]) -> None:
     header = list(first[0]) if first else [*["file"] * (len(names) > 1), *_columns(options.rows, models, how)]
     count = unknown = 0
     with output(options.out) as file:
-        write = partial(_write, file, form)
-        write(header, header)
+        if form != "jsonl":
+            file.write(cells_line(header, DELIMITERS[form]))
         for row in chain(first, rows):
             count, unknown = count + 1, unknown + row["oov"]
-            write(header, row)
+            file.write(_line(row, form))
     if apart and options.out is not None and (options.out.is_file() or not options.out.exists()):
         with output(options.out.with_suffix(".meta.json")) as file:
             file.write(json.dumps(_meta(items, names, header), ensure_ascii=False, indent=1) + "\n")
@@ -245,7 +244,7 @@ class _Items:
         """Read items, and refuse what cannot be scored with its line."""
         options = self.options
         if kind is None:
-            yield from map(_Item, lines_of(Text(path, as_text=options.as_text)))
+            yield from map(_Item, lines_of(pieces(Text(path, as_text=options.as_text))))
             return
         taken = {*self.named, *_columns(options.rows, self.models, self.how)}
         needed = [options.column, *([] if options.document is None else [options.document])]
@@ -297,14 +296,10 @@ def _columns(rows: str, models: Mapping[str, LoadedModel], how: ScoreOptions) ->
     return {**({"run": "which model"} if len(models) > 1 else {}), **found, **(looks if how.looks else {})}
 
 
-def _write(file: TextIO, form: str, header: list[str], row: Any) -> None:
-    """Write a row, or the header, as a line."""
+def _line(row: _Row, form: str) -> str:
     if form == "jsonl":
-        if row is not header:
-            file.write(json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n")
-    else:
-        cells = row if row is header else map(cell, row.values())
-        file.write(cells_line(cells, DELIMITERS[form]))
+        return json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n"
+    return cells_line(map(cell, row.values()), DELIMITERS[form])
 
 
 def cell(value: object) -> object:

@@ -18,7 +18,7 @@ from spanlm.data import synthetic
 from spanlm.data.config import CACHE_VARIABLE, DATA_VARIABLE, DEMO, SPLITS, DataConfig, Lines, Split, Tokenizer
 from spanlm.data.demo import Topic, demo_note, demo_topics
 from spanlm.data.synthetic import PREFIX, find_synthetic
-from spanlm.data.text import Text, fingerprint, line_ends, pieces
+from spanlm.data.text import Text, fingerprint, line_ends, lines_of, pieces
 from spanlm.data.token_files import TokenFile, cache_folder, count_words, text_pieces, token_file
 from spanlm.data.tokenizer import into_sentences
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
@@ -303,13 +303,7 @@ class Corpus:
         """
         if split not in self.sources:
             raise InputError(f"{self.name} {split}: has only ids; load a corpus that has a text")
-        line: list[bytes] = []
-        for piece in self.sources[split]():
-            first, *others = piece.split(b"\n")
-            line.append(first)
-            for other in others:
-                yield b"".join(line).decode()
-                line = [other]
+        yield from lines_of(self.sources[split]())
 
     def written(self, split: str) -> tuple[int, int] | None:
         """Return the words and the characters of a split's text as it is written; None: it has only ids.

@@ -71,6 +71,17 @@ def fingerprint(text: Text) -> str:
     return digest.hexdigest()
 
 
+def lines_of(pieces: Iterable[bytes]) -> Iterator[str]:
+    """Give the lines of a text, without their ends, from pieces of it that end anywhere."""
+    line: list[bytes] = []
+    for piece in pieces:
+        first, *others = piece.split(b"\n")
+        line.append(first)
+        for other in others:
+            yield b"".join(line).decode()
+            line = [other]
+
+
 def pieces(text: Text, fingerprint: str | None = None) -> Iterator[bytes]:
     r"""Read the text in pieces that start and end at the edges of words.
 

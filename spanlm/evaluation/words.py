@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, starmap
+from itertools import chain, groupby, starmap
 from typing import Any, Literal, get_args
 
 import torch
@@ -366,6 +366,12 @@ def _looked_values(attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
     return 0.0 - torch.xlogy(share, share).sum(-1), largest, column + attention.nearest_lag
 
 
+def by_line(scores: Iterable[WordScore], lines: int) -> list[list[WordScore]]:
+    """Return the scores of each of so many lines; of a blank one there are none."""
+    found = {line: list(own) for line, own in groupby(scores, key=lambda score: score.sentence)}
+    return [found.get(line, []) for line in range(1, lines + 1)]
+
+
 def written_scores(
     text: str, scores: Sequence[WordScore], cut: Callable[[str], Sequence[str]], *, eos: bool = False
 ) -> list[WrittenScore]:
@@ -422,14 +428,6 @@ def text_as_pieces(text: Text, tokenizer: Tokenizer) -> Iterator[Piece]:
         raise InputError(f"{text.path}: the text is empty; give one with at least one line")
     yield first
     yield from found
-
-
-def lines_of(text: Text) -> Iterator[str]:
-    """Read a file's lines without their ends; InputError: it breaks a rule of `spanlm.data.text`."""
-    rest = ""
-    for piece in pieces(text):
-        *lines, rest = (rest + piece.decode()).split("\n")
-        yield from lines
 
 
 def in_lines(pieces: Iterable[Piece], lines: Lines, vocabulary: Vocabulary) -> Iterator[Piece]:

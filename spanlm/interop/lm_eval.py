@@ -15,13 +15,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
-from spanlm.evaluation.words import WordScore, words_of
+from spanlm.evaluation.words import WordScore, by_line, words_of
 from spanlm.runs.loading import load
 from spanlm.runs.trained_model import LoadedModel
 
@@ -103,10 +102,8 @@ class SpanlmLM(LM):  # type: ignore[misc]
     def _rows(self, texts: Sequence[str]) -> list[list[WordScore]]:
         """Score every token of each text: those of one line side by side, the others each by itself."""
         ended = [text + "\n" * (self.ends and not text.endswith("\n")) for text in texts]
-        numbers, lines = range(len(ended)), [text for text in ended if "\n" not in text]
-        scored = groupby(self.trained.score(lines, state="line", base=math.e), key=lambda row: row.sentence)
-        found = {sentence - 1: list(rows) for sentence, rows in scored}
-        of_lines = iter(found.get(number, []) for number in numbers)
+        lines = [text for text in ended if "\n" not in text]
+        of_lines = iter(by_line(self.trained.score(lines, state="line", base=math.e), len(lines)))
         return [self._stream(text) if "\n" in text else next(of_lines) for text in ended]
 
     def _stream(self, text: str) -> list[WordScore]:

@@ -233,6 +233,10 @@ class Yardstick(LoadedModel):
         """Refuse: candidates are words of a vocabulary."""
         self._refuse("cloze")
 
+    def excess(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse: the law is of words, one after the other."""
+        self._refuse("excess")
+
     def tune_cache(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: a cache holds words of a vocabulary."""
         self._refuse("cache")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from spanlm.data.tokenizer import written_words
 from spanlm.errors import InputError
-from spanlm.evaluation.words import WordScore
+from spanlm.evaluation.words import WordScore, by_line
 from spanlm.runs.loading import load
 from spanlm.runs.trained_model import LoadedModel
 
@@ -58,11 +56,9 @@ class Scorer:
         self, batch: Batch, surprisal: bool = False, base_two: bool = False
     ) -> list[list[tuple[str, float]]]:
         """Give (word, score) of every word as written, between white space: the sum over its tokens."""
-        texts = _listed(batch)
-        return [
-            self._by_word(text, rows, 1.0 if surprisal else -1.0)
-            for text, rows in zip(texts, self._rows(texts, base_two), strict=True)
-        ]
+        sign, base = 1.0 if surprisal else -1.0, 2.0 if base_two else math.e
+        items = self.run.score_items(_listed(batch), base=base)
+        return [[(word.word, sign * word.surprisal) for word in words] for words in items]
 
     def sequence_score(self, batch: Batch, reduction: Reduction = mean, base_two: bool = False) -> list[float]:
         """Give a number of each text: the `reduction` of the log p of its tokens (N,), float64."""
@@ -79,38 +75,35 @@ class Scorer:
         """Give the same of each of the stimuli after its prefix, whose tokens are read and not counted.
 
         Raises:
-            InputError: not as many prefixes as stimuli.
+            InputError: there are not as many prefixes as stimuli.
         """
-        prefixes, after = _listed(prefix), _listed(stimuli)
-        if len(prefixes) != len(after):
-            raise InputError(f"prefix: has {len(prefixes)} texts for {len(after)} stimuli; give one for each")
-        texts = [separator.join(pair) for pair in zip(prefixes, after, strict=True)]
-        skipped = [len(self.run.tokenize(text)) for text in prefixes]
+        pairs = _paired(prefix, stimuli)
+        texts, skipped = [separator.join(pair) for pair in pairs], [len(self.run.tokenize(first)) for first, _ in pairs]
         rows = self._rows(texts, base_two)
         return [reduction(_log_p(own[count:])) for own, count in zip(rows, skipped, strict=True)]
 
     def compare(self, good: Batch, bad: Batch) -> list[bool]:
-        """Say of each pair whether the good text is more probable, line ends included; equal ones are no."""
-        pairs = zip(_listed(good), _listed(bad), strict=True)
-        return [self.run.compare(*pair).correct for pair in pairs]
+        """Say of each pair whether the good text is more probable, line ends included; equal ones are no.
+
+        Raises:
+            InputError: there are not as many good texts as bad ones.
+        """
+        return [self.run.compare(*pair).correct for pair in _paired(good, bad)]
 
     def _rows(self, texts: Sequence[str], base_two: bool) -> list[list[WordScore]]:
         lines = [" ".join(text.split("\n")) for text in texts]
-        scored = self.run.score(lines, state="line", base=2.0 if base_two else math.e)
-        found = {sentence: list(rows) for sentence, rows in groupby(scored, key=lambda row: row.sentence)}
-        return [found.get(number, []) for number in range(1, len(texts) + 1)]
-
-    def _by_word(self, text: str, rows: list[WordScore], sign: float) -> list[tuple[str, float]]:
-        found, start = [], 0
-        for word in written_words(text):
-            end = start + len(self.run.tokenize(word))
-            found.append((word, sign * math.fsum(row.surprisal for row in rows[start:end])))
-            start = end
-        return found
+        return by_line(self.run.score(lines, state="line", base=2.0 if base_two else math.e), len(lines))
 
 
 def _listed(batch: Batch) -> Sequence[str]:
     return [batch] if isinstance(batch, str) else batch
+
+
+def _paired(one: Batch, other: Batch) -> list[tuple[str, str]]:
+    first, second = _listed(one), _listed(other)
+    if len(first) != len(second):
+        raise InputError(f"{len(first)} texts for {len(second)}: give one for each")
+    return list(zip(first, second, strict=True))
 
 
 def _log_p(rows: Sequence[WordScore]) -> Tensor:

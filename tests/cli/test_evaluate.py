@@ -15,6 +15,7 @@ from spanlm.evaluation.cache import CacheConfig
 from spanlm.models.counting import count_parameters
 from tests.cli.conftest import Cli
 from tests.cli.span_runs import flat
+from tests.evaluation.test_arpa import TOY
 
 CACHED = ("--cache", "20", "--cache-theta", "0.5", "--cache-lambda", "0.2")
 CACHE = CacheConfig(window=20, theta=0.5, lambda_=0.2)
@@ -130,24 +131,7 @@ def test_the_way_out_is_an_option_of_this_verb(cli: Cli, tiny_run: Path) -> None
 
 # --- as other toolkits ---
 
-ARPA = """\\data\\
-ngram 1=5
-ngram 2=3
 
-\\1-grams:
--1.0\t<unk>
--99\t<s>\t-0.3
--0.7\t</s>
--0.6\tthe\t-0.2
--0.9\tcat\t-0.1
-
-\\2-grams:
--0.2\t<s> the
--0.4\tthe cat
--0.3\tcat </s>
-
-\\end\\
-"""
 KENLM = """the=3 2 -0.2\tcat=4 2 -0.4\t</s>=2 2 -0.3\tTotal: -0.90000004 OOV: 0
 the=3 2 -0.2\tdog=0 1 -1.2\tcat=4 1 -0.9\t</s>=2 2 -0.3\tTotal: -2.6000001 OOV: 1
 Perplexity including OOVs:\t3.1622778461709817
@@ -161,7 +145,7 @@ SRILM = """file in.txt: 2 sentences, 5 words, 1 OOVs
 
 
 def test_an_arpa_file_prints_what_kenlm_and_srilm_print(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("toy.arpa").write_text(ARPA)
+    Path("toy.arpa").write_text(TOY)
     Path("in.txt").write_text("the cat\nthe dog cat\n")
     command = ["evaluate", "toy.arpa", "--corpus", "in.txt", "--format"]
     assert cli(*command, "kenlm").done == KENLM
@@ -317,3 +301,16 @@ def test_several_runs_score_and_write(cli: Cli, both: list[Path], options: list[
     out = cli("generate", *both, "--prompt", "the cat", "--length", "8", "--seed", "5", *options).done
     words = model.generate("the cat", length=8, seed=5)
     assert out.split() == ["the", "cat", *(word for word in words if word != "<eos>")]
+
+
+def test_the_law_of_a_text_stands_beside_a_model_that_knows_its_words_alone(cli: Cli, tiny_run: Path) -> None:
+    source = "synthetic:copy,tokens=600,words=8"
+    training = ("--epochs", "1", "--hidden-size", "6", "--batch-size", "4", "--no-tour", "--out", "copied")
+    cli("train", "demo", "--corpus", source, *training)
+    whole, *parts = json.loads(cli("evaluate", "copied", "--json").done)["excess"]
+    assert whole["tokens"] == sum(part["tokens"] for part in parts) and whole["excess"] > 0
+    assert "needed word" in cli("evaluate", "copied").done
+    # a cache is another model, and a law knows nothing of <unk>
+    cached = json.loads(cli("evaluate", "copied", "--json", *CACHED).done)
+    other = json.loads(cli("evaluate", tiny_run, "--corpus", source, "--json").done)
+    assert "excess" not in cached and "excess" not in other and other["oov_tokens"] > 0

@@ -6,7 +6,6 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from spanlm.models.interfaces import LMState
 from spanlm.models.language_model import LanguageModel
-from tests.goldens.small import command, make_text, shrunk
+from tests.goldens.small import command, shrunk
 
 transformers = pytest.importorskip("transformers", reason="pip install 'spanlm[hf]'")
 from spanlm.interop import hf  # noqa: E402 - needs transformers
@@ -57,15 +56,6 @@ def wrapped(name: str) -> Any:
         )
     )
     return made.eval()
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[spanlm.TrainedModel]:
-    """A run of a few steps."""
-    folder = tmp_path_factory.mktemp("hf")
-    config = shrunk("daniluk2017/kvp-w5", str(make_text(folder / "text")), epochs=1)
-    spanlm.train(config, spanlm.load_corpus(config.data), folder / "run")
-    yield spanlm.load(folder / "run", "cpu")
 
 
 NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in spanlm.PRESETS]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 import spanlm
-from tests.goldens.small import command, make_text, shrunk
+from tests.goldens.small import command
 
 lm_eval = pytest.importorskip("lm_eval", reason="pip install 'spanlm[eval]'")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # the library's own warnings
@@ -22,15 +21,6 @@ PAIRS = [
     ("the zebra sat .", "the giraffe sat ."),  # both <unk>: a tie
     ("He said the name .", "said the He name ."),
 ]
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[spanlm.TrainedModel]:
-    """A run of a few steps."""
-    folder = tmp_path_factory.mktemp("eval")
-    config = shrunk("daniluk2017/kvp-w5", str(make_text(folder / "text")), epochs=1)
-    spanlm.train(config, spanlm.load_corpus(config.data), folder / "run")
-    yield spanlm.load(folder / "run", "cpu")
 
 
 def model(run: spanlm.TrainedModel, **options: Any) -> Any:

@@ -53,6 +53,8 @@ def test_a_prefix_is_read_and_not_counted(run: spanlm.TrainedModel) -> None:
 def test_equal_texts_are_no_better(run: spanlm.TrainedModel) -> None:
     scorer = spanlm.Scorer(run)
     assert scorer.compare(["the unicorn ran"], ["the giraffe ran"]) == [False]
+    with pytest.raises(InputError, match="2 texts for 1"):
+        scorer.compare(["the cat", "a dog"], ["cat the"])
     one, other = scorer.compare(["the cat", "cat the"], ["cat the", "the cat"])
     assert one != other
 

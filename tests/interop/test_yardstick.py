@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import torch
 
 import spanlm
 from spanlm.errors import InputError
-from tests.goldens.small import command, make_text, shrunk
+from tests.goldens.small import command
 
 transformers = pytest.importorskip("transformers", reason="pip install 'spanlm[hf]'")
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: E402
@@ -67,17 +66,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def letters(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One with eight sub-words."""
     return saved(tmp_path_factory.mktemp("letters"), letters_tokenizer())
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[spanlm.TrainedModel]:
-    """A run of a few steps."""
-    path = tmp_path_factory.mktemp("run")
-    config = shrunk("daniluk2017/kvp-w5", str(make_text(path / "text")), epochs=1)
-    spanlm.train(config, spanlm.load_corpus(config.data), path / "run")
-    found = spanlm.load(path / "run", "cpu")
-    assert isinstance(found, spanlm.TrainedModel)
-    yield found
 
 
 def following(folder: Path, text: str) -> Any:
@@ -312,6 +300,14 @@ def test_what_it_cannot_do_is_refused_in_one_line(
     assert main([arguments[0], f"hf:{folder}", *arguments[1:], *corpus]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert named in line
+
+
+def test_a_text_with_a_law_is_measured_without_it(folder: Path) -> None:
+    source = "synthetic:recall,tokens=100,pairs=1,queries=1"
+    found = json.loads(command("evaluate", f"hf:{folder}", "--corpus", source, "--json"))
+    assert found["tokens"] > 0 and "excess" not in found
+    with pytest.raises(InputError, match="excess"):
+        spanlm.load(f"hf:{folder}", "cpu").excess(source)
 
 
 def test_folders_that_cannot_be_a_yardstick_say_what_to_do(folder: Path, tmp_path: Path) -> None:
