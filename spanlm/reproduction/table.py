@@ -514,6 +514,7 @@ class Overview:
         table = markdown_table(grid.header, grid.rows)
         parts = [f"# {heading}", grid.caption, table, "\n".join(texts), f"![{heading}]({name}.svg)", command]
         files = {f"{name}.md": ("\n\n".join(parts) + "\n").encode(), f"{name}.svg": figures.figure_bytes(drawn, ".svg")}
+        folder.mkdir(parents=True, exist_ok=True)
         for file, content in files.items():
             write_whole(folder / file, content)
         return [folder / file for file in files]
