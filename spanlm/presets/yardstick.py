@@ -51,8 +51,8 @@ PRESETS = [
             model=ModelConfig(embedding_size=64, encoder=LSTMConfig(hidden_size=66), memory=memory),
             training=TrainingConfig(
                 optimizer=OptimizerConfig(lr=0.005),
-                batching=BatchingConfig(kind="streams", batch_size=32, length=REACH),
-                epochs=40,
+                batching=BatchingConfig(kind="streams", batch_size=16, length=REACH),
+                epochs=15,
                 patience=3,
             ),
         ),
