@@ -15,9 +15,9 @@ from spanlm.cli.options import add_engine, add_fields, field_values, keep_freed_
 from spanlm.cli.render import grid, note, out, paragraph, progress
 from spanlm.cli.training_report import TrainingReport
 from spanlm.errors import InputError, Interrupted, RunError, require
-from spanlm.reproduction.plan import PAPERS, Plan, Request, Task
+from spanlm.reproduction.plan import PAPERS, Plan, Request, Task, for_each_corpus
 from spanlm.reproduction.run import DIVERGED, Estimator, Outcome, Run, finished, finished_before
-from spanlm.reproduction.table import Page, several, write_pages
+from spanlm.reproduction.table import Overview, Page, several, write_pages
 from spanlm.store.engine import Engine
 
 _DESCRIPTION = """
@@ -53,13 +53,26 @@ def run(arguments: list[str]) -> None:
         setattr(options, name, tuple(value) if isinstance(value, list) else value)
     engine = field_values(options, Engine)
     require(len(set(options.seeds)) == len(options.seeds), "--seeds", options.seeds, "different numbers")
-    plan = Plan(field_values(options, Request))
-    if not options.no_tables:
-        _introduce(plan)
-    if options.dry_run:
-        _dry_run(plan)
-    else:
-        _run(plan, engine, tables=not options.no_tables)
+    request = field_values(options, Request)
+    pages, failed = list[Page](), list[str]()
+    for one in for_each_corpus(request):
+        plan = Plan(one)
+        if not options.no_tables:
+            _introduce(plan)
+        if options.dry_run:
+            _dry_run(plan)
+            continue
+        shown, error = _run(plan, engine, tables=not options.no_tables)
+        pages += shown
+        failed += [error] if error else []
+    if len(pages) > 1 and pages[0].paper.overview:
+        overview = Overview(pages)
+        out()
+        grid(*overview.grid())
+        for path in overview.write(request):
+            out(f"written: {path}")
+    if failed:
+        raise RunError("; ".join(failed))
 
 
 def _parser() -> VerbParser:
@@ -125,8 +138,8 @@ def _dry_run(plan: Plan) -> None:
         paragraph(f"left out: {row}: {reason}")
 
 
-def _run(plan: Plan, engine: Engine, tables: bool) -> None:
-    """Run the plan; the process that makes the tables names every task, its `jobs` do not."""
+def _run(plan: Plan, engine: Engine, tables: bool) -> tuple[list[Page], str]:
+    """Run the plan; return its tables, and what failed. The process of the tables names every task, its jobs do not."""
     others, ran, written = finished_before(plan) if tables else [], list[Outcome](), list[Path]()
     began = time.monotonic()
 
@@ -151,16 +164,18 @@ def _run(plan: Plan, engine: Engine, tables: bool) -> None:
     except KeyboardInterrupt:
         why = "stopped between two steps; what was finished is kept. The same command goes on"
         raise Interrupted(why, SIGINT) from None
+    pages = [Page(plan, table, [*others, *ran]) for table in plan.tables if tables]
     if tables:
-        for table in plan.tables:
-            _show(Page(plan, table, [*others, *ran]))
+        for page in pages:
+            _show(page)
         for path in written:
             out(f"written: {path}")
         out(f"total time now: {_duration(time.monotonic() - began)}")
     if failed := [outcome for outcome in ran if outcome.error]:
         names = ", ".join(f"{outcome.task.row.name} ({outcome.task.seeds})" for outcome in failed)
         first = failed[0]
-        raise RunError(f"{len(failed)} of {len(ran)} runs failed: {names}. {first.task.row.name}: {first.error}")
+        return pages, f"{len(failed)} of {len(ran)} runs failed: {names}. {first.task.row.name}: {first.error}"
+    return pages, ""
 
 
 def _ended(outcome: Outcome) -> str:

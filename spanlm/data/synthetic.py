@@ -206,10 +206,10 @@ class Agreement(Source):
 class Recall(Source):
     """`pairs` of a key, each another, and a value; then `queries`: one of the keys, and the value that it had."""
 
-    pairs: int = 4
-    queries: int = 4
-    keys: int = 20
-    values: int = 20
+    pairs: int = 3
+    queries: int = 6
+    keys: int = 8
+    values: int = 8
     kind: ClassVar[str] = "recall"
 
     def __post_init__(self) -> None:

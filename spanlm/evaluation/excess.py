@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from spanlm.data.corpora import Corpus
-from spanlm.data.synthetic import find_synthetic
+from spanlm.data.synthetic import Known, find_synthetic
 from spanlm.errors import InputError
 from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.evaluation.scoring import score
@@ -52,20 +53,29 @@ def excess_by_lag(model: NextWordModel, corpus: Corpus, split: str, protocol: Pr
     Raises:
         InputError: the text is from no source with a known law, or words of it are outside the vocabulary.
     """
-    law = find_synthetic(corpus.name)
+    known = _known(corpus, split)
     if corpus.oov.get(split):
         raise InputError(f"{corpus.name} {split}: has words outside the vocabulary, whose probability no law knows")
     context: Context = "line" if protocol.context == "line" else "carry"
     one = Protocol(context=context, batch_size=1, precision=protocol.precision)
     scored = score(model, one.batcher(corpus, split, in_order=True).segments(), one)
     found = torch.cat([each.log_p[each.segment.mask].double().cpu() for each in scored])
-    known = [each for line in corpus.written_lines(split) for each in law.law(line.split())]
     optimum, lags = (np.array(column) for column in zip(*known, strict=True))
     values = -found.numpy() / math.log(2), -optimum / math.log(2)
     whole = _summed((int(lags.min()), int(lags.max())), np.full(len(lags), True), *values)
     steps = [(0, 0), *((2**power, 2 ** (power + 1) - 1) for power in range(int(lags.max()).bit_length()))]
     parts = [_summed(each, (lags >= each[0]) & (lags <= each[1]), *values) for each in steps]
     return [whole, *(part for part in parts if part.tokens)]
+
+
+def law_bits(corpus: Corpus, split: str) -> float:
+    """Return the mean −log2 p of a part's words and line ends under the law of its source."""
+    return -fmean(each.log_p for each in _known(corpus, split)) / math.log(2)
+
+
+def _known(corpus: Corpus, split: str) -> list[Known]:
+    law = find_synthetic(corpus.name)
+    return [each for line in corpus.written_lines(split) for each in law.law(line.split())]
 
 
 def _summed(

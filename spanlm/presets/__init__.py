@@ -12,6 +12,7 @@ from spanlm.presets import (
     salton2017,
     wang2019,
     yang2018,
+    yardstick,
     zaremba2014,
 )
 from spanlm.presets.ngram import NgramPreset
@@ -28,6 +29,7 @@ _PAPERS = (
     yang2018,
     wang2019,
     li2020,
+    yardstick,
 )
 
 PRESETS: dict[str, Preset] = {preset.name: preset for paper in _PAPERS for preset in paper.PRESETS}

@@ -10,9 +10,10 @@ from spanlm.presets import find_preset
 from spanlm.presets.preset import Measured, Preset, Reported
 from spanlm.reproduction.scales import Scale
 
-Measure = Literal["perplexity", "cloze", "attention"]
+Measure = Literal["perplexity", "cloze", "attention", "excess"]
 
 BY_EPOCH = "PoU by epoch"  # stands for a column an epoch
+BY_LAG = "excess by lag"  # stands for a column for each range of lags
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ class Table:
     corpus: str | None = None  # the only corpus it can run on
     home: str | None = None  # the corpus of the published numbers, if it is available; the default
     twin_of: str = ""  # equal for tables that differ only in their `home`
-    published_on: str  # `home` in words
+    published_on: str = ""  # `home` in words; empty: nothing is published
     remark: str = ""  # what the paper leaves open, and how it was read
 
     @property
@@ -141,6 +142,7 @@ class Paper:
     scales: tuple[Scale, ...]
     sections: tuple[Section, ...] = (Section(),)
     note: str = ""  # how to read its tables; printed under each of them
+    overview: str = ""  # of a paper whose tables have a corpus each: the column that one more table shows of them all
     digits: int = 1  # of perplexities, after the point
 
     def plain(self, row: Row) -> Row:

@@ -13,6 +13,7 @@ from spanlm.config import RunConfig
 from spanlm.data.cbt import is_cbt_like, read_questions, word_class
 from spanlm.data.config import CBT, DATA_VARIABLE, DataConfig, Lines
 from spanlm.data.corpora import CORPORA, Corpus, load_corpus
+from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, nearest
 from spanlm.models.counting import ParameterCount, count_configured
 from spanlm.models.ops.precision import Precision
@@ -21,9 +22,10 @@ from spanlm.reproduction.daniluk2017 import CLOZE_CLASSES, DANILUK
 from spanlm.reproduction.li2020 import LI
 from spanlm.reproduction.salton2017 import SALTON
 from spanlm.reproduction.scales import DynamicSearch, Scale, scaled
+from spanlm.reproduction.yardstick import YARDSTICK
 from spanlm.store.files import expanded
 
-PAPERS: dict[str, Paper] = {paper.name: paper for paper in (DANILUK, SALTON, LI)}
+PAPERS: dict[str, Paper] = {paper.name: paper for paper in (DANILUK, SALTON, LI, YARDSTICK)}
 
 _BUILT = "corpus.json"  # `spanlm data wikipedia` writes it beside a corpus
 
@@ -71,6 +73,14 @@ class Request:
                 values = value if isinstance(value, tuple) else (value,)
                 words += [f"--{one.name.replace('_', '-')}", *map(str, values)]
         return words
+
+
+def for_each_corpus(request: Request) -> list[Request]:
+    """Return a request for each table of a paper whose tables have a corpus each, unless one is named."""
+    paper = _named(PAPERS.values(), request.paper, "unknown paper {}.")
+    if not paper.overview or request.table or request.corpus:
+        return [request]
+    return [replace(request, table=table.name) for table in paper.tables]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +147,8 @@ class Plan:
         self._data = replace(chosen_text(corpus, request), max_size=scale.vocabulary_size)
         ways: set[Lines] = {row.trained.config.data.lines for row in rows}
         self.texts = {lines: load_corpus(replace(self._data, lines=lines)) for lines in sorted(ways)}
-        place = Path(self.paper.name) / f"{self.corpus.name}-{scale.name}"
+        text = re.sub(r"[^\w.-]+", "-", self.corpus.name.removeprefix(PREFIX))
+        place = Path(self.paper.name) / f"{text}-{scale.name}"
         self.out, self._runs = request.out / place, request.runs / place
         self._configs: dict[str, tuple[RunConfig, ParameterCount]] = {}
         asked = [row for row in rows if row.name not in self.left_out and row.name in (request.rows or [row.name])]
@@ -227,7 +238,8 @@ def _tables(request: Request, paper: Paper, scale: Scale) -> tuple[str, tuple[Ta
     if not corpus:
         homes = ", ".join(f"{table.name} ({table.home})" for table in paper.tables)
         raise InputError(f"--table: must be given at scale {scale.name}: {homes}; or name a --corpus")
-    able = [table for table in paper.tables if table.corpus in (None, corpus)]
+    # a source of texts may have other options: synthetic:copy,lag=20
+    able = [table for table in paper.tables if table.corpus in (None, corpus, corpus.partition(",")[0])]
     if named is not None and named not in able:
         raise InputError(f"--table={named.name}: needs --corpus {named.corpus}, not {corpus}.")
     at_home = [table for table in able if table.home == corpus]

@@ -23,11 +23,13 @@ from spanlm.config import RunConfig, first_difference
 from spanlm.data.cbt import Defect, is_cbt_like, word_class
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import Corpus
+from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, Interrupted, SpanlmError
 from spanlm.evaluation.cloze import ClozeTally
 from spanlm.evaluation.dynamic.evaluate import DivergedError
 from spanlm.evaluation.dynamic.statistics import LENGTH, STREAMS
 from spanlm.evaluation.dynamic.tuning import dynamic_grid
+from spanlm.evaluation.excess import law_bits
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.scoring import Report, quiet
 from spanlm.models.counting import count_parameters
@@ -144,9 +146,16 @@ def _record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str
         "training_seconds": round(sum(tokens / row["tokens_per_second"] for row in epochs), 1),
         **{split: model.evaluate(corpus, split).to_json() for split in MEASURED},
         **(by_epoch or {}),
+        **_law(corpus),
         "starts": starts(model.folder),
         **_about(job, corpus),
     }
+
+
+def _law(corpus: Corpus) -> dict[str, Any]:
+    """Return bits a target under the law of a text that has a known one."""
+    known = corpus.name.startswith(PREFIX)
+    return {"law": {split: law_bits(corpus, split) for split in MEASURED}} if known else {}
 
 
 def _cloze_accuracies(model: TrainedModel, questions: Sequence[Path]) -> dict[str, Any]:
@@ -201,6 +210,7 @@ def _record_measurement(task: Task, corpus: Corpus, report: Report) -> dict[str,
         "all_parameters": sum(count_parameters(model.model).total for model in models),
         "seconds": round(time.perf_counter() - began + details.get("seconds_before", 0.0), 1),
         **results,
+        **_law(corpus),
         "details": finite(details),
         "starts": [provenance(models[0].model.device)],
         **_about(task, corpus),
@@ -356,10 +366,14 @@ class Run:
         model = _model(task, f", and its {', '.join(missing)} was not measured yet" if record else "")
         record = record or _save(task, _record_training(task, model, corpus))
         for name in missing:
-            cloze = name == "cloze"
-            record[name] = _cloze_accuracies(model, self.plan.questions) if cloze else _lag_shares(model, corpus)
+            record[name] = self._measured(name, model, corpus)
             _save(task, record)
         return record
+
+    def _measured(self, measure: str, model: TrainedModel, corpus: Corpus) -> Any:
+        if measure == "cloze":
+            return _cloze_accuracies(model, self.plan.questions)
+        return [one.to_json() for one in model.excess(corpus)] if measure == "excess" else _lag_shares(model, corpus)
 
     def _blocked(self, task: Task) -> str:
         """Name a training that the task needs and that failed; empty if there is none."""

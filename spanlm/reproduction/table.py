@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from spanlm.analysis.lags import PUBLISHED, LagProfile, MeasuredLags, lag_column
 from spanlm.analysis.utilisation import Utilisation, spread_epochs
 from spanlm.evaluation.scoring import shown
 from spanlm.presets.preset import Reported
-from spanlm.reproduction import BY_EPOCH, Averaged, Cached, Dynamic, Paper, Plain, Row, Section, Table
+from spanlm.reproduction import BY_EPOCH, BY_LAG, Averaged, Cached, Dynamic, Paper, Plain, Row, Section, Table
 from spanlm.reproduction.daniluk2017 import CLOZE_CLASSES, PUBLISHED_CLOZE
 from spanlm.reproduction.li2020 import PARTS
 from spanlm.reproduction.plan import Plan, Request
@@ -33,6 +34,7 @@ from spanlm.store.plain import markdown, markdown_table
 
 NONE = "–"
 _MOST_EPOCHS = 12  # columns of PoU by epoch
+_LAGS = "lag "
 
 
 class Grid(NamedTuple):
@@ -140,6 +142,10 @@ def _published_over(line: Line) -> str:
     return NONE if ours is None or theirs is None else line.by(ours - theirs)
 
 
+def _excess(record: Mapping[str, Any]) -> float:
+    return math.log2(record["test"]["perplexity"]) - float(record["law"]["test"])
+
+
 def _accuracy(name: str, score: str) -> Cell:
     def cell(line: Line) -> str:
         if len(line.records) > 1:
@@ -188,6 +194,8 @@ COLUMNS: dict[str, Cell] = {
     **_of_split("valid"),
     **_of_split("test"),
     "over": _over,
+    "excess": lambda line: in_words(spread(map(_excess, line.records)), 3),
+    "law": lambda line: in_words(line.of("law", "test"), 3),
     "paper: valid": lambda line: line.ppl(line.row.reported.valid_ppl),
     "paper: test": lambda line: line.ppl(line.row.reported.test_ppl),
     "paper: parameters": lambda line: f"{line.row.reported.all_parameters:g}M",
@@ -218,9 +226,17 @@ def _cell(line: Line, column: str) -> str:
     try:
         if column.isdecimal():  # Figure 4: of an epoch
             return f"{100 * line.first['utilisation_by_epoch'][int(column) - 1]:.1f}"
+        if column.startswith(_LAGS):
+            return in_words(spread(one["excess"] for one in line.first["excess"] if _lags(one) == column), 3)
         return COLUMNS[column](line)
     except (KeyError, TypeError, ValueError, IndexError):
         return NONE
+
+
+def _lags(part: Mapping[str, Any]) -> str:
+    """`lag 4–7`."""
+    low, high = part["lags"]
+    return f"{_LAGS}{low}" if low == high else f"{_LAGS}{low}–{high}"
 
 
 def _grid(lines: Sequence[Line], columns: Sequence[str], caption: str) -> Grid:
@@ -273,8 +289,11 @@ class Page:
             found.append(_grid([one for line in part for one in (line, *line.parts())], self.table.columns, caption))
         epochs = max((len(line.first.get("utilisation_by_epoch", ())) for line in self.done), default=0)
         by_epoch = [str(epoch + 1) for epoch in spread_epochs(epochs, _MOST_EPOCHS)] if epochs else []
+        # the first is that of all lags
+        by_lag = [_lags(part) for part in self.done[0].first.get("excess", [])[1:]] if self.done else []
         for details in self.table.details:
-            columns = by_epoch if details.columns == (BY_EPOCH,) else details.columns
+            ranges: Mapping[tuple[str, ...], Sequence[str]] = {(BY_EPOCH,): by_epoch, (BY_LAG,): by_lag}
+            columns = ranges.get(details.columns, details.columns)
             able = [line for line in self.done if columns and _cell(line, columns[0]) != NONE]
             found += [_grid(able, columns, details.caption + (_noted(able) if details.notes else ""))] if able else []
         return found
@@ -302,7 +321,7 @@ class Page:
 
     def figures(self) -> dict[str, Figure]:
         """Return the figures of the table by file name; a table with span buffers has a second one."""
-        if not self.done:
+        if not self.done or self.table.measure == "excess":  # the overview has one of them all
             return {}
         heading, most = f"{self.paper.title}, {self.table.title}", max(len(line.records) for line in self.done)
         seeds = "One seed." if most == 1 else f"Means of up to {most} seeds."
@@ -380,13 +399,13 @@ class Page:
         plan, corpus, of = self.plan, self.plan.corpus, self.table.published_on
         sizes = ", ".join(f"{split} {len(tokens):,}" for split, tokens in corpus.splits.items())
         own = self.table.home == corpus.name and plan.scale.vocabulary_size is None
-        theirs = f"The paper's numbers are those of {of}: compare orders and differences, not values."
+        theirs = f" The paper's numbers are those of {of}: compare orders and differences, not values." if of else ""
         lines = [
-            f"Corpus: {escape(corpus.name)} ({sizes} tokens; vocabulary {len(corpus.vocabulary):,}). "
-            + ("It is the paper's own." if own else theirs),
+            f"Corpus: {escape(corpus.name)} ({sizes} tokens; vocabulary {len(corpus.vocabulary):,})."
+            + (" It is the paper's own." if own else theirs),
             *dict.fromkeys(f"Corpus: {escape(note)}." for text in plan.texts.values() for note in text.notes),
             *plan.scale.describe(adapting=any(isinstance(self.paper.rows[n].how, Dynamic) for n in self.table.rows)),
-            "What the published rows leave open: `spanlm presets`.",
+            *(["What the published rows leave open: `spanlm presets`."] if of else []),
         ]
         # what a cache adds is in the notes on it
         plain = (line for line in self.done if isinstance(line.row.how, Plain))
@@ -453,6 +472,52 @@ def several(count: int, what: str) -> str:
 
 def _listed(lines: Iterable[str]) -> str:
     return "\n".join(f"* {line}" for line in lines)
+
+
+@dataclass(frozen=True)
+class Overview:
+    """One column of several tables, a table each, for the rows that have a finished run in any of them."""
+
+    pages: Sequence[Page]
+
+    @property
+    def paper(self) -> Paper:
+        """Whose tables."""
+        return self.pages[0].paper
+
+    def grid(self) -> Grid:
+        """Return a row a model and a column a table."""
+        found = [{line.title: _cell(line, self.paper.overview) for line in page.done} for page in self.pages]
+        rows = tuple((title, *(cells.get(title, NONE) for cells in found)) for title in self._titles())
+        return Grid(("model", *(page.table.name for page in self.pages)), rows, f"{self.paper.note}. {self._seeds()}")
+
+    def _titles(self) -> list[str]:
+        done = {line.title for page in self.pages for line in page.done}
+        return [row.title for row in self.paper.rows.values() if row.title in done]
+
+    def _seeds(self) -> str:
+        most = max((len(line.records) for page in self.pages for line in page.done), default=0)
+        return "One seed" if most == 1 else f"Means of up to {most} seeds, with the least and the greatest"
+
+    def write(self, request: Request) -> list[Path]:
+        """Write the page and its figure below the folder of all records; return the files."""
+        titles, grid, folder = self._titles(), self.grid(), request.out / self.paper.name
+        nothing = (None,) * len(titles)
+        panels = []
+        for page in self.pages:
+            found = {line.title: spread(map(_excess, line.records)) for line in page.done}
+            panels.append(RowsPanel(page.table.name, tuple(map(found.get, titles)), nothing, 2))
+        heading = f"{self.paper.title}: {self.paper.overview} in bits a target"
+        drawn, name = figures.rows_figure(heading, titles, panels, f"{self._seeds()}."), f"overview-{request.scale}"
+        texts = [f"* {page.table.title}; {page.table.remark}" for page in self.pages]
+        command = f"Made again by `{shlex.join(['spanlm', *replace(request, table=None).words])}`."
+        table = markdown_table(grid.header, grid.rows)
+        parts = [f"# {heading}", grid.caption, table, "\n".join(texts), f"![{heading}]({name}.svg)", command]
+        files = {f"{name}.md": ("\n\n".join(parts) + "\n").encode(), f"{name}.svg": figures.figure_bytes(drawn, ".svg")}
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, content in files.items():
+            write_whole(folder / file, content)
+        return [folder / file for file in files]
 
 
 def write_pages(plan: Plan, outcomes: Sequence[Outcome]) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -157,3 +158,19 @@ def assert_complete(folder: Path, tables: Sequence[str]) -> None:
         assert "not run yet" not in page and (folder / f"{table}.svg").exists()
     for record in folder.glob("*.json"):
         assert json.loads(record.read_text())["test"]["perplexity"] < 1e5
+
+
+@pytest.mark.slow
+def test_a_row_of_the_yardstick_says_how_far_it_is_above_the_law(cli: Cli) -> None:
+    text = "synthetic:recall,tokens=4000"
+    asked = ("reproduce", "yardstick", "--table", "recall", "--corpus", text, "--rows", "lstm", "lstm-cache")
+    out = cli(*asked, "--device", "cpu").done
+    folder = Path("results/yardstick/recall-tokens-4000-small")
+    record = json.loads((folder / "lstm-seed-1.json").read_text())
+    told = json.loads(cli("evaluate", "runs/yardstick/recall-tokens-4000-small/lstm/seed-1", "--json").done)
+    assert record["excess"] == told["excess"] and record["law"]["test"] == pytest.approx(told["excess"][0]["optimum"])
+    excess = math.log2(told["perplexity"]) - record["law"]["test"]
+    page = (folder / "table-recall.md").read_text()
+    for shown in (out, page):
+        assert f"{excess:.3f}" in shown and "LSTM with a cache" in shown and "lag 8–15" in shown
+    cli(*asked[:3], "copy", *asked[4:6]).refused("needs --corpus synthetic:copy")

@@ -104,7 +104,7 @@ def test_a_corpus_is_the_same_from_the_same_seed_alone(kind: str) -> None:
         ("synthetic:copy,lagg=3", "copy has no option lagg. Did you mean 'lag'"),
         ("synthetic:copy,lag=x", "lag=x: must be"),
         ("synthetic:copy,chance=1.5", "chance=1.5: must be above 0 and below 1"),
-        ("synthetic:recall,pairs=30", "pairs=30: must be at most keys=20"),
+        ("synthetic:recall,pairs=30", "pairs=30: must be at most keys=8"),
         ("synthetic:", "no such source"),
     ],
 )

@@ -1,0 +1,61 @@
+"""Every memory on one encoder and one recipe, for texts with a known law (`spanlm.data.synthetic`).
+
+Our own, no paper's: one LSTM layer, and memories that reach the last 32 words where their reach is free. They
+are small, as the texts are; `spanlm reproduce yardstick` matches their parameters and says how far each stays above
+the law.
+"""
+
+from __future__ import annotations
+
+from spanlm.config import RunConfig
+from spanlm.data.config import DataConfig
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.language_model import ModelConfig
+from spanlm.models.memories import (
+    AnyMemoryConfig,
+    AttentiveConfig,
+    KeyValueConfig,
+    NGramConfig,
+    NoMemoryConfig,
+    PointerSentinelConfig,
+    RecurrentMemoryConfig,
+    SpanBufferConfig,
+)
+from spanlm.presets.preset import Preset
+from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
+
+PAPER = "none; every memory on one encoder, for texts with a known law"
+REACH = 32
+
+MEMORIES: dict[str, tuple[str, AnyMemoryConfig]] = {
+    "lstm": ("LSTM, no memory", NoMemoryConfig()),
+    "4-gram": ("4-gram", NGramConfig(order=4)),
+    "attention": ("Attention", KeyValueConfig(roles=1, window=REACH)),
+    "key-value": ("Key-Value", KeyValueConfig(roles=2, window=REACH)),
+    "key-value-predict": ("Key-Value-Predict", KeyValueConfig(roles=3, window=REACH)),
+    "recurrent-memory": ("Recurrent memory", RecurrentMemoryConfig(window=REACH)),
+    "attentive-single": ("Attentive, single score", AttentiveConfig(score="single", window=REACH)),
+    "attentive-combined": ("Attentive, combined score", AttentiveConfig(score="combined", window=REACH)),
+    "pointer": ("Pointer sentinel", PointerSentinelConfig(window=REACH)),
+    "span-buffer": ("Span buffer", SpanBufferConfig(buffer_size=REACH, span_length=2, dropout=0.0)),
+}
+"""Name -> what tables call it, and its configuration."""
+
+PRESETS = [
+    Preset(
+        name=f"yardstick/{name}",
+        paper=PAPER,
+        sources=(title,),
+        config=RunConfig(
+            data=DataConfig(corpus="synthetic:recall"),
+            model=ModelConfig(embedding_size=64, encoder=LSTMConfig(hidden_size=66), memory=memory),
+            training=TrainingConfig(
+                optimizer=OptimizerConfig(lr=0.005),
+                batching=BatchingConfig(kind="streams", batch_size=16, length=REACH),
+                epochs=15,
+                patience=3,
+            ),
+        ),
+    )
+    for name, (title, memory) in MEMORIES.items()
+]
