@@ -227,12 +227,12 @@ def shared_text(
         ids=ids,
         documents=np.asarray(tokens.documents, np.int64),
         known=np.ones(len(ids), np.bool_),
-        counts=_training_counts(model),
+        counts=training_counts(model),
         tags=None if tags is None else by_tag(tags, ids, model.vocabulary),
     )
 
 
-def _training_counts(model: LoadedModel) -> Counts | None:
+def training_counts(model: LoadedModel) -> Counts | None:
     """Count the words of the training text, if that is there."""
     with suppress(SpanlmError):
         corpus = model.corpus(None, "train")
@@ -294,8 +294,8 @@ def _read_with_looks(name: str, scored: Iterator[Scored]) -> TokenBits:
         lag = (attention.weights.shape[-1] - 1 - at) * stride + nearest
         parts = (item.log_p, lag, peak.float(), slots.to(lag.device))
         columns.append([in_order(item, part) for part in parts])
-    log_p, lag, peak, count = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return TokenBits(name, -log_p.astype(np.float64)[None] / math.log(2), Looks(lag, peak, count, stride, nearest))
+    found, lags, peaks, counts = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return TokenBits(name, -found.astype(np.float64)[None] / math.log(2), Looks(lags, peaks, counts, stride, nearest))
 
 
 def check_alike(baseline: LoadedModel, text: SharedText, model: LoadedModel, corpus: Corpus, split: str) -> SharedText:

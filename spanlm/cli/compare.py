@@ -131,7 +131,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     text = "a figure of the classes (.svg, .png, .pdf), or the hundred words that gain and lose most (.html)"
     parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(tune_weights=False)
+    parser.set_defaults(tune_weights=False, precision="fp32")
     return parser.parse_intermixed_args(arguments)
 
 
