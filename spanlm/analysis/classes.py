@@ -95,6 +95,15 @@ def by_recurrence(ids: Counts, vocabulary: Vocabulary, starts: Counts) -> Classe
     return Classes(found.title, ("new", *found.names[1:]), found.labels).where(is_word(ids, vocabulary))
 
 
+REPEATED, NEW = "words that repeat", "new ones"
+
+
+def by_novelty(ids: Counts, vocabulary: Vocabulary, starts: Counts) -> Classes:
+    """Words that stood in the context before, and those that did not."""
+    labels = (distances(ids, starts) == 0).astype(np.int64)
+    return Classes("words", (REPEATED, NEW), labels).where(is_word(ids, vocabulary))
+
+
 def by_place_in_line(ids: Counts, eos_id: int) -> Classes:
     """By place in the line, its <eos> included."""
     begins = np.append(0, np.flatnonzero(ids[:-1] == eos_id) + 1)

@@ -100,6 +100,11 @@ class SharedText:
             return np.append(0, np.flatnonzero(self.ids[:-1] == self.vocabulary.eos_id) + 1)
         return self.starts
 
+    @property
+    def everything(self) -> Classes:
+        """All tokens that are compared, in one class."""
+        return Classes("all", ("all",), np.zeros(len(self.ids), np.int64)).where(self.known)
+
     def classes(self) -> list[Classes]:
         """Return the ways to sort its tokens."""
         found = [] if self.counts is None else [by_frequency(self.ids, self.vocabulary, self.counts)]
@@ -127,6 +132,11 @@ class TokenBits:
     def mean(self) -> Array:
         """(N,), the mean over a family."""
         return np.asarray(self.bits.mean(axis=0))
+
+    @property
+    def perplexity(self) -> float:
+        """Over all tokens; of a family, of its mean bits."""
+        return float(2 ** self.bits.mean())
 
     @staticmethod
     def family(name: str, members: Sequence[TokenBits]) -> TokenBits:
@@ -359,17 +369,23 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
     if not kept:
         raise InputError(f"{text.name}: has no word that both {baseline.name} and {model.name} know")
     generator = np.random.default_rng(SEED)
-    everything = Classes("all", ("all",), np.zeros(len(text.ids), np.int64)).where(text.known)
-    (whole,), draws = _differences(everything, blocks, baseline, model, kept, generator)
+    (whole,), draws = _differences(text.everything, blocks, baseline, model, kept, generator)
     families = len(baseline.bits) > 1 or len(model.bits) > 1
     difference = model.mean - baseline.mean
-    sums = blocks.sums(everything.labels, 1, difference)[:, 0]
+    sums = blocks.sums(text.everything.labels, 1, difference)[:, 0]
     p = drawn_p(draws[:, 0], whole.difference) if families else sign_flip(sums, generator)
     sorted_by = [each.where(text.known) for each in [*text.classes(), *_by_looks(text, baseline, model)]]
     where = {each.title: _differences(each, blocks, baseline, model, kept, generator)[0] for each in sorted_by}
     gains, losses = _moved(text, baseline.mean, model.mean)
     bits = float(model.mean[text.known].mean())
     return Comparison(model.name, len(model.bits), bits, whole, p, where, gains, losses)
+
+
+def differences(text: SharedText, classes: Classes, baseline: TokenBits, model: TokenBits) -> list[ClassDifference]:
+    """Return the difference in each class of one way to sort the tokens; errors are those of `compare`."""
+    blocks, kept = blocks_of(len(text.ids), text.documents), int(text.known.sum())
+    generator = np.random.default_rng(SEED)
+    return _differences(classes.where(text.known), blocks, baseline, model, kept, generator)[0]
 
 
 def _by_looks(text: SharedText, *models: TokenBits) -> list[Classes]:
