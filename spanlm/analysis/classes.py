@@ -127,7 +127,7 @@ ATTENDED = ("nothing yet", "diffuse", "the target itself", "before the target", 
 def by_attention(looks: Looks, ids: Counts, starts: Counts, eos_id: int, name: str) -> Classes:
     """By where a memory looked most: the first that holds of `ATTENDED`.
 
-    There was no slot; the largest weight is below `FLAT` times that of equal ones; the slot holds the word that is then
+    There was no slot; of several, the largest weight is below `FLAT` times that of equal ones; the slot holds the word that is then
     the target; the word after it was that; it holds <eos>; it is the nearest one.
     """
     at = np.arange(len(ids))
@@ -145,7 +145,7 @@ def by_attention(looks: Looks, ids: Counts, starts: Counts, eos_id: int, name: s
 
     holds = [
         looks.slots == 0,
-        looks.peak * looks.slots < FLAT,
+        (looks.slots > 1) & (looks.peak * looks.slots < FLAT),
         held(ids),
         held(ids, later=1),
         held(np.full_like(ids, eos_id)),

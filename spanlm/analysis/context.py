@@ -65,7 +65,7 @@ class ContextOptions:
     Attributes:
         positions: how many places in the text words are counted from; at each length a target a place.
         lengths: the numbers n of words that stay as they are.
-        far: how many words before these are shuffled, dropped or replaced; 0: none of it.
+        far: how many words before these are shuffled, dropped or replaced, where n is at most so many; 0: none of it.
         seed: of the places, and of what is drawn at each.
 
     Raises:
@@ -74,7 +74,7 @@ class ContextOptions:
 
     positions: int = 2_000
     lengths: Sequence[int] = LENGTHS
-    far: int = 200
+    far: int = 100
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -208,7 +208,7 @@ def _changes(model: NextWordModel, options: ContextOptions, replacer: _Replacer)
     if model.init_state(1).memory:
         found[NO_MEMORY] = _Change(lambda whole, empty: LMState(whole.encoder, empty.memory))
         found[NO_ENCODER] = _Change(lambda whole, empty: LMState(empty.encoder, whole.memory))
-    if options.far:
+    if options.far >= min(options.lengths):
 
         def halved(words: Counts, generator: np.random.Generator) -> Counts:
             return words[np.sort(generator.choice(len(words), len(words) // 2, replace=False))]
@@ -318,11 +318,13 @@ def _read_changed(
         draws = [np.random.default_rng([options.seed, s]) for s in starts.tolist()]
         read = np.stack([change.far(*both) for both in zip(words, draws, strict=True)], 1)
         _, state = reader.log_p(read, np.empty((0, len(chunk)), np.int64), np.empty(0, np.int64), state)
-    lengths = np.array(options.lengths)
+    lengths = np.array([n for n in options.lengths if change.far is None or n <= far])
     inputs = places.inputs[np.minimum(starts + far + np.arange(lengths[-1])[:, None], last)]
     at = starts + far + lengths[:, None] - 1
     log_p, _ = reader.log_p(inputs, places.ids[np.minimum(at, last)], lengths - 1, state)
-    return np.where(at < places.ends[chunk], log_p, np.nan).T
+    found = np.full((len(chunk), len(options.lengths)), np.nan)
+    found[:, : len(lengths)] = np.where(at < places.ends[chunk], log_p, np.nan).T
+    return found
 
 
 def _after_nothing(reader: _Reader, vocabulary: Vocabulary) -> Array:

@@ -585,6 +585,8 @@ def context_figure(title: str, curves: Sequence[Series], marks: Sequence[tuple[s
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlim(ticks[0] / 1.1, ticks[-1] * 1.1)
+    least, most = (of(side for one in curves for point in one.points for side in point.span) for of in (min, max))
+    axes.set_ylim(least - 0.04 * (most - least), most + 0.04 * (most - least))
     axes.set_xlabel("words as they were (logarithmic)")
     _note(axes, "bits a token more than with the whole context", (0, 1), (0, 5))
     _frame(axes, title, keys, caption, above=24)

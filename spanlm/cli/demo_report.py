@@ -30,17 +30,15 @@ WINDOW, THETAS = 500, (0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
 """Words of the cache, and the θ that are tried."""
 MOST_TUNED = 20_000
 """Tokens of a part: tuning a cache on more takes longer than the demo may."""
-MEMORY, CACHE = "its memory", f"a cache of the last {WINDOW} words"
 
 
 def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
     """Print test perplexities, what memory and cache are worth, and three lines; write the attention page."""
     model = require_weights(load(folder), "the demo")
-    text, plain = shared_text(model, corpus, "test"), read_tokens(model, corpus, "test")
+    text, plain = shared_text(model, corpus, "test"), read_tokens(model, corpus, "test", name="the memory")
     results = [("this model", plain.perplexity)]
-    others = _changed(model, corpus)
-    if (cached := others.get(CACHE)) is not None:
-        results.append((f"  with {CACHE}", cached.perplexity))
+    emptied, cached = _emptied(model, corpus), _cached(model, corpus)
+    results += [(f"  with {each.name}", each.perplexity) for each in cached]
     is_lstm = isinstance(config.model.encoder, LSTMConfig) and isinstance(config.model.memory, NoMemoryConfig)
     compared = not (config.model.head.tied or is_lstm)
     if not compared:
@@ -48,8 +46,8 @@ def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
     else:
         results.append(("LSTM of the same size", _baseline(config, corpus, own(folder / "lstm"))))
     table([(name, f"test ppl {value:.2f}") for name, value in results])
-    for name, other in others.items():
-        _print_worth(name, text, plain, other)
+    for before, after in [*((each, plain) for each in emptied), *((plain, each) for each in cached)]:
+        _print_worth(text, before, after)
     out("\nthree lines it wrote:")
     for seed in (1, 2, 3):
         out(f"  {_one_line(model, seed)}")
@@ -63,21 +61,24 @@ def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
         out(f"where the two differ: spanlm compare {shlex.quote(str(folder / 'lstm'))} {run}")
 
 
-def _changed(model: TrainedModel, corpus: Corpus) -> dict[str, TokenBits]:
-    """Read the test part without the memory, if it attends, and with a cache, if the parts are not too long to tune."""
-    found = {}
-    if model.config.model.memory.slots != 0:
-        found[MEMORY] = read_tokens(model.with_attention("none"), corpus, "test")
+def _emptied(model: TrainedModel, corpus: Corpus) -> list[TokenBits]:
+    """Read the test part without the memory, if it attends."""
+    if model.config.model.memory.slots == 0:
+        return []
+    return [read_tokens(model.with_attention("none"), corpus, "test")]
+
+
+def _cached(model: TrainedModel, corpus: Corpus) -> list[TokenBits]:
+    """Read the test part with a cache, tuned on valid, if the parts are not too long for that."""
     sizes = [len(corpus.splits[split]) for split in ("valid", "test")]
-    if max(sizes) <= MOST_TUNED:
-        tuning = model.tune_cache([min(WINDOW, *sizes)], corpus, "valid", thetas=THETAS)
-        found[CACHE] = read_tokens(model, corpus, "test", cache=tuning.best)
-    return found
+    if max(sizes) > MOST_TUNED:
+        return []
+    cache = model.tune_cache([min(WINDOW, *sizes)], corpus, "valid", thetas=THETAS).best
+    return [read_tokens(model, corpus, "test", name=f"a cache of the last {cache.window} words", cache=cache)]
 
 
-def _print_worth(name: str, text: SharedText, plain: TokenBits, other: TokenBits) -> None:
-    """Print how many bits the memory, or the cache, saves, and at which words."""
-    before, after = (other, plain) if name == MEMORY else (plain, other)
+def _print_worth(text: SharedText, before: TokenBits, after: TokenBits) -> None:
+    """Print how many bits are saved, and at which words."""
     with suppress(InputError):  # a text too short for an interval
         whole, *words = [
             saved
@@ -86,7 +87,7 @@ def _print_worth(name: str, text: SharedText, plain: TokenBits, other: TokenBits
         ]
         low, high = (_bits(-each) for each in whole.interval[::-1])
         where = ", ".join(f"{_bits(-each.difference)} at {each.name}" for each in words)
-        paragraph(f"{name} saves {_bits(-whole.difference)} bits a token (95 %: {low} to {high}): {where}")
+        paragraph(f"{after.name} saves {_bits(-whole.difference)} bits a token (95 %: {low} to {high}): {where}")
 
 
 def _bits(value: float) -> str:
