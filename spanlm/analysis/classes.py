@@ -127,8 +127,8 @@ ATTENDED = ("nothing yet", "diffuse", "the target itself", "before the target", 
 def by_attention(looks: Looks, ids: Counts, starts: Counts, eos_id: int, name: str) -> Classes:
     """By where a memory looked most: the first that holds of `ATTENDED`.
 
-    There was no slot; of several, the largest weight is below `FLAT` times that of equal ones; the slot holds the word that is then
-    the target; the word after it was that; it holds <eos>; it is the nearest one.
+    There was no slot; of several, the largest weight is below `FLAT` times that of equal ones; the slot holds the word
+    that is then the target; the word after it was that; it holds <eos>; it is the nearest one.
     """
     at = np.arange(len(ids))
     first = starts[np.searchsorted(starts, at, side="right") - 1]

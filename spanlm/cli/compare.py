@@ -41,6 +41,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig
 from spanlm.evaluation.scoring import shown
+from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.ensemble import load_ensemble
 from spanlm.runs.trained_model import LoadedModel, require_weights
 from spanlm.store.run_folder import CONFIG
@@ -91,7 +92,7 @@ def run(arguments: list[str]) -> None:
     sides = _sides(options)
     check_cache(options)
     _check_out(options)
-    first = load_run(sides[0].runs[0], options.device)
+    first = _first(sides, options)
     options.asked = options.split
     corpus, options.split = corpus_of(first, options)
     text = shared_text(first, corpus, options.split, options.state, options.tags)
@@ -189,6 +190,16 @@ def _check_out(options: argparse.Namespace) -> None:
 
 
 # --- reading ---
+
+
+def _first(sides: Sequence[_Side], options: argparse.Namespace) -> LoadedModel:
+    """Load the baseline; an n-gram model takes the words of the next that has words of its own."""
+    first = load_run(sides[0].runs[0], options.device)
+    if not first.any_words:
+        return first
+    others = (load_run(side.runs[0], options.device) for side in sides[1:])
+    own = (model for model in others if not model.any_words and isinstance(model.model, NextWordModel))
+    return first.in_words_of(next(own, first))
 
 
 def _read(
