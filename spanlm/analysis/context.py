@@ -65,7 +65,7 @@ class ContextOptions:
     Attributes:
         positions: how many places in the text words are counted from; at each length a target a place.
         lengths: the numbers n of words that stay as they are.
-        far: how many words before these are shuffled, dropped or replaced, where n is at most so many; 0: none of it.
+        far: how many words before these are shuffled, dropped or replaced, at lengths up to as many; 0: none of it.
         seed: of the places, and of what is drawn at each.
 
     Raises:
@@ -395,11 +395,11 @@ def _points(
 def effective_length(words: Sequence[int], excess: Array) -> float:
     """Return n* of E at lengths, of which the first is 0; infinite: more than `LEFT` of the gain is left at the last.
 
-    Between lengths E is on a line over log n; from 0 to 1 over n.
+    Without a gain it is 0. Between lengths E is on a line over log n; from 0 to 1 over n.
     """
     least = LEFT * excess[0]
     above = np.flatnonzero(~(excess <= least))
-    if not len(above):
+    if not len(above) or excess[0] <= 0:
         return 0.0
     n = int(above[-1])
     if n + 1 == len(words) or np.isnan(excess[n + 1]):

@@ -55,7 +55,7 @@ difference as large would come by chance. Negative: the run is better than the b
   spanlm compare runs/demo --attention none
   spanlm compare runs/demo --cache 500 --tune-cache
   spanlm compare runs/lstm runs/kvp --out where.svg
-  spanlm compare kn5.arpa runs/demo --words common --out words.html
+  spanlm compare kn5.arpa runs/kvp --out words.html
 
 A folder that holds runs, as --seeds of `spanlm train` makes it, is a family: one model in several seeds, of which the
 text and the seeds are both drawn anew. One run alone is compared with itself, changed by --attention or --cache.

@@ -107,7 +107,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
 
 def _print(found: ContextUse, model: Sequence[str]) -> None:
     low, high = map(_length, found.effective_interval)
-    used = f"{_length(found.effective)} words (95 %: {low} to {high})"
+    used = f"{_length(found.effective)} words back (95 %: {low} to {high})"
     what, *members = model
     table(
         [
@@ -118,7 +118,7 @@ def _print(found: ContextUse, model: Sequence[str]) -> None:
             ("intervals", f"95 %, drawn from {found.blocks}"),
             ("whole context", f"{found.bits:.3f} bits a token"),
             ("gain", f"{found.gain:.3f} bits a token, over no word of context"),
-            ("effective", f"{used}: from there on at most 1 % of the gain is left"),
+            ("effective", f"{used}; further ones are worth 1 % of the gain"),
         ]
     )
     out()

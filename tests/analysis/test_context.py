@@ -173,3 +173,4 @@ def test_the_effective_length_is_where_a_hundredth_of_the_gain_is_left() -> None
         "from there on, not once"
     )
     assert effective_length(words, np.array([2.0, 1.0, 0.5, 0.03])) == math.inf
+    assert effective_length(words, np.array([-0.1, 0.0, 0.0, 0.0])) == 0, "nothing is gained by any word"
