@@ -57,6 +57,7 @@ from spanlm.runs.trained_model import LoadedModel, TrainedModel
 
 SEED = 1
 """Of all that is drawn."""
+FEWEST_BLOCKS = 10
 MOVED = 100
 """Words that are shown of those that gain, and of those that lose."""
 BEFORE, AFTER = 24, 6
@@ -110,7 +111,8 @@ class SharedText:
         found = [] if self.counts is None else [by_frequency(self.ids, self.vocabulary, self.counts)]
         found.append(by_recurrence(self.ids, self.vocabulary, self.starts))
         found.append(by_place_in_line(self.ids, self.vocabulary.eos_id))
-        found.append(by_place_in_document(len(self.ids), self.documents))
+        if len(self.documents) > 1:
+            found.append(by_place_in_document(len(self.ids), self.documents))
         return found if self.tags is None else [*found, self.tags]
 
 
@@ -152,7 +154,7 @@ class ClassDifference:
         name: of the class.
         tokens: how many.
         difference: mean d_t over them, bits a token.
-        interval: 95 %.
+        interval: 95 %; NaN where they are in fewer than `FEWEST_BLOCKS` blocks, which say nothing of others.
         part: Σ d_t over them, shared out over all tokens that are compared.
     """
 
@@ -409,6 +411,8 @@ def _differences(
         seeds = np.array([blocks.sums(labels, size, bits).sum(0) for bits in family.bits])
         draws = draws + drawn_shifts(seeds[:, present] / tokens[present], generator)
     totals, intervals = sums.sum(0), interval_of(draws)
+    few = (counts[:, present] > 0).sum(0) < FEWEST_BLOCKS
+    intervals = [(math.nan, math.nan) if none else both for none, both in zip(few, intervals, strict=True)]
     found = [
         ClassDifference(classes.names[n], int(tokens[n]), float(totals[n] / tokens[n]), both, float(totals[n] / kept))
         for n, both in zip(present.tolist(), intervals, strict=True)

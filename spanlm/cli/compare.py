@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from spanlm.analysis.compare import (
+    FEWEST_BLOCKS,
     ClassDifference,
     Comparison,
     SharedText,
@@ -305,6 +307,8 @@ def _print_where(one: Comparison, baseline: TokenBits) -> None:
         rows += [[f"  {row.name}", *_cells(row)] for row in classes]
     header = ["", "tokens", "difference", "95 %", "part"]
     grid(header, rows, f"{one.name} − {baseline.name}, bits a token; part: of the difference, over all tokens")
+    if any(math.isnan(row.interval[0]) for classes in one.where.values() for row in classes):
+        paragraph(f"– in fewer than {FEWEST_BLOCKS} of the blocks that intervals are drawn from")
 
 
 def _cells(row: ClassDifference) -> list[str]:
@@ -317,7 +321,7 @@ def _signed(bits: float) -> str:
 
 def _interval(row: ClassDifference) -> str:
     low, high = map(_signed, row.interval)
-    return f"{low} to {high}"
+    return f"{low} to {high}" if math.isfinite(row.interval[0]) else "–"
 
 
 def _write(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, path: Path) -> None:
@@ -328,11 +332,16 @@ def _write(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, p
     rows, panels = _rows(found), []
     for one in found:
         each = ((title, row) for title, classes in one.where.items() for row in classes)
-        values = {(title, row.name): Value(row.difference, *row.interval) for title, row in each}
+        values = {(title, row.name): _value(row) for title, row in each}
         panels.append((one.name, [values.get(row) for row in rows]))
     title = f"Bits a token beside {baseline.name}"
     caption = f"{text.name}. Left of 0 the model is better. Whiskers: 95 % intervals."
     write_whole(path, figure_bytes(differences_figure(title, rows, panels, caption), suffix))
+
+
+def _value(row: ClassDifference) -> Value:
+    low, high = row.interval if math.isfinite(row.interval[0]) else (row.difference, row.difference)
+    return Value(row.difference, low, high)
 
 
 def _rows(found: Sequence[Comparison]) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from contextlib import suppress
 from dataclasses import replace
@@ -85,6 +86,8 @@ def _print_worth(text: SharedText, before: TokenBits, after: TokenBits) -> None:
             for classes in (text.everything, by_novelty(text.ids, text.vocabulary, text.starts))
             for saved in differences(text, classes, before, after)
         ]
+        if math.isnan(whole.interval[0]):
+            return
         low, high = (_bits(-each) for each in whole.interval[::-1])
         where = ", ".join(f"{_bits(-each.difference)} at {each.name}" for each in words)
         paragraph(f"{after.name} saves {_bits(-whole.difference)} bits a token (95 %: {low} to {high}): {where}")
