@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from spanlm.analysis.lags import LagAccumulator, LagProfile
 from spanlm.analysis.sentences import Flatness, FlatnessAccumulator
@@ -14,7 +15,7 @@ from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
 from spanlm.evaluation.attention import attention_of
-from spanlm.evaluation.scoring import score
+from spanlm.evaluation.scoring import Scored, score
 from spanlm.models.interfaces import NextWordModel
 
 
@@ -100,13 +101,19 @@ def attention_flatness(model: NextWordModel, batcher: Batcher) -> Flatness:
 
 def _read(model: NextWordModel, batcher: Batcher, accumulator: LagAccumulator | FlatnessAccumulator) -> None:
     """Read a split and sum the attention of its words, segment by segment."""
-    read = torch.zeros(1, dtype=torch.long)
-    for scored in score(model, batcher.segments()):
-        segment, attention = scored.segment, attention_of(scored.readout)
-        weights = attention.weights
-        # words that each stream remembers; where all are new, they may be more or fewer
-        read = torch.where(segment.reset.cpu(), 0, 0 if segment.reset.all() else read)
-        slots = attention.slots(read + torch.arange(len(weights)).unsqueeze(1), weights.shape[-1])
+    for scored, slots in with_slots(score(model, batcher.segments())):
+        mask, attention = scored.segment.mask, attention_of(scored.readout)
         accumulator.nearest_lag, accumulator.span = attention.nearest_lag, attention.stride
-        accumulator.update(weights[segment.mask].float().cpu().numpy(), slots[segment.mask.cpu()].numpy())
-        read = read + len(weights)
+        accumulator.update(attention.weights[mask].float().cpu().numpy(), slots[mask.cpu()].numpy())
+
+
+def with_slots(scored: Iterable[Scored]) -> Iterator[tuple[Scored, Tensor]]:
+    """Give each segment of a model that attends, and beside it how many slots (T, B) there were at each step."""
+    read = torch.zeros(1, dtype=torch.long)
+    for item in scored:
+        reset, attention = item.segment.reset.cpu(), attention_of(item.readout)
+        steps, _, window = attention.weights.shape
+        # words that each stream remembers; where all are new, they may be more or fewer
+        read = torch.where(reset, 0, 0 if reset.all() else read)
+        yield item, attention.slots(read + torch.arange(steps).unsqueeze(1), window)
+        read = read + steps

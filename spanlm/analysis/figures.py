@@ -513,3 +513,81 @@ def _dot(axes: Axes, mark: Value, row: int, style: Style, label: str) -> None:
     axes.plot((mark.low, mark.high), (row, row), color=style.colour)
     axes.plot(mark.value, row, style.mark, color=style.colour)
     _note(axes, label, (mark.high, row), (6, 0), xycoords="data", va="center_baseline", color=style.colour)
+
+
+# --- a difference in each class of words ---
+
+
+@styled()
+def differences_figure(
+    title: str, rows: Sequence[tuple[str, str]], panels: Sequence[tuple[str, Sequence[Value | None]]], caption: str
+) -> Figure:
+    """Draw a dot with its interval on a line for each of `rows`, (table, class), in every panel; a rule marks 0.
+
+    A table's name stands over its first class. A panel has a heading and a value for each row, or None.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    heads = [n for n, (table, _) in enumerate(rows) if n == 0 or rows[n - 1][0] != table]
+    # a line more for the name of each table
+    places = [n + 1 + sum(head <= n for head in heads[1:]) for n in range(len(rows))]
+    gap, height = 30, 15 * (places[-1] + 1)
+    figure, plots = _plot((260 + gap) * len(panels) - gap, height, len(panels), gap)
+    for (heading, values), axes in zip(panels, plots, strict=True):
+        first = axes is plots[0]
+        names = [name if first else "" for _, name in rows]
+        axes.set_yticks(places, names, size=TEXT_SIZE, color=INK)
+        axes.set_ylim(places[-1] + 0.7, -0.7)
+        axes.axvline(0, color=MUTED, linewidth=0.9)
+        axes.spines["bottom"].set_visible(False)
+        axes.grid(axis="x")
+        axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        _note(axes, clip(heading, LEGEND_SIZE, 260), (0, 1), (0, 8), size=LEGEND_SIZE, weight="bold", color=INK)
+        for place, value in zip(places, values, strict=True):
+            if value is not None:
+                _dot(axes, value, place, STYLES[0], "")
+    left = 6 + max(text_width(name, TEXT_SIZE) for _, name in rows)
+    for head in heads:
+        at = (0.0, places[head] - 1)
+        where = plots[0].get_yaxis_transform()
+        _note(plots[0], rows[head][0], at, (-left, 0), xycoords=where, va="center", weight="bold", size=TEXT_SIZE)
+    _frame(plots[0], title, [], caption, above=26, below=32, left=left)
+    return figure
+
+
+# --- loss by how much context there is ---
+
+
+@styled()
+def context_figure(title: str, curves: Sequence[Series], marks: Sequence[tuple[str, Point]], caption: str) -> Figure:
+    """Draw curves over numbers of words on a logarithmic axis, with bands, and marked numbers below as whiskers.
+
+    Raises:
+        InputError: there are more curves than can be told apart.
+    """
+    from matplotlib.ticker import NullLocator
+
+    check_series(len(curves))
+    figure, (axes,) = _plot(500, 260)
+    axes.set_xscale("log")
+    keys: list[Artist] = []
+    for one, style in zip(curves, STYLES, strict=False):
+        x = [point.x for point in one.points]
+        low, high = zip(*(point.span for point in one.points), strict=True)
+        axes.fill_between(x, low, high, color=style.colour, alpha=0.15, linewidth=0)
+        keys.append(_line(axes, x, [point.value for point in one.points], style, label=one.name, markersize=5))
+    _rule(axes)
+    axes.axhline(0, color=MUTED, linewidth=0.9)
+    for name, point in marks:
+        axes.axvline(point.x, color=MUTED, linewidth=0.9, linestyle=_DASHED, zorder=1.5)
+        _note(axes, name, (point.x, 1), (4, -4), xycoords=axes.get_xaxis_transform(), va="top")
+    ticks = sorted({point.x for one in curves for point in one.points})
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlim(ticks[0] / 1.1, ticks[-1] * 1.1)
+    least, most = (of(side for one in curves for point in one.points for side in point.span) for of in (min, max))
+    axes.set_ylim(least - 0.04 * (most - least), most + 0.04 * (most - least))
+    axes.set_xlabel("words as they were (logarithmic)")
+    _note(axes, "bits a token more than with the whole context", (0, 1), (0, 5))
+    _frame(axes, title, keys, caption, above=24)
+    return figure

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import shlex
+from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
+from spanlm.analysis.classes import by_novelty
+from spanlm.analysis.compare import SharedText, TokenBits, differences, read_tokens, shared_text
 from spanlm.analysis.export import save_attention
-from spanlm.cli.render import out, table
+from spanlm.cli.render import out, paragraph, table
 from spanlm.cli.training_report import TrainingReport
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import EOS
+from spanlm.errors import InputError
 from spanlm.models.counting import count_configured, match_parameters
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, RecurrentMemoryConfig
@@ -22,18 +27,28 @@ from spanlm.store.files import own
 from spanlm.training.run import train
 
 WORDS_SHOWN = 120
+WINDOW, THETAS = 500, (0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
+"""Words of the cache, and the θ that are tried."""
+MOST_TUNED = 20_000
+"""Tokens of a part: tuning a cache on more takes longer than the demo may."""
 
 
 def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
-    """Print test perplexity beside that of an LSTM of the same size, and three lines; write the attention page."""
+    """Print test perplexities, what memory and cache are worth, and three lines; write the attention page."""
     model = require_weights(load(folder), "the demo")
-    results = [("this model", model.evaluate(corpus).perplexity)]
+    text, plain = shared_text(model, corpus, "test"), read_tokens(model, corpus, "test", name="the memory")
+    results = [("this model", plain.perplexity)]
+    emptied, cached = _emptied(model, corpus), _cached(model, corpus)
+    results += [(f"  with {each.name}", each.perplexity) for each in cached]
     is_lstm = isinstance(config.model.encoder, LSTMConfig) and isinstance(config.model.memory, NoMemoryConfig)
-    if config.model.head.tied or is_lstm:
+    compared = not (config.model.head.tied or is_lstm)
+    if not compared:
         out("\nno comparison: only an untied model with a memory is compared with an LSTM of the same size")
     else:
         results.append(("LSTM of the same size", _baseline(config, corpus, own(folder / "lstm"))))
     table([(name, f"test ppl {value:.2f}") for name, value in results])
+    for before, after in [*((each, plain) for each in emptied), *((plain, each) for each in cached)]:
+        _print_worth(text, before, after)
     out("\nthree lines it wrote:")
     for seed in (1, 2, 3):
         out(f"  {_one_line(model, seed)}")
@@ -43,6 +58,43 @@ def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
         out(f"\nwhere it looked, word by word: open {page} in a browser")
     run = shlex.quote(str(folder))
     out(f'next: spanlm score {run} FILE · spanlm generate {run} --prompt "the" · spanlm presets')
+    if compared:
+        out(f"where the two differ: spanlm compare {shlex.quote(str(folder / 'lstm'))} {run}")
+
+
+def _emptied(model: TrainedModel, corpus: Corpus) -> list[TokenBits]:
+    """Read the test part without the memory, if it attends."""
+    if model.config.model.memory.slots == 0:
+        return []
+    return [read_tokens(model.with_attention("none"), corpus, "test")]
+
+
+def _cached(model: TrainedModel, corpus: Corpus) -> list[TokenBits]:
+    """Read the test part with a cache, tuned on valid, if the parts are not too long for that."""
+    sizes = [len(corpus.splits[split]) for split in ("valid", "test")]
+    if max(sizes) > MOST_TUNED:
+        return []
+    cache = model.tune_cache([min(WINDOW, *sizes)], corpus, "valid", thetas=THETAS).best
+    return [read_tokens(model, corpus, "test", name=f"a cache of the last {cache.window} words", cache=cache)]
+
+
+def _print_worth(text: SharedText, before: TokenBits, after: TokenBits) -> None:
+    """Print how many bits are saved, and at which words."""
+    with suppress(InputError):  # a text too short for an interval
+        whole, *words = [
+            saved
+            for classes in (text.everything, by_novelty(text.ids, text.vocabulary, text.starts))
+            for saved in differences(text, classes, before, after)
+        ]
+        if math.isnan(whole.interval[0]):
+            return
+        low, high = (_bits(-each) for each in whole.interval[::-1])
+        where = ", ".join(f"{_bits(-each.difference)} at {each.name}" for each in words)
+        paragraph(f"{after.name} saves {_bits(-whole.difference)} bits a token (95 %: {low} to {high}): {where}")
+
+
+def _bits(value: float) -> str:
+    return f"{0.0 if abs(value) < 0.005 else value:.2f}".replace("-", "−")
 
 
 def _baseline(config: RunConfig, corpus: Corpus, folder: Path) -> float:

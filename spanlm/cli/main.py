@@ -28,6 +28,8 @@ VERBS = {
     "train": "train a model: the demo, a published preset, or your own text",
     "sweep": "many trainings: a grid of settings, on one machine or many",
     "evaluate": "perplexity of a trained model, with its protocol spelled out",
+    "compare": "is one model better than another, how surely, and at which words?",
+    "context": "how much context a model uses, and what of it",
     "score": "surprisal, entropy and rank of every word of a text",
     "pairs": "minimal pairs: is the good sentence more probable than the bad one?",
     "rescore": "n-best lists of speech recognition or translation, ranked anew",

@@ -43,7 +43,7 @@ class TrainedEnsemble(LoadedModel):
         trained = [run for run in self.runs if not run.any_words]
         first, *others = trained or self.runs[:1]
         for other in others:
-            _refuse_other_words(first, other)
+            refuse_other_words(first, other)
         for run in self.runs:
             _refuse_other_reading(first, run)
         self.runs = tuple(run.in_words_of(first) for run in self.runs)
@@ -115,8 +115,8 @@ def load_ensemble(
     return TrainedEnsemble([load(run, device) for run in runs], combination, weights)
 
 
-def _refuse_other_words(one: LoadedModel, other: LoadedModel) -> None:
-    """Refuse a model with another vocabulary: id 17 must be the same word for all."""
+def refuse_other_words(one: LoadedModel, other: LoadedModel, instead: str = "") -> None:
+    """Refuse a model with another vocabulary: id 17 must be the same word for all; `instead` says what else to do."""
     if one.vocabulary.hash == other.vocabulary.hash:
         return
     sizes = len(one.vocabulary), len(other.vocabulary)
@@ -126,7 +126,7 @@ def _refuse_other_words(one: LoadedModel, other: LoadedModel) -> None:
     differs = f"{sizes[0]:,} and {sizes[1]:,} words" if sizes[0] != sizes[1] else "as many words, but not the same"
     raise InputError(
         f"{one.folder} and {other.folder}: have different vocabularies ({differs}; the first difference: word {at} is "
-        f"{mine} and {theirs}). Only models trained with one vocabulary can be combined."
+        f"{mine} and {theirs}). {instead or 'Only models trained with one vocabulary can be combined.'}"
     )
 
 

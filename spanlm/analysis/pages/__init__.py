@@ -153,23 +153,23 @@ def _page(
         title: any text.
         texts: what else the page has places for; markup of our own.
     """
-    style, script = ("".join(map(_resource, names)) for names in (styles, scripts))
-    policy = (
-        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
-        "base-uri 'none'; form-action 'none'"
-    )
     data = json.dumps(record, allow_nan=False, separators=(",", ":"))
-    parts = {
-        **texts,
-        "panel": _resource(panel),
-        "policy": policy,
-        "title": html.escape(title.encode("utf-8", "replace").decode("utf-8")),
-        "style": style,
-        "record": data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),
-        "script": script,
-    }
+    escaped = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    parts = {**texts, "panel": _resource(panel), "record": escaped}
+    return filled_page("reader.html", parts, styles, scripts, title)
+
+
+def filled_page(
+    template: str, parts: Mapping[str, str], styles: Sequence[str], scripts: Sequence[str], title: str
+) -> str:
+    """Fill the `{{places}}` of a template with `parts`, markup of our own, the title, and the files' contents."""
+    style, script = ("".join(map(_resource, names)) for names in (styles, scripts))
+    runs = f"script-src '{_digest(script)}'; " if scripts else ""
+    policy = f"default-src 'none'; style-src '{_digest(style)}'; {runs}base-uri 'none'; form-action 'none'"
+    shown = html.escape(title.encode("utf-8", "replace").decode("utf-8"))
+    filled = {**parts, "policy": policy, "title": shown, "style": style, "script": script}
     # one pass: what is put in is not searched again, so a word may be {{script}}
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _resource("reader.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: filled[place[1]], _resource(template))
 
 
 def _resource(name: str) -> str:

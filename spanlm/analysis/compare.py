@@ -1,0 +1,439 @@
+"""Two or more models on one text, token by token: how far apart they are, how sure that is, and where it comes from.
+
+    d_t = −log2 p_model(x_t | context) + log2 p_baseline(x_t | context)         bits; negative: the model is better
+
+Of a family, runs that differ in their seed, −log2 p is the mean over its runs. `spanlm.analysis.resampling` has the
+interval and p of the mean of d_t, `spanlm.analysis.classes` the classes of tokens, each of which has a mean of its own
+and a part in the whole: the parts of a table's classes sum to the mean over the tokens that it sorts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from spanlm.analysis.attend import with_slots
+from spanlm.analysis.classes import (
+    Classes,
+    Counts,
+    Looks,
+    by_attention,
+    by_frequency,
+    by_place_in_document,
+    by_place_in_line,
+    by_recurrence,
+    by_tag,
+)
+from spanlm.analysis.resampling import (
+    Array,
+    Blocks,
+    Interval,
+    blocks_of,
+    drawn_means,
+    drawn_p,
+    drawn_shifts,
+    interval_of,
+    sign_flip,
+)
+from spanlm.data.corpora import Corpus
+from spanlm.data.vocabulary import Vocabulary
+from spanlm.errors import InputError, SpanlmError
+from spanlm.evaluation.attention import attention_of
+from spanlm.evaluation.cache import CacheConfig, require_text, with_cache
+from spanlm.evaluation.protocol import Context, Protocol
+from spanlm.evaluation.scoring import Scored, score
+from spanlm.models.interfaces import NextWordModel
+from spanlm.runs.ensemble import refuse_other_words
+from spanlm.runs.texts import State
+from spanlm.runs.trained_model import LoadedModel, TrainedModel
+
+SEED = 1
+"""Of all that is drawn."""
+FEWEST_BLOCKS = 10
+MOVED = 100
+"""Words that are shown of those that gain, and of those that lose."""
+BEFORE, AFTER = 24, 6
+"""Words of context that are shown around such a word."""
+
+
+@dataclass(frozen=True, eq=False)
+class SharedText:
+    """A text of N tokens as the baseline cuts it, which all models read.
+
+    Attributes:
+        name: of the corpus and the part.
+        protocol: how it is counted, for people.
+        context: of a word.
+        ids: (N,) of the words.
+        documents: (D,) the first token of each.
+        known: (N,) bool, the tokens that are compared: all, or those whose word every model knows.
+        counts: (V,) how often each word stands in the baseline's training text; None: that is not there.
+        tags: of parts of speech, if there are any.
+    """
+
+    name: str
+    protocol: str
+    context: Context
+    vocabulary: Vocabulary
+    ids: Counts
+    documents: Counts
+    known: NDArray[np.bool_]
+    counts: Counts | None = None
+    tags: Classes | None = None
+
+    @property
+    def starts(self) -> Counts:
+        """The first token of each stretch within which a word can occur again: documents, where a state is theirs."""
+        return self.documents if self.context == "document" else np.zeros(1, np.int64)
+
+    @property
+    def openings(self) -> Counts:
+        """The first token of each context."""
+        if self.context == "line":
+            return np.append(0, np.flatnonzero(self.ids[:-1] == self.vocabulary.eos_id) + 1)
+        return self.starts
+
+    @property
+    def everything(self) -> Classes:
+        """All tokens that are compared, in one class."""
+        return Classes("all", ("all",), np.zeros(len(self.ids), np.int64)).where(self.known)
+
+    def classes(self) -> list[Classes]:
+        """Return the ways to sort its tokens."""
+        found = [] if self.counts is None else [by_frequency(self.ids, self.vocabulary, self.counts)]
+        found.append(by_recurrence(self.ids, self.vocabulary, self.starts))
+        found.append(by_place_in_line(self.ids, self.vocabulary.eos_id))
+        if len(self.documents) > 1:
+            found.append(by_place_in_document(len(self.ids), self.documents))
+        return found if self.tags is None else [*found, self.tags]
+
+
+@dataclass(frozen=True, eq=False)
+class TokenBits:
+    """What a model, or each of a family of R, gives to each of N tokens.
+
+    Attributes:
+        name: for people.
+        bits: (R, N), −log2 p.
+        looks: where the first looked; None: it does not attend.
+    """
+
+    name: str
+    bits: Array
+    looks: Looks | None = None
+
+    @property
+    def mean(self) -> Array:
+        """(N,), the mean over a family."""
+        return np.asarray(self.bits.mean(axis=0))
+
+    @property
+    def perplexity(self) -> float:
+        """Over all tokens; of a family, of its mean bits."""
+        return float(2 ** self.bits.mean())
+
+    @staticmethod
+    def family(name: str, members: Sequence[TokenBits]) -> TokenBits:
+        """Join runs that differ in their seed."""
+        return TokenBits(name, np.concatenate([one.bits for one in members]), members[0].looks)
+
+
+@dataclass(frozen=True)
+class ClassDifference:
+    """The tokens of a class.
+
+    Attributes:
+        name: of the class.
+        tokens: how many.
+        difference: mean d_t over them, bits a token.
+        interval: 95 %; NaN where they are in fewer than `FEWEST_BLOCKS` blocks, which say nothing of others.
+        part: Σ d_t over them, shared out over all tokens that are compared.
+    """
+
+    name: str
+    tokens: int
+    difference: float
+    interval: Interval
+    part: float
+
+
+@dataclass(frozen=True)
+class MovedWord:
+    """A word in its context: its place in the text, and what the baseline and the model need for it, in bits."""
+
+    place: int
+    word: str
+    before: str
+    after: str
+    baseline: float
+    bits: float
+
+    @property
+    def difference(self) -> float:
+        """Negative: the model is better."""
+        return self.bits - self.baseline
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A model, or a family, against the baseline.
+
+    Attributes:
+        name: of the model.
+        runs: how many runs it is the mean of.
+        bits: mean bits a token.
+        whole: of all tokens that are compared.
+        p: how often a difference as large is drawn where there is none: by flips of the blocks' signs, or with families
+            by draws of seeds and text.
+        where: for each way to sort tokens its classes, by title.
+        gains: the words at which the model is better by most.
+        losses: those at which it is worse.
+    """
+
+    name: str
+    runs: int
+    bits: float
+    whole: ClassDifference
+    p: float
+    where: dict[str, list[ClassDifference]]
+    gains: list[MovedWord]
+    losses: list[MovedWord]
+
+    @property
+    def perplexity(self) -> float:
+        """Of the tokens that are compared."""
+        return 2**self.bits
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {**asdict(self), "perplexity": self.perplexity}
+
+
+# --- reading ---
+
+
+def shared_text(
+    model: LoadedModel, corpus: Corpus, split: str, state: State = "auto", tags: Path | None = None
+) -> SharedText:
+    """Return a text as the baseline reads it; see `spanlm.analysis.classes.by_tag` for `tags`.
+
+    Raises:
+        InputError: as `LoadedModel.evaluate`; tags of another text.
+    """
+    protocol = model.texts.protocol(corpus, split, state)
+    tokens = corpus.splits[split]
+    ids = np.asarray(tokens.ids, np.int64)
+    return SharedText(
+        name=f"{corpus.name} {split}",
+        protocol=protocol.description(corpus, split),
+        context=protocol.context,
+        vocabulary=model.vocabulary,
+        ids=ids,
+        documents=np.asarray(tokens.documents, np.int64),
+        known=np.ones(len(ids), np.bool_),
+        counts=training_counts(model),
+        tags=None if tags is None else by_tag(tags, ids, model.vocabulary),
+    )
+
+
+def training_counts(model: LoadedModel) -> Counts | None:
+    """Count the words of the training text, if that is there."""
+    with suppress(SpanlmError):
+        corpus = model.corpus(None, "train")
+        return np.bincount(np.asarray(corpus.splits["train"].ids), minlength=len(model.vocabulary))
+    return None
+
+
+def read_tokens(
+    model: LoadedModel,
+    corpus: Corpus,
+    split: str,
+    state: State = "auto",
+    *,
+    name: str = "",
+    cache: CacheConfig | None = None,
+) -> TokenBits:
+    """Read a text, in the model's own vocabulary, in the order of its tokens; only numbers by token are kept.
+
+    Raises:
+        InputError: as `LoadedModel.evaluate`.
+    """
+    name = name or str(model.folder)
+    if not isinstance(model.model, NextWordModel):
+        context = model.texts.protocol(corpus, split, state).context
+        if context == "document":
+            raise InputError(f"state={state}: must be carry or line of {model.folder}, which is {model.kind}")
+        rows = model.score(corpus.written_lines(split), state=context, eos=True)
+        return TokenBits(name, np.array([[row.surprisal for row in rows]]))
+    protocol = model.texts.protocol(corpus, split, state)
+    scored = in_text_order(model.model, corpus, split, protocol)
+    if cache is not None:
+        require_text(cache.window, corpus, split)
+        scored = with_cache(scored, cache, protocol.context == "line")
+    config = model.config.model if isinstance(model, TrainedModel) and model.attention is None else None
+    if config is None or config.memory.slots == 0:
+        found = np.concatenate([in_order(item, item.log_p) for item in scored])
+        return TokenBits(name, -found.astype(np.float64)[None] / math.log(2))
+    return _read_with_looks(name, scored)
+
+
+def in_text_order(model: NextWordModel, corpus: Corpus, split: str, protocol: Protocol) -> Iterator[Scored]:
+    """Score a text segment by segment, lines in their order."""
+    first, _ = replace(protocol, batch_size=None).readings(corpus, split, in_order=True)
+    return score(model, first.segments(), protocol)
+
+
+def in_order(scored: Scored, values: Tensor) -> NDArray[Any]:
+    """Return the numbers (T, B) of a segment in the order of the text: one line, or one stream, after the other."""
+    return np.asarray(values.T[scored.segment.mask.T].cpu().numpy())
+
+
+def _read_with_looks(name: str, scored: Iterator[Scored]) -> TokenBits:
+    columns: list[list[NDArray[Any]]] = []
+    stride = nearest = 1
+    for item, slots in with_slots(scored):
+        attention = attention_of(item.readout)
+        stride, nearest = attention.stride, attention.nearest_lag
+        peak, at = attention.weights.max(-1)
+        lag = (attention.weights.shape[-1] - 1 - at) * stride + nearest
+        parts = (item.log_p, lag, peak.float(), slots.to(lag.device))
+        columns.append([in_order(item, part) for part in parts])
+    found, lags, peaks, counts = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return TokenBits(name, -found.astype(np.float64)[None] / math.log(2), Looks(lags, peaks, counts, stride, nearest))
+
+
+def check_alike(baseline: LoadedModel, text: SharedText, model: LoadedModel, corpus: Corpus, split: str) -> SharedText:
+    """Return the text with the tokens whose word another model with other words knows, too.
+
+    Raises:
+        InputError: it cuts the text into other tokens.
+    """
+    if model.vocabulary.hash == baseline.vocabulary.hash:
+        return text
+    if not isinstance(model.model, NextWordModel):
+        words = [word for line in corpus.written_lines(split) for word in (*line.split(), None)]
+        same = len(words) == len(text.ids)
+        known = text.ids != text.vocabulary.unk_id
+    else:
+        theirs = np.asarray(corpus.splits[split].ids, np.int64)
+        to_mine = np.array([text.vocabulary.id(word) for word in model.vocabulary.words])
+        mine, same = to_mine[theirs] if len(theirs) == len(text.ids) else theirs, len(theirs) == len(text.ids)
+        known = (text.ids != text.vocabulary.unk_id) & (theirs != model.vocabulary.unk_id) if same else text.known
+        same = same and bool((mine == text.ids)[known].all())
+    if not same:
+        raise InputError(
+            f"{baseline.folder} and {model.folder}: cut the text into other words, which cannot be compared one by one"
+        )
+    return replace(text, known=text.known & known)
+
+
+def refuse_other_text(baseline: LoadedModel, model: LoadedModel, *, common: bool) -> None:
+    """Refuse a model with other words, unless the `common` ones are compared."""
+    if not common and not isinstance(model.model, NextWordModel):
+        why = "predicts any word. Add --words common to compare it at the words that the baseline knows."
+        raise InputError(f"{model.folder}: {why}")
+    if not common:
+        instead = "Add --words common to compare them on the words that both know."
+        refuse_other_words(baseline, model, instead)
+
+
+def refuse_other_context(
+    baseline: LoadedModel, text: SharedText, model: LoadedModel, corpus: Corpus, split: str, state: State
+) -> None:
+    """Refuse a model that reads a word in another context than the baseline does."""
+    context = model.texts.protocol(corpus, split, state).context
+    if context != text.context:
+        raise InputError(
+            f"{baseline.folder} and {model.folder}: a word's context is {text.context} to one and {context} to the "
+            f"other. Name one for both by --state {text.context} or --state {context}."
+        )
+
+
+# --- comparing ---
+
+
+def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparison:
+    """Compare two models, or families, on a text that both have read.
+
+    Raises:
+        InputError: the text is too short, or no word of it is known to both.
+    """
+    blocks = blocks_of(len(text.ids), text.documents)
+    kept = int(text.known.sum())
+    if not kept:
+        raise InputError(f"{text.name}: has no word that both {baseline.name} and {model.name} know")
+    generator = np.random.default_rng(SEED)
+    (whole,), draws = _differences(text.everything, blocks, baseline, model, kept, generator)
+    families = len(baseline.bits) > 1 or len(model.bits) > 1
+    difference = model.mean - baseline.mean
+    sums = blocks.sums(text.everything.labels, 1, difference)[:, 0]
+    p = drawn_p(draws[:, 0], whole.difference) if families else sign_flip(sums, generator)
+    sorted_by = [each.where(text.known) for each in [*text.classes(), *_by_looks(text, baseline, model)]]
+    where = {each.title: _differences(each, blocks, baseline, model, kept, generator)[0] for each in sorted_by}
+    gains, losses = _moved(text, baseline.mean, model.mean)
+    bits = float(model.mean[text.known].mean())
+    return Comparison(model.name, len(model.bits), bits, whole, p, where, gains, losses)
+
+
+def differences(text: SharedText, classes: Classes, baseline: TokenBits, model: TokenBits) -> list[ClassDifference]:
+    """Return the difference in each class of one way to sort the tokens; errors are those of `compare`."""
+    blocks, kept = blocks_of(len(text.ids), text.documents), int(text.known.sum())
+    generator = np.random.default_rng(SEED)
+    return _differences(classes.where(text.known), blocks, baseline, model, kept, generator)[0]
+
+
+def _by_looks(text: SharedText, *models: TokenBits) -> list[Classes]:
+    """Sort by where the model looked or, if it does not attend, the baseline."""
+    found = [one for one in models[::-1] if one.looks is not None][:1]
+    eos = text.vocabulary.eos_id
+    return [by_attention(one.looks, text.ids, text.openings, eos, one.name) for one in found if one.looks is not None]
+
+
+def _differences(
+    classes: Classes, blocks: Blocks, baseline: TokenBits, model: TokenBits, kept: int, generator: np.random.Generator
+) -> tuple[list[ClassDifference], Array]:
+    """Return the difference in each class that has tokens, and its draws (DRAWS, classes)."""
+    size, labels = len(classes.names), classes.labels
+    counts = blocks.sums(labels, size)
+    tokens = counts.sum(0)
+    present = np.flatnonzero(tokens)
+    sums = blocks.sums(labels, size, model.mean - baseline.mean)
+    draws = drawn_means(sums[:, present], counts[:, present], generator)
+    for family in (baseline, model):
+        seeds = np.array([blocks.sums(labels, size, bits).sum(0) for bits in family.bits])
+        draws = draws + drawn_shifts(seeds[:, present] / tokens[present], generator)
+    totals, intervals = sums.sum(0), interval_of(draws)
+    few = (counts[:, present] > 0).sum(0) < FEWEST_BLOCKS
+    intervals = [(math.nan, math.nan) if none else both for none, both in zip(few, intervals, strict=True)]
+    found = [
+        ClassDifference(classes.names[n], int(tokens[n]), float(totals[n] / tokens[n]), both, float(totals[n] / kept))
+        for n, both in zip(present.tolist(), intervals, strict=True)
+    ]
+    return found, draws
+
+
+def _moved(text: SharedText, baseline: Array, model: Array) -> tuple[list[MovedWord], list[MovedWord]]:
+    """Return the words that gain most, and those that lose most."""
+    difference = np.where(text.known, model - baseline, 0.0)
+    order = np.argsort(difference, kind="stable")
+    gains = [n for n in order[:MOVED].tolist() if difference[n] < 0]
+    losses = [n for n in order[::-1][:MOVED].tolist() if difference[n] > 0]
+    found = [[_in_context(text, n, baseline, model) for n in some] for some in (gains, losses)]
+    return found[0], found[1]
+
+
+def _in_context(text: SharedText, place: int, baseline: Array, model: Array) -> MovedWord:
+    first = int(text.openings[np.searchsorted(text.openings, place, side="right") - 1])
+    begin, end = max(first, place - BEFORE), min(place + 1 + AFTER, len(text.ids))
+    words = [text.vocabulary.word(id) for id in text.ids[begin:end].tolist()]
+    at = place - begin
+    before, after = " ".join(words[:at]), " ".join(words[at + 1 :])
+    return MovedWord(place, words[at], before, after, float(baseline[place]), float(model[place]))

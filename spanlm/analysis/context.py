@@ -1,0 +1,417 @@
+"""How much context a model uses, and what of it (Khandelwal et al., 2018, "Sharp Nearby, Fuzzy Far Away", ACL).
+
+The words before a target x_t are changed beyond the last n, and what the model then needs is compared with what it
+needs with the whole context c, at the same targets:
+
+    E(n) = mean_t [ log2 p(x_t | c) − log2 p(x_t | changed beyond n) ]              bits a token
+
+    truncated          the last n words are read from an empty state; n = 0: <eos> alone, as at the start of a text
+    memory emptied     memory that began with them, encoder that has read all
+    encoder emptied    encoder that began with them, memory of all before
+    shuffled           the `far` words before them come in random order
+    half dropped       a random half of these is left out, the rest in its order
+    replaced           each of these is another word about as frequent in training (the same power of two), drawn in
+                       proportion to its frequency; <eos> and <unk> stay
+
+What is left of the gain of having read anything, E(0), gives the effective context length
+
+    n* = min { n : E(m) <= E(0) / 100 for all m >= n }
+
+with E between two lengths that were measured on a line over log n. The paper has the loss within 1 % of the loss in
+place of within 1 % of the gain, and drops function or content words.
+
+Truncations nest: a stream that begins at word s has read n words when it predicts word s + n, for every n. So streams
+begin at drawn places, and each length has a target of each of them; E(n) of two lengths are at different targets,
+each paired with the whole context at its own. States are kept of a few streams at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from spanlm.analysis.classes import Counts
+from spanlm.analysis.resampling import Array, Interval, blocks_of, drawn_means, interval_of
+from spanlm.data.corpora import Corpus
+from spanlm.data.vocabulary import Vocabulary
+from spanlm.errors import InputError, require
+from spanlm.evaluation.protocol import LENGTH, Protocol
+from spanlm.evaluation.scoring import Report, evaluating, quiet
+from spanlm.models.interfaces import LMState, NextWordModel
+from spanlm.models.ops.precision import autocast
+
+LENGTHS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200)
+LEFT = 0.01
+"""Of the gain, what is left beyond the effective context length."""
+STREAMS, HELD, STEPS = 128, 1 << 28, 64
+"""Streams read side by side at most, bytes of their states, and steps at a time."""
+
+TRUNCATED, NO_MEMORY, NO_ENCODER = "truncated", "memory emptied", "encoder emptied"
+SHUFFLED, DROPPED, REPLACED = "shuffled", "half dropped", "replaced"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextOptions:
+    """What is measured.
+
+    Attributes:
+        positions: how many places in the text words are counted from; at each length a target a place.
+        lengths: the numbers n of words that stay as they are.
+        far: how many words before these are shuffled, dropped or replaced, at lengths up to as many; 0: none of it.
+        seed: of the places, and of what is drawn at each.
+
+    Raises:
+        InputError: a number below its least.
+    """
+
+    positions: int = 2_000
+    lengths: Sequence[int] = LENGTHS
+    far: int = 100
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        require(self.positions >= 2, "positions", self.positions, "at least 2")
+        require(len(self.lengths) > 0 and min(self.lengths) >= 1, "lengths", self.lengths, "numbers of at least 1")
+        require(self.far == 0 or self.far >= 2, "far", self.far, "0, or at least 2")
+        object.__setattr__(self, "lengths", tuple(sorted(set(self.lengths))))
+
+
+@dataclass(frozen=True)
+class ContextPoint:
+    """E(n) of one change: at so many targets, with its 95 % interval, bits a token."""
+
+    words: int
+    positions: int
+    excess: float
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class ContextUse:
+    """What a model needs more where its context is changed.
+
+    Attributes:
+        text: corpus and part.
+        protocol: how it is counted, for people.
+        bits: with the whole context, a token, at all targets that were measured.
+        curves: of each change; truncated begins with n = 0.
+        effective: n*; infinite: longer than all lengths.
+        effective_interval: 95 %, from the same draws.
+        blocks: what was drawn anew for the intervals.
+        far: how many words were shuffled, dropped or replaced.
+    """
+
+    text: str
+    protocol: str
+    bits: float
+    curves: dict[str, list[ContextPoint]]
+    effective: float
+    effective_interval: Interval
+    blocks: str
+    far: int
+
+    @property
+    def gain(self) -> float:
+        """E(0)."""
+        return self.curves[TRUNCATED][0].excess
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+
+# --- the text ---
+
+
+@dataclass(frozen=True, eq=False)
+class _Places:
+    """Where streams begin.
+
+    Attributes:
+        ids: (N,) the text.
+        inputs: (N,) what is read before each of its words.
+        starts: (P,) in order; of a stream's first input.
+        ends: (P,) of its context.
+        openings: of the contexts that have a start, and their ends.
+    """
+
+    ids: Counts
+    inputs: Counts
+    starts: Counts
+    ends: Counts
+    contexts: list[tuple[int, int]]
+
+
+def _places(corpus: Corpus, split: str, protocol: Protocol, options: ContextOptions) -> _Places:
+    tokens, eos = corpus.splits[split], corpus.vocabulary.eos_id
+    ids = np.asarray(tokens.ids, np.int64)
+    lines = np.append(0, np.flatnonzero(ids[:-1] == eos) + 1)
+    openings = {"carry": np.zeros(1, np.int64), "document": np.asarray(tokens.documents), "line": lines}
+    begins = openings[protocol.context]
+    stops = np.append(begins[1:], len(ids))
+    inputs = np.append(eos, ids[:-1])
+    inputs[begins] = eos
+    # at an opening nothing comes before
+    candidates = np.setdiff1d(np.arange(len(ids)), begins)
+    if len(candidates) < 2:
+        raise InputError(f"{corpus.name} {split}: has no word with a context to cut")
+    count = min(options.positions, len(candidates))
+    starts = np.sort(np.random.default_rng(options.seed).choice(candidates, count, replace=False))
+    of = np.searchsorted(begins, starts, side="right") - 1
+    contexts = [(int(begins[n]), int(stops[n])) for n in np.unique(of)]
+    return _Places(ids, inputs, starts, stops[of], contexts)
+
+
+class _Replacer:
+    """Draws for each word another one of the same power of two of its count, in proportion to the counts."""
+
+    def __init__(self, counts: Counts, vocabulary: Vocabulary) -> None:
+        bands = np.floor(np.log2(np.maximum(counts, 1))).astype(np.int64)
+        for place, id in enumerate((vocabulary.eos_id, vocabulary.unk_id)):
+            bands[id] = bands.max() + 1 + place  # alone in its band
+        self._order = np.argsort(bands, kind="stable")
+        self._totals = np.cumsum(np.maximum(counts, 1)[self._order])
+        of = bands[self._order]
+        last = self._totals[np.searchsorted(of, bands, side="right") - 1]
+        first = np.searchsorted(of, bands, side="left")
+        self._from, self._to = np.where(first > 0, self._totals[first - 1], 0), last
+
+    def __call__(self, words: Counts, generator: np.random.Generator) -> Counts:
+        drawn = generator.integers(self._from[words], self._to[words])
+        return np.asarray(self._order[np.searchsorted(self._totals, drawn, side="right")])
+
+
+# --- reading ---
+
+
+@dataclass(frozen=True, eq=False)
+class _Change:
+    """How a stream begins: its state from the whole state before it and an empty one, and what it reads of far words.
+
+    `far` (R,) → what is read in their place; None: its words begin at the stream's start.
+    """
+
+    state: Callable[[LMState, LMState], LMState]
+    far: Callable[[Counts, np.random.Generator], Counts] | None = None
+
+
+def _changes(model: NextWordModel, options: ContextOptions, replacer: _Replacer) -> dict[str, _Change]:
+    found = {TRUNCATED: _Change(lambda whole, empty: empty)}
+    if model.init_state(1).memory:
+        found[NO_MEMORY] = _Change(lambda whole, empty: LMState(whole.encoder, empty.memory))
+        found[NO_ENCODER] = _Change(lambda whole, empty: LMState(empty.encoder, whole.memory))
+    if options.far >= min(options.lengths):
+
+        def halved(words: Counts, generator: np.random.Generator) -> Counts:
+            return words[np.sort(generator.choice(len(words), len(words) // 2, replace=False))]
+
+        def kept(whole: LMState, empty: LMState) -> LMState:
+            return whole
+
+        found[SHUFFLED] = _Change(kept, lambda words, generator: generator.permutation(words))
+        found[DROPPED] = _Change(kept, halved)
+        found[REPLACED] = _Change(kept, replacer)
+    return found
+
+
+class _Reader:
+    """Reads with a model in evaluation mode, at a precision."""
+
+    def __init__(self, model: NextWordModel, precision: Any) -> None:
+        self.model, self.precision = model, precision
+
+    def log_p(self, inputs: Counts, targets: Counts, steps: Counts, state: LMState) -> tuple[Array, LMState]:
+        """Read inputs (T, B); return log2 p of targets (K, B) at K of its steps, and the state after."""
+        device, found = self.model.device, []
+        for begin in range(0, len(inputs), STEPS):
+            x = torch.from_numpy(inputs[begin : begin + STEPS]).to(device)
+            here = np.flatnonzero((steps >= begin) & (steps < begin + STEPS))
+            with evaluating(self.model), autocast(device, self.precision):
+                readout, state = self.model(x, state)
+                if len(here):
+                    at = torch.from_numpy(steps[here] - begin).to(device)
+                    asked = readout.map(partial(_at, at))
+                    log_p = self.model.head.log_prob(asked, torch.from_numpy(targets[here]).to(device))
+                    found.append(log_p.double().cpu().numpy() / math.log(2))
+        return (np.concatenate(found) if found else np.empty((0, inputs.shape[1]))), state
+
+
+def _at(steps: Tensor, values: Tensor) -> Tensor:
+    return values[steps]
+
+
+def measure_context(
+    model: NextWordModel,
+    corpus: Corpus,
+    split: str,
+    protocol: Protocol,
+    options: ContextOptions | None = None,
+    *,
+    counts: Counts | None = None,
+    report: Report = quiet,
+) -> ContextUse:
+    """Measure E(n) of every change, and n*; see the module. `counts` (V,) are of the training text, else of this one.
+
+    Raises:
+        InputError: the text is too short.
+    """
+    options = options or ContextOptions()
+    places = _places(corpus, split, protocol, options)
+    counts = np.bincount(places.ids, minlength=len(corpus.vocabulary)) if counts is None else counts
+    changes = _changes(model, options, _Replacer(counts, corpus.vocabulary))
+    whole = np.full(len(places.ids), np.nan)
+    found = {name: np.full((len(places.starts), len(options.lengths)), np.nan) for name in changes}
+    reader = _Reader(model, protocol.precision)
+    for chunk, state in _snapshots(reader, places, whole, report):
+        empty = model.init_state(len(chunk))
+        for name, change in changes.items():
+            begun = change.state(state, empty)
+            found[name][chunk] = _read_changed(reader, places, chunk, begun, change, options)
+    nothing = _after_nothing(reader, corpus.vocabulary)[places.ids[places.starts]]
+    return _use(corpus, split, protocol, options, places, whole, found, nothing)
+
+
+def _snapshots(reader: _Reader, places: _Places, whole: Array, report: Report) -> Iterator[tuple[Counts, LMState]]:
+    """Read the text and write log2 p of its words into `whole`; give streams, a chunk at a time, and their states."""
+    chunk, states, held = list[int](), list[LMState](), 0
+    total, done = sum(end - begin for begin, end in places.contexts), 0
+    for begin, end in places.contexts:
+        state, at = reader.model.init_state(1), begin
+        first, last = np.searchsorted(places.starts, [begin, end])
+        for number in (*range(first, last), -1):
+            stop = end if number < 0 else int(places.starts[number])
+            for piece in range(at, stop, LENGTH):
+                here = slice(piece, min(piece + LENGTH, stop))
+                read, steps = places.inputs[here, None], np.arange(here.stop - piece)
+                log_p, state = reader.log_p(read, places.ids[here, None], steps, state)
+                whole[here] = log_p[:, 0]
+            done, at = done + stop - at, stop
+            if number < 0:
+                break
+            chunk.append(number)
+            states.append(state.map(Tensor.clone))  # what they are parts of goes
+            held += sum(x.numel() * x.element_size() for x in state.flat().values())
+            if len(chunk) == STREAMS or held > HELD:
+                yield np.array(chunk), LMState.beside(states)
+                report("reading", done, total)
+                chunk, states, held = [], [], 0
+    if chunk:
+        yield np.array(chunk), LMState.beside(states)
+
+
+def _read_changed(
+    reader: _Reader, places: _Places, chunk: Counts, state: LMState, change: _Change, options: ContextOptions
+) -> Array:
+    """Return log2 p (B, K) of the targets after each length; NaN where a context has ended."""
+    starts, last = places.starts[chunk], len(places.ids) - 1
+    far = 0 if change.far is None else options.far
+    if change.far is not None:
+        words = [places.inputs[np.minimum(np.arange(s, s + far), last)] for s in starts.tolist()]
+        draws = [np.random.default_rng([options.seed, s]) for s in starts.tolist()]
+        read = np.stack([change.far(*both) for both in zip(words, draws, strict=True)], 1)
+        _, state = reader.log_p(read, np.empty((0, len(chunk)), np.int64), np.empty(0, np.int64), state)
+    lengths = np.array([n for n in options.lengths if change.far is None or n <= far])
+    inputs = places.inputs[np.minimum(starts + far + np.arange(lengths[-1])[:, None], last)]
+    at = starts + far + lengths[:, None] - 1
+    log_p, _ = reader.log_p(inputs, places.ids[np.minimum(at, last)], lengths - 1, state)
+    found = np.full((len(chunk), len(options.lengths)), np.nan)
+    found[:, : len(lengths)] = np.where(at < places.ends[chunk], log_p, np.nan).T
+    return found
+
+
+def _after_nothing(reader: _Reader, vocabulary: Vocabulary) -> Array:
+    """Return log2 p of every word after <eos> alone, (V,)."""
+    model = reader.model
+    with evaluating(model), autocast(model.device, reader.precision):
+        opening = torch.full((1, 1), vocabulary.eos_id, device=model.device)
+        log_p: Tensor = model.log_probs(opening, model.init_state(1))[0]
+    return np.asarray(log_p[0, 0].double().cpu().numpy() / math.log(2))
+
+
+# --- what it comes to ---
+
+
+def _use(
+    corpus: Corpus,
+    split: str,
+    protocol: Protocol,
+    options: ContextOptions,
+    places: _Places,
+    whole: Array,
+    found: dict[str, Array],
+    nothing: Array,
+) -> ContextUse:
+    blocks = blocks_of(len(places.ids), np.asarray(corpus.splits[split].documents, np.int64))
+    _, of = np.unique(blocks.of[places.starts], return_inverse=True)
+    generator = np.random.default_rng(options.seed)
+    curves, targets = {}, np.zeros(len(whole), np.bool_)
+    effective, interval = math.inf, (math.inf, math.inf)
+    for name, log_p in found.items():
+        far = options.far if name in (SHUFFLED, DROPPED, REPLACED) else 0
+        at = places.starts[:, None] + far + np.array(options.lengths) - 1
+        at = np.where(np.isnan(log_p), places.starts[:, None], at)
+        targets[at[~np.isnan(log_p)]] = True
+        excess, words = whole[at] - log_p, list(options.lengths)
+        if name == TRUNCATED:
+            excess = np.column_stack([whole[places.starts] - nothing, excess])
+            words = [0, *words]
+        points, draws = _points(excess, words, of, generator)
+        if points:
+            curves[name] = points
+        if name == TRUNCATED:
+            there = [point.words for point in points]
+            effective = effective_length(there, np.array([point.excess for point in points]))
+            interval = _quantiles([effective_length(there, draw) for draw in draws])
+    text = f"{corpus.name} {split}"
+    bits, described = -float(whole[targets].mean()), protocol.description(corpus, split)
+    return ContextUse(text, described, bits, curves, effective, interval, blocks.description, options.far)
+
+
+def _points(
+    excess: Array, words: Sequence[int], of: NDArray[np.int64], generator: np.random.Generator
+) -> tuple[list[ContextPoint], Array]:
+    """Return E of each length that has targets in two blocks, and its draws."""
+    blocks, there = int(of.max()) + 1, ~np.isnan(excess)
+    sums, counts = (np.zeros((blocks, len(words))) for _ in range(2))
+    np.add.at(sums, of, np.where(there, excess, 0.0))
+    np.add.at(counts, of, there)
+    kept = np.flatnonzero((counts > 0).sum(0) >= 2)
+    if not len(kept):
+        return [], np.empty((0, 0))
+    draws, total = drawn_means(sums[:, kept], counts[:, kept], generator), counts[:, kept].sum(0)
+    means = sums[:, kept].sum(0) / total
+    rows = zip(kept.tolist(), total.tolist(), means.tolist(), interval_of(draws), strict=True)
+    return [ContextPoint(words[n], int(count), mean, both) for n, count, mean, both in rows], draws
+
+
+def effective_length(words: Sequence[int], excess: Array) -> float:
+    """Return n* of E at lengths, of which the first is 0; infinite: more than `LEFT` of the gain is left at the last.
+
+    Without a gain it is 0. Between lengths E is on a line over log n; from 0 to 1 over n.
+    """
+    least = LEFT * excess[0]
+    above = np.flatnonzero(~(excess <= least))
+    if not len(above) or excess[0] <= 0:
+        return 0.0
+    n = int(above[-1])
+    if n + 1 == len(words) or np.isnan(excess[n + 1]):
+        return math.inf
+    share = (excess[n] - least) / (excess[n] - excess[n + 1])
+    if words[n] == 0:
+        return float(share * words[n + 1])
+    return float(math.exp(math.log(words[n]) + share * math.log(words[n + 1] / words[n])))
+
+
+def _quantiles(values: Sequence[float]) -> Interval:
+    """Return the middle 95 % of numbers that may be infinite."""
+    ordered = np.sort(np.array(values))
+    low, high = ordered[int(0.025 * len(ordered))], ordered[math.ceil(0.975 * len(ordered)) - 1]
+    return float(low), float(high)

@@ -1,0 +1,353 @@
+"""`spanlm compare RUN …`."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from spanlm.analysis.compare import (
+    FEWEST_BLOCKS,
+    ClassDifference,
+    Comparison,
+    SharedText,
+    TokenBits,
+    check_alike,
+    compare,
+    read_tokens,
+    refuse_other_context,
+    refuse_other_text,
+    shared_text,
+)
+from spanlm.analysis.comparison_page import render_comparison
+from spanlm.analysis.export import checked_suffix, write_whole
+from spanlm.analysis.figures import FIGURES, Value, differences_figure, figure_bytes
+from spanlm.analysis.resampling import blocks_of
+from spanlm.cli.cache import add_cache, check_cache, choose_cache
+from spanlm.cli.options import (
+    add_attention,
+    add_corpus,
+    add_device,
+    check_output,
+    corpus_of,
+    keep_freed_memory,
+    load_run,
+    run_names,
+    verb_parser,
+)
+from spanlm.cli.render import grid, note, out, out_json, paragraph, table
+from spanlm.data.corpora import Corpus
+from spanlm.errors import InputError
+from spanlm.evaluation.cache import CacheConfig
+from spanlm.evaluation.scoring import shown
+from spanlm.models.interfaces import NextWordModel
+from spanlm.runs.ensemble import load_ensemble
+from spanlm.runs.trained_model import LoadedModel, require_weights
+from spanlm.store.run_folder import CONFIG
+
+_DESCRIPTION = """
+Is one model better than another, by how much, how surely, and at which words? The first run is the baseline. Each other
+is compared with it at every token of one text: the difference in bits, its 95 % interval, and p, how often a
+difference as large would come by chance. Negative: the run is better than the baseline.
+
+  spanlm compare runs/demo/lstm runs/demo
+  spanlm compare runs/demo --attention none
+  spanlm compare runs/demo --cache 500 --tune-cache
+  spanlm compare runs/lstm runs/kvp --out where.svg
+  spanlm compare kn5.arpa runs/kvp --out words.html
+
+A folder that holds runs, as --seeds of `spanlm train` makes it, is a family: one model in several seeds, of which the
+text and the seeds are both drawn anew. One run alone is compared with itself, changed by --attention or --cache.
+"""
+_MORE = """
+Interval: the text's documents, or blocks of it, are drawn with replacement (a paired bootstrap: both models read each).
+p: the signs of their differences are flipped at random. Of families: seeds are drawn, too, from Student's distribution
+around their mean, and p is from these draws. Classes of words are many, so that one in twenty has an interval without 0
+by chance alone.
+
+Words: by how often they stand in the baseline's training text; by how far back they last stood in the same text or
+document; by their place in line and document; and, of a model with attention, by where it looked most. --tags has
+the text's lines with each word as word_TAG. --words common compares models of different vocabularies at the words that
+both know; they share out their probability over different words, so that the smaller vocabulary has it easier.
+"""
+_SUFFIXES = (".html", *FIGURES)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A model, or a family, that is still to be loaded."""
+
+    name: str
+    runs: Sequence[Path]
+    attention: str | None = None
+    cached: bool = False
+    combined: bool = False
+
+
+def run(arguments: list[str]) -> None:
+    """Compare."""
+    keep_freed_memory()
+    options = _parsed(arguments)
+    sides = _sides(options)
+    check_cache(options)
+    _check_out(options)
+    first = _first(sides, options)
+    options.asked = options.split
+    corpus, options.split = corpus_of(first, options)
+    text = shared_text(first, corpus, options.split, options.state, options.tags)
+    cache, _ = choose_cache(first, corpus, options)
+    read = []
+    for side in sides:
+        text, bits = _read(side, first, corpus, text, cache, options)
+        read.append(bits)
+    baseline, *others = read
+    found = [compare(text, baseline, other) for other in others]
+    if options.out is not None:
+        _write(found, text, baseline, options.out)
+    if options.json:
+        out_json(_fields(found, text, baseline, sides))
+        return
+    _print(found, text, baseline, [*corpus.notes, *([] if cache is None else [cache.description])])
+    if options.out is not None:
+        out(f"wrote {options.out}")
+
+
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = verb_parser("compare", _DESCRIPTION, more=_MORE)
+    text = "a trained run's folder, a folder of runs (a family), NAME.arpa[.gz] or hf:FOLDER; the first is the baseline"
+    parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help=text)
+    add_device(parser)
+    add_corpus(parser)
+    text = "a word's context: the whole split, its document, its line (default: as the models were trained)"
+    parser.add_argument("--state", choices=("auto", "carry", "document", "line"), default="auto", help=text)
+    text = "models of different vocabularies: compare them at the words that all know"
+    parser.add_argument("--words", choices=("common",), help=text)
+    text = "parts of speech: a file with the text's lines, each word as word_TAG"
+    parser.add_argument("--tags", type=Path, metavar="FILE", help=text)
+    text = "the average of all runs' probabilities (linear) or their normalised product (geometric) as one model more"
+    parser.add_argument("--combine", rare=True, choices=("linear", "geometric"), help=text)
+    add_attention(parser)
+    add_cache(parser)
+    text = "a figure of the classes (.svg, .png, .pdf), or the hundred words that gain and lose most (.html)"
+    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(tune_weights=False, precision="fp32")
+    return parser.parse_intermixed_args(arguments)
+
+
+# --- what is compared ---
+
+
+def _sides(options: argparse.Namespace) -> list[_Side]:
+    """Return what is compared, the baseline first; refuse what leaves nothing to compare."""
+    folders = options.runs
+    sides = [_Side(name, _members(folder)) for name, folder in zip(_names(folders), folders, strict=True)]
+    changes = _changed(sides[0], options)
+    if changes and len(sides) > 1:
+        option = "--attention" if options.attention is not None else "--cache"
+        raise InputError(f"{option}: compares one run with itself, so changed; name {folders[0]} alone")
+    sides += changes
+    if options.combine is not None:
+        runs = [path for side in sides for path in side.runs]
+        sides.append(_Side(f"all as one ({options.combine})", runs, combined=True))
+    if len(sides) < 2:
+        raise InputError(f"{folders[0]}: is one run; name another to compare with it, or --attention or --cache")
+    return sides
+
+
+def _changed(side: _Side, options: argparse.Namespace) -> list[_Side]:
+    """Return the same run with a lesion, with a cache, or both apart."""
+    found = []
+    if (how := options.attention) is not None:
+        found.append(replace(side, name=f"{side.name}, attention {how}", attention=how))
+    if options.cache is not None:
+        found.append(replace(side, name=f"{side.name}, cache", cached=True))
+    return found
+
+
+def _members(folder: Path) -> list[Path]:
+    """Return the runs of a family, or the one run."""
+    members = sorted(path.parent for path in folder.glob(f"*/{CONFIG}"))
+    return members if members and not (folder / CONFIG).exists() else [folder]
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """Name runs as other verbs do; a run may be named twice, to see that it does not differ from itself."""
+    once = list(dict.fromkeys(folder.resolve() for folder in folders))
+    names, seen = dict(zip(once, run_names(once), strict=True)), set[Path]()
+    found = []
+    for path in (folder.resolve() for folder in folders):
+        found.append(f"{names[path]} again" if path in seen else names[path])
+        seen.add(path)
+    return found
+
+
+def _check_out(options: argparse.Namespace) -> None:
+    if options.out is not None:
+        check_output(options.out, [options.tags] if options.tags else [])
+        checked_suffix(options.out, _SUFFIXES)
+
+
+# --- reading ---
+
+
+def _first(sides: Sequence[_Side], options: argparse.Namespace) -> LoadedModel:
+    """Load the baseline; an n-gram model takes the words of the next that has words of its own."""
+    first = load_run(sides[0].runs[0], options.device)
+    if not first.any_words:
+        return first
+    others = (load_run(side.runs[0], options.device) for side in sides[1:])
+    own = (model for model in others if not model.any_words and isinstance(model.model, NextWordModel))
+    return first.in_words_of(next(own, first))
+
+
+def _read(
+    side: _Side,
+    first: LoadedModel,
+    corpus: Corpus,
+    text: SharedText,
+    cache: CacheConfig | None,
+    options: argparse.Namespace,
+) -> tuple[SharedText, TokenBits]:
+    """Read the text with each run of a side, one at a time; return it with the tokens that all know so far."""
+    members = []
+    for model in _loaded(side, first, options):
+        read = corpus
+        refuse_other_text(first, model, common=options.words is not None)
+        if model.vocabulary.hash != first.vocabulary.hash:
+            read, _ = _corpus_of(model, options)
+        refuse_other_context(first, text, model, read, options.split, options.state)
+        text = check_alike(first, text, model, read, options.split)
+        how: dict[str, Any] = {"name": side.name, "cache": cache if side.cached else None}
+        members.append(read_tokens(model, read, options.split, options.state, **how))
+    return text, TokenBits.family(side.name, members)
+
+
+def _corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, str]:
+    """Load the same text in another model's words."""
+    if options.corpus is None:
+        raise InputError(f"{model.folder}: has other words than the baseline. Name the text by --corpus.")
+    return corpus_of(model, argparse.Namespace(**{**vars(options), "split": options.asked}))
+
+
+def _loaded(side: _Side, first: LoadedModel, options: argparse.Namespace) -> Iterator[LoadedModel]:
+    if side.combined:
+        yield load_ensemble(side.runs, combination=options.combine, device=options.device)
+        return
+    for folder in side.runs:
+        model = load_run(folder, options.device).in_words_of(first)
+        if side.attention is not None:
+            model = require_weights(model, "--attention").with_attention(side.attention)
+        yield model
+
+
+# --- what is printed and written ---
+
+
+def _fields(
+    found: Sequence[Comparison], text: SharedText, baseline: TokenBits, sides: Sequence[_Side]
+) -> dict[str, Any]:
+    bits = float(baseline.mean[text.known].mean())
+    return {
+        "text": text.name,
+        "protocol": text.protocol,
+        "tokens": len(text.ids),
+        "compared": int(text.known.sum()),
+        "blocks": blocks_of(len(text.ids), text.documents).description,
+        "baseline": {"name": baseline.name, "runs": [str(path) for path in sides[0].runs], "bits": bits},
+        "comparisons": [
+            {**one.to_json(), "runs": [str(path) for path in side.runs]}
+            for one, side in zip(found, sides[1:], strict=True)
+        ],
+    }
+
+
+def _print(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, notes: Sequence[str]) -> None:
+    for line in notes:
+        paragraph(line)
+    blocks = blocks_of(len(text.ids), text.documents)
+    kept, tokens = int(text.known.sum()), len(text.ids)
+    only = "" if kept == tokens else f", {kept:,} of them compared: those that every model knows"
+    families = max(len(baseline.bits), *(one.runs for one in found)) > 1
+    table(
+        [
+            ("text", f"{text.name}: {tokens:,} tokens{only}"),
+            ("protocol", text.protocol),
+            ("intervals", f"95 %, drawn from {blocks.description}{' and from the seeds' if families else ''}"),
+        ]
+    )
+    out()
+    _print_whole(found, text, baseline)
+    for one in found:
+        _print_where(one, baseline)
+    if text.counts is None:
+        note("note: the baseline's training text is not there, so that words are not sorted by their frequency")
+
+
+def _print_whole(found: Sequence[Comparison], text: SharedText, baseline: TokenBits) -> None:
+    bits = float(baseline.mean[text.known].mean())
+    families = max(len(baseline.bits), *(one.runs for one in found)) > 1
+    seeds = ["seeds"] * families
+    rows = [[baseline.name, *[str(len(baseline.bits))] * families, f"{bits:.3f}", shown(2**bits), "", "", ""]]
+    for one in found:
+        whole, p = one.whole, "<0.001" if one.p < 0.001 else f"{one.p:.3f}"
+        numbers = [f"{one.bits:.3f}", shown(one.perplexity), _signed(whole.difference), _interval(whole), p]
+        rows.append([one.name, *[str(one.runs)] * families, *numbers])
+    grid(["", *seeds, "bits", "perplexity", "difference", "95 %", "p"], rows)
+
+
+def _print_where(one: Comparison, baseline: TokenBits) -> None:
+    out()
+    rows = []
+    for title, classes in one.where.items():
+        rows.append([title, "", "", "", ""])
+        rows += [[f"  {row.name}", *_cells(row)] for row in classes]
+    header = ["", "tokens", "difference", "95 %", "part"]
+    grid(header, rows, f"{one.name} − {baseline.name}, bits a token; part: of the difference, over all tokens")
+    if any(math.isnan(row.interval[0]) for classes in one.where.values() for row in classes):
+        paragraph(f"– in fewer than {FEWEST_BLOCKS} of the blocks that intervals are drawn from")
+
+
+def _cells(row: ClassDifference) -> list[str]:
+    return [f"{row.tokens:,}", _signed(row.difference), _interval(row), _signed(row.part)]
+
+
+def _signed(bits: float) -> str:
+    return "0.000" if abs(bits) < 0.0005 else f"{bits:+.3f}".replace("-", "−")
+
+
+def _interval(row: ClassDifference) -> str:
+    low, high = map(_signed, row.interval)
+    return f"{low} to {high}" if math.isfinite(row.interval[0]) else "–"
+
+
+def _write(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, path: Path) -> None:
+    suffix = checked_suffix(path, _SUFFIXES)
+    if suffix == ".html":
+        write_whole(path, render_comparison(found, baseline.name, text.name).encode("utf-8"))
+        return
+    rows, panels = _rows(found), []
+    for one in found:
+        each = ((title, row) for title, classes in one.where.items() for row in classes)
+        values = {(title, row.name): _value(row) for title, row in each}
+        panels.append((one.name, [values.get(row) for row in rows]))
+    title = f"Bits a token beside {baseline.name}"
+    caption = f"{text.name}. Left of 0 the model is better. Whiskers: 95 % intervals."
+    write_whole(path, figure_bytes(differences_figure(title, rows, panels, caption), suffix))
+
+
+def _value(row: ClassDifference) -> Value:
+    low, high = row.interval if math.isfinite(row.interval[0]) else (row.difference, row.difference)
+    return Value(row.difference, low, high)
+
+
+def _rows(found: Sequence[Comparison]) -> list[tuple[str, str]]:
+    """Return the classes of all comparisons, those of a table together."""
+    names: dict[str, dict[str, None]] = {}
+    for one in found:
+        for title, classes in one.where.items():
+            names.setdefault(title, {}).update(dict.fromkeys(row.name for row in classes))
+    return [(title, name) for title, of in names.items() for name in of]

@@ -1,0 +1,189 @@
+"""`spanlm context RUN`."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spanlm.analysis.compare import training_counts
+from spanlm.analysis.context import (
+    DROPPED,
+    NO_ENCODER,
+    NO_MEMORY,
+    REPLACED,
+    SHUFFLED,
+    TRUNCATED,
+    ContextOptions,
+    ContextPoint,
+    ContextUse,
+    measure_context,
+)
+from spanlm.analysis.export import checked_suffix, write_whole
+from spanlm.analysis.figures import FIGURES, Point, Series, context_figure, figure_bytes
+from spanlm.cli.evaluation_report import described, run_field
+from spanlm.cli.options import (
+    add_corpus,
+    add_device,
+    add_fields,
+    add_gate,
+    add_runs,
+    check_output,
+    corpus_of,
+    field_values,
+    keep_freed_memory,
+    load_runs,
+    verb_parser,
+)
+from spanlm.cli.render import grid, out, out_json, paragraph, progress, table
+from spanlm.errors import InputError
+from spanlm.evaluation.protocol import Protocol
+from spanlm.models.interfaces import NextWordModel
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_DESCRIPTION = """
+How much context does a model use, and what of it? Words before a target are taken away, shuffled, thinned out or
+replaced beyond the last n, for several n, and the loss is compared with that with the whole context (Khandelwal et al.,
+2018). The effective context length is the n from which on no more than 1 % of the gain over no context is left.
+
+  spanlm context runs/demo --split valid
+  spanlm context runs/kvp --lengths 1 2 5 10 20 --far 50 --out context.svg
+
+Of a model with a memory, encoder and memory are emptied apart, too: what is left when only one of them has read more
+than the last n words?
+"""
+_COLUMNS = (SHUFFLED, DROPPED, REPLACED, NO_MEMORY, NO_ENCODER)
+
+
+def run(arguments: list[str]) -> None:
+    """Measure."""
+    keep_freed_memory()
+    options = _parsed(arguments)
+    if options.out is not None:
+        check_output(options.out)
+        checked_suffix(options.out, FIGURES)
+    asked = field_values(options, ContextOptions)
+    model = load_runs([options.run, *options.more], options)
+    if not isinstance(model.model, NextWordModel):
+        raise InputError(f"context: {model.folder} is {model.kind}, whose state cannot be taken apart")
+    corpus, split = corpus_of(model, options)
+    protocol = model.texts.protocol(corpus, split, options.state, precision=options.precision)
+    with progress(shown=not options.json) as report:
+        found = measure_context(
+            model.model, corpus, split, protocol, asked, counts=training_counts(model), report=report
+        )
+    if options.out is not None:
+        write_whole(options.out, figure_bytes(_figure(found), options.out.suffix.lower()))
+    if options.json:
+        out_json({**run_field(model), "notes": corpus.notes, **found.to_json(), "gain": found.gain})
+        return
+    for line in corpus.notes:
+        paragraph(line)
+    _print(found, described(model))
+    if options.out is not None:
+        out(f"wrote {options.out}")
+
+
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = verb_parser("context", _DESCRIPTION)
+    add_runs(parser)
+    add_device(parser)
+    add_corpus(parser)
+    text = "a word's whole context: the split before it, its document, its line (default: as the model was trained)"
+    parser.add_argument("--state", choices=("auto", "carry", "document", "line"), default="auto", help=text)
+    shown = {"rare": ""}
+    lengths = {**shown, "metavar": "N", "help": "the numbers n of words that stay as they are (default 1 to 200)"}
+    add_fields(parser, ContextOptions, positions=shown, lengths=lengths, far=shown, seed={"rare": True})
+    add_fields(parser, Protocol, "precision", rare="more options")
+    add_gate(parser)
+    parser.add_argument("--out", type=Path, metavar="FILE", help="a figure: .svg, .png or .pdf")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser.parse_intermixed_args(arguments)
+
+
+def _print(found: ContextUse, model: Sequence[str]) -> None:
+    low, high = map(_length, found.effective_interval)
+    used = f"{_length(found.effective)} words back (95 %: {low} to {high})"
+    what, *members = model
+    table(
+        [
+            ("model", what),
+            *(("", member) for member in members),
+            ("text", found.text),
+            ("protocol", found.protocol),
+            ("intervals", f"95 %, drawn from {found.blocks}"),
+            ("whole context", f"{found.bits:.3f} bits a token"),
+            ("gain", f"{found.gain:.3f} bits a token, over no word of context"),
+            ("effective", f"{used}; further ones are worth 1 % of the gain"),
+        ]
+    )
+    out()
+    rows = [
+        [
+            f"{point.words}",
+            f"{point.positions:,}",
+            f"{found.bits + point.excess:.3f}",
+            *_both(point),
+            _left(found, point),
+        ]
+        for point in found.curves[TRUNCATED]
+    ]
+    grid(["words", "targets", "bits", "more", "95 %", "gain left"], rows, "the last n words alone")
+    _print_changes(found)
+
+
+def _print_changes(found: ContextUse) -> None:
+    names = [name for name in _COLUMNS if name in found.curves]
+    if not names:
+        return
+    cells = {name: {point.words: _around(point) for point in found.curves[name]} for name in names}
+    words = sorted({n for each in cells.values() for n in each})
+    out()
+    rows = [[f"{n}", *(cells[name].get(n, "") for name in names)] for n in words]
+    grid(["words", *names], rows, "bits a token more, ± half of the 95 % interval, where beyond the last n words")
+    far = f"the {found.far} words before these are shuffled, half of them dropped, or each replaced by one as frequent"
+    parts = "the memory, or the encoder, has read nothing but the last n words"
+    paragraph("; ".join([far] * (SHUFFLED in names) + [parts] * (NO_MEMORY in names)))
+
+
+def _both(point: ContextPoint) -> list[str]:
+    low, high = point.interval
+    return [_bits(point.excess), f"{_bits(low)} to {_bits(high)}"]
+
+
+def _around(point: ContextPoint) -> str:
+    low, high = point.interval
+    return f"{_bits(point.excess)} ±{(high - low) / 2:.3f}"
+
+
+def _bits(value: float) -> str:
+    return f"{0.0 if abs(value) < 0.0005 else value:.3f}".replace("-", "−")
+
+
+def _left(found: ContextUse, point: ContextPoint) -> str:
+    share = 100 * point.excess / found.gain
+    return f"{0.0 if abs(share) < 0.05 else share:.1f} %".replace("-", "−") if found.gain > 0 else ""
+
+
+def _length(words: float) -> str:
+    return "more than were tried" if math.isinf(words) else f"{words:.0f}"
+
+
+def _figure(found: ContextUse) -> Figure:
+    curves = [
+        Series(name, tuple(Point(point.words, point.excess, *point.interval) for point in points if point.words))
+        for name, points in found.curves.items()
+    ]
+    low, high = map(_length, found.effective_interval)
+    marks = []
+    if math.isfinite(found.effective) and found.effective >= 1:
+        name = f"1 % of the gain left: {_length(found.effective)} ({low} to {high})"
+        marks.append((name, Point(found.effective, 0.0)))
+    caption = f"{found.text}. Bands: 95 % intervals, drawn from {found.blocks}."
+    if any(name in found.curves for name in (SHUFFLED, DROPPED, REPLACED)):
+        caption += f" Shuffled, half dropped, replaced: the {found.far} words before."
+    return context_figure("What words further back are worth", curves, marks, caption)

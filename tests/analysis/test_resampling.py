@@ -1,0 +1,134 @@
+"""Intervals and p against brute force on tiny data, and how often an interval holds the truth on simulated texts."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from spanlm.analysis.resampling import (
+    BLOCKS,
+    FEWEST_DOCUMENTS,
+    FLIPS,
+    Blocks,
+    blocks_of,
+    drawn_means,
+    drawn_p,
+    drawn_shifts,
+    interval_of,
+    sign_flip,
+)
+from spanlm.errors import InputError
+
+
+def generator(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def flipped(sums: list[float]) -> float:
+    """p by every flip, one by one."""
+    found = [abs(sum(s * x for s, x in zip(signs, sums, strict=True))) for signs in product((1, -1), repeat=len(sums))]
+    return sum(x >= abs(sum(sums)) - 1e-12 for x in found) / len(found)
+
+
+def test_p_is_that_of_every_flip_of_signs() -> None:
+    draw = generator(3)
+    for count in (2, 3, 6, 9):
+        sums = draw.normal(0.4, 1.0, count)
+        assert sign_flip(sums, generator()) == flipped(sums.tolist())
+    many = draw.normal(0.45, 1.0, 16)
+    assert FLIPS < 2**16, "these flips are drawn"
+    assert sign_flip(many, generator()) == pytest.approx(flipped(many.tolist()), abs=0.012)
+    assert sign_flip(np.zeros(200), generator()) == sign_flip(np.zeros(3), generator()) == 1.0
+
+
+def test_drawn_blocks_spread_as_all_draws_there_are() -> None:
+    """Of four blocks there are 4⁴ draws; blocks of several sizes, two classes, one of them in a single block."""
+    sums = np.array([[1.0, 0.0], [5.0, 0.0], [-2.0, 3.0], [0.5, 0.0]])
+    counts = np.array([[4.0, 0.0], [7.0, 0.0], [3.0, 6.0], [1.0, 0.0]])
+    rows = [list(rows) for rows in product(range(4), repeat=4)]
+    with np.errstate(invalid="ignore"):
+        every = np.array([sums[each].sum(0) / counts[each].sum(0) for each in rows])
+    drawn = drawn_means(sums, counts, generator())
+    for share in (0.1, 0.3, 0.5, 0.7, 0.9):
+        assert (drawn[:, 0] <= np.quantile(every[:, 0], share)).mean() == pytest.approx(
+            (every[:, 0] <= np.quantile(every[:, 0], share)).mean(), abs=0.04
+        )
+    missing = np.isnan(drawn[:, 1]).mean()
+    assert missing == pytest.approx(np.isnan(every[:, 1]).mean(), abs=0.03) and missing > 0.2
+    assert interval_of(drawn)[1] == (0.5, 0.5), "a class in one block has no spread, and draws without it do not count"
+
+
+def test_seeds_spread_as_students_t() -> None:
+    """97.5 % of t with 2 degrees of freedom is below 4.303 (any table of t)."""
+    means = np.array([[1.0], [2.0], [3.0]])
+    shifts = drawn_shifts(means, generator()) * np.sqrt(3)  # s is 1
+    assert (shifts <= 4.303).mean() == pytest.approx(0.975, abs=0.01)
+    assert (drawn_shifts(means[:1], generator()) == 0).all(), "one seed says nothing of others"
+
+
+def test_p_of_draws() -> None:
+    draws = np.array([-1.0, 0.5, 1.0, 2.0, 3.0])
+    assert drawn_p(draws, 1.0) == (1 + 3) / 6, "−1, 2 and 3 are as far from 1 as 0 is"
+    assert drawn_p(draws, 0.0) == 1.0
+
+
+@pytest.mark.parametrize("documents", [[0], [0, 30, 500], list(range(0, 3_000, 60))])
+def test_blocks_hold_every_token_once_and_keep_to_documents(documents: list[int]) -> None:
+    starts = np.array(documents)
+    blocks = blocks_of(3_000, starts)
+    assert len(blocks.of) == 3_000 and (np.diff(blocks.of) >= 0).all() and (np.diff(blocks.of) <= 1).all()
+    assert all(blocks.of[start] != blocks.of[start - 1] for start in documents[1:]), "none spans two documents"
+    if len(documents) >= FEWEST_DOCUMENTS:
+        assert blocks.count == len(documents)
+    else:
+        assert blocks.count == pytest.approx(BLOCKS, abs=3)
+    labels = np.arange(3_000) % 3 - 1
+    sums = blocks.sums(labels, 2, np.ones(3_000))
+    assert sums.sum() == 2_000 and (sums == blocks.sums(labels, 2)).all()
+
+
+def test_a_text_must_hold_two_blocks() -> None:
+    with pytest.raises(InputError, match="a text of 25 tokens"):
+        blocks_of(25, np.array([0]))
+
+
+def simulated(draw: np.random.Generator, tokens: int = 4_000, topic: int = 40, shared: float = 0.35) -> np.ndarray:
+    """Differences whose mean is 0: neighbours share a topic, so that their differences are alike."""
+    topics = draw.normal(0, shared, tokens // topic + 2)
+    return topics[(np.arange(tokens) + draw.integers(topic)) // topic] + draw.normal(0, 1, tokens)
+
+
+def holds(values: np.ndarray, blocks: Blocks, draw: np.random.Generator) -> bool:
+    """Whether an interval holds 0."""
+    labels = np.zeros(len(values), np.int64)
+    low, high = interval_of(drawn_means(blocks.sums(labels, 1, values), blocks.sums(labels, 1), draw))[0]
+    return low <= 0 <= high
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+    draw, blocks = generator(1), blocks_of(4_000, np.array([0]))
+    tokens = Blocks(np.arange(4_000) // 2, "pairs of tokens")
+    texts = [simulated(draw) for _ in range(400)]
+    assert np.mean([holds(each, blocks, draw) for each in texts]) == pytest.approx(0.95, abs=0.035)
+    assert np.mean([holds(each, tokens, draw) for each in texts[:100]]) < 0.8, "single tokens know too little"
+
+
+@pytest.mark.slow
+def test_intervals_of_families_hold_the_truth_as_often_as_they_say() -> None:
+    """Three seeds against three, on one text: both are drawn, and neither alone is enough."""
+    draw, blocks, labels = generator(2), blocks_of(4_000, np.array([0])), np.zeros(4_000, np.int64)
+    held = {"both": 0, "text alone": 0}
+    for _ in range(400):
+        text = simulated(draw)
+        one, other = (draw.normal(0, 0.05, (3, 1)) + draw.normal(0, 0.3, (3, 4_000)) for _ in range(2))
+        difference = text + other.mean(0) - one.mean(0)
+        drawn = drawn_means(blocks.sums(labels, 1, difference), blocks.sums(labels, 1), draw)
+        shifted = drawn + sum(drawn_shifts(each.mean(1, keepdims=True), draw) for each in (one, other))
+        for name, draws in (("both", shifted), ("text alone", drawn)):
+            low, high = interval_of(draws)[0]
+            held[name] += low <= 0 <= high
+    assert 0.93 <= held["both"] / 400 <= 0.995
+    assert held["text alone"] / 400 < 0.88

@@ -1,0 +1,144 @@
+"""`spanlm compare` and `spanlm context`: what they print is what the library finds, at 80 columns."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import spanlm
+from spanlm.cli import render
+from spanlm.config import RunConfig
+from spanlm.data.config import DataConfig
+from tests.cli.conftest import Cli
+from tests.conftest import TINY_WORDS
+
+CACHE = ("--cache", "20", "--cache-theta", "0.5", "--cache-lambda", "0.3")
+
+
+@pytest.fixture
+def arpa(tmp_path: Path) -> Path:
+    words = "".join(f"-1.1\t{word}\n" for word in [*dict.fromkeys(TINY_WORDS), "</s>", "<unk>"])
+    count = words.count("\n") + 1
+    path = tmp_path / "one.arpa"
+    path.write_text(f"\\data\\\nngram 1={count}\n\n\\1-grams:\n-99\t<s>\n{words}\n\\end\\\n", encoding="utf-8")
+    return path
+
+
+def test_two_runs(cli: Cli, tiny_run: Path, lstm_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = json.loads(cli("compare", lstm_run, tiny_run, "--json").done)
+    (one,) = found["comparisons"]
+    runs = [spanlm.load(run).evaluate() for run in (lstm_run, tiny_run)]
+    bits = [run.bits_per_token for run in runs]
+    assert (found["baseline"]["bits"], one["bits"]) == pytest.approx(bits, rel=1e-6)
+    assert one["whole"]["difference"] == pytest.approx(bits[1] - bits[0], abs=1e-6)
+    assert found["tokens"] == found["compared"] == runs[0].tokens
+    assert one["perplexity"] == pytest.approx(runs[1].perplexity) and 0 < one["p"] <= 1
+    assert [*one["where"]] == [
+        *("frequency in training", "words by last occurrence", "place in sentence (line)", "place in document"),
+        "where tiny looked most",
+    ]
+    monkeypatch.setattr(render, "_columns", lambda: 80)
+    shown = cli("compare", lstm_run, tiny_run).done
+    assert max(map(len, shown.splitlines())) <= 80
+    difference = f"{one['whole']['difference']:+.3f}".replace("-", "−")
+    assert f"{runs[1].bits_per_token:.3f}" in shown and difference in shown
+    assert "4 documents are too few to draw from" in " ".join(shown.split())
+
+
+def test_a_run_against_itself_and_changed(cli: Cli, tiny_run: Path) -> None:
+    (same,) = json.loads(cli("compare", tiny_run, tiny_run, "--json").done)["comparisons"]
+    assert (same["name"], same["whole"]["difference"], same["p"]) == ("tiny again", 0.0, 1.0)
+    assert same["whole"]["interval"] == [0.0, 0.0] and same["gains"] == same["losses"] == []
+    changed = json.loads(cli("compare", tiny_run, "--attention", "none", *CACHE, "--json").done)["comparisons"]
+    model = spanlm.load(tiny_run)
+    cache = spanlm.CacheConfig(window=20, theta=0.5, lambda_=0.3)
+    expected = [model.with_attention("none").evaluate(), model.evaluate(cache=cache)]
+    assert [one["name"] for one in changed] == ["tiny, attention none", "tiny, cache"]
+    assert [one["perplexity"] for one in changed] == pytest.approx([each.perplexity for each in expected], rel=1e-5)
+
+
+def test_families_ensembles_and_files(cli: Cli, tiny_run: Path, lstm_run: Path, tmp_path: Path) -> None:
+    for seed, run in enumerate((tiny_run, lstm_run), 1):
+        shutil.copytree(run, tmp_path / "family" / f"seed-{seed}")
+    figure, page = tmp_path / "where.svg", tmp_path / "words.html"
+    shown = cli("compare", lstm_run, "family", "--out", figure).done
+    assert "and from the seeds" in shown and "seeds" in shown and f"wrote {figure}" in shown
+    drawn = figure.read_text(encoding="utf-8")
+    assert "new" in drawn and "frequency in training" in drawn
+    found = json.loads(cli("compare", lstm_run, "family", "--json").done)
+    (one,) = found["comparisons"]
+    assert [Path(run).name for run in one["runs"]] == ["seed-1", "seed-2"]
+    bits = [spanlm.load(run).evaluate().bits_per_token for run in (tiny_run, lstm_run)]
+    assert one["bits"] == pytest.approx(sum(bits) / 2, rel=1e-6)
+    cli("compare", lstm_run, tiny_run, "--combine", "linear", "--out", page).done  # noqa: B018 (checks)
+    assert "all as one (linear): gains most" in page.read_text(encoding="utf-8")
+    found = json.loads(cli("compare", lstm_run, tiny_run, "--combine", "linear", "--json").done)
+    both = spanlm.load_ensemble([lstm_run, tiny_run]).evaluate()
+    assert found["comparisons"][1]["perplexity"] == pytest.approx(both.perplexity, rel=1e-6)
+
+
+def test_other_words(cli: Cli, tiny_run: Path, tiny_corpus: Path, arpa: Path, tiny_config: RunConfig) -> None:
+    """An n-gram model takes the words of a run; two runs with different words have only common ones."""
+    found = json.loads(cli("compare", arpa, tiny_run, "--json").done)
+    assert found["compared"] == found["tokens"] == spanlm.load(tiny_run).evaluate().tokens
+    assert found["baseline"]["name"] == "one"
+    data = DataConfig(corpus=str(tiny_corpus), documents="blank-line", max_size=9)
+    few = replace(tiny_config, data=data, training=replace(tiny_config.training, epochs=1))
+    spanlm.train(few, spanlm.load_corpus(few.data), Path("few"))
+    cli("compare", tiny_run, "few").refused("have different vocabularies", "Add --words common")
+    cli("compare", tiny_run, "few", "--words", "common").refused("few: has other words", "Name the text by --corpus")
+    found = json.loads(cli("compare", tiny_run, "few", "--words", "common", "--corpus", tiny_corpus, "--json").done)
+    ids = spanlm.load("few").corpus(str(tiny_corpus), "test").splits["test"].ids
+    assert found["compared"] == (ids != spanlm.load("few").vocabulary.unk_id).sum() < found["tokens"]
+
+
+def test_a_text_of_ones_own_with_tags(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
+    lines = [" ".join(TINY_WORDS[n % 7 : n % 7 + 5]) for n in range(30)]
+    Path("t.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    tagged = [" ".join(f"{word}_{'DT' if word in ('the', 'a') else 'X'}" for word in line.split()) for line in lines]
+    Path("t.tagged").write_text("\n".join(tagged) + "\n", encoding="utf-8")
+    found = json.loads(cli("compare", lstm_run, tiny_run, "--corpus", "t.txt", "--tags", "t.tagged", "--json").done)
+    rows = {row["name"]: row["tokens"] for row in found["comparisons"][0]["where"]["part of speech"]}
+    assert rows == {"DT": sum(word in ("the", "a") for line in lines for word in line.split()), "X": 150 - rows["DT"]}
+    cli("compare", lstm_run, tiny_run, "--tags", "t.tagged").refused("t.tagged", "Tag", out=None)
+
+
+def test_what_cannot_be_compared(cli: Cli, tiny_run: Path, lstm_run: Path, unopened_run: Path) -> None:
+    cli("compare", tiny_run).refused("is one run; name another", "--attention or --cache")
+    cli("compare", tiny_run, lstm_run, "--attention", "none").refused("--attention: compares one run with itself")
+    cli("compare", tiny_run, lstm_run, *CACHE).refused("--cache: compares one run with itself")
+    cli("compare", lstm_run, "--attention", "none").refused("does not attend")
+    cli("compare", tiny_run, unopened_run).refused("a word's context is document to one and line", "--state line")
+    cli("compare", tiny_run, lstm_run, "--out", "x.csv").refused("x.csv", ".html")
+    Path("short.txt").write_text("the cat\n")
+    cli("compare", tiny_run, lstm_run, "--corpus", "short.txt").refused("a text of 3 tokens: must have at least 40")
+
+
+# --- context ---
+
+
+def test_context(cli: Cli, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    how = ("context", tiny_run, "--positions", 120, "--lengths", 1, 2, 5, "--far", 6)
+    found = json.loads(cli(*how, "--json").done)
+    curves = found["curves"]
+    assert [*curves] == ["truncated", "memory emptied", "encoder emptied", "shuffled", "half dropped", "replaced"]
+    assert [point["words"] for point in curves["truncated"]] == [0, 1, 2, 5]
+    assert found["gain"] == curves["truncated"][0]["excess"] > 0
+    window = spanlm.load(tiny_run).config.model.memory.slots
+    assert window == 3 and curves["memory emptied"][2]["excess"] == pytest.approx(0, abs=1e-6), "it holds three words"
+    monkeypatch.setattr(render, "_columns", lambda: 80)
+    figure = tmp_path / "context.svg"
+    shown = cli(*how, "--out", figure).done
+    assert max(map(len, shown.splitlines())) <= 80
+    assert f"{found['gain']:.3f} bits a token, over no word of context" in shown
+    assert "shuffled" in figure.read_text(encoding="utf-8")
+
+
+def test_contexts_that_cannot_be_measured(cli: Cli, tiny_run: Path) -> None:
+    cli("context", tiny_run, "--positions", "1").refused("--positions=1: must be at least 2")
+    cli("context", tiny_run, "--lengths", "0", "3").refused("--lengths", "at least 1")
+    cli("context", tiny_run, "--out", "x.html").refused("x.html", ".svg")
