@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -164,6 +165,11 @@ class Engine:
 
 
 ONE_BY_ONE = Engine()
+
+
+def of_spanlm(words: Sequence[str], threads: int) -> list[str]:
+    """Return the command that does with so many threads what `spanlm` does after these words."""
+    return [sys.executable, "-m", "spanlm", *words, f"--threads={threads}"]
 
 
 def _as_task(words: Sequence[str], number: int, folder: str, environment: Mapping[str, str], lines: Any) -> str:
