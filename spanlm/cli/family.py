@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from spanlm.cli.render import out
 from spanlm.cli.side_by_side import beside, train_side_by_side
@@ -95,7 +96,8 @@ def train_together(
         position = ended(members[path], corpus, path)
         return _best(position) if position else "finished"
 
-    train_side_by_side(engine, commands, folder, of=len(members), threads=threads, reached=reached)
+    how: dict[str, Any] = {"of": len(members), "threads": threads, "reached": reached}
+    train_side_by_side(engine, commands, folder, reads=lambda path: [beside(path, ".yaml")], **how)
     _trained(members, folder)
 
 

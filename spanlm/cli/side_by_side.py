@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spanlm.cli.render import out
 from spanlm.errors import RunError
-from spanlm.store.engine import PASSED_OVER, Engine
+from spanlm.store.engine import PASSED_OVER, Engine, Files
 from spanlm.store.files import make_folder
 
 
@@ -29,8 +29,11 @@ def train_side_by_side(
     of: int,
     threads: int,
     reached: Callable[[Path], str],
+    reads: Callable[[Path], Sequence[Path]] = lambda folder: (),
 ) -> None:
     """Train the runs of some folders below `root`, and print how each ended; `of` are all, with those done before.
+
+    `reads` has the files that the command of a folder reads, beside the text.
 
     Raises:
         RunError: some failed; the others have ended.
@@ -47,7 +50,9 @@ def train_side_by_side(
             begun.add(folder)
             out(f"{folder.relative_to(root)}: {line if line == PASSED_OVER else 'begins'}")
 
-    for number, (folder, error) in enumerate(engine.run(commands, threads, heard), start=of - len(commands) + 1):
+    files = {folder: Files(folder, reads(folder)) for folder in commands}
+    first = of - len(commands) + 1
+    for number, (folder, error) in enumerate(engine.run(commands, threads, heard, files), start=first):
         failed |= {folder: error} if error else {}
         out(f"[{number}/{of}] {folder.relative_to(root)}: {f'failed: {error}' if error else reached(folder)}")
     if failed:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spanlm.analysis.curves import LABELS, curve_of
 from spanlm.analysis.export import write_whole
@@ -178,7 +178,8 @@ class _Sweep:
             if folder not in before
         }
         try:
-            how = {"of": len(self.members), "threads": threads}
+            how: dict[str, Any] = {"of": len(self.members), "threads": threads}
+            how["reads"] = lambda folder: [Path(self.asked.config)] if self.asked.config else []
             train_side_by_side(engine, commands, self.out, reached=lambda folder: _best(self._ended(folder)), **how)
         except Interrupted as stop:
             raise Interrupted(f"{stop}. The same command goes on", stop.signal_number) from None

@@ -43,7 +43,7 @@ def write(corpus: Path, rates: str = "[0.01, 0.03]", epochs: int = 1, more: str 
         ("  model.memory.kind: [none, key_valu]", ["model.memory.kind=key_valu", "key_value"]),
         ("preset: demmo", ["demmo", "demo"]),
         ("  training.log_every: [7, 7]", ["runs 1 and 2 are the same"]),
-        ("  model.memory: {kind: key_value, roles: 5}", ["lr.yaml: model.memory.roles=5", "divisible by 5"]),
+        ("  model.encoder.layers: 1000000000", ["lr.yaml: model: would take at least"]),
         ("runs: [{data.corpus: no-such}]", ["no-such"]),
     ],
 )
