@@ -15,10 +15,6 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import matplotlib.pyplot as plt
-
-from spanlm.analysis.figures import STYLES, figure_bytes, styled
-
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "scale.md"
 PARAMETERS, SMALL = 24.2e6, 1.3e6  # AWD-LSTM on Penn Treebank, tied; an LSTM of 300 units, 1,500 words
@@ -106,31 +102,35 @@ def side_by_side() -> list[list[str]]:
     return rows
 
 
-@styled()
 def figure() -> bytes:
     """Draw both curves, and what no cost would give."""
-    plot, axes = plt.subplots(figsize=(6.2, 3.2))
-    plot.set_label("Simulated: how much faster several processes are")
-    cpu, slow = processor(), replace(GPU, far=GPU.near)
-    curves = {
-        "same streams each, GPUs": [n * GPU.step(1, STREAMS) / GPU.step(n, STREAMS) for n in COUNTS],
-        "same batch, cores": [cpu.step(1, STREAMS) / cpu.step(n, STREAMS / n) for n in COUNTS],
-        "same batch, GPUs, one box for all": [slow.step(1, STREAMS) / slow.step(n, STREAMS / n) for n in COUNTS],
-        "same batch, GPUs": [GPU.step(1, STREAMS) / GPU.step(n, STREAMS / n) for n in COUNTS],
-    }
-    axes.plot(COUNTS, COUNTS, color="#5b626d", linewidth=0.8, linestyle=(0, (3, 2)), label="no cost")
-    for (name, values), style in zip(curves.items(), STYLES, strict=False):
-        axes.plot(COUNTS, values, color=style.colour, marker=style.mark, markersize=4, label=name)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log", base=2)
-    axes.set_xticks(COUNTS, [str(n) for n in COUNTS])
-    axes.set_yticks(COUNTS, [str(n) for n in COUNTS])
-    axes.set_xlabel("processes")
-    axes.set_ylabel("times as fast as one (simulated)")
-    axes.legend(frameon=False, fontsize=8)
-    content = figure_bytes(plot, ".svg")
-    plt.close(plot)
-    return content
+    import matplotlib.pyplot as plt
+
+    from spanlm.analysis.figures import STYLES, figure_bytes, styled
+
+    with styled():
+        plot, axes = plt.subplots(figsize=(6.2, 3.2))
+        plot.set_label("Simulated: how much faster several processes are")
+        cpu, slow = processor(), replace(GPU, far=GPU.near)
+        curves = {
+            "same streams each, GPUs": [n * GPU.step(1, STREAMS) / GPU.step(n, STREAMS) for n in COUNTS],
+            "same batch, cores": [cpu.step(1, STREAMS) / cpu.step(n, STREAMS / n) for n in COUNTS],
+            "same batch, GPUs, one box for all": [slow.step(1, STREAMS) / slow.step(n, STREAMS / n) for n in COUNTS],
+            "same batch, GPUs": [GPU.step(1, STREAMS) / GPU.step(n, STREAMS / n) for n in COUNTS],
+        }
+        axes.plot(COUNTS, COUNTS, color="#5b626d", linewidth=0.8, linestyle=(0, (3, 2)), label="no cost")
+        for (name, values), style in zip(curves.items(), STYLES, strict=False):
+            axes.plot(COUNTS, values, color=style.colour, marker=style.mark, markersize=4, label=name)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log", base=2)
+        axes.set_xticks(COUNTS, [str(n) for n in COUNTS])
+        axes.set_yticks(COUNTS, [str(n) for n in COUNTS])
+        axes.set_xlabel("processes")
+        axes.set_ylabel("times as fast as one (simulated)")
+        axes.legend(frameon=False, fontsize=8)
+        content = figure_bytes(plot, ".svg")
+        plt.close(plot)
+        return content
 
 
 def written(text: str) -> str:

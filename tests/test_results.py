@@ -52,16 +52,11 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_plan_has_the_tables_of_its_simulation(tmp_path: Path) -> None:
-    for folder in ("results", "docs"):
-        (tmp_path / folder).mkdir()
-    for name in ("results/scaling.py", "results/bench-cpu.json", "docs/scale.md", "docs/scale.svg"):
+    for name in ("results/scaling.py", "results/bench-cpu.json", "docs/scale.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(RESULTS.parent / name, tmp_path / name)
-    script = [sys.executable, str(tmp_path / "results" / "scaling.py")]
-    page, figure = tmp_path / "docs" / "scale.md", (tmp_path / "docs" / "scale.svg").read_bytes()
-    assert subprocess.run([*script, "--check"], check=False).returncode == 0
+    command = [sys.executable, str(tmp_path / "results" / "scaling.py"), "--check"]
+    assert subprocess.run(command, check=False).returncode == 0
+    page = tmp_path / "docs" / "scale.md"
     page.write_text(page.read_text(encoding="utf-8").replace("| 2.4 |", "| 2.5 |"), encoding="utf-8")
-    assert subprocess.run([*script, "--check"], check=False, capture_output=True).returncode == 1
-    subprocess.run(script, check=True)
-    assert (
-        "| 2.5 |" not in page.read_text(encoding="utf-8") and (tmp_path / "docs" / "scale.svg").read_bytes() == figure
-    )
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 1
