@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spanlm.cli.render import out
 from spanlm.errors import RunError
-from spanlm.store.engine import PASSED_OVER, Engine, Files
+from spanlm.store.engine import PASSED_OVER, STARTED_AGAIN, Engine, Files
 from spanlm.store.files import make_folder
 
 
@@ -46,9 +46,10 @@ def train_side_by_side(
     def heard(folder: Path, line: str) -> None:
         with log_of(folder).open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
-        if line == PASSED_OVER or folder not in begun:
+        told = line.endswith((PASSED_OVER, STARTED_AGAIN))
+        if told or folder not in begun:
             begun.add(folder)
-            out(f"{folder.relative_to(root)}: {line if line == PASSED_OVER else 'begins'}")
+            out(f"{folder.relative_to(root)}: {line if told else 'begins'}")
 
     files = {folder: Files(folder, reads(folder)) for folder in commands}
     first = of - len(commands) + 1

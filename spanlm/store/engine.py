@@ -30,6 +30,9 @@ from spanlm.store.process import ENDED_BY, POLL_SECONDS, Name, command_error, ru
 PASSED_OVER = "passed over, since another process trains it; it is looked at again"
 """What is heard of such a run."""
 
+STARTED_AGAIN = "it is started again"
+"""How what is heard of a command that was killed ends."""
+
 _LOOK_AGAIN_SECONDS, _LONGEST_PAUSE = 5.0, 60.0
 _RETRIES = 5
 """How often a command that was killed, or whose machine is gone, is started again."""
@@ -116,7 +119,7 @@ class Engine:
             for name, error in ended:
                 killed[name] += ENDED_BY in error
                 if ENDED_BY in error and killed[name] <= _RETRIES:
-                    heard(name, f"{error}; it is started again")
+                    heard(name, f"{error}; {STARTED_AGAIN}")
                 elif IN_USE not in error:
                     del waiting[name]
                     yield name, error
