@@ -54,8 +54,8 @@ can be given on several machines that share the folder. A run that fails does no
 """
 _MORE = """
 With both runs and grid, every run of the list is trained at every point of the grid. A run that another process
-trains is passed over and looked at again. On Ray, a run whose worker or machine is lost is started again, and goes on
-from its last checkpoint; the folder of the runs must be on a disk that all machines share.
+trains is passed over and looked at again; one that was killed is started again. On Ray so is a run whose worker or
+machine is lost, from its last checkpoint if the machines share the disk. If not, finished runs are brought back.
 """
 _SLURM = """#!/bin/bash
 #SBATCH --job-name={name}

@@ -181,6 +181,8 @@ class Engine:
     def _connected(self, threads: int) -> Any:
         """Start Ray, or connect to it; refuse runs that no machine can take."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        if self.on != "ray" and Path.home().joinpath(".ray", "auth_token").exists():
+            os.environ.setdefault("RAY_AUTH_MODE", "token")  # as `ray start` does; who connects is not asked otherwise
         try:
             import ray
         except ImportError:
