@@ -64,7 +64,7 @@ Train a language model. With nothing else: a small Key-Value-Predict model on th
   spanlm train my-text.txt --epochs 5
   spanlm train ngram --order 5 --corpus ptb
   spanlm train --out runs/demo --resume auto
-  spanlm train daniluk2017/kvp-w5 --corpus ptb --seeds 10 --out runs/family
+  spanlm train daniluk2017/kvp-w5 --corpus ptb --seeds 8 --jobs 2
 
 On CPU a resumed run ends with the same weights, bit for bit, as one that was never stopped.
 Every field of the configuration is an option, too (--training.epochs 5); `--print_config` shows them all as YAML,
@@ -203,8 +203,7 @@ def _own_parser() -> VerbParser:
     parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")
     text = "auto: go on from the last checkpoint, if any"
     parser.add_argument("--resume", choices=("auto", "never"), default="never", help=text)
-    text = "train N runs, with training.seed and the N - 1 numbers after it, in DIR/seed-1, DIR/seed-2, …; with "
-    text += "--resume auto, finished ones are skipped"
+    text = "train N runs, of training.seed and the seeds after it, in DIR/seed-1, DIR/seed-2, …"
     parser.add_argument("--seeds", type=int, metavar="N", help=text)
     text = "choose the hidden size so that θ_M (parameters without word representations) is this number, or that of "
     text += "a one-layer LSTM with n units"
@@ -213,8 +212,7 @@ def _own_parser() -> VerbParser:
     parser.add_argument("--print_config", action="store_true", help="print the configuration as YAML and stop")
     text = "write numbers, a generated text and an attention figure to this tracker, too"
     parser.add_argument("--track", rare=True, choices=("tensorboard", "wandb", "trackio"), help=text)
-    text = "after training: test perplexity beside a same-size LSTM's, three generated lines and the attention page "
-    text += "(default: of the demo alone)"
+    text = "then test it beside a same-size LSTM, generate lines, draw the attention page (default: of the demo alone)"
     parser.add_argument("--tour", action=argparse.BooleanOptionalAction, help=text)
     add_threads(parser)
     add_engine(parser, rare="runs on Ray")
