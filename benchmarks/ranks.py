@@ -93,7 +93,7 @@ def by_ranks(model: str, options: str, corpus: Path, room: Path) -> Iterator[Jso
         call([*program, "train", *options.split(), *more])
         speeds = [row["tokens_per_second"] for row in rows(run, "train")][1:]
         losses = [row["loss"] for row in rows(run, "valid")]
-        yield {"model": model, "way": way, "tokens_per_second": statistics.median(speeds), "valid_losses": losses}
+        yield {"run": f"{model}: {way}", "tokens_per_second": statistics.median(speeds), "valid_losses": losses}
 
 
 def by_engine(options: str, corpus: Path, room: Path) -> Iterator[Json]:
@@ -121,7 +121,7 @@ def by_engine(options: str, corpus: Path, room: Path) -> Iterator[Json]:
         digests = [weights_digest(load_file(run / MODEL)) for run in runs]
         trained = sum(map(seconds_in, runs)) / (2 if "jobs" in way else 1)
         yield {
-            "way": way,
+            "run": way,
             "wall_seconds": round(wall, 1),
             "outside_training_seconds": round(wall - trained, 1),
             "starts": [len(starts(run)) for run in runs],
