@@ -267,9 +267,13 @@ def as_task(words: Sequence[str], place: Place, sent: Sent | None, hear: Callabl
     if sent is None or place.is_seen:
         return _run(words, place.folder, place.environment, hear), b""
     makes, reads, begun = sent
-    if begun or any(map(os.path.isabs, (makes, *reads))):
-        why = "is begun" if begun else "is an absolute path"
-        return f"{makes}: {why}, and {platform.node()} does not see it. Take another folder, or a shared disk", b""
+    outside = [path for path in (makes, *reads) if os.path.isabs(path) or ".." in Path(path).parts]
+    if begun or outside:
+        why = "is begun" if begun else "is not below the folder of the command"
+        return (
+            f"{(outside or [makes])[0]}: {why}, and {platform.node()} does not see it. Take another folder, or a shared disk",
+            b"",
+        )
     folder = place.elsewhere()
     for name, content in reads.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -82,6 +82,7 @@ def test_a_machine_without_the_disk_trains_in_its_own_place(tmp_path: Path, monk
     assert (error, heard) == ("", ["done"]) and not list((tmp_path / "cache").rglob("x"))
     unpack(content, Path("back"))
     assert Path("back/x").read_text() == "data: here\n"
-    absolute = sent_with(Files(tmp_path / "home" / "new"))
-    assert "is an absolute path, and " in as_task(["true"], place, absolute, heard.append)[0]
+    for outside in (tmp_path / "home" / "new", Path("../new")):
+        error, _ = as_task(["true"], place, sent_with(Files(outside)), heard.append)
+        assert error.startswith(f"{outside}: is not below the folder of the command, and ")
     assert "is begun, and " in as_task(["true"], place, sent_with(Files(Path("back"))), heard.append)[0]
