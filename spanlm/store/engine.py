@@ -269,11 +269,9 @@ def as_task(words: Sequence[str], place: Place, sent: Sent | None, hear: Callabl
     makes, reads, begun = sent
     outside = [path for path in (makes, *reads) if os.path.isabs(path) or ".." in Path(path).parts]
     if begun or outside:
-        why = "is begun" if begun else "is not below the folder of the command"
-        return (
-            f"{(outside or [makes])[0]}: {why}, and {platform.node()} does not see it. Take another folder, or a shared disk",
-            b"",
-        )
+        why = "is not below the folder of the command" if outside else "is begun"
+        why += f", and {platform.node()} does not see it. Take another folder, or a shared disk"
+        return f"{(outside or [makes])[0]}: {why}", b""
     folder = place.elsewhere()
     for name, content in reads.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
