@@ -49,3 +49,14 @@ def test_a_number_that_differs_is_seen(tmp_path: Path, file: str, old: str, new:
 def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))
     assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
+
+
+def test_the_plan_has_the_tables_of_its_simulation(tmp_path: Path) -> None:
+    for name in ("results/scaling.py", "results/bench-cpu.json", "docs/scale.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(RESULTS.parent / name, tmp_path / name)
+    command = [sys.executable, str(tmp_path / "results" / "scaling.py"), "--check"]
+    assert subprocess.run(command, check=False).returncode == 0
+    page = tmp_path / "docs" / "scale.md"
+    page.write_text(page.read_text(encoding="utf-8").replace("| 2.4 |", "| 2.5 |"), encoding="utf-8")
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 1

@@ -10,8 +10,8 @@ from typing import Any
 from spanlm.cli.main import VerbParser
 from spanlm.cli.options import add_fields, field_values, verb_parser
 from spanlm.cli.render import Progress, eta, out, table
-from spanlm.data.wikipedia import Progress as Step
-from spanlm.data.wikipedia import WikipediaConfig, build_corpus
+from spanlm.data.wikipedia import WikipediaConfig, build_corpus, cut_sources
+from spanlm.data.wikipedia.shards import Progress as Step
 from spanlm.errors import InputError, Interrupted, nearest
 from spanlm.store.process import StopRequest, stop_request
 
@@ -28,6 +28,7 @@ corpora:
 `spanlm data CORPUS --help` explains one. Nothing is downloaded. `ptb` and
 `wikitext-2` are ready as they are: `spanlm train demo --corpus ptb`."""
 
+_KEPT = "; sources that were read to their ends are kept. Go on with the same command"
 _DESCRIPTION = """
 Make a corpus of Wikipedia articles as Daniluk et al. (2017) describe theirs. Whole articles go to train, valid and
 test, 22.5 to 1.2 to 1.2 by words. They are cut into sentences and words (Penn Treebank conventions, case kept); numbers
@@ -57,8 +58,15 @@ def run(arguments: list[str]) -> None:
         raise InputError("--coverage and --vocabulary: both choose the size of the vocabulary; take one")
     config = field_values(options, WikipediaConfig, sources=tuple(options.sources))
     began = time.monotonic()
-    with stop_request() as stop, Progress() as progress:
-        summary = build_corpus(config, _Report(stop, progress))
+    try:
+        with stop_request() as stop, Progress() as progress:
+            report = _Report(stop, progress)
+            if options.cut_only:
+                cut_sources(config, report)
+                return
+            summary = build_corpus(config, report)
+    except Interrupted as end:
+        raise Interrupted(str(end).partition(";")[0] + _KEPT, end.signal_number) from None
     _show(summary, config.out, time.monotonic() - began)
 
 
@@ -66,7 +74,10 @@ def _wikipedia_parser() -> VerbParser:
     parser = verb_parser("data wikipedia", _DESCRIPTION, threads=False)
     changes: dict[str, Any] = {"sources": {"option": "--source", "metavar": "PATH"}, "out": {"metavar": "DIR"}}
     changes |= {"coverage": {"metavar": "SHARE"}, "category": {"metavar": "REGEX"}}
+    changes["on"] = {"metavar": "ray[:ADDRESS]"}
     add_fields(parser, WikipediaConfig, **changes)
+    text = "only cut the sources into words, as each task of --on does"
+    parser.add_argument("--cut-only", action="store_true", rare=True, help=text)
     return parser
 
 
@@ -80,10 +91,7 @@ class _Report:
     def __call__(self, step: Step) -> None:
         if self._stop.signal_number is not None:
             name = "Ctrl-C" if self._stop.signal_number == 2 else "SIGTERM"
-            raise Interrupted(
-                f"stopped by {name}; sources that were read to their ends are kept. Go on with the same command",
-                self._stop.signal_number,
-            )
+            raise Interrupted(f"stopped by {name}", self._stop.signal_number)
         if step.reused and not self._reuse_noted:
             self._reuse_noted = True
             out("going on: sources that were read before are not read again")

@@ -8,25 +8,26 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spanlm.analysis.curves import LABELS, curve_of
 from spanlm.analysis.export import write_whole
 from spanlm.analysis.figures import STYLES, Panel, Point, Series, curves_figure, figure_bytes, sweep_figure
 from spanlm.cli.options import add_engine, field_values, verb_parser
 from spanlm.cli.render import grid, out
+from spanlm.cli.side_by_side import train_side_by_side
 from spanlm.cli.train import named_config, with_options, with_words
 from spanlm.config import RunConfig, flat, nested, upgraded
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus, load_corpus
-from spanlm.errors import InputError, Interrupted, RunError, SpanlmError
+from spanlm.errors import InputError, Interrupted, RunError
 from spanlm.evaluation.scoring import edge_note, perplexity, shown
-from spanlm.store.engine import PASSED_OVER, Engine
+from spanlm.store.engine import Engine, of_spanlm
 from spanlm.store.files import make_folder
 from spanlm.store.run_folder import CONFIG, METRICS
 from spanlm.training.progress import Position
-from spanlm.training.run import finished, refuse_changes
-from spanlm.training.setup import refuse_unfit
+from spanlm.training.run import ended, refuse_changes
+from spanlm.training.setup import refuse_too_large, refuse_unfit
 from spanlm.training.sweep import Result, Setting, Sweep, differences, folder_name, labels, ranked, table_csv
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ can be given on several machines that share the folder. A run that fails does no
 """
 _MORE = """
 With both runs and grid, every run of the list is trained at every point of the grid. A run that another process
-trains is passed over and looked at again. On Ray, a run whose worker or machine is lost is started again, and goes on
-from its last checkpoint; the folder of the runs must be on a disk that all machines share.
+trains is passed over and looked at again; one that was killed is started again. On Ray so is a run whose worker or
+machine is lost, from its last checkpoint if the machines share the disk. If not, finished runs are brought back.
 """
 _SLURM = """#!/bin/bash
 #SBATCH --job-name={name}
@@ -135,12 +136,13 @@ class _Sweep:
         try:
             config = with_words(with_options(base, fields), None)
             refuse_unfit(config)
+            if config.data not in self.corpora:
+                self.corpora[config.data] = load_corpus(config.data)
+            refuse_too_large(config, len(self.corpora[config.data].vocabulary))  # and what cannot be made
         except InputError as error:
             # the command line's words for what has no option here
             words = re.sub(r"'--", "'", str(error).replace("unknown option --", "unknown field "))
             raise InputError(f"{file}: {words}") from None
-        if config.data not in self.corpora:
-            self.corpora[config.data] = load_corpus(config.data)
         return config
 
     def _setting(self, name: str, own: Mapping[str, str], fields: Mapping[str, str], config: RunConfig) -> Setting:
@@ -167,50 +169,31 @@ class _Sweep:
         """Train what is not done, and show what came of all."""
         before = {folder for folder in self.members if self._ended(folder) is not None}
         done = f"; {len(before)} finished before" * bool(before)
-        out(f"{len(self.members)} runs in {self.out}; what each prints is in NAME.log beside its folder{done}")
+        out(f"{len(self.members)} runs in {self.out}; what each prints is in logs/NAME.log beside its folder{done}")
         threads = engine.threads(len(self.members))
-        words = [sys.executable, "-m", "spanlm"]
         commands = {
-            folder: [*words, *self._command(setting, folder), f"--threads={threads}"]
+            folder: of_spanlm(self._command(setting, folder), threads)
             for setting in self.settings
             for folder in setting.members
             if folder not in before
         }
-        for folder in commands:
-            make_folder(folder.parent, "out")
-
-        begun, failed = set[Path](), dict[Path, str]()
-
-        def heard(folder: Path, line: str) -> None:
-            with _log(folder).open("a", encoding="utf-8") as file:
-                file.write(f"{line}\n")
-            if line == PASSED_OVER or folder not in begun:
-                begun.add(folder)
-                out(f"{self._label(folder)}: {line if line == PASSED_OVER else 'begins'}")
-
         try:
-            for number, (folder, error) in enumerate(engine.run(commands, threads, heard), start=len(before) + 1):
-                failed |= {folder: error} if error else {}
-                ended = f"failed: {error}" if error else _best(self._ended(folder))
-                out(f"[{number}/{len(self.members)}] {self._label(folder)}: {ended}")
+            how: dict[str, Any] = {"of": len(self.members), "threads": threads}
+            how["reads"] = lambda folder: [Path(self.asked.config)] if self.asked.config else []
+            train_side_by_side(engine, commands, self.out, reached=lambda folder: _best(self._ended(folder)), **how)
         except Interrupted as stop:
             raise Interrupted(f"{stop}. The same command goes on", stop.signal_number) from None
+        except RunError:
+            self._show(ranked(self._results()))  # of the others
+            raise
         self._show(ranked(self._results()))
-        if failed:
-            each = "; ".join(
-                f"{self._label(folder)}: {error} (log: {_log(folder)})" for folder, error in failed.items()
-            )
-            raise RunError(f"{len(failed)} of {len(self.members)} runs failed. {each}")
 
     def _label(self, folder: Path) -> str:
         return str(folder.relative_to(self.out))
 
     def _ended(self, folder: Path) -> Position | None:
         config = self.members[folder]
-        try:
-            return finished(config, self.corpora[config.data], folder) if folder.exists() else None
-        except SpanlmError:  # its checkpoints are damaged, which its own process reports
-            return None
+        return ended(config, self.corpora[config.data], folder)
 
     def _results(self) -> list[Result]:
         results = []
@@ -305,11 +288,6 @@ class _Sweep:
         out(
             _SLURM.format(name=name, last=len(words) - 1, threads=engine.threads(len(words)), cases=cases, **where)[:-1]
         )
-
-
-def _log(folder: Path) -> Path:
-    """The file of what a run printed."""
-    return folder.with_name(f"{folder.name}.log")
 
 
 def _best(at: Position | None) -> str:

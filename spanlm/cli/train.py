@@ -8,23 +8,27 @@ import shlex
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from spanlm.cli.demo_report import print_demo_report
+from spanlm.cli.family import family, members_begun, train_in_turn, train_together
 from spanlm.cli.main import VerbParser
 from spanlm.cli.options import (
     Fields,
     add_as_text,
+    add_engine,
     add_threads,
+    field_values,
     free_folder,
     keep_freed_memory,
     split_fields,
     text_and_preset,
 )
 from spanlm.cli.render import out, quiet
-from spanlm.cli.training_report import TrainingReport, ppl
+from spanlm.cli.training_report import TrainingReport
 from spanlm.config import (
     PARTS,
     ConfigParser,
@@ -43,12 +47,13 @@ from spanlm.errors import InputError, Interrupted, require
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.presets import NGRAM_PRESETS, PRESETS, find_preset
+from spanlm.store.engine import Engine
 from spanlm.store.files import expanded
-from spanlm.store.run_folder import CONFIG, FolderInUse, locked
+from spanlm.store.run_folder import CONFIG
 from spanlm.training import distributed
 from spanlm.training.distributed import ALONE, Ranks
 from spanlm.training.progress import Watcher
-from spanlm.training.run import finished, refuse_changes, train
+from spanlm.training.run import train
 from spanlm.training.setup import refuse_unfit
 
 _DESCRIPTION = """
@@ -59,7 +64,7 @@ Train a language model. With nothing else: a small Key-Value-Predict model on th
   spanlm train my-text.txt --epochs 5
   spanlm train ngram --order 5 --corpus ptb
   spanlm train --out runs/demo --resume auto
-  spanlm train daniluk2017/kvp-w5 --corpus ptb --seeds 10 --out runs/family
+  spanlm train daniluk2017/kvp-w5 --corpus ptb --seeds 8 --jobs 2
 
 On CPU a resumed run ends with the same weights, bit for bit, as one that was never stopped.
 Every field of the configuration is an option, too (--training.epochs 5); `--print_config` shows them all as YAML,
@@ -81,7 +86,6 @@ SHORT = {
 
 _BUDGET = re.compile(r"LSTM(?P<units>\d{1,5})|(?P<number>\d{1,15}(\.\d*)?(E\d{1,2})?)(?P<scale>[KM]?)")
 _DEFAULT_PRESET = "demo"
-_SEED = "seed-"
 
 
 def run(arguments: list[str]) -> None:
@@ -123,12 +127,14 @@ def _run(arguments: list[str], ranks: Ranks) -> None:
     folder = own.out or Path(ranks.from_first(str(free_folder(own.preset, config.data.corpus))))
     try:
         if own.seeds is not None:
-            _train_family(config, corpus, folder, own.seeds, resume=own.resume, track=own.track)
+            _train_family(family(config, folder, own.seeds, own.resume), corpus, folder, own)
         else:
             train_and_report(config, corpus, folder, resume=own.resume, track=own.track, ranks=ranks)
         if own.tour and ranks.rank == 0:
             print_demo_report(config, corpus, folder)
     except Interrupted as stop:
+        if not own.engine.here:
+            raise Interrupted(f"{stop}. The same command goes on, with --resume auto", stop.signal_number) from None
         given = {"seeds": own.seeds, "threads": own.threads}
         more = "".join(f" --{name} {value}" for name, value in given.items() if value) + " --tour" * own.tour
         again = f"spanlm train --out {shlex.quote(str(folder))} --resume auto{more}"
@@ -154,6 +160,14 @@ def train_and_report(
     with TrainingReport() as report, _tracked(report, track) as watcher:
         position = train(config, corpus, folder, watcher, resume=resume, ranks=ranks)
     report.ended(position, folder)
+
+
+def _train_family(members: Mapping[Path, RunConfig], corpus: Corpus, folder: Path, own: argparse.Namespace) -> None:
+    if own.engine.here:
+        train_in_turn(members, corpus, folder, partial(train_and_report, resume=own.resume, track=own.track))
+        return
+    more = [*([f"--track={own.track}"] if own.track else []), *["--as-text"] * own.as_text]
+    train_together(members, corpus, folder, own.engine, more)
 
 
 def _tracked(report: TrainingReport, tracker: Any) -> AbstractContextManager[Watcher]:
@@ -189,8 +203,7 @@ def _own_parser() -> VerbParser:
     parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")
     text = "auto: go on from the last checkpoint, if any"
     parser.add_argument("--resume", choices=("auto", "never"), default="never", help=text)
-    text = "train N runs, with training.seed and the N - 1 numbers after it, in DIR/seed-1, DIR/seed-2, …; with "
-    text += "--resume auto, finished ones are skipped"
+    text = "train N runs, of training.seed and the seeds after it, in DIR/seed-1, DIR/seed-2, …"
     parser.add_argument("--seeds", type=int, metavar="N", help=text)
     text = "choose the hidden size so that θ_M (parameters without word representations) is this number, or that of "
     text += "a one-layer LSTM with n units"
@@ -199,10 +212,10 @@ def _own_parser() -> VerbParser:
     parser.add_argument("--print_config", action="store_true", help="print the configuration as YAML and stop")
     text = "write numbers, a generated text and an attention figure to this tracker, too"
     parser.add_argument("--track", rare=True, choices=("tensorboard", "wandb", "trackio"), help=text)
-    text = "after training: test perplexity beside a same-size LSTM's, three generated lines and the attention page "
-    text += "(default: of the demo alone)"
+    text = "then test it beside a same-size LSTM, generate lines, draw the attention page (default: of the demo alone)"
     parser.add_argument("--tour", action=argparse.BooleanOptionalAction, help=text)
     add_threads(parser)
+    add_engine(parser, rare="runs on Ray")
     add_as_text(parser)
     return parser
 
@@ -211,7 +224,7 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
     """Return this verb's own options and those of the configuration's fields.
 
     Beside the options, the former have `preset`, `begun` (the folder of the run to go on with, or of the first of a
-    family), and `resume` and `tour` as true or false.
+    family), `engine`, and `resume` and `tour` as true or false.
     """
     mine, fields = split_fields(arguments, SHORT)
     own = _own_parser().parse_intermixed_args(mine)
@@ -229,13 +242,17 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
     own.begun = None
     if own.resume and own.out is not None:
         one = [own.out] if (own.out / CONFIG).exists() else []
-        own.begun = next(iter(one if own.seeds is None else _members_begun(own.out)), None)
+        own.begun = next(iter(one if own.seeds is None else members_begun(own.out)), None)
     require(own.seeds is None or own.seeds >= 1, "--seeds", own.seeds, "at least 1")
+    own.engine = field_values(own, Engine)
+    for option, value in (("--jobs", own.jobs), ("--on", own.on)):
+        if own.seeds is None and value not in (1, None):
+            raise InputError(f"{option}={value}: is for several runs, of --seeds N or of `spanlm sweep`")
     if own.seeds is not None and own.tour:
         raise InputError("--tour and --seeds do not go together: the demo report is of one run")
     if own.resume and own.out is None:
         raise InputError("--resume auto: needs --out, the folder of the run to go on with")
-    if own.resume and own.seeds is None and own.begun is None and _members_begun(own.out):
+    if own.resume and own.seeds is None and own.begun is None and members_begun(own.out):
         raise InputError(f"--out={own.out}: holds no run to go on with. It holds a family of runs: add --seeds.")
     if own.tour is None:
         demo = own.preset is None and own.config is None and "data.corpus" not in fields
@@ -320,54 +337,3 @@ def _matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
         f"at a vocabulary of {vocabulary_size:,} words"
     )
     return replace(config, model=model)
-
-
-# --- a family of seeds ---
-
-
-def _members_begun(folder: Path) -> list[Path]:
-    found = {path.parent: path.parent.name.removeprefix(_SEED) for path in folder.glob(f"{_SEED}*/{CONFIG}")}
-    return sorted((path for path, seed in found.items() if seed.isdecimal()), key=lambda path: int(found[path]))
-
-
-def _train_family(
-    config: RunConfig, corpus: Corpus, folder: Path, seeds: int, *, resume: bool, track: str | None
-) -> None:
-    """Train FOLDER/seed-S for `seeds` seeds, from the configuration's on; skip those finished or trained elsewhere."""
-    first = config.training.seed
-    configs = [replace(config, training=replace(config.training, seed=first + n)) for n in range(seeds)]
-    members = {folder / f"{_SEED}{member.training.seed}": member for member in configs}
-    _check_family(members, folder, resume)
-    elsewhere: list[str] = []
-    for number, (path, member) in enumerate(members.items(), start=1):
-        this = f"run {number} of {seeds}"
-        try:
-            with locked(path) if path.exists() else nullcontext():
-                before = finished(member, corpus, path)
-            if before is not None:
-                best = f"best epoch {before.best_epoch} of {before.epoch}: valid ppl {ppl(before.best_loss)}"
-                out(f"{this}, {path}: finished before; {best}")
-                continue
-            out(f"{this}: {path}")
-            train_and_report(member, corpus, path, resume=resume, track=track)
-            out()
-        except FolderInUse:
-            out(f"{this}, {path}: skipped, since another process trains it")
-            elsewhere.append(path.name)
-    some = f"{seeds - len(elsewhere)} of {seeds} runs are trained; other processes train {', '.join(elsewhere)}"
-    every = f"{seeds} runs are trained. All as one: spanlm evaluate {shlex.quote(str(folder / _SEED))}*"
-    out(some if elsewhere else every)
-
-
-def _check_family(members: dict[Path, RunConfig], folder: Path, resume: bool) -> None:
-    """Refuse before the first run what a later run would refuse."""
-    if (folder / CONFIG).exists():
-        raise InputError(f"--out={folder}: is one run, not a family of seeds. Choose another --out.")
-    begun = [path for path in members if (path / CONFIG).exists()]
-    if begun and not resume:
-        raise InputError(
-            f"--out={folder}: already holds runs ({', '.join(path.name for path in begun)}). "
-            "Go on with them by --resume auto, or choose another --out."
-        )
-    for path in begun:
-        refuse_changes(RunConfig.load(path / CONFIG, whole=True), members[path], path)

@@ -33,6 +33,7 @@ FORMAT = 2
 HEADER_BYTES, COUNTS_HEADER_BYTES, DIGEST_BYTES = 256, 64, 32
 STALE_SECONDS = 24 * 3600
 _ID, _INDEX = np.dtype("<i4"), np.dtype("<i8")
+_CHUNK_BYTES = 1 << 20
 # how many written words are remembered with what they are cut into
 _REMEMBERED = 1 << 18
 _UNKNOWN, _UNKNOWN_EQUALS = -1, -2
@@ -274,9 +275,13 @@ def _is_whole(path: Path) -> bool:
 @cache
 def _check_digest(path: Path, *state: int) -> None:
     """Raise ValueError unless a file has its SHA-256. A process reads a file that stays as it is through once."""
-    content = np.memmap(path, np.uint8, "r")
-    if hashlib.sha256(content[:-DIGEST_BYTES].data).digest() != content[-DIGEST_BYTES:].tobytes():
-        raise ValueError("it does not have its SHA-256")
+    digest, left = hashlib.sha256(), path.stat().st_size - DIGEST_BYTES
+    with path.open("rb") as file:  # a memory map would count as memory of this process, all of it
+        while chunk := file.read(min(_CHUNK_BYTES, max(left, 0))):
+            digest.update(chunk)
+            left -= len(chunk)
+        if left or digest.digest() != file.read():
+            raise ValueError("it does not have its SHA-256")
 
 
 def _write_counts(file: BinaryIO, counts: dict[str, int]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import statistics
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -38,14 +37,14 @@ from spanlm.reproduction.plan import Plan, Task
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.loading import load
 from spanlm.runs.trained_model import TrainedModel, require_weights
-from spanlm.store.engine import ONE_BY_ONE, Engine
+from spanlm.store.engine import ONE_BY_ONE, Engine, of_spanlm
 from spanlm.store.files import make_folder
 from spanlm.store.plain import finite, json_object
 from spanlm.store.provenance import provenance, starts
 from spanlm.store.run_folder import MODEL
 from spanlm.training.bench import idle_trainer, timed
 from spanlm.training.progress import Watcher
-from spanlm.training.run import train
+from spanlm.training.run import train, words_of
 
 MEASURED: tuple[Split, ...] = SPLITS[1:]  # every row is evaluated on these parts
 DIVERGED = "astray"  # in the record of a measurement that diverged, which has no perplexities: the reason
@@ -330,11 +329,8 @@ class Run:
             asked = replace(self.plan.request, rows=(task.row.name,), seeds=(task.seed,))
             words = [*asked.words, "--no-tables"]
         else:
-            make_folder(task.folder.parent, "--runs")
-            config = task.folder.with_suffix(".yaml")
-            write_whole(config, task.config.to_yaml().encode())
-            words = ["train", f"--config={config}", f"--out={task.folder}", "--resume=auto"]
-        return [sys.executable, "-m", "spanlm", *words, f"--threads={threads}"]
+            words = words_of(task.config, task.folder, task.folder.with_suffix(".yaml"))
+        return of_spanlm(words, threads)
 
     def _outcome(self, task: Task, error: str = "", elsewhere: bool = False) -> Outcome:
         """Do what is left of a task, whose own process, if it had one, ended with `error`."""

@@ -5,24 +5,45 @@ A command is started again until it has succeeded or failed for good, so it must
 
 from __future__ import annotations
 
+import hashlib
 import os
+import platform
 import re
+import shutil
 import signal
+import sys
 import threading
 import time
+import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from spanlm.errors import IN_USE, InputError, require
-from spanlm.store.process import POLL_SECONDS, Name, command_error, run_commands, start_command, stop_request
+from spanlm.errors import IN_USE, InputError, RunError, require
+from spanlm.store.archive import packed, unpack
+from spanlm.store.files import expanded
+from spanlm.store.process import ENDED_BY, POLL_SECONDS, Name, command_error, run_commands, start_command, stop_request
 
 PASSED_OVER = "passed over, since another process trains it; it is looked at again"
 """What is heard of such a run."""
 
+STARTED_AGAIN = "it is started again"
+"""How what is heard of a command that was killed ends."""
+
 _LOOK_AGAIN_SECONDS, _LONGEST_PAUSE = 5.0, 60.0
 _RETRIES = 5
-"""How often a command whose worker died, or whose machine is gone, is started again."""
+"""How often a command that was killed, or whose machine is gone, is started again."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """What a command reads and the folder that it makes, so that a machine that sees neither can run it."""
+
+    makes: Path
+    reads: Sequence[Path] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,16 +90,19 @@ class Engine:
         commands: Mapping[Name, Sequence[str]],
         threads: int,
         heard: Callable[[Name, str], None] = lambda name, line: None,
+        files: Mapping[Name, Files] | None = None,
     ) -> Iterator[tuple[Name, str]]:
         """Run independent commands of `threads` threads; yield names and errors as `run_commands` does.
 
-        A run that another process trains is passed over, and tried again when the others have ended.
+        A run that another process trains is passed over, and tried again when the others have ended; so is a command
+        that was killed, a few times. A machine of Ray that does not see the folder of a run that is in `files` trains
+        it in a place of its own, and sends it back when it is done.
 
         Raises:
             InputError: there is no Ray, or none that has so many processors or GPUs.
             Interrupted: Ctrl-C or SIGTERM; every command was sent SIGTERM, and has ended.
         """
-        waiting, pause, put_off = dict(commands), _LOOK_AGAIN_SECONDS, set[Name]()
+        waiting, pause, put_off, killed = dict(commands), _LOOK_AGAIN_SECONDS, set[Name](), Counter[Name]()
 
         def hear(name: Name, line: str) -> None:
             if IN_USE not in line:
@@ -89,9 +113,14 @@ class Engine:
 
         while waiting:
             now = dict(waiting)
-            ended = run_commands(now, self.jobs, hear) if self.on is None else self._run_on_ray(now, threads, hear)
+            ended = (
+                run_commands(now, self.jobs, hear) if self.on is None else self._on_ray(now, threads, hear, files or {})
+            )
             for name, error in ended:
-                if IN_USE not in error:
+                killed[name] += ENDED_BY in error
+                if ENDED_BY in error and killed[name] <= _RETRIES:
+                    heard(name, f"{error}; {STARTED_AGAIN}")
+                elif IN_USE not in error:
                     del waiting[name]
                     yield name, error
             with stop_request() as stop:
@@ -100,13 +129,17 @@ class Engine:
                     time.sleep(POLL_SECONDS)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _run_on_ray(
-        self, commands: Mapping[Name, Sequence[str]], threads: int, heard: Callable[[Name, str], None]
+    def _on_ray(
+        self,
+        commands: Mapping[Name, Sequence[str]],
+        threads: int,
+        heard: Callable[[Name, str], None],
+        files: Mapping[Name, Files],
     ) -> Iterator[tuple[Name, str]]:
         ray = self._connected(threads)
         from ray.util.queue import Queue
 
-        sent = {name: value for name, value in os.environ.items() if name.startswith(("SPANLM_", "PYTHONPATH"))}
+        variables = {name: value for name, value in os.environ.items() if name.startswith(("SPANLM_", "PYTHONPATH"))}
         resources = {"num_cpus": threads, "num_gpus": self.gpus_per_run, "max_retries": _RETRIES}
         names, lines = list(commands), Queue()
 
@@ -114,9 +147,13 @@ class Engine:
             for number, line in lines.get_nowait_batch(lines.qsize()):
                 heard(names[number], line)
 
-        with stop_request() as stop:
-            task = ray.remote(_as_task).options(**resources)
-            left = {task.remote(commands[name], n, os.getcwd(), sent, lines): name for n, name in enumerate(names)}
+        with stop_request() as stop, _mark(files) as mark:
+            task = ray.remote(as_task).options(**resources)
+            place = Place(os.getcwd(), platform.node(), mark, variables)
+            left = {}
+            for n, name in enumerate(names):
+                sent = sent_with(files.get(name))
+                left[task.remote(commands[name], place, sent, lambda line, n=n: lines.put((n, line)))] = name
             try:
                 while left:
                     ended, _ = ray.wait([*left], timeout=POLL_SECONDS)
@@ -125,7 +162,12 @@ class Engine:
                     for one in ended:
                         name = left.pop(one)
                         try:
-                            yield name, ray.get(one)
+                            error, archive = ray.get(one)
+                            if archive:
+                                unpack(archive, files[name].makes)
+                            yield name, error
+                        except RunError as problem:
+                            yield name, str(problem)
                         except ray.exceptions.RayError as problem:
                             yield name, f"Ray could not run it: {' '.join(str(problem).split())[:200]}"
             finally:
@@ -139,6 +181,8 @@ class Engine:
     def _connected(self, threads: int) -> Any:
         """Start Ray, or connect to it; refuse runs that no machine can take."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        if self.on != "ray" and Path.home().joinpath(".ray", "auth_token").exists():
+            os.environ.setdefault("RAY_AUTH_MODE", "token")  # as `ray start` does; who connects is not asked otherwise
         try:
             import ray
         except ImportError:
@@ -166,27 +210,101 @@ class Engine:
 ONE_BY_ONE = Engine()
 
 
-def _as_task(words: Sequence[str], number: int, folder: str, environment: Mapping[str, str], lines: Any) -> str:
-    """Run a command in a worker of Ray; return its error. When the task is cancelled it gets SIGTERM."""
+def of_spanlm(words: Sequence[str], threads: int) -> list[str]:
+    """Return the command that does with so many threads what `spanlm` does after these words."""
+    return [sys.executable, "-m", "spanlm", *words, f"--threads={threads}"]
+
+
+@contextmanager
+def _mark(files: Mapping[Name, Files]) -> Iterator[str]:
+    """Make a file where the runs are, by which a machine knows whether it sees them; return its path."""
+    if not files:
+        yield ""
+        return
+    mark = Path(os.path.commonpath([one.makes.parent for one in files.values()]), f".{uuid.uuid4().hex}")
+    mark.touch()
+    try:
+        yield str(mark)
+    finally:
+        mark.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where commands begin: the folder, the machine, a `mark` that a machine with the same disk sees, and variables."""
+
+    folder: str
+    machine: str
+    mark: str
+    environment: Mapping[str, str]
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether this machine has the disk."""
+        return not self.mark or Path(self.folder, self.mark).exists()
+
+    def elsewhere(self) -> Path:
+        """Make a folder of this machine that stands for the one that it does not see."""
+        name = hashlib.sha256(f"{self.machine} {self.folder}".encode()).hexdigest()[:16]
+        cache = self.environment.get("SPANLM_CACHE") or os.environ.get("SPANLM_CACHE") or "~/.cache/spanlm"
+        folder = expanded(cache) / "elsewhere" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+
+Sent = tuple[str, Mapping[str, bytes], bool]
+
+
+def sent_with(files: Files | None) -> Sent | None:
+    """Return what a machine without the disk needs: the folder to make, files by their names, whether it is begun."""
+    if files is None:
+        return None
+    return str(files.makes), {str(path): path.read_bytes() for path in files.reads}, files.makes.exists()
+
+
+def as_task(words: Sequence[str], place: Place, sent: Sent | None, hear: Callable[[str], None]) -> tuple[str, bytes]:
+    """Run a command in a worker of Ray; return its error, and the run where the disk is not shared."""
+    if sent is None or place.is_seen:
+        return _run(words, place.folder, place.environment, hear), b""
+    makes, reads, begun = sent
+    outside = [path for path in (makes, *reads) if os.path.isabs(path) or ".." in Path(path).parts]
+    if begun or outside:
+        why = "is not below the folder of the command" if outside else "is begun"
+        why += f", and {platform.node()} does not see it. Take another folder, or a shared disk"
+        return f"{(outside or [makes])[0]}: {why}", b""
+    folder = place.elsewhere()
+    for name, content in reads.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    error = _run(words, str(folder), place.environment, hear)
+    if error:
+        return error, b""
+    archive = packed(folder / makes)
+    shutil.rmtree(folder / makes)
+    return "", archive
+
+
+def _run(words: Sequence[str], folder: str, environment: Mapping[str, str], hear: Callable[[str], None]) -> str:
+    """Run a command; return its error. When the task is cancelled it gets SIGTERM."""
     if threading.current_thread() is threading.main_thread():
         # cancelling is Ctrl-C to Ray, and what a shell starts in the background ignores that
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    process, last = start_command(words, folder, environment), ""
+    last = ""
 
     def read() -> None:
         nonlocal last
         for last in process.stdout or ():
-            lines.put((number, last.rstrip("\n")))
+            hear(last.rstrip("\n"))
 
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        while reader.is_alive():
-            reader.join(POLL_SECONDS)  # Ray's cancel does not end a longer wait
-    except BaseException:
-        process.terminate()
-        raise
-    finally:
-        reader.join()
-        process.wait()
+    with start_command(words, folder, environment) as process:
+        reader = threading.Thread(target=read)
+        reader.start()
+        try:
+            while reader.is_alive():
+                reader.join(POLL_SECONDS)  # Ray's cancel does not end a longer wait
+        except BaseException:
+            process.terminate()
+            raise
+        finally:
+            reader.join()
     return command_error(process.returncode, last)

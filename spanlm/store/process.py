@@ -31,6 +31,7 @@ CPUINFO = Path("/proc/cpuinfo")
 _KIND = {"family": "cpu family", "model": "model"}
 _PR_SET_PDEATHSIG = 1
 _PARENT = "SPANLM_PARENT"  # has the process id of the one that started a command
+ENDED_BY = "its process was ended by"  # a signal that it could not answer
 POLL_SECONDS = 0.2  # between two looks at whether a signal came
 
 Name = TypeVar("Name", bound=Hashable)
@@ -73,6 +74,8 @@ def pick_device(name: str, field: str) -> torch.device:
     """Return the device of that name; auto is a GPU if there is one. InputError of `field`: no such device."""
     import torch  # takes seconds: what only asks for the memory does without
 
+    if name.startswith("mps"):
+        raise InputError(f"{field}={name}: is not used: it has no float64, in which losses are summed up. Use cpu.")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -295,5 +298,5 @@ def command_error(status: int, last_line: str) -> str:
     """Say why a command ended with a status, after the last line that it printed; empty if it succeeded."""
     if status < 0:
         name = signal.Signals(-status).name
-        return f"its process was ended by {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
+        return f"{ENDED_BY} {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
     return "" if status == 0 else last_line.strip().removeprefix("spanlm: ") or f"its process ended with {status}"

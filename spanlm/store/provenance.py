@@ -110,11 +110,12 @@ def record_start(
     texts: Mapping[str, str] | None = None,
     precision: str = "fp32",
     unk: int | None = None,
+    ranks: int = 1,
 ) -> None:
     """Add this start of a run on a device to its `provenance.jsonl`.
 
     `started_from` is the SHA-256 of the weights that it took from another run, `texts` has that of each part of the
-    corpus, `precision` is that of the products, and `unk` counts the <unk> of the training part.
+    corpus, `precision` is that of the products, `unk` counts the <unk> of the training part, and `ranks` the processes.
 
     Raises:
         RunError: the disk refused.
@@ -122,7 +123,8 @@ def record_start(
     path = folder / PROVENANCE
     try:
         before = regular(path, 2**26).read_bytes() if path.exists() else b""
-        start = provenance(device) | {"precision": precision, "unk": unk} | ({"texts": dict(texts)} if texts else {})
+        start = provenance(device) | {"precision": precision, "unk": unk, "ranks": ranks}
+        start |= {"texts": dict(texts)} if texts else {}
         start |= {} if started_from is None else {"started_from_weights": started_from}
         # an argument that is not UTF-8 has halves of surrogate pairs, which no encoding can write
         line = json.dumps(start, ensure_ascii=False).encode(errors="backslashreplace")

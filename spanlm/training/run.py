@@ -9,9 +9,9 @@ from pathlib import Path
 from spanlm.config import CHANGEABLE, RunConfig, first_difference, fixed_parts
 from spanlm.data.corpora import Corpus, findable
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError, RunError, as_written
+from spanlm.errors import InputError, RunError, SpanlmError, as_written
 from spanlm.store.checkpoints import holds_checkpoints, load_last_checkpoint
-from spanlm.store.files import regular, remove_unfinished, replace_file
+from spanlm.store.files import make_folder, regular, remove_unfinished, replace_file
 from spanlm.store.run_folder import CHECKPOINTS, CONFIG, METRICS, MODEL, VOCABULARY, locked, weights_digest
 from spanlm.training.config import TrainingConfig
 from spanlm.training.distributed import ALONE, Ranks
@@ -67,6 +67,17 @@ def train(
         return trainer.run()
 
 
+def words_of(config: RunConfig, folder: Path, file: Path) -> list[str]:
+    """Return what to say to `spanlm` to train in a folder, or to go on there; `file` gets the configuration.
+
+    Raises:
+        InputError: there is no place for the file.
+    """
+    make_folder(file.parent, "--out")
+    replace_file(file, config.to_yaml().encode())
+    return ["train", f"--config={file}", f"--out={folder}", "--resume=auto"]
+
+
 def finished(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None:
     """Return where the run of a folder ended; None if it is not begun, not finished, or one of another text.
 
@@ -76,6 +87,14 @@ def finished(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None
     position = _position(folder)
     ended = position is not None and position.run_over(config.training) and position.data == data_fingerprint(corpus)
     return position if ended else None
+
+
+def ended(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None:
+    """Return what `finished` does of a run that another process may train now; None where it cannot be read."""
+    try:
+        return finished(config, corpus, folder) if folder.exists() else None
+    except SpanlmError:  # its own process reports that
+        return None
 
 
 def _position(folder: Path) -> Position | None:

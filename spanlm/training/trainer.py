@@ -137,8 +137,9 @@ class Trainer:
         if self.position.step and now != before:
             self.journal.watcher.note(f"in {before} until now, in {now} from here on: the weights will differ")
         origin = None if self.started is None else self.started.weights
-        start = (self.folder, self.device, origin, self.corpus.texts, now, self.corpus.unk_tokens("train"))
-        self.journal.lasting(lambda: record_start(*start))
+        start = (self.folder, self.device, origin, self.corpus.texts, now)
+        more = (self.corpus.unk_tokens("train"), self.ranks.count)
+        self.journal.lasting(lambda: record_start(*start, *more))
 
     def _order(self) -> int:
         # one order an epoch, known without drawing those before it

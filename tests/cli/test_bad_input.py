@@ -47,6 +47,7 @@ evaluate RUN --cache 5 --cache-theta -1 --cache-lambda 0.1 | --cache-theta=-1.0:
 evaluate RUN --cache 9999 --tune-cache | --cache=9999: must be at most 227: tiny test has no more
 evaluate RUN --cache 5 --tune-cache --corpus two.txt | two.txt has no valid part | --cache-theta
 evaluate RUN --device nonsense | --device=nonsense: there is no such device here. Use auto or cpu.
+evaluate RUN --device mps | --device=mps: is not used: it has no float64
 evaluate x --dynamic-rate 1e-4 | --dynamic-rate: needs dynamic evaluation; add --dynamic
 evaluate x --dynamic --dynamic-loss reward | --dynamic-loss | reward
 evaluate x --tune-dynamic | --tune-dynamic: needs dynamic evaluation; add --dynamic

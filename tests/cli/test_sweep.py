@@ -43,6 +43,7 @@ def write(corpus: Path, rates: str = "[0.01, 0.03]", epochs: int = 1, more: str 
         ("  model.memory.kind: [none, key_valu]", ["model.memory.kind=key_valu", "key_value"]),
         ("preset: demmo", ["demmo", "demo"]),
         ("  training.log_every: [7, 7]", ["runs 1 and 2 are the same"]),
+        ("  model.encoder.layers: 1000000000", ["lr.yaml: model: would take at least"]),
         ("runs: [{data.corpus: no-such}]", ["no-such"]),
     ],
 )
@@ -95,7 +96,7 @@ def test_a_sweep_that_was_killed_goes_on_and_a_run_that_fails_stops_no_other(cli
     assert result.returncode == 1 and result.stderr.startswith(
         "spanlm: 1 of 4 runs failed. lr=0.1: --out=runs/lr/lr=0.1"
     )
-    assert "(log: runs/lr/lr=0.1.log)" in result.stderr and Path("runs/lr/lr=0.1.log").exists()
+    assert "(log: runs/lr/logs/lr=0.1.log)" in result.stderr and Path("runs/lr/logs/lr=0.1.log").exists()
     rows = list(csv.DictReader(Path("runs/lr/sweep.csv").read_text().splitlines()))
     done = [row for row in rows if row["valid_perplexity"]]
     assert len(rows) == 4 and len(done) == 3 and Path("runs/lr/sweep.svg").exists()

@@ -312,6 +312,21 @@ def test_ctrl_c_stops_the_family_and_it_goes_on(
     assert epochs(third) == 0 and third.count("finished before") == 3
 
 
+@pytest.mark.slow
+def test_seeds_side_by_side_are_those_in_turn(cli: Cli, command: list[object]) -> None:
+    cli(*command, "--seeds", 2, "--out", "turn").done  # noqa: B018 (checks)
+    side: list[object] = [*command, "--seeds", 2, "--out", "side", "--jobs", 2]
+    said = cli(*side).done.splitlines()
+    assert said[0] == "2 runs in side; what each prints is in logs/"
+    assert sorted(line.partition(":")[0] for line in said if ": begins" in line) == ["seed-1", "seed-2"]
+    assert said[-1] == "2 runs are trained. All as one: spanlm evaluate side/seed-*"
+    assert sorted(path.name for path in Path("side").glob("seed-*")) == ["seed-1", "seed-2"]
+    assert all(same(weights(f"side/seed-{seed}"), weights(f"turn/seed-{seed}")) for seed in (1, 2))
+    assert "best epoch" in Path("side/logs/seed-2.log").read_text()
+    assert "; 2 finished before\n" in cli(*side, "--resume", "auto").done
+    cli(*side).refused("--out=side: already holds runs")
+
+
 def test_what_is_refused_is_refused_before_the_first_run(cli: Cli, command: list[object], tiny_run: Path) -> None:
     cli(*command, "--training.seed=2", "--seeds", "1", "--out", "fam").done  # noqa: B018 (checks)
     before = sorted(Path("fam").iterdir())
@@ -323,7 +338,10 @@ def test_what_is_refused_is_refused_before_the_first_run(cli: Cli, command: list
         ("0", "--seeds=0: must be at least 1"),
         ("many", "--seeds=many: must be a whole number"),
         ("2 --tour", "--tour and --seeds do not go together"),
+        ("2 --jobs 0", "--jobs=0: must be at least 1"),
         ("2 --training.seed=9223372036854775807", "training.seed=9223372036854775808"),
     ):
         cli(*command, "--seeds", *options.split()).refused(said)
+    for option in (["--jobs", 2], ["--on", "ray"]):
+        cli(*command, *option).refused(f"{option[0]}={option[1]}: is for several runs, of --seeds N")
     assert sorted(Path("fam").iterdir()) == before

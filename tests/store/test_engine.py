@@ -43,6 +43,13 @@ def test_a_run_that_another_process_trains_is_passed_over_and_looked_at_again(tm
 
 
 @pytest.mark.slow
+def test_a_command_that_was_killed_is_started_again(tmp_path: Path) -> None:
+    mark = str(tmp_path / "mark")
+    once = f"if not os.path.exists({mark!r}): open({mark!r}, 'w'); os.kill(os.getpid(), signal.SIGKILL)"
+    assert list(Engine().run({"killed": shell(once)}, 1)) == [("killed", "")]
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="no other system can")
 def test_a_command_ends_with_the_process_that_started_it() -> None:
     child = "from spanlm.store.process import follow_parent; follow_parent(); print(os.getpid(), flush=True); "

@@ -20,6 +20,7 @@ from torch import Tensor
 from spanlm.cli.main import main
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
+from spanlm.store.provenance import starts
 from spanlm.training.distributed import Ranks
 from spanlm.training.step import backward
 from spanlm.training.trainer import Trainer
@@ -235,6 +236,8 @@ def test_the_command_line_prints_once(text_folder: Path, room: Path) -> None:
     done = torchrun(*command, "--out", str(room / "run"), "--device", "cpu")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("2 processes, 2 streams each") == done.stdout.count("epoch   1") == 1
-    assert len((room / "run" / "provenance.jsonl").read_text().splitlines()) == 1
+    more = ["--out", str(room / "run"), "--resume", "auto", "--epochs", "2"]
+    assert main([*command[1:3], *command[5:], *more]) == 0
+    assert [start["ranks"] for start in starts(room / "run")] == [2, 1]
     refused = torchrun(*command, "--out", str(room / "run"), "--seeds", "2")
     assert refused.stderr.count("spanlm: --seeds=2: must be left out under torchrun") == 1

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spanlm.data.wikipedia import Article, cut_page
+from spanlm.data.wikipedia.shards import Article, cut_page
 from spanlm.data.wikipedia.sources import PAGE_LIMIT, Page
 from spanlm.errors import InputError
 from tests.data.limited import ends

@@ -13,10 +13,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from spanlm.data.wikipedia import Progress
+from spanlm.data.wikipedia import WikipediaConfig, cut_sources
+from spanlm.data.wikipedia.shards import Progress
 from spanlm.errors import InputError, RunError
 from spanlm.store.process import workers
 from tests.data.wikipedia.small import ROOT, build, contents, json_lines, made_articles, reused
@@ -79,9 +81,40 @@ def test_only_what_fits_is_used_again(folder: Path, tmp_path: Path) -> None:
     content = (folder / "1.jsonl").read_bytes()
     at = content.rindex(b".")
     (folder / "1.jsonl").write_bytes(content[: at - 1] + b"x" + content[at:])  # one letter of the last article
-    assert reused(folder, tmp_path / "out") == 1  # of what came after it, articles may be repeated
+    assert reused(folder, tmp_path / "out") == 2  # the others
     build(folder, tmp_path / "anew")
     assert contents(tmp_path / "out") == contents(tmp_path / "anew")
+
+
+def overlapping(folder: Path) -> None:
+    """Repeat articles of the first source in the third, and damage a line of the second."""
+    (folder / "2.jsonl").write_bytes(json_lines([*ARTICLES[5:15], *ARTICLES[40:60]]))
+    lines = (folder / "1.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "1.jsonl").write_bytes(b"".join([*lines[:7], b'{"id": 1\n', *lines[7:]]))
+
+
+@pytest.mark.parametrize("options", [{}, {"articles": 30}, {"articles": 24, "category": "People|Novels"}])
+def test_who_makes_the_shards_changes_nothing(folder: Path, tmp_path: Path, options: dict[str, Any]) -> None:
+    overlapping(folder)
+    options |= {"keep_partial": True}
+    summary = build(folder, tmp_path / "whole", **options)
+    assert options.get("articles") or summary["skipped"] == {"repeated": 10}
+    for number in (2, 0, 1):
+        cut_sources(WikipediaConfig(sources=(folder / f"{number}.jsonl",), out=tmp_path / "out", jobs=1, **options))
+    assert reused(folder, tmp_path / "out", **options) == 3
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the library's own
+def test_sources_are_cut_as_tasks_of_ray(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs pip install 'spanlm[ray]'")
+    overlapping(folder)
+    build(folder, tmp_path / "whole", keep_partial=True, lowercase=True)
+    assert reused(folder, tmp_path / "out", keep_partial=True, lowercase=True, jobs=2, on="ray") == 3
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+    with pytest.raises(InputError, match=r"1\.jsonl: damaged at byte"):
+        build(folder, tmp_path / "other", jobs=2, on="ray")
 
 
 @pytest.mark.parametrize("damaged", ["manifest", "articles", "gone"])

@@ -1,0 +1,154 @@
+"""How far several machines carry one training: a simulation, `python results/scaling.py`; `--check` compares.
+
+It writes the tables of docs/scale.md and docs/scale.svg. Nothing here is measured but the compute of a processor
+(bench-cpu.json). A step of n processes takes
+
+    T(n) = serial + compute(streams of one) + all-reduce(n)
+
+The sum of gradients is one message after the backward pass, so nothing hides it. A ring sends 2 (n − 1) / n of the
+gradients over its slowest link (Patarasuk & Yuan, 2009, "Bandwidth optimal all-reduce algorithms"), in 2 (n − 1) turns.
+"""
+
+import json
+import re
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "scale.md"
+PARAMETERS, SMALL = 24.2e6, 1.3e6  # AWD-LSTM on Penn Treebank, tied; an LSTM of 300 units, 1,500 words
+STREAMS, STEPS, LAYERS = 64, 70, 3
+TRAINING_TOKENS = 929_589  # of Penn Treebank
+COUNTS = 1, 2, 4, 8, 16, 32, 64
+OPERATIONS = 6  # a token and parameter, in both passes
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a process has; times in seconds, rates a second."""
+
+    name: str
+    operations: float  # in products of this size
+    kernel: float  # of one time step of one layer, in one pass, whatever the number of streams
+    overhead: float  # of a step beside its kernels
+    near: float  # bytes between the processes of one box
+    far: float  # bytes out of a box
+    turn: float  # of a message, whatever its size
+    box: int  # processes in it
+
+    def serial(self, layers: int = LAYERS) -> float:
+        """Return the part of a step that no number of processes shortens: time steps wait for each other."""
+        return self.overhead + 2 * STEPS * layers * self.kernel
+
+    def compute(self, streams: float, parameters: float = PARAMETERS) -> float:
+        """Return the time of the products of so many streams."""
+        return OPERATIONS * parameters * streams * STEPS / self.operations
+
+    def sum(self, count: int) -> float:
+        """Return the time of the all-reduce of float32 gradients."""
+        link = self.near if count <= self.box else self.far
+        return 2 * (count - 1) * (4 * PARAMETERS / count / link + self.turn)
+
+    def step(self, count: int, streams: float) -> float:
+        """Return the time of a step of `count` processes that read `streams` each."""
+        return self.serial() + self.compute(streams) + self.sum(count)
+
+
+def processor() -> Machine:
+    """Return two cores, as measured, behind a network of 10 Gbit/s, as assumed."""
+    groups = json.loads((HERE / "bench-cpu.json").read_text(encoding="utf-8"))["groups"]
+    (rows,) = (rows for name, rows in groups.items() if name.startswith("AWD-LSTM PTB size tied, V"))
+    (speed,) = (row["tokens_per_second"] for row in rows if row["name"] == "spanlm, training fp32")
+    measured = OPERATIONS * PARAMETERS * speed
+    return Machine("two cores of a processor, 10 Gbit/s", measured, 0.0, 0.0, 1.25e9, 1.25e9, 50e-6, 1)
+
+
+GPU = Machine("GPUs, eight in a box", 30e12, 15e-6, 3e-3, 200e9, 25e9, 10e-6, 8)
+
+
+def sizes() -> list[list[str]]:
+    """Return a row for each number of processes, and for each way to use them."""
+    rows = [["processes", "same batch, cores", "same batch, GPUs", "same streams each, GPUs", "steps an epoch"]]
+    cpu = processor()
+    for n in COUNTS:
+        same = [one.step(1, STREAMS) / one.step(n, STREAMS / n) for one in (cpu, GPU)]
+        weak = n * GPU.step(1, STREAMS) / GPU.step(n, STREAMS)
+        steps = TRAINING_TOKENS / (n * STREAMS * STEPS)
+        rows.append([str(n), *(f"{x:.1f}" for x in (*same, weak)), f"{steps:.0f}"])
+    return rows
+
+
+def parts() -> list[list[str]]:
+    """Return what a step consists of, in milliseconds."""
+    rows = [["", "serial", "compute", "sum of gradients", "step", "tokens/s"]]
+    for machine, count in ((processor(), 1), (processor(), 8), (GPU, 1), (GPU, 8), (GPU, 64)):
+        each = [machine.serial(), machine.compute(STREAMS / count), machine.sum(count)]
+        cells = [f"{1e3 * x:,.1f}" for x in (*each, sum(each))]
+        rows.append([f"{machine.name}: {count}", *cells, f"{STREAMS * STEPS / sum(each):,.0f}"])
+    return rows
+
+
+def side_by_side() -> list[list[str]]:
+    """Return how many small trainings one GPU carries: their serial parts overlap, their products take turns."""
+    rows = [["trainings on one GPU", "of 24.2 million parameters", "of 1.3 million"]]
+    for runs in (1, 2, 4, 8, 16):
+        cells = []
+        for parameters, layers in ((PARAMETERS, LAYERS), (SMALL, 1)):
+            compute = GPU.compute(STREAMS, parameters)
+            alone = GPU.serial(layers) + compute
+            cells.append(f"{runs * alone / max(alone, runs * compute):.1f}")
+        rows.append([str(runs), *cells])
+    return rows
+
+
+def figure() -> bytes:
+    """Draw both curves, and what no cost would give."""
+    import matplotlib.pyplot as plt
+
+    from spanlm.analysis.figures import STYLES, figure_bytes, styled
+
+    with styled():
+        plot, axes = plt.subplots(figsize=(6.2, 3.2))
+        plot.set_label("Simulated: how much faster several processes are")
+        cpu, slow = processor(), replace(GPU, far=GPU.near)
+        curves = {
+            "same streams each, GPUs": [n * GPU.step(1, STREAMS) / GPU.step(n, STREAMS) for n in COUNTS],
+            "same batch, cores": [cpu.step(1, STREAMS) / cpu.step(n, STREAMS / n) for n in COUNTS],
+            "same batch, GPUs, one box for all": [slow.step(1, STREAMS) / slow.step(n, STREAMS / n) for n in COUNTS],
+            "same batch, GPUs": [GPU.step(1, STREAMS) / GPU.step(n, STREAMS / n) for n in COUNTS],
+        }
+        axes.plot(COUNTS, COUNTS, color="#5b626d", linewidth=0.8, linestyle=(0, (3, 2)), label="no cost")
+        for (name, values), style in zip(curves.items(), STYLES, strict=False):
+            axes.plot(COUNTS, values, color=style.colour, marker=style.mark, markersize=4, label=name)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log", base=2)
+        axes.set_xticks(COUNTS, [str(n) for n in COUNTS])
+        axes.set_yticks(COUNTS, [str(n) for n in COUNTS])
+        axes.set_xlabel("processes")
+        axes.set_ylabel("times as fast as one (simulated)")
+        axes.legend(frameon=False, fontsize=8)
+        content = figure_bytes(plot, ".svg")
+        plt.close(plot)
+        return content
+
+
+def written(text: str) -> str:
+    """Return the page with its tables."""
+    tables = {"sizes": sizes, "parts": parts, "side_by_side": side_by_side}
+
+    def table(match: re.Match[str]) -> str:
+        head, *rows = tables[match[1]]()
+        lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+        return f"<!-- table: {match[1]} -->\n\n" + "\n".join(f"| {' | '.join(x)} |" for x in lines) + "\n\n<!-- end -->"
+
+    return re.sub(r"<!-- table: (\w+) -->.*?<!-- end -->", table, text, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    before = PAGE.read_text(encoding="utf-8")
+    after = written(before)
+    if "--check" in sys.argv:
+        sys.exit(0 if before == after else f"{PAGE}: differs from what `python results/scaling.py` writes")
+    PAGE.write_text(after, encoding="utf-8")
+    PAGE.with_suffix(".svg").write_bytes(figure())

@@ -1,0 +1,109 @@
+"""A family of runs, OUT/seed-1, OUT/seed-2 and so on, which differ in nothing but their seed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from spanlm.cli.render import out
+from spanlm.cli.side_by_side import beside, train_side_by_side
+from spanlm.cli.training_report import ppl
+from spanlm.config import RunConfig
+from spanlm.data.corpora import Corpus
+from spanlm.errors import InputError
+from spanlm.store.engine import Engine, of_spanlm
+from spanlm.store.run_folder import CONFIG, FolderInUse, locked
+from spanlm.training.progress import Position
+from spanlm.training.run import ended, finished, refuse_changes, words_of
+from spanlm.training.setup import refuse_too_large
+
+_SEED = "seed-"
+
+
+def members_begun(folder: Path) -> list[Path]:
+    """Return the runs of a family that are begun, by their seeds."""
+    found = {path.parent: path.parent.name.removeprefix(_SEED) for path in folder.glob(f"{_SEED}*/{CONFIG}")}
+    return sorted((path for path, seed in found.items() if seed.isdecimal()), key=lambda path: int(found[path]))
+
+
+def family(config: RunConfig, folder: Path, seeds: int, resume: bool) -> dict[Path, RunConfig]:
+    """Return FOLDER/seed-S for `seeds` seeds, from the configuration's on; refuse what a later run would refuse."""
+    first = config.training.seed
+    configs = [replace(config, training=replace(config.training, seed=first + n)) for n in range(seeds)]
+    members = {folder / f"{_SEED}{member.training.seed}": member for member in configs}
+    if (folder / CONFIG).exists():
+        raise InputError(f"--out={folder}: is one run, not a family of seeds. Choose another --out.")
+    begun = [path for path in members if (path / CONFIG).exists()]
+    if begun and not resume:
+        raise InputError(
+            f"--out={folder}: already holds runs ({', '.join(path.name for path in begun)}). "
+            "Go on with them by --resume auto, or choose another --out."
+        )
+    for path in begun:
+        refuse_changes(RunConfig.load(path / CONFIG, whole=True), members[path], path)
+    return members
+
+
+def train_in_turn(
+    members: Mapping[Path, RunConfig], corpus: Corpus, folder: Path, train: Callable[[RunConfig, Corpus, Path], None]
+) -> None:
+    """Train one after the other in this process; skip those finished or trained elsewhere."""
+    elsewhere: list[str] = []
+    for number, (path, member) in enumerate(members.items(), start=1):
+        this = f"run {number} of {len(members)}"
+        try:
+            with locked(path) if path.exists() else nullcontext():
+                before = finished(member, corpus, path)
+            if before is not None:
+                out(f"{this}, {path}: finished before; {_best(before)}")
+                continue
+            out(f"{this}: {path}")
+            train(member, corpus, path)
+            out()
+        except FolderInUse:
+            out(f"{this}, {path}: skipped, since another process trains it")
+            elsewhere.append(path.name)
+    if elsewhere:
+        done = len(members) - len(elsewhere)
+        out(f"{done} of {len(members)} runs are trained; other processes train {', '.join(elsewhere)}")
+    else:
+        _trained(members, folder)
+
+
+def train_together(
+    members: Mapping[Path, RunConfig], corpus: Corpus, folder: Path, engine: Engine, more: Sequence[str]
+) -> None:
+    """Train side by side, each in a process of its own; wait for those that are trained elsewhere.
+
+    `more` are options that a configuration lacks.
+    """
+    for member in members.values():
+        refuse_too_large(member, len(corpus.vocabulary))  # what cannot be made, too
+    left = {path: member for path, member in members.items() if ended(member, corpus, path) is None}
+    done = f"; {len(members) - len(left)} finished before" * (len(left) < len(members))
+    out(f"{len(members)} runs in {folder}; what each prints is in logs/{done}")
+    threads = engine.threads(len(members))
+    commands = {
+        path: of_spanlm([*words_of(member, path, beside(path, ".yaml")), *more], threads)
+        for path, member in left.items()
+    }
+
+    def reached(path: Path) -> str:
+        position = ended(members[path], corpus, path)
+        return _best(position) if position else "finished"
+
+    how: dict[str, Any] = {"of": len(members), "threads": threads, "reached": reached}
+    train_side_by_side(engine, commands, folder, reads=lambda path: [beside(path, ".yaml")], **how)
+    _trained(members, folder)
+
+
+def _best(at: Position) -> str:
+    return f"best epoch {at.best_epoch} of {at.epoch}: valid ppl {ppl(at.best_loss)}"
+
+
+def _trained(members: Mapping[Path, RunConfig], folder: Path) -> None:
+    out(f"{len(members)} runs are trained. All as one: spanlm evaluate {shlex.quote(str(folder / _SEED))}*")

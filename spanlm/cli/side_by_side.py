@@ -1,0 +1,65 @@
+"""Trainings side by side: each in a process of its own, of which the terminal shows how it begins and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from spanlm.cli.render import out
+from spanlm.errors import RunError
+from spanlm.store.engine import PASSED_OVER, STARTED_AGAIN, Engine, Files
+from spanlm.store.files import make_folder
+
+
+def beside(folder: Path, suffix: str) -> Path:
+    """Return the file of a run in `logs`, beside its folder, where `seed-*` finds none but runs."""
+    return folder.parent / "logs" / f"{folder.name}{suffix}"
+
+
+def log_of(folder: Path) -> Path:
+    """Return the file of what a run prints."""
+    return beside(folder, ".log")
+
+
+def train_side_by_side(
+    engine: Engine,
+    commands: Mapping[Path, Sequence[str]],
+    root: Path,
+    *,
+    of: int,
+    threads: int,
+    reached: Callable[[Path], str],
+    reads: Callable[[Path], Sequence[Path]] = lambda folder: (),
+) -> None:
+    """Train the runs of some folders below `root`, and print how each ended; `of` are all, with those done before.
+
+    `reads` has the files that the command of a folder reads, beside the text.
+
+    Raises:
+        RunError: some failed; the others have ended.
+        Interrupted: see `Engine.run`.
+    """
+    begun, failed = set[Path](), dict[Path, str]()
+    for folder in commands:
+        make_folder(log_of(folder).parent, "--out")
+
+    def heard(folder: Path, line: str) -> None:
+        with log_of(folder).open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+        told = line.endswith((PASSED_OVER, STARTED_AGAIN))
+        if told or folder not in begun:
+            begun.add(folder)
+            out(f"{folder.relative_to(root)}: {line if told else 'begins'}")
+
+    files = {folder: Files(folder, reads(folder)) for folder in commands}
+    first = of - len(commands) + 1
+    for number, (folder, error) in enumerate(engine.run(commands, threads, heard, files), start=first):
+        failed |= {folder: error} if error else {}
+        out(f"[{number}/{of}] {folder.relative_to(root)}: {f'failed: {error}' if error else reached(folder)}")
+    if failed:
+        alike = {why: [folder for folder in failed if failed[folder] == why] for why in failed.values()}
+        each = "; ".join(
+            f"{', '.join(str(folder.relative_to(root)) for folder in folders)}: {why} (log: {log_of(folders[0])})"
+            for why, folders in alike.items()
+        )
+        raise RunError(f"{len(failed)} of {of} runs failed. {each}")

@@ -1,0 +1,88 @@
+"""A run that comes home as bytes: what is packed comes back, and nothing else can come with it."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
+
+import pytest
+
+from spanlm.errors import RunError
+from spanlm.store.archive import packed, unpack
+from spanlm.store.engine import Files, Place, as_task, sent_with
+
+
+def zipped(*entries: tuple[str, bytes], how: int = ZIP_STORED) -> bytes:
+    content = io.BytesIO()
+    with ZipFile(content, "w", how) as archive:
+        for name, data in entries:
+            archive.writestr(ZipInfo(name), data, how)
+    return content.getvalue()
+
+
+def test_a_folder_comes_back_without_its_lock_and_links(tmp_path: Path) -> None:
+    run = tmp_path / "lr=0.1"
+    (run / "checkpoints" / "step-000000028").mkdir(parents=True)
+    (run / "config.yaml").write_text("data:\n")
+    (run / "checkpoints" / "step-000000028" / "weights.safetensors").write_bytes(os.urandom(999))
+    (run / ".lock").touch()
+    (run / "link").symlink_to("/etc/passwd")
+    unpack(packed(run), tmp_path / "back")
+    found = {path.relative_to(tmp_path / "back"): path.read_bytes() for path in (tmp_path / "back").rglob("*.*")}
+    assert found.pop(Path("config.yaml")) == b"data:\n"
+    weights = Path("checkpoints/step-000000028/weights.safetensors")
+    assert found == {weights: (run / weights).read_bytes()}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"not a zip",
+        zipped(("../escaped", b"x")),
+        zipped(("a/../../escaped", b"x")),
+        zipped(("/tmp/escaped", b"x")),
+        zipped(("a\\..\\escaped", b"x")),
+        zipped((".lock", b"x")),
+        zipped(("a/./b", b"x")),
+        zipped(("line\nbreak", b"x")),
+        zipped(("bomb", bytes(10**6)), how=ZIP_DEFLATED),
+        zipped(("config.yaml", b"x"))[:-30],
+    ],
+)
+def test_what_is_no_run_is_refused_and_leaves_nothing(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    with pytest.raises(RunError, match="what came back is"):
+        unpack(content, tmp_path / "in" / "run")
+    assert [path.name for path in tmp_path.rglob("*")] == ["in"]
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_name_that_comes_twice_and_a_folder_that_is_there_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="'a' is no name of a run's file"):
+        unpack(zipped(("a", b"x"), ("a", b"y")), tmp_path / "run")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine").write_text("my only copy")
+    with pytest.raises(RunError, match="cannot be written"):
+        unpack(zipped(("a", b"x")), tmp_path / "run")
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["mine"] and len([*tmp_path.iterdir()]) == 1
+
+
+def test_a_machine_without_the_disk_trains_in_its_own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "c.yaml").write_text("data: here\n")
+    monkeypatch.chdir(tmp_path / "home")
+    files = sent_with(Files(Path("runs/a"), [Path("c.yaml")]))
+    place = Place(str(tmp_path / "gone"), "head", ".mark", {"SPANLM_CACHE": str(tmp_path / "cache")})
+    code = "import os, shutil; os.makedirs('runs/a'); shutil.copy('c.yaml', 'runs/a/x'); print('done')"
+    heard: list[str] = []
+    error, content = as_task([sys.executable, "-c", code], place, files, heard.append)
+    assert (error, heard) == ("", ["done"]) and not list((tmp_path / "cache").rglob("x"))
+    unpack(content, Path("back"))
+    assert Path("back/x").read_text() == "data: here\n"
+    for outside in (tmp_path / "home" / "new", Path("../new")):
+        error, _ = as_task(["true"], place, sent_with(Files(outside)), heard.append)
+        assert error.startswith(f"{outside}: is not below the folder of the command, and ")
+    assert "is begun, and " in as_task(["true"], place, sent_with(Files(Path("back"))), heard.append)[0]
