@@ -6,7 +6,6 @@ import argparse
 import importlib.util
 import os
 import secrets
-import signal
 import sys
 import threading
 import webbrowser
@@ -83,7 +82,7 @@ def _serve(options: argparse.Namespace) -> None:
             runs.add(name, options.device)
         processors = os.cpu_count() or 1
         work = Work(max(1, processors // torch.get_num_threads()), MOST_REQUESTS)
-        server = Server(make_app(runs, work, options.host, token))
+        server = Server(make_app(runs, work, options.host, token), work)
         url = _url(options.host, address.getsockname()[1], token)
         what = ", ".join(served.name for served in runs.all)
         if not what:
@@ -97,14 +96,12 @@ def _serve(options: argparse.Namespace) -> None:
             threading.Timer(0.5, webbrowser.open, [url]).start()
         try:
             server.run([address])
-        except KeyboardInterrupt:
-            pass
         finally:
             training.end()
         if not work.end(_GIVE_UP):  # a thread is deep in a step, which nobody waits for
-            note("stopped")
-            os._exit(128 + signal.SIGINT)
-    raise Interrupted("stopped", signal.SIGINT)
+            note("spanlm: stopped")
+            os._exit(128 + server.signal_number)
+    raise Interrupted("stopped", server.signal_number)
 
 
 def _url(host: str, port: int, token: str | None) -> str:

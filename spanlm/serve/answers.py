@@ -23,7 +23,7 @@ from spanlm.runs.trained_model import LoadedModel, require_weights
 from spanlm.serve.content import page_content, plain_content, render_content
 from spanlm.serve.fields import refuse_long
 from spanlm.serve.served import Served
-from spanlm.store.plain import cell, cells_line, finite
+from spanlm.store.plain import cell, cells_line
 
 Values = Mapping[str, Any]
 Row = dict[str, Any]
@@ -240,8 +240,3 @@ def generate(served: Served, values: Values) -> Callable[[], Row | None]:
             return {"word": drawn.word, "log_probability": float(drawn.log_p[id]), "candidates": found}
 
     return next_one
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it."""
-    return finite(value)

@@ -29,7 +29,6 @@ from spanlm.store.plain import finite, json_object
 _LOG = logging.getLogger(__name__)
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 _JSON, _CSV, _HTML = "application/json", "text/csv; charset=utf-8", "text/html; charset=utf-8"
-_DECODERS = {"parse_float": float, "parse_int": int}
 
 Result = TypeVar("Result")
 Values = Mapping[str, Any]
@@ -132,7 +131,7 @@ class _Api:
     async def models(self, request: Request) -> Response:
         runs = self._runs
         with self._work.task() as task:
-            described = await task.run(lambda: [served.described() for served in runs.all])
+            described = await task.run(lambda: [served.described for served in runs.all])
         ready = bool(runs.all)
         return _json({"version": __version__, "ready": ready, "progress": runs.progress, "models": described})
 

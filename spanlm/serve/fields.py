@@ -141,11 +141,14 @@ def _value(name: str, value: Any, schema: Schema) -> Any:
     return value
 
 
-def _refuse_outside(name: str, value: float, schema: Schema) -> None:
-    least, above, most = schema.get("minimum"), schema.get("exclusiveMinimum"), schema.get("maximum", math.inf)
-    low = value >= least if least is not None else value > above
-    if not (low and value <= most):  # NaN is in no range
-        raise _wrong(name, value, f"{f'from {least}' if least is not None else f'above {above}'} to {most}")
+def _refuse_outside(name: str, value: Any, schema: Schema) -> None:
+    most = schema["maximum"]
+    if "minimum" in schema:
+        least, inside = f"from {schema['minimum']}", schema["minimum"] <= value <= most
+    else:
+        least, inside = f"above {schema['exclusiveMinimum']}", schema["exclusiveMinimum"] < value <= most
+    if not inside:  # NaN is in no range
+        raise _wrong(name, value, f"{least} to {most}")
 
 
 def _text(name: str, value: str, schema: Schema) -> str:

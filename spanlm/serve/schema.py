@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from spanlm import __version__
+from spanlm.errors import as_written
 from spanlm.serve import fields
 
 
@@ -83,16 +85,12 @@ def readable() -> str:
         lines += [f"POST {path}\n    {endpoint.summary} ({', '.join(endpoint.kinds)})"]
         lines += [f"      {name}: {_described(schema)}" for name, schema in endpoint.fields.items()]
         lines.append("")
-    lines += ['Errors: {"error": "a line"} with status', *(f"    {status} {why}" for status, why in _ERRORS.items())]
+    errors = (f"    {status} {why}" for status, why in _ERRORS.items())
+    lines += ['errors are {"error": "a line"}, with status', *errors]
     return "\n".join(lines) + "\n"
 
 
 def _described(schema: fields.Schema) -> str:
-    shown = {True: "true", False: "false", None: "null"}
-    what = str(schema["description"])
-    choices = ", ".join(shown.get(one, one) if not isinstance(one, str) else one for one in schema.get("enum", []))
-    default = schema.get("default", ...)
-    spelled = (
-        "required" if default is ... else f"default {shown[default] if default in (True, False, None) else default!r}"
-    )
-    return f"{what}{f': {choices}' * bool(choices)} ({spelled})"
+    choices = ", ".join(map(as_written, schema.get("enum", [])))
+    default = f"default {json.dumps(schema['default'])}" if "default" in schema else "required"
+    return f"{schema['description']}{f': {choices}' * bool(choices)} ({default})"

@@ -111,8 +111,9 @@ class Served:
         nearest = [1, 2, 5, 10] if slots is None else sorted({1, *(slots // part for part in (8, 4, 2))} - {0, slots})
         return ["uniform", "none", *(f"window={count}" for count in nearest)]
 
+    @cached_property
     def described(self) -> dict[str, Any]:
-        """Return what /api/models says of it."""
+        """What /api/models says of it."""
         memory = None if self.config is None else self.config.model.memory
         preset = self._preset()
         return {

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import signal
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import h11
@@ -13,6 +18,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from spanlm.errors import InputError, require
+from spanlm.serve.work import Work
 
 RECEIVE_SECONDS = 15.0
 """In which a request must be there, head and body; as long a client may take to make room for an answer."""
@@ -109,9 +115,8 @@ def listening(host: str, port: int) -> socket.socket:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         found = socket.create_server(address[:2], family=family, backlog=128)
     except socket.gaierror:
-        raise InputError(
-            f"host={host}: is no address of this machine. Leave it out, or give 0.0.0.0 for all."
-        ) from None
+        way = "Leave it out, or give 0.0.0.0 for all."
+        raise InputError(f"host={host}: is no address of this machine. {way}") from None
     except OSError as error:
         way = "Take another, or 0 for any that is free."
         raise InputError(f"port={port}: cannot be listened at on {host}: {error.strerror}. {way}") from None
@@ -119,9 +124,15 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server of one application at one socket."""
+    """uvicorn's server of one application, which ends the `work` of its requests first when it ends itself.
 
-    def __init__(self, app: ASGIApp) -> None:
+    `signal_number` is the signal that ended it.
+    """
+
+    signal_number = 0
+
+    def __init__(self, app: ASGIApp, work: Work) -> None:
+        self._work = work
         settings: dict[str, Any] = {
             "http": PatientProtocol,
             "ws": "none",
@@ -134,3 +145,19 @@ class Server(uvicorn.Server):
             "timeout_keep_alive": 5,
         }
         super().__init__(uvicorn.Config(app, **settings))
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # what clients send wrong is told to them
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """End on Ctrl-C and SIGTERM; uvicorn's own raises them again in the end, before anything is cleaned up."""
+        before = {number: signal.signal(number, self._end) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        self.signal_number, self._work.ended = number, True
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # of those who are cut off now
+        self.handle_exit(number, frame)
