@@ -60,6 +60,7 @@ class AttentionRecord:
             that word, too.
         unknown: words that the vocabulary lacks: read as <unk>, shown as written.
         places: of items of a table, which item each target is in, and its number there, both from 1, as in `score`.
+        about: what the model is, in a line.
 
     Raises:
         InputError: a number is infinite, or a weight is NaN or negative.
@@ -74,6 +75,7 @@ class AttentionRecord:
     nearest_lag: int = 1
     unknown: frozenset[str] = frozenset()
     places: Sequence[tuple[int, int]] = ()
+    about: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what a model with weights that are too large gives, so that no writer has to."""
@@ -151,6 +153,7 @@ class SpanRecord:
         first_token: number of `words[0]` in the text they are from; of a text of its own, its first word is 1.
         starts: positions of the first words of its contexts; no span reaches beyond its own.
         unknown: words that the vocabulary lacks: read as <unk>, shown as written.
+        about: what the model is, in a line.
     """
 
     words: list[str]
@@ -169,6 +172,7 @@ class SpanRecord:
     first_token: int = 0
     starts: Sequence[int] = (0,)
     unknown: frozenset[str] = frozenset()
+    about: str = ""
 
     def __len__(self) -> int:
         return len(self.words)
@@ -238,6 +242,7 @@ def attend_words(
     predict_first: bool = True,
     starts: Sequence[int] = (0,),
     places: Sequence[tuple[int, int]] = (),
+    about: str = "",
 ) -> AttentionRecord:
     """Read words, line ends among them, opened by <eos> and an empty state: as a document of a corpus is read.
 
@@ -270,6 +275,7 @@ def attend_words(
         nearest_lag=found.attention.nearest_lag,
         unknown=_unknown(vocabulary, targets),
         places=places if predict_first else places[1:],
+        about=about,
     )
 
 
@@ -283,6 +289,7 @@ def attend_spans(
     predict_first: bool = True,
     first_token: int = 1,
     starts: Sequence[int] = (0,),
+    about: str = "",
 ) -> SpanRecord:
     """Read words with a model with a span buffer, as `attend_words` does.
 
@@ -331,6 +338,7 @@ def attend_spans(
         first_token=first_token - predict_first,  # <eos> stands before it
         starts=starts,
         unknown=_unknown(vocabulary, targets),
+        about=about,
     )
 
 
