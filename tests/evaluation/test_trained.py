@@ -117,7 +117,8 @@ def test_attend_is_the_models_own_attention(model: TrainedModel) -> None:
         assert [p for _, p in expected] == pytest.approx([math.exp(row[i]) for i in best], abs=1e-6)
     assert record.title == f"{model.folder.name}, reading a text"
     assert re.fullmatch(
-        r"Key-value-predict memory, window 3 \(Daniluk et al., 2017\); trained on tiny, perplexity \d+\.\d on valid", record.about
+        r"Key-value-predict memory, window 3 \(Daniluk et al., 2017\); trained on tiny, perplexity \d+\.\d on valid",
+        record.about,
     )
 
 
