@@ -73,6 +73,7 @@ class AttentionRecord:
         unknown: words that the vocabulary lacks: read as <unk>, shown as written.
         places: of items of a table, which item each target is in, and its number there, both from 1, as in `score`.
         predicted: entropy and rank beside the surprisal.
+        about: what the model is, in a line.
 
     Raises:
         InputError: a number is infinite, or a weight is NaN or negative.
@@ -88,6 +89,7 @@ class AttentionRecord:
     unknown: frozenset[str] = frozenset()
     places: Sequence[tuple[int, int]] = ()
     predicted: Predicted | None = None
+    about: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what a model with weights that are too large gives, so that no writer has to."""
@@ -166,6 +168,7 @@ class SpanRecord:
         starts: positions of the first words of its contexts; no span reaches beyond its own.
         unknown: words that the vocabulary lacks: read as <unk>, shown as written.
         predicted: surprisal, entropy and rank under the mixture.
+        about: what the model is, in a line.
     """
 
     words: list[str]
@@ -185,6 +188,7 @@ class SpanRecord:
     starts: Sequence[int] = (0,)
     unknown: frozenset[str] = frozenset()
     predicted: Predicted | None = None
+    about: str = ""
 
     def __len__(self) -> int:
         return len(self.words)
@@ -256,6 +260,7 @@ def attend_words(
     places: Sequence[tuple[int, int]] = (),
     looks: bool = True,
     recall: Recall = anew,
+    about: str = "",
 ) -> AttentionRecord:
     """Read words, line ends among them, opened by <eos> and an empty state: as a document of a corpus is read.
 
@@ -287,6 +292,7 @@ def attend_words(
         unknown=_unknown(vocabulary, targets),
         predicted=found.predicted,
         places=places if predict_first else places[1:],
+        about=about,
     )
 
 
@@ -301,6 +307,7 @@ def attend_spans(
     first_token: int = 1,
     starts: Sequence[int] = (0,),
     recall: Recall = anew,
+    about: str = "",
 ) -> SpanRecord:
     """Read words with a model with a span buffer, as `attend_words` does.
 
@@ -350,6 +357,7 @@ def attend_spans(
         starts=starts,
         unknown=_unknown(vocabulary, targets),
         predicted=found.predicted,
+        about=about,
     )
 
 

@@ -54,10 +54,11 @@ from spanlm.evaluation.scoring import Report, quiet
 from spanlm.evaluation.words import ScoreOptions, WordScore, WrittenScore, score_words, written_scores
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import LanguageModel, ModelConfig
-from spanlm.models.lesions import lesioned
+from spanlm.models.lesions import described_lesion, lesioned
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.models.memories.span_buffer import require_temperature
 from spanlm.models.ops.precision import Precision
+from spanlm.runs.about import about
 from spanlm.runs.texts import State, Texts
 from spanlm.store.files import run_name
 from spanlm.store.provenance import code_version
@@ -91,9 +92,9 @@ class LoadedModel:
         """What it is, in a few words, for people."""
         return self.config.model.description
 
-    def title(self, source: str = "") -> str:
-        """Name the run, its memory and where a text comes from."""
-        return f"{run_name(self.folder)}, {self.config.model.memory.description}{source}"
+    def title(self) -> str:
+        """Name the run and its memory."""
+        return f"{run_name(self.folder)}, {self.config.model.memory.description}"
 
     def in_words_of(self, other: LoadedModel) -> LoadedModel:
         """Return the same model over another one's vocabulary, if it is of `any_words`."""
@@ -466,10 +467,15 @@ class TrainedModel(LoadedModel):
         words, how = self._to_attend(text, state)
         return attend_spans(self.model, self.vocabulary, words, expected=expected, **how)
 
+    def headings(self, source: str = "a text") -> dict[str, str]:
+        """Return the `title` and the line `about` it of a record: which run read what, and what it is."""
+        lesion = "" if self.attention is None else f", with {described_lesion(self.attention)}"
+        what = about(self)
+        return {"title": f"{what.run}{lesion}, reading {source}", "about": what.line}
+
     def _to_attend(self, text: str, state: Context) -> tuple[list[str], dict[str, Any]]:
         words, starts = self.texts.to_attend(text, state)
-        lesion = "" if self.attention is None else f", attention {self.attention}"
-        return words, {"title": self.title(lesion), "predict_first": self.texts.predict_first, "starts": starts}
+        return words, {**self.headings(), "predict_first": self.texts.predict_first, "starts": starts}
 
     def dynamic_statistics(
         self,

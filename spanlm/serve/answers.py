@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from spanlm.analysis.export import CSV_COLUMNS, SPAN_COLUMNS, attention_rows, csv_bytes, span_rows
+from spanlm.analysis.pages import page_content, plain_content, render_content
 from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import EOS, UNK
 from spanlm.errors import InputError
@@ -20,7 +21,6 @@ from spanlm.evaluation.generation import Drawn
 from spanlm.evaluation.words import BASES, WordScore, as_row, written_scores
 from spanlm.interop.yardstick import Yardstick
 from spanlm.runs.trained_model import LoadedModel, require_weights
-from spanlm.serve.content import page_content, plain_content, render_content
 from spanlm.serve.fields import refuse_long
 from spanlm.serve.served import Served
 from spanlm.store.plain import cell, cells_line

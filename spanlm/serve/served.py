@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from spanlm.analysis.utilisation import epoch_rows
 from spanlm.config import RunConfig
 from spanlm.errors import InputError
 from spanlm.evaluation.attention import check_attends
@@ -24,6 +23,7 @@ from spanlm.presets import PRESETS
 from spanlm.runs.loading import load
 from spanlm.runs.trained_model import LoadedModel, TrainedModel, require_weights
 from spanlm.serve.work import stop_if_left
+from spanlm.store.run_folder import epoch_rows
 
 REMEMBERED = 256 * 2**20
 """Bytes of what was read, of all runs together."""

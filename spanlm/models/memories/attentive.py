@@ -22,7 +22,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -68,6 +68,7 @@ class AttentiveConfig(MemoryConfig):
     """
 
     kind: Literal["attentive"] = "attentive"
+    paper: ClassVar[str] = "Salton et al., 2017"
     score: Score = "combined"
     window: int | None = None
     merge: Merge = "tanh"

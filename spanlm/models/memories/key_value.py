@@ -19,7 +19,7 @@ and an empty memory reads r_t = 0. The window crosses segment boundaries; gradie
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +41,7 @@ class KeyValueConfig(MemoryConfig):
     """
 
     kind: Literal["key_value"] = "key_value"
+    paper: ClassVar[str] = "Daniluk et al., 2017"
     roles: int = 3
     window: int = 5
 

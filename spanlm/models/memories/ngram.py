@@ -12,7 +12,7 @@ output and the N − 1 before it. Before a document has that many, the missing p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,7 @@ class NGramConfig(MemoryConfig):
     """
 
     kind: Literal["ngram"] = "ngram"
+    paper: ClassVar[str] = "Daniluk et al., 2017"
     order: int = 4
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -87,6 +87,7 @@ class PointerSentinelConfig(MemoryConfig):
     """
 
     kind: Literal["pointer_sentinel"] = "pointer_sentinel"
+    paper: ClassVar[str] = "Merity et al., 2017"
     window: int = 100
     pointer_loss: bool = True
 

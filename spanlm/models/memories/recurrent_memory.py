@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +40,7 @@ class RecurrentMemoryConfig(MemoryConfig):
     """
 
     kind: Literal["recurrent_memory"] = "recurrent_memory"
+    paper: ClassVar[str] = "Tran et al., 2016"
     window: int = 15
     temporal: bool = True
     composition: Literal["gated", "linear"] = "gated"

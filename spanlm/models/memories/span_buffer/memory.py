@@ -58,6 +58,7 @@ class SpanBufferConfig(MemoryConfig):
     """
 
     kind: Literal["span_buffer"] = "span_buffer"
+    paper: ClassVar[str] = "Li et al., 2020"
     drops_output: ClassVar[bool] = True
     buffer_size: int = 2048
     span_length: int = 8
