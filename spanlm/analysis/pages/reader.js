@@ -93,9 +93,10 @@ class SurprisalStrip {
 }
 
 class Reader {
-  // onSelect(t, pinned) is called when a person chose a position, not when a page did
-  constructor(root, { tint = "", onSelect = () => {} } = {}) {
+  // onSelect(t, pinned) is called when a person chose a position, onPoint(t) when one pointed at it
+  constructor(root, { tint = "", onSelect = () => {}, onPoint = () => {} } = {}) {
     this.onSelect = onSelect;
+    this.onPoint = onPoint;
     this.words = []; // words[i] is the element of token i
     this.current = null; // the position shown
     this.pinned = false;
@@ -106,7 +107,7 @@ class Reader {
     this.text.setAttribute("aria-label",
       "The text. Left and right arrow keys move from word to word, Enter keeps one open, Escape lets go.");
     this.strip = new SurprisalStrip(
-      (t) => { if (!this.pinned && t !== this.current) this.show(t); },
+      (t) => this.point(t),
       (t) => { this.pin(t, true); this.words[t + 1].scrollIntoView({ block: "nearest" }); });
     this.panel = make("section", "panel");
     this.panel.setAttribute("aria-label", "What the model did at this word");
@@ -237,6 +238,12 @@ class Reader {
     this.view.tell(t);
   }
 
+  point(t) {
+    if (this.pinned || t === this.current) return;
+    this.show(t);
+    this.onPoint(t);
+  }
+
   // what a person does: show a position, and keep it or not
   pin(t, keep) {
     this.pinned = keep;
@@ -275,8 +282,7 @@ class Reader {
     };
     const follow = (event) => {
       const t = positionOf(event);
-      if (t === null || this.pinned || t === this.current) return;
-      if (event.type === "focusin" || event.pointerType === "mouse") this.show(t);
+      if (t !== null && (event.type === "focusin" || event.pointerType === "mouse")) this.point(t);
     };
     this.text.addEventListener("pointerover", follow);
     this.text.addEventListener("focusin", follow);
