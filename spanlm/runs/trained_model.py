@@ -44,11 +44,12 @@ from spanlm.evaluation.dynamic.tuning import (
 )
 from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.excess import Excess, excess_by_lag
-from spanlm.evaluation.generation import GenerationOptions, generate
+from spanlm.evaluation.generation import Drawn, GenerationOptions, draw
 from spanlm.evaluation.pairs import Compared, Pair, compare_pairs
 from spanlm.evaluation.perplexity import Evaluation, evaluate, require_span_buffer
 from spanlm.evaluation.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
 from spanlm.evaluation.protocol import Context
+from spanlm.evaluation.recall import Recall, anew
 from spanlm.evaluation.scoring import Report, quiet
 from spanlm.evaluation.words import ScoreOptions, WordScore, WrittenScore, score_words, written_scores
 from spanlm.models.interfaces import NextWordModel
@@ -303,10 +304,16 @@ class LoadedModel:
 
     def words(self, prompt: str = "", **options: Any) -> Iterator[str]:
         """Give the words of `generate` one by one, each as soon as it is drawn; options as there."""
-        drawn = GenerationOptions(**options)
-        words = self.texts.prompt(prompt)
-        how = {"line_by_line": self.texts.line_by_line, "predict_first": self.texts.predict_first}
-        return generate(self.model, self.vocabulary, words, drawn, **how)
+        return (drawn.word for drawn in self.draw(prompt, **options))
+
+    def draw(self, prompt: str = "", *, recall: Recall = anew, **options: Any) -> Iterator[Drawn]:
+        """Give the words of `generate` with the distributions they were drawn from, each as soon as it is drawn.
+
+        What was read of the prompt before may come from `recall`, see `spanlm.evaluation.recall`.
+        """
+        texts, how = self.texts, GenerationOptions(**options)
+        reading = {"line_by_line": texts.line_by_line, "predict_first": texts.predict_first}
+        return draw(self.model, self.vocabulary, texts.prompt(prompt), how, **reading, recall=recall)
 
     def tune_cache(
         self,
