@@ -24,7 +24,8 @@ app.panes.read = (() => {
 
   // the word in which the caret stands, or that before it: what is typed is what is shown
   function positionAtCaret() {
-    const caret = byId("text").selectionStart;
+    // places count letters, and in a script some letters count as two
+    const caret = [...app.text.slice(0, byId("text").selectionStart)].length;
     const word = words.findLast(({ start }) => start < caret) ?? words[0];
     return word ? Math.max(last(word.tokens) - 1, 0) : null;
   }
