@@ -227,6 +227,11 @@ class MemoryConfig:
     """Where it was published, as one cites it."""
 
     @property
+    def equation(self) -> str:
+        """How it reads the past, in a line for people, with the number in its paper."""
+        return ""
+
+    @property
     def parts(self) -> int:
         """The number of equal parts that the encoder's output is split into."""
         return 1

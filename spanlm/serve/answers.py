@@ -20,7 +20,8 @@ from spanlm.evaluation.attention import AttentionRecord, SpanRecord, attend_span
 from spanlm.evaluation.generation import Drawn
 from spanlm.evaluation.words import BASES, WordScore, as_row, written_scores
 from spanlm.interop.yardstick import Yardstick
-from spanlm.runs.trained_model import LoadedModel, require_weights
+from spanlm.runs.about import about
+from spanlm.runs.trained_model import LoadedModel, TrainedModel, require_weights
 from spanlm.serve.fields import refuse_long
 from spanlm.serve.served import Served
 from spanlm.store.plain import cell, cells_line
@@ -113,12 +114,19 @@ def _record(served: Served, model: LoadedModel, text: str, values: Values) -> At
     """Read with the memory of what was read before."""
     words, starts = model.texts.to_attend(text, values["state"])
     expected, recall = values.get("expected", 5), served.recall(values["attention"])
-    how: dict[str, Any] = {"predict_first": model.texts.predict_first, "starts": starts, "title": model.title()}
+    how: dict[str, Any] = {**_headings(model), "predict_first": model.texts.predict_first, "starts": starts}
     if served.has_spans:
         trained = require_weights(model, "attend").model
         return attend_spans(trained, model.vocabulary, words, expected=expected, recall=recall, **how)
     how["looks"] = served.attends
     return attend_words(model.model, model.vocabulary, words, expected=expected, recall=recall, **how)
+
+
+def _headings(model: LoadedModel) -> dict[str, str]:
+    if isinstance(model, TrainedModel):
+        return model.headings()
+    what = about(model)
+    return {"title": f"{what.run}, reading a text", "about": what.line}
 
 
 def _unknown(model: LoadedModel, tokens: list[str]) -> set[str]:
@@ -193,7 +201,7 @@ def page(served: Served, values: Values) -> str:
     text = values["text"]
     with served.asked(values["attention"]) as model:
         _refuse(model, "text", text, needed=True)
-        return render_content(_item(served, model, text, values).record, model.title(), "")
+        return render_content(_item(served, model, text, values).record, **_headings(model))
 
 
 # --- the next word ---

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from functools import cached_property
@@ -20,8 +20,11 @@ from spanlm.evaluation.scoring import perplexity
 from spanlm.models.lesions import require_lesion
 from spanlm.models.memories import PointerSentinelConfig, SpanBufferConfig
 from spanlm.presets import PRESETS
+from spanlm.runs.about import about
 from spanlm.runs.loading import load
 from spanlm.runs.trained_model import LoadedModel, TrainedModel, require_weights
+from spanlm.serve.diagram import diagram
+from spanlm.serve.examples import Example, examples_for
 from spanlm.serve.work import stop_if_left
 from spanlm.store.run_folder import epoch_rows
 
@@ -114,18 +117,18 @@ class Served:
     @cached_property
     def described(self) -> dict[str, Any]:
         """What /api/models says of it."""
-        memory = None if self.config is None else self.config.model.memory
-        preset = self._preset()
+        memory, what = None if self.config is None else self.config.model.memory, about(self.model)
+        best = {"split": "valid", "value": what.perplexity, "protocol": "the best epoch of its training"}
         return {
             "id": self.id,
             "name": self.name,
             "description": self.model.description,
-            "corpus": None if self.config is None else Path(self.config.data.corpus).name,
-            "paper": None if preset is None else preset.paper,
-            "preset": None if preset is None else preset.name,
+            "corpus": what.corpus,
+            "paper": what.paper,
+            "preset": self._preset(),
             "parameters": sum(x.numel() for x in self.model.model.parameters()),
             "vocabulary_size": len(self.model.vocabulary),
-            "perplexity": self._perplexity(),
+            "perplexity": None if what.perplexity is None else best,
             "nearest_lag": getattr(memory, "nearest_lag", 1) if self.attends else None,
             "window": memory.slots if memory is not None and self.attends else None,
             "attends": ("spans" if self.has_spans else "words") if self.attends else None,
@@ -133,29 +136,24 @@ class Served:
             "gates": isinstance(memory, SpanBufferConfig | PointerSentinelConfig),
             "states": self.states,
             "state": self.state,
-            "diagram": None,
+            "diagram": None if self.config is None else diagram(self.config.model, len(self.model.vocabulary)),
             "curves": self._curves(),
-            "examples": [],
+            "examples": [example._asdict() for example in self._examples()],
         }
 
-    def _preset(self) -> Any:
+    def _preset(self) -> str | None:
+        """Return the preset whose model it is, if there is one, whatever the text."""
         if self.config is None:
             return None
-        return next((preset for preset in PRESETS.values() if preset.config.model == self.config.model), None)
+        return next((name for name, preset in PRESETS.items() if preset.config.model == self.config.model), None)
 
-    def _rows(self) -> list[dict[str, Any]]:
-        with suppress(InputError):
-            return epoch_rows(self.model.folder)
-        return []
-
-    def _perplexity(self) -> dict[str, Any] | None:
-        losses = [row["loss"] for row in self._rows()]
-        if not losses:
-            return None
-        return {"split": "valid", "value": perplexity(min(losses)), "protocol": "best epoch of the training"}
+    def _examples(self) -> Sequence[Example]:
+        return examples_for(None if self.config is None else Path(self.config.data.corpus).name)
 
     def _curves(self) -> list[dict[str, Any]]:
-        rows = self._rows()
+        rows: list[dict[str, Any]] = []
+        with suppress(InputError):  # a run without its log is still a run
+            rows = epoch_rows(self.model.folder)
         ends = [datetime.fromisoformat(row["time"]).timestamp() for row in rows]
         return [
             {

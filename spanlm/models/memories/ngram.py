@@ -42,6 +42,11 @@ class NGramConfig(MemoryConfig):
         return self.order
 
     @property
+    def equation(self) -> str:
+        """How it reads the past, in a line."""
+        return "h*_t = tanh(W^N [h¹_t; h²_{t−1}; …; h^N_{t−N+1}])   (13)"
+
+    @property
     def description(self) -> str:
         """What it is, in a few words."""
         return f"{self.order}-gram memory"

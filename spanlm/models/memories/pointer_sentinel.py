@@ -100,6 +100,12 @@ class PointerSentinelConfig(MemoryConfig):
         return self.window
 
     @property
+    def equation(self) -> str:
+        """How it reads the past, in a line."""
+        pointed = "q_t = tanh(W h_t + b),  [a_t; g_t] = softmax([q_t · h_i …; q_t · s])"
+        return f"{pointed},  p(w) = g_t p_vocab(w) + Σ_{{x_i = w}} a_{{t,i}}"
+
+    @property
     def description(self) -> str:
         """What it is, in a few words."""
         return f"pointer sentinel, window {self.window}"

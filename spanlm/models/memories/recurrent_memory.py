@@ -28,6 +28,8 @@ from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Read
 from spanlm.models.ops.attention import cleared, dot_window_attention, with_steps
 from spanlm.models.ops.precision import wide
 
+_EQUATIONS = {"gated": "h*_t = (1 − z) ⊙ h_t + z ⊙ h̃", "linear": "h*_t = U h_t + s_t"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentMemoryConfig(MemoryConfig):
@@ -53,6 +55,13 @@ class RecurrentMemoryConfig(MemoryConfig):
     def slots(self) -> int | None:
         """The window n."""
         return self.window
+
+    @property
+    def equation(self) -> str:
+        """How it reads the past, in a line."""
+        temporal = (" + T^M[t − i]", " + T^C[t − i]") if self.temporal else ("", "")
+        read = f"p_t = softmax((M[w_i]{temporal[0]}) · h_t),  s_t = Σ_i p_{{t,i}} (C[w_i]{temporal[1]})"
+        return f"{read},  {_EQUATIONS[self.composition]}"
 
     @property
     def description(self) -> str:

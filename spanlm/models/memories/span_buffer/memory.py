@@ -155,6 +155,13 @@ class SpanBufferConfig(MemoryConfig):
         return replace(self, gate=replace(self.gate, evaluation_temperature=temperature))
 
     @property
+    def equation(self) -> str:
+        """How it reads the past, in a line."""
+        span = "s_i = h_i" if self.words else "s_i = h_i − h_{i−L+1}"
+        read = "α_t = softmax(v · tanh(W_h h_t + W_s s_i)),  ξ_t = Σ_i α_{t,i} s_i"
+        return f"{span},  {read},  g_t = W_g h_t   (5–7, 10)"
+
+    @property
     def description(self) -> str:
         """What it is, in a few words."""
         held = "words" if self.words else f"spans of {self.span_length}"
