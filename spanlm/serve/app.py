@@ -43,7 +43,7 @@ def make_app(runs: Runs, work: Work, host: str = "127.0.0.1", token: str | None 
     api = _Api(runs, work)
     routes = [
         Route("/", _page_file("index.html", _HTML)),
-        Route("/static/{name}", _Static()),
+        Route("/static/{name}", _Static().give),
         Route("/schema", api.readable),
         Route("/api/schema", api.schema),
         Route("/api/models", api.models),
@@ -98,7 +98,7 @@ class _Static:
             if name.endswith(suffix)
         }
 
-    async def __call__(self, request: Request) -> Response:
+    async def give(self, request: Request) -> Response:
         found = self.files.get(request.path_params["name"])
         if found is None:
             raise HTTPException(404)
