@@ -52,7 +52,7 @@ app.panes.compare = (() => {
     const parts = make("div", "choice", make("b", "", "ABCD"[i]), runs, make("span", "", "memory"), lesions);
     parts.children[2].hidden = lesions.hidden;
     if (sides.length > 2) {
-      const away = button("×", () => { sides.splice(i, 1); keep(); lay(); }, "away");
+      const away = button("×", () => { sides.splice(i, 1); keep(); lay(); }, "bare away");
       away.setAttribute("aria-label", `take ${"ABCD"[i]} away`);
       parts.append(away);
     }
@@ -69,7 +69,7 @@ app.panes.compare = (() => {
         state: modelOf(side).states.includes(app.settings.state) ? app.settings.state : modelOf(side).state }, signal))));
       if (!found) return;
       answers = found;
-      readers.forEach((reader, i) => reader.fill(answers[i].items[0].record));
+      readers.forEach((reader, i) => reader.fill({ ...answers[i].items[0].record, lesion: sides[i].lesion }));
       layDifferences();
       followFirst();
     } catch (error) {
@@ -105,7 +105,7 @@ app.panes.compare = (() => {
 
   function gainList(title, gains, written) {
     const list = make("ol", "gains");
-    list.append(...gains.map(({ gain, w }) => make("li", "", button(written[w].text, () => choose(w), "link"), ` ${Math.abs(gain).toFixed(1)} bits`)));
+    list.append(...gains.map(({ gain, w }) => make("li", "", button(written[w].text, () => choose(w), "bare link"), ` ${Math.abs(gain).toFixed(1)} bits`)));
     if (!gains.length) list.append(make("li", "none", "no word"));
     return make("div", "", make("h3", "", title), list);
   }

@@ -70,7 +70,7 @@ app.panes.generate = (() => {
     const line = make("p", "", start);
     line.dir = "auto";
     words.forEach(({ word }, i) => {
-      const one = button(tokenText(word), () => explain(i), `w made${i === asked ? " target" : ""}`);
+      const one = button(tokenText(word), () => explain(i), `bare made${i === asked ? " target" : ""}`);
       one.title = "why this word?";
       if (!hugsLeft(word) && !hugsRight(words[i - 1]?.word ?? "")) line.append(" ");
       line.append(one);
@@ -110,7 +110,7 @@ app.panes.generate = (() => {
     candidates.forEach(({ word, log_probability: value }, i) => {
       let item = list.children[i];
       if (!item) {
-        item = make("li", "", button("", null, "candidate"));
+        item = make("li", "", button("", null, "bare candidate"));
         item.firstChild.append(make("span", "word"), make("span", "track", make("span", "fill"), make("span", "own")), make("span", "chance"));
         list.append(item);
       }
@@ -215,7 +215,7 @@ app.panes.generate = (() => {
     const looks = view.looks(t).sort((a, b) => b.weight - a.weight).slice(0, 3).filter(({ weight }) => weight >= 0.01);
     const named = looks.map((look) => `“${record.spans ? view.wordsOf(look) : tokenText(record.tokens[look.source])}” (${percent(look.weight)})`);
     return [looks.length ? `Before it came, it looked most at ${named.join(", ")}. ` : "Its memory was still empty. ",
-      button("See it in Read", () => { writeText(context(), { pane: "read", pos: String(t) }); }, "link")];
+      button("See it in Read", () => { writeText(context(), { pane: "read", pos: String(t) }); }, "bare link")];
   }
 
   function undo() {

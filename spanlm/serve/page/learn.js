@@ -66,6 +66,7 @@ app.panes.learn = (() => {
       const label = draw("text", { x: at, y: up, "text-anchor": anchor });
       label.textContent = content;
       svg.append(label);
+      return label;
     };
     for (const tick of ticksOf(low, high)) {
       svg.append(draw("path", { class: "grid", d: `M${left} ${y(tick)}H${width - right}` }));
@@ -81,22 +82,25 @@ app.panes.learn = (() => {
         const d = points.map((row, k) => `${k ? "L" : "M"}${x(row.epoch).toFixed(1)} ${y(row[part]).toFixed(1)}`).join("");
         svg.append(draw("path", { class: `line ${part} colour-${i % 4}`, d }));
         for (const row of points) svg.append(draw("circle", { class: `${part} colour-${i % 4}`, cx: x(row.epoch), cy: y(row[part]), r: part === "valid" ? 3 : 2 }));
-        ends.push({ at: y(last(points)[part]), from: x(last(points).epoch), name: models.length > 1 ? `${nameOf(model)} ${part}` : part });
+        ends.push({ at: y(last(points)[part]), colour: i % 4, name: models.length > 1 ? `${nameOf(model)} ${part}` : part });
       }
     });
     ends.sort((a, b) => a.at - b.at).forEach((end, i) => { // names of lines that end close together stand apart
       if (i) end.at = Math.max(end.at, ends[i - 1].at + 14);
-      text(end.from + 8, end.at + 4, end.name, "start");
+      text(width - right + 12, end.at + 4, end.name, "start").setAttribute("class", `colour-${end.colour}`);
     });
     return make("figure", "", svg, make("figcaption", "note", term("perplexity", "Perplexity"), " after each ", term("epoch"),
       ", on a logarithmic axis; lower is better. Train is measured while the weights still move, with dropout; ", term("valid"), " is text kept out of training."));
   }
 
+  // runs of one corpus share their examples
   function layExamples() {
-    return app.models.filter((model) => model.examples.length).map((model) => make("div", "",
-      ...(app.models.length > 1 ? [make("h3", "", nameOf(model))] : []),
+    const groups = {};
+    for (const model of app.models) if (model.examples.length) (groups[JSON.stringify(model.examples)] ??= []).push(model);
+    return Object.values(groups).map(([model, ...others]) => make("div", "",
+      ...(app.models.length > 1 ? [make("h3", "", [model, ...others].map(nameOf).join(", "))] : []),
       make("ol", "example-list", ...model.examples.map((example) => make("li", "",
-        button(example.title, () => openExample(model, example), "link"), make("span", "given", example.text), make("span", "note", example.look))))));
+        button(example.title, () => openExample(model, example), "bare link"), make("span", "given", example.text), make("span", "note", example.look))))));
   }
 
   function glossary() {

@@ -39,21 +39,21 @@ app.panes.read = (() => {
     }
     const base = { run: app.model.id, text: app.text };
     const asTrained = { ...base, state: app.model.state };
-    const began = performance.now();
     try {
       const answers = await newest.ask((signal) => Promise.all([
         post("read", { ...base, state: app.state, attention: app.settings.lesion || null }, signal),
         wantsBefore() ? post("read", asTrained, signal) : null,
       ]));
-      if (answers) paint(...answers, typed, performance.now() - began);
+      if (answers) paint(...answers, typed);
     } catch (error) {
       byId("status").textContent = troubleIn(error);
     }
   }
 
-  function paint(answer, before, typed, milliseconds) {
+  function paint(answer, before, typed) {
     const { record } = answer.items[0];
     ({ words } = answer.items[0]);
+    Object.assign(record, { copies: app.model.gates && !record.spans, lesion: app.settings.lesion });
     const pinned = !typed && app.settings.pos !== "";
     const position = pinned ? Number(app.settings.pos) : typed ? positionAtCaret() : null;
     reader.fill(record, { position, pinned, before: before?.items[0].record.bits ?? null });
@@ -63,7 +63,6 @@ app.panes.read = (() => {
     if (answer.perplexity !== null && answer.perplexity < 1e6) {
       byId("status").append(" (", term("perplexity"), ` ${answer.perplexity.toFixed(1)})`);
     }
-    byId("status").append(`; read in ${Math.round(milliseconds)} ms`);
     tellChange(answer, before, record);
     if (typed) set({ pos: "" });
   }
@@ -75,7 +74,7 @@ app.panes.read = (() => {
       .filter(({ bits }) => Number.isFinite(bits)).sort((a, b) => a.bits - b.bits);
     const what = [app.settings.lesion && `memory ${lesionName(app.settings.lesion)}`, app.state !== app.model.state && `context: ${STATES[app.state]}`];
     const mean = answer.bits - before.bits;
-    const line = [make("b", "", `With ${what.filter(Boolean).join(", ")}`), ` it is ${Math.abs(mean) < 0.005 ? "as surprised as" : `${Math.abs(mean).toFixed(2)} bits a word ${mean > 0 ? "more" : "less"} surprised than`} before.`];
+    const line = [make("b", "", `With ${what.filter(Boolean).join(", ")}`), ` it is ${Math.abs(mean) < 0.005 ? "as surprised" : `${Math.abs(mean).toFixed(2)} bits a word ${mean > 0 ? "more" : "less"} surprised than`} as trained.`];
     const named = (one) => ` “${one.word}” (${signedBits(one.bits)})`;
     if (gains.length && last(gains).bits > 0.05) line.push(" Most lost at", named(last(gains)), ".");
     if (gains.length && gains[0].bits < -0.05) line.push(" Most gained at", named(gains[0]), ".");

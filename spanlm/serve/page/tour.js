@@ -43,7 +43,7 @@ const tour = (() => {
     target?.scrollIntoView({ block: "nearest" });
     const back = button("Back", () => go(at - 1)), next = button(step === STEPS.length - 1 ? "Done" : "Next", () => (at === STEPS.length - 1 ? end() : go(at + 1)), "first");
     back.disabled = step === 0;
-    const close = button("×", end, "away");
+    const close = button("×", end, "bare away");
     close.setAttribute("aria-label", "end the tour");
     card.replaceChildren(make("p", "note", `${step + 1} of ${STEPS.length}`), close, make("h2", "", title), make("p", "", text), make("div", "buttons", back, next));
     card.hidden = false;
