@@ -24,6 +24,7 @@ function draw(tag, attributes) {
 function percent(share) {
   const value = 100 * share;
   if (value >= 99.95 || value === 0) return `${value ? 100 : 0} %`;
+  if (value < 0.001) return "< 0.001 %";
   if (value >= 98.95) return `${value.toFixed(1)} %`;
   return `${value >= 9.95 ? value.toFixed(0) : value.toPrecision(value < 0.1 ? 1 : 2)} %`;
 }

@@ -35,11 +35,17 @@ app.panes.learn = (() => {
     const boxes = rooms.map(([room, does]) => {
       const { name, shape, equation } = parts[room];
       return make("li", "", make("b", "", term(room, room)), make("span", "does", does), make("span", "", name),
-        make("span", "shape", shape ?? ""), make("span", "equation", equation ?? ""));
+        make("span", "shape", shape ?? ""), make("span", "equation", ...formula(equation ?? "")));
     });
     const list = make("ol", "diagram", make("li", "end", "words"), ...boxes, make("li", "end", "probabilities"));
     list.setAttribute("aria-label", "How it is built");
     return list;
+  }
+
+  // x_t and x^{t} with their letters below and above the line; equations that follow each other, a line each
+  function formula(text) {
+    return text.split(/,?\s{2,}/).flatMap((line, i) => [...(i ? [make("br")] : []), ...line.split(/([_^](?:\{[^}]*\}|[^\s(]))/).map((part) => (
+      /^[_^]/.test(part) && part.length > 1 ? make(part[0] === "_" ? "sub" : "sup", "", part.slice(1).replace(/^\{|\}$/g, "")) : part))]);
   }
 
   const NICE = [1, 2, 5];
