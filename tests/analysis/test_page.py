@@ -147,7 +147,7 @@ def test_the_page_of_a_span_buffer_holds_the_record(record: SpanRecord) -> None:
             ]
     np.testing.assert_allclose(content["bits"], -np.log2(record.chance[:, 2]), atol=0.000051)
     every = [weight / 1e4 for row in content["weights"] for weight in row]
-    assert sum(weight > content["darkest"] for weight in every) <= 0.02 * len(every)
+    assert sum(weight > content["darkest"] for weight in every) <= 0.05 * len(every)
     assert content["darkest"] == scale_top(content["darkest"]), "a round number: no legend says ≥ 99.7 %"
     assert every or content["darkest"] == 1.0
 
