@@ -42,7 +42,7 @@ def run(arguments: list[str]) -> None:
     """Serve."""
     options = _parsed(arguments)
     if any(importlib.util.find_spec(name) is None for name in ("starlette", "uvicorn")):
-        raise InputError("spanlm serve: needs starlette and uvicorn: pip install spanlm[serve]")
+        raise InputError("needs starlette and uvicorn: pip install 'spanlm[serve]'")
     keep_freed_memory()
     _serve(options)
 

@@ -114,7 +114,7 @@ def _record(served: Served, model: LoadedModel, text: str, values: Values) -> At
     """Read with the memory of what was read before."""
     words, starts = model.texts.to_attend(text, values["state"])
     expected, recall = values.get("expected", 5), served.recall(values["attention"])
-    how: dict[str, Any] = {**_headings(model), "predict_first": model.texts.predict_first, "starts": starts}
+    how: dict[str, Any] = {"predict_first": model.texts.predict_first, "starts": starts}
     if served.has_spans:
         trained = require_weights(model, "attend").model
         return attend_spans(trained, model.vocabulary, words, expected=expected, recall=recall, **how)

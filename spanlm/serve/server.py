@@ -7,6 +7,7 @@ import json
 import logging
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -22,6 +23,9 @@ from spanlm.serve.work import Work
 
 RECEIVE_SECONDS = 15.0
 """In which a request must be there, head and body; as long a client may take to make room for an answer."""
+
+IDLE_SECONDS = 15
+"""Between two requests of a connection."""
 
 MOST_CONNECTIONS = 500
 END_SECONDS = 1
@@ -142,7 +146,7 @@ class Server(uvicorn.Server):
             "proxy_headers": False,
             "server_header": False,
             "timeout_graceful_shutdown": END_SECONDS,
-            "timeout_keep_alive": 5,
+            "timeout_keep_alive": IDLE_SECONDS,
         }
         super().__init__(uvicorn.Config(app, **settings))
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # what clients send wrong is told to them
@@ -150,6 +154,9 @@ class Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """End on Ctrl-C and SIGTERM; uvicorn's own raises them again in the end, before anything is cleaned up."""
+        if threading.current_thread() is not threading.main_thread():  # where Python catches none
+            yield
+            return
         before = {number: signal.signal(number, self._end) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield

@@ -58,10 +58,10 @@ def stop_if_left(*_: Any) -> None:
 
 
 class Work:
-    """`threads` that take jobs in turn, of at most `most` tasks."""
+    """`threads` that take jobs in turn, of at most `most` `tasks` at a time."""
 
     def __init__(self, threads: int, most: int) -> None:
-        self.most, self.ended, self._tasks = most, False, 0
+        self.most, self.ended, self.tasks = most, False, 0
         self._jobs: queue.SimpleQueue[tuple[Task, Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
         self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(threads)]
         for thread in self._threads:
@@ -70,14 +70,14 @@ class Work:
     @contextmanager
     def task(self) -> Iterator[Task]:
         """Make a task for the length of a request; Busy: there are too many. Called by the event loop alone."""
-        if self._tasks >= self.most:
+        if self.tasks >= self.most:
             raise Busy
-        self._tasks += 1
+        self.tasks += 1
         task = Task(self)
         try:
             yield task
         finally:
-            self._tasks -= 1
+            self.tasks -= 1
             task.cancel()
 
     def put(self, task: Task, job: Callable[[], Result], future: Future[Result]) -> None:
