@@ -24,6 +24,7 @@ function draw(tag, attributes) {
 function percent(share) {
   const value = 100 * share;
   if (value >= 99.95 || value === 0) return `${value ? 100 : 0} %`;
+  if (value < 0.001) return "< 0.001 %";
   if (value >= 98.95) return `${value.toFixed(1)} %`;
   return `${value >= 9.95 ? value.toFixed(0) : value.toPrecision(value < 0.1 ? 1 : 2)} %`;
 }
@@ -93,9 +94,10 @@ class SurprisalStrip {
 }
 
 class Reader {
-  // onSelect(t, pinned) is called when a person chose a position, not when a page did
-  constructor(root, { tint = "", onSelect = () => {} } = {}) {
+  // onSelect(t, pinned) is called when a person chose a position, onPoint(t) when one pointed at it
+  constructor(root, { tint = "", onSelect = () => {}, onPoint = () => {} } = {}) {
     this.onSelect = onSelect;
+    this.onPoint = onPoint;
     this.words = []; // words[i] is the element of token i
     this.current = null; // the position shown
     this.pinned = false;
@@ -106,7 +108,7 @@ class Reader {
     this.text.setAttribute("aria-label",
       "The text. Left and right arrow keys move from word to word, Enter keeps one open, Escape lets go.");
     this.strip = new SurprisalStrip(
-      (t) => { if (!this.pinned && t !== this.current) this.show(t); },
+      (t) => this.point(t),
       (t) => { this.pin(t, true); this.words[t + 1].scrollIntoView({ block: "nearest" }); });
     this.panel = make("section", "panel");
     this.panel.setAttribute("aria-label", "What the model did at this word");
@@ -237,6 +239,12 @@ class Reader {
     this.view.tell(t);
   }
 
+  point(t) {
+    if (this.pinned || t === this.current) return;
+    this.show(t);
+    this.onPoint(t);
+  }
+
   // what a person does: show a position, and keep it or not
   pin(t, keep) {
     this.pinned = keep;
@@ -275,8 +283,7 @@ class Reader {
     };
     const follow = (event) => {
       const t = positionOf(event);
-      if (t === null || this.pinned || t === this.current) return;
-      if (event.type === "focusin" || event.pointerType === "mouse") this.show(t);
+      if (t !== null && (event.type === "focusin" || event.pointerType === "mouse")) this.point(t);
     };
     this.text.addEventListener("pointerover", follow);
     this.text.addEventListener("focusin", follow);

@@ -69,7 +69,18 @@ class WordsView {
     this.lags.setAttribute("aria-label", "Attention by lag. " + peaks.map((look) => this.inWords(look)).join(", "));
     this.peaks.replaceChildren(...peaks.map(({ source, lag, weight }) => make("li", "",
       make("span", "word", reader.spell(tokens[source])), make("span", "", signed(lag)), make("span", "", percent(weight)))));
-    if (!peaks.length) this.peaks.append(make("li", "none", "nothing: its memory is still empty"));
+    if (!peaks.length) this.peaks.append(make("li", "none", `nothing: its memory is ${reader.content.lesion === "none" ? "off" : "still empty"}`));
+    if (peaks.length && reader.content.copies) this.peaks.append(this.copied(t, this.looks(t)));
+  }
+
+  // what a pointer gave the word that came, and what it left to the vocabulary
+  copied(t, looks) {
+    const { tokens } = this.reader.content, came = tokens[t + 1];
+    const sum = (list) => list.reduce((all, { weight }) => all + weight, 0);
+    const found = looks.filter(({ source }) => tokens[source] === came);
+    const left = make("b", "", percent(Math.max(0, 1 - sum(looks))));
+    return make("li", "none", found.length ? `Copied from ${found.length} place${found.length > 1 ? "s" : ""} before: ${percent(sum(found))}. ` : "It stood nowhere before, so nothing was copied. ",
+      "Left to the vocabulary: ", left, ".");
   }
 
   inWords({ source, lag, weight }) {
