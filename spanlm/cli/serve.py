@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import re
 import secrets
 import sys
 import threading
@@ -12,7 +13,7 @@ import webbrowser
 
 from spanlm.cli.options import add_device, keep_freed_memory, verb_parser
 from spanlm.cli.render import note, out
-from spanlm.errors import InputError, Interrupted
+from spanlm.errors import InputError, Interrupted, require
 
 _DESCRIPTION = """
 A page to play with trained models, in your browser: type a text and see how surprising each word is and where the model
@@ -75,13 +76,16 @@ def _serve(options: argparse.Namespace) -> None:
             "only who has the token can."
         )
     token = None if options.token is None else options.token or secrets.token_urlsafe(24)
+    usable = token is None or re.fullmatch(r"[\w.~-]+", token, re.ASCII) is not None
+    require(usable, "token", token, "letters, digits and . ~ _ - alone, which an address can hold")
     runs, address = Runs(), listening(options.host, options.port)
     with address:
         training = demo.Training(runs, options.device, lambda: note("the demo is trained, and served"))
         for name in options.runs or [str(demo.DEMO)] * demo.is_there():
             runs.add(name, options.device)
         processors = os.cpu_count() or 1
-        work = Work(max(1, processors // torch.get_num_threads()), MOST_REQUESTS)
+        # two at least: a long text lets short ones by
+        work = Work(max(2, processors // torch.get_num_threads()), MOST_REQUESTS)
         server = Server(make_app(runs, work, options.host, token), work)
         url = _url(options.host, address.getsockname()[1], token)
         what = ", ".join(served.name for served in runs.all)
@@ -90,7 +94,7 @@ def _serve(options: argparse.Namespace) -> None:
             what = f"the demo, as soon as it is trained (about a minute, into {demo.DEMO})"
         out(f"{url}  serves {what}. Ctrl-C ends it.")
         if options.host not in LOOPBACK:
-            note(f"everyone who reaches {options.host} and has the token can ask these models, over plain HTTP")
+            note("for others this machine's name stands in that address; who has the token can ask, over plain HTTP")
         sys.stdout.flush()
         if options.open:
             threading.Timer(0.5, webbrowser.open, [url]).start()

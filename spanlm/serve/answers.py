@@ -19,7 +19,7 @@ from spanlm.errors import InputError
 from spanlm.evaluation.attention import AttentionRecord, SpanRecord, attend_spans, attend_words
 from spanlm.evaluation.generation import Drawn
 from spanlm.evaluation.words import BASES, WordScore, as_row, written_scores
-from spanlm.interop.yardstick import Yardstick
+from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.about import about
 from spanlm.runs.trained_model import LoadedModel, TrainedModel, require_weights
 from spanlm.serve.fields import refuse_long
@@ -28,6 +28,9 @@ from spanlm.store.plain import cell, cells_line
 
 Values = Mapping[str, Any]
 Row = dict[str, Any]
+
+MOST_BITS = 1000
+"""Beyond it 2^bits is no number for people, and soon none at all."""
 
 SHOWN = 20
 """Candidates that come with a generated word."""
@@ -49,23 +52,20 @@ class _Item:
 
 
 def read(served: Served, values: Values) -> Row:
-    """Read a text: a line at a time where each stands alone, else as one."""
+    """Read a text, each of its lines or documents alone if `state` says so."""
     began = time.perf_counter()
-    text, state = values["text"], values["state"]
+    text = values["text"]
     with served.asked(values["attention"]) as model:
         _refuse(model, "text", text, needed=True)
-        model.texts.refuse_context(state)
-        parts = _lines(text) if state == "line" else [(0, text)]
-        read = [(start, part, _item(served, model, part, values)) for start, part in parts]
-        items = [_as_json(model, start, part, item) for start, part, item in read]
-    tokens = [score for _, _, item in read for score in item.scores if not math.isnan(score.surprisal)]
-    words = [word for item in items for word in item["words"]]
-    bits = math.fsum(score.surprisal for score in tokens) / len(tokens) if tokens else None
+        item = _item(served, model, text, values)
+        words = _words(model, text, item)
+    predicted = [score.surprisal for score in item.scores if not math.isnan(score.surprisal)]
+    bits = math.fsum(predicted) / len(predicted) if predicted else None
     return {
-        "items": items,
+        "items": [{"start": 0, "end": len(text), "record": item.record, "words": words}],
         "words": len(words),
         "bits": bits,
-        "perplexity": None if bits is None or bits > 1000 else 2.0**bits,
+        "perplexity": None if bits is None or bits > MOST_BITS else 2.0**bits,
         "unknown": sum(word["unknown"] for word in words),
         "seconds": round(time.perf_counter() - began, 4),
     }
@@ -78,18 +78,8 @@ def _refuse(model: LoadedModel, name: str, text: str, *, needed: bool = False) -
     refuse_long(name, len(model.tokenize(text)))
 
 
-def _lines(text: str) -> list[tuple[int, str]]:
-    """Return the lines with words, and where each begins."""
-    found, start = [], 0
-    for line in text.split("\n"):
-        if written_words(line):
-            found.append((start, line))
-        start += len(line) + 1
-    return found
-
-
 def _item(served: Served, model: LoadedModel, text: str, values: Values) -> _Item:
-    if isinstance(model, Yardstick):
+    if not isinstance(model.model, NextWordModel):
         return _item_of_scores(model, text, values)
     record = _record(served, model, text, values)
     predicted, tokens = record.predicted, [record.words[0], *record.targets]
@@ -133,7 +123,7 @@ def _unknown(model: LoadedModel, tokens: list[str]) -> set[str]:
     return {token for token in tokens if token not in model.vocabulary or token == UNK}
 
 
-def _item_of_scores(model: Yardstick, text: str, values: Values) -> _Item:
+def _item_of_scores(model: LoadedModel, text: str, values: Values) -> _Item:
     """Read by a model of sub-words, which is asked by written word and expects none."""
     scores = list(model.score(text, state=values["state"], eos=True))
     tokens = [EOS, *(score.word for score in scores)]
@@ -141,13 +131,14 @@ def _item_of_scores(model: Yardstick, text: str, values: Values) -> _Item:
     return _Item(plain_content(tokens, set(), bits, [[] for _ in scores]), scores, 1)
 
 
-def _as_json(model: LoadedModel, start: int, text: str, item: _Item) -> Row:
+def _words(model: LoadedModel, text: str, item: _Item) -> list[Row]:
+    """Return the words as they are written, with their places in the text and among the record's tokens."""
     places = iter(at for at, score in enumerate(item.scores, item.first) if score.word != EOS)
-    words = [
+    return [
         {
             "text": word.word,
-            "start": start + word.start,
-            "end": start + word.end,
+            "start": word.start,
+            "end": word.end,
             "surprisal": word.surprisal,
             "entropy": word.entropy,
             "rank": word.rank,
@@ -156,7 +147,6 @@ def _as_json(model: LoadedModel, start: int, text: str, item: _Item) -> Row:
         }
         for word in written_scores(text, item.scores, model.tokenize)
     ]
-    return {"start": start, "end": start + len(text), "record": item.record, "words": words}
 
 
 # --- the rows of `spanlm score` and `spanlm attend` ---

@@ -118,11 +118,13 @@ class Served:
     def described(self) -> dict[str, Any]:
         """What /api/models says of it."""
         memory, what = None if self.config is None else self.config.model.memory, about(self.model)
-        best = {"split": "valid", "value": what.perplexity, "protocol": "the best epoch of its training"}
+        best = {"split": "valid", "value": what.perplexity, "protocol": "best epoch while it was trained"}
         return {
             "id": self.id,
             "name": self.name,
             "description": self.model.description,
+            "memory": what.memory if memory is not None else None,
+            "tokenizer": self.model.texts.data.effective_tokenizer,
             "corpus": what.corpus,
             "paper": what.paper,
             "preset": self._preset(),
