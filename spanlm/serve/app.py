@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from importlib import resources
@@ -85,6 +86,11 @@ def _page_file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]
     return give
 
 
+def _packed(code: bytes) -> bytes:
+    """Leave out indentation and lines that are comments, which a browser has no use for."""
+    return re.sub(rb"(?m)^[ \t]+|^[ \t]*//.*\n", b"", code)
+
+
 class _Static:
     """The scripts and style sheets of the page, by name alone: no path is ever made of what a client sends."""
 
@@ -92,7 +98,7 @@ class _Static:
         folders = (resources.files("spanlm.analysis.pages"), resources.files("spanlm.serve") / "page")
         files = [(file.name, file) for folder in folders for file in folder.iterdir()]
         self.files = {
-            name: (file.read_bytes(), kind)
+            name: (_packed(file.read_bytes()), kind)
             for name, file in files
             for suffix, kind in _TYPES.items()
             if name.endswith(suffix)

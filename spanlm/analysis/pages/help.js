@@ -3,8 +3,6 @@
 
 const TERMS = {
   "surprisal": "How unexpected a word was: minus the logarithm of its probability. One bit more is half the probability: 1 bit is 50 %, 10 bits are 0.1 %.",
-  "bits": "The unit of surprisal. Each bit halves the probability: 1 bit is 50 %, 2 bits 25 %, 10 bits 0.1 %.",
-  "entropy": "How undecided the model was before the word came: the mean surprisal of all words that could have come.",
   "<unk>": "The vocabulary is a fixed list of words. Any other word is read as this one sign, so the model sees that a word stood there, not which.",
   "attention": "While it guesses the next word, the model weighs what it read before. The weights of a moment add up to 100 %.",
   "state": "What the encoder carries from word to word: a few hundred numbers, its whole summary of the text so far.",
@@ -19,7 +17,6 @@ const TERMS = {
   "top-k": "Only the k most probable words may be drawn.",
   "top-p": "Only the fewest words whose probabilities add up to p may be drawn.",
   "lesion": "Part of a trained model switched off, to see what it was for. Nothing is trained again.",
-  "lag": "How many words back: −1 is the word before the one just read.",
   "epoch": "One pass over the training text.",
   "valid": "A part of the text that is kept out of training and measures it after each epoch.",
 };

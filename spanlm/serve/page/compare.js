@@ -107,7 +107,7 @@ app.panes.compare = (() => {
     const list = make("ol", "gains");
     list.append(...gains.map(({ gain, w }) => make("li", "", button(written[w].text, () => choose(w), "bare link"), ` ${Math.abs(gain).toFixed(1)} bits`)));
     if (!gains.length) list.append(make("li", "none", "no word"));
-    return make("div", "", make("h3", "", title), list);
+    return make("div", "", make("p", "note", title), list);
   }
 
   function divergingBars(gains, written, letter) {

@@ -121,7 +121,7 @@ app.panes.generate = (() => {
       track.children[0].style.width = `${100 * shares[i] / most}%`;
       track.children[1].style.left = `${100 * Math.exp(value) / most}%`;
       chance.textContent = percent(shares[i]);
-      item.firstChild.setAttribute("aria-label", `take “${tokenText(word)}”, ${percent(shares[i])}`);
+      item.firstChild.title = "take this word";
     });
   }
 

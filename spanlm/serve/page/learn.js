@@ -44,7 +44,7 @@ app.panes.learn = (() => {
 
   // x_t and x^{t} with their letters below and above the line; equations that follow each other, a line each
   function formula(text) {
-    return text.split(/,?\s{2,}/).flatMap((line, i) => [...(i ? [make("br")] : []), ...line.split(/([_^](?:\{[^}]*\}|[^\s(]))/).map((part) => (
+    return text.split(/,?\s{2,}/).flatMap((line, i) => [...(i ? [make("br")] : []), ...line.split(/([_^](?:\{[^}]*\}|\w+|[^\s(]))/).map((part) => (
       /^[_^]/.test(part) && part.length > 1 ? make(part[0] === "_" ? "sub" : "sup", "", part.slice(1).replace(/^\{|\}$/g, "")) : part))]);
   }
 

@@ -32,7 +32,6 @@ app.panes.share = (() => {
       make("p", "", "All that this page does, a program can ask for as JSON. ", ...schemaLink()),
       code("In a terminal", `curl -s ${location.origin}/api/score -H 'Content-Type: application/json' \\\n  -d '{"run": "${model.id}", "text": "the name is bound ."}'`),
       code("In R", `library(httr)\nr <- POST("${location.origin}/api/score", encode = "json",\n          body = list(run = "${model.id}", text = "the name is bound ."))\ndo.call(rbind, lapply(content(r)$rows, as.data.frame))`),
-      code("In Python", `import json, urllib.request\nask = urllib.request.Request("${location.origin}/api/score", json.dumps({"run": "${model.id}", "text": "the name is bound ."}).encode(),\n                             {"Content-Type": "application/json"})\nprint(json.load(urllib.request.urlopen(ask))["rows"])`),
     );
   }
 
