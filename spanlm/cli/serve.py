@@ -13,7 +13,7 @@ import webbrowser
 
 from spanlm.cli.options import add_device, keep_freed_memory, verb_parser
 from spanlm.cli.render import note, out
-from spanlm.errors import InputError, Interrupted, require
+from spanlm.errors import InputError, require
 
 _DESCRIPTION = """
 A page to play with trained models, in your browser: type a text and see how surprising each word is and where the model
@@ -34,9 +34,6 @@ demo's run. Traffic is not encrypted: on a network that you do not trust, use a 
 
 MOST_REQUESTS = 64
 """At work or waiting; to more the answer is 429."""
-
-_GIVE_UP = 0.6
-"""Seconds that threads get to end their step."""
 
 
 def run(arguments: list[str]) -> None:
@@ -102,10 +99,8 @@ def _serve(options: argparse.Namespace) -> None:
             server.run([address])
         finally:
             training.end()
-        if not work.end(_GIVE_UP):  # a thread is deep in a step, which nobody waits for
-            note("spanlm: stopped")
-            os._exit(128 + server.signal_number)
-    raise Interrupted("stopped", server.signal_number)
+    note("spanlm: stopped")
+    os._exit(128 + server.signal_number)  # at once: a thread may be deep in a step, for which nobody waits
 
 
 def _url(host: str, port: int, token: str | None) -> str:

@@ -28,8 +28,8 @@ IDLE_SECONDS = 15
 """Between two requests of a connection."""
 
 MOST_CONNECTIONS = 500
-END_SECONDS = 1
-"""For answers that are under way when the server ends."""
+END_SECONDS = 0.4
+"""For answers that are under way when the server ends; their work ends at its next step."""
 
 _LATE = f"the request did not come within {RECEIVE_SECONDS:g} seconds"
 

@@ -58,14 +58,16 @@ def stop_if_left(*_: Any) -> None:
 
 
 class Work:
-    """`threads` that take jobs in turn, of at most `most` `tasks` at a time."""
+    """`threads` that take jobs in turn, of at most `most` `tasks` at a time.
+
+    Once it has `ended`, these end at their next steps.
+    """
 
     def __init__(self, threads: int, most: int) -> None:
         self.most, self.ended, self.tasks = most, False, 0
-        self._jobs: queue.SimpleQueue[tuple[Task, Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
-        self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(threads)]
-        for thread in self._threads:
-            thread.start()
+        self._jobs: queue.SimpleQueue[tuple[Task, Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+        for _ in range(threads):
+            threading.Thread(target=self._serve, daemon=True).start()
 
     @contextmanager
     def task(self) -> Iterator[Task]:
@@ -84,18 +86,9 @@ class Work:
         """Hand a job to the threads."""
         self._jobs.put((task, job, future))
 
-    def end(self, seconds: float) -> bool:
-        """End the threads between two steps; return whether all did so in time."""
-        self.ended = True
-        for _ in self._threads:
-            self._jobs.put(None)
-        for thread in self._threads:
-            thread.join(seconds)
-        return not any(thread.is_alive() for thread in self._threads)
-
     def _serve(self) -> None:
-        while (item := self._jobs.get()) is not None:
-            task, job, future = item
+        while True:
+            task, job, future = self._jobs.get()
             if not future.set_running_or_notify_cancel():
                 continue
             _current.task = task
@@ -106,4 +99,4 @@ class Work:
                 future.set_exception(error)
             finally:
                 _current.task = None
-                del item, task, job, future
+                del task, job, future  # until the next one comes

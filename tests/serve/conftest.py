@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,11 +53,9 @@ def runs(folders: Mapping[str, Path]) -> Runs:
 
 
 @pytest.fixture(scope="session")
-def work() -> Iterator[Work]:
+def work() -> Work:
     """Two threads."""
-    work = Work(2, 64)
-    yield work
-    work.end(1)
+    return Work(2, 64)
 
 
 @pytest.fixture(scope="session")
