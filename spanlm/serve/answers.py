@@ -29,6 +29,9 @@ from spanlm.store.plain import cell, cells_line
 Values = Mapping[str, Any]
 Row = dict[str, Any]
 
+MOST_WEIGHTS = 5_000_000
+"""Of a text that is drawn: of a memory of the whole text they are as many as the square of its words."""
+
 MOST_BITS = 1000
 """Beyond it 2^bits is no number for people, and soon none at all."""
 
@@ -94,6 +97,9 @@ def _item(served: Served, model: LoadedModel, text: str, values: Values) -> _Ite
         for index, (token, (surprisal, entropy, rank)) in enumerate(zip(tokens[first:], numbers, strict=True), 1)
     ]
     if served.attends:
+        if record.weights.size > MOST_WEIGHTS:
+            many = f"text: has {record.weights.size:,} weights to draw; must be at most {MOST_WEIGHTS:,}"
+            raise InputError(f"{many}. Send it in parts; /api/score takes it whole.")
         return _Item(page_content(record), scores, first)
     bits = [None if math.isnan(x) else x / unit for x in predicted.surprisal.tolist()]
     expected = record.expected if isinstance(record, AttentionRecord) else record.mixture

@@ -122,6 +122,11 @@ def test_a_word_that_is_many_to_the_model_is_counted_as_many(work: Work, words_r
     _refused(client.post("/api/read", json={"text": "." * (MOST_WORDS + 1)}), 400, "text", f"{MOST_WORDS:,}")
 
 
+def test_weights_that_no_page_can_draw_are_refused(client: TestClient) -> None:
+    answer = client.post("/api/read", json={"text": "the " * 2300, "run": "5"})  # which remembers all of a line
+    _refused(answer, 400, "text: has 5,28", "5,000,000")
+
+
 def _bad(name: str, field: str, *values: str, before: str = "") -> list[tuple[str, str, str]]:
     return [(name, f'{before}"{field}": {value}', field) for value in values]
 
