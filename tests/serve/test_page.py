@@ -196,7 +196,7 @@ def test_a_text_is_read_while_it_is_typed(visit: Open, tiny_run: Path) -> None:
     page.locator("#text").fill("")
     page.locator("#text").press_sequentially(TEXT, delay=5)
     words = ["¶", *TEXT.split(), "¶"]
-    page.locator("#reader .w").nth(len(words) - 1).wait_for()
+    page.locator("#reader .w.target", has_text="bound").wait_for()
     assert page.locator("#reader .w").all_inner_texts() == words
     assert page.locator("#reader .w.unknown").all_inner_texts() == ["zebra"]
     status = page.locator("#status").inner_text()
