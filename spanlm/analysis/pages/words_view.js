@@ -69,7 +69,8 @@ class WordsView {
     this.lags.setAttribute("aria-label", "Attention by lag. " + peaks.map((look) => this.inWords(look)).join(", "));
     this.peaks.replaceChildren(...peaks.map(({ source, lag, weight }) => make("li", "",
       make("span", "word", reader.spell(tokens[source])), make("span", "", signed(lag)), make("span", "", percent(weight)))));
-    if (!peaks.length) this.peaks.append(make("li", "none", `nothing: its memory is ${reader.content.lesion === "none" ? "off" : "still empty"}`));
+    if (!peaks.length) this.peaks.append(make("li", "none", reader.content.lesion === "none" ? "nothing: its memory is off"
+      : reader.content.held[t] ? "no word: it left the guess to the vocabulary" : "nothing: its memory is still empty"));
     if (peaks.length && reader.content.copies) this.peaks.append(this.copied(t, this.looks(t)));
   }
 
@@ -96,12 +97,13 @@ class WordsView {
 
   opening() {
     // the sharpest look back of the opening lines, so that the page explains itself before it is touched
-    const { window: size, nearest, bits, weights } = this.reader.content;
+    const { window: size, nearest, bits, weights, tokens, eos } = this.reader.content;
     if (!this.attends) return Math.min(4, bits.length - 1);
     const full = size - 1 + nearest;
     let best = Math.min(full, bits.length - 1);
     for (let t = best; t < Math.min(bits.length, full + 80); t++) {
-      if (Math.max(...weights[t]) > Math.max(...weights[best])) best = t;
+      const inLine = tokens[t] !== eos && tokens[t + 1] !== eos;
+      if (inLine && Math.max(...weights[t]) > Math.max(...weights[best])) best = t;
     }
     return best;
   }

@@ -24,7 +24,9 @@ app.panes.compare = (() => {
   }
 
   const modelOf = ({ run }) => app.models.find((model) => model.id === run);
-  const titleOf = (side) => nameOf(modelOf(side)) + (side.lesion ? `, memory ${lesionName(side.lesion)}` : "");
+  const stateOf = (side) => (modelOf(side).states.includes(app.settings.state) ? app.settings.state : modelOf(side).state);
+  const titleOf = (side) => nameOf(modelOf(side)) + (side.lesion ? `, memory ${lesionName(side.lesion)}` : "") +
+    (stateOf(side) === modelOf(side).state ? "" : `, context ${STATES[stateOf(side)]}`);
 
   function keep() { set({ with: sides.map(({ run, lesion }) => (lesion ? `${run}:${lesion}` : run)).join(",") }); }
 
@@ -65,8 +67,7 @@ app.panes.compare = (() => {
     if (empty) { byId("differences").replaceChildren(make("p", "note", "Write something, or choose an example.")); return; }
     try {
       const found = await newest.ask((signal) => Promise.all(sides.map((side) => post("read", {
-        run: side.run, text: app.text, attention: side.lesion || null,
-        state: modelOf(side).states.includes(app.settings.state) ? app.settings.state : modelOf(side).state }, signal))));
+        run: side.run, text: app.text, attention: side.lesion || null, state: stateOf(side) }, signal))));
       if (!found) return;
       answers = found;
       readers.forEach((reader, i) => reader.fill({ ...answers[i].items[0].record, lesion: sides[i].lesion }));

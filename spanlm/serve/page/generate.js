@@ -95,6 +95,7 @@ app.panes.generate = (() => {
 
   function layCandidates() {
     laySliders();
+    byId("next-name").textContent = `The next word${app.settings.lesion ? `, memory ${lesionName(app.settings.lesion)}` : ""}`;
     if (!next) return;
     const { shares, others } = reshape(next, knobs());
     fillBars(byId("candidates"), next.candidates.slice(0, SHOWN), shares, (i) => take(next.candidates[i].word, next.candidates));

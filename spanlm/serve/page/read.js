@@ -39,6 +39,7 @@ app.panes.read = (() => {
     }
     const base = { run: app.model.id, text: app.text };
     const asTrained = { ...base, state: app.model.state };
+    const slow = setTimeout(() => { byId("status").textContent = "Reading …"; }, 500);
     try {
       const answers = await newest.ask((signal) => Promise.all([
         post("read", { ...base, state: app.state, attention: app.settings.lesion || null }, signal),
@@ -47,6 +48,8 @@ app.panes.read = (() => {
       if (answers) paint(...answers, typed);
     } catch (error) {
       byId("status").textContent = troubleIn(error);
+    } finally {
+      clearTimeout(slow);
     }
   }
 

@@ -101,6 +101,7 @@ async function start() {
     await new Promise((done) => setTimeout(done, 500));
   }
   waiting.hidden = true;
+  for (const element of document.querySelectorAll(".run, #tour, .tabs")) element.hidden = false;
   listen();
   await openAddress();
 }

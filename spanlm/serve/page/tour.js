@@ -47,6 +47,9 @@ const tour = (() => {
     close.setAttribute("aria-label", "end the tour");
     card.replaceChildren(make("p", "note", `${step + 1} of ${STEPS.length}`), close, make("h2", "", title), make("p", "", text), make("div", "buttons", back, next));
     card.hidden = false;
+    const box = (target ?? card).getBoundingClientRect(); // it stands beside what it shows
+    card.classList.toggle("left", box.left > innerWidth / 2);
+    card.classList.toggle("high", box.top > innerHeight / 2);
     next.focus({ preventScroll: true });
   }
 
