@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from spanlm import __version__
 from spanlm.errors import InputError, SpanlmError
@@ -125,7 +125,7 @@ class _Api:
             "attend": self._answering(fields.ATTEND, self._attend),
             "page": self._answering(fields.READ, self._page),
             "next": self._answering(fields.NEXT, self._next),
-            "generate": self.generate,
+            "generate": self._generate,
         }
 
     async def schema(self, request: Request) -> Response:
@@ -183,29 +183,27 @@ class _Api:
     def _next(self, request: Request, served: Served, values: Values) -> Response:
         return _json(answers.next_word(served, values))
 
-    async def generate(self, request: Request) -> Response:
+    async def _generate(self, request: Request) -> ASGIApp:
         served, values = await self._asked(request, fields.GENERATE)
-        context = self._work.task()
-        task = context.__enter__()
-        try:
-            next_one = await _unless_left(request, task, lambda: answers.generate(served, values))
-        except BaseException:
-            context.__exit__(None, None, None)
-            raise
 
-        async def events() -> AsyncIterator[str]:
-            try:
-                while (word := await task.run(next_one)) is not None:
-                    yield _event("word", word)
-                yield _event("done", {})
-            except SpanlmError as error:
-                yield _event("error", {"error": " ".join(str(error).split())})
-            except Left:
-                return
-            finally:
-                context.__exit__(None, None, None)
+        async def stream(scope: Scope, receive: Receive, send: Send) -> None:
+            with self._work.task() as task:  # until the last word, or the client has gone
+                next_one = await _unless_left(request, task, lambda: answers.generate(served, values))
+                words = StreamingResponse(_events(task, next_one), media_type="text/event-stream")
+                await words(scope, receive, send)
 
-        return StreamingResponse(events(), media_type="text/event-stream")
+        return stream
+
+
+async def _events(task: Task, next_one: Callable[[], dict[str, Any] | None]) -> AsyncIterator[str]:
+    try:
+        while (word := await task.run(next_one)) is not None:
+            yield _event("word", word)
+        yield _event("done", {})
+    except SpanlmError as error:
+        yield _event("error", {"error": " ".join(str(error).split())})
+    except Left:  # the server ends
+        return
 
 
 async def _unless_left(request: Request, task: Task, job: Callable[[], Result]) -> Result:
