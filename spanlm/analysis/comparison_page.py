@@ -21,7 +21,7 @@ def render_comparison(found: Sequence[Comparison], baseline: str, text: str) -> 
     names = " and ".join(one.name for one in found)
     introduction = _INTRODUCTION.format(model=_escaped(names), baseline=_escaped(baseline))
     parts = {"introduction": introduction, "lists": lists, "footnote": _escaped(f"{text}. ¶ is a line end.")}
-    return filled_page("compare.html", parts, ("page.css", "compare.css"), (), f"{names} against {baseline}")
+    return filled_page("compare.html", parts, ("reader.css", "compare.css"), (), f"{names} against {baseline}")
 
 
 def _lists(one: Comparison, baseline: str) -> str:

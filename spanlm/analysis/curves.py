@@ -8,10 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from spanlm.analysis.utilisation import epoch_rows
 from spanlm.errors import InputError, require
 from spanlm.evaluation.scoring import perplexity
-from spanlm.store.run_folder import METRICS
+from spanlm.store.run_folder import METRICS, epoch_rows
 
 By = Literal["epochs", "steps", "minutes"]
 """What a curve is drawn over; minutes: since the run's first epoch began, pauses included."""

@@ -135,15 +135,14 @@ def save_attention(record: AttentionRecord, path: PathLike) -> None:
     """
     writers = {
         ".html": lambda: render_page(record).encode("utf-8"),
-        ".csv": lambda: csv_bytes(
-            [(*CSV_COLUMNS, *(PLACE_COLUMNS if record.places else ())), *_attention_rows(record)]
-        ),
+        ".csv": lambda: csv_bytes([(*CSV_COLUMNS, *(PLACE_COLUMNS if record.places else ())), *attention_rows(record)]),
         ".npz": lambda: _attention_npz(record),
     }
     _save(path, ATTENTION_SUFFIXES, writers, lambda: heatmap(record))
 
 
-def _attention_rows(record: AttentionRecord) -> Iterator[Row]:
+def attention_rows(record: AttentionRecord) -> Iterator[Row]:
+    """Give a row of `CSV_COLUMNS` for each position and lag whose slot held a word."""
     weights = _shortest(record.weights)
     for t, column in np.argwhere(record.occupied).tolist():
         word, target, surprisal = record.words[t], record.targets[t], float(record.surprisal[t])
@@ -351,17 +350,19 @@ def save_spans(record: SpanRecord, path: PathLike) -> None:
     * `.json`: every position with all numbers.
     * `.csv`: a row for each span that was looked at, of every position.
     """
-    rows = (
-        (t, word, record.targets[t], float(record.gate[t]), look.first, look.last, record.words_of(look), look.weight)
-        for t, word in enumerate(record.words)
-        for look in record.looks(t)
-    )
     writers = {
         ".html": lambda: render_span_page(record).encode("utf-8"),
-        ".csv": lambda: csv_bytes([SPAN_COLUMNS, *rows]),
+        ".csv": lambda: csv_bytes([SPAN_COLUMNS, *span_rows(record)]),
         ".json": lambda: json_bytes(record.to_json()),
     }
     _save(path, SPAN_SUFFIXES, writers, lambda: span_figure(record))
+
+
+def span_rows(record: SpanRecord) -> Iterator[Row]:
+    """Give a row of `SPAN_COLUMNS` for each span that was looked at, of every position."""
+    for t, word in enumerate(record.words):
+        before = t, word, record.targets[t], float(record.gate[t])
+        yield from ((*before, look.first, look.last, record.words_of(look), look.weight) for look in record.looks(t))
 
 
 def save_utilisation(measured: Sequence[Utilisation], path: PathLike) -> None:

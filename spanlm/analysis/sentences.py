@@ -145,6 +145,7 @@ def _row(slots: str, count: int, sums: NDArray[np.float64]) -> FlatnessRow:
 MOST_WORDS = 120
 """Of a sentence: more do not fit on a page."""
 _USUAL = 0.95
+_TOPS = (2, 3, 4, 6, 8, 10, 15, 20, 30, 60, 120)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +179,14 @@ class SentenceMap:
             end = t + 1 - self.record.nearest_lag
             matrix[t, max(end - slots, 0) : max(end, 0)] = self.record.weights[t, window - slots :]
         return matrix
+
+    @cached_property
+    def relative(self) -> NDArray[np.float32]:
+        """(N, N) `matrix` over the equal share of its row, 1 / n_t: where attention is flat, all of it is 1.
+
+        Shades are of this: by weight, a short row would be dark and a long one pale, whatever the model does.
+        """
+        return np.asarray(self.matrix * np.maximum(self.slots, 1)[:, None], dtype=np.float32)
 
     @property
     def on_no_word(self) -> NDArray[np.float64]:
@@ -229,12 +238,12 @@ def mean_flatness(maps: Sequence[SentenceMap]) -> Flatness | None:
 
 
 def common_scale(maps: Sequence[SentenceMap]) -> tuple[float, bool]:
-    """Return the weight that is darkest in every map of a sentence, and whether there are larger ones."""
-    # at most one in twenty is larger, of the rows with at least half as many words as the longest: where few share all
-    # the weight, each has much, and scaled to them or to single peaks all the rest would be pale
-    settled = _weights([one.matrix[2 * one.slots >= max(one.slots.max(), 1)] for one in maps])
-    top = scale_top(float(np.quantile(settled, _USUAL)) if settled.size else 1.0)
-    return top, is_above(float(_weights([one.matrix for one in maps]).max(initial=0)), top)
+    """Return how many equal shares are darkest in every map of a sentence, and whether there are larger weights."""
+    # at most one in twenty is larger: scaled to single peaks all the rest would be pale
+    shares = _weights([one.relative for one in maps])
+    usual = float(np.quantile(shares, _USUAL)) if shares.size else 1.0
+    top = next((top for top in _TOPS if not is_above(usual, top)), _TOPS[-1])
+    return top, is_above(float(shares.max(initial=0)), top)
 
 
 def _weights(matrices: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
@@ -265,9 +274,10 @@ _LINE, _LABEL = 96, 18
 
 
 def triangle_lines(one: SentenceMap, top: float) -> Iterator[str]:
-    """Yield a map as text: a line for each predicted word, with percents where they fit, else shades up to `top`.
+    """Yield a map as text: a line for each predicted word, with percents or, where those do not fit, shades.
 
-    A row ends with the word just read, which heads the column that begins below it. The last line explains the rest.
+    A row ends with the word just read, which heads the column that begins below it. The darkest
+    shade is `top` equal shares. The last line explains the rest.
     """
     record, empty = one.record, np.full(len(one.record), np.nan)
     targets, heads = ([_cut(word) + one.mark(word) for word in words] for words in (record.targets, record.words))
@@ -276,11 +286,13 @@ def triangle_lines(one: SentenceMap, top: float) -> Iterator[str]:
     for row in range(-1, len(targets)):
         label, weights = (targets[row], one.matrix[row]) if row >= 0 else ("", empty)
         column = row + 1 - record.nearest_lag
+        if cell < 3 and row >= 0:
+            weights = one.relative[row]
         cells = "".join(_cell(float(weight), top, cell) for weight in weights[: max(column, 0)])
         head = heads[column] if 0 <= column < len(heads) else ""
         if label or head:
             yield f"{label:>{width}} {cells}{' ' * max(cell - 1, 1)}{head}".rstrip()
-    shades = "percent" if cell == 3 else f"{SHADES[0]} little, {SHADES[-1]} {100 * top:g} % or more"
+    shades = "percent" if cell == 3 else f"{SHADES[0]} little, {SHADES[-1]} {top:g} times an equal share or more"
     yield f"({shades}; a row: the next word; a column: the word at its head, on the diagonal)"
 
 

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spanlm.errors import InputError
-from spanlm.store.files import regular
-from spanlm.store.plain import json_object
-from spanlm.store.run_folder import METRICS
+from spanlm.store.run_folder import epoch_rows
 
 EXPLAINED = (
     "PoU: the share of the words of valid at which the gate prefers the buffer (λ ≥ ½); oracle: at which the buffer is "
@@ -34,23 +32,6 @@ class Utilisation:
 
     def __len__(self) -> int:
         return len(self.learned)
-
-
-def epoch_rows(folder: Path) -> list[dict[str, Any]]:
-    """Read the validations of a run so far; it may be in training.
-
-    Raises:
-        InputError: `folder` is not a run, or a line is damaged.
-    """
-    try:
-        lines = regular(folder / METRICS, 2**30).read_bytes().splitlines(keepends=True)
-        # the last line of a run in training may be half written
-        rows = [json_object(line) for line in lines if line.endswith(b"\n")]
-    except OSError as error:
-        raise InputError(f"{folder}: has no {METRICS} ({error.strerror}); name the folder of a run") from None
-    except ValueError as error:
-        raise InputError(f"{folder / METRICS}: damaged: a line {error}; take that line out, or train again") from None
-    return [row for row in rows if row.get("event") == "valid"]
 
 
 def utilisation_of(rows: Sequence[Mapping[str, Any]], name: str) -> Utilisation | None:

@@ -31,6 +31,7 @@ from spanlm.analysis.figures import (
 )
 from spanlm.analysis.lags import axis_title, signed
 from spanlm.analysis.sentences import SentenceMap, common_scale, is_above, percent, scale_top
+from spanlm.data.vocabulary import UNK
 from spanlm.errors import InputError
 from spanlm.evaluation.attention import PARTS, AttentionRecord, Expected, Look, SpanRecord
 
@@ -67,10 +68,15 @@ def ink_on(fill: str) -> str:
     return "#000000" if np.dot((0.2126, 0.7152, 0.0722), linear) > 0.1791 else PAPER
 
 
+def _ink_of(word: str, unknown: frozenset[str], ink: str) -> str:
+    """Return the colour of a word: one that the vocabulary lacks stands out, also where the text itself has <unk>."""
+    return UNKNOWN_INK if word == UNK or word in unknown else ink
+
+
 class _Sheet:
     """A figure that grows downwards; `y` is where what comes next can begin."""
 
-    def __init__(self, title: str, width: float) -> None:
+    def __init__(self, title: str, width: float, about: str = "") -> None:
         from matplotlib.figure import Figure
 
         self.figure, self.width, self.y = Figure(), width, 0.0
@@ -80,6 +86,9 @@ class _Sheet:
         for line in wrap(title, 1.1 * TITLE_SIZE, width).split("\n"):
             self.y += 15
             self.text(0, self.y, line, TITLE_SIZE, weight="bold")
+        for line in wrap(about, TEXT_SIZE, width).split("\n") if about else []:
+            self.y += 13
+            self.text(0, self.y, line, colour=MUTED)
 
     def text(
         self, x: float, y: float, text: str, size: float = TEXT_SIZE, colour: str = INK, ha: str = "left", **look: Any
@@ -111,14 +120,18 @@ class _Sheet:
         self.cells(boxes, weights, top, edge)
         return list(zip(boxes, weights, strict=True))
 
-    def key(self, x: float, top: float, above: bool) -> None:
-        """Draw the scale of colours from 0 to `top`; where some weights are `above` it, its end says so."""
+    def key(self, x: float, top: float, above: bool, unit: str = "%") -> None:
+        """Draw the scale of colours from 0 to `top`; where some weights are `above` it, its end says so.
+
+        The unit is %, or × for equal shares.
+        """
         steps, step = 24, 6
         shares = [(number + 0.5) / steps for number in range(steps)]
         boxes = [(x + number * step, self.y, step, 7.5) for number in range(steps)]
         self.cells(boxes, shares, 1, "face")
         for share in (0.0, 0.5, 1.0):
-            label = f"{'≥ ' if above and share == 1 else ''}{100 * top * share:g} %"
+            shown = top * share if unit == "×" else 100 * top * share
+            label = f"{'≥ ' if above and share == 1 else ''}{shown:g} {unit}"
             self.text(x + share * steps * step, self.y + 18, label, NOTE_SIZE, MUTED, "center")
         self.text(x - _GAP, self.y + 7, "attention", NOTE_SIZE, MUTED, "right")
         self.y += 24
@@ -137,8 +150,10 @@ class _Sheet:
 
 ROW_LIMIT = 400
 _ROW, _CELL = 15, 36
-_LABEL_LIMIT = 98
+_MAP_WIDTH = 380  # of all cells where long words are named in them; never narrower than `_CELL` each
+_LABEL_LIMIT = 140
 _NAMED = 0.12  # cells with at least this weight carry the word that was looked at
+_NAME_SIZE = 6.5
 
 
 @styled()
@@ -153,45 +168,59 @@ def heatmap(record: AttentionRecord) -> Figure:
     if len(record) > ROW_LIMIT:
         raise InputError(f"a figure of {len(record)} words: must be at most {ROW_LIMIT}; write .html, .csv or .npz")
     left = _widest([*record.words, "just read"]) + _GAP
-    next_x = left + record.window * _CELL + _GAP
+    cell = _cell_width(record)
+    next_x = left + record.window * cell + _GAP
     bits_x = next_x + _widest([*record.targets, "came next"]) + 39
-    sheet = _Sheet(record.title, max(bits_x, 360))
+    sheet = _Sheet(record.title, max(bits_x, 360), record.about)
     sheet.text(left, sheet.y + 20, axis_title(record.nearest_lag), NOTE_SIZE, MUTED)
     sheet.y += 33
     sheet.text(left - _GAP, sheet.y, "just read", NOTE_SIZE, MUTED, "right")
     sheet.text(next_x, sheet.y, "came next", NOTE_SIZE, MUTED)
     sheet.text(bits_x, sheet.y, "bits", NOTE_SIZE, MUTED, "right")
     for column, lag in enumerate(record.lags):
-        sheet.text(left + (column + 0.5) * _CELL, sheet.y, signed(lag), NOTE_SIZE, MUTED, "center")
+        sheet.text(left + (column + 0.5) * cell, sheet.y, signed(lag), NOTE_SIZE, MUTED, "center")
     sheet.y += 6
     settled = record.settled
     top = scale_top(float((settled if settled.size else record.weights).max()))
-    _lag_cells(sheet, record, left, top)
+    _lag_cells(sheet, record, (left, cell), top)
     for word, target, bits in zip(record.words, record.targets, record.bits.tolist(), strict=True):
         line = sheet.y + 0.72 * _ROW
-        inks = [UNKNOWN_INK if each in record.unknown else ink for each, ink in ((word, INK), (target, MUTED))]
+        inks = [_ink_of(each, record.unknown, ink) for each, ink in ((word, INK), (target, MUTED))]
         sheet.text(left - _GAP, line, clip(word, TEXT_SIZE, _LABEL_LIMIT), colour=inks[0], ha="right")
         sheet.text(next_x, line, clip(target, TEXT_SIZE, _LABEL_LIMIT), colour=inks[1])
         sheet.text(bits_x, line, f"{bits:.1f}".replace("nan", "–"), colour=MUTED, ha="right")
         sheet.y += _ROW
     sheet.y += 13
     sheet.key(left, top, is_above(float(record.weights.max()), top))
-    if record.unknown:
-        sheet.y += 6
-    return sheet.finish("Coloured words: the vocabulary lacks them; they were read as <unk>." * bool(record.unknown))
+    lacking = bool(record.unknown) or UNK in (*record.words, *record.targets)
+    sheet.y += 6 * lacking
+    return sheet.finish("Coloured words: the vocabulary lacks them; they were read as <unk>." * lacking)
 
 
 def _widest(labels: Sequence[str]) -> float:
     return min(max(text_width(label, TEXT_SIZE) for label in labels), _LABEL_LIMIT)
 
 
-def _lag_cells(sheet: _Sheet, record: AttentionRecord, left: float, top: float) -> None:
-    """Fill the slots that held a word, and name the word where the weight is large."""
-    seen = sheet.grid(np.where(record.occupied, record.weights, np.nan), (left, sheet.y), (_CELL, _ROW), top)
+def _named(record: AttentionRecord) -> Iterator[str]:
+    """Yield the words that stand in cells: those with much weight."""
+    for row, column in np.argwhere(record.occupied & (record.weights >= _NAMED)).tolist():
+        yield record.words[row - record.lags[column]]
+
+
+def _cell_width(record: AttentionRecord) -> float:
+    """Return a width in which the longest word that is named is whole, if so many columns have the room."""
+    longest = max((text_width(word, _NAME_SIZE) for word in _named(record)), default=0.0) + 5
+    return max(_CELL, min(longest, _MAP_WIDTH / record.window))
+
+
+def _lag_cells(sheet: _Sheet, record: AttentionRecord, place: tuple[float, float], top: float) -> None:
+    """Fill the slots that held a word, and name the word where the weight is large; `place`: left, width of a cell."""
+    left, cell = place
+    seen = sheet.grid(np.where(record.occupied, record.weights, np.nan), (left, sheet.y), (cell, _ROW), top)
     for (row, column), ((x, y, _, _), weight) in zip(np.argwhere(record.occupied).tolist(), seen, strict=True):
         if weight >= _NAMED:
-            name = clip(record.words[row - record.lags[column]], 6.5, _CELL - 3)
-            sheet.text(x + _CELL / 2, y + 0.65 * _ROW, name, 6.5, ink_on(blue(weight / top)), "center")
+            name = clip(record.words[row - record.lags[column]], _NAME_SIZE, cell - 3)
+            sheet.text(x + cell / 2, y + 0.65 * _ROW, name, _NAME_SIZE, ink_on(blue(weight / top)), "center")
 
 
 # --- sentences as triangles (Salton et al. 2017, Figures 2 and 3) ---
@@ -270,15 +299,18 @@ class _Triangle:
         return y + max(text_width(label, size) for label in self.heads)
 
     def _ink(self, word: str) -> str:
-        return UNKNOWN_INK if word in self.map.unknown else INK
+        return _ink_of(word, self.map.unknown, INK)
 
     def _fill(self, sheet: _Sheet, x: float, y: float, top: float) -> None:
         cells = self.cells
         # lines between cells: the palest are seen to be there
-        seen = sheet.grid(self.map.matrix, (x, y), (cells.width, cells.height), top, FAINT)
-        for (left, above, width, height), weight in seen if cells.digits is not None else []:
-            line, said = above + height / 2 + 0.36 * cells.number, percent(weight, cells.digits or 0)
-            sheet.text(left + width / 2, line, said, cells.number, ink_on(blue(weight / top)), "center")
+        seen = sheet.grid(self.map.relative, (x, y), (cells.width, cells.height), top, FAINT)
+        weights = self.map.matrix[~np.isnan(self.map.matrix)].tolist()
+        for ((left, above, width, height), share), weight in zip(seen, weights, strict=True):
+            if cells.digits is None:
+                break
+            line, said = above + height / 2 + 0.36 * cells.number, percent(weight, cells.digits)
+            sheet.text(left + width / 2, line, said, cells.number, ink_on(blue(share / top)), "center")
 
 
 @styled()
@@ -301,7 +333,7 @@ def triangle_figure(sentences: Sequence[Sequence[SentenceMap]]) -> Figure:
                 x += panel.width + _GUTTER
             sheet.y = max(ends)
         sheet.y += 12
-        sheet.key(max(lines[0][0].left, 52), top, above)
+        sheet.key(max(lines[0][0].left, 52), top, above, "×")
         sheet.y += 6
     return sheet.finish(_triangle_caption([one for maps in sentences for one in maps]))
 
@@ -310,7 +342,8 @@ def _triangle_caption(maps: Sequence[SentenceMap]) -> str:
     itself = " and that word itself" * any(one.record.nearest_lag == 0 for one in maps)
     parts = [
         f"A row: the next word (left), and the weights of the words before the one just read{itself} while it is "
-        "predicted, in percent. A column: the word at its head, on the diagonal.",
+        "predicted, in percent; its colour is that weight in equal shares of the row (1 ×: what each word has where "
+        "all have the same). A column: the word at its head, on the diagonal.",
         "Flatness: entropy of a row over that of equal weights, mean over rows with a choice; 1 is flat.",
     ]
     if any(one.unknown for one in maps):
@@ -339,7 +372,7 @@ _SHOWN, _CANDIDATE = 4, 129
 @styled()
 def span_figure(record: SpanRecord) -> Figure:
     """Draw what the last position of `record` read, expected and looked at, and its last steps, a row each."""
-    sheet, last = _Sheet(record.title, _WIDTH), len(record) - 1
+    sheet, last = _Sheet(record.title, _WIDTH, record.about), len(record) - 1
     _context(sheet, record, last)
     _expected(sheet, record, last)
     looks = record.looks(last)
@@ -361,7 +394,13 @@ def _span_caption(record: SpanRecord) -> str:
         "λ: how much the gate prefers the buffer, before its temperature; the tick is at ½. "
         f"α: the weights of the spans at a step; they sum to 1. {span}{none}. "
         "What came is orange where it was expected."
+        + " Coloured words of the steps: the vocabulary lacks them; they were read as <unk>."
+        * bool(record.unknown)
     )
+
+
+def _as_read(record: SpanRecord, word: str) -> str:
+    return UNK if word in record.unknown else word
 
 
 def _heading(sheet: _Sheet, text: str) -> None:
@@ -414,7 +453,7 @@ def _expected(sheet: _Sheet, record: SpanRecord, last: int) -> None:
         sheet.y += 19.5
         sheet.text(0, sheet.y, _NAMES[part], LEGEND_SIZE, MUTED)
         for number, (word, chance) in enumerate(row):
-            x, is_it = _DATA + number * _CANDIDATE, word == came
+            x, is_it = _DATA + number * _CANDIDATE, word == _as_read(record, came)
             ink, pale, fill, bold = (CAME_INK,) * 3 + ("bold",) if is_it else (INK, MUTED, blue(0.6), "normal")
             sheet.text(x, sheet.y, clip(word, LEGEND_SIZE, width - 39), LEGEND_SIZE, ink, weight=bold)
             sheet.text(x + width, sheet.y, span_percent(chance), NOTE_SIZE, pale, "right")
@@ -518,8 +557,9 @@ def _steps(sheet: _Sheet, record: SpanRecord, steps: range) -> None:
     sheet.grid(weights, (left, sheet.y), (width, _STEP), top)
     for t in steps:
         line, target = sheet.y + 9.3, record.targets[t]
-        sheet.text(left - _GAP, line, clip(record.words[t], 8, _WORD), 8, ha="right")
-        sheet.text(came, line, clip(target, 8, _WORD - 3), 8)
+        inks = [_ink_of(word, record.unknown, INK) for word in (record.words[t], target)]
+        sheet.text(left - _GAP, line, clip(record.words[t], 8, _WORD), 8, inks[0], "right")
+        sheet.text(came, line, clip(target, 8, _WORD - 3), 8, inks[1])
         if record.filled[t]:
             _gate(sheet, float(record.gate[t]), (came + _WORD + _GAP, sheet.y + 3, _LAMBDA, 6))
         else:
@@ -527,7 +567,7 @@ def _steps(sheet: _Sheet, record: SpanRecord, steps: range) -> None:
         for number, part in enumerate(_NAMES):
             guesses: Expected = getattr(record, part)[t]
             for word, _ in guesses[:1]:
-                ink = CAME_INK if word == target else MUTED
+                ink = CAME_INK if word == _as_read(record, target) else MUTED
                 sheet.text(guess + number * _GUESS, line, clip(word, 8, _GUESS - 4), 8, ink)
         sheet.y += _STEP
     sheet.y += 8

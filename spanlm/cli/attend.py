@@ -209,7 +209,7 @@ def _text(options: argparse.Namespace) -> None:
         raise InputError(f"--out is missing: name a file that ends in {export.listed(suffixes)}")
     text = _excerpt(model, options)
     how: dict[str, Any] = {
-        "title": model.title(text.source),
+        **model.headings(text.source),
         "predict_first": model.texts.predict_first,
         "starts": text.starts,
         **({} if options.top is None else {"expected": options.top}),
@@ -239,15 +239,16 @@ def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
         lines = [0, *(at for at, word in enumerate(found.words[:-1], 1) if word == EOS)]
         starts = {"carry": [0], "document": found.starts, "line": lines}
         state = options.state or ("line" if model.texts.line_by_line else "carry")
-        return replace(found, source=f": {found.source}", starts=starts[state])
+        return replace(found, starts=starts[state])
     read = options.text.split("\n") if options.text is not None else _lines(options)
     pieces = _few(model.texts.pieces(read), options.file)
     words, starts_of_lines = text_to_attend(pieces, options.state or "line")
     if any(word not in model.vocabulary for word in words):
         for line in model.texts.unk_notes():
             note(f"note: {line}")
+    source = "a text" if options.file is None else options.file.name
     places = [(one.sentence, one.start + n) for one in pieces for n in range(len(one.words) + one.closes)]
-    return Excerpt(words, "", 1, starts_of_lines, places[: len(words)] if options.column is not None else ())
+    return Excerpt(words, source, 1, starts_of_lines, places[: len(words)] if options.column is not None else ())
 
 
 def _lines(options: argparse.Namespace) -> Text | Iterator[str]:

@@ -36,6 +36,7 @@ VERBS = {
     "cloze": "which word fits a gap: questions like the Children's Book Test's",
     "attend": "where the model looked at each word, as a page, figure or table",
     "generate": "let the model continue a prompt",
+    "serve": "a page to play with trained models, in your browser",
     "plot": "learning curves of runs: train and valid, seeds as bands",
     "export": "a trained model for Hugging Face's transformers",
     "data": "make a corpus to train on from articles of Wikipedia",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,9 +35,9 @@ from spanlm.cli.render import note
 from spanlm.data.tables import DELIMITERS, Kind, first_line_kind, read_table, refuse_without_column, table_kind
 from spanlm.data.text import Text, lines_of, pieces
 from spanlm.errors import InputError
-from spanlm.evaluation.words import Looked, ScoreOptions, WordScore, WrittenScore
+from spanlm.evaluation.words import BASES, Looked, ScoreOptions, WordScore, WrittenScore, as_row
 from spanlm.runs.trained_model import LoadedModel
-from spanlm.store.plain import cells_line, finite
+from spanlm.store.plain import cell, cells_line, finite
 from spanlm.store.provenance import file_provenance
 
 _DESCRIPTION = """
@@ -70,7 +69,6 @@ files the rows follow each other, and a first column (key, in jsonl) `file` name
 anew and lines are numbered from 1.
 """
 
-BASES = {"2": 2.0, "e": math.e, "10": 10.0}
 UNITS = {"2": "bits", "e": "nats", "10": "bans"}
 _FIRST = {True: "predicted from <eos>, the line end before it", False: "read, not predicted: NaN"}
 _UNSCORED = (
@@ -198,13 +196,7 @@ def _token_rows(model: LoadedModel, names: list[str], texts: list[Text], how: Sc
             next(model.texts.pieces(text), None)
     for name, text in zip(names, texts, strict=True):
         for score in model.score(text, **asdict(how)):
-            yield {"file": name} | _cells(score) if len(names) > 1 else _cells(score)
-
-
-def _cells(score: WordScore | WrittenScore) -> _Row:
-    row = dict(vars(score))
-    look = row.pop("look")
-    return row if look is None else row | {f"attention_{name}": value for name, value in vars(look).items()}
+            yield {"file": name} | as_row(score) if len(names) > 1 else as_row(score)
 
 
 # --- items ---
@@ -238,7 +230,7 @@ class _Items:
             for number, (item, *found) in enumerate(zip(items, *each, strict=True), 1):
                 for model, scores in zip(self.models, found, strict=True):
                     before = file | item.kept | ({"run": model} if model else {})
-                    yield from (before | _cells(score) | {"sentence": number} for score in scores)
+                    yield from (before | as_row(score) | {"sentence": number} for score in scores)
 
     def _read(self, path: Path, kind: Kind | None) -> Iterator[_Item]:
         """Read items, and refuse what cannot be scored with its line."""
@@ -300,14 +292,6 @@ def _line(row: _Row, form: str) -> str:
     if form == "jsonl":
         return json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n"
     return cells_line(map(cell, row.values()), DELIMITERS[form])
-
-
-def cell(value: object) -> object:
-    """Return a value as a table has it: six decimals, 0 or 1 for a truth value, NaN for what is missing."""
-    # NaN rather than an empty cell: R, pandas and float() all read it as a number
-    if isinstance(value, float) and not math.isnan(value):
-        return f"{value:z.6f}"  # z: nothing is ever minus zero
-    return int(value) if isinstance(value, bool) else "NaN" if value is None or value != value else value
 
 
 def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -20,9 +20,10 @@ from torch import Tensor
 
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
-from spanlm.evaluation.scoring import evaluating
+from spanlm.evaluation.recall import STEPS, Prefix, Recall, anew
+from spanlm.evaluation.scoring import evaluating, word_values
 from spanlm.models.ensemble import EnsembleReadout
-from spanlm.models.interfaces import Attention, MixingHead, NextWordModel, Readout
+from spanlm.models.interfaces import Attention, LMState, MixingHead, NextWordModel, Readout
 from spanlm.models.memories.span_buffer import SpanMixture
 from spanlm.store.plain import finite
 
@@ -35,14 +36,25 @@ PARTS = ("encoder", "buffer", "mixture")
 EXPECTED_OF_PART = 4
 """How many words are kept of what each part expected."""
 
-STEPS = 128
-"""Steps that are read at a time."""
-
 MOST_WEIGHTS = 20_000_000
 """Of one record: of a memory that holds the whole text they are as many as the square of its words."""
 
 Expected = list[tuple[str, float]]
 """The most probable next words with their probabilities, best first."""
+
+
+class Predicted(NamedTuple):
+    """What was predicted at each of N positions, of all words.
+
+    Attributes:
+        surprisal: (N,) float64, −ln p(target) in nats; NaN where nothing was predicted.
+        entropy: (N,) float64, of the distribution, in nats; NaN likewise.
+        rank: (N,) of the target, 1 if none was more probable; 0 where nothing was predicted.
+    """
+
+    surprisal: NDArray[np.float64]
+    entropy: NDArray[np.float64]
+    rank: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +72,8 @@ class AttentionRecord:
             that word, too.
         unknown: words that the vocabulary lacks: read as <unk>, shown as written.
         places: of items of a table, which item each target is in, and its number there, both from 1, as in `score`.
+        predicted: entropy and rank beside the surprisal.
+        about: what the model is, in a line.
 
     Raises:
         InputError: a number is infinite, or a weight is NaN or negative.
@@ -74,6 +88,8 @@ class AttentionRecord:
     nearest_lag: int = 1
     unknown: frozenset[str] = frozenset()
     places: Sequence[tuple[int, int]] = ()
+    predicted: Predicted | None = None
+    about: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what a model with weights that are too large gives, so that no writer has to."""
@@ -151,6 +167,8 @@ class SpanRecord:
         first_token: number of `words[0]` in the text they are from; of a text of its own, its first word is 1.
         starts: positions of the first words of its contexts; no span reaches beyond its own.
         unknown: words that the vocabulary lacks: read as <unk>, shown as written.
+        predicted: surprisal, entropy and rank under the mixture.
+        about: what the model is, in a line.
     """
 
     words: list[str]
@@ -169,6 +187,8 @@ class SpanRecord:
     first_token: int = 0
     starts: Sequence[int] = (0,)
     unknown: frozenset[str] = frozenset()
+    predicted: Predicted | None = None
+    about: str = ""
 
     def __len__(self) -> int:
         return len(self.words)
@@ -238,6 +258,9 @@ def attend_words(
     predict_first: bool = True,
     starts: Sequence[int] = (0,),
     places: Sequence[tuple[int, int]] = (),
+    looks: bool = True,
+    recall: Recall = anew,
+    about: str = "",
 ) -> AttentionRecord:
     """Read words, line ends among them, opened by <eos> and an empty state: as a document of a corpus is read.
 
@@ -246,7 +269,8 @@ def attend_words(
 
     Unknown words are read as <unk> and shown as written. `starts` are the indices in `targets` of the first words of
     contexts; the state is reset there. If <eos> does not open the words, the first is read and not predicted. So many
-    of the most probable next words are kept as `expected`.
+    of the most probable next words are kept as `expected`. Without `looks` there are no weights, L = 0, and any model
+    can be asked. What was read before may come from `recall`.
 
     Raises:
         InputError: `expected` below 1, too few words, a model that attends to nothing, or more weights than
@@ -254,22 +278,21 @@ def attend_words(
     """
 
     def ask(readout: Readout, came: Tensor) -> _Answers:
-        log_p = model.head.log_probs(readout)[:, 0]
-        return _Answers([log_p], {"surprisal": -log_p.gather(1, came).squeeze(1)})
+        return _Answers([model.head.log_probs(readout)[:, 0]], {})
 
-    found = _read(model, vocabulary, targets, predict_first, starts, expected, ask)
-    surprisal = found.numbers["surprisal"].astype(np.float64)
-    surprisal[found.unpredicted] = np.nan
+    found = _read(model, vocabulary, targets, predict_first, starts, expected, ask, recall, looks=looks)
     return AttentionRecord(
         words=found.words,
         targets=found.targets,
         weights=found.weights,
-        surprisal=surprisal,
+        surprisal=found.predicted.surprisal,
         expected=found.expected[0],
         title=title,
-        nearest_lag=found.attention.nearest_lag,
+        nearest_lag=found.nearest_lag,
         unknown=_unknown(vocabulary, targets),
+        predicted=found.predicted,
         places=places if predict_first else places[1:],
+        about=about,
     )
 
 
@@ -283,6 +306,8 @@ def attend_spans(
     predict_first: bool = True,
     first_token: int = 1,
     starts: Sequence[int] = (0,),
+    recall: Recall = anew,
+    about: str = "",
 ) -> SpanRecord:
     """Read words with a model with a span buffer, as `attend_words` does.
 
@@ -309,7 +334,7 @@ def attend_spans(
             },
         )
 
-    found = _read(model, vocabulary, targets, predict_first, starts, expected, ask)
+    found = _read(model, vocabulary, targets, predict_first, starts, expected, ask, recall)
     chance, filled = found.numbers["chance"], found.numbers["filled"]
     chance[found.unpredicted], filled[found.unpredicted] = np.nan, False
     chance[~filled, PARTS.index("buffer")] = np.nan
@@ -318,8 +343,8 @@ def attend_spans(
         words=found.words,
         targets=found.targets,
         weights=found.weights,
-        span=found.attention.stride,
-        nearest_lag=found.attention.nearest_lag,
+        span=found.stride,
+        nearest_lag=found.nearest_lag,
         filled=filled,
         gate=found.numbers["gate"],
         used=found.numbers["used"],
@@ -331,6 +356,8 @@ def attend_spans(
         first_token=first_token - predict_first,  # <eos> stands before it
         starts=starts,
         unknown=_unknown(vocabulary, targets),
+        predicted=found.predicted,
+        about=about,
     )
 
 
@@ -339,23 +366,55 @@ def _unknown(vocabulary: Vocabulary, words: Sequence[str]) -> frozenset[str]:
 
 
 class _Answers(NamedTuple):
-    """Log-probabilities of all words (N, V), one for each predictor, and named numbers (N, …), of N steps."""
+    """Log-probabilities of all words (N, V), one for each predictor, all of them last; named numbers (N, …)."""
 
     log_probs: list[Tensor]
     numbers: dict[str, Tensor]
 
 
+Ask = Callable[[Readout, Tensor], _Answers]
+"""Gets a readout of N steps and their targets (N, 1)."""
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A few steps as a model read them, and its state after them."""
+
+    state: LMState
+    weights: NDArray[np.float32]
+    nearest_lag: int
+    stride: int
+    expected: list[list[Expected]]
+    numbers: dict[str, NDArray[Any]]
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it holds; a word that was expected counts 100."""
+        tensors = sum(x.nbytes for x in self.state.flat().values())
+        arrays = self.weights.nbytes + sum(x.nbytes for x in self.numbers.values())
+        return tensors + arrays + 100 * sum(len(row) for rows in self.expected for row in rows)
+
+
 @dataclass(frozen=True)
 class _Found:
-    """A text of N words as a model read it, with the last attention; `expected` has a list for each predictor."""
+    """A text of N words as a model read it; `expected` has a list for each predictor."""
 
     words: list[str]
     targets: list[str]
     unpredicted: list[int]
     weights: NDArray[np.float32]
-    attention: Attention
+    nearest_lag: int
+    stride: int
     expected: list[list[Expected]]
     numbers: dict[str, NDArray[Any]]
+
+    @cached_property
+    def predicted(self) -> Predicted:
+        """Surprisal, entropy and rank."""
+        surprisal, entropy, rank = (self.numbers[name] for name in Predicted._fields)
+        surprisal[self.unpredicted] = entropy[self.unpredicted] = np.nan
+        rank[self.unpredicted] = 0
+        return Predicted(surprisal, entropy, rank)
 
 
 def _read(
@@ -365,39 +424,64 @@ def _read(
     predict_first: bool,
     starts: Sequence[int],
     expected: int,
-    ask: Callable[[Readout, Tensor], _Answers],
+    ask: Ask,
+    recall: Recall,
+    *,
+    looks: bool = True,
 ) -> _Found:
     """Read words some steps at a time, each of their contexts from an empty state: only these have probabilities held.
 
-    `ask` gets a readout of N steps and their targets (N, 1). Where a context is not opened, no word is predicted before
-    it begins: these steps have no weights and expect nothing.
+    Where a context is not opened, no word is predicted before it begins: these steps have no weights
+    and expect nothing.
     """
     require(expected >= 1, "expected", expected, "at least 1")
     read = [EOS, *text] if predict_first else text
     require(len(read) > 1, "targets", text, f"at least {1 if predict_first else 2} words")
     words, targets, unpredicted = read[:-1], read[1:], [] if predict_first else [start - 1 for start in starts[1:]]
     inputs, following = vocabulary.encode(words), vocabulary.encode(targets)
-    rows, tops, answers = [], [], []
-    with evaluating(model):
-        for begin, end in pairwise([*starts, len(inputs)]):
-            state = model.init_state(1)
-            for start in range(begin, end, STEPS):
-                one = slice(start, min(start + STEPS, end))
-                x, came = (torch.tensor(ids[one], device=model.device).unsqueeze(1) for ids in (inputs, following))
-                readout, state = model(x, state)
-                log_probs, numbers = ask(readout, came)
-                attention = attention_of(readout)
-                _require_few(len(inputs), attention.weights.shape[-1] * attention.stride)
-                rows.append(attention.by_lag()[:, 0].float().cpu().numpy())
-                tops.append([_spelled(vocabulary, log_p, expected) for log_p in log_probs])
-                answers.append({name: x.cpu().numpy() for name, x in numbers.items()})
-    weights, expecting = _joined(rows), [[row for part in parts for row in part] for parts in zip(*tops, strict=True)]
+    blocks: list[_Block] = []
+    for begin, end in pairwise([*starts, len(inputs)]):
+        state, prefix = model.init_state(1), Prefix("read", expected, looks)
+        for start in range(begin, end, STEPS):
+            ids, came = (each[start : min(start + STEPS, end)] for each in (inputs, following))
+            compute = partial(_block, model, vocabulary, state, ids, came, expected, ask, looks)
+            blocks.append(recall(prefix.longer([*ids, came[-1]]), compute))
+            state = blocks[-1].state
+            _require_few(len(inputs), blocks[-1].weights.shape[1])
+    weights = _joined([block.weights for block in blocks])
     weights[unpredicted] = 0
+    parts = zip(*(block.expected for block in blocks), strict=True)
+    expecting = [[row for rows in part for row in rows] for part in parts]
     for rows_of_one in expecting:
         for position in unpredicted:
             rows_of_one[position] = []
-    joined = {name: np.concatenate([part[name] for part in answers]) for name in answers[0]}
-    return _Found(words, targets, unpredicted, weights, attention, expecting, joined)
+    numbers = {name: np.concatenate([block.numbers[name] for block in blocks]) for name in blocks[0].numbers}
+    last = blocks[-1]
+    return _Found(words, targets, unpredicted, weights, last.nearest_lag, last.stride, expecting, numbers)
+
+
+def _block(
+    model: NextWordModel,
+    vocabulary: Vocabulary,
+    state: LMState,
+    ids: Sequence[int],
+    following: Sequence[int],
+    expected: int,
+    ask: Ask,
+    looks: bool,
+) -> _Block:
+    """Read some steps."""
+    with evaluating(model):
+        x, came = (torch.tensor(each, device=model.device).unsqueeze(1) for each in (ids, following))
+        readout, state = model(x, state)
+        answers = ask(readout, came)
+        attention = attention_of(readout) if looks else Attention(torch.zeros(len(ids), 1, 0))
+        weights = attention.by_lag()[:, 0].float().cpu().numpy()
+        values = word_values(answers.log_probs[-1].unsqueeze(1), came)
+        numbers = answers.numbers | {name: x[:, 0] for name, x in zip(Predicted._fields, values, strict=True)}
+        tops = [_spelled(vocabulary, log_p, expected) for log_p in answers.log_probs]
+    numbers_there = {name: x.cpu().numpy() for name, x in numbers.items()}
+    return _Block(state, weights, attention.nearest_lag, attention.stride, tops, numbers_there)
 
 
 def _require_few(words: int, held: int) -> None:

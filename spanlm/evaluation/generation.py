@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
+from spanlm.evaluation.recall import STEPS, Prefix, Recall, anew
 from spanlm.evaluation.scoring import evaluating
-from spanlm.models.interfaces import NextWordModel
+from spanlm.models.interfaces import LMState, NextWordModel
 
 LEAST_TEMPERATURE = 0.001
 """Below it the division overflows; 0 takes the most probable word without a division."""
@@ -53,7 +56,14 @@ class GenerationOptions:
         require(0 <= self.seed < 2**63, "seed", self.seed, "in [0, 2^63)")
 
 
-def generate(
+class Drawn(NamedTuple):
+    """A word, and what it was drawn from: log p of every word (V,), as the model has it, before the temperature."""
+
+    word: str
+    log_p: Tensor
+
+
+def draw(
     model: NextWordModel,
     vocabulary: Vocabulary,
     prompt: list[str],
@@ -61,13 +71,14 @@ def generate(
     *,
     line_by_line: bool = False,
     predict_first: bool = True,
-) -> Iterator[str]:
+    recall: Recall = anew,
+) -> Iterator[Drawn]:
     """Continue a prompt word by word; <eos> is the end of a line or sentence, not that of the text.
 
     A prompt has <eos> where a line or sentence in it ends; unknown words are read as <unk>. If the model was trained
     `line_by_line`, each line begins with an empty state, and only the prompt's last line is read. Without
     `predict_first` no <eos> opens a line: the model cannot draw its first word, so the prompt must give one, and the
-    text ends with its line.
+    text ends with its line. What was read of the prompt before may come from `recall`.
 
     Raises:
         InputError: no first word, without `predict_first`.
@@ -80,31 +91,70 @@ def generate(
             "(training.batching.predict_first=false); give that word, or more"
         )
     tokens = [vocabulary.eos_id] * predict_first + vocabulary.encode(prompt)
-    return _words(model, vocabulary, tokens, options, line_by_line, predict_first)
+    return _drawn(model, vocabulary, tokens, options, line_by_line, predict_first, recall)
 
 
-def _words(
+def generate(
+    model: NextWordModel,
+    vocabulary: Vocabulary,
+    prompt: list[str],
+    options: GenerationOptions,
+    *,
+    line_by_line: bool = False,
+    predict_first: bool = True,
+) -> Iterator[str]:
+    """Give the words of `draw` alone."""
+    drawn = draw(model, vocabulary, prompt, options, line_by_line=line_by_line, predict_first=predict_first)
+    return (each.word for each in drawn)
+
+
+@dataclass(frozen=True)
+class _Next:
+    """The state after some words, and log p of the next one (V,)."""
+
+    state: LMState
+    log_p: Tensor
+
+    @property
+    def nbytes(self) -> int:
+        return self.log_p.nbytes + sum(x.nbytes for x in self.state.flat().values())
+
+
+def _drawn(
     model: NextWordModel,
     vocabulary: Vocabulary,
     tokens: list[int],
     options: GenerationOptions,
     line_by_line: bool,
     predict_first: bool,
-) -> Iterator[str]:
+    recall: Recall,
+) -> Iterator[Drawn]:
     generator = torch.Generator().manual_seed(options.seed)
     barred = [] if options.unk else [vocabulary.unk_id]
-    device, state = model.device, model.init_state(1)
-    for _ in range(options.length):
-        with evaluating(model):
-            log_p, state = model.log_probs(torch.tensor(tokens, device=device).unsqueeze(1), state)
-        word = sample(log_p[-1, 0].cpu(), options.temperature, options.top_k, options.top_p, barred, generator)
-        yield vocabulary.word(word)
-        tokens = [word]
-        if word == vocabulary.eos_id:
-            if not predict_first:
-                return
-            if line_by_line:
-                state = model.init_state(1)
+    after = _after(model, tokens, recall)
+    for number in range(options.length):
+        word = sample(after.log_p, options.temperature, options.top_k, options.top_p, barred, generator)
+        yield Drawn(vocabulary.word(word), after.log_p)
+        ended = word == vocabulary.eos_id
+        if number == options.length - 1 or (ended and not predict_first):
+            return
+        after = _next(model, [word], model.init_state(1) if ended and line_by_line else after.state)
+
+
+def _after(model: NextWordModel, tokens: Sequence[int], recall: Recall) -> _Next:
+    """Read a prompt some steps at a time: a long one would hold a distribution for each of its words."""
+    state, prefix = model.init_state(1), Prefix("prompt")
+    for start in range(0, len(tokens), STEPS):
+        ids = tokens[start : start + STEPS]
+        after = recall(prefix.longer(ids), partial(_next, model, ids, state))
+        state = after.state
+    return after
+
+
+def _next(model: NextWordModel, ids: Sequence[int], state: LMState) -> _Next:
+    with evaluating(model):
+        readout, state = model(torch.tensor(ids, device=model.device).unsqueeze(1), state)
+        return _Next(state, model.head.log_probs(readout.map(lambda x: x[-1:]))[0, 0].cpu())
 
 
 def sample(

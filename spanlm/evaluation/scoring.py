@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import starmap
 
 import torch
 from torch import Tensor
@@ -15,6 +16,9 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.evaluation.protocol import STANDARD, Protocol
 from spanlm.models.interfaces import LMState, NextWordModel, Readout, Scores, metric_sums
 from spanlm.models.ops.precision import autocast
+
+ROWS = 64
+"""Distributions that numbers are taken from at a time: few enough to stay near the processor."""
 
 Report = Callable[[str, int, int], None]
 """Called with the name of the work, the tokens done and the tokens in all."""
@@ -73,6 +77,24 @@ def score(
             targets = segment.targets
             scores = model.head.score(readout, targets) if ask is None else Scores(ask(readout, targets))
         yield Scored(segment, scores.log_prob, readout, scores.metrics)
+
+
+def word_values(log_p: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return surprisal, entropy (nats) and rank of the targets under log_p (T, B, V)."""
+    parts = zip(torch.split(log_p.flatten(0, 1), ROWS), torch.split(targets.flatten(), ROWS), strict=True)
+    surprisal, entropy, rank = (torch.cat(x).view_as(targets) for x in zip(*starmap(_row_values, parts), strict=True))
+    return surprisal, entropy, rank
+
+
+def _row_values(log_p: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same of rows, (N, V)."""
+    own = log_p.gather(-1, targets.unsqueeze(-1))
+    rank = (log_p > own).sum(-1) + 1
+    probability = log_p.exp()
+    # p log p is 0 where p is: a word of probability 0 would give 0 · -inf
+    # 0 − x, not −x: what is certain has surprisal and entropy 0, not -0.0
+    entropy = 0.0 - torch.where(probability > 0, probability * log_p, 0.0).sum(-1, dtype=torch.float64)
+    return 0.0 - own.squeeze(-1).double(), entropy, rank
 
 
 def added(sums: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:

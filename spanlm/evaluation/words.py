@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby, starmap
+from itertools import chain, groupby
 from typing import Any, Literal, get_args
 
 import torch
@@ -27,7 +27,7 @@ from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.evaluation.attention import attention_of
 from spanlm.evaluation.protocol import Context
-from spanlm.evaluation.scoring import evaluating
+from spanlm.evaluation.scoring import evaluating, word_values
 from spanlm.models.interfaces import Attention, LMState, NextWordModel
 
 STEPS = 128
@@ -39,9 +39,6 @@ LINES = 16
 WAITING = 128
 """Lines read before they are computed, those of similar length side by side: padding costs as much as words."""
 
-ROWS = 64
-"""Distributions that numbers are taken from at a time: few enough to stay near the processor."""
-
 WORDS = 2048
 """Words of a line scored at a time; a longer line is cut, and its state carried over."""
 
@@ -49,6 +46,10 @@ _Values = tuple[Any, ...]
 """Surprisal and entropy (nats) and rank; where it was asked for also entropy (nats), largest weight and lag of it."""
 _UNPREDICTED: _Values = (math.nan, math.nan, None)
 _LOOKED_AT_NOTHING: _Values = (math.nan, 0.0, None)
+
+
+BASES = {"2": 2.0, "e": math.e, "10": 10.0}
+"""Of logarithms, as they are written: bits, nats and bans."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +173,13 @@ class WrittenScore:
     rank: int | None
     oov: bool
     look: Looked | None = None
+
+
+def as_row(score: WordScore | WrittenScore) -> dict[str, Any]:
+    """Return a score as `spanlm score` writes it, by column; where the model looked has columns of its own."""
+    row = dict(vars(score))
+    look = row.pop("look")
+    return row if look is None else row | {f"attention_{name}": value for name, value in vars(look).items()}
 
 
 def score_words(
@@ -337,24 +345,6 @@ class _WordScorer:
             if self.options.eos or index < piece.start + len(piece.words):
                 oov = word not in self.vocabulary
                 yield WordScore(piece.sentence, index, word, surprisal / unit, entropy / unit, rank, oov, look)
-
-
-def word_values(log_p: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return surprisal, entropy (nats) and rank of the targets under log_p (T, B, V)."""
-    parts = zip(torch.split(log_p.flatten(0, 1), ROWS), torch.split(targets.flatten(), ROWS), strict=True)
-    surprisal, entropy, rank = (torch.cat(x).view_as(targets) for x in zip(*starmap(_row_values, parts), strict=True))
-    return surprisal, entropy, rank
-
-
-def _row_values(log_p: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same of rows, (N, V)."""
-    own = log_p.gather(-1, targets.unsqueeze(-1))
-    rank = (log_p > own).sum(-1) + 1
-    probability = log_p.exp()
-    # p log p is 0 where p is: a word of probability 0 would give 0 · -inf
-    # 0 − x, not −x: what is certain has surprisal and entropy 0, not -0.0
-    entropy = 0.0 - torch.where(probability > 0, probability * log_p, 0.0).sum(-1, dtype=torch.float64)
-    return 0.0 - own.squeeze(-1).double(), entropy, rank
 
 
 def _looked_values(attention: Attention) -> tuple[Tensor, Tensor, Tensor]:

@@ -43,14 +43,13 @@ from spanlm.evaluation.cache import CacheConfig
 from spanlm.evaluation.perplexity import Evaluation, evaluation_of
 from spanlm.evaluation.prefix_tree import Prefixes, TextScore
 from spanlm.evaluation.protocol import Context, Protocol
-from spanlm.evaluation.scoring import Tally
+from spanlm.evaluation.scoring import Tally, word_values
 from spanlm.evaluation.words import (
     Piece,
     ScoreOptions,
     WordScore,
     WrittenScore,
     lines_as_pieces,
-    word_values,
     written_scores,
 )
 from spanlm.interop import hf
@@ -225,7 +224,7 @@ class Yardstick(LoadedModel):
             found.append(TextScore(log_p, -end.score.surprisal, sum(unit.score.oov for unit in words)))
         return found, Prefixes(count, count)
 
-    def words(self, prompt: str = "", **options: Any) -> NoReturn:
+    def draw(self, prompt: str = "", **options: Any) -> NoReturn:
         """Refuse: it draws no words."""
         self._refuse("generate")
 

@@ -223,6 +223,13 @@ class MemoryConfig:
     kind: str
     drops_output: ClassVar[bool] = False
     """Whether it has a dropout of its own in place of `model.output_dropout`."""
+    paper: ClassVar[str] = ""
+    """Where it was published, as one cites it."""
+
+    @property
+    def equation(self) -> str:
+        """How it reads the past, in a line for people, with the number in its paper."""
+        return ""
 
     @property
     def parts(self) -> int:

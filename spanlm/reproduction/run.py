@@ -17,7 +17,7 @@ from typing import Any
 
 from spanlm.analysis.attend import attention_by_lag
 from spanlm.analysis.export import write_whole
-from spanlm.analysis.utilisation import epoch_rows, utilisation_of
+from spanlm.analysis.utilisation import utilisation_of
 from spanlm.config import RunConfig, first_difference
 from spanlm.data.cbt import Defect, is_cbt_like, word_class
 from spanlm.data.config import SPLITS, Split
@@ -41,7 +41,7 @@ from spanlm.store.engine import ONE_BY_ONE, Engine, of_spanlm
 from spanlm.store.files import make_folder
 from spanlm.store.plain import finite, json_object
 from spanlm.store.provenance import provenance, starts
-from spanlm.store.run_folder import MODEL
+from spanlm.store.run_folder import MODEL, epoch_rows
 from spanlm.training.bench import idle_trainer, timed
 from spanlm.training.progress import Watcher
 from spanlm.training.run import train, words_of

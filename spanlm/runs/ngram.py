@@ -73,9 +73,9 @@ class NgramRun(LoadedModel):
         held = "" if cache is None else f" + cache of the last {cache.window:,} words, λ {cache.share:.3g}"
         return f"{arpa.order}-gram model, {size:,} n-grams{held}"
 
-    def title(self, source: str = "") -> str:
-        """Name the model and where a text comes from."""
-        return f"{run_name(self.folder)}, {self.description}{source}"
+    def title(self) -> str:
+        """Name the model."""
+        return f"{run_name(self.folder)}, {self.description}"
 
     def in_words_of(self, other: LoadedModel) -> NgramRun:
         """Return the same model over another one's vocabulary, reading texts as that does."""

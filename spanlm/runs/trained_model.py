@@ -44,19 +44,21 @@ from spanlm.evaluation.dynamic.tuning import (
 )
 from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.excess import Excess, excess_by_lag
-from spanlm.evaluation.generation import GenerationOptions, generate
+from spanlm.evaluation.generation import Drawn, GenerationOptions, draw
 from spanlm.evaluation.pairs import Compared, Pair, compare_pairs
 from spanlm.evaluation.perplexity import Evaluation, evaluate, require_span_buffer
 from spanlm.evaluation.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
 from spanlm.evaluation.protocol import Context
+from spanlm.evaluation.recall import Recall, anew
 from spanlm.evaluation.scoring import Report, quiet
 from spanlm.evaluation.words import ScoreOptions, WordScore, WrittenScore, score_words, written_scores
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import LanguageModel, ModelConfig
-from spanlm.models.lesions import lesioned
+from spanlm.models.lesions import described_lesion, lesioned
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.models.memories.span_buffer import require_temperature
 from spanlm.models.ops.precision import Precision
+from spanlm.runs.about import about
 from spanlm.runs.texts import State, Texts
 from spanlm.store.files import run_name
 from spanlm.store.provenance import code_version
@@ -90,9 +92,9 @@ class LoadedModel:
         """What it is, in a few words, for people."""
         return self.config.model.description
 
-    def title(self, source: str = "") -> str:
-        """Name the run, its memory and where a text comes from."""
-        return f"{run_name(self.folder)}, {self.config.model.memory.description}{source}"
+    def title(self) -> str:
+        """Name the run and its memory."""
+        return f"{run_name(self.folder)}, {self.config.model.memory.description}"
 
     def in_words_of(self, other: LoadedModel) -> LoadedModel:
         """Return the same model over another one's vocabulary, if it is of `any_words`."""
@@ -302,10 +304,16 @@ class LoadedModel:
 
     def words(self, prompt: str = "", **options: Any) -> Iterator[str]:
         """Give the words of `generate` one by one, each as soon as it is drawn; options as there."""
-        drawn = GenerationOptions(**options)
-        words = self.texts.prompt(prompt)
-        how = {"line_by_line": self.texts.line_by_line, "predict_first": self.texts.predict_first}
-        return generate(self.model, self.vocabulary, words, drawn, **how)
+        return (drawn.word for drawn in self.draw(prompt, **options))
+
+    def draw(self, prompt: str = "", *, recall: Recall = anew, **options: Any) -> Iterator[Drawn]:
+        """Give the words of `generate` with the distributions they were drawn from, each as soon as it is drawn.
+
+        What was read of the prompt before may come from `recall`, see `spanlm.evaluation.recall`.
+        """
+        texts, how = self.texts, GenerationOptions(**options)
+        reading = {"line_by_line": texts.line_by_line, "predict_first": texts.predict_first}
+        return draw(self.model, self.vocabulary, texts.prompt(prompt), how, **reading, recall=recall)
 
     def tune_cache(
         self,
@@ -459,10 +467,15 @@ class TrainedModel(LoadedModel):
         words, how = self._to_attend(text, state)
         return attend_spans(self.model, self.vocabulary, words, expected=expected, **how)
 
+    def headings(self, source: str = "a text") -> dict[str, str]:
+        """Return the `title` and the line `about` it of a record: which run read what, and what it is."""
+        lesion = "" if self.attention is None else f", with {described_lesion(self.attention)}"
+        what = about(self)
+        return {"title": f"{what.run}{lesion}, reading {source}", "about": what.line}
+
     def _to_attend(self, text: str, state: Context) -> tuple[list[str], dict[str, Any]]:
         words, starts = self.texts.to_attend(text, state)
-        lesion = "" if self.attention is None else f", attention {self.attention}"
-        return words, {"title": self.title(lesion), "predict_first": self.texts.predict_first, "starts": starts}
+        return words, {**self.headings(), "predict_first": self.texts.predict_first, "starts": starts}
 
     def dynamic_statistics(
         self,

@@ -39,6 +39,14 @@ def cells_line(cells: Iterable[object], between: str = "\t") -> str:
     return between.join('"' + text.replace('"', '""') + '"' if quoted else text for text, quoted in texts) + "\n"
 
 
+def cell(value: object) -> object:
+    """Return a value as a table of data has it: six decimals, 0 or 1 for a truth value, NaN for what is missing."""
+    # NaN rather than an empty cell: R, pandas and float() all read it as a number
+    if isinstance(value, float) and not math.isnan(value):
+        return f"{value:z.6f}"  # z: nothing is ever minus zero
+    return int(value) if isinstance(value, bool) else "NaN" if value is None or value != value else value
+
+
 def json_object(text: str | bytes) -> dict[str, Any]:
     """Read a JSON object; ValueError: it is not JSON, or JSON but no object."""
     try:

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from spanlm.errors import IN_USE, InputError, RunError
 from spanlm.store.checkpoints import read_tensors, to_bytes
-from spanlm.store.files import hold, own, replace_file
-from spanlm.store.plain import finite
+from spanlm.store.files import hold, own, regular, replace_file
+from spanlm.store.plain import finite, json_object
 
 CONFIG, VOCABULARY, MODEL = "config.yaml", "vocabulary.json", "model.safetensors"
 METRICS, CHECKPOINTS = "metrics.jsonl", "checkpoints"
@@ -213,3 +213,20 @@ class MetricsLog:
             raise RunError(
                 f"{self._path}: could not be written: {error.strerror}. Make room and go on with --resume auto."
             ) from error
+
+
+def epoch_rows(folder: Path) -> list[dict[str, Any]]:
+    """Read the validations of a run so far; it may be in training.
+
+    Raises:
+        InputError: `folder` is not a run, or a line is damaged.
+    """
+    try:
+        lines = regular(folder / METRICS, 2**30).read_bytes().splitlines(keepends=True)
+        # the last line of a run in training may be half written
+        rows = [json_object(line) for line in lines if line.endswith(b"\n")]
+    except OSError as error:
+        raise InputError(f"{folder}: has no {METRICS} ({error.strerror}); name the folder of a run") from None
+    except ValueError as error:
+        raise InputError(f"{folder / METRICS}: damaged: a line {error}; take that line out, or train again") from None
+    return [row for row in rows if row.get("event") == "valid"]

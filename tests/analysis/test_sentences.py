@@ -196,9 +196,9 @@ def test_text_has_the_numbers_of_each_row_and_the_head_above_each_column(how: di
 
 def test_long_sentences_in_text_are_shaded_and_fit_a_line() -> None:
     one = make_sentence([f"word{n}" for n in range(60)])
-    lines = list(triangle_lines(one, 0.1))
-    assert "10 % or more" in lines[-1]
+    lines = list(triangle_lines(one, 6))
+    assert "6 times an equal share or more" in lines[-1]
     assert max(map(len, lines[:-1])) <= 96
     body = lines[-2].split()[1]
     assert len(body) == 60 and set(body) <= set(SHADES)
-    assert body == "".join(SHADES[min(round(float(w) * 40), 4)] for w in one.matrix[-1, :60])
+    assert body == "".join(SHADES[min(round(float(w) * 60 / 6 * 4), 4)] for w in one.matrix[-1, :60])

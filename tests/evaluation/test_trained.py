@@ -115,7 +115,11 @@ def test_attend_is_the_models_own_attention(model: TrainedModel) -> None:
         best = sorted(range(len(row)), key=lambda i: -float(row[i]))[:3]
         assert [word for word, _ in expected] == [model.vocabulary.word(i) for i in best]
         assert [p for _, p in expected] == pytest.approx([math.exp(row[i]) for i in best], abs=1e-6)
-    assert record.title == f"{model.folder.name}, key-value-predict memory, window 3"
+    assert record.title == f"{model.folder.name}, reading a text"
+    assert re.fullmatch(
+        r"Key-value-predict memory, window 3 \(Daniluk et al., 2017\); trained on tiny, perplexity \d+\.\d on valid",
+        record.about,
+    )
 
 
 def test_a_corpus_is_encoded_with_the_models_vocabulary(model: TrainedModel, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanlm.analysis.lags import LagAccumulator
+from spanlm.analysis.sentences import scale_top
 from spanlm.data.vocabulary import EOS
 from spanlm.evaluation.attention import PARTS, AttentionRecord, Expected, Look, SpanRecord
 from spanlm.store.plain import finite
@@ -27,26 +28,23 @@ from spanlm.store.plain import finite
 _UNITS = 1000  # of a weight
 _SPAN_UNITS = 10_000  # of 256 spans most have less than a hundredth
 _SHADE_QUANTILE = 0.99  # the darkest blue: a few single peaks must not make all the rest pale
-_WORD_TEXTS = {
-    "introduction": (
-        "Point at a word: the words before it turn blue where the model looked while it was guessing, deeper for more "
-        "weight (the small numbers are percent). The panel shows what it expected, what really came, and how surprised "
-        "it was, in bits: each bit halves the probability."
-    ),
-    "tint": "Tint by surprisal",
-    "most_tint": "16 bits",
-    "footnote": "",
-}
-_SPAN_TEXTS = {
-    "introduction": (
-        "Point at a word: the spans of words before it turn blue where the buffer looked while it was guessed, deeper "
-        "for more weight (the small numbers are percent). The panel shows how much the gate preferred the buffer, and "
-        "what the buffer, the encoder and both together expected."
-    ),
-    "tint": "Tint by the gate: λ 0",
-    "most_tint": "1",
-    "footnote": " λ is how much the gate prefers the buffer, before its temperature.",
-}
+_DIGITS = 4  # of bits: a probability of 99.9 % must not read as one of 100
+_STYLES = ("reader.css",)
+_SCRIPTS = ("reader.js", "help.js", "words_view.js", "spans_view.js", "offline.js")
+_WORDS = (
+    "a word: the words before it turn blue where the model looked while it was guessing, deeper for more weight (the "
+    "small numbers are percent). The panel shows what it expected, what really came, and how surprised it was, in "
+    "bits: each bit halves the probability."
+)
+_SPANS = (
+    "a word: the spans of words before it turn blue where the buffer looked while it was guessed, deeper for more "
+    "weight (the small numbers are percent). The panel shows how much the gate preferred the buffer, and what the "
+    "buffer, the encoder and both together expected. λ is how much the gate prefers the buffer, before its temperature."
+)
+_PLAIN = (
+    "a word: the panel shows what the model expected, what really came, and how surprised it was, in bits: each bit "
+    "halves the probability. It has no memory to look into."
+)
 
 
 def render_page(record: AttentionRecord) -> str:
@@ -55,24 +53,7 @@ def render_page(record: AttentionRecord) -> str:
     A word clicked stays open and puts its position into the address: `page.html#pos=12` opens position 12,
     counted as in `AttentionRecord` and in the CSV file.
     """
-    just_read = "just read, known without looking back" if record.nearest_lag else "just read (0 in the panel)"
-    content = {
-        "eos": EOS,
-        "window": record.window,
-        "nearest": record.nearest_lag,
-        # token t is the word read at position t, token t + 1 the one that came next
-        "tokens": [record.words[0], *record.targets],
-        "unknown": sorted(record.unknown),
-        # weights and probabilities in thousandths keep long texts small
-        "weights": np.rint(_UNITS * record.weights.astype(np.float64)).astype(int).tolist(),
-        "bits": finite(np.round(record.bits, 2).tolist()),
-        "held": record.occupied.sum(axis=1).tolist(),
-        "expected": [_rounded(row) for row in record.expected],
-        "mean": _mean_percent(record),
-        "darkest": _darkest(record.settled[record.settled > 0], _UNITS),
-    }
-    texts = {**_WORD_TEXTS, "just_read": just_read}
-    return _page(content, "words_panel.html", ("page.css",), ("reader.js", "page.js"), record.title, texts)
+    return render_content(page_content(record), record.title, record.about)
 
 
 def render_span_page(record: SpanRecord) -> str:
@@ -81,27 +62,78 @@ def render_span_page(record: SpanRecord) -> str:
     A word clicked stays open and puts its position into the address: `page.html#pos=12` opens position 12, counted as
     in `SpanRecord` and in the files.
     """
+    return render_content(page_content(record), record.title, record.about)
+
+
+def render_content(content: Mapping[str, Any], title: str, about: str) -> str:
+    """Return what `page_content` or `plain_content` gives as a page of its own."""
+    introduction = _SPANS if content["spans"] else _PLAIN if content["weights"] is None else _WORDS
+    return _page(content, {"title": title, "about": about}, introduction)
+
+
+def page_content(record: AttentionRecord | SpanRecord) -> dict[str, Any]:
+    """Return what the scripts draw of a text, as plain values."""
+    return _span_content(record) if isinstance(record, SpanRecord) else _word_content(record)
+
+
+def plain_content(
+    tokens: Sequence[str], unknown: Iterable[str], bits: Sequence[float | None], expected: Sequence[Expected]
+) -> dict[str, Any]:
+    """Return the same of a model that looks at nothing.
+
+    Args:
+        tokens: those that were read, and last the one that only came.
+        unknown: those that the vocabulary lacks.
+        bits: surprisal of each but the first; None where nothing was predicted.
+        expected: the most probable words before each.
+    """
+    return {
+        "spans": False,
+        "eos": EOS,
+        "tokens": list(tokens),
+        "unknown": sorted(unknown),
+        "bits": [None if value is None else round(value, _DIGITS) for value in bits],
+        "expected": [_rounded(row) for row in expected],
+        "weights": None,
+        "mean": None,
+        "darkest": 1.0,
+    }
+
+
+def _word_content(record: AttentionRecord) -> dict[str, Any]:
+    # token t is the word read at position t, token t + 1 the one that came next
+    tokens, bits = [record.words[0], *record.targets], finite(record.bits.tolist())
+    return {
+        **plain_content(tokens, record.unknown, bits, record.expected),
+        "window": record.window,
+        "nearest": record.nearest_lag,
+        # weights and probabilities in thousandths keep long texts small
+        "weights": np.rint(_UNITS * record.weights.astype(np.float64)).astype(int).tolist(),
+        "held": record.occupied.sum(axis=1).tolist(),
+        "mean": _mean_percent(record),
+        "darkest": _darkest(record.settled[record.settled > 0]),
+    }
+
+
+def _span_content(record: SpanRecord) -> dict[str, Any]:
     gates = [round(float(gate), 4) if there else None for gate, there in zip(record.gate, record.filled, strict=True)]
     chance = record.chance[:, PARTS.index("mixture")]
     newest, weights = zip(*(_newest_first(record.looks(t), record.span) for t in range(len(record))), strict=True)
     longest = max(map(len, weights))
-    content = {
-        "eos": EOS,
+    bits = finite((-np.log2(np.maximum(chance, np.finfo(np.float64).tiny))).tolist())
+    return {
+        **plain_content([record.words[0], *record.targets], record.unknown, bits, []),
+        "spans": True,
         "span": record.span,
-        "tokens": [record.words[0], *record.targets],
-        "unknown": sorted(record.unknown),
+        "nearest": record.nearest_lag,
         "gate": gates,
         "newest": list(newest),
         "weights": [np.rint(_SPAN_UNITS * row).astype(int).tolist() for row in weights],
-        "bits": finite(np.round(-np.log2(np.maximum(chance, np.finfo(np.float64).tiny)), 2).tolist()),
         "first": [record.first(t) for t in range(len(record))],
         "expected": {part: list(map(_rounded, getattr(record, part))) for part in PARTS},
         # of rows with at least half as many spans as the longest: where few share all, each has much
-        "darkest": _darkest(np.concatenate([row for row in weights if 2 * len(row) >= longest]), _SPAN_UNITS),
+        "darkest": _darkest(np.concatenate([row for row in weights if 2 * len(row) >= longest])),
     }
-    texts = {**_SPAN_TEXTS, "just_read": "just read, in no span yet" if record.nearest_lag else "just read"}
-    styles, scripts = ("page.css", "span_page.css"), ("reader.js", "span_page.js")
-    return _page(content, "spans_panel.html", styles, scripts, record.title, texts)
 
 
 def _rounded(expected: Expected) -> list[list[Any]]:
@@ -130,33 +162,27 @@ def _newest_first(looks: Sequence[Look], span: int) -> tuple[int, NDArray[np.flo
     return newest, row
 
 
-def _darkest(seen: NDArray[np.floating[Any]], units: int) -> float:
-    """Return the weight shown in the darkest blue, one for the whole text so that shades can be compared.
+def _darkest(seen: NDArray[np.floating[Any]]) -> float:
+    """Return the weight shown in the darkest blue, a round one for the whole text, so that shades can be compared.
 
     Args:
         seen: weights that were looked with; without any, it is 1.
-        units: so many of the page's weights are 1; it is at least one of them.
     """
-    return max(round(units * float(np.quantile(seen, _SHADE_QUANTILE))), 1) / units if seen.size else 1.0
+    return scale_top(float(np.quantile(seen, _SHADE_QUANTILE))) if seen.size else 1.0
 
 
-def _page(
-    record: object, panel: str, styles: Sequence[str], scripts: Sequence[str], title: str, texts: Mapping[str, str]
-) -> str:
-    """Fill the `{{places}}` of reader.html.
+def _page(content: Mapping[str, Any], texts: Mapping[str, str], introduction: str) -> str:
+    """Fill the `{{places}}` of offline.html.
 
     Args:
-        record: what the scripts read, as plain values.
-        panel: the file of what stands beside the text; what it holds is not filled.
-        styles: files of the style sheet, in order.
-        scripts: files of the script, in order.
-        title: any text.
-        texts: what else the page has places for; markup of our own.
+        content: what the scripts read, as plain values.
+        texts: any text.
+        introduction: markup of our own.
     """
-    data = json.dumps(record, allow_nan=False, separators=(",", ":"))
+    data = json.dumps(content, allow_nan=False, separators=(",", ":"))
     escaped = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-    parts = {**texts, "panel": _resource(panel), "record": escaped}
-    return filled_page("reader.html", parts, styles, scripts, title)
+    parts = {**{name: _escaped(text) for name, text in texts.items()}, "introduction": introduction, "record": escaped}
+    return filled_page("offline.html", parts, _STYLES, _SCRIPTS, texts["title"])
 
 
 def filled_page(
@@ -166,10 +192,13 @@ def filled_page(
     style, script = ("".join(map(_resource, names)) for names in (styles, scripts))
     runs = f"script-src '{_digest(script)}'; " if scripts else ""
     policy = f"default-src 'none'; style-src '{_digest(style)}'; {runs}base-uri 'none'; form-action 'none'"
-    shown = html.escape(title.encode("utf-8", "replace").decode("utf-8"))
-    filled = {**parts, "policy": policy, "title": shown, "style": style, "script": script}
+    filled = {**parts, "policy": policy, "title": _escaped(title), "style": style, "script": script}
     # one pass: what is put in is not searched again, so a word may be {{script}}
     return re.sub(r"\{\{(\w+)\}\}", lambda place: filled[place[1]], _resource(template))
+
+
+def _escaped(text: str) -> str:
+    return html.escape(text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def _resource(name: str) -> str:

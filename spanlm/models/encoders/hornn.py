@@ -28,6 +28,7 @@ from spanlm.models.ops.precision import product_dtype, wide_dtype
 
 FORGETTING_FACTOR = 0.6
 Pooling = Literal["fofe", "gated", "max"]
+_POOLED = {"fofe": "Σ_n αⁿ W_n h_{t−n}", "gated": "Σ_n r_n ⊙ (W_n h_{t−n})", "max": "max_n(W_n h_{t−n})"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,11 @@ class HORNNConfig(EncoderConfig):
             factor,
             f"left at {FORGETTING_FACTOR} with pooling={self.pooling}, which does not use it. Use pooling=fofe.",
         )
+
+    @property
+    def equation(self) -> str:
+        """What a layer computes at a step, in a line."""
+        return f"h_t = tanh(W_in x_t + {_POOLED[self.pooling]} + b)"
 
     @property
     def description(self) -> str:

@@ -47,6 +47,11 @@ class EncoderConfig:
         """H."""
         return self.hidden_size
 
+    @property
+    def equation(self) -> str:
+        """What a layer computes at a step, in a line for people: by default what an LSTM does."""
+        return "c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g),  h_t = σ(o) ⊙ tanh(c_t)"
+
     def resized(self, output_size: int) -> Self:
         """Make a copy with another output size."""
         return replace(self, hidden_size=output_size)
@@ -272,6 +277,11 @@ class RNNConfig(StackConfig):
     """A simple recurrent network of tanh units, one bias per unit."""
 
     kind: Literal["rnn"] = "rnn"
+
+    @property
+    def equation(self) -> str:
+        """What a layer computes at a step, in a line."""
+        return "h_t = tanh(W_ih x_t + W_hh h_{t−1} + b)"
 
     def build(self, input_size: int, init: Init) -> RNNEncoder:
         """Make the encoder."""

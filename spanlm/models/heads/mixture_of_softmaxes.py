@@ -197,6 +197,11 @@ class MixtureOfSoftmaxesConfig(AdversarialConfig):
         _ = self.adversary  # refuses the rest
 
     @property
+    def equation(self) -> str:
+        """How it predicts, in a line for people."""
+        return "p_t = Σ_k π_{t,k} softmax(W tanh(W_{l,k} h_t + b_l) + b)"
+
+    @property
     def description(self) -> str:
         """What it is, in a few words."""
         several = f"mixture of {self.experts} softmax{'es' if self.experts > 1 else ''}"

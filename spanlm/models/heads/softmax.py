@@ -290,6 +290,11 @@ class SoftmaxConfig(AdversarialConfig):
         _ = self.adversary  # refuses the rest
 
     @property
+    def equation(self) -> str:
+        """How it predicts, in a line for people."""
+        return "y_t = softmax(W* (P h*_t + b_P) + b)" if self.projection else "y_t = softmax(W* h*_t + b)   (5)"
+
+    @property
     def description(self) -> str:
         """What it is, in a few words."""
         return "softmax, tied" if self.tied else "softmax"

@@ -22,7 +22,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +48,13 @@ EMPTY = -1e30
 
 Score = Literal["single", "combined", "mean", "none"]
 Merge = Literal["tanh", "linear"]
+_SUM = "c_t = Σ_{i<t} a_i h_i,  h'_t = tanh(W_c [h_t; c_t] + b_c)"
+_EQUATIONS = {
+    "single": f"a_i ∝ exp(v_s · tanh(W_s h_i)),  {_SUM}   (3, 4, 7, 9)",
+    "combined": f"a_i ∝ exp(v_s · tanh(W_s h_i + W_q h_t)),  {_SUM}   (3, 4, 7, 10)",
+    "mean": f"a_i = 1 / (t − 1),  {_SUM}   (3, 7)",
+    "none": "h'_t = tanh(W_c h_t + b_c)   (7)",
+}
 AttentionWeights = Tensor | Callable[[], Tensor]
 
 
@@ -68,6 +75,7 @@ class AttentiveConfig(MemoryConfig):
     """
 
     kind: Literal["attentive"] = "attentive"
+    paper: ClassVar[str] = "Salton et al., 2017"
     score: Score = "combined"
     window: int | None = None
     merge: Merge = "tanh"
@@ -87,6 +95,11 @@ class AttentiveConfig(MemoryConfig):
     def slots(self) -> int | None:
         """The window, which may have no limit; 0 for `none`."""
         return 0 if self.score == "none" else self.window
+
+    @property
+    def equation(self) -> str:
+        """How it reads the past, in a line."""
+        return _EQUATIONS[self.score]
 
     @property
     def description(self) -> str:

@@ -19,7 +19,7 @@ and an empty memory reads r_t = 0. The window crosses segment boundaries; gradie
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,12 @@ from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Read
 from spanlm.models.ops.attention import additive_window_attention, cleared, with_steps
 
 ROLES = {1: "attention", 2: "key-value", 3: "key-value-predict"}
+_READ = "α_t = softmax(wᵀ tanh(W^Y [k_{t−L} … k_{t−1}] + W^h k_t)),  r_t = Σ_i α_{t,i} v_i"
+_EQUATIONS = {
+    1: f"k_t = v_t = h_t,  {_READ},  h*_t = tanh(W^r r_t + W^x h_t)   (1–4)",
+    2: f"[k_t; v_t] = h_t,  {_READ},  h*_t = tanh(W^r r_t + W^x v_t)   (6–10)",
+    3: f"[k_t; v_t; p_t] = h_t,  {_READ},  h*_t = tanh(W^r r_t + W^x p_t)   (11, 12)",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +47,7 @@ class KeyValueConfig(MemoryConfig):
     """
 
     kind: Literal["key_value"] = "key_value"
+    paper: ClassVar[str] = "Daniluk et al., 2017"
     roles: int = 3
     window: int = 5
 
@@ -63,6 +70,11 @@ class KeyValueConfig(MemoryConfig):
     def slots(self) -> int | None:
         """The window L."""
         return self.window
+
+    @property
+    def equation(self) -> str:
+        """How it reads the past, in a line."""
+        return _EQUATIONS[self.roles]
 
     @property
     def description(self) -> str:

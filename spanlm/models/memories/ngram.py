@@ -12,7 +12,7 @@ output and the N − 1 before it. Before a document has that many, the missing p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,7 @@ class NGramConfig(MemoryConfig):
     """
 
     kind: Literal["ngram"] = "ngram"
+    paper: ClassVar[str] = "Daniluk et al., 2017"
     order: int = 4
 
     def __post_init__(self) -> None:
@@ -39,6 +40,11 @@ class NGramConfig(MemoryConfig):
     def parts(self) -> int:
         """One part a step."""
         return self.order
+
+    @property
+    def equation(self) -> str:
+        """How it reads the past, in a line."""
+        return "h*_t = tanh(W^N [h¹_t; h²_{t−1}; …; h^N_{t−N+1}])   (13)"
 
     @property
     def description(self) -> str:

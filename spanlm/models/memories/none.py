@@ -17,6 +17,11 @@ class NoMemoryConfig(MemoryConfig):
     kind: Literal["none"] = "none"
 
     @property
+    def equation(self) -> str:
+        """How it reads the past, in a line."""
+        return "h*_t = h_t"
+
+    @property
     def description(self) -> str:
         """What it is, in a few words."""
         return "no memory"

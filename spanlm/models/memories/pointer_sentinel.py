@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -87,6 +87,7 @@ class PointerSentinelConfig(MemoryConfig):
     """
 
     kind: Literal["pointer_sentinel"] = "pointer_sentinel"
+    paper: ClassVar[str] = "Merity et al., 2017"
     window: int = 100
     pointer_loss: bool = True
 
@@ -97,6 +98,12 @@ class PointerSentinelConfig(MemoryConfig):
     def slots(self) -> int | None:
         """The window L."""
         return self.window
+
+    @property
+    def equation(self) -> str:
+        """How it reads the past, in a line."""
+        pointed = "q_t = tanh(W h_t + b),  [a_t; g_t] = softmax([q_t · h_i …; q_t · s])"
+        return f"{pointed},  p(w) = g_t p_vocab(w) + Σ_{{x_i = w}} a_{{t,i}}"
 
     @property
     def description(self) -> str:

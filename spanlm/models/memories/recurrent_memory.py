@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,8 @@ from spanlm.errors import require
 from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout, Tensors
 from spanlm.models.ops.attention import cleared, dot_window_attention, with_steps
 from spanlm.models.ops.precision import wide
+
+_EQUATIONS = {"gated": "h*_t = (1 − z) ⊙ h_t + z ⊙ h̃", "linear": "h*_t = U h_t + s_t"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,7 @@ class RecurrentMemoryConfig(MemoryConfig):
     """
 
     kind: Literal["recurrent_memory"] = "recurrent_memory"
+    paper: ClassVar[str] = "Tran et al., 2016"
     window: int = 15
     temporal: bool = True
     composition: Literal["gated", "linear"] = "gated"
@@ -52,6 +55,13 @@ class RecurrentMemoryConfig(MemoryConfig):
     def slots(self) -> int | None:
         """The window n."""
         return self.window
+
+    @property
+    def equation(self) -> str:
+        """How it reads the past, in a line."""
+        temporal = (" + T^M[t − i]", " + T^C[t − i]") if self.temporal else ("", "")
+        read = f"p_t = softmax((M[w_i]{temporal[0]}) · h_t),  s_t = Σ_i p_{{t,i}} (C[w_i]{temporal[1]})"
+        return f"{read},  {_EQUATIONS[self.composition]}"
 
     @property
     def description(self) -> str:

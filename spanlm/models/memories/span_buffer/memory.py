@@ -58,6 +58,7 @@ class SpanBufferConfig(MemoryConfig):
     """
 
     kind: Literal["span_buffer"] = "span_buffer"
+    paper: ClassVar[str] = "Li et al., 2020"
     drops_output: ClassVar[bool] = True
     buffer_size: int = 2048
     span_length: int = 8
@@ -152,6 +153,13 @@ class SpanBufferConfig(MemoryConfig):
     def at_temperature(self, temperature: float) -> SpanBufferConfig:
         """Return the same with another temperature of the gate in evaluation."""
         return replace(self, gate=replace(self.gate, evaluation_temperature=temperature))
+
+    @property
+    def equation(self) -> str:
+        """How it reads the past, in a line."""
+        span = "s_i = h_i" if self.words else "s_i = h_i − h_{i−L+1}"
+        read = "α_t = softmax(v · tanh(W_h h_t + W_s s_i)),  ξ_t = Σ_i α_{t,i} s_i"
+        return f"{span},  {read},  g_t = W_g h_t   (5–7, 10)"
 
     @property
     def description(self) -> str:

@@ -1,0 +1,172 @@
+"""How fast `spanlm serve` answers, in a real browser: `python results/serve.py RUN [RUN …]` writes serve.json.
+
+From a key in a text of 200 words to the painted surprisals, at its end and in its middle; 20 visitors who type at once;
+the bytes of the page. Needs playwright and Debian's chromium; nothing else should run on the machine.
+"""
+
+import argparse
+import http.client
+import json
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Page, sync_playwright
+
+import spanlm
+from spanlm.data.config import DataConfig
+from spanlm.data.vocabulary import EOS
+from spanlm.store.provenance import file_provenance
+
+WORDS, KEYS, VISITORS, VISITOR_KEYS = 200, 40, 20, 25
+BETWEEN_KEYS = 0.1, 0.3
+"""Seconds that a visitor waits after an answer before the next key."""
+
+# from the event of a key to the frame after the bars of surprisal were drawn anew
+WATCH = """() => {
+  window.painted = [];
+  let began = 0;
+  document.getElementById("text").addEventListener("input", () => { began = performance.now(); }, true);
+  new MutationObserver(() => requestAnimationFrame(() => setTimeout(() => {
+    window.painted.push(performance.now() - began);
+  }))).observe(document.querySelector("#reader .bars"), { childList: true });
+}"""
+
+
+def _words() -> list[str]:
+    tokens = spanlm.load_corpus(DataConfig(corpus="demo"))
+    part = tokens.splits["test"].ids
+    return [word for word in map(tokens.vocabulary.word, part[: 2 * WORDS].tolist()) if word != EOS][:WORDS]
+
+
+@contextmanager
+def _serving(runs: list[str]) -> Iterator[str]:
+    command = [sys.executable, "-m", "spanlm", "serve", *runs, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        found = re.search(r"http://\S+", process.stdout.readline())
+        assert found is not None, "spanlm serve said no address"
+        yield found[0]
+        process.terminate()
+
+
+def _summary(milliseconds: list[float]) -> dict[str, float]:
+    ordered = sorted(milliseconds)
+    return {
+        "count": len(ordered),
+        "median_ms": round(statistics.median(ordered), 1),
+        "p95_ms": round(ordered[int(0.95 * (len(ordered) - 1) + 0.5)], 1),
+        "most_ms": round(ordered[-1], 1),
+    }
+
+
+def _typed(page: Page, place: int, words: list[str]) -> dict[str, float]:
+    """Type letters at a place, one after the other, each when the last is painted."""
+    area = page.locator("#text")
+    area.fill(" ".join(words))
+    page.locator("#status", has_text=f"{len(words)} words").wait_for()
+    page.wait_for_timeout(500)
+    page.evaluate("place => document.getElementById('text').setSelectionRange(place, place)", place)
+    page.evaluate("window.painted.length = 0")
+    for key in range(KEYS):
+        page.keyboard.type(" the name of it"[key % 15])
+        while page.evaluate("window.painted.length") <= key:
+            page.wait_for_timeout(5)
+    times: list[float] = page.evaluate("window.painted")
+    return _summary(times[2:])
+
+
+def _in_browser(address: str, models: list[dict[str, Any]], words: list[str]) -> tuple[list[Any], dict[str, int]]:
+    found = []
+    with sync_playwright() as playwright:
+        path = shutil.which("chromium") or "/usr/bin/chromium"
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1300, "height": 900})
+        for model in models:
+            page.goto("about:blank")
+            page.goto(f"{address}#run={model['id']}")
+            page.locator("#reader .w").first.wait_for()
+            page.evaluate(WATCH)
+            text = " ".join(words)
+            found.append(
+                {
+                    "run": Path(model["name"]).name,
+                    "description": model["description"],
+                    "parameters": model["parameters"],
+                    "words": len(words),
+                    "key_to_paint_at_the_end": _typed(page, len(text), words),
+                    "key_to_paint_in_the_middle": _typed(page, text.index(" ", len(text) // 2), words),
+                }
+            )
+        names = page.evaluate("performance.getEntriesByType('resource').map(({ name }) => name)")
+        files = [address, *sorted({name for name in names if "/static/" in name})]
+        sizes = {urlsplit(name).path: len(page.request.get(name).body()) for name in files}
+        browser.close()
+    return found, sizes
+
+
+def _visitor(address: str, words: list[str], draw: random.Random, times: list[float]) -> None:
+    """Type a text of one's own: each key sends it all, as the page does."""
+    own = draw.sample(words, len(words))
+    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
+    text = " ".join(own[:-10])
+    for letter in " ".join(["", *own[-10:]])[:VISITOR_KEYS]:
+        text += letter
+        time.sleep(draw.uniform(*BETWEEN_KEYS))
+        began = time.perf_counter()
+        body = json.dumps({"run": "1", "text": text, "state": "document"})
+        connection.request("POST", "/api/read", body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == 200, answer.status
+        times.append(1000 * (time.perf_counter() - began))
+
+
+def _visitors(address: str, words: list[str]) -> dict[str, float]:
+    times: list[float] = []
+    threads = [
+        threading.Thread(target=_visitor, args=(address, words, random.Random(seed), times)) for seed in range(VISITORS)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return _summary(times)
+
+
+def main() -> None:
+    """Measure, and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", nargs="+", metavar="RUN")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
+    options = parser.parse_args()
+    words = _words()
+    with _serving(options.runs) as address:
+        connection = http.client.HTTPConnection(urlsplit(address).netloc)
+        connection.request("GET", "/api/models")
+        models = json.loads(connection.getresponse().read())["models"]
+        runs, sizes = _in_browser(address, models, words)
+        visitors = _visitors(address, words)
+    content = {
+        "what": "spanlm serve in Debian's Chromium: from a key to painted surprisals, many visitors, bytes of the page",
+        "made": file_provenance(),
+        "runs": runs,
+        "visitors": {"visitors": VISITORS, "words": len(words), "run": runs[0]["run"], **visitors},
+        "page_bytes": sum(sizes.values()),
+        "files": sizes,
+    }
+    options.out.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

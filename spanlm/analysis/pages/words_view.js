@@ -1,0 +1,122 @@
+"use strict";
+// A model that looks at words, or at nothing. Column j of weights[t] is lag window - 1 - j + nearest.
+
+const NAMED = 3; // sources named in words
+
+class WordsView {
+  constructor(reader) {
+    this.reader = reader;
+    this.came = make("div", "came");
+    this.expected = make("ol", "guesses");
+    this.peaks = make("ol", "peaks");
+    this.lags = make("div", "lags");
+    this.lags.setAttribute("role", "img");
+    const { bits, weights, mean } = reader.content;
+    this.tints = { surprisal: { most: `${MOST_BITS} bits`, share: (t) => Math.min((bits[t] ?? 0) / MOST_BITS, 1) } };
+    this.attends = weights !== null;
+    this.meanKey = make("p", "note", make("span", "tick"), "mean of this text");
+    this.meanKey.hidden = !mean;
+  }
+
+  layPanel() {
+    const { nearest, darkest, weights } = this.reader.content;
+    const looked = this.attends
+      ? make("div", "looked", heading("", term("attention", "It looked at")), this.lags, this.peaks, this.meanKey)
+      : make("div", "looked", make("p", "note", "It has no memory to look into: all it knows of the text is in the ", term("state"), " of its encoder."));
+    this.reader.panel.replaceChildren(this.came, make("div", "expected", heading("It expected"), this.expected), looked);
+    layKey(this.reader, nearest ? "just read, known without looking back" : "just read (0 in the panel)", darkest,
+      this.attends && weights.some((row) => row.some((weight) => weight > 1000 * darkest)));
+  }
+
+  lagOf(j) { return this.reader.content.window - 1 - j + this.reader.content.nearest; }
+
+  looks(t) {
+    if (!this.attends) return [];
+    const { weights, held, nearest } = this.reader.content;
+    return weights[t]
+      .map((weight, j) => ({ weight: weight / 1000, lag: this.lagOf(j), source: t - this.lagOf(j) }))
+      .filter(({ lag }) => lag - nearest < held[t]);
+  }
+
+  seen(t) {
+    return this.looks(t).map(({ weight, source }) => (
+      { from: source, to: source, weight, label: weight >= 0.01 ? wholePercent(weight) : "" }));
+  }
+
+  tell(t) {
+    const { reader } = this, { tokens, expected } = reader.content;
+    this.came.replaceChildren(...cameHead(reader, t, expected[t]));
+    this.expected.replaceChildren(...guessList(
+      expected[t], reader.asRead(tokens[t + 1]), expected[t][0]?.[1] ?? 1, (word) => reader.spell(word)));
+    if (this.attends) this.tellLags(t);
+  }
+
+  tellLags(t) {
+    const { reader } = this, { window: size, nearest, darkest, mean, weights, tokens } = reader.content;
+    const looks = this.looks(t), peaks = looks.filter(({ weight }) => weight > 0);
+    peaks.sort((a, b) => b.weight - a.weight).splice(NAMED);
+    const top = Math.max(darkest, 0.001, ...looks.map(({ weight }) => weight), ...(mean || []).map((value) => value / 100));
+    const every = [1, 5, 10, 20, 50, 100, 200, 500, 1000].find((step) => size / step <= 6) ?? size;
+    this.lags.hidden = !peaks.length; // an axis without bars says nothing
+    this.lags.replaceChildren(...(peaks.length ? weights[t] : []).map((weight, j) => {
+      const lag = this.lagOf(j), now = make("div", "now");
+      now.style.height = `${weight / 10 / top}%`;
+      const slot = make("div", t >= lag ? "slot" : "slot absent", now);
+      if (mean) slot.appendChild(make("div", "usual")).style.bottom = `${mean[j] / top}%`;
+      if (lag === nearest || lag % every === 0) slot.append(make("span", "lag", signed(lag)));
+      return slot;
+    }));
+    this.lags.setAttribute("aria-label", "Attention by lag. " + peaks.map((look) => this.inWords(look)).join(", "));
+    this.peaks.replaceChildren(...peaks.map(({ source, lag, weight }) => make("li", "",
+      make("span", "word", reader.spell(tokens[source])), make("span", "", signed(lag)), make("span", "", percent(weight)))));
+    if (!peaks.length) this.peaks.append(make("li", "none", reader.content.lesion === "none" ? "nothing: its memory is off"
+      : reader.content.held[t] ? "no word: it left the guess to the vocabulary" : "nothing: its memory is still empty"));
+    if (peaks.length && reader.content.copies) this.peaks.append(this.copied(t, this.looks(t)));
+  }
+
+  // what a pointer gave the word that came, and what it left to the vocabulary
+  copied(t, looks) {
+    const { tokens } = this.reader.content, came = tokens[t + 1];
+    const sum = (list) => list.reduce((all, { weight }) => all + weight, 0);
+    const found = looks.filter(({ source }) => tokens[source] === came);
+    const left = make("b", "", percent(Math.max(0, 1 - sum(looks))));
+    return make("li", "none", found.length ? `Copied from ${found.length} place${found.length > 1 ? "s" : ""} before: ${percent(sum(found))}. ` : "It stood nowhere before, so nothing was copied. ",
+      "Left to the vocabulary: ", left, ".");
+  }
+
+  inWords({ source, lag, weight }) {
+    return `${this.reader.spell(this.reader.content.tokens[source])}, ${lag ? `${lag} back` : "just read"}, ${percent(weight)}`;
+  }
+
+  speak(t) {
+    const { tokens, bits } = this.reader.content;
+    const best = this.looks(t).reduce((a, b) => (b.weight > a.weight ? b : a), { weight: 0 });
+    return `After ${this.reader.spell(tokens[t])} came ${this.reader.spell(tokens[t + 1])}, ${inBits(bits[t])}.` +
+      (best.weight ? ` It looked most at ${this.inWords(best)}.` : "");
+  }
+
+  opening() {
+    // the sharpest look back of the opening lines, so that the page explains itself before it is touched
+    const { window: size, nearest, bits, weights, tokens, eos } = this.reader.content;
+    if (!this.attends) return Math.min(4, bits.length - 1);
+    const full = size - 1 + nearest;
+    let best = Math.min(full, bits.length - 1);
+    for (let t = best; t < Math.min(bits.length, full + 80); t++) {
+      const inLine = tokens[t] !== eos && tokens[t + 1] !== eos;
+      if (inLine && Math.max(...weights[t]) > Math.max(...weights[best])) best = t;
+    }
+    return best;
+  }
+}
+
+// the signs of the text, beside its bar of tints
+function layKey(reader, justRead, darkest, above) {
+  const target = make("li", "", make("span", "swatch target"), "word being guessed");
+  const read = make("li", "", make("span", "swatch read"), justRead);
+  const scale = make("li", "scale", "0 %", make("span", "ramp"), `${above ? "≥ " : ""}${percent(darkest)}`, " looked at");
+  reader.key.replaceChildren(target, read, ...(reader.view.attends ? [scale] : []));
+}
+
+function viewOf(reader) {
+  return reader.content.spans ? new SpansView(reader) : new WordsView(reader);
+}

@@ -1,0 +1,108 @@
+"""`spanlm serve [RUN …]`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import re
+import secrets
+import sys
+import threading
+import webbrowser
+
+from spanlm.cli.options import add_device, keep_freed_memory, verb_parser
+from spanlm.cli.render import note, out
+from spanlm.errors import InputError, require
+
+_DESCRIPTION = """
+A page to play with trained models, in your browser: type a text and see how surprising each word is and where the model
+looked; let it write, and choose among its candidates; put runs side by side. Needs the extra serve: pip install
+spanlm[serve]. With no run it is the demo, which is trained first if runs/demo is not there.
+
+  spanlm serve
+  spanlm serve runs/kvp runs/lstm --open
+  spanlm serve runs/kvp --host 0.0.0.0 --token
+
+Programs ask the same under /api; the page /schema says how.
+"""
+_MORE = """
+Only this machine can reach it, unless --host names another address: then everything under /api needs the token, which
+is printed once as part of the page's address. Models and texts stay on this machine, and nothing is written but the
+demo's run. Traffic is not encrypted: on a network that you do not trust, use a tunnel (ssh -L) in place of --host.
+"""
+
+MOST_REQUESTS = 64
+"""At work or waiting; to more the answer is 429."""
+
+
+def run(arguments: list[str]) -> None:
+    """Serve."""
+    options = _parsed(arguments)
+    if any(importlib.util.find_spec(name) is None for name in ("starlette", "uvicorn")):
+        raise InputError("needs starlette and uvicorn: pip install 'spanlm[serve]'")
+    keep_freed_memory()
+    _serve(options)
+
+
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = verb_parser("serve", _DESCRIPTION, more=_MORE)
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="a run's folder, NAME.arpa[.gz] or hf:FOLDER")
+    parser.add_argument("--port", type=int, default=8000, metavar="N", help="default: 8000; 0: any that is free")
+    parser.add_argument("--host", default="127.0.0.1", metavar="NAME", help="where to listen (default: 127.0.0.1)")
+    text = "ask for a token: TOKEN, or a new one; --host other than this machine needs it"
+    parser.add_argument("--token", nargs="?", const="", metavar="TOKEN", help=text)
+    parser.add_argument("--open", action="store_true", help="open the page in the browser")
+    add_device(parser)
+    return parser.parse_args(arguments)
+
+
+def _serve(options: argparse.Namespace) -> None:
+    import torch
+
+    from spanlm.serve import demo
+    from spanlm.serve.app import make_app
+    from spanlm.serve.guard import LOOPBACK
+    from spanlm.serve.served import Runs
+    from spanlm.serve.server import Server, listening
+    from spanlm.serve.work import Work
+
+    if options.host not in LOOPBACK and options.token is None:
+        raise InputError(
+            f"--host={options.host}: lets others on the network ask your models. Add --token to say that you want it: "
+            "only who has the token can."
+        )
+    token = None if options.token is None else options.token or secrets.token_urlsafe(24)
+    usable = token is None or re.fullmatch(r"[\w.~-]+", token, re.ASCII) is not None
+    require(usable, "token", token, "letters, digits and . ~ _ - alone, which an address can hold")
+    runs, address = Runs(), listening(options.host, options.port)
+    with address:
+        training = demo.Training(runs, options.device, lambda: note("the demo is trained, and served"))
+        for name in options.runs or [str(demo.DEMO)] * demo.is_there():
+            runs.add(name, options.device)
+        processors = os.cpu_count() or 1
+        # two at least: a long text lets short ones by
+        work = Work(max(2, processors // torch.get_num_threads()), MOST_REQUESTS)
+        server = Server(make_app(runs, work, options.host, token), work)
+        url = _url(options.host, address.getsockname()[1], token)
+        what = ", ".join(served.name for served in runs.all)
+        if not what:
+            training.begin()
+            what = f"the demo, as soon as it is trained (about a minute, into {demo.DEMO})"
+        out(f"{url}  serves {what}. Ctrl-C ends it.")
+        if options.host not in LOOPBACK:
+            note("for others this machine's name stands in that address; who has the token can ask, over plain HTTP")
+        sys.stdout.flush()
+        if options.open:
+            threading.Timer(0.5, webbrowser.open, [url]).start()
+        try:
+            server.run([address])
+        finally:
+            training.end()
+    note("spanlm: stopped")
+    os._exit(128 + server.signal_number)  # at once: a thread may be deep in a step, for which nobody waits
+
+
+def _url(host: str, port: int, token: str | None) -> str:
+    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "::1": "[::1]"}.get(host, host)
+    return f"http://{name}:{port}/" + (f"?token={token}" if token else "")

@@ -1,0 +1,246 @@
+"""Answers to requests: functions of a run and checked values alone. Nothing is kept of a request but by its content."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import torch
+
+from spanlm.analysis.export import CSV_COLUMNS, SPAN_COLUMNS, attention_rows, csv_bytes, span_rows
+from spanlm.analysis.pages import page_content, plain_content, render_content
+from spanlm.data.tokenizer import written_words
+from spanlm.data.vocabulary import EOS, UNK
+from spanlm.errors import InputError
+from spanlm.evaluation.attention import AttentionRecord, SpanRecord, attend_spans, attend_words
+from spanlm.evaluation.generation import Drawn
+from spanlm.evaluation.words import BASES, WordScore, as_row, written_scores
+from spanlm.models.interfaces import NextWordModel
+from spanlm.runs.about import about
+from spanlm.runs.trained_model import LoadedModel, TrainedModel, require_weights
+from spanlm.serve.fields import refuse_long
+from spanlm.serve.served import Served
+from spanlm.store.plain import cell, cells_line
+
+Values = Mapping[str, Any]
+Row = dict[str, Any]
+
+MOST_WEIGHTS = 5_000_000
+"""Of a text that is drawn: of a memory of the whole text they are as many as the square of its words."""
+
+MOST_BITS = 1000
+"""Beyond it 2^bits is no number for people, and soon none at all."""
+
+SHOWN = 20
+"""Candidates that come with a generated word."""
+
+
+# --- read ---
+
+
+@dataclass(frozen=True)
+class _Item:
+    """A text as it was read: what the page draws, and the score of every token but an <eos> that opens it.
+
+    `first` is the index of the first of these among the record's tokens.
+    """
+
+    record: Row
+    scores: list[WordScore]
+    first: int
+
+
+def read(served: Served, values: Values) -> Row:
+    """Read a text, each of its lines or documents alone if `state` says so."""
+    began = time.perf_counter()
+    text = values["text"]
+    with served.asked(values["attention"]) as model:
+        _refuse(model, "text", text, needed=True)
+        item = _item(served, model, text, values)
+        words = _words(model, text, item)
+    predicted = [score.surprisal for score in item.scores if not math.isnan(score.surprisal)]
+    bits = math.fsum(predicted) / len(predicted) if predicted else None
+    return {
+        "items": [{"start": 0, "end": len(text), "record": item.record, "words": words}],
+        "words": len(words),
+        "bits": bits,
+        "perplexity": None if bits is None or bits > MOST_BITS else 2.0**bits,
+        "unknown": sum(word["unknown"] for word in words),
+        "seconds": round(time.perf_counter() - began, 4),
+    }
+
+
+def _refuse(model: LoadedModel, name: str, text: str, *, needed: bool = False) -> None:
+    """Refuse a text that the model cannot read, or that is too long as the model cuts it."""
+    if needed and not written_words(text):
+        raise InputError(f"{name}: has no words; write some")
+    refuse_long(name, len(model.tokenize(text)))
+
+
+def _item(served: Served, model: LoadedModel, text: str, values: Values) -> _Item:
+    if not isinstance(model.model, NextWordModel):
+        return _item_of_scores(model, text, values)
+    record = _record(served, model, text, values)
+    predicted, tokens = record.predicted, [record.words[0], *record.targets]
+    assert predicted is not None  # attend_words and attend_spans give it
+    numbers = list(zip(*(x.tolist() for x in predicted), strict=True))
+    first = 0 if not model.texts.predict_first else 1
+    if first == 0:
+        numbers = [(math.nan, math.nan, 0), *numbers]
+    unit = math.log(2)
+    scores = [
+        WordScore(1, index, token, surprisal / unit, entropy / unit, rank or None, token not in model.vocabulary)
+        for index, (token, (surprisal, entropy, rank)) in enumerate(zip(tokens[first:], numbers, strict=True), 1)
+    ]
+    if served.attends:
+        if record.weights.size > MOST_WEIGHTS:
+            many = f"text: has {record.weights.size:,} weights to draw; must be at most {MOST_WEIGHTS:,}"
+            raise InputError(f"{many}. Send it in parts; /api/score takes it whole.")
+        return _Item(page_content(record), scores, first)
+    bits = [None if math.isnan(x) else x / unit for x in predicted.surprisal.tolist()]
+    expected = record.expected if isinstance(record, AttentionRecord) else record.mixture
+    return _Item(plain_content(tokens, _unknown(model, tokens), bits, expected), scores, first)
+
+
+def _record(served: Served, model: LoadedModel, text: str, values: Values) -> AttentionRecord | SpanRecord:
+    """Read with the memory of what was read before."""
+    words, starts = model.texts.to_attend(text, values["state"])
+    expected, recall = values.get("expected", 5), served.recall(values["attention"])
+    how: dict[str, Any] = {"predict_first": model.texts.predict_first, "starts": starts}
+    if served.has_spans:
+        trained = require_weights(model, "attend").model
+        return attend_spans(trained, model.vocabulary, words, expected=expected, recall=recall, **how)
+    how["looks"] = served.attends
+    return attend_words(model.model, model.vocabulary, words, expected=expected, recall=recall, **how)
+
+
+def _headings(model: LoadedModel) -> dict[str, str]:
+    if isinstance(model, TrainedModel):
+        return model.headings()
+    what = about(model)
+    return {"title": f"{what.run}, reading a text", "about": what.line}
+
+
+def _unknown(model: LoadedModel, tokens: list[str]) -> set[str]:
+    return {token for token in tokens if token not in model.vocabulary or token == UNK}
+
+
+def _item_of_scores(model: LoadedModel, text: str, values: Values) -> _Item:
+    """Read by a model of sub-words, which is asked by written word and expects none."""
+    scores = list(model.score(text, state=values["state"], eos=True))
+    tokens = [EOS, *(score.word for score in scores)]
+    bits = [score.surprisal for score in scores]
+    return _Item(plain_content(tokens, set(), bits, [[] for _ in scores]), scores, 1)
+
+
+def _words(model: LoadedModel, text: str, item: _Item) -> list[Row]:
+    """Return the words as they are written, with their places in the text and among the record's tokens."""
+    places = iter(at for at, score in enumerate(item.scores, item.first) if score.word != EOS)
+    return [
+        {
+            "text": word.word,
+            "start": word.start,
+            "end": word.end,
+            "surprisal": word.surprisal,
+            "entropy": word.entropy,
+            "rank": word.rank,
+            "unknown": word.oov or UNK in word.tokens.split(" "),
+            "tokens": [next(places) for _ in word.tokens.split(" ")],
+        }
+        for word in written_scores(text, item.scores, model.tokenize)
+    ]
+
+
+# --- the rows of `spanlm score` and `spanlm attend` ---
+
+
+def score(served: Served, values: Values) -> list[Row]:
+    """Return the rows of `spanlm score`: of tokens, or of words as they are written."""
+    text, how = values["text"], {"state": values["state"], "base": BASES[values["base"]]}
+    with served.asked(values["attention"]) as model:
+        _refuse(model, "text", text)
+        lines = text.removesuffix("\n").split("\n")
+        if values["rows"] == "tokens":
+            return [as_row(each) for each in model.score(lines, **how)]
+        items = enumerate(model.score_items(lines, **how), 1)
+        return [as_row(each) | {"sentence": number} for number, item in items for each in item]
+
+
+def score_csv(rows: list[Row]) -> bytes:
+    """Return rows as `spanlm score --format csv` writes them."""
+    lines = [list(rows[0]) if rows else [], *(map(cell, row.values()) for row in rows)]
+    return "".join(cells_line(line, ",") for line in lines).encode()
+
+
+def attend(served: Served, values: Values) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    """Return the columns and the rows of `spanlm attend`."""
+    text, state = values["text"], values["state"]
+    with served.asked(values["attention"]) as model:
+        _refuse(model, "text", text, needed=True)
+        trained = require_weights(model, "attend")
+        if served.has_spans:
+            return SPAN_COLUMNS, list(span_rows(trained.attend_spans(text, state=state)))
+        return CSV_COLUMNS, list(attention_rows(trained.attend(text, state=state)))
+
+
+def attend_csv(columns: tuple[str, ...], rows: list[tuple[object, ...]]) -> bytes:
+    """Return rows as `spanlm attend --out FILE.csv` writes them."""
+    return csv_bytes(chain([columns], rows))
+
+
+def page(served: Served, values: Values) -> str:
+    """Return the page of a text that is read without a server."""
+    text = values["text"]
+    with served.asked(values["attention"]) as model:
+        _refuse(model, "text", text, needed=True)
+        return render_content(_item(served, model, text, values).record, **_headings(model))
+
+
+# --- the next word ---
+
+
+def candidates(model: LoadedModel, drawn: Drawn, count: int) -> tuple[list[Row], torch.Tensor]:
+    """Return the likeliest words but <unk>, and log p of all words that are none of them, nor <unk>."""
+    log_p = drawn.log_p.double().clone()
+    log_p[model.vocabulary.unk_id] = -math.inf
+    top = log_p.topk(min(count, len(log_p) - 1))
+    listed = zip(top.indices.tolist(), top.values.tolist(), strict=True)
+    found = [{"word": model.vocabulary.word(word), "log_probability": value} for word, value in listed]
+    log_p[top.indices] = -math.inf
+    return found, log_p
+
+
+def next_word(served: Served, values: Values) -> Row:
+    """Return the distribution of the next word."""
+    with served.asked(values["attention"]) as model:
+        _refuse(model, "prompt", values["prompt"])
+        recall = served.recall(values["attention"])
+        drawn = next(model.draw(values["prompt"], length=1, temperature=0.0, unk=True, recall=recall))
+        found, others = candidates(model, drawn, values["count"])
+        tails = [float(torch.logsumexp(others / each, 0)) for each in values["temperatures"]]
+        unk = float(drawn.log_p[model.vocabulary.unk_id].double().exp())
+    return {"candidates": found, "rest": float(others.exp().sum()), "unk": unk, "tails": tails}
+
+
+def generate(served: Served, values: Values) -> Callable[[], Row | None]:
+    """Begin to continue a prompt; each call then gives the next word, and None after the last."""
+    names = ("length", "temperature", "top_k", "top_p", "seed", "unk")
+    with served.asked(values["attention"]) as model:
+        _refuse(model, "prompt", values["prompt"])
+        recall, how = served.recall(values["attention"]), {name: values[name] for name in names}
+        words: Iterator[Drawn] = model.draw(values["prompt"], recall=recall, **how)
+
+    def next_one() -> Row | None:
+        with served.asked(values["attention"]):
+            drawn = next(words, None)
+            if drawn is None:
+                return None
+            id = model.vocabulary.id(drawn.word)
+            found, _ = candidates(model, drawn, SHOWN)
+            return {"word": drawn.word, "log_probability": float(drawn.log_p[id]), "candidates": found}
+
+    return next_one

@@ -1,0 +1,236 @@
+"""The application: which address gives what."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from importlib import resources
+from typing import Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from spanlm import __version__
+from spanlm.errors import InputError, SpanlmError
+from spanlm.serve import answers, fields
+from spanlm.serve.guard import ClientLeft, Guard, Names, TooLarge, body_of, too_large, trouble, until_left
+from spanlm.serve.schema import openapi, readable
+from spanlm.serve.served import Runs, Served
+from spanlm.serve.work import Busy, Left, Task, Work
+from spanlm.store.plain import finite, json_object
+
+_LOG = logging.getLogger(__name__)
+_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+_JSON, _CSV, _HTML = "application/json", "text/csv; charset=utf-8", "text/html; charset=utf-8"
+
+Result = TypeVar("Result")
+Values = Mapping[str, Any]
+
+
+class NotReady(Exception):
+    """The run is still being trained."""
+
+
+def make_app(runs: Runs, work: Work, host: str = "127.0.0.1", token: str | None = None) -> ASGIApp:
+    """Return the application, behind its guard."""
+    api = _Api(runs, work)
+    routes = [
+        Route("/", _page_file("index.html", _HTML)),
+        Route("/static/{name}", _Static().give),
+        Route("/schema", api.readable),
+        Route("/api/schema", api.schema),
+        Route("/api/models", api.models),
+        *(Route(f"/api/{name}", handler, methods=["POST"]) for name, handler in api.handlers.items()),
+    ]
+    problems: Any = {
+        HTTPException: _no_such,
+        InputError: lambda _, error: trouble(400, " ".join(str(error).split())),
+        SpanlmError: lambda _, error: trouble(500, " ".join(str(error).split())),
+        NotReady: lambda _, error: trouble(503, str(error), **{"retry-after": "1"}),
+        Busy: lambda *_: trouble(429, "too many requests at once; try again", **{"retry-after": "1"}),
+        TooLarge: lambda *_: too_large(),
+        ClientLeft: lambda *_: Response(status_code=499),
+        Left: lambda *_: Response(status_code=499),
+        Exception: _unforeseen,
+    }
+    return Guard(Starlette(routes=routes, exception_handlers=problems), Names.of(host), token)
+
+
+def _no_such(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    what = {404: "there is no such address; /schema lists them", 405: f"{request.method} is not for this address"}
+    return trouble(error.status_code, what.get(error.status_code, error.detail), **(error.headers or {}))
+
+
+def _unforeseen(request: Request, error: Exception) -> Response:
+    return trouble(500, "something went wrong here; the terminal of `spanlm serve` says what")
+
+
+# --- files ---
+
+
+def _page_file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
+    content = (resources.files("spanlm.serve") / "page" / name).read_bytes()
+
+    async def give(request: Request) -> Response:
+        return Response(content, media_type=kind, headers={"cache-control": "no-cache"})
+
+    return give
+
+
+def _packed(code: bytes) -> bytes:
+    """Leave out indentation and lines that are comments, which a browser has no use for."""
+    return re.sub(rb"(?m)^[ \t]+|^[ \t]*//.*\n", b"", code)
+
+
+class _Static:
+    """The scripts and style sheets of the page, by name alone: no path is ever made of what a client sends."""
+
+    def __init__(self) -> None:
+        folders = (resources.files("spanlm.analysis.pages"), resources.files("spanlm.serve") / "page")
+        files = [(file.name, file) for folder in folders for file in folder.iterdir()]
+        self.files = {
+            name: (_packed(file.read_bytes()), kind)
+            for name, file in files
+            for suffix, kind in _TYPES.items()
+            if name.endswith(suffix)
+        }
+
+    async def give(self, request: Request) -> Response:
+        found = self.files.get(request.path_params["name"])
+        if found is None:
+            raise HTTPException(404)
+        return Response(found[0], headers={"cache-control": "no-cache", "content-type": found[1]})
+
+
+# --- the interface for programs ---
+
+
+class _Api:
+    """The handlers."""
+
+    def __init__(self, runs: Runs, work: Work) -> None:
+        self._runs, self._work = runs, work
+        self.handlers = {
+            "read": self._answering(fields.READ, self._read),
+            "score": self._answering(fields.SCORE, self._score),
+            "attend": self._answering(fields.ATTEND, self._attend),
+            "page": self._answering(fields.READ, self._page),
+            "next": self._answering(fields.NEXT, self._next),
+            "generate": self._generate,
+        }
+
+    async def schema(self, request: Request) -> Response:
+        return _json(openapi())
+
+    async def readable(self, request: Request) -> Response:
+        return Response(readable(), media_type="text/plain; charset=utf-8")
+
+    async def models(self, request: Request) -> Response:
+        runs = self._runs
+        with self._work.task() as task:
+            described = await task.run(lambda: [served.described for served in runs.all])
+        ready = bool(runs.all)
+        return _json({"version": __version__, "ready": ready, "progress": runs.progress, "models": described})
+
+    def _answering(
+        self, schema: Mapping[str, fields.Schema], answer: Callable[[Request, Served, Values], Response]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def handle(request: Request) -> Response:
+            served, values = await self._asked(request, schema)
+            with self._work.task() as task:
+                return await _unless_left(request, task, lambda: answer(request, served, values))
+
+        return handle
+
+    async def _asked(self, request: Request, schema: Mapping[str, fields.Schema]) -> tuple[Served, Values]:
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
+            raise HTTPException(415, f"Content-Type: must be {_JSON}")
+        try:
+            body = json_object(await body_of(request.receive))
+        except ValueError as error:
+            raise InputError(f"the request is no JSON object: {str(error)[:200]}") from None
+        values = fields.checked(body, schema)
+        if not self._runs.all:
+            raise NotReady(f"the run is not there yet: {self._runs.progress or 'wait'}")
+        return self._runs.get(values["run"]), values
+
+    def _read(self, request: Request, served: Served, values: Values) -> Response:
+        return _json(answers.read(served, values))
+
+    def _score(self, request: Request, served: Served, values: Values) -> Response:
+        rows = answers.score(served, values)
+        return Response(answers.score_csv(rows), media_type=_CSV) if _wants_csv(request) else _json({"rows": rows})
+
+    def _attend(self, request: Request, served: Served, values: Values) -> Response:
+        columns, rows = answers.attend(served, values)
+        if _wants_csv(request):
+            return Response(answers.attend_csv(columns, rows), media_type=_CSV)
+        return _json({"rows": [dict(zip(columns, row, strict=True)) for row in rows]})
+
+    def _page(self, request: Request, served: Served, values: Values) -> Response:
+        saved = {"content-disposition": 'attachment; filename="look.html"'}
+        return Response(answers.page(served, values), media_type=_HTML, headers=saved)
+
+    def _next(self, request: Request, served: Served, values: Values) -> Response:
+        return _json(answers.next_word(served, values))
+
+    async def _generate(self, request: Request) -> ASGIApp:
+        served, values = await self._asked(request, fields.GENERATE)
+
+        async def stream(scope: Scope, receive: Receive, send: Send) -> None:
+            with self._work.task() as task:  # until the last word, or the client has gone
+                next_one = await _unless_left(request, task, lambda: answers.generate(served, values))
+                words = StreamingResponse(_events(task, next_one), media_type="text/event-stream")
+                await words(scope, receive, send)
+
+        return stream
+
+
+async def _events(task: Task, next_one: Callable[[], dict[str, Any] | None]) -> AsyncIterator[str]:
+    try:
+        while (word := await task.run(next_one)) is not None:
+            yield _event("word", word)
+        yield _event("done", {})
+    except SpanlmError as error:
+        yield _event("error", {"error": " ".join(str(error).split())})
+    except Left:  # the server ends
+        return
+
+
+async def _unless_left(request: Request, task: Task, job: Callable[[], Result]) -> Result:
+    """Do a job for a request whose body was received; stop it when the client leaves."""
+    working = asyncio.ensure_future(task.run(job))
+    leaving = asyncio.ensure_future(until_left(request.receive))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        task.cancel()
+        raise ClientLeft
+    finally:
+        leaving.cancel()
+        working.cancel()
+        with suppress(BaseException):
+            await leaving
+
+
+def _json(value: Any) -> Response:
+    text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Response(text.encode(), media_type=_JSON)
+
+
+def _event(name: str, value: Any) -> str:
+    return f"event: {name}\ndata: {json.dumps(finite(value), allow_nan=False)}\n\n"
+
+
+def _wants_csv(request: Request) -> bool:
+    return "text/csv" in request.headers.get("accept", "")

@@ -1,0 +1,66 @@
+"""The demo run, trained where it is not there yet, while the server already answers."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from spanlm.errors import SpanlmError
+from spanlm.serve.served import Runs
+from spanlm.store.process import command_error, start_command
+from spanlm.store.run_folder import MODEL
+
+_LOG = logging.getLogger(__name__)
+
+DEMO = Path("runs/demo")
+
+
+def is_there() -> bool:
+    """Whether the demo was trained here."""
+    return (DEMO / MODEL).is_file()
+
+
+class Training:
+    """`spanlm train` in a process of its own, whose run `runs` then has; `begin` it, and `end` it with the server."""
+
+    def __init__(self, runs: Runs, device: str, ready: Callable[[], object] = lambda: None) -> None:
+        self._runs, self._device, self._ready = runs, device, ready
+        self._process: subprocess.Popen[str] | None = None
+
+    def begin(self) -> None:
+        """Start it."""
+        self._runs.progress = "the demo is being trained"
+        command = [sys.executable, "-m", "spanlm", "train", "--out", str(DEMO), "--resume", "auto", "--no-tour"]
+        self._process = start_command(command)
+        threading.Thread(target=self._follow, args=(self._process,), daemon=True).start()
+
+    def end(self) -> None:
+        """Stop it; what is trained is kept, and the next one goes on."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+
+    def _follow(self, process: subprocess.Popen[str]) -> None:
+        lines = deque[str](maxlen=1)
+        for line in process.stdout or ():
+            lines.append(line.strip())
+            if line.startswith("epoch"):
+                self._runs.progress = f"the demo is being trained: {' '.join(line.split())}"
+        if error := command_error(process.wait(), lines[-1] if lines else ""):
+            self._failed(error)
+            return
+        try:
+            self._runs.add(str(DEMO), self._device)
+        except SpanlmError as problem:
+            self._failed(str(problem))
+            return
+        self._runs.progress = None
+        self._ready()
+
+    def _failed(self, why: str) -> None:
+        self._runs.progress = f"the demo could not be trained: {why}"
+        _LOG.error("%s", self._runs.progress)

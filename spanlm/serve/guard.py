@@ -1,0 +1,183 @@
+"""What every request must pass before a handler sees it, and what every answer says to the browser.
+
+* Host must name this server: a page of another site whose name was made to point here (DNS rebinding) has its own.
+* Origin, where a browser sends it, must be this server: another site's page may not ask.
+* The token, where the server has one, must come with everything under /api.
+* A body has at most `MOST_BYTES`, however it is sent.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MOST_BYTES = 1_000_000
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+POLICY = "; ".join(
+    f"{what} {source}"
+    for what, source in {
+        "default-src": "'none'",
+        "script-src": "'self'",
+        "style-src": "'self'",
+        "connect-src": "'self'",
+        "img-src": "'self' data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+    }.items()
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+_RAW_HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+
+
+def trouble(status: int, message: str, **headers: str) -> Response:
+    """Return the one kind of error there is: a line for a person."""
+    return JSONResponse({"error": message}, status, headers)
+
+
+class TooLarge(Exception):
+    """A body has too many bytes."""
+
+
+class ClientLeft(Exception):
+    """The client is gone before its request was whole."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names that this server answers to: `known` ones, and where it listens on all addresses any address."""
+
+    known: frozenset[str]
+    any_address: bool = False
+
+    @staticmethod
+    def of(host: str) -> Names:
+        """Return the names of a server that listens at a host."""
+        if host in LOOPBACK:
+            return Names(frozenset(LOOPBACK))
+        everywhere = host in ("", "0.0.0.0", "::")
+        own: Iterable[str] = (socket.gethostname(), socket.getfqdn()) if everywhere else (host,)
+        return Names(frozenset(name.lower() for name in (*LOOPBACK, *own)), everywhere)
+
+    def has(self, authority: str) -> bool:
+        """Whether HOST[:PORT] is this server; the port does not matter, which a tunnel may change."""
+        name = _name(authority)
+        return name in self.known or (self.any_address and _is_address(name))
+
+
+def _name(authority: str) -> str:
+    """Return the host of HOST[:PORT], in lower case; empty if it is none."""
+    if authority.startswith("["):
+        name, bracket, port = authority[1:].partition("]")
+        valid = bracket == "]" and (not port or (port.startswith(":") and port[1:].isdecimal()))
+    else:
+        name, colon, port = authority.partition(":")
+        valid = not colon or port.isdecimal()
+    return name.lower() if valid else ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+class Guard:
+    """Refuses requests that are not for this server, or not from its own page; sets the headers of every answer."""
+
+    def __init__(self, app: ASGIApp, names: Names, token: str | None) -> None:
+        self._app, self._names, self._token = app, names, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http":  # the life of the server; of web sockets there are none
+            await self._app(scope, receive, send)
+            return
+        refused = self._refused(scope)
+        await (refused or self._app)(scope, _counted(receive), _with_headers(send))
+
+    def _refused(self, scope: Scope) -> Response | None:
+        sent: dict[bytes, list[bytes]] = {}
+        for name, value in scope["headers"]:
+            sent.setdefault(name.lower(), []).append(value)
+        hosts, origins = ([x.decode("latin-1") for x in sent.get(name, [])] for name in (b"host", b"origin"))
+        if len(hosts) != 1 or not self._names.has(hosts[0]):
+            return trouble(403, "Host: is not this server's name; open the address that `spanlm serve` printed")
+        if any(origin.partition("://")[2].lower() != hosts[0].lower() for origin in origins):
+            return trouble(403, "Origin: pages of other sites may not ask this server")
+        if int(next(iter(_digits(sent.get(b"content-length", []))), 0)) > MOST_BYTES:
+            return too_large()
+        if self._token is not None and scope["path"].startswith("/api"):
+            given = b"".join(sent.get(b"authorization", []))
+            if not hmac.compare_digest(given, f"Bearer {self._token}".encode()):
+                why = "Authorization: send the token that `spanlm serve` printed, as `Bearer TOKEN`"
+                return trouble(401, why, **{"www-authenticate": "Bearer"})
+        return None
+
+
+def _digits(values: list[bytes]) -> Iterable[bytes]:
+    return (value for value in values if value.isdigit() and len(value) < 20)
+
+
+def too_large() -> Response:
+    """Return the error of a body with too many bytes."""
+    return trouble(413, f"the request has more than {MOST_BYTES:,} bytes. Send less.", connection="close")
+
+
+def _counted(receive: Receive) -> Receive:
+    count = 0
+
+    async def counting() -> Message:
+        nonlocal count
+        message = await receive()
+        count += len(message.get("body", b""))
+        if count > MOST_BYTES:
+            raise TooLarge
+        return message
+
+    return counting
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = list(message.get("headers", []))
+            names = {name.lower() for name, _ in given}
+            message = {**message, "headers": given + [pair for pair in _RAW_HEADERS if pair[0] not in names]}
+        await send(message)
+
+    return sending
+
+
+async def body_of(receive: Receive) -> bytes:
+    """Receive a body; TooLarge, ClientLeft."""
+    parts = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientLeft
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+async def until_left(receive: Receive) -> None:
+    """Wait until the client has gone, after its body was received."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

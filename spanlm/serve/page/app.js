@@ -1,0 +1,146 @@
+"use strict";
+// What all panes share: the models, the text, the settings and their place in the address, and requests.
+
+const PANES = ["read", "generate", "compare", "learn", "share"];
+const PAUSE = 40; // milliseconds without a key before a text is sent
+const LONGEST_ADDRESS = 8000; // characters; of a longer text the address says nothing
+const DEFAULTS = { pane: "read", run: "1", text: "", state: "", lesion: "", pos: "", tint: "surprisal", t: "1", k: "", p: "1", with: "" };
+
+const byId = (id) => document.getElementById(id);
+const last = (list) => list[list.length - 1];
+
+const app = {
+  models: [],
+  settings: { ...DEFAULTS },
+  panes: {}, // name → { show(): the pane came into sight, changed(): text, run or a setting is another }
+  get model() { return this.models.find((model) => model.id === this.settings.run) ?? this.models[0]; },
+  get state() { return this.model.states.includes(this.settings.state) ? this.settings.state : this.model.state; },
+  get text() { return this.settings.text; },
+};
+
+const token = (() => {
+  // kept for this tab and taken out of the address, which people pass on
+  const given = new URLSearchParams(location.search).get("token");
+  if (given) {
+    sessionStorage.setItem("token", given);
+    history.replaceState(null, "", location.pathname + location.hash);
+  }
+  return given ?? sessionStorage.getItem("token");
+})();
+
+const nameOf = (model) => model.name.replace(/\/+$/, "").split("/").slice(/\/seed-\d+$/.test(model.name) ? -2 : -1).join("/");
+
+// --- requests ---
+
+const heads = (more = {}) => ({ ...more, ...(token ? { authorization: `Bearer ${token}` } : {}) });
+
+async function checked(response) {
+  if (response.ok) return response;
+  let error = `the server said ${response.status}`;
+  try { error = (await response.json()).error ?? error; } catch { /* no JSON: the number says it */ }
+  throw new Error(error);
+}
+
+async function ask(path, body, { signal, accept } = {}) {
+  const headers = heads({ "content-type": "application/json", ...(accept ? { accept } : {}) });
+  for (let attempt = 0; ; attempt++) {
+    const response = await fetch(`api/${path}`, body === undefined
+      ? { headers: heads(), signal }
+      : { method: "POST", headers, body: JSON.stringify(body), signal });
+    if (response.status === 429 && attempt < 4) { // others are before us in the queue
+      await new Promise((done) => setTimeout(done, 150 * 2 ** attempt));
+      continue;
+    }
+    return checked(response);
+  }
+}
+
+const post = async (path, body, signal) => (await ask(path, body, { signal })).json();
+
+// only the answer to the newest question counts
+class Newest {
+  async ask(question) {
+    this.controller?.abort();
+    const controller = this.controller = new AbortController();
+    try {
+      const answer = await question(controller.signal);
+      return controller.signal.aborted ? undefined : answer;
+    } catch (error) {
+      if (controller.signal.aborted) return undefined;
+      throw error;
+    }
+  }
+}
+
+const troubleIn = (error) => (error instanceof TypeError
+  ? "The server does not answer: is spanlm serve still running?"
+  : `${error.message[0].toUpperCase()}${error.message.slice(1)}`);
+
+// --- settings and the address ---
+
+function readAddress() {
+  const found = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  app.settings = { ...DEFAULTS };
+  for (const name of Object.keys(DEFAULTS)) if (name in found) app.settings[name] = found[name];
+  if (!PANES.includes(app.settings.pane)) app.settings.pane = DEFAULTS.pane;
+}
+
+function addressOf(settings) {
+  const entries = Object.entries(settings).filter(([name, value]) => value !== DEFAULTS[name] && value !== "");
+  const kept = entries.filter(([name, value]) => name !== "text" || value.length <= LONGEST_ADDRESS);
+  return kept.length ? `#${new URLSearchParams(kept)}` : "";
+}
+
+function writeAddress() {
+  const hash = addressOf(app.settings);
+  if (location.hash === hash) return;
+  try {
+    history.replaceState(null, "", hash || location.pathname);
+  } catch {
+    // browsers refuse many changes in a short time, as of a held arrow key; the page goes on without
+  }
+}
+
+function set(changes) {
+  Object.assign(app.settings, changes);
+  writeAddress();
+}
+
+// a text, run or setting is another: the pane in sight asks anew
+function changed() { app.panes[app.settings.pane].changed?.(); }
+
+// --- small parts ---
+
+function option(value, text, selected = false) {
+  const element = make("option", "", text);
+  element.value = value;
+  element.selected = selected;
+  return element;
+}
+
+function button(text, act, className = "") {
+  const element = make("button", className, text);
+  element.type = "button";
+  element.addEventListener("click", act);
+  return element;
+}
+
+const STATES = { line: "its line", document: "its document", carry: "all that is read" };
+
+function lesionName(how) {
+  if (!how) return "as trained";
+  if (how === "uniform") return "equal weights";
+  if (how === "none") return "off";
+  const slots = how.split("=")[1];
+  return slots === "1" ? "only the nearest" : `only the nearest ${slots}`;
+}
+
+const lesionOptions = (model, chosen) => ["", ...model.lesions].map((how) => option(how, lesionName(how), how === chosen));
+
+function signedBits(bits) { return `${bits < 0 ? "−" : "+"}${Math.abs(bits).toFixed(1)}`; }
+
+function growTextarea() {
+  const area = byId("text");
+  area.style.height = "auto";
+  area.style.height = `${area.scrollHeight + 2}px`;
+}

@@ -1,0 +1,239 @@
+"use strict";
+// Generate: word by word, with the candidates of the next one moved by sliders before any is drawn.
+
+app.panes.generate = (() => {
+  const KS = [1, 2, 3, 5, 10, 20, 50, 100, 200, 500, null];
+  const TEMPERATURES = Array.from({ length: 40 }, (_, i) => Math.round(5 * (i + 1)) / 100);
+  const SHOWN = 12;
+  const newest = new Newest();
+  let words = []; // that were generated: { word, candidates, sampled }
+  let past = []; // what undo goes back to
+  let next = null; // the answer of /api/next for the text as it stands
+  let writing = null; // the controller of a stream
+  let asked = null; // the number of the word whose reason is shown
+
+  const tokenText = (word) => (word === "<eos>" ? "¶" : word);
+  const context = (count = words.length) => words.slice(0, count).reduce(
+    (text, { word }) => (word === "<eos>" ? `${text}\n` : text === "" || text.endsWith("\n") ? text + word : `${text} ${word}`), app.text.trimEnd());
+  const knobs = () => ({
+    temperature: Number(app.settings.t), top_k: app.settings.k === "" ? null : Number(app.settings.k),
+    top_p: Number(app.settings.p) < 1 ? Number(app.settings.p) : null,
+  });
+
+  // p'(w) ∝ p(w)^{1/T} over the k most probable words, then the fewest whose probabilities reach top_p
+  function reshape({ candidates, tails }, { temperature, top_k, top_p }) {
+    if (temperature === 0) return { shares: candidates.map((_, i) => (i ? 0 : 1)), others: 0 };
+    const scaled = candidates.map(({ log_probability: value }) => value / temperature);
+    const tail = tails[TEMPERATURES.findIndex((each) => Math.abs(each - temperature) < 1e-9)] ?? -Infinity;
+    const most = Math.max(scaled[0], tail);
+    const total = most + Math.log(scaled.reduce((sum, value) => sum + Math.exp(value - most), Math.exp(tail - most)));
+    let before = 0, kept = 0;
+    const shares = scaled.map((value, i) => {
+      const share = Math.exp(value - total);
+      const stays = (top_k === null || i < top_k) && (top_p === null || before < top_p);
+      before += share;
+      if (stays) kept += share;
+      return stays ? share : 0;
+    });
+    const rest = top_k === null && (top_p === null || before < top_p) ? Math.exp(tail - total) : 0;
+    const beyond = top_p === null ? rest : Math.min(rest, Math.max(top_p - before, 0));
+    return { shares: shares.map((share) => share / (kept + beyond)), others: beyond / (kept + beyond) };
+  }
+
+  async function changed() {
+    stop();
+    words = [];
+    past = [];
+    asked = null;
+    await refresh();
+  }
+
+  async function refresh() {
+    layStory();
+    byId("why").hidden = asked === null;
+    try {
+      const answer = await newest.ask((signal) => post("next",
+        { run: app.model.id, prompt: context(), count: 1000, temperatures: TEMPERATURES, attention: app.settings.lesion || null }, signal));
+      if (!answer) return;
+      next = answer;
+      byId("generate-status").textContent = "";
+      layCandidates();
+    } catch (error) {
+      next = null;
+      byId("candidates").replaceChildren();
+      byId("generate-status").textContent = troubleIn(error);
+    }
+  }
+
+  function layStory() {
+    const start = make("span", "given", app.text.trim() || "¶");
+    const line = make("p", "", start);
+    line.dir = "auto";
+    words.forEach(({ word }, i) => {
+      const one = button(tokenText(word), () => explain(i), `bare made${i === asked ? " target" : ""}`);
+      one.title = "why this word?";
+      if (!hugsLeft(word) && !hugsRight(words[i - 1]?.word ?? "")) line.append(" ");
+      line.append(one);
+      if (word === "<eos>") line.append(make("br"));
+    });
+    byId("story").replaceChildren(line);
+    byId("undo").disabled = !past.length;
+    byId("clear").disabled = byId("keep").disabled = !words.length;
+  }
+
+  function laySliders() {
+    const { temperature, top_k, top_p } = knobs();
+    byId("temperature").value = temperature;
+    byId("top-k").value = KS.indexOf(top_k);
+    byId("top-p").value = top_p ?? 1;
+    const said = { "temperature": temperature.toFixed(2), "top-k": top_k === null ? "all words" : `${top_k} word${top_k > 1 ? "s" : ""}`, "top-p": top_p === null ? "all" : top_p.toFixed(2) };
+    for (const [name, value] of Object.entries(said)) {
+      byId(`${name}-value`).textContent = value;
+      byId(name).setAttribute("aria-valuetext", value);
+    }
+  }
+
+  function layCandidates() {
+    laySliders();
+    byId("next-name").textContent = `The next word${app.settings.lesion ? `, memory ${lesionName(app.settings.lesion)}` : ""}`;
+    if (!next) return;
+    const { shares, others } = reshape(next, knobs());
+    fillBars(byId("candidates"), next.candidates.slice(0, SHOWN), shares, (i) => take(next.candidates[i].word, next.candidates));
+    const below = shares.slice(SHOWN).reduce((a, b) => a + b, 0) + others;
+    byId("others").replaceChildren(`All other words together ${percent(below)}. Thin lines: the model's own probabilities. `,
+      term("<unk>"), ` (${percent(next.unk)} to the model) is never drawn.`);
+  }
+
+  // a bar a candidate; those in place already are moved, so that they glide as a slider does
+  function fillBars(list, candidates, shares, act) {
+    const most = Math.max(...shares.slice(0, candidates.length), Math.exp(candidates[0]?.log_probability ?? 0));
+    while (list.children.length > candidates.length) list.lastChild.remove();
+    candidates.forEach(({ word, log_probability: value }, i) => {
+      let item = list.children[i];
+      if (!item) {
+        item = make("li", "", button("", null, "bare candidate"));
+        item.firstChild.append(make("span", "word"), make("span", "track", make("span", "fill"), make("span", "own")), make("span", "chance"));
+        list.append(item);
+      }
+      const [name, track, chance] = item.firstChild.children;
+      item.firstChild.onclick = () => act(i);
+      item.classList.toggle("out", shares[i] === 0);
+      name.textContent = tokenText(word);
+      track.children[0].style.width = `${100 * shares[i] / most}%`;
+      track.children[1].style.left = `${100 * Math.exp(value) / most}%`;
+      chance.textContent = percent(shares[i]);
+      item.firstChild.title = "take this word";
+    });
+  }
+
+  function remember() { past.push(words.slice()); }
+
+  function take(word, candidates) {
+    stop();
+    remember();
+    words.push({ word, candidates, taken: true });
+    asked = null;
+    refresh();
+  }
+
+  function stop() {
+    writing?.abort();
+    writing = null;
+    byId("write").textContent = "Write 20 words";
+  }
+
+  async function draw(length) {
+    if (writing) { stop(); return refresh(); }
+    remember();
+    asked = null;
+    const controller = writing = new AbortController();
+    if (length > 1) byId("write").textContent = "Stop";
+    const body = { run: app.model.id, prompt: context(), length, ...knobs(), seed: Math.floor(Math.random() * 2 ** 31), attention: app.settings.lesion || null };
+    try {
+      for await (const { name, data } of events(await ask("generate", body, { signal: controller.signal }))) {
+        if (controller !== writing) return;
+        if (name === "error") throw new Error(data.error);
+        if (name !== "word") continue;
+        words.push({ ...data, knobs: knobs() });
+        layStory();
+        if (length > 1) last(byId("story").querySelectorAll(".made")).scrollIntoView({ block: "nearest" });
+      }
+    } catch (error) {
+      if (!controller.signal.aborted) byId("generate-status").textContent = troubleIn(error);
+    }
+    if (controller === writing) { stop(); refresh(); }
+  }
+
+  // server-sent events of an answer, as they come
+  async function* events(response) {
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let held = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      held += value;
+      const blocks = held.split("\n\n");
+      held = blocks.pop();
+      for (const block of blocks) {
+        const fields = Object.fromEntries(block.split("\n").map((line) => [line.split(":", 1)[0], line.slice(line.indexOf(":") + 1).trim()]));
+        if (fields.event) yield { name: fields.event, data: JSON.parse(fields.data || "{}") };
+      }
+    }
+  }
+
+  async function explain(i) {
+    asked = asked === i ? null : i;
+    layStory();
+    byId("why").hidden = asked === null;
+    if (asked === null) return;
+    const { word, candidates, taken } = words[i];
+    const rank = candidates.findIndex((each) => each.word === word);
+    const chance = rank >= 0 ? Math.exp(candidates[rank].log_probability) : Math.exp(words[i].log_probability);
+    const place = rank === 0 ? "its first guess" : rank > 0 ? `its guess no. ${rank + 1}` : "far down its list";
+    const looked = make("p", "note", "Looking where it looked …");
+    const list = make("ol", "candidates");
+    fillBars(list, candidates.slice(0, 6), candidates.map((each) => Math.exp(each.log_probability)), (k) => {
+      remember();
+      words = [...words.slice(0, i), { word: candidates[k].word, candidates, taken: true }];
+      asked = null;
+      refresh();
+    });
+    byId("why").replaceChildren(make("h2", "", `Why “${tokenText(word)}”?`),
+      make("p", "", `The model gave it ${percent(chance)}: ${place}. `, taken ? "You took it." : "It was drawn."),
+      looked, make("p", "note", "Take another instead; what follows it goes:"), list);
+    byId("why").scrollIntoView({ block: "nearest" });
+    looked.replaceChildren(...await lookedAt(i).catch((error) => [troubleIn(error)]));
+  }
+
+  async function lookedAt(i) {
+    const { model } = app;
+    if (!model.attends) return ["It has no memory to look into."];
+    const state = model.states.includes("carry") && model.state !== "line" ? "carry" : "line";
+    const text = words[i].word === "<eos>" ? context(i) : context(i + 1);
+    const { record } = (await post("read", { run: model.id, text, state, attention: app.settings.lesion || null })).items[0];
+    const t = record.tokens.length - (words[i].word === "<eos>" ? 2 : 3); // the record is closed by <eos>
+    const view = viewOf({ content: record, spell: tokenText });
+    const looks = view.looks(t).sort((a, b) => b.weight - a.weight).slice(0, 3).filter(({ weight }) => weight >= 0.01);
+    const named = looks.map((look) => `“${record.spans ? view.wordsOf(look) : tokenText(record.tokens[look.source])}” (${percent(look.weight)})`);
+    return [looks.length ? `Before it came, it looked most at ${named.join(", ")}. ` : "Its memory was still empty. ",
+      button("See it in Read", () => { writeText(context(), { pane: "read", pos: String(t) }); }, "bare link")];
+  }
+
+  function undo() {
+    stop();
+    words = past.pop() ?? [];
+    asked = null;
+    refresh();
+  }
+
+  byId("draw").addEventListener("click", () => draw(1));
+  byId("write").addEventListener("click", () => draw(20));
+  byId("undo").addEventListener("click", undo);
+  byId("clear").addEventListener("click", () => { stop(); remember(); words = []; asked = null; refresh(); });
+  byId("keep").addEventListener("click", () => writeText(context(), { pane: "read", pos: "" }));
+  byId("temperature").addEventListener("input", (event) => { set({ t: String(Number(event.target.value)) }); layCandidates(); });
+  byId("top-k").addEventListener("input", (event) => { set({ k: String(KS[event.target.value] ?? "") }); layCandidates(); });
+  byId("top-p").addEventListener("input", (event) => { set({ p: String(Number(event.target.value)) }); layCandidates(); });
+
+  return { show: changed, changed, reshape, hide: stop };
+})();

@@ -1,0 +1,102 @@
+"use strict";
+// Read: what the model makes of a text while it is typed.
+
+app.panes.read = (() => {
+  const newest = new Newest();
+  let reader = null, words = [];
+
+  const wantsBefore = () => app.settings.lesion !== "" || app.state !== app.model.state;
+
+  function show() {
+    reader ??= new Reader(byId("reader"), { tint: app.settings.tint, onSelect: (t, pinned) => set({ pos: pinned ? String(t) : "" }) });
+    reader.tints.addEventListener("change", () => set({ tint: reader.tintName }));
+    laySettings();
+    return changed();
+  }
+
+  function laySettings() {
+    const { model } = app;
+    byId("state").replaceChildren(...model.states.map((state) => option(state, STATES[state], state === app.state)));
+    byId("lesion").replaceChildren(...lesionOptions(model, app.settings.lesion));
+    byId("lesion").parentElement.hidden = !model.lesions.length;
+    byId("state").parentElement.hidden = model.states.length < 2;
+  }
+
+  // the word in which the caret stands, or that before it: what is typed is what is shown
+  function positionAtCaret() {
+    // places count letters, and in a script some letters count as two
+    const caret = [...app.text.slice(0, byId("text").selectionStart)].length;
+    const word = words.findLast(({ start }) => start < caret) ?? words[0];
+    return word ? Math.max(last(word.tokens) - 1, 0) : null;
+  }
+
+  async function changed({ typed = false } = {}) {
+    byId("pane-read").classList.toggle("empty", !app.text.trim());
+    if (!app.text.trim()) {
+      byId("status").textContent = "Write something, or choose an example.";
+      byId("changed").hidden = true;
+      return;
+    }
+    const base = { run: app.model.id, text: app.text };
+    const asTrained = { ...base, state: app.model.state };
+    const slow = setTimeout(() => { byId("status").textContent = "Reading …"; }, 500);
+    try {
+      const answers = await newest.ask((signal) => Promise.all([
+        post("read", { ...base, state: app.state, attention: app.settings.lesion || null }, signal),
+        wantsBefore() ? post("read", asTrained, signal) : null,
+      ]));
+      if (answers) paint(...answers, typed);
+    } catch (error) {
+      byId("status").textContent = troubleIn(error);
+    } finally {
+      clearTimeout(slow);
+    }
+  }
+
+  function paint(answer, before, typed) {
+    const { record } = answer.items[0];
+    ({ words } = answer.items[0]);
+    Object.assign(record, { copies: app.model.gates && !record.spans, lesion: app.settings.lesion });
+    const pinned = !typed && app.settings.pos !== "";
+    const position = pinned ? Number(app.settings.pos) : typed ? positionAtCaret() : null;
+    reader.fill(record, { position, pinned, before: before?.items[0].record.bits ?? null });
+    const unknown = answer.unknown ? `, ${answer.unknown} unknown` : "";
+    const mean = answer.bits === null ? "" : `; ${answer.bits.toFixed(2)} bits a word`;
+    byId("status").replaceChildren(`${answer.words.toLocaleString("en")} word${answer.words === 1 ? "" : "s"}${unknown}${mean}`);
+    if (answer.perplexity !== null && answer.perplexity < 1e6) {
+      byId("status").append(" (", term("perplexity"), ` ${answer.perplexity.toFixed(1)})`);
+    }
+    tellChange(answer, before, record);
+    if (typed) set({ pos: "" });
+  }
+
+  function tellChange(answer, before, record) {
+    byId("changed").hidden = !before;
+    if (!before) return;
+    const gains = before.items[0].words.map((word, i) => ({ word: word.text, bits: (answer.items[0].words[i]?.surprisal ?? NaN) - word.surprisal }))
+      .filter(({ bits }) => Number.isFinite(bits)).sort((a, b) => a.bits - b.bits);
+    const what = [app.settings.lesion && `memory ${lesionName(app.settings.lesion)}`, app.state !== app.model.state && `context: ${STATES[app.state]}`];
+    const mean = answer.bits - before.bits;
+    const line = [make("b", "", `With ${what.filter(Boolean).join(", ")}`), ` it is ${Math.abs(mean) < 0.005 ? "as surprised" : `${Math.abs(mean).toFixed(2)} bits a word ${mean > 0 ? "more" : "less"} surprised than`} as trained.`];
+    const named = (one) => ` “${one.word}” (${signedBits(one.bits)})`;
+    if (gains.length && last(gains).bits > 0.05) line.push(" Most lost at", named(last(gains)), ".");
+    if (gains.length && gains[0].bits < -0.05) line.push(" Most gained at", named(gains[0]), ".");
+    byId("changed").replaceChildren(...line);
+  }
+
+  function followCaret() {
+    if (!reader?.content || reader.pinned || app.settings.pane !== "read") return;
+    const t = positionAtCaret();
+    if (t !== null && t <= reader.last && t !== reader.current) reader.show(t);
+  }
+
+  byId("text").addEventListener("keyup", followCaret);
+  byId("text").addEventListener("click", followCaret);
+  byId("state").addEventListener("change", (event) => {
+    set({ state: event.target.value === app.model.state ? "" : event.target.value });
+    changed();
+  });
+  byId("lesion").addEventListener("change", (event) => { set({ lesion: event.target.value }); changed(); });
+
+  return { show, changed, get reader() { return reader; } };
+})();

@@ -1,0 +1,170 @@
+"""The server: listens, cuts slow clients off, and ends within two seconds of Ctrl-C, whoever is connected."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import h11
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from spanlm.errors import InputError, require
+from spanlm.serve.work import Work
+
+RECEIVE_SECONDS = 15.0
+"""In which a request must be there, head and body; as long a client may take to make room for an answer."""
+
+IDLE_SECONDS = 15
+"""Between two requests of a connection."""
+
+MOST_CONNECTIONS = 500
+END_SECONDS = 0.4
+"""For answers that are under way when the server ends; their work ends at its next step."""
+
+_LATE = f"the request did not come within {RECEIVE_SECONDS:g} seconds"
+
+
+class PatientProtocol(H11Protocol):
+    """uvicorn's protocol with what it lacks: a deadline for receiving a request, and one for sending to who reads not.
+
+    The clock starts with a connection, and with the first bytes of every further request; it stops when the request is
+    whole. An answer to what is no HTTP is JSON, as every error.
+    """
+
+    _clock: asyncio.TimerHandle | None = None
+    _writing: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Start the clock, unless there are too many connections."""
+        if len(self.connections) >= MOST_CONNECTIONS:
+            transport.abort()
+            return
+        super().connection_made(transport)
+        self._start()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop all clocks."""
+        self._stop()
+        self.resume_writing_clock()
+        if self.transport is not None:
+            super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Start the clock with the first bytes of a request, stop it with the last."""
+        if self._clock is None and self.conn.their_state is h11.IDLE:
+            self._start()
+        super().data_received(data)
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._stop()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE, h11.ERROR):
+            self._refuse(400, "this is no HTTP request")
+        self.transport.close()
+
+    def pause_writing(self) -> None:
+        """Give the client time to read."""
+        super().pause_writing()
+        self._writing = self.loop.call_later(RECEIVE_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self.resume_writing_clock()
+        super().resume_writing()
+
+    def resume_writing_clock(self) -> None:
+        """Stop the clock of writing."""
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
+
+    def _start(self) -> None:
+        self._clock = self.loop.call_later(RECEIVE_SECONDS, self._late)
+
+    def _stop(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+
+    def _late(self) -> None:
+        if self.transport.is_closing():
+            return
+        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+            self._refuse(408, _LATE)
+        self.transport.close()
+
+    def _refuse(self, status: int, message: str) -> None:
+        body = json.dumps({"error": message}).encode()
+        reason = {400: "Bad Request", 408: "Request Timeout"}[status]
+        lines = [f"HTTP/1.1 {status} {reason}", "content-type: application/json", "x-content-type-options: nosniff"]
+        head = "\r\n".join([*lines, f"content-length: {len(body)}", "connection: close", "", ""])
+        self.transport.write(head.encode() + body)
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; InputError: the address or the port cannot be had."""
+    require(0 <= port <= 65535, "port", port, "from 0 (any that is free) to 65535")
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        found = socket.create_server(address[:2], family=family, backlog=128)
+    except socket.gaierror:
+        way = "Leave it out, or give 0.0.0.0 for all."
+        raise InputError(f"host={host}: is no address of this machine. {way}") from None
+    except OSError as error:
+        way = "Take another, or 0 for any that is free."
+        raise InputError(f"port={port}: cannot be listened at on {host}: {error.strerror}. {way}") from None
+    return found
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server of one application, which ends the `work` of its requests first when it ends itself.
+
+    `signal_number` is the signal that ended it.
+    """
+
+    signal_number = 0
+
+    def __init__(self, app: ASGIApp, work: Work) -> None:
+        self._work = work
+        settings: dict[str, Any] = {
+            "http": PatientProtocol,
+            "ws": "none",
+            "lifespan": "off",
+            "log_config": None,
+            "access_log": False,
+            "proxy_headers": False,
+            "server_header": False,
+            "timeout_graceful_shutdown": END_SECONDS,
+            "timeout_keep_alive": IDLE_SECONDS,
+        }
+        super().__init__(uvicorn.Config(app, **settings))
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # what clients send wrong is told to them
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """End on Ctrl-C and SIGTERM; uvicorn's own raises them again in the end, before anything is cleaned up."""
+        if threading.current_thread() is not threading.main_thread():  # where Python catches none
+            yield
+            return
+        before = {number: signal.signal(number, self._end) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        self.signal_number, self._work.ended = number, True
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # of those who are cut off now
+        self.handle_exit(number, frame)

@@ -1,0 +1,102 @@
+"""Work for requests: a few threads, a bounded number of requests at a time, and an end when nobody waits any more.
+
+A model reads a few words at a time. Before each of these steps `stop_if_left` looks whether the request is still there:
+what a client that has left, or a server that ends, would wait for is not computed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+class Busy(Exception):
+    """There are as many requests at work or waiting as there may be."""
+
+
+class Left(Exception):
+    """Nobody waits for the result any more."""
+
+
+class Task:
+    """One request's work; `cancel` ends it at its next step."""
+
+    def __init__(self, work: Work) -> None:
+        self._work, self._left = work, threading.Event()
+
+    def cancel(self) -> None:
+        """Let the work end."""
+        self._left.set()
+
+    @property
+    def left(self) -> bool:
+        """Whether nobody waits any more."""
+        return self._left.is_set() or self._work.ended
+
+    async def run(self, job: Callable[[], Result]) -> Result:
+        """Run a job in one of the threads; Left: it was cancelled."""
+        future: Future[Result] = Future()
+        self._work.put(self, job, future)
+        return await asyncio.wrap_future(future)
+
+
+_current = threading.local()
+
+
+def stop_if_left(*_: Any) -> None:
+    """Raise Left in a job that nobody waits for; called before each step of a model, as its hook."""
+    task: Task | None = getattr(_current, "task", None)
+    if task is not None and task.left:
+        raise Left
+
+
+class Work:
+    """`threads` that take jobs in turn, of at most `most` `tasks` at a time.
+
+    Once it has `ended`, these end at their next steps.
+    """
+
+    def __init__(self, threads: int, most: int) -> None:
+        self.most, self.ended, self.tasks = most, False, 0
+        self._jobs: queue.SimpleQueue[tuple[Task, Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+        for _ in range(threads):
+            threading.Thread(target=self._serve, daemon=True).start()
+
+    @contextmanager
+    def task(self) -> Iterator[Task]:
+        """Make a task for the length of a request; Busy: there are too many. Called by the event loop alone."""
+        if self.tasks >= self.most:
+            raise Busy
+        self.tasks += 1
+        task = Task(self)
+        try:
+            yield task
+        finally:
+            self.tasks -= 1
+            task.cancel()
+
+    def put(self, task: Task, job: Callable[[], Result], future: Future[Result]) -> None:
+        """Hand a job to the threads."""
+        self._jobs.put((task, job, future))
+
+    def _serve(self) -> None:
+        while True:
+            task, job, future = self._jobs.get()
+            if not future.set_running_or_notify_cancel():
+                continue
+            _current.task = task
+            try:
+                stop_if_left()
+                future.set_result(job())
+            except BaseException as error:
+                future.set_exception(error)
+            finally:
+                _current.task = None
+                del task, job, future  # until the next one comes

@@ -1,0 +1,256 @@
+"""The numbers of the server are those of the library and the command line."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+import spanlm
+from spanlm.analysis.pages import page_content
+from spanlm.cli.main import main
+from spanlm.runs.trained_model import TrainedModel
+from spanlm.serve.app import make_app
+from spanlm.serve.schema import ENDPOINTS
+from spanlm.serve.served import Runs
+from spanlm.serve.work import Work
+from spanlm.store.plain import finite
+from tests.serve.conftest import Ask
+
+TEXT = "the cat sat on the mat . zebra\n\nthe dog ran to naïve 猫 object .\nname is bound to the object . 😀 <unk> the"
+LONG = " ".join(["the cat sat on mat . name is bound to the object ."] * 8)
+ATTENDS = ("1", "3", "5")
+
+
+@pytest.mark.parametrize("rows", ["tokens", "words"])
+@pytest.mark.parametrize("run", ["1", "2", "3", "4", "5", "6"])
+def test_score_is_the_command_line_s(
+    client: TestClient, folders: Mapping[str, Path], run: str, rows: str, tmp_path: Path
+) -> None:
+    file, out = tmp_path / "text.txt", tmp_path / "scores.csv"
+    file.write_text(TEXT + "\n", encoding="utf-8")
+    assert main(["score", str(folders[run]), str(file), "--rows", rows, "--format", "csv", "--out", str(out)]) == 0
+    asked = {"run": run, "text": TEXT, "rows": rows}
+    assert client.post("/api/score", json=asked, headers={"accept": "text/csv"}).text == out.read_text("utf-8")
+    assert main(["score", str(folders[run]), str(file), "--rows", rows, "--format", "jsonl", "--out", str(out)]) == 0
+    lines = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+    assert client.post("/api/score", json=asked).json() == {"rows": lines}
+
+
+@pytest.mark.parametrize("run", ATTENDS)
+def test_attend_is_the_command_line_s(
+    client: TestClient, folders: Mapping[str, Path], run: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "look.csv"
+    assert main(["attend", str(folders[run]), "--text", TEXT, "--out", str(out)]) == 0
+    asked = client.post("/api/attend", json={"run": run, "text": TEXT}, headers={"accept": "text/csv"})
+    assert asked.text == out.read_text("utf-8")
+
+
+@pytest.mark.parametrize("run", ["1", "2", "3", "4", "6"])
+def test_generated_words_are_the_command_line_s(client: TestClient, folders: Mapping[str, Path], run: str) -> None:
+    how: dict[str, Any] = {"length": 12, "temperature": 0.8, "top_k": 9, "top_p": 0.9, "seed": 7}
+    words = spanlm.load(folders[run], "cpu").generate("the cat", **how)
+    assert [event["word"] for event in _words(client, run=run, prompt="the cat", **how)] == words
+
+
+def _words(client: TestClient, **fields: Any) -> list[dict[str, Any]]:
+    events = client.post("/api/generate", json=fields).text.split("\n\n")
+    assert events[-2:] == ["event: done\ndata: {}", ""]
+    return [json.loads(event.partition("\ndata: ")[2]) for event in events[:-2] if event.startswith("event: word")]
+
+
+@pytest.mark.parametrize("state", ["line", "carry", "document"])
+@pytest.mark.parametrize("run", ["1", "2", "3", "4", "5", "6"])
+def test_read_has_the_numbers_of_score_by_word(
+    client: TestClient, folders: Mapping[str, Path], run: str, state: Any
+) -> None:
+    model = spanlm.load(folders[run], "cpu")
+    answer = client.post("/api/read", json={"run": run, "text": TEXT, "state": state})
+    if run == "5" and state != "line":  # it knows nothing of what stands before a line
+        assert answer.status_code == 400 and "Take line" in answer.json()["error"]
+        return
+    read = answer.json()
+    words = [word for item in read["items"] for word in item["words"]]
+    scores = list(chain.from_iterable(model.score_items(TEXT.split("\n"), state=state)))
+    assert [word["text"] for word in words] == [score.word for score in scores] == TEXT.split()
+    assert [TEXT[word["start"] : word["end"]] for word in words] == TEXT.split()
+    for name in ("surprisal", "entropy"):
+        numbers = [math.nan if word[name] is None else word[name] for word in words]
+        assert numbers == pytest.approx([getattr(score, name) for score in scores], rel=1e-4, abs=1e-4, nan_ok=True)
+    assert [word["rank"] for word in words] == [score.rank for score in scores]
+    assert [word["unknown"] for word in words] == [score.oov or "<unk>" in score.tokens.split() for score in scores]
+    for item in read["items"]:
+        tokens = item["record"]["tokens"]
+        for word in item["words"]:
+            assert "".join(tokens[at] for at in word["tokens"]) in (word["text"].lower(), word["text"])
+    tokens = [each.surprisal for each in model.score(TEXT, state=state, eos=True)]
+    predicted = [bits for bits in tokens if not math.isnan(bits)]
+    mean = math.fsum(predicted) / len(predicted)
+    assert (read["bits"], read["perplexity"]) == pytest.approx((mean, 2**mean), rel=1e-4)
+
+
+@pytest.mark.parametrize("run", ATTENDS)
+def test_read_has_the_record_of_attend(client: TestClient, folders: Mapping[str, Path], run: str) -> None:
+    model = spanlm.load(folders[run], "cpu")
+    assert isinstance(model, TrainedModel)
+    line = "the cat sat on the mat ."
+    record = model.attend_spans(line) if model.has_spans else model.attend(line)
+    (item,) = client.post("/api/read", json={"run": run, "text": line}).json()["items"]
+    assert item["record"] == json.loads(json.dumps(finite(page_content(record))))
+
+
+@pytest.mark.parametrize("how", ["uniform", "none", "window=2"])
+def test_a_lesion_is_the_library_s(ask: Ask, folders: Mapping[str, Path], how: str) -> None:
+    model = spanlm.load(folders["1"], "cpu")
+    assert isinstance(model, TrainedModel)
+    rows = [score.surprisal for score in model.with_attention(how).score(LONG)]
+    assert [row["surprisal"] for row in ask("score", text=LONG, attention=how)["rows"]] == rows
+    assert rows != [score.surprisal for score in model.score(LONG)]
+
+
+def test_what_was_read_before_changes_no_bit(folders: Mapping[str, Path], work: Work) -> None:
+    """Typed letter by letter, from a warm memory, and asked once of a new server: the same."""
+    for run in ("1", "2", "3", "5"):
+        warm, state = _server(folders[run], work), "line" if run == "5" else "carry"
+        for end in range(len(LONG) - 60, len(LONG), 7):
+            warm.post("/api/read", json={"text": LONG[:end], "state": state})
+            warm.post("/api/next", json={"prompt": LONG[:end]})
+        for name, field in (
+            ("read", {"text": LONG, "state": state}),
+            ("next", {"prompt": LONG, "temperatures": [0.5]}),
+        ):
+            known, fresh = (
+                server.post(f"/api/{name}", json=field).json() for server in (warm, _server(folders[run], work))
+            )
+            known.pop("seconds", None), fresh.pop("seconds", None)
+            assert known == fresh
+
+
+def _server(folder: Path, work: Work) -> TestClient:
+    runs = Runs()
+    runs.add(str(folder), "cpu")
+    return TestClient(make_app(runs, work), base_url="http://localhost")
+
+
+def test_what_was_read_before_is_not_read_again(folders: Mapping[str, Path], work: Work) -> None:
+    runs = Runs()
+    served, steps = runs.add(str(folders["2"]), "cpu"), list[int]()
+    assert not served.attends  # which reads a word
+    served.model.model.register_forward_pre_hook(lambda _, inputs: steps.append(len(inputs[0])))
+    client = TestClient(make_app(runs, work), base_url="http://localhost")
+    for end in ("the", "the cat"):
+        client.post("/api/read", json={"text": f"{LONG} {end}", "state": "carry"})
+    words = len(LONG.split()) + 2  # and <eos> before them
+    assert sum(steps[:-1]) == words and steps[-1] <= 16
+
+
+def test_threads_give_what_one_after_the_other_gives(client: TestClient) -> None:
+    asked = [
+        (name, {"run": run, field: f"{LONG[: 40 * number]} the", **more})
+        for number in range(1, 9)
+        for run in ("1", "2", "3", "6")
+        for name, field, more in (
+            ("read", "text", {"state": "carry"}),
+            ("score", "text", {}),
+            ("next", "prompt", {"count": 5}),
+            ("generate", "prompt", {"length": 8, "seed": number}),
+        )
+    ]
+
+    def answer(one: tuple[str, dict[str, Any]]) -> Any:
+        found = client.post(f"/api/{one[0]}", json=one[1])
+        assert found.status_code == 200, found.text
+        if one[0] == "generate":
+            return found.text
+        return {name: value for name, value in found.json().items() if name != "seconds"}
+
+    serial = [answer(one) for one in asked]
+    with ThreadPoolExecutor(32) as pool:
+        assert list(pool.map(answer, asked)) == serial
+
+
+def test_the_next_word_is_the_model_s_distribution(ask: Ask, folders: Mapping[str, Path]) -> None:
+    model, temperatures = spanlm.load(folders["1"], "cpu"), [0.5, 1.0, 3.0]
+    drawn = next(model.draw("the cat", length=1))
+    log_p = dict(zip(model.vocabulary.words, drawn.log_p.double().tolist(), strict=True))
+    found = ask("next", prompt="the cat", count=4, temperatures=temperatures)
+    listed = {each["word"]: each["log_probability"] for each in found["candidates"]}
+    unk = log_p.pop("<unk>")
+    assert listed == dict(sorted(log_p.items(), key=lambda one: -one[1])[:4])
+    others = [value for word, value in log_p.items() if word not in listed]
+    assert found["unk"] == pytest.approx(math.exp(unk))
+    assert found["rest"] == pytest.approx(math.fsum(map(math.exp, others)))
+    tails = [math.log(math.fsum(math.exp(value / each) for value in others)) for each in temperatures]
+    assert found["tails"] == pytest.approx(tails)
+    assert ask("next", prompt="the", count=1000, temperatures=[1.0])["tails"] == [None]
+
+
+def test_generated_words_come_with_what_they_were_drawn_from(client: TestClient, ask: Ask) -> None:
+    first, second = _words(client, prompt="the cat", length=2, temperature=0)
+    assert first["candidates"] == ask("next", prompt="the cat", count=20)["candidates"]
+    assert first["word"] == first["candidates"][0]["word"]
+    again = ask("next", prompt=f"the cat {first['word']}", count=20)["candidates"]
+    numbers = [{each["word"]: each["log_probability"] for each in found} for found in (second["candidates"], again)]
+    assert numbers[0] == pytest.approx(numbers[1], abs=1e-5)
+
+
+def test_models_are_described(client: TestClient, folders: Mapping[str, Path]) -> None:
+    answer = client.get("/api/models").json()
+    assert (answer["ready"], answer["progress"], answer["version"]) == (True, None, spanlm.__version__)
+    kvp, lstm, spans, sentences, unopened, bigram = answer["models"]
+    assert [model["id"] for model in answer["models"]] == list(folders)
+    assert [model["attends"] for model in answer["models"]] == ["words", None, "spans", "words", "words", None]
+    assert (kvp["window"], kvp["nearest_lag"], kvp["states"], kvp["state"]) == (
+        3,
+        1,
+        ["line", "carry", "document"],
+        "document",
+    )
+    assert kvp["lesions"] == ["uniform", "none", "window=1"] and not lstm["lesions"]
+    assert (spans["gates"], kvp["gates"], unopened["states"], sentences["state"]) == (True, False, ["line"], "line")
+    assert lstm["diagram"]["memory"] is None and kvp["diagram"]["memory"]["shape"] == "12 → 4"
+    assert bigram["diagram"] is None and bigram["curves"] == []
+    assert kvp["perplexity"]["value"] == pytest.approx(min(row["valid"] for row in kvp["curves"]))
+    assert all(len(model["examples"]) == 5 for model in answer["models"])
+
+
+def test_every_lesion_that_is_offered_can_be_asked_for(client: TestClient, ask: Ask) -> None:
+    for model in client.get("/api/models").json()["models"]:
+        for how in model["lesions"]:
+            assert ask("read", run=model["id"], text="the cat sat .", attention=how)["words"] == 4
+
+
+@pytest.mark.parametrize("run", ["1", "2", "3", "6"])
+def test_a_saved_page_has_the_text_and_needs_no_server(client: TestClient, run: str) -> None:
+    answer = client.post("/api/page", json={"run": run, "text": "the <img src=x onerror=alert(1)> sat"})
+    assert "attachment" in answer.headers["content-disposition"] and "Content-Security-Policy" in answer.text
+    assert "onerror" in answer.text and "<img" not in answer.text and "http://127" not in answer.text
+
+
+def test_schema_describes_what_is_checked(client: TestClient) -> None:
+    document = client.get("/api/schema").json()
+    assert set(document["paths"]) == {"/api/models", "/api/schema", *ENDPOINTS}
+    for path in ENDPOINTS:
+        body = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        needed = {name: "the cat" for name in body["required"]}
+        assert client.post(path, json=needed).status_code == 200
+        assert client.post(path, json={**needed, "nothing": 1}).status_code == 400
+    text = client.get("/schema").text
+    assert all(path in text for path in document["paths"])
+    assert client.get("/api/schema").headers["content-type"] == "application/json"
+
+
+def test_an_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["serve", "nowhere"]) == 2
+    assert capsys.readouterr().err == "spanlm: needs starlette and uvicorn: pip install 'spanlm[serve]'\n"
+    assert "starlette" in sys.modules

@@ -1,0 +1,494 @@
+"""The page in a real browser, used as people do: with a mouse, a finger, the keyboard alone, on a phone, in the dark.
+
+SPANLM_AXE names a file axe.min.js: then its rules are checked in every pane, too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import spanlm
+from spanlm.evaluation.generation import GenerationOptions
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+pytest.importorskip("uvicorn", reason="needs the extra serve")
+
+CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="needs Debian's chromium"),
+]
+
+AXE = os.environ.get("SPANLM_AXE")
+PANES = ("read", "generate", "compare", "learn", "share")
+SIZES = {"wide": (1300, 900), "phone": (400, 800), "projector": (1920, 1080)}
+TEXT = "the cat sat on the zebra . the name is bound"
+FUZZ = (
+    "<img src=x onerror=document.title='broken'>",
+    "</script><script>document.title='broken'</script>",
+    "שלום",
+    "مرحبا",
+    "w" * 10_000,
+    "👩‍👩‍👧‍👦",
+    "&amp;",
+    "a\u202eb",
+)
+Open = Callable[..., Any]
+
+# texts of the page that stand on each other; what floats over it on purpose is left out
+OVERLAPS = """() => {
+  const floats = ".tip, .tour, .skip, .hidden, .labels, noscript, select, textarea, .top, [hidden]";
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), boxes = [];
+  const sticky = (element) => getComputedStyle(element.closest(".panel") ?? document.body).position === "sticky";
+  while (walker.nextNode()) {
+    const node = walker.currentNode;
+    if (!node.data.trim() || node.parentElement.closest(floats) && !node.parentElement.closest("header.top")) continue;
+    if (sticky(node.parentElement)) continue;
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    for (const box of range.getClientRects()) if (box.width) boxes.push({ box, text: node.data.trim(), node });
+  }
+  const found = [];
+  boxes.forEach((one, i) => boxes.slice(i + 1).forEach((other) => {
+    if (one.node === other.node) return;
+    const [a, b] = [one.box, other.box];
+    const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+    const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+    if (wide > 3 && high > 0.4 * Math.min(a.height, b.height)) found.push([one.text, other.text]);
+  }));
+  return found;
+}"""
+
+# what a screen reader needs, as far as the tree of elements says it
+TROUBLES = """() => {
+  const found = [], shown = (element) => !element.closest("[hidden]");
+  const nameOf = (element) => (element.getAttribute("aria-label") || element.textContent || element.title ||
+    [...(element.labels ?? [])].map((label) => label.textContent).join("") || element.placeholder || "").trim();
+  const asked = "button, select, input, textarea, a[href], [role=button], [role=img]";
+  for (const element of document.querySelectorAll(asked)) {
+    if (shown(element) && !nameOf(element)) found.push(`no name: ${element.outerHTML.slice(0, 80)}`);
+  }
+  const ids = [...document.querySelectorAll("[id]")].map(({ id }) => id);
+  for (const id of new Set(ids)) if (ids.filter((each) => each === id).length > 1) found.push(`twice: ${id}`);
+  for (const name of ["aria-controls", "aria-labelledby", "aria-describedby", "for"]) {
+    for (const element of document.querySelectorAll(`[${name}]`)) {
+      if (!document.getElementById(element.getAttribute(name))) found.push(`${name} leads nowhere`);
+    }
+  }
+  const order = [...document.querySelectorAll("[tabindex]")];
+  if (order.some(({ tabIndex }) => tabIndex > 0)) found.push("tabindex above 0");
+  const heads = [...document.querySelectorAll("h1, h2, h3, h4")].filter(shown);
+  const levels = heads.map(({ tagName }) => Number(tagName[1]));
+  if (levels.filter((level) => level === 1).length !== 1 || levels[0] !== 1) found.push(`h1: ${levels}`);
+  levels.forEach((level, i) => { if (i && level > levels[i - 1] + 1) found.push(`headings: ${levels}`); });
+  if (document.querySelectorAll("[role=tab][aria-selected=true]").length !== 1) found.push("tabs");
+  if (document.documentElement.lang !== "en") found.push("lang");
+  return found;
+}"""
+
+
+@pytest.fixture(scope="module")
+def served(tiny_run: Path, lstm_run: Path, span_run: Path) -> Iterator[str]:
+    """The address of a server of three runs."""
+    command = [sys.executable, "-m", "spanlm", "serve", str(tiny_run), str(lstm_run), str(span_run), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        found = re.search(r"http://\S+", process.stdout.readline())
+        assert found is not None
+        yield found[0].rstrip("/")
+        process.terminate()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium."""
+    quiet = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(quiet))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser: Any, served: str) -> Iterator[Open]:
+    """Opens the page; in the end no script failed, and nothing was asked of another host."""
+    contexts, troubles = [], []
+
+    def opened(size: str = "wide", scheme: str = "light", address: str = "", **settings: str) -> Any:
+        width, height = SIZES[size]
+        phone = {"has_touch": True, "is_mobile": True} if size == "phone" else {}
+        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **phone)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(60_000)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("request", lambda one: None if _own(one.url, served) else troubles.append(one.url))
+        page.on("dialog", lambda dialog: troubles.append(dialog.message))
+        page.on("console", lambda said: troubles.append(said.text) if "Content Security" in said.text else None)
+        page.goto(
+            served + "/" + address + ("#" + "&".join(f"{k}={v}" for k, v in settings.items()) if settings else "")
+        )
+        page.locator("#waiting").wait_for(state="hidden")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+def _own(url: str, served: str) -> bool:
+    return url.startswith((served + "/", "data:", "blob:" + served))
+
+
+def _ready(page: Any, pane: str) -> None:
+    """Wait until what a pane asks for is there."""
+    there = {"read": "#reader .w", "generate": "#candidates li", "compare": "#columns .w", "learn": ".curves"}
+    page.locator(there.get(pane, "#pane-share pre")).first.wait_for()
+
+
+# --- every pane, on every screen ---
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_panes_fit_and_can_be_read_by_all(visit: Open, size: str, scheme: str) -> None:
+    page = visit(size, scheme, text=TEXT)
+    for pane in PANES:
+        page.locator(f"#tab-{pane}").click()
+        _ready(page, pane)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (pane, "scrolls sideways")
+        assert page.evaluate(OVERLAPS) == [], pane
+        assert page.evaluate(TROUBLES) == [], pane
+        if AXE is not None:
+            page.evaluate(Path(AXE).read_text(encoding="utf-8"))
+            found = page.evaluate("axe.run().then(({ violations }) => violations)")
+            worst = [one for one in found if one["impact"] in ("serious", "critical")]
+            assert [(one["id"], one["nodes"][0]["html"]) for one in worst] == [], pane
+
+
+def test_the_page_is_small(visit: Open) -> None:
+    sizes: dict[str, int] = {}
+    page = visit()
+    names = page.evaluate("performance.getEntriesByType('resource').map(({ name }) => name)")
+    for name in [page.url.partition("#")[0], *(name for name in names if "/static/" in name)]:
+        sizes[name] = len(page.request.get(name).body())
+    assert len(sizes) > 10 and sum(sizes.values()) < 100_000, sizes
+
+
+# --- read ---
+
+
+def test_a_text_is_read_while_it_is_typed(visit: Open, tiny_run: Path) -> None:
+    page = visit()
+    page.locator("#text").fill("")
+    page.locator("#text").press_sequentially(TEXT, delay=5)
+    words = ["¶", *TEXT.split(), "¶"]
+    page.locator("#reader .w.target", has_text="bound").wait_for()
+    assert page.locator("#reader .w").all_inner_texts() == words
+    assert page.locator("#reader .w.unknown").all_inner_texts() == ["zebra"]
+    status = page.locator("#status").inner_text()
+    scores = list(spanlm.load(tiny_run).score(TEXT, state="document", eos=True))
+    assert status.startswith(
+        f"{len(TEXT.split())} words, 1 unknown; {sum(s.surprisal for s in scores) / len(scores):.2f} bits"
+    )
+    # what is typed is what is shown: the caret stands behind the last word
+    assert page.locator("#reader .came .word").inner_text() == "bound"
+    assert f"{scores[-2].surprisal:.1f} bits" in page.locator("#reader .came").inner_text()
+
+
+def test_pointing_shows_and_clicking_keeps_and_the_address_has_it(visit: Open) -> None:
+    page = visit(text=TEXT)
+    _ready(page, "read")
+    words, came = page.locator("#reader .w"), page.locator("#reader .came .word")
+    words.nth(6).hover()
+    assert came.inner_text() == "zebra" and "read as <unk>" in page.locator("#reader .came").inner_text()
+    assert page.locator("#reader .w.seen").count() == 3
+    words.nth(3).click()
+    words.nth(8).hover()
+    assert came.inner_text() == "sat" and "pos=2" in page.url
+    page.reload()
+    page.locator("#reader .w.target[aria-pressed=true]").wait_for()
+    assert came.inner_text() == "sat"
+    page.locator("#reader .strip .plot").click(position={"x": 2, "y": 30})
+    assert came.inner_text() == "the"
+
+
+def test_read_by_the_keyboard_alone(visit: Open) -> None:
+    page = visit(text=TEXT)
+    _ready(page, "read")
+    page.locator("#tint, #text").last.focus()
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.matches('.w')"):
+            break
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#reader .came .word").inner_text() == "cat"
+    assert "After the came cat" in page.locator("#reader [aria-live]").inner_text()
+    page.keyboard.press("Enter")
+    assert "pos=1" in page.url
+    page.keyboard.press("Escape")
+    assert "pos=" not in page.url
+    page.locator("#tab-read").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#pane-generate").is_visible() and page.evaluate("document.activeElement.id") == "tab-generate"
+
+
+def test_a_finger_reads_and_gets_help(visit: Open) -> None:
+    page = visit("phone", text=TEXT)
+    _ready(page, "read")
+    page.locator("#reader .w").nth(3).tap()
+    assert page.locator("#reader .came .word").inner_text() == "sat"
+    page.locator("[data-term=lesion]").tap()
+    assert "switched off" in page.locator("#tip").inner_text() and page.locator("#tip").is_visible()
+
+
+def test_switches_say_what_they_change(visit: Open) -> None:
+    page = visit(text=TEXT)
+    _ready(page, "read")
+    assert page.locator("#changed").is_hidden()
+    page.locator("#lesion").select_option("none")
+    page.locator("#changed").wait_for()
+    said = page.locator("#changed").inner_text()
+    assert re.match(
+        r"With memory off it is (as surprised|\d\.\d\d bits a word (more|less) surprised than) as trained\.", said
+    )
+    assert page.locator("#reader .before").count() == 1 and "lesion=none" in page.url
+    page.locator("#lesion").select_option("")
+    page.locator("#state").select_option("line")
+    page.locator("#changed", has_text="its line").wait_for()
+
+
+def test_words_are_never_markup(visit: Open) -> None:
+    for size in SIZES:
+        page = visit(size)
+        page.locator("#text").fill(" ".join(FUZZ))
+        page.locator("#reader .w", has_text="&amp;").wait_for()
+        shown = "".join(page.locator("#reader .w").all_text_contents())
+        assert all(word.lower() in shown.lower() for each in FUZZ for word in each.split())
+        assert page.evaluate("document.querySelectorAll('main img, main script').length") == 0
+        assert page.title().startswith("spanlm")
+        for pane in PANES:
+            page.locator(f"#tab-{pane}").click()
+            _ready(page, pane)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (size, pane)
+
+
+def test_the_newest_text_wins_and_an_error_is_said(visit: Open) -> None:
+    page = visit()
+    for end in range(1, 12):
+        page.locator("#text").fill("the cat " * end + "mat")
+    page.locator("#status", has_text="23 words").wait_for()
+    assert page.locator("#reader .w").count() == 25
+    page.locator("#text").fill("a " * 20_001)
+    page.locator("#status", has_text="20,000").wait_for()
+
+
+# --- generate ---
+
+
+def _percents(page: Any) -> list[float]:
+    shown = page.locator("#candidates .chance").all_inner_texts()
+    return [float(text.replace("<", "").removesuffix("%")) for text in shown]
+
+
+def test_sliders_move_the_bars_by_the_rule_of_generation_and_ask_nothing(visit: Open, tiny_run: Path) -> None:
+    page = visit(pane="generate", text="the")
+    _ready(page, "generate")
+    asked: list[str] = []
+    page.on("request", lambda one: asked.append(one.url))
+    model = spanlm.load(tiny_run)
+    drawn = next(model.draw("the", length=1))
+    log_p = drawn.log_p.double().clone()
+    log_p[model.vocabulary.unk_id] = -math.inf
+    for temperature, top_k, top_p in (
+        (1.0, None, None),
+        (0.5, None, None),
+        (2.0, 5, None),
+        (1.0, None, 0.6),
+        (0.7, 10, 0.8),
+    ):
+        options = GenerationOptions(temperature=temperature, top_k=top_k, top_p=top_p)
+        for name, value in (
+            ("temperature", temperature),
+            ("top-k", {None: 10, 5: 3, 10: 4}[top_k]),
+            ("top-p", top_p or 1),
+        ):
+            page.locator(f"#{name}").fill(str(value))
+        shown, known = _percents(page), 100 * _distribution(log_p, options)
+        assert shown == pytest.approx(known[: len(shown)].tolist(), rel=0.06, abs=0.02)
+    page.locator("#temperature").fill("0")
+    assert _percents(page)[:2] == [100, 0]
+    assert asked == []
+
+
+def _distribution(log_p: torch.Tensor, options: GenerationOptions) -> torch.Tensor:
+    """Count what the rule says, the most probable word first."""
+    p = (log_p / options.temperature).softmax(0).sort(descending=True).values
+    kept, sum_before = [], 0.0
+    for place, share in enumerate(p.tolist()):
+        stays = (options.top_k is None or place < options.top_k) and (
+            options.top_p is None or sum_before < options.top_p
+        )
+        kept.append(share if stays else 0.0)
+        sum_before += share
+    return torch.tensor(kept, dtype=torch.float64) / sum(kept)
+
+
+def test_words_are_drawn_taken_undone_and_explained(visit: Open) -> None:
+    page = visit(pane="generate", text="the cat")
+    _ready(page, "generate")
+    made = page.locator("#story .made")
+    page.locator("#draw").click()
+    made.nth(0).wait_for()
+    page.locator("#candidates .candidate").nth(2).click()
+    made.nth(1).wait_for()
+    page.locator("#write").click()
+    made.nth(21).wait_for()
+    page.locator("#write", has_text="Write 20 words").wait_for()
+    first = made.nth(1).inner_text()
+    made.nth(1).click()
+    assert f"Why “{first}”?" in page.locator("#why").inner_text() and "You took it" in page.locator("#why").inner_text()
+    page.locator("#why", has_text="looked most at").wait_for()
+    page.locator("#why .candidate").nth(0).click()
+    assert made.count() == 2
+    page.locator("#undo").click()
+    assert made.count() == 22
+    for _ in range(3):
+        page.locator("#undo").click()
+    assert made.count() == 0 and page.locator("#undo").is_disabled()
+
+
+def test_a_stream_can_be_stopped(visit: Open) -> None:
+    page = visit(pane="generate", text="the")
+    _ready(page, "generate")
+    page.locator("#write").click()
+    page.locator("#tab-read").click()
+    page.locator("#tab-generate").click()
+    assert page.locator("#write").inner_text() == "Write 20 words"
+
+
+# --- compare, learn, share ---
+
+
+def test_runs_stand_side_by_side_and_show_the_same_word(visit: Open, tiny_run: Path, lstm_run: Path) -> None:
+    page = visit(pane="compare", text=TEXT)
+    _ready(page, "compare")
+    ours, theirs = (
+        [score.surprisal for score in spanlm.load(run).score(TEXT, state="document")] for run in (tiny_run, lstm_run)
+    )
+    mean = sum(a - b for a, b in zip(ours, theirs, strict=True)) / len(ours)
+    said = page.locator("#differences figcaption").inner_text()
+    assert f"{'B' if mean >= 0 else 'A'} is surprised less, by {abs(mean):.2f} bits a word" in said
+    wins = sum(a > b for a, b in zip(ours, theirs, strict=True))
+    assert f"B gains at {wins} of {len(ours)} words" in said
+    page.locator("#columns article").nth(0).locator(".w").nth(6).hover()
+    assert page.locator("#columns .came .word").all_inner_texts() == ["zebra", "zebra"]
+    page.locator("#sides select[aria-label='run B']").select_option("1")
+    page.locator("#sides select[aria-label='memory of B']").select_option("uniform")
+    page.locator("h2.side", has_text="B: tiny, memory equal weights").wait_for()
+    assert "with=1%2C1%3Auniform" in page.url
+    page.locator("#sides button", has_text="Add one").click()
+    page.locator("h2.side", has_text="C:").wait_for()
+    page.locator("#differences figure").nth(1).wait_for()
+
+
+def test_learn_says_what_a_run_is(visit: Open) -> None:
+    page = visit(pane="learn")
+    pane = page.locator("#pane-learn")
+    assert pane.locator(".run-card").count() == 3
+    assert pane.locator(".curves .line").count() == 6
+    assert page.locator(".glossary dt").count() >= 15
+    if pane.locator(".example-list button").count():
+        pane.locator(".example-list button").first.click()
+        page.locator("#look", has_text="Look for").wait_for()
+        assert page.locator("#pane-read").is_visible()
+
+
+def test_what_is_seen_can_be_passed_on(visit: Open, tmp_path: Path, browser: Any) -> None:
+    page = visit(text=TEXT, pos="3")
+    _ready(page, "read")
+    page.locator("#tab-share").click()
+    assert "pos=3" in page.locator(".address").input_value()
+    saved = {}
+    for label in ("Save as page", "Save rows"):
+        with page.expect_download() as download:
+            page.get_by_role("button", name=label).click()
+        saved[label] = tmp_path / download.value.suggested_filename
+        download.value.save_as(saved[label])
+    rows = saved["Save rows"].read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 1 + len(TEXT.split()) and "surprisal" in rows[0]
+    context = browser.new_context(offline=True)
+    offline = context.new_page()
+    offline.goto(saved["Save as page"].as_uri() + "#pos=4")
+    assert offline.locator("#reader .came .word").inner_text() == "the"
+    assert offline.locator("h1").inner_text() == "tiny, reading a text"
+    context.close()
+
+
+# --- tour, help, start ---
+
+
+def test_the_tour_has_seven_steps_by_keyboard(visit: Open) -> None:
+    page = visit(text="the mat")
+    page.locator("#tour").focus()
+    page.keyboard.press("Enter")
+    for step in range(1, 8):
+        page.locator(".tour", has_text=f"{step} of 7").wait_for()
+        assert page.locator(".shown").is_visible(), step
+        page.keyboard.press("Enter")
+    page.locator(".tour").wait_for(state="hidden")
+    assert page.locator("#text").input_value() == "the mat", "what a visitor wrote comes back"
+
+
+def test_every_term_is_explained(visit: Open) -> None:
+    page = visit(text=TEXT)
+    for pane in PANES:
+        page.locator(f"#tab-{pane}").click()
+        _ready(page, pane)
+        for term in page.locator(".term:visible").all():
+            term.focus()
+            said = page.locator("#tip").inner_text()
+            assert len(said) > 30 and "undefined" not in said
+    page.keyboard.press("Escape")
+    assert page.locator("#tip").is_hidden()
+
+
+def test_the_page_waits_for_a_model_that_is_trained(browser: Any, served: str) -> None:
+    context = browser.new_context()
+    page, asked = context.new_page(), []
+
+    def still_training(route: Any) -> None:
+        asked.append(route)
+        if len(asked) > 2:
+            route.continue_()
+        else:
+            route.fulfill(json={"version": "0", "ready": False, "progress": "epoch 3 of 8", "models": []})
+
+    page.route("**/api/models", still_training)
+    page.goto(served)
+    page.locator("#waiting", has_text="epoch 3 of 8").wait_for()
+    page.locator("#reader .w").first.wait_for()
+    context.close()
+
+
+def test_a_token_is_kept_out_of_the_address_and_sent(visit: Open) -> None:
+    page = visit(address="?token=secret", text=TEXT)
+    assert "secret" not in page.url
+    with page.expect_request("**/api/read") as sent:
+        page.locator("#text").fill("the mat")
+    assert sent.value.headers["authorization"] == "Bearer secret"
+    assert json.loads(sent.value.post_data)["text"] == "the mat"

@@ -1,0 +1,407 @@
+"""What the server refuses, and that it stays there: hosts, origins, sizes, numbers, slow and lost clients."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from spanlm.cli.main import main
+from spanlm.serve import server as serving
+from spanlm.serve.app import make_app
+from spanlm.serve.fields import MOST_WORDS
+from spanlm.serve.guard import HEADERS, MOST_BYTES
+from spanlm.serve.served import Runs
+from spanlm.serve.server import Server, listening
+from spanlm.serve.work import Work
+
+JSON = {"content-type": "application/json"}
+
+
+def _refused(answer: Any, status: int, *parts: str) -> None:
+    """One line of JSON, with the headers of every answer."""
+    assert answer.status_code == status, answer.text
+    assert list(answer.json()) == ["error"] and "\n" not in answer.json()["error"]
+    for part in parts:
+        assert part in answer.json()["error"]
+    assert HEADERS.items() <= {**answer.headers, "cache-control": "no-store"}.items()
+
+
+# --- who may ask ---
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:8000", "[::1]:8000", "[::1]"])
+def test_this_machine_s_names_are_answered(client: TestClient, host: str) -> None:
+    assert client.get("/api/models", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["example.org", "127.0.0.1.example.org", "localhost.example.org:8000", "localhost:8000@example.org", "", "0.0.0.0"],
+)
+def test_a_name_that_was_made_to_point_here_is_refused(client: TestClient, host: str) -> None:
+    for path in ("/", "/api/models", "/static/reader.js", "/nowhere"):
+        _refused(client.get(path, headers={"host": host}), 403, "Host")
+
+
+@pytest.mark.parametrize("origin", ["http://example.org", "null", "http://127.0.0.1:9", "http://localhost:8000", ""])
+def test_pages_of_other_sites_may_not_ask(client: TestClient, origin: str) -> None:
+    _refused(client.post("/api/read", json={"text": "the"}, headers={"origin": origin}), 403, "Origin")
+    own = {"origin": "http://127.0.0.1:8000"}
+    assert client.post("/api/read", json={"text": "the"}, headers=own).status_code == 200
+
+
+def test_a_form_of_another_site_is_no_request(client: TestClient) -> None:
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
+        answer = client.post("/api/read", content=b'{"text": "the"}', headers={"content-type": kind})
+        _refused(answer, 415, "application/json")
+
+
+def test_a_server_for_others_asks_for_the_token(runs: Runs, work: Work) -> None:
+    client = TestClient(make_app(runs, work, "0.0.0.0", "secret"), base_url="http://192.168.1.7:8000")
+    for given in ({}, {"authorization": "Bearer secre"}, {"authorization": "secret"}, {"authorization": "Bearer é"}):
+        _refused(client.get("/api/models", headers={k: v.encode() for k, v in given.items()}), 401, "token")
+        assert client.get("/", headers={k: v.encode() for k, v in given.items()}).status_code == 200
+    assert client.get("/api/models", headers={"authorization": "Bearer secret"}).status_code == 200
+    _refused(client.get("/", headers={"host": "example.org"}), 403, "Host")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/static/app.py", "/static/index.html",
+     "/static/%00", "/static/", "/static", "/static/READER.JS", "/static//etc/passwd", "/page", "/api", "/api/"],
+)  # fmt: skip
+def test_no_file_is_given_but_the_page_s_own(client: TestClient, path: str) -> None:
+    _refused(client.get(path), 404, "no such address")
+
+
+def test_the_page_is_given_with_what_guards_it(client: TestClient) -> None:
+    page, script = client.get("/"), client.get("/static/reader.js", headers={"range": "bytes=5-1,7-"})
+    assert page.status_code == script.status_code == 200 and len(script.content) > 1000
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "script-src 'self'" in policy and "unsafe" not in policy
+    assert page.headers["x-content-type-options"] == script.headers["x-content-type-options"] == "nosniff"
+    assert script.headers["content-type"] == "text/javascript; charset=utf-8"
+
+
+# --- what is asked ---
+
+
+def test_large_requests_are_refused_however_they_are_sent(client: TestClient) -> None:
+    body = json.dumps({"text": "the " * (MOST_BYTES // 4)}).encode()
+    _refused(client.post("/api/read", content=body, headers=JSON), 413, "1,000,000")
+    pieces = (body[start : start + 50_000] for start in range(0, len(body), 50_000))
+    chunked = client.post("/api/read", content=pieces, headers=JSON)
+    assert "content-length" not in chunked.request.headers
+    _refused(chunked, 413, "1,000,000")
+
+
+@pytest.mark.parametrize("name", ["read", "score", "attend", "page", "next", "generate"])
+def test_texts_are_bounded(client: TestClient, name: str) -> None:
+    field = "prompt" if name in ("next", "generate") else "text"
+    _refused(client.post(f"/api/{name}", json={field: "the " * (MOST_WORDS + 1)}), 400, field, f"{MOST_WORDS:,}")
+
+
+def test_a_word_that_is_many_to_the_model_is_counted_as_many(work: Work, words_run: Path) -> None:
+    runs = Runs()
+    runs.add(str(words_run), "cpu")
+    client = TestClient(make_app(runs, work), base_url="http://localhost")
+    _refused(client.post("/api/read", json={"text": "." * (MOST_WORDS + 1)}), 400, "text", f"{MOST_WORDS:,}")
+
+
+def test_weights_that_no_page_can_draw_are_refused(client: TestClient) -> None:
+    answer = client.post("/api/read", json={"text": "the " * 2300, "run": "5"})  # which remembers all of a line
+    _refused(answer, 400, "text: has 5,28", "5,000,000")
+
+
+def _bad(name: str, field: str, *values: str, before: str = "") -> list[tuple[str, str, str]]:
+    return [(name, f'{before}"{field}": {value}', field) for value in values]
+
+
+READ = '"text": "the", '
+BAD = [
+    *_bad("generate", "temperature", "NaN", "Infinity", "-1", "1e999", "1e-9", "[]", "101", "true"),
+    *_bad("generate", "length", "0", "-5", "1e18", "10001", "2.5", "true", "null", '"9"'),
+    *_bad("generate", "top_p", "0", "-0.1", "1.01", "NaN", "{}"),
+    *_bad("generate", "top_k", "0", "1e30", "-1", "1.5"),
+    *_bad("generate", "seed", "-1", str(2**63), "1e40"),
+    *_bad("generate", "unk", "1", '"yes"', "null"),
+    *_bad("next", "count", "0", "1001", "NaN"),
+    *_bad("next", "temperatures", "[0]", "[NaN]", "3", "[1, null]", str([1] * 101)),
+    *_bad("read", "expected", "0", "21", "-1", before=READ),
+    *_bad("read", "state", '"auto"', "null", "[]", "1", before=READ),
+    *_bad("read", "attention", '"all"', '"window=0"', '"window=9"', "1", before=READ),
+    *_bad("read", "run", '"99"', "1", '"../demo"', before=READ),
+    ("read", '"text": "a\\u0000b"', "NUL"),
+    ("read", '"text": "a\\ud800b"', "surrogate"),
+    ("next", '"prompt": "a\\udfff"', "surrogate"),
+    ("read", '"text": "the <eos> cat"', "<eos>"),
+    ("read", '"text": "  \\n "', "no words"),
+    ("read", '"text": 5', "text="),
+    ("read", "", "text: is missing"),
+    ("read", '"txt": "the"', "Did you mean 'text'?"),
+    ("read", '"\\ud800": 1', "no such field"),
+    ("read", f'{READ}"run": "2", "attention": "none"', "does not attend"),
+    ("attend", f'{READ}"run": "2"', "attends to nothing"),
+    ("attend", f'{READ}"run": "6"', "n-gram"),
+    ("score", f'{READ}"base": "0"', "base="),
+    ("read", '"text": ' + "[" * 100_000, "nested too deeply"),
+    ("read", '"text": ' + "9" * 5000 + " ", "JSON"),
+]
+
+
+@pytest.mark.parametrize(("name", "fields", "said"), BAD, ids=[f"{name} {fields[:30]}" for name, fields, _ in BAD])
+def test_wrong_fields_are_named(client: TestClient, name: str, fields: str, said: str) -> None:
+    _refused(client.post(f"/api/{name}", content=f"{{{fields}}}", headers=JSON), 400, said)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"null", b"\xff\xfe", b"{", b'"text"', b"{} {}", b"\x00" * 99])
+def test_what_is_no_object_is_refused(client: TestClient, body: bytes) -> None:
+    _refused(client.post("/api/read", content=body, headers=JSON), 400, "JSON")
+
+
+def test_wrong_methods_are_refused(client: TestClient) -> None:
+    for method, path in (("GET", "/api/read"), ("POST", "/"), ("DELETE", "/api/models"), ("OPTIONS", "/api/read")):
+        _refused(client.request(method, path), 405, method)
+
+
+def test_words_are_never_markup(client: TestClient) -> None:
+    words = "<img src=x onerror=alert(1)> </script> \u202eabc " + "x" * 10_000 + " \U0001f469\u200d\U0001f467 مرحبا"
+    answer = client.post("/api/read", json={"text": words})
+    assert answer.headers["content-type"] == "application/json"
+    assert " ".join(word["text"] for word in answer.json()["items"][0]["words"]) == words
+
+
+def test_more_requests_than_there_may_be_are_told_to_wait(runs: Runs) -> None:
+    client = TestClient(make_app(runs, Work(0, 0)), base_url="http://localhost")
+    for name, field in (("read", "text"), ("generate", "prompt")):
+        answer = client.post(f"/api/{name}", json={field: "the"})
+        _refused(answer, 429, "too many")
+        assert answer.headers["retry-after"] == "1"
+
+
+def test_a_run_that_is_not_there_yet_is_waited_for(work: Work) -> None:
+    runs = Runs()
+    runs.progress = "epoch 3"
+    client = TestClient(make_app(runs, work), base_url="http://localhost")
+    _refused(client.post("/api/read", json={"text": "the"}), 503, "epoch 3")
+    assert client.get("/api/models").json() == client.get("/api/models").json() | {"ready": False, "models": []}
+
+
+# --- how it is asked ---
+
+
+@contextmanager
+def _running(runs: Runs, work: Work) -> Iterator[tuple[str, int]]:
+    """A server in a thread of this process, at an address."""
+    with closing(listening("127.0.0.1", 0)) as address:
+        server = Server(make_app(runs, work), work)
+        thread = threading.Thread(target=server.run, args=([address],))
+        thread.start()
+        yield address.getsockname()
+        server.should_exit = True
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def _rest(client: socket.socket) -> bytes:
+    found = b""
+    client.settimeout(20)
+    while part := client.recv(65536):
+        found += part
+    return found
+
+
+HEAD = b"POST /api/read HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n"
+WHOLE = HEAD + b'{"text": "the"}'
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET / HT", HEAD[:60], HEAD, HEAD + b'{"text"', HEAD[:-4] + b"\r\nExpect: 100-continue\r\n\r\n"],
+    ids=["nothing", "method", "head", "no body", "half a body", "waiting"],
+)
+@pytest.mark.parametrize("before", [b"", WHOLE], ids=["first", "second"])
+def test_slow_clients_are_cut_off(
+    runs: Runs, work: Work, monkeypatch: pytest.MonkeyPatch, before: bytes, sent: bytes
+) -> None:
+    monkeypatch.setattr(serving, "RECEIVE_SECONDS", 0.4)
+    monkeypatch.setattr(serving, "IDLE_SECONDS", 1)
+    with _running(runs, work) as address, socket.create_connection(address) as client:
+        if before:
+            client.sendall(before)
+            assert b"200 OK" in client.recv(100_000)
+        client.sendall(sent)
+        found = _rest(client)
+        assert b"408 Request Timeout" in found or (before and not sent)
+        assert not sent or re.search(rb'{"error": "the request did not come', found)
+
+
+def test_a_drop_at_a_time_is_slow_too(runs: Runs, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "RECEIVE_SECONDS", 0.5)
+    with _running(runs, work) as address, socket.create_connection(address) as client:
+        began = time.monotonic()
+        with pytest.raises(OSError):  # which drop finds the connection closed is not known
+            for byte in HEAD * 100:
+                client.sendall(bytes([byte]))
+                time.sleep(0.05)
+        assert time.monotonic() - began < 10
+
+
+def test_connections_are_bounded(runs: Runs, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "MOST_CONNECTIONS", 2)
+    with _running(runs, work) as address:
+        first, second = (socket.create_connection(address) for _ in range(2))
+        with first, second:
+            for client in (first, second):
+                client.sendall(WHOLE)
+                assert b"200 OK" in client.recv(100_000)
+            with socket.create_connection(address) as third, pytest.raises(ConnectionError):
+                third.sendall(WHOLE)
+                if not third.recv(10):
+                    raise ConnectionError
+        assert _soon(lambda: _works(address))
+
+
+def _works(address: tuple[str, int]) -> bool:
+    try:
+        with socket.create_connection(address) as client:
+            client.sendall(WHOLE)
+            return b"200 OK" in client.recv(100_000)
+    except ConnectionError:
+        return False
+
+
+@pytest.mark.parametrize(
+    "sent", [b"\x16\x03\x01\x02\x00", b"GET / HTTP/9\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"A" * 99999]
+)
+def test_what_is_no_http_is_refused(runs: Runs, work: Work, sent: bytes) -> None:
+    with _running(runs, work) as address, socket.create_connection(address) as client:
+        client.sendall(sent + b"\r\n\r\n")
+        assert _rest(client).startswith(b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json")
+
+
+@pytest.mark.parametrize("name", ["generate", "read"])
+def test_work_for_a_client_that_left_ends(runs: Runs, work: Work, name: str) -> None:
+    asked = {"prompt": "the", "length": 10_000} if name == "generate" else {"text": "the cat " * 9000, "state": "carry"}
+    body = json.dumps(asked).encode()
+    head = HEAD.replace(b"read", name.encode()).replace(b" 15", b" %d" % len(body))
+    with _running(runs, work) as address:
+        with socket.create_connection(address) as client:
+            client.sendall(head + body)
+            if name == "generate":
+                _until_word(client)
+            assert _soon(lambda: work.tasks == 1)
+        left = time.monotonic()
+        assert _soon(lambda: work.tasks == 0) and time.monotonic() - left < 5
+
+
+def _until_word(client: socket.socket) -> None:
+    found = b""
+    while b"event: word" not in found:
+        found += (more := client.recv(100_000))
+        assert more, found
+
+
+def _soon(true: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 10
+    while not true() and time.monotonic() < end:
+        time.sleep(0.01)
+    return true()
+
+
+# --- the command ---
+
+
+@contextmanager
+def _command(*arguments: object, cwd: Path | None = None) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A process that serves, and its port, once it says so."""
+    command = [sys.executable, "-m", "spanlm", "serve", *map(str, arguments), "--port", "0"]
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=cwd, **pipes) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        try:
+            yield process, int(line.partition("127.0.0.1:")[2].partition("/")[0])
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_it_at_once_with_clients_connected(tiny_run: Path, number: int) -> None:
+    body = json.dumps({"prompt": "the", "length": 10_000}).encode()
+    stream = HEAD.replace(b"read", b"generate").replace(b" 15", b" %d" % len(body)) + body
+    with ExitStack() as stack, _command(tiny_run) as (process, port):
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(4)]
+        for client, sent in zip(clients, (stream, HEAD, b"GET /", b""), strict=True):
+            client.sendall(sent)
+        _until_word(clients[0])
+        process.send_signal(number)
+        _, said = process.communicate(timeout=20)  # two seconds where nothing else computes
+        assert (process.returncode, said) == (128 + number, "spanlm: stopped\n")
+
+
+@pytest.mark.slow
+def test_without_a_run_the_demo_is_trained_and_served(tmp_path: Path) -> None:
+    with _command(cwd=tmp_path) as (process, port):
+        answers = [_models(port)]
+        while not answers[-1]["ready"]:
+            time.sleep(0.5)
+            answers.append(_models(port))
+        assert any("epoch" in (answer["progress"] or "") for answer in answers)
+        (model,) = answers[-1]["models"]
+        assert (model["name"], model["preset"], model["window"]) == ("runs/demo", "demo", 5)
+        process.send_signal(signal.SIGINT)
+    assert (tmp_path / "runs/demo/model.safetensors").is_file()
+
+
+def test_a_training_ends_with_the_server(tmp_path: Path) -> None:
+    with _command(cwd=tmp_path) as (process, port):
+        assert not _models(port)["ready"]
+        trained = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+    assert _soon(lambda: not os.path.exists(f"/proc/{trained.strip()}"))
+
+
+def _models(port: int) -> dict[str, Any]:
+    import httpx
+
+    found: dict[str, Any] = httpx.get(f"http://127.0.0.1:{port}/api/models", timeout=60).json()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--host", "0.0.0.0"], "Add --token"),
+        (["--host", "::"], "Add --token"),
+        (["--host", "no.such.host.invalid", "--token"], "is no address"),
+        (["--port", "65536"], "--port=65536"),
+        (["--port", "-1"], "--port=-1"),
+        (["nowhere", "--port", "0"], "nowhere"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", *arguments]) == 2
+    found = capsys.readouterr()
+    assert found.out == "" and said in found.err and found.err.count("\n") == 1
+
+
+def test_a_port_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with closing(listening("127.0.0.1", 0)) as taken:
+        assert main(["serve", "--port", str(taken.getsockname()[1])]) == 2
+    assert "cannot be listened at" in capsys.readouterr().err
