@@ -7,6 +7,7 @@ folder with `examples/`, a small demo run as `runs/demo`, and two more as `runs/
 from __future__ import annotations
 
 import csv
+import doctest
 import os
 import re
 import shlex
@@ -98,6 +99,29 @@ def test_all_blocks_run(page: Path, workspace: Path, tmp_path_factory: pytest.Te
         environment = {**os.environ, "PATH": path, "PYTHONPATH": there}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         assert done.returncode == 0, (block.code, done.stdout, done.stderr)
+
+
+EXAMPLES = {"load", "load_ensemble", "load_corpus", "train", "find_preset", "Scorer", "CacheConfig", "DynamicConfig"}
+
+
+@pytest.mark.parametrize("name", ["", *sorted(EXAMPLES), "to_hf"])
+def test_examples_of_the_public_api_run(name: str, workspace: Path) -> None:
+    if name == "to_hf":
+        pytest.importorskip("transformers", reason="pip install 'spanlm[hf]'")
+    thing = getattr(spanlm, name) if name else spanlm
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    said: list[str] = []
+    (test,) = doctest.DocTestFinder(recurse=False).find(thing, name or "spanlm", globs={"spanlm": spanlm})
+    runner.run(test, out=said.append)
+    assert runner.tries and not runner.failures, "".join(said)
+
+
+def test_no_example_is_left_out() -> None:
+    """Nothing that looks like an example is only read."""
+    for name in set(spanlm.__all__) - EXAMPLES - {"to_hf"}:
+        thing = getattr(spanlm, name)
+        members = [thing, *vars(thing).values()] if isinstance(thing, type) else [thing]
+        assert not any(">>>" in (member.__doc__ or "") for member in members), name
 
 
 def test_what_users_do_first_is_run() -> None:

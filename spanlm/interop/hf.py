@@ -1,9 +1,6 @@
 """A trained model in Hugging Face's `transformers` (extra `hf`), and back from its folder.
 
-    from spanlm.interop.hf import to_hf            # registers AutoConfig and AutoModelForCausalLM
-    model, tokenizer = to_hf(spanlm.load("runs/demo"))
-    model(**tokenizer("the name is bound", return_tensors="pt"), output_attentions=True)
-
+Importing this module registers AutoConfig and AutoModelForCausalLM; `to_hf` has an example.
 The model wraps `LanguageModel` itself, so every encoder, memory and head is there. Tensors are batch-first here:
 
     input_ids, attention_mask, labels (B, N) → loss, logits (B, N, V), attentions ((B, 1, N, L),), state
@@ -237,6 +234,11 @@ def to_hf(trained: LoadedModel) -> tuple[SpanlmForCausalLM, transformers.PreTrai
 
     Raises:
         InputError: several models as one, or n-grams.
+
+    Example:
+        >>> model, tokenizer = spanlm.to_hf(spanlm.load("runs/demo"))
+        >>> model(**tokenizer("<eos> the name is bound", return_tensors="pt")).logits.shape[:2]  # rows, words
+        torch.Size([1, 5])
     """
     if not isinstance(trained, TrainedModel):
         raise InputError(f"{trained.folder}: only a single recurrent model can be exported; name one run")
