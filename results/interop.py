@@ -54,18 +54,14 @@ def largest(pairs: Iterator[tuple[Sequence[float], Sequence[float]]]) -> float:
 
 
 @torch.no_grad()
-def preset_row(name: str, folder: Path) -> dict[str, Any]:
-    """Train a preset in small, export it, and compare."""
-    config = shrunk(name, str(folder / "text"), epochs=1)
-    spanlm.train(config, spanlm.load_corpus(config.data), folder / name)
-    run = spanlm.load(folder / name, "cpu")
+def preset_row(run: spanlm.TrainedModel, folder: Path) -> dict[str, Any]:
+    """Export a model, and compare."""
     model, tokenizer = spanlm.to_hf(run)
-    model.save_pretrained(folder / name / "hf")
-    again = AutoModelForCausalLM.from_pretrained(folder / name / "hf")
+    model.save_pretrained(folder)
+    again = AutoModelForCausalLM.from_pretrained(folder)
     ids = torch.randint(2, len(run.vocabulary), (3, 9), generator=torch.Generator().manual_seed(2))
     opened = run.texts.predict_first
     return {
-        "preset": name,
         "cut": cut(model, ids),
         "padding": {side: padded(model, ids, left=side == "left") for side in ("left", "right")},
         "beams_equal": same_beams(model, ids),
@@ -75,12 +71,14 @@ def preset_row(name: str, folder: Path) -> dict[str, Any]:
 
 
 def presets() -> list[dict[str, Any]]:
-    """Compare every preset."""
+    """Train every preset in small, and compare."""
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        make_text(Path(folder) / "text")
+    with tempfile.TemporaryDirectory() as place:
+        folder, text = Path(place), make_text(Path(place) / "text")
         for name in spanlm.PRESETS:
-            rows.append(preset_row(name, Path(folder)))
+            config = shrunk(name, str(text))
+            spanlm.train(config, spanlm.load_corpus(config.data), folder / name)
+            rows.append({"preset": name, **preset_row(spanlm.load(folder / name, "cpu"), folder / name / "hf")})
     return rows
 
 

@@ -16,6 +16,7 @@ The text of a run is lines, each opened and closed by <eos>, which is the tokeni
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -146,7 +147,18 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         output_attentions: bool | None = None,
         return_dict: bool | None = None,
     ) -> SpanlmOutput | tuple[Any, ...]:
-        """Read words (B, N) after `state`, or from the beginning; see `SpanlmOutput`."""
+        """Read words (B, N) after `state`, or from the beginning; see `SpanlmOutput`.
+
+        Raises:
+            InputError: a state of another number of rows, weights of half precision, or attention asked of a model that
+                has none.
+        """
+        if self.dtype not in (torch.float32, torch.float64):
+            name = str(self.dtype).removeprefix("torch.")
+            raise InputError(
+                f"dtype={name}: states and sums need float32 weights; load without dtype, and use torch.autocast for "
+                f"products in {name}"
+            )
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask[:, -input_ids.shape[1] :]
         mask = mask.bool()
         state = self.model.init_state(len(input_ids)) if state is None else state
@@ -280,10 +292,26 @@ def export(trained: LoadedModel, folder: Path) -> None:
         "AutoConfig": f"{MODELING[:-3]}.{SpanlmConfig.__name__}",
         "AutoModelForCausalLM": f"{MODELING[:-3]}.{SpanlmForCausalLM.__name__}",
     }
-    model.save_pretrained(folder)
+    with quiet():
+        model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     names = f"{SpanlmConfig.__name__}, {SpanlmForCausalLM.__name__}"
     (folder / MODELING).write_text(f"from spanlm.interop.hf import {names}  # noqa: F401\n")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep the library from writing, bars of progress too."""
+    log = transformers.utils.logging
+    level, bar = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        log.set_verbosity(level)
+        if bar:
+            log.enable_progress_bar()
 
 
 def tokenizer_of(vocabulary: Vocabulary, tokenizer: str) -> transformers.PreTrainedTokenizerFast:

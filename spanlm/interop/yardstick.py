@@ -423,11 +423,11 @@ def _loaded(folder: Path) -> tuple[Any, Any]:
             f"hf:{folder}: {what}. Name a folder that save_pretrained of transformers, or spanlm export, wrote."
         )
     transformers, how = hf.transformers, {"local_files_only": True, "trust_remote_code": False}
-    with _quiet(), _naming(folder, "the model"):
+    with hf.quiet(), _naming(folder, "the model"):
         model, info = transformers.AutoModelForCausalLM.from_pretrained(
             folder, use_safetensors=True, output_loading_info=True, **how
         )
-    with _quiet(), _naming(folder, "the tokenizer"):
+    with hf.quiet(), _naming(folder, "the tokenizer"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **how)
     if missing := sorted(info["missing_keys"]):
         raise InputError(f"hf:{folder}: has no weights {missing[0]}, so it is no causal model that was trained")
@@ -444,21 +444,6 @@ def _loaded(folder: Path) -> tuple[Any, Any]:
             "model's own tokenizer there."
         )
     return model, tokenizer
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the library from writing."""
-    log = hf.transformers.utils.logging
-    level, bar = log.get_verbosity(), log.is_progress_bar_enabled()
-    log.set_verbosity_error()
-    log.disable_progress_bar()
-    try:
-        yield
-    finally:
-        log.set_verbosity(level)
-        if bar:
-            log.enable_progress_bar()
 
 
 @contextmanager

@@ -27,8 +27,8 @@ def load(run: str | Path, device: str = "auto") -> LoadedModel:
 
     Example:
         >>> model = spanlm.load("runs/demo", device="cpu")
-        >>> model.compare("the names are bound", "the names is bound").correct in (True, False)
-        True
+        >>> [word.word for word in model.score("the name is bound .")]
+        ['the', 'name', 'is', 'bound', '.']
     """
     if is_hf(run):
         from spanlm.interop.yardstick import Yardstick

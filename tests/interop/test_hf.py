@@ -179,6 +179,13 @@ def test_attention_is_that_of_the_run(run: spanlm.TrainedModel) -> None:
             assert float(square[0, 0, word, other]) == float(expected)
 
 
+def test_half_precision_is_refused_with_what_to_do() -> None:
+    model, ids = wrapped("daniluk2017/kvp-w5"), torch.zeros(1, 2, dtype=torch.long)
+    assert model.double()(ids).logits.dtype == torch.float64
+    with pytest.raises(InputError, match=r"dtype=bfloat16: .* use torch.autocast"):
+        model.bfloat16()(ids)
+
+
 def test_a_model_without_attention_says_so() -> None:
     with pytest.raises(InputError, match="looks back at nothing"):
         wrapped("daniluk2017/lstm")(torch.zeros(1, 2, dtype=torch.long), output_attentions=True)
