@@ -177,22 +177,50 @@ def test_the_table_of_the_stimuli_is_the_one_explained(workspace: Path) -> None:
     assert [row["word"] for row in rows if row["index"] == row["verb"]] == ["is"] * 30
 
 
-@pytest.mark.slow
-def test_the_site_builds_and_asks_nobody(tmp_path: Path) -> None:
-    pytest.importorskip("sphinx", reason="needs pip install -e '.[docs]'")
-    for needed in ("furo", "myst_parser"):
-        pytest.importorskip(needed)
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-d", tmp_path / "trees", "-b", "html", ROOT / "docs"]
-    done = subprocess.run([*command, tmp_path / "site"], capture_output=True, text=True, check=False)
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as its readers build it."""
+    for needed in ("sphinx", "furo", "myst_parser"):
+        pytest.importorskip(needed, reason="needs pip install -e '.[docs]'")
+    folder = tmp_path_factory.mktemp("docs")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-d", folder / "trees", "-b", "html", ROOT / "docs"]
+    done = subprocess.run([*command, folder / "site"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    pages = {path.stem: path.read_text(encoding="utf-8") for path in (tmp_path / "site").glob("*.html")}
+    return folder / "site"
+
+
+@pytest.mark.slow
+def test_the_site_has_what_the_code_says_and_names_no_other_host(site: Path) -> None:
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in site.glob("*.html")}
     assert {page.stem for page in PAGES} - {"README"} <= pages.keys()
     loaded = re.compile(
         r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"(?:https?:)?//|<link\b[^>]*\bhref=\"(?:https?:)?//"
     )
     for name, text in pages.items():
         assert not loaded.search(text), name
-    for path in (tmp_path / "site" / "_static").rglob("*.css"):
+    for path in (site / "_static").rglob("*.css"):
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", path.read_text(encoding="utf-8")), path
     assert "spanlm rescore" in pages["cli"] and "daniluk2017/kvp-w5" in pages["presets"]
     assert all(f"spanlm.{name}" in pages["api"] for name in spanlm.__all__)
+
+
+@pytest.mark.slow
+def test_a_browser_asks_no_other_host_and_no_page_is_wider_than_a_phone(site: Path) -> None:
+    """By the browser's own log of requests, on every page."""
+    api = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("needs chromium")
+    asked, wide = set[str](), []
+    with api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        for width in (1300, 400):
+            page = browser.new_page(viewport={"width": width, "height": 900})
+            page.on("request", lambda request: asked.add(request.url))
+            for path in sorted(site.glob("*.html")):
+                page.goto(path.as_uri())
+                if page.evaluate("document.documentElement.scrollWidth > window.innerWidth"):
+                    wide.append((path.name, width))
+        browser.close()
+    assert len(asked) > len(PAGES) and all(url.startswith((site.as_uri(), "data:")) for url in asked), asked
+    assert wide == []
