@@ -457,6 +457,8 @@ def _naming(folder: Path, what: str) -> Iterator[None]:
         why = " ".join(str(error).split())
         if "trust_remote_code" in why:
             why = "it needs code of its own (trust_remote_code), which is not run. Take a model that transformers knows"
+        elif "instantiate the backend tokenizer" in why:
+            why = f"there is none that it knows. Put its files there: tokenizer.save_pretrained({str(folder)!r})"
         elif "safetensors" in why:
             why = f"it has no model.safetensors: load it in transformers and save it by save_pretrained ({why})"
         raise InputError(f"hf:{folder}: {what} cannot be loaded: {why[:300]}") from None
