@@ -150,13 +150,13 @@ def main() -> None:
     record |= {
         "command": "python -m results.interop runs/ptb",
         "training": "spanlm train demo --corpus ptb --hidden-size 120 --batch-size 64 --epochs 1 --threads 1 --no-tour",
-        "commit": code_version(),
         "machine": f"{processor_name()}, one thread",
         "versions": {name: version(name) for name in ("torch", "transformers", "lm_eval", "minicons")},
     }
     parts: dict[str, Callable[[], Any]] = {"libraries": lambda: libraries(Path(folder)), "presets": presets}
     for part in only or parts:
         record[part] = parts[part]()
+        record["commit"] = {**record.get("commit", {}), part: code_version()}
         file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
