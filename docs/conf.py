@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+from pygments.lexer import RegexLexer
+from pygments.token import Comment, Text
 from sphinx.application import Sphinx
 
 from spanlm import __version__
@@ -40,6 +42,13 @@ def _keep_whole(app: Sphinx, what: str, name: str, thing: object, options: objec
         lines[:0] = ["..", ""]
 
 
+class Commands(RegexLexer):
+    """Commands of a shell: only comments have a colour, not what happens to be a word of bash, such as test."""
+
+    tokens = {"root": [(r"(?<!\S)#.*", Comment), (r"[^\s#]+|\s+|#", Text)]}  # noqa: RUF012 - the library's way
+
+
 def setup(app: Sphinx) -> None:
-    """Go before napoleon."""
+    """Go before napoleon, and colour commands."""
+    app.add_lexer("sh", Commands)
     app.connect("autodoc-process-docstring", _keep_whole, priority=400)

@@ -1,11 +1,13 @@
 """Recurrent language models that look back: train, evaluate, score and look into them.
 
-import spanlm
-model = spanlm.load("runs/demo")
-model.evaluate(split="valid").perplexity
-for word in model.score("the name is bound ."): ...
-model.attend("the name is bound .").weights
-" ".join(model.generate("the", length=20))
+>>> import spanlm
+>>> model = spanlm.load("runs/demo")
+>>> perplexity = model.evaluate(split="valid").perplexity
+>>> [word.word for word in model.score("the name is bound .")]  # each with its surprisal, entropy and rank
+['the', 'name', 'is', 'bound', '.']
+>>> model.attend("the name is bound .").weights.shape  # <eos> and five words, looking back five words
+(6, 5)
+>>> text = " ".join(model.generate("the", length=20))
 """
 
 from __future__ import annotations

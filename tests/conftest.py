@@ -18,6 +18,9 @@ if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))))
 
+# before the libraries of Hugging Face are loaded, which read it then: no test asks the network
+os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
+
 import spanlm
 from spanlm.config import RunConfig, config_digest
 from spanlm.data.config import DataConfig

@@ -7,12 +7,15 @@ folder with `examples/`, a small demo run as `runs/demo`, and two more as `runs/
 from __future__ import annotations
 
 import csv
+import doctest
+import importlib.util
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,24 +83,78 @@ def test_cheap_blocks_run(page: Path, workspace: Path) -> None:
             assert verb == "spanlm" and main(words) == 0, line
 
 
+OTHERS = {"lm-eval": "lm_eval", "lm_eval": "lm_eval", "minicons": "minicons", "transformers": "transformers"}
+"""Words of a block -> the library that it needs, which not everybody has."""
+
+
+def lacking(block: Block) -> set[str]:
+    needed = {library for word, library in OTHERS.items() if re.search(rf"^(from )?{word}\b", block.code, re.MULTILINE)}
+    return {library for library in needed if importlib.util.find_spec(library) is None}
+
+
+def add_models(folder: Path) -> None:
+    """Stand-ins for what a page names and a user has: a run on PTB, and a GPT-2."""
+    shutil.copytree(folder / "runs/demo", folder / "runs/ptb")
+    if importlib.util.find_spec("transformers"):
+        from tests.interop.test_yardstick import bytes_tokenizer, saved
+
+        saved(folder / "models/gpt2", bytes_tokenizer())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", SLOW, ids=lambda page: page.name)
-def test_all_blocks_run(page: Path, workspace: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """In a shell, as they are written."""
+def test_all_blocks_run(
+    page: Path, workspace: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a shell, as they are written; what is made for other libraries asks no network."""
+    add_models(workspace)
+    monkeypatch.setenv("HF_HOME", str(workspace / "home"))
+    skipped: set[str] = set()
     program = tmp_path_factory.mktemp("bin") / "spanlm"
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m spanlm "$@"\n')
     program.chmod(0o755)
-    path = os.pathsep.join([str(program.parent), os.environ["PATH"]])
+    path = os.pathsep.join([str(program.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
     there = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     names: dict[str, Any] = {"spanlm": spanlm}
     for block in blocks(page):
+        if lacks := lacking(block):
+            skipped |= lacks
+            continue
         if block.language == "python":
-            python(block.code, names)
+            with warnings.catch_warnings():
+                if any(word in block.code for word in OTHERS):
+                    warnings.simplefilter("ignore")  # the libraries' own
+                python(block.code, names)
             continue
         command = ["bash", "-e", "-u", "-o", "pipefail", "-c", block.code]
         environment = {**os.environ, "PATH": path, "PYTHONPATH": there}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         assert done.returncode == 0, (block.code, done.stdout, done.stderr)
+    if skipped:
+        pytest.skip(f"all but what needs {', '.join(sorted(skipped))}")
+
+
+EXAMPLES = {"load", "load_ensemble", "load_corpus", "train", "find_preset", "Scorer", "CacheConfig", "DynamicConfig"}
+
+
+@pytest.mark.parametrize("name", ["", *sorted(EXAMPLES), "to_hf"])
+def test_examples_of_the_public_api_run(name: str, workspace: Path) -> None:
+    if name == "to_hf":
+        pytest.importorskip("transformers", reason="pip install 'spanlm[hf]'")
+    thing = getattr(spanlm, name) if name else spanlm
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    said: list[str] = []
+    (test,) = doctest.DocTestFinder(recurse=False).find(thing, name or "spanlm", globs={"spanlm": spanlm})
+    runner.run(test, out=said.append)
+    assert runner.tries and not runner.failures, "".join(said)
+
+
+def test_no_example_is_left_out() -> None:
+    """Nothing that looks like an example is only read."""
+    for name in set(spanlm.__all__) - EXAMPLES - {"to_hf"}:
+        thing = getattr(spanlm, name)
+        members = [thing, *vars(thing).values()] if isinstance(thing, type) else [thing]
+        assert not any(">>>" in (member.__doc__ or "") for member in members), name
 
 
 def test_what_users_do_first_is_run() -> None:
@@ -118,22 +175,50 @@ def test_the_table_of_the_stimuli_is_the_one_explained(workspace: Path) -> None:
     assert [row["word"] for row in rows if row["index"] == row["verb"]] == ["is"] * 30
 
 
-@pytest.mark.slow
-def test_the_site_builds_and_asks_nobody(tmp_path: Path) -> None:
-    pytest.importorskip("sphinx", reason="needs pip install -e '.[docs]'")
-    for needed in ("furo", "myst_parser"):
-        pytest.importorskip(needed)
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-d", tmp_path / "trees", "-b", "html", ROOT / "docs"]
-    done = subprocess.run([*command, tmp_path / "site"], capture_output=True, text=True, check=False)
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as its readers build it."""
+    for needed in ("sphinx", "furo", "myst_parser"):
+        pytest.importorskip(needed, reason="needs pip install -e '.[docs]'")
+    folder = tmp_path_factory.mktemp("docs")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-d", folder / "trees", "-b", "html", ROOT / "docs"]
+    done = subprocess.run([*command, folder / "site"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    pages = {path.stem: path.read_text(encoding="utf-8") for path in (tmp_path / "site").glob("*.html")}
+    return folder / "site"
+
+
+@pytest.mark.slow
+def test_the_site_has_what_the_code_says_and_names_no_other_host(site: Path) -> None:
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in site.glob("*.html")}
     assert {page.stem for page in PAGES} - {"README"} <= pages.keys()
     loaded = re.compile(
         r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"(?:https?:)?//|<link\b[^>]*\bhref=\"(?:https?:)?//"
     )
     for name, text in pages.items():
         assert not loaded.search(text), name
-    for path in (tmp_path / "site" / "_static").rglob("*.css"):
+    for path in (site / "_static").rglob("*.css"):
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", path.read_text(encoding="utf-8")), path
     assert "spanlm rescore" in pages["cli"] and "daniluk2017/kvp-w5" in pages["presets"]
     assert all(f"spanlm.{name}" in pages["api"] for name in spanlm.__all__)
+
+
+@pytest.mark.slow
+def test_a_browser_asks_no_other_host_and_no_page_is_wider_than_a_phone(site: Path) -> None:
+    """By the browser's own log of requests, on every page."""
+    api = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("needs chromium")
+    asked, wide = set[str](), []
+    with api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        for width in (1300, 400):
+            page = browser.new_page(viewport={"width": width, "height": 900})
+            page.on("request", lambda request: asked.add(request.url))
+            for path in sorted(site.glob("*.html")):
+                page.goto(path.as_uri())
+                if page.evaluate("document.documentElement.scrollWidth > window.innerWidth"):
+                    wide.append((path.name, width))
+        browser.close()
+    assert len(asked) > len(PAGES) and all(url.startswith((site.as_uri(), "data:")) for url in asked), asked
+    assert wide == []

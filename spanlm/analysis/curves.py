@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,10 +12,16 @@ from spanlm.errors import InputError, require
 from spanlm.evaluation.scoring import perplexity
 from spanlm.store.run_folder import METRICS, epoch_rows
 
-By = Literal["epochs", "steps", "minutes"]
-"""What a curve is drawn over; minutes: since the run's first epoch began, pauses included."""
+By = Literal["tokens", "epochs", "steps", "seconds"]
+"""What a curve is drawn over; seconds: since the run's first epoch began, pauses included."""
 
-LABELS: dict[By, str] = {"epochs": "epoch", "steps": "optimiser step", "minutes": "minutes (pauses included)"}
+LABELS: dict[By, str] = {
+    "tokens": "training tokens read",
+    "epochs": "epoch",
+    "steps": "optimiser step",
+    "seconds": "seconds (pauses included)",
+}
+_FIELDS = {"tokens": "tokens", "epochs": "epoch", "steps": "step"}
 
 
 @dataclass(frozen=True)
@@ -35,30 +41,53 @@ class Curve:
     valid: tuple[tuple[float, ...], ...]
 
 
-def curve_of(folder: Path, name: str, by: By = "epochs") -> Curve:
+def curve_of(folder: Path, name: str, by: By = "tokens") -> Curve:
     """Read the learning curve of a run, or of the runs in a folder, as far as all of them are.
 
     Raises:
-        InputError: neither a run nor a folder of runs, a damaged line, no epoch that is finished, or an unknown unit.
+        InputError: neither a run nor a folder of runs, a damaged line, no epoch that is finished, an unknown unit, or a
+            unit that the run did not count.
     """
     require(by in get_args(By), "by", by, ", ".join(get_args(By)))
-    folders = [folder] if (folder / METRICS).exists() else sorted(path.parent for path in folder.glob(f"*/{METRICS}"))
-    rows = [epoch_rows(each) for each in folders or [folder]]
-    count = min(map(len, rows))
-    if not count:
-        raise InputError(f"{folder}: no epoch is finished yet, so there is nothing to draw")
-    places = [_places(each[:count], by) for each in rows]
+    logs = _logs(folder)
+    if by == "tokens" and not _count_tokens(logs):
+        others = ", ".join(unit for unit in get_args(By) if unit != by)
+        raise InputError(
+            f"{folder}: was begun by an older version, which did not count tokens; draw it by one of {others}"
+        )
+    places = [_places(rows, by) for rows in logs]
     x = tuple(sum(column) / len(column) for column in zip(*places, strict=True))
     train, valid = (
-        tuple(tuple(perplexity(row[loss]) for row in each[:count]) for each in rows) for loss in ("train_loss", "loss")
+        tuple(tuple(perplexity(row[loss]) for row in rows) for rows in logs) for loss in ("train_loss", "loss")
     )
     return Curve(name, x, train, valid)
 
 
-def _places(rows: Sequence[dict[str, Any]], by: By) -> list[float]:
-    if by != "minutes":
-        return [float(row["epoch" if by == "epochs" else "step"]) for row in rows]
+def common_unit(folders: Sequence[Path]) -> By:
+    """Return tokens if all of these runs, or folders of runs, counted them, and epochs if not; errors: `curve_of`."""
+    return "tokens" if all(_count_tokens(_logs(folder)) for folder in folders) else "epochs"
+
+
+def _logs(folder: Path) -> list[list[dict[str, Any]]]:
+    """Read the epochs of a run, or of each run in a folder, as many as all of them have."""
+    folders = [folder] if (folder / METRICS).exists() else sorted(path.parent for path in folder.glob(f"*/{METRICS}"))
+    logs = [epoch_rows(each) for each in folders or [folder]]
+    count = min(map(len, logs))
+    if not count:
+        raise InputError(f"{folder}: no epoch is finished yet, so there is nothing to draw")
+    if any("train_loss" not in row for rows in logs for row in rows):
+        raise InputError(f"{folder}: is an n-gram model, which is estimated without epochs; there is no curve to draw")
+    return [rows[:count] for rows in logs]
+
+
+def _count_tokens(logs: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
+    return all("tokens" in row for rows in logs for row in rows)
+
+
+def _places(rows: Sequence[Mapping[str, Any]], by: By) -> list[float]:
+    if by != "seconds":
+        return [float(row[_FIELDS[by]]) for row in rows]
     ends = [datetime.fromisoformat(row["time"]).timestamp() for row in rows]
     # the log has ends alone: the first epoch is taken to be as long as the second
     first = ends[1] - ends[0] if len(ends) > 1 else 0.0
-    return [(end - ends[0] + first) / 60 for end in ends]
+    return [end - ends[0] + first for end in ends]

@@ -321,7 +321,7 @@ def curves_figure(curves: Sequence[Curve], x_label: str) -> Figure:
     Raises:
         InputError: there are more runs than can be told apart.
     """
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, ScalarFormatter
+    from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullLocator, ScalarFormatter
 
     check_series(len(curves))
     figure, (axes,) = _plot(500, 260)
@@ -345,6 +345,8 @@ def curves_figure(curves: Sequence[Curve], x_label: str) -> Figure:
     axes.yaxis.set_major_formatter(ScalarFormatter())
     axes.yaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10], integer=True))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 2M tokens, 500k
+    axes.set_xlim(left=0)
     axes.grid(axis="y")
     axes.set_xlabel(x_label)
     _note(axes, "perplexity", (0, 1), (0, 5))

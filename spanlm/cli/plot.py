@@ -13,7 +13,7 @@ Draw learning curves: the perplexity of valid after each epoch, and of train in 
 may still be in training. A folder that holds runs, as --seeds of `spanlm train` makes it, is one curve with a band.
 
   spanlm plot runs/demo --out curves.svg
-  spanlm plot runs/lstm runs/kvp --by minutes --out curves.png
+  spanlm plot runs/lstm runs/kvp --by seconds --out curves.png
 """
 
 
@@ -21,18 +21,19 @@ def run(arguments: list[str]) -> None:
     """Plot."""
     parser = verb_parser("plot", _DESCRIPTION)
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders of runs, or of families of runs")
-    text = "the horizontal axis (default: epochs)"
-    parser.add_argument("--by", choices=("epochs", "steps", "minutes"), default="epochs", help=text)
+    text = "the horizontal axis (default: tokens, or epochs if a run is of an older version, which counted none)"
+    parser.add_argument("--by", choices=("tokens", "epochs", "steps", "seconds"), help=text)
     parser.add_argument("--out", type=Path, default=Path("curves.svg"), metavar="FILE", help=".svg, .png or .pdf")
     options = parser.parse_intermixed_args(arguments)
-    from spanlm.analysis.curves import LABELS, curve_of
+    from spanlm.analysis.curves import LABELS, common_unit, curve_of
     from spanlm.analysis.figures import FIGURES, curves_figure, figure_bytes
 
     if options.out.suffix not in FIGURES:
         raise InputError(f"--out={options.out}: must end in {', '.join(FIGURES)}")
     names = run_names(options.runs)
-    curves = [curve_of(folder, name, options.by) for folder, name in zip(options.runs, names, strict=True)]
-    content = figure_bytes(curves_figure(curves, LABELS[options.by]), options.out.suffix)
+    by = options.by or common_unit(options.runs)
+    curves = [curve_of(folder, name, by) for folder, name in zip(options.runs, names, strict=True)]
+    content = figure_bytes(curves_figure(curves, LABELS[by]), options.out.suffix)
     options.out.write_bytes(content)
     for curve in curves:
         best = min(range(len(curve.x)), key=lambda epoch: sum(run[epoch] for run in curve.valid))

@@ -334,6 +334,11 @@ def load_corpus(
     Raises:
         InputError: The corpus is not there, is not what was published, or breaks a rule of `spanlm.data.text`.
         RunError: A download failed, or the cache folder cannot be written.
+
+    Example:
+        >>> corpus = spanlm.load_corpus(spanlm.find_preset("demo").config.data)
+        >>> list(corpus.splits), corpus.vocabulary.words[0] in corpus.vocabulary
+        (['train', 'valid', 'test'], True)
     """
     if config.corpus == DEMO:
         return _load_demo(config, vocabulary, splits)

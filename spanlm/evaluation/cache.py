@@ -47,6 +47,11 @@ class CacheConfig:
 
     Raises:
         InputError: a window below 1, a theta that is negative or not finite, a lambda outside [0, 1].
+
+    Example:
+        >>> words = spanlm.CacheConfig(window=500, theta=0.3, lambda_=0.1)
+        >>> found = spanlm.load("runs/demo").evaluate(split="valid", cache=words)
+        >>> gain = found.without_cache.perplexity - found.perplexity
     """
 
     window: int

@@ -1,9 +1,6 @@
 """A trained model in Hugging Face's `transformers` (extra `hf`), and back from its folder.
 
-    from spanlm.interop.hf import to_hf            # registers AutoConfig and AutoModelForCausalLM
-    model, tokenizer = to_hf(spanlm.load("runs/demo"))
-    model(**tokenizer("the name is bound", return_tensors="pt"), output_attentions=True)
-
+Importing this module registers AutoConfig and AutoModelForCausalLM; `to_hf` has an example.
 The model wraps `LanguageModel` itself, so every encoder, memory and head is there. Tensors are batch-first here:
 
     input_ids, attention_mask, labels (B, N) → loss, logits (B, N, V), attentions ((B, 1, N, L),), state
@@ -19,6 +16,7 @@ The text of a run is lines, each opened and closed by <eos>, which is the tokeni
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -149,7 +147,18 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         output_attentions: bool | None = None,
         return_dict: bool | None = None,
     ) -> SpanlmOutput | tuple[Any, ...]:
-        """Read words (B, N) after `state`, or from the beginning; see `SpanlmOutput`."""
+        """Read words (B, N) after `state`, or from the beginning; see `SpanlmOutput`.
+
+        Raises:
+            InputError: a state of another number of rows, weights of half precision, or attention asked of a model that
+                has none.
+        """
+        if self.dtype not in (torch.float32, torch.float64):
+            name = str(self.dtype).removeprefix("torch.")
+            raise InputError(
+                f"dtype={name}: states and sums need float32 weights; load without dtype, and use torch.autocast for "
+                f"products in {name}"
+            )
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask[:, -input_ids.shape[1] :]
         mask = mask.bool()
         state = self.model.init_state(len(input_ids)) if state is None else state
@@ -237,6 +246,11 @@ def to_hf(trained: LoadedModel) -> tuple[SpanlmForCausalLM, transformers.PreTrai
 
     Raises:
         InputError: several models as one, or n-grams.
+
+    Example:
+        >>> model, tokenizer = spanlm.to_hf(spanlm.load("runs/demo"))
+        >>> model(**tokenizer("<eos> the name is bound", return_tensors="pt")).logits.shape[:2]  # rows, words
+        torch.Size([1, 5])
     """
     if not isinstance(trained, TrainedModel):
         raise InputError(f"{trained.folder}: only a single recurrent model can be exported; name one run")
@@ -278,10 +292,26 @@ def export(trained: LoadedModel, folder: Path) -> None:
         "AutoConfig": f"{MODELING[:-3]}.{SpanlmConfig.__name__}",
         "AutoModelForCausalLM": f"{MODELING[:-3]}.{SpanlmForCausalLM.__name__}",
     }
-    model.save_pretrained(folder)
+    with quiet():
+        model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     names = f"{SpanlmConfig.__name__}, {SpanlmForCausalLM.__name__}"
     (folder / MODELING).write_text(f"from spanlm.interop.hf import {names}  # noqa: F401\n")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep the library from writing, bars of progress too."""
+    log = transformers.utils.logging
+    level, bar = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        log.set_verbosity(level)
+        if bar:
+            log.enable_progress_bar()
 
 
 def tokenizer_of(vocabulary: Vocabulary, tokenizer: str) -> transformers.PreTrainedTokenizerFast:

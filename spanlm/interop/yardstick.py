@@ -422,11 +422,11 @@ def _loaded(folder: Path) -> tuple[Any, Any]:
             f"hf:{folder}: {what}. Name a folder that save_pretrained of transformers, or spanlm export, wrote."
         )
     transformers, how = hf.transformers, {"local_files_only": True, "trust_remote_code": False}
-    with _quiet(), _naming(folder, "the model"):
+    with hf.quiet(), _naming(folder, "the model"):
         model, info = transformers.AutoModelForCausalLM.from_pretrained(
             folder, use_safetensors=True, output_loading_info=True, **how
         )
-    with _quiet(), _naming(folder, "the tokenizer"):
+    with hf.quiet(), _naming(folder, "the tokenizer"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **how)
     if missing := sorted(info["missing_keys"]):
         raise InputError(f"hf:{folder}: has no weights {missing[0]}, so it is no causal model that was trained")
@@ -446,21 +446,6 @@ def _loaded(folder: Path) -> tuple[Any, Any]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the library from writing."""
-    log = hf.transformers.utils.logging
-    level, bar = log.get_verbosity(), log.is_progress_bar_enabled()
-    log.set_verbosity_error()
-    log.disable_progress_bar()
-    try:
-        yield
-    finally:
-        log.set_verbosity(level)
-        if bar:
-            log.enable_progress_bar()
-
-
-@contextmanager
 def _naming(folder: Path, what: str) -> Iterator[None]:
     """Turn the library's errors into one line."""
     try:
@@ -471,6 +456,8 @@ def _naming(folder: Path, what: str) -> Iterator[None]:
         why = " ".join(str(error).split())
         if "trust_remote_code" in why:
             why = "it needs code of its own (trust_remote_code), which is not run. Take a model that transformers knows"
+        elif "instantiate the backend tokenizer" in why:
+            why = f"there is none that it knows. Put its files there: tokenizer.save_pretrained({str(folder)!r})"
         elif "safetensors" in why:
             why = f"it has no model.safetensors: load it in transformers and save it by save_pretrained ({why})"
         raise InputError(f"hf:{folder}: {what} cannot be loaded: {why[:300]}") from None

@@ -43,6 +43,10 @@ def find_preset(name: str) -> Preset:
 
     Raises:
         InputError: there is no such preset; the message names the nearest.
+
+    Example:
+        >>> spanlm.find_preset("daniluk2017/kvp-w5").config.model.memory.window
+        5
     """
     if name in NGRAM_PRESETS:
         raise InputError(f"{name}: is the preset of an n-gram model, for `spanlm train {name}` alone")

@@ -105,6 +105,11 @@ def load_ensemble(
     Raises:
         InputError: not run folders, one of them twice, models with different words or ways to read a text, or weights
             that mean nothing.
+
+    Example:
+        >>> both = spanlm.load_ensemble(["runs/medium/seed-1", "runs/medium/seed-2"], weights=[1, 3])
+        >>> both.model.head.weights
+        (0.25, 0.75)
     """
     if names := list(filter(is_hf, runs)):
         raise InputError(f"{names[0]}: predicts sub-words, so it cannot be one of several as one. Name it alone.")

@@ -24,6 +24,11 @@ def load(run: str | Path, device: str = "auto") -> LoadedModel:
 
     Raises:
         InputError: not a run folder, files that do not belong together, or weights that are not finite.
+
+    Example:
+        >>> model = spanlm.load("runs/demo", device="cpu")
+        >>> [word.word for word in model.score("the name is bound .")]
+        ['the', 'name', 'is', 'bound', '.']
     """
     if is_hf(run):
         from spanlm.interop.yardstick import Yardstick

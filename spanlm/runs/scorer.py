@@ -27,11 +27,14 @@ def mean(scores: Tensor) -> float:
 class Scorer:
     """Scores of texts, each opened by <eos> and by itself: log p in nats, or surprisal, or in bits (`base_two`).
 
-        scorer = spanlm.Scorer.from_pretrained("runs/demo")
-        scorer.token_score(["the name is bound ."], surprisal=True, base_two=True)
-        scorer.sequence_score(texts, reduction=lambda scores: scores.sum().item())
-
     Where first words were only read in training (training.batching.predict_first) their score is NaN.
+
+    Example:
+        >>> scorer = spanlm.Scorer.from_pretrained("runs/demo")
+        >>> (scores,) = scorer.token_score(["the name is bound ."], surprisal=True, base_two=True)
+        >>> scores[1]
+        ('name', ...)
+        >>> totals = scorer.sequence_score(["the name .", "a name ."], reduction=lambda scores: scores.sum().item())
     """
 
     def __init__(self, run: LoadedModel) -> None:

@@ -26,8 +26,9 @@ from spanlm.store.run_folder import METRICS, MetricsLog
 from spanlm.training.config import TrainingConfig
 from spanlm.training.setup import WarmStart
 
-_LATEST = {"metrics_checksums", "config"}
-_ADDED = {*_LATEST, "stage", "stage_began", "losses", "averaging_since", "late_rate", "best_weights", "parts"}
+_LATEST = {"tokens"}
+_LATER = {*_LATEST, "metrics_checksums", "config"}
+_ADDED = {*_LATER, "stage", "stage_began", "losses", "averaging_since", "late_rate", "best_weights", "parts"}
 """Fields that checkpoints of older versions lack."""
 
 
@@ -39,6 +40,7 @@ class Position:
     epoch: int = 0  # finished epochs
     segment: int = 0  # segments of this epoch that are done
     step: int = 0  # optimiser steps in all
+    tokens: int | None = 0  # predicted tokens of training in all; None: an older version began, which did not count
     epoch_nll: float = 0.0  # of this epoch so far
     epoch_tokens: int = 0  # predicted tokens of this epoch so far
     logged_nll: float = 0.0  # both at the last row of metrics.jsonl
@@ -71,12 +73,12 @@ class Position:
             RunError: a field is missing or unknown.
         """
         wrong = set(Position.__dataclass_fields__) ^ set(values)
-        if wrong and wrong not in (_LATEST, _ADDED):
+        if wrong and wrong not in (_LATEST, _LATER, _ADDED):
             raise RunError(
                 f"checkpoint: position.json: field {sorted(wrong)[0]}: was written by another version of spanlm."
             )
         best = math.inf if values["best_loss"] is None else values["best_loss"]
-        return Position(**{**values, "best_loss": best})
+        return Position(**{"tokens": None, **values, "best_loss": best})
 
     @property
     def averaged_steps(self) -> int | None:
@@ -110,6 +112,8 @@ class Position:
         """Add a step, with the sums of its predicted tokens."""
         self.step += 1
         self.segment += 1
+        if self.tokens is not None:
+            self.tokens += tokens
         self.epoch_nll += nll
         self.epoch_tokens += tokens
         self.parts = {name: self.parts.get(name, 0.0) + value for name, value in metrics.items()}
@@ -198,8 +202,9 @@ class EpochEvent:
         at, parts = self.position, {"train": self.train_parts, "valid": self.valid_parts}
         parts = {split: values for split, values in parts.items() if values}
         fields = {"epoch": at.epoch, "train_loss": self.train_loss, "rate": at.rate}
+        counted = {} if at.tokens is None else {"tokens": at.tokens}
         of_parts = {"parts": parts} if parts else {}
-        return {"event": "valid", "step": at.step, **fields, **of_parts, **_losses(self.valid_loss)}
+        return {"event": "valid", "step": at.step, **counted, **fields, **of_parts, **_losses(self.valid_loss)}
 
 
 def _losses(loss: float) -> dict[str, float]:

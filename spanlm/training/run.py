@@ -46,6 +46,13 @@ def train(
     Raises:
         InputError: the folder is in use, holds a run and `resume` is False, or holds another configuration.
         RunError: see `Trainer.restore` and `Trainer.run`.
+
+    Example:
+        >>> from pathlib import Path
+        >>> tree = {"data": {"corpus": "synthetic:copy,tokens=2000"}, "training": {"epochs": 1}}
+        >>> config = spanlm.RunConfig.from_tree(tree)
+        >>> spanlm.train(config, spanlm.load_corpus(config.data), Path("runs/copy")).best_epoch
+        1
     """
     first, new = ranks.rank == 0, not folder.exists()
     watcher = watcher if watcher is not None and first else Watcher()

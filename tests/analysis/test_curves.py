@@ -1,4 +1,4 @@
-"""Learning curves are those of metrics.jsonl, over epochs, steps and minutes, of one run and of several seeds."""
+"""Learning curves are those of metrics.jsonl, over tokens, epochs, steps, seconds, of one run and of several seeds."""
 
 from __future__ import annotations
 
@@ -13,20 +13,27 @@ from spanlm.cli.main import main
 from spanlm.errors import InputError
 
 
-def log(folder: Path, losses: list[float]) -> Path:
-    """Write the log of a run: an epoch takes ten steps and two minutes."""
+def log(folder: Path, losses: list[float], counted: bool = True) -> Path:
+    """Write the log of a run: an epoch takes ten steps, 700 tokens and two minutes; older versions counted none."""
     folder.mkdir(parents=True)
     rows = [{"event": "train", "step": 5, "epoch": 1, "loss": 9.0, "time": "2026-01-01T00:01:00+00:00"}]
     for epoch, loss in enumerate(losses, 1):
         time = f"2026-01-01T00:{2 * epoch:02}:00+00:00"
-        rows.append(
-            {"event": "valid", "step": 10 * epoch, "epoch": epoch, "train_loss": loss + 1, "loss": loss, "time": time}
-        )
+        row = {"event": "valid", "step": 10 * epoch, "epoch": epoch, "train_loss": loss + 1, "loss": loss, "time": time}
+        rows.append(row | ({"tokens": 700 * epoch} if counted else {}))
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 
 
-@pytest.mark.parametrize(("by", "x"), [("epochs", (1, 2, 3)), ("steps", (10, 20, 30)), ("minutes", (2, 4, 6))])
+@pytest.mark.parametrize(
+    ("by", "x"),
+    [
+        ("tokens", (700, 1400, 2100)),
+        ("epochs", (1, 2, 3)),
+        ("steps", (10, 20, 30)),
+        ("seconds", (120, 240, 360)),
+    ],
+)
 def test_a_run_is_drawn_over_what_is_asked(tmp_path: Path, by: By, x: tuple[float, ...]) -> None:
     curve = curve_of(log(tmp_path / "run", [3.0, 2.0, 1.5]), "run", by)
     assert curve.x == x
@@ -38,7 +45,7 @@ def test_seeds_are_one_curve_as_long_as_the_shortest(tmp_path: Path) -> None:
     log(tmp_path / "family/seed-1", [3.0, 2.0, 1.0])
     log(tmp_path / "family/seed-2", [4.0, 3.0])
     curve = curve_of(tmp_path / "family", "family")
-    assert curve.x == (1, 2)
+    assert curve.x == (700, 1400)
     assert [len(run) for run in curve.valid] == [2, 2]
 
 
@@ -56,9 +63,26 @@ def test_the_verb_draws_and_says_the_best(tmp_path: Path, capsys: pytest.Capture
     assert f"{(math.exp(1) + math.exp(1.5)) / 2:.2f} after epoch 2 of 2, mean of 2 seeds" in printed
 
 
+def test_a_run_of_an_older_version_is_drawn_by_what_it_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    new, old = log(tmp_path / "new", [3.0, 2.0]), log(tmp_path / "old", [3.0, 2.5], counted=False)
+    out = tmp_path / "c.svg"
+    for more, label in (((), "epoch"), (("--by", "seconds"), "seconds (pauses included)")):
+        assert main(["plot", str(new), str(old), "--out", str(out), *more]) == 0
+        assert f">{label}<" in out.read_text()
+    assert main(["plot", str(new), "--out", str(out)]) == 0
+    assert ">training tokens read<" in out.read_text()
+    capsys.readouterr()
+    assert main(["plot", str(new), str(old), "--out", str(out), "--by", "tokens"]) == 2
+    assert f"{old}: was begun by an older version, which did not count tokens" in capsys.readouterr().err
+
+
 def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="name the folder of a run"):
         curve_of(tmp_path, "none")
     with pytest.raises(InputError, match="no epoch is finished"):
         curve_of(log(tmp_path / "new", []), "new")
     assert main(["plot", str(tmp_path / "new"), "--out", "curves.txt"]) == 2
+    (tmp_path / "ngram").mkdir()
+    (tmp_path / "ngram/metrics.jsonl").write_text('{"event": "valid", "loss": 4.0, "perplexity": 54.6}\n')
+    with pytest.raises(InputError, match="n-gram model"):
+        curve_of(tmp_path / "ngram", "ngram")

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from torch.nn.functional import pad
 from torch.testing import assert_close
 
 import spanlm
@@ -26,6 +25,7 @@ from spanlm.errors import InputError
 from spanlm.models.interfaces import LMState
 from spanlm.models.language_model import LanguageModel
 from tests.goldens.small import command, shrunk
+from tests.interop.equalities import BOUND, cut, padded, same_beams
 
 transformers = pytest.importorskip("transformers", reason="pip install 'spanlm[hf]'")
 from spanlm.interop import hf  # noqa: E402 - needs transformers
@@ -66,25 +66,11 @@ NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) f
 def test_cuts_padding_and_beams_change_nothing(name: str) -> None:
     model = wrapped(name)
     ids = torch.randint(0, 8, (3, 9), generator=torch.Generator().manual_seed(2))
-    whole = model(ids)
-    first = model(ids[:, :4])
-    second = model(ids[:, 4:], state=first.state)
-    assert_close(torch.cat([first.logits, second.logits], 1), whole.logits, atol=2e-5, rtol=0)
-    assert_close(whole.logits.exp().sum(-1), torch.ones(3, 9))
-    for left in (True, False):
-        rows = [row[: 9 - 3 * number] for number, row in enumerate(ids)]
-        missing = [(9 - len(row), 0) if left else (0, 9 - len(row)) for row in rows]
-        padded = torch.stack([pad(row, gap, value=9) for row, gap in zip(rows, missing, strict=True)])
-        mask = torch.stack([pad(torch.ones_like(row), gap) for row, gap in zip(rows, missing, strict=True)])
-        found = model(padded, attention_mask=mask)
-        after = model(ids[:, :1], state=found.state).logits
-        for number, row in enumerate(rows):
-            alone = model(row[None])
-            own = found.logits[number, mask[number].bool()]
-            assert_close(own, alone.logits[0], atol=2e-5, rtol=0)
-            assert_close(after[number], model(ids[number, None, :1], state=alone.state).logits[0], atol=2e-5, rtol=0)
-    how = {"max_new_tokens": 6, "num_beams": 3, "eos_token_id": None}
-    assert torch.equal(model.generate(ids, **how), model.generate(ids, use_cache=False, **how))
+    assert_close(model(ids).logits.exp().sum(-1), torch.ones(3, 9))
+    assert cut(model, ids) <= BOUND
+    assert padded(model, ids, left=True) <= BOUND
+    assert padded(model, ids, left=False) <= BOUND
+    assert same_beams(model, ids)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -191,6 +177,13 @@ def test_attention_is_that_of_the_run(run: spanlm.TrainedModel) -> None:
             column = record.window - 1 + model.nearest_lag - (word - other)
             expected = weights[0][0, 0, word, column] if 0 <= column < record.window else 0.0
             assert float(square[0, 0, word, other]) == float(expected)
+
+
+def test_half_precision_is_refused_with_what_to_do() -> None:
+    model, ids = wrapped("daniluk2017/kvp-w5"), torch.zeros(1, 2, dtype=torch.long)
+    assert model.double()(ids).logits.dtype == torch.float64
+    with pytest.raises(InputError, match=r"dtype=bfloat16: .* use torch.autocast"):
+        model.bfloat16()(ids)
 
 
 def test_a_model_without_attention_says_so() -> None:

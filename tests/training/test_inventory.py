@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 
 from spanlm.errors import RunError, SpanlmError
 from spanlm.store.checkpoints import to_bytes
-from spanlm.training.progress import Position
+from spanlm.training.progress import EpochEvent, Position
 from spanlm.training.run import train
 from spanlm.training.trainer import Trainer
 from tests.training.small import (
@@ -90,7 +91,8 @@ def test_the_inventory_is_complete_and_what_is_missing_is_refused_by_name(
     folder = Path(shutil.copytree(stopped[case], room / "run"))
     whole, expected = values_of(folder, part), names(case, part)
     assert sorted(whole) == sorted(expected)
-    trainer, lacking = Trainer(CASES[case][0], make_corpus(), folder, Heard()), [[name] for name in expected]
+    trainer = Trainer(CASES[case][0], make_corpus(), folder, Heard())
+    lacking = [[name] for name in expected if name != "tokens"]  # which older versions did not count
     if part == "optimizer":
         lacking += [expected, *(expected[start : start + 3] for start in range(0, len(expected), 3))]
     for gone in lacking:
@@ -117,7 +119,7 @@ MATTER: list[tuple[str, str, str, Change]] = [
     *((LAGGED, "optimizer", f"{name}/average", lambda x: x + 0.3) for name in ("embedding.weight", "head.bias")),
 ]
 FIELDS: list[tuple[str, dict[str, Any]]] = [
-    (PLAIN, {"rate": 0.5, "epoch": 1, "segment": 6, "step": 8, "epoch_nll": 1.0, "epoch_tokens": 1}),
+    (PLAIN, {"rate": 0.5, "epoch": 1, "segment": 6, "step": 8, "epoch_nll": 1.0, "epoch_tokens": 1, "tokens": 1}),
     (PLAIN, {"logged_nll": 1.0, "logged_tokens": 1, "best_loss": 0.1, "metrics_size": 0}),
     (LAGGED, {"averaging_since": 12, "late_rate": 1.0, "losses": []}),
     (STAGES, {"stage": 1, "stage_began": 1, "parts": {"gate": 1.0}}),
@@ -174,15 +176,20 @@ def test_tensors_of_other_shapes_are_refused(stopped: dict[str, Path], room: Pat
         train(CASES[PLAIN][0], make_corpus(), folder, resume=True)
 
 
-LATEST = ("metrics_checksums", "config")
-ADDED = (*LATEST, "stage", "stage_began", "losses", "averaging_since", "late_rate", "best_weights", "parts")
+LATEST = ("tokens",)
+LATER = (*LATEST, "metrics_checksums", "config")
+ADDED = (*LATER, "stage", "stage_began", "losses", "averaging_since", "late_rate", "best_weights", "parts")
 
 
 def test_positions_of_older_versions_are_read_and_of_later_ones_refused() -> None:
     plain = Position(rate=0.1, step=3, epoch_nll=2.0)
     position = plain.to_json()
-    for lacking in ((), LATEST, ADDED):
+    for lacking in ((), LATEST, LATER, ADDED):
         values = {name: value for name, value in position.items() if name not in lacking}
-        assert Position.from_json(values) == plain
+        found = Position.from_json(values)
+        assert found == (replace(plain, tokens=None) if lacking else plain)
+        found.advance(2.0, 7, {})
+        # a row has a count of all tokens or none
+        assert EpochEvent(found, 1.0, 1.0, True, 1.0, 1.0).row().get("tokens") == (None if lacking else 7)
         with pytest.raises(RunError, match=r"position\.json: field \w+: was written by another version"):
             Position.from_json({**values, "mood": 1})

@@ -60,6 +60,11 @@ class DynamicConfig:
     Raises:
         InputError: a rate that is negative or not finite, a decay outside [0, 1], an epsilon that is not positive, a
             length below 1, or another loss.
+
+    Example:
+        >>> learns = spanlm.DynamicConfig(rate=1e-4)  # for model.evaluate(dynamic=learns)
+        >>> learns.decay
+        0.002
     """
 
     rate: float = 5e-5
