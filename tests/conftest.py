@@ -28,8 +28,11 @@ from spanlm.models.encoders import LSTMConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NoMemoryConfig, SpanBufferConfig
 from spanlm.models.memories.span_buffer import GateConfig
+from spanlm.models.ops.precision import usable
 from spanlm.store.run_folder import save_model
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
+
+needs_bf16 = pytest.mark.skipif(usable("bf16", "cpu") == "fp32", reason="this processor has no bf16 (AVX-512)")
 
 TINY_LANGUAGE = "the a cat dog sat ran on mat . name is bound to naïve 猫 object"
 TINY_WORDS = TINY_LANGUAGE.split()

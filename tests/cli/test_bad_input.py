@@ -14,7 +14,7 @@ from tests.cli.test_cloze import BLOCKS
 from tests.data.wikipedia.small import dump, json_lines, made_articles
 
 REFUSED = """
-frobnicate | unknown verb frobnicate | evaluate, score, pairs, rescore, cloze, attend, generate
+frobnicate | unknown verb frobnicate | evaluate, compare, context, score, pairs, rescore, cloze, attend, generate
 help wikipedia | unknown verb wikipedia | Did you mean 'data wikipedia'?
 train dmo | unknown preset dmo | 'demo' | `spanlm presets`
 train demo --training.epohcs=3 | unknown option --training.epohcs. | Did you mean '--training.epochs'?

@@ -15,6 +15,7 @@ from spanlm.evaluation.cache import CacheConfig
 from spanlm.models.counting import count_parameters
 from tests.cli.conftest import Cli
 from tests.cli.span_runs import flat
+from tests.conftest import needs_bf16
 from tests.evaluation.test_arpa import TOY
 
 CACHED = ("--cache", "20", "--cache-theta", "0.5", "--cache-lambda", "0.2")
@@ -43,7 +44,7 @@ def timeless(values: Any) -> Any:
         {"split": "train", "state": "document"},
         {"state": "line"},
         {"state": "carry", "batch_size": 3},
-        {"state": "carry", "precision": "bf16"},
+        pytest.param({"state": "carry", "precision": "bf16"}, marks=needs_bf16),
     ],
     ids=str,
 )
@@ -252,7 +253,7 @@ def test_weights_are_tuned_on_valid_before_the_split_is_read(cli: Cli, both: lis
         ([], {}),
         (["--combine", "geometric"], {"combination": "geometric"}),
         (["--split", "valid", "--weights", "3", "1"], {"split": "valid", "weights": [3, 1]}),
-        (["--precision", "bf16"], {"precision": "bf16"}),
+        pytest.param(["--precision", "bf16"], {"precision": "bf16"}, marks=needs_bf16),
     ],
     ids=str,
 )

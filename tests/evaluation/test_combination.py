@@ -48,8 +48,9 @@ def test_each_is_what_it_is_alone(combination: Combination, context: Context, pr
         mine, theirs = found.to_json(), evaluate(model, CORPUS, protocol=protocol).to_json()
         for values in (mine, theirs):
             assert values.pop("tokens_per_second") > 0
-            for name, value in (values.pop("salton2017") or {}).items():
-                values[f"salton2017.{name}"] = value
+            for group in ("salton2017", *values["shares"]):
+                share = values["shares"].pop(group, None) or values.pop(group, None) or {}
+                values |= {f"{group}.{name}": value for name, value in share.items()}
         assert mine.keys() == theirs.keys()
         for name, value in theirs.items():
             assert mine[name] == (pytest.approx(value, rel=1e-12) if isinstance(value, float) else value), name

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.interfaces import Init
 from tests import reference
+from tests.conftest import needs_bf16
 from tests.models.awd import BATCH, KERNELS, NOISY, WIDE, choose, inputs, matrices, recorded, stack
 from tests.models.small import EMBEDDING, assert_same, bitwise, values
 from tests.models.twins import gradients
@@ -71,6 +72,7 @@ def test_layers_start_as_the_library_starts_them() -> None:
                 assert 0.7 / size**0.5 < gate.abs().max() <= 1 / size**0.5
 
 
+@needs_bf16
 def test_reduced_precision_trains(kernel: None) -> None:
     """bfloat16 over some segments is near float32 with the same masks; gradients are finite, and float32."""
     answers = []

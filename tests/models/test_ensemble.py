@@ -26,6 +26,7 @@ from spanlm.models.memories import (
     SpanBufferConfig,
 )
 from spanlm.models.memories.span_buffer import GateConfig
+from tests.conftest import needs_bf16
 from tests.models import small
 from tests.models.largest import Largest
 from tests.models.small import assert_same, bitwise, language_model, model_config, values, words
@@ -119,6 +120,7 @@ def test_ensembles_can_be_members(combination: Combination) -> None:
     assert_same(found, flat.log_prob(tokens, targets, flat.init_state(2))[0])
 
 
+@needs_bf16
 @each_way
 def test_narrow_members_give_float32(combination: Combination) -> None:
     whole, wide = ensemble(combination, dtype=torch.float32), ensemble(combination)

@@ -15,6 +15,7 @@ from spanlm.models.encoders import AWDLSTMConfig, LSTMConfig, VariationalLSTMCon
 from spanlm.models.interfaces import LMState
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig, PointerSentinelConfig, SpanBufferConfig
+from tests.conftest import needs_bf16
 from tests.models import small
 from tests.models.contract import unbounded
 from tests.models.small import assert_same, bitwise, join, language_model, tensors, words
@@ -252,6 +253,7 @@ def test_output_dropout_acts_only_in_training(memory: Any) -> None:
     assert not bitwise(model(tokens, state)[0], readout)
 
 
+@needs_bf16
 @every_model
 def test_reduced_precision_stays_close_over_segments(config: ModelConfig) -> None:
     """Under autocast the state is carried from segment to segment and every answer is float32."""

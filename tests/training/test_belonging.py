@@ -56,7 +56,7 @@ def as_in_0_1_0(folder: Path) -> None:
     remark(folder, lambda marks, tensors: marks.pop("config", None))
     for checkpoint in checkpoints(folder):
         position = json.loads((checkpoint / "position.json").read_text())
-        del position["config"], position["metrics_checksums"]
+        del position["config"], position["metrics_checksums"], position["tokens"]
         signed(checkpoint, "position.json", json.dumps(position).encode())
 
 
