@@ -60,6 +60,12 @@ def as_in_0_1_0(folder: Path) -> None:
         signed(checkpoint, "position.json", json.dumps(position).encode())
 
 
+def uncounted(found: dict[str, Any]) -> dict[str, Any]:
+    """An outcome without the count of training tokens, which 0.1.0 did not begin."""
+    rows = [{name: value for name, value in row.items() if name != "tokens"} for row in found["rows"]]
+    return found | {"position": found["position"] | {"tokens": None}, "rows": rows}
+
+
 def going_on(folder: Path, corpus: Corpus, **training: Any) -> RunConfig:
     """The folder's own configuration, as `train --resume auto` has it, gone on with."""
     config = with_training(RunConfig.load(folder / "config.yaml"), **training)
@@ -102,7 +108,7 @@ def test_a_run_of_0_1_0_is_read_with_a_note_and_goes_on(
         assert caplog.text.count("note: ") == 1 and "older version" in caplog.text
         going_on(run, corpus, epochs=2)
     assert caplog.text.count("note: ") == 2
-    assert not differing(outcome(run), undisturbed(make_config()))
+    assert not differing(*map(uncounted, (outcome(run), undisturbed(make_config()))))
     edit(run, "seed: 1", "seed: 2")
     with pytest.raises(InputError, match=r"config\.yaml"):
         going_on(run, corpus)
