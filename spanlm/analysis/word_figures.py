@@ -209,7 +209,7 @@ def _named(record: AttentionRecord) -> Iterator[str]:
 
 def _cell_width(record: AttentionRecord) -> float:
     """Return a width in which the longest word that is named is whole, if so many columns have the room."""
-    longest = max((text_width(word, _NAME_SIZE) for word in _named(record)), default=0.0) + 5
+    longest = max((text_width(word, _NAME_SIZE) for word in _named(record)), default=0.0) + 8
     return max(_CELL, min(longest, _MAP_WIDTH / record.window))
 
 
@@ -219,7 +219,7 @@ def _lag_cells(sheet: _Sheet, record: AttentionRecord, place: tuple[float, float
     seen = sheet.grid(np.where(record.occupied, record.weights, np.nan), (left, sheet.y), (cell, _ROW), top)
     for (row, column), ((x, y, _, _), weight) in zip(np.argwhere(record.occupied).tolist(), seen, strict=True):
         if weight >= _NAMED:
-            name = clip(record.words[row - record.lags[column]], _NAME_SIZE, cell - 3)
+            name = clip(record.words[row - record.lags[column]], _NAME_SIZE, cell - 6)
             sheet.text(x + cell / 2, y + 0.65 * _ROW, name, _NAME_SIZE, ink_on(blue(weight / top)), "center")
 
 
