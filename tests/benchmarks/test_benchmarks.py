@@ -22,6 +22,7 @@ from spanlm.models.encoders import AWDLSTMConfig, LSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
+from tests.conftest import needs_bf16
 
 ROOT, CPU = Path(__file__).parents[2], torch.device("cpu")
 CEILING: Any = {"fp32": 10.0, "bf16": 20.0}
@@ -42,6 +43,7 @@ def shrunk(size: Size) -> Size:
     return replace(size, model=model, vocabulary_size=50, batch_size=min(size.batch_size, 4), length=length)
 
 
+@needs_bf16
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GROUPS)
 def test_names_ratios_and_targets_are_those_of_the_records(name: str) -> None:
@@ -157,6 +159,7 @@ def test_operations_by_hand() -> None:
     assert buffer_flops(spans) == training_flops(shrunk(AWD_PTB)) + 6 * (84 + 50 * 6) + 4 * 9 * 6 * 6 / 6
 
 
+@needs_bf16
 @pytest.mark.slow
 def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     size = shrunk(lstm.ONE_STREAM_650)

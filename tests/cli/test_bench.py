@@ -14,6 +14,7 @@ import torch
 from spanlm.config import RunConfig
 from spanlm.models.counting import count_configured
 from tests.cli.conftest import Cli
+from tests.conftest import needs_bf16
 from tests.training.small import make_config, with_training
 
 TEXT = "the old man saw the sea .\nthe sea was calm .\n" * 30
@@ -42,6 +43,7 @@ def assert_consistent(speed: dict[str, Any], tokens: int) -> None:
     assert sum(spent) + watched["other_milliseconds"] <= 1.01 * watched["milliseconds"]
 
 
+@needs_bf16
 @pytest.mark.slow
 def test_json_tells_of_each_and_of_both_precisions(cli: Cli, config: Path) -> None:
     result = cli("bench", config, "--device", "cpu", "--rounds", 3, "--operations", 4, "--json")
@@ -63,6 +65,7 @@ def test_json_tells_of_each_and_of_both_precisions(cli: Cli, config: Path) -> No
     assert not list(config.parent.glob("*.jsonl"))  # nothing is written
 
 
+@needs_bf16
 @pytest.mark.slow
 def test_tables_and_threads(cli: Cli, config: Path) -> None:
     asked, before = ("--device", "cpu", "--rounds", 1, "--operations", 2), torch.get_num_threads()
