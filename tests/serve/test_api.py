@@ -31,7 +31,7 @@ ATTENDS = ("1", "3", "5")
 
 
 @pytest.mark.parametrize("rows", ["tokens", "words"])
-@pytest.mark.parametrize("run", ["1", "2", "3", "4", "5", "6"])
+@pytest.mark.parametrize("run", ["1", *(pytest.param(name, marks=pytest.mark.slow) for name in "23456")])
 def test_score_is_the_command_line_s(
     client: TestClient, folders: Mapping[str, Path], run: str, rows: str, tmp_path: Path
 ) -> None:
@@ -153,6 +153,7 @@ def test_what_was_read_before_is_not_read_again(folders: Mapping[str, Path], wor
     assert sum(steps[:-1]) == words and steps[-1] <= 16
 
 
+@pytest.mark.slow
 def test_threads_give_what_one_after_the_other_gives(client: TestClient) -> None:
     asked = [
         (name, {"run": run, field: f"{LONG[: 40 * number]} the", **more})

@@ -47,6 +47,7 @@ def test_shapes_are_those_of_the_model() -> None:
 REAL = [pytest.mark.corpus, pytest.mark.skipif("SPANLM_DATA" not in os.environ, reason="needs corpora: SPANLM_DATA")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [DEMO, *(pytest.param(name, marks=REAL) for name in CORPORA)])
 def test_examples_are_in_the_words_of_their_corpus(name: str) -> None:
     corpus = spanlm.load_corpus(DataConfig(corpus=name), splits=("train",))

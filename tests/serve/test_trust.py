@@ -229,6 +229,7 @@ HEAD = b"POST /api/read HTTP/1.1\r\nHost: localhost\r\nContent-Type: application
 WHOLE = HEAD + b'{"text": "the"}'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sent",
     [b"", b"GET / HT", HEAD[:60], HEAD, HEAD + b'{"text"', HEAD[:-4] + b"\r\nExpect: 100-continue\r\n\r\n"],
@@ -340,6 +341,7 @@ def _command(*arguments: object, cwd: Path | None = None) -> Iterator[tuple[subp
             process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_it_at_once_with_clients_connected(tiny_run: Path, number: int) -> None:
     body = json.dumps({"prompt": "the", "length": 10_000}).encode()
@@ -368,6 +370,7 @@ def test_without_a_run_the_demo_is_trained_and_served(tmp_path: Path) -> None:
     assert (tmp_path / "runs/demo/model.safetensors").is_file()
 
 
+@pytest.mark.slow
 def test_a_training_ends_with_the_server(tmp_path: Path) -> None:
     with _command(cwd=tmp_path) as (process, port):
         assert not _models(port)["ready"]

@@ -131,6 +131,7 @@ MATTER += [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "part", "name", "change"), MATTER)
 def test_all_of_it_matters(
     stopped: dict[str, Path], room: Path, case: str, part: str, name: str, change: Change
