@@ -65,7 +65,7 @@ def run(arguments: list[str]) -> None:
         shown, error = _run(plan, engine, tables=not options.no_tables)
         pages += shown
         failed += [error] if error else []
-    if len(pages) > 1 and pages[0].paper.overview:
+    if len(pages) > 1 and pages[0].paper.overview and any(page.done for page in pages):
         overview = Overview(pages)
         out()
         grid(*overview.grid())

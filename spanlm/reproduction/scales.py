@@ -60,14 +60,16 @@ class Matched:
     training_tokens: int | None = None  # read in training, in whole epochs and at least one; None: no bound
     max_epochs: int | None = None  # None: those of the preset
     init_range: float = 0.1  # initial weights are uniform in plus or minus this
+    recurrent_memory_too: bool | None = (
+        None  # None: as in the paper, it has the LSTM's units and so three times its size
+    )
 
     def model(self, preset: RunConfig, vocabulary_size: int) -> ModelConfig:
         """Return the model of a row; at the paper's units and vocabulary it has the paper's sizes."""
         model = replace(preset.model, embedding_size=self.units, init_range=self.init_range)
         if self.units == PAPER_UNITS and abs(vocabulary_size / VOCABULARY_SIZE - 1) <= _NEAR:
             return model
-        if preset.model.memory.kind == "recurrent_memory":
-            # in the paper it has the units of the LSTM and three times its parameters
+        if not self.recurrent_memory_too and preset.model.memory.kind == "recurrent_memory":
             return replace(model, encoder=model.encoder.resized(self.units))
         return match_parameters(model, vocabulary_size, lstm_budget(self.units, model, vocabulary_size))
 

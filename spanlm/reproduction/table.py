@@ -504,9 +504,9 @@ class Overview:
         titles, grid, folder = self._titles(), self.grid(), request.out / self.paper.name
         nothing = (None,) * len(titles)
         panels = []
-        for page in self.pages:
+        for page in (page for page in self.pages if page.done):
             found = {line.title: spread(map(_excess, line.records)) for line in page.done}
-            panels.append(RowsPanel(page.table.name, tuple(map(found.get, titles)), nothing, 2))
+            panels.append(RowsPanel(page.table.name, tuple(map(found.get, titles)), nothing, self.paper.digits))
         heading = f"{self.paper.title}: {self.paper.overview} in bits a target"
         drawn, name = figures.rows_figure(heading, titles, panels, f"{self._seeds()}."), f"overview-{request.scale}"
         texts = [f"* {page.table.title}; {page.table.remark}" for page in self.pages]

@@ -55,7 +55,7 @@ YARDSTICK = Paper(
         Scale(
             name="small",
             purpose="as many parameters as an LSTM of 64 units; an hour or two of two CPU cores",
-            sizes=Matched(units=64),
+            sizes=Matched(units=64, init_range=0.2, recurrent_memory_too=True),
         ),
     ),
     note="Excess: how many bits a target the model needs above the law of the text, which is the least that any can",

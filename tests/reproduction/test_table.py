@@ -259,11 +259,13 @@ def test_a_page_says_what_ran_what_failed_and_what_is_missing(made: Any) -> None
 def test_an_overview_has_a_column_a_table_and_a_row_a_model(tmp_path: Path) -> None:
     law = {"law": {"valid": 1.0, "test": 2.0}}
     rows = [ended("lstm", 8.0, 16.0, **law), ended("4-gram", 2**2.5, **law)]
-    overview = Overview([page("yardstick", "copy", *rows), page("yardstick", "recall", rows[1])])
+    overview = Overview(
+        [page("yardstick", "copy", *rows), page("yardstick", "recall", rows[1]), page("yardstick", "topics")]
+    )
     grid = overview.grid()
-    assert grid.header == ("model", "copy", "recall")
-    assert grid.rows == (("LSTM, no memory", "1.500 (1.000–2.000)", "–"), ("4-gram", "0.500", "0.500"))
+    assert grid.header == ("model", "copy", "recall", "topics")
+    assert grid.rows == (("LSTM, no memory", "1.500 (1.000–2.000)", "–", "–"), ("4-gram", "0.500", "0.500", "–"))
     written, figure = overview.write(Request(paper="yardstick", out=tmp_path))
     text = written.read_text()
-    assert "| 4-gram | 0.500 | 0.500 |" in text and "spanlm reproduce yardstick" in text and figure.name in text
+    assert "| 4-gram | 0.500 | 0.500 | – |" in text and "spanlm reproduce yardstick" in text and figure.name in text
     assert "recall" in figure.read_text(encoding="utf-8")
