@@ -1,7 +1,8 @@
 """What README.md and docs/ show can be done, and the site builds without a request to anywhere.
 
 A block after the line `<!-- run -->` or `<!-- run: slow -->`, which no page shows, runs: those of a page in order, in a
-folder with `examples/`, a small demo run as `runs/demo`, and two more as `runs/medium/seed-1` and `seed-2`.
+folder with `examples/`, a small demo run as `runs/demo`, one in it as `lstm`, and two more as `runs/medium/seed-1` and
+`seed-2`.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> Pa
         patch.chdir(folder)
         assert main(["train", "demo", *_SMALL.split()]) == 0
     shutil.copytree(folder / "runs/medium/seed-1", folder / "runs/demo")
+    shutil.copytree(folder / "runs/medium/seed-2", folder / "runs/demo/lstm")
     return folder
 
 
