@@ -108,7 +108,7 @@ def add_models(folder: Path) -> None:
 def test_all_blocks_run(
     page: Path, workspace: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a shell, as they are written; what is made for other libraries asks no network."""
+    """As they are written; what is made for other libraries asks no network."""
     add_models(workspace)
     monkeypatch.setenv("HF_HOME", str(workspace / "home"))
     skipped: set[str] = set()
@@ -128,10 +128,15 @@ def test_all_blocks_run(
                     warnings.simplefilter("ignore")  # the libraries' own
                 python(block.code, names)
             continue
-        command = ["bash", "-e", "-u", "-o", "pipefail", "-c", block.code]
-        environment = {**os.environ, "PATH": path, "PYTHONPATH": there}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-        assert done.returncode == 0, (block.code, done.stdout, done.stderr)
+        for line in block.code.replace("\\\n", " ").splitlines():
+            _, *words = shlex.split(line, comments=True)
+            if line.startswith("spanlm ") and not re.search(r"[|*$<>]", " ".join(words)):
+                assert main(words) == 0, line  # another process would first load all libraries
+                continue
+            command = ["bash", "-e", "-u", "-o", "pipefail", "-c", line]
+            environment = {**os.environ, "PATH": path, "PYTHONPATH": there}
+            done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+            assert done.returncode == 0, (line, done.stdout, done.stderr)
     if skipped:
         pytest.skip(f"all but what needs {', '.join(sorted(skipped))}")
 
