@@ -20,7 +20,7 @@ from spanlm.evaluation.dynamic.update import DynamicConfig
 Measure = Callable[[], object]
 
 FEW = (15, 5)
-MANY = (200, 20)
+MANY = (80, 12)
 """Flips and cuts."""
 
 

@@ -28,6 +28,8 @@ ATTENDING = [
     if config.values[0].memory.kind not in ("none", "ngram") and getattr(config.values[0].memory, "score", "") != "none"
 ]
 every_model = pytest.mark.parametrize("config", ATTENDING)
+SOME = list({config.values[0].memory.kind: config for config in ATTENDING}.values())
+"""A model for each memory."""
 
 
 def recorded(config: ModelConfig, lines: list[str], state: Context, predict_first: bool) -> Any:
@@ -42,9 +44,17 @@ def surprisal(record: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("state", "predict_first"), [("line", True), ("line", False), ("document", True), ("carry", True)]
+    ("config", "state", "predict_first"),
+    [
+        pytest.param(config.values[0], state, first, id=f"{config.id}-{state}-{first}")
+        for configs, ways in (
+            (ATTENDING, [("line", True)]),
+            (SOME, [("line", False), ("document", True), ("carry", True)]),
+        )
+        for config in configs
+        for state, first in ways
+    ],
 )
-@every_model
 def test_surprisals_are_those_of_the_scores(config: ModelConfig, state: Context, predict_first: bool) -> None:
     record = recorded(config, LINES, state, predict_first)
     options, pieces = ScoreOptions(state=state, base=math.e, eos=True), lines_as_pieces(LINES, "whitespace")

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import spanlm
+from spanlm.config import flat
 from spanlm.data.config import Tokenizer as Rule
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
@@ -58,7 +59,9 @@ def wrapped(name: str) -> Any:
     return made.eval()
 
 
-NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in spanlm.PRESETS]
+KINDS = {tuple(flat(preset.config.to_tree())): name for name, preset in reversed(spanlm.PRESETS.items())}
+"""A preset for each set of fields; `results/interop.py` takes them all."""
+NAMES = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in KINDS.values() if name not in QUICK)]
 
 
 @pytest.mark.parametrize("name", NAMES)
