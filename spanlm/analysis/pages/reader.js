@@ -253,6 +253,8 @@ class Reader {
     this.onSelect(t, keep);
   }
 
+  release() { if (this.pinned && this.current !== null) this.pin(this.current, false); }
+
   neighbour(t, key) {
     if (key === "ArrowRight") return Math.min(t + 1, this.last);
     if (key === "ArrowLeft") return Math.max(t - 1, 0);
@@ -303,9 +305,6 @@ class Reader {
         event.preventDefault();
         this.pin(t, !(this.pinned && t === this.current));
       }
-    });
-    document.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && this.pinned && this.current !== null) this.pin(this.current, false);
     });
   }
 }

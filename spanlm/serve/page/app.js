@@ -15,6 +15,7 @@ const app = {
   panes: {}, // name → { show(): the pane came into sight, changed(): text, run or a setting is another }
   get model() { return this.models.find((model) => model.id === this.settings.run) ?? this.models[0]; },
   get state() { return this.model.states.includes(this.settings.state) ? this.settings.state : this.model.state; },
+  get lesion() { return this.model.lesions.includes(this.settings.lesion) ? this.settings.lesion : ""; },
   get text() { return this.settings.text; },
 };
 
@@ -57,16 +58,19 @@ async function ask(path, body, { signal, accept } = {}) {
 
 const post = async (path, body, signal) => (await ask(path, body, { signal })).json();
 
-// only the answer to the newest question counts
+// only the answer to the newest question counts: of others, undefined at once
 class Newest {
+  cancel() { this.controller?.abort(); }
+
   async ask(question) {
-    this.controller?.abort();
-    const controller = this.controller = new AbortController();
+    this.cancel();
+    const { signal } = this.controller = new AbortController();
+    const cancelled = new Promise((done) => signal.addEventListener("abort", () => done()));
     try {
-      const answer = await question(controller.signal);
-      return controller.signal.aborted ? undefined : answer;
+      const answer = await Promise.race([question(signal), cancelled]);
+      return signal.aborted ? undefined : answer;
     } catch (error) {
-      if (controller.signal.aborted) return undefined;
+      if (signal.aborted) return undefined;
       throw error;
     }
   }

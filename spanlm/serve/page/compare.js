@@ -17,7 +17,7 @@ app.panes.compare = (() => {
     const found = written.split(",").filter(Boolean).map((side) => {
       const [run, lesion = ""] = side.split(":");
       return { run, lesion };
-    }).filter(({ run }) => app.models.some((model) => model.id === run));
+    }).filter((side) => modelOf(side)).map(({ run, lesion }) => ({ run, lesion: modelOf({ run }).lesions.includes(lesion) ? lesion : "" }));
     if (found.length > 1) return found.slice(0, MOST);
     const { model } = app, other = app.models.find((each) => each.id !== model.id);
     return [{ run: model.id, lesion: "" }, other ? { run: other.id, lesion: "" } : { run: model.id, lesion: model.lesions.includes("none") ? "none" : "" }];
@@ -34,6 +34,7 @@ app.panes.compare = (() => {
     byId("sides").replaceChildren(...sides.map(laySide), ...(sides.length < MOST
       ? [button("Add one", () => { sides.push({ ...sides[0] }); keep(); lay(); })] : []));
     byId("columns").replaceChildren();
+    byId("differences").replaceChildren();
     readers = sides.map((side, i) => {
       const root = make("div"), head = make("h2", "side", `${"ABCD"[i]}: ${titleOf(side)}`);
       byId("columns").append(make("article", "", head, root));
@@ -64,7 +65,11 @@ app.panes.compare = (() => {
   async function changed() {
     const empty = !app.text.trim();
     byId("columns").hidden = empty;
-    if (empty) { byId("differences").replaceChildren(make("p", "note", "Write something, or choose an example.")); return; }
+    if (empty) {
+      newest.cancel();
+      byId("differences").replaceChildren(make("p", "note", "Write something, or choose an example."));
+      return;
+    }
     try {
       const found = await newest.ask((signal) => Promise.all(sides.map((side) => post("read", {
         run: side.run, text: app.text, attention: side.lesion || null, state: stateOf(side) }, signal))));
@@ -143,5 +148,5 @@ app.panes.compare = (() => {
 
   function followFirst() { if (readers[0]?.current !== null) follow(0, readers[0].current, false); }
 
-  return { show, changed };
+  return { show, changed, release: () => readers[0]?.release() };
 })();

@@ -53,7 +53,7 @@ app.panes.generate = (() => {
     byId("why").hidden = asked === null;
     try {
       const answer = await newest.ask((signal) => post("next",
-        { run: app.model.id, prompt: context(), count: 1000, temperatures: TEMPERATURES, attention: app.settings.lesion || null }, signal));
+        { run: app.model.id, prompt: context(), count: 1000, temperatures: TEMPERATURES, attention: app.lesion || null }, signal));
       if (!answer) return;
       next = answer;
       byId("generate-status").textContent = "";
@@ -95,7 +95,7 @@ app.panes.generate = (() => {
 
   function layCandidates() {
     laySliders();
-    byId("next-name").textContent = `The next word${app.settings.lesion ? `, memory ${lesionName(app.settings.lesion)}` : ""}`;
+    byId("next-name").textContent = `The next word${app.lesion ? `, memory ${lesionName(app.lesion)}` : ""}`;
     if (!next) return;
     const { shares, others } = reshape(next, knobs());
     fillBars(byId("candidates"), next.candidates.slice(0, SHOWN), shares, (i) => take(next.candidates[i].word, next.candidates));
@@ -148,7 +148,7 @@ app.panes.generate = (() => {
     asked = null;
     const controller = writing = new AbortController();
     if (length > 1) byId("write").textContent = "Stop";
-    const body = { run: app.model.id, prompt: context(), length, ...knobs(), seed: Math.floor(Math.random() * 2 ** 31), attention: app.settings.lesion || null };
+    const body = { run: app.model.id, prompt: context(), length, ...knobs(), seed: Math.floor(Math.random() * 2 ** 31), attention: app.lesion || null };
     try {
       for await (const { name, data } of events(await ask("generate", body, { signal: controller.signal }))) {
         if (controller !== writing) return;
@@ -210,7 +210,7 @@ app.panes.generate = (() => {
     if (!model.attends) return ["It has no memory to look into."];
     const state = model.states.includes("carry") && model.state !== "line" ? "carry" : "line";
     const text = words[i].word === "<eos>" ? context(i) : context(i + 1);
-    const { record } = (await post("read", { run: model.id, text, state, attention: app.settings.lesion || null })).items[0];
+    const { record } = (await post("read", { run: model.id, text, state, attention: app.lesion || null })).items[0];
     const t = record.tokens.length - (words[i].word === "<eos>" ? 2 : 3); // the record is closed by <eos>
     const view = viewOf({ content: record, spell: tokenText });
     const looks = view.looks(t).sort((a, b) => b.weight - a.weight).slice(0, 3).filter(({ weight }) => weight >= 0.01);

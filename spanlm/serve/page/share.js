@@ -17,7 +17,7 @@ app.panes.share = (() => {
       one.disabled = !has && text !== "Copy the address";
       return one;
     };
-    const body = () => ({ run: model.id, text: app.text, state: app.state, attention: app.settings.lesion || null });
+    const body = () => ({ run: model.id, text: app.text, state: app.state, attention: app.lesion || null });
     const long = app.text.length > LONGEST_ADDRESS;
     byId("pane-share").replaceChildren(
       make("h2", "", "This view, by its address"),

@@ -52,8 +52,7 @@ function listen() {
     pause = setTimeout(() => app.panes[app.settings.pane].changed?.({ typed: true }), PAUSE);
   });
   byId("run").addEventListener("change", (event) => {
-    const model = app.models.find(({ id }) => id === event.target.value);
-    set({ run: model.id, lesion: model.lesions.includes(app.settings.lesion) ? app.settings.lesion : "" });
+    set({ run: event.target.value });
     showPane(app.settings.pane);
   });
   byId("examples").addEventListener("change", (event) => openExample(app.model, app.model.examples[event.target.value]));
@@ -69,10 +68,12 @@ function listen() {
       showPane(PANES[to]);
     });
   }
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") app.panes[app.settings.pane].release?.(); });
   for (const place of document.querySelectorAll("[data-say]")) {
     place.replaceChildren(term(place.dataset.say, place.textContent));
   }
-  addEventListener("hashchange", openAddress);
+  // the link that skips to the text has a hash, too, which is no address of ours
+  addEventListener("hashchange", () => (location.hash.includes("=") ? openAddress() : writeAddress()));
 }
 
 async function openAddress() {
