@@ -149,7 +149,7 @@ class Reader {
     this.words.forEach((word, i) => {
       const unknown = this.isUnknown(content.tokens[i]);
       word.classList.toggle("unknown", unknown);
-      if (unknown) word.title = "not in the vocabulary: read as <unk>";
+      word.title = unknown ? "not in the vocabulary: read as <unk>" : "";
     });
     this.text.classList.toggle("short", content.tokens.length <= FEW_WORDS + 1);
     this.strip.show(content.bits, content.tokens.slice(1).map((token) => this.spell(token)), before);

@@ -56,13 +56,18 @@ app.panes.read = (() => {
     }
   }
 
+  // where each line stands alone the blank lines at the beginning are left out: the ends are one
+  function bitsBefore(bits, count) {
+    return bits.length < count ? [...Array(count - bits.length).fill(null), ...bits] : bits.slice(bits.length - count);
+  }
+
   function paint(answer, before, typed) {
     const { record } = answer.items[0];
     ({ words } = answer.items[0]);
     Object.assign(record, { copies: app.model.gates && !record.spans, lesion: app.lesion });
-    const pinned = !typed && app.settings.pos !== "";
+    const pinned = !typed && /^\d+$/.test(app.settings.pos);
     const position = pinned ? Number(app.settings.pos) : typed ? positionAtCaret() : null;
-    reader.fill(record, { position, pinned, before: before?.items[0].record.bits ?? null });
+    reader.fill(record, { position, pinned, before: before && bitsBefore(before.items[0].record.bits, record.bits.length) });
     const unknown = answer.unknown ? `, ${answer.unknown} unknown` : "";
     const mean = answer.bits === null ? "" : `; ${answer.bits.toFixed(2)} bits a word`;
     byId("status").replaceChildren(`${answer.words.toLocaleString("en")} word${answer.words === 1 ? "" : "s"}${unknown}${mean}`);

@@ -6,7 +6,7 @@ app.panes.share = (() => {
     const { model } = app, has = Boolean(app.text.trim());
     const link = make("input", "address");
     link.readOnly = true;
-    link.value = location.origin + location.pathname + addressOf({ ...app.settings, pane: "read" });
+    link.value = location.origin + location.pathname + addressOf({ ...app.settings, pane: app.seen });
     link.setAttribute("aria-label", "The address");
     link.addEventListener("focus", () => link.select());
     const said = make("p", "note");
