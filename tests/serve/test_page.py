@@ -540,7 +540,8 @@ def test_learn_says_what_a_run_is_and_no_figure_that_is_not_there(visit: Open) -
     examples = [{"title": f"no. {n}", "text": f"the cat sat {n}", "look": f"look {n}"} for n in range(4)]
 
     def change(models: list[dict[str, Any]]) -> None:
-        gap, measured = {"train": None, "valid": None}, {"train": 8.0, "valid": 9.0}
+        gap: dict[str, Any] = {"train": None, "valid": None}
+        measured: dict[str, Any] = {"train": 8.0, "valid": 9.0}
         models[0] |= {"perplexity": {"split": "valid", "value": None, "protocol": ""}, "parameters": 0}
         models[0] |= {"examples": examples, "curves": [{"epoch": n, **one} for n, one in enumerate([gap, measured], 1)]}
         models[1]["curves"] = [{"epoch": 1, **gap}]
@@ -578,6 +579,8 @@ def test_what_is_seen_can_be_passed_on(visit: Open, tmp_path: Path, browser: Any
     offline.goto(saved["Save as page"].as_uri() + "#pos=4")
     assert offline.locator("#reader .came .word").inner_text() == "the"
     assert offline.locator("h1").inner_text() == "tiny, reading a text"
+    offline.keyboard.press("Escape")
+    assert "pos=" not in offline.url
     context.close()
 
 
