@@ -1,7 +1,7 @@
 """How fast `spanlm serve` answers, in a real browser: `python results/serve.py RUN [RUN …]` writes serve.json.
 
 From a key in a text of 200 words to the painted surprisals, at its end and in its middle; 20 visitors who type at once;
-the bytes of the page. Needs playwright and Debian's chromium; nothing else should run on the machine.
+the bytes of the page; which limits are kept. Needs playwright and Debian's chromium; nothing else should run meanwhile.
 """
 
 import argparse
@@ -31,6 +31,12 @@ from spanlm.store.provenance import file_provenance
 WORDS, KEYS, VISITORS, VISITOR_KEYS = 200, 40, 20, 25
 BETWEEN_KEYS = 0.1, 0.3
 """Seconds that a visitor waits after an answer before the next key."""
+
+SMALL = 10_000_000
+"""Parameters; a run with more has a limit of its own."""
+
+LIMITS = {"small_ms": 150, "large_ms": 400, "visitors_ms": 1000, "page_bytes": 100_000}
+"""Of 95 % of the keys in a run that is small or large, of 95 % of the answers to many visitors, of the whole page."""
 
 # from the event of a key to the frame after the bars of surprisal were drawn anew
 WATCH = """() => {
@@ -115,8 +121,9 @@ def _in_browser(address: str, models: list[dict[str, Any]], words: list[str]) ->
     return found, sizes
 
 
-def _visitor(address: str, words: list[str], draw: random.Random, times: list[float]) -> None:
+def _visitor(address: str, model: dict[str, Any], words: list[str], seed: int, times: list[float]) -> None:
     """Type a text of one's own: each key sends it all, as the page does."""
+    draw = random.Random(seed)
     own = draw.sample(words, len(words))
     connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
     text = " ".join(own[:-10])
@@ -124,7 +131,7 @@ def _visitor(address: str, words: list[str], draw: random.Random, times: list[fl
         text += letter
         time.sleep(draw.uniform(*BETWEEN_KEYS))
         began = time.perf_counter()
-        body = json.dumps({"run": "1", "text": text, "state": "document"})
+        body = json.dumps({"run": model["id"], "text": text, "state": model["state"]})
         connection.request("POST", "/api/read", body, {"Content-Type": "application/json"})
         answer = connection.getresponse()
         answer.read()
@@ -132,16 +139,31 @@ def _visitor(address: str, words: list[str], draw: random.Random, times: list[fl
         times.append(1000 * (time.perf_counter() - began))
 
 
-def _visitors(address: str, words: list[str]) -> dict[str, float]:
+def _visitors(address: str, model: dict[str, Any], words: list[str]) -> dict[str, float]:
     times: list[float] = []
-    threads = [
-        threading.Thread(target=_visitor, args=(address, words, random.Random(seed), times)) for seed in range(VISITORS)
-    ]
+    threads = [threading.Thread(target=_visitor, args=(address, model, words, seed, times)) for seed in range(VISITORS)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    assert len(times) == VISITORS * VISITOR_KEYS, "a visitor was not answered"
     return _summary(times)
+
+
+def _verdicts(content: dict[str, Any]) -> list[dict[str, Any]]:
+    """Hold what was measured against the limits."""
+    found = [
+        (f"{run['run']}, {place.replace('_', ' ')}, p95 ms", run[place]["p95_ms"], "large_ms" if large else "small_ms")
+        for run in content["runs"]
+        for large in [run["parameters"] > SMALL]
+        for place in ("key_to_paint_at_the_end", "key_to_paint_in_the_middle")
+    ]
+    found.append((f"{VISITORS} visitors, p95 ms", content["visitors"]["p95_ms"], "visitors_ms"))
+    found.append(("page, bytes", content["page_bytes"], "page_bytes"))
+    return [
+        {"what": what, "measured": measured, "limit": LIMITS[name], "kept": measured < LIMITS[name]}
+        for what, measured, name in found
+    ]
 
 
 def main() -> None:
@@ -156,8 +178,8 @@ def main() -> None:
         connection.request("GET", "/api/models")
         models = json.loads(connection.getresponse().read())["models"]
         runs, sizes = _in_browser(address, models, words)
-        visitors = _visitors(address, words)
-    content = {
+        visitors = _visitors(address, models[0], words)
+    content: dict[str, Any] = {
         "what": "spanlm serve in Debian's Chromium: from a key to painted surprisals, many visitors, bytes of the page",
         "made": file_provenance(),
         "runs": runs,
@@ -165,6 +187,10 @@ def main() -> None:
         "page_bytes": sum(sizes.values()),
         "files": sizes,
     }
+    content["verdicts"] = _verdicts(content)
+    for one in content["verdicts"]:
+        said = "kept" if one["kept"] else "not kept"
+        sys.stdout.write(f"{one['what']}: {one['measured']:,} (limit {one['limit']:,}): {said}\n")
     options.out.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

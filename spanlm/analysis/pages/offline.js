@@ -22,5 +22,6 @@ function readAddress() {
 }
 
 reader.fill(JSON.parse(document.getElementById("record").textContent));
+document.addEventListener("keydown", (event) => { if (event.key === "Escape") reader.release(); });
 addEventListener("hashchange", readAddress);
 readAddress();

@@ -149,7 +149,7 @@ class Reader {
     this.words.forEach((word, i) => {
       const unknown = this.isUnknown(content.tokens[i]);
       word.classList.toggle("unknown", unknown);
-      if (unknown) word.title = "not in the vocabulary: read as <unk>";
+      word.title = unknown ? "not in the vocabulary: read as <unk>" : "";
     });
     this.text.classList.toggle("short", content.tokens.length <= FEW_WORDS + 1);
     this.strip.show(content.bits, content.tokens.slice(1).map((token) => this.spell(token)), before);
@@ -253,6 +253,8 @@ class Reader {
     this.onSelect(t, keep);
   }
 
+  release() { if (this.pinned && this.current !== null) this.pin(this.current, false); }
+
   neighbour(t, key) {
     if (key === "ArrowRight") return Math.min(t + 1, this.last);
     if (key === "ArrowLeft") return Math.max(t - 1, 0);
@@ -303,9 +305,6 @@ class Reader {
         event.preventDefault();
         this.pin(t, !(this.pinned && t === this.current));
       }
-    });
-    document.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && this.pinned && this.current !== null) this.pin(this.current, false);
     });
   }
 }

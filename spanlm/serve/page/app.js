@@ -12,9 +12,11 @@ const last = (list) => list[list.length - 1];
 const app = {
   models: [],
   settings: { ...DEFAULTS },
+  seen: DEFAULTS.pane, // the pane that was in sight last, Share aside
   panes: {}, // name → { show(): the pane came into sight, changed(): text, run or a setting is another }
   get model() { return this.models.find((model) => model.id === this.settings.run) ?? this.models[0]; },
   get state() { return this.model.states.includes(this.settings.state) ? this.settings.state : this.model.state; },
+  get lesion() { return this.model.lesions.includes(this.settings.lesion) ? this.settings.lesion : ""; },
   get text() { return this.settings.text; },
 };
 
@@ -41,12 +43,16 @@ async function checked(response) {
   throw new Error(error);
 }
 
+function unanswered(error) {
+  throw error instanceof TypeError ? new Error("the server does not answer: is spanlm serve still running?") : error;
+}
+
 async function ask(path, body, { signal, accept } = {}) {
   const headers = heads({ "content-type": "application/json", ...(accept ? { accept } : {}) });
   for (let attempt = 0; ; attempt++) {
     const response = await fetch(`api/${path}`, body === undefined
       ? { headers: heads(), signal }
-      : { method: "POST", headers, body: JSON.stringify(body), signal });
+      : { method: "POST", headers, body: JSON.stringify(body), signal }).catch(unanswered);
     if (response.status === 429 && attempt < 4) { // others are before us in the queue
       await new Promise((done) => setTimeout(done, 150 * 2 ** attempt));
       continue;
@@ -57,24 +63,25 @@ async function ask(path, body, { signal, accept } = {}) {
 
 const post = async (path, body, signal) => (await ask(path, body, { signal })).json();
 
-// only the answer to the newest question counts
+// only the answer to the newest question counts: of others, undefined at once
 class Newest {
+  cancel() { this.controller?.abort(); }
+
   async ask(question) {
-    this.controller?.abort();
-    const controller = this.controller = new AbortController();
+    this.cancel();
+    const { signal } = this.controller = new AbortController();
+    const cancelled = new Promise((done) => signal.addEventListener("abort", () => done()));
     try {
-      const answer = await question(controller.signal);
-      return controller.signal.aborted ? undefined : answer;
+      const answer = await Promise.race([question(signal), cancelled]);
+      return signal.aborted ? undefined : answer;
     } catch (error) {
-      if (controller.signal.aborted) return undefined;
+      if (signal.aborted) return undefined;
       throw error;
     }
   }
 }
 
-const troubleIn = (error) => (error instanceof TypeError
-  ? "The server does not answer: is spanlm serve still running?"
-  : `${error.message[0].toUpperCase()}${error.message.slice(1)}`);
+const troubleIn = ({ message }) => `${message.slice(0, 1).toUpperCase()}${message.slice(1)}`;
 
 // --- settings and the address ---
 
@@ -110,6 +117,9 @@ function set(changes) {
 function changed() { app.panes[app.settings.pane].changed?.(); }
 
 // --- small parts ---
+
+// null where it was never measured, or is no number
+const perplexityOf = ({ perplexity }) => (Number.isFinite(perplexity?.value) ? `${perplexity.value.toFixed(1)} on ${perplexity.split}` : null);
 
 function option(value, text, selected = false) {
   const element = make("option", "", text);

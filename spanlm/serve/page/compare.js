@@ -9,7 +9,16 @@ app.panes.compare = (() => {
 
   function show() {
     sides = sidesOf(app.settings.with);
-    return lay();
+    keepRun();
+    laySides();
+    return layColumns();
+  }
+
+  // side A is the run of the other panes
+  function keepRun() {
+    if (sides[0].run === app.settings.run) return;
+    set({ run: sides[0].run });
+    layRun();
   }
 
   // "2,none" after "1": each side is a run and, after a colon, a lesion
@@ -17,7 +26,7 @@ app.panes.compare = (() => {
     const found = written.split(",").filter(Boolean).map((side) => {
       const [run, lesion = ""] = side.split(":");
       return { run, lesion };
-    }).filter(({ run }) => app.models.some((model) => model.id === run));
+    }).filter((side) => modelOf(side)).map(({ run, lesion }) => ({ run, lesion: modelOf({ run }).lesions.includes(lesion) ? lesion : "" }));
     if (found.length > 1) return found.slice(0, MOST);
     const { model } = app, other = app.models.find((each) => each.id !== model.id);
     return [{ run: model.id, lesion: "" }, other ? { run: other.id, lesion: "" } : { run: model.id, lesion: model.lesions.includes("none") ? "none" : "" }];
@@ -28,12 +37,27 @@ app.panes.compare = (() => {
   const titleOf = (side) => nameOf(modelOf(side)) + (side.lesion ? `, memory ${lesionName(side.lesion)}` : "") +
     (stateOf(side) === modelOf(side).state ? "" : `, context ${STATES[stateOf(side)]}`);
 
-  function keep() { set({ with: sides.map(({ run, lesion }) => (lesion ? `${run}:${lesion}` : run)).join(",") }); }
+  function keep() {
+    set({ with: sides.map(({ run, lesion }) => (lesion ? `${run}:${lesion}` : run)).join(",") });
+    keepRun();
+    layColumns();
+  }
 
-  function lay() {
+  // one side more or less; the keyboard goes on at side i
+  function regroup(i) {
+    laySides();
+    byId("sides").children[i].querySelector("select").focus();
+    keep();
+  }
+
+  function laySides() {
     byId("sides").replaceChildren(...sides.map(laySide), ...(sides.length < MOST
-      ? [button("Add one", () => { sides.push({ ...sides[0] }); keep(); lay(); })] : []));
+      ? [button("Add one", () => regroup(sides.push({ ...sides[0] }) - 1))] : []));
+  }
+
+  function layColumns() {
     byId("columns").replaceChildren();
+    byId("differences").replaceChildren();
     readers = sides.map((side, i) => {
       const root = make("div"), head = make("h2", "side", `${"ABCD"[i]}: ${titleOf(side)}`);
       byId("columns").append(make("article", "", head, root));
@@ -43,18 +67,20 @@ app.panes.compare = (() => {
   }
 
   function laySide(side, i) {
-    const runs = make("select"), lesions = make("select");
+    const runs = make("select"), lesions = make("select"), named = make("span", "", "memory");
+    const layLesions = () => {
+      lesions.replaceChildren(...lesionOptions(modelOf(sides[i]), sides[i].lesion));
+      lesions.hidden = named.hidden = !modelOf(sides[i]).lesions.length;
+    };
     runs.append(...app.models.map((model) => option(model.id, nameOf(model), model.id === side.run)));
-    lesions.append(...lesionOptions(modelOf(side), side.lesion));
+    layLesions();
     runs.setAttribute("aria-label", `run ${"ABCD"[i]}`);
     lesions.setAttribute("aria-label", `memory of ${"ABCD"[i]}`);
-    lesions.hidden = !modelOf(side).lesions.length;
-    runs.addEventListener("change", () => { sides[i] = { run: runs.value, lesion: "" }; keep(); lay(); });
-    lesions.addEventListener("change", () => { sides[i].lesion = lesions.value; keep(); lay(); });
-    const parts = make("div", "choice", make("b", "", "ABCD"[i]), runs, make("span", "", "memory"), lesions);
-    parts.children[2].hidden = lesions.hidden;
+    runs.addEventListener("change", () => { sides[i] = { run: runs.value, lesion: "" }; layLesions(); keep(); });
+    lesions.addEventListener("change", () => { sides[i].lesion = lesions.value; keep(); });
+    const parts = make("div", "choice", make("b", "", "ABCD"[i]), runs, named, lesions);
     if (sides.length > 2) {
-      const away = button("×", () => { sides.splice(i, 1); keep(); lay(); }, "bare away");
+      const away = button("×", () => { sides.splice(i, 1); regroup(Math.max(i - 1, 0)); }, "bare away");
       away.setAttribute("aria-label", `take ${"ABCD"[i]} away`);
       parts.append(away);
     }
@@ -64,7 +90,11 @@ app.panes.compare = (() => {
   async function changed() {
     const empty = !app.text.trim();
     byId("columns").hidden = empty;
-    if (empty) { byId("differences").replaceChildren(make("p", "note", "Write something, or choose an example.")); return; }
+    if (empty) {
+      newest.cancel();
+      byId("differences").replaceChildren(make("p", "note", "Write something, or choose an example."));
+      return;
+    }
     try {
       const found = await newest.ask((signal) => Promise.all(sides.map((side) => post("read", {
         run: side.run, text: app.text, attention: side.lesion || null, state: stateOf(side) }, signal))));
@@ -143,5 +173,5 @@ app.panes.compare = (() => {
 
   function followFirst() { if (readers[0]?.current !== null) follow(0, readers[0].current, false); }
 
-  return { show, changed };
+  return { show, changed, release: () => readers[0]?.release() };
 })();

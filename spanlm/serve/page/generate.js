@@ -6,19 +6,24 @@ app.panes.generate = (() => {
   const TEMPERATURES = Array.from({ length: 40 }, (_, i) => Math.round(5 * (i + 1)) / 100);
   const SHOWN = 12;
   const newest = new Newest();
-  let words = []; // that were generated: { word, candidates, sampled }
+  let words = []; // that were generated: { word, log_probability, candidates, taken }
   let past = []; // what undo goes back to
-  let next = null; // the answer of /api/next for the text as it stands
+  let next = null; // the answer of /api/next for the text as it stands; null until it is there
+  let known = ""; // the text, run and lesion that the words go on from
   let writing = null; // the controller of a stream
   let asked = null; // the number of the word whose reason is shown
 
   const tokenText = (word) => (word === "<eos>" ? "¶" : word);
+  const given = () => app.text.replace(/[^\S\n]+$/, ""); // a line end begins a new line
   const context = (count = words.length) => words.slice(0, count).reduce(
-    (text, { word }) => (word === "<eos>" ? `${text}\n` : text === "" || text.endsWith("\n") ? text + word : `${text} ${word}`), app.text.trimEnd());
-  const knobs = () => ({
-    temperature: Number(app.settings.t), top_k: app.settings.k === "" ? null : Number(app.settings.k),
-    top_p: Number(app.settings.p) < 1 ? Number(app.settings.p) : null,
-  });
+    (text, { word }) => (word === "<eos>" ? `${text}\n` : text === "" || text.endsWith("\n") ? text + word : `${text} ${word}`), given());
+  // an address may name what no slider has: the nearest stop stands for it
+  const stopNear = (value, least, most, otherwise) => (
+    value === "" || Number.isNaN(Number(value)) ? otherwise : Math.round(20 * Math.min(Math.max(Number(value), least), most)) / 20);
+  const knobs = () => {
+    const top_k = Number(app.settings.k), top_p = stopNear(app.settings.p, 0.05, 1, 1);
+    return { temperature: stopNear(app.settings.t, 0, 2, 1), top_k: KS.includes(top_k) ? top_k : null, top_p: top_p < 1 ? top_p : null };
+  };
 
   // p'(w) ∝ p(w)^{1/T} over the k most probable words, then the fewest whose probabilities reach top_p
   function reshape({ candidates, tails }, { temperature, top_k, top_p }) {
@@ -40,8 +45,14 @@ app.panes.generate = (() => {
     return { shares: shares.map((share) => share / (kept + beyond)), others: beyond / (kept + beyond) };
   }
 
+  const origin = () => JSON.stringify([app.model.id, app.text, app.lesion]);
+
+  // what was written stays, as long as it goes on from the same
+  function show() { return origin() === known ? refresh() : changed(); }
+
   async function changed() {
     stop();
+    known = origin();
     words = [];
     past = [];
     asked = null;
@@ -50,23 +61,31 @@ app.panes.generate = (() => {
 
   async function refresh() {
     layStory();
+    wait();
     byId("why").hidden = asked === null;
     try {
       const answer = await newest.ask((signal) => post("next",
-        { run: app.model.id, prompt: context(), count: 1000, temperatures: TEMPERATURES, attention: app.settings.lesion || null }, signal));
+        { run: app.model.id, prompt: context(), count: 1000, temperatures: TEMPERATURES, attention: app.lesion || null }, signal));
       if (!answer) return;
       next = answer;
+      byId("candidates").removeAttribute("aria-busy");
       byId("generate-status").textContent = "";
       layCandidates();
     } catch (error) {
-      next = null;
+      byId("candidates").removeAttribute("aria-busy");
       byId("candidates").replaceChildren();
       byId("generate-status").textContent = troubleIn(error);
     }
   }
 
+  // the candidates in sight are those of a text that is past
+  function wait() {
+    next = null;
+    byId("candidates").setAttribute("aria-busy", "true");
+  }
+
   function layStory() {
-    const start = make("span", "given", app.text.trim() || "¶");
+    const start = make("span", "given", given() || "¶");
     const line = make("p", "", start);
     line.dir = "auto";
     words.forEach(({ word }, i) => {
@@ -95,10 +114,10 @@ app.panes.generate = (() => {
 
   function layCandidates() {
     laySliders();
-    byId("next-name").textContent = `The next word${app.settings.lesion ? `, memory ${lesionName(app.settings.lesion)}` : ""}`;
+    byId("next-name").textContent = `The next word${app.lesion ? `, memory ${lesionName(app.lesion)}` : ""}`;
     if (!next) return;
     const { shares, others } = reshape(next, knobs());
-    fillBars(byId("candidates"), next.candidates.slice(0, SHOWN), shares, (i) => take(next.candidates[i].word, next.candidates));
+    fillBars(byId("candidates"), next.candidates.slice(0, SHOWN), shares, take);
     const below = shares.slice(SHOWN).reduce((a, b) => a + b, 0) + others;
     byId("others").replaceChildren(`All other words together ${percent(below)}. Thin lines: the model's own probabilities. `,
       term("<unk>"), ` (${percent(next.unk)} to the model) is never drawn.`);
@@ -128,10 +147,10 @@ app.panes.generate = (() => {
 
   function remember() { past.push(words.slice()); }
 
-  function take(word, candidates) {
-    stop();
+  function take(i) {
+    if (!next) return;
     remember();
-    words.push({ word, candidates, taken: true });
+    words.push({ ...next.candidates[i], candidates: next.candidates, taken: true });
     asked = null;
     refresh();
   }
@@ -143,25 +162,36 @@ app.panes.generate = (() => {
   }
 
   async function draw(length) {
-    if (writing) { stop(); return refresh(); }
-    remember();
+    if (writing) {
+      if (length > 1) { stop(); refresh(); }
+      return;
+    }
+    newest.cancel();
+    wait();
+    const before = words.length;
+    let trouble = "";
     asked = null;
     const controller = writing = new AbortController();
     if (length > 1) byId("write").textContent = "Stop";
-    const body = { run: app.model.id, prompt: context(), length, ...knobs(), seed: Math.floor(Math.random() * 2 ** 31), attention: app.settings.lesion || null };
+    const body = { run: app.model.id, prompt: context(), length, ...knobs(), seed: Math.floor(Math.random() * 2 ** 31), attention: app.lesion || null };
     try {
       for await (const { name, data } of events(await ask("generate", body, { signal: controller.signal }))) {
         if (controller !== writing) return;
         if (name === "error") throw new Error(data.error);
         if (name !== "word") continue;
-        words.push({ ...data, knobs: knobs() });
+        if (words.length === before) remember();
+        words.push(data);
         layStory();
         if (length > 1) last(byId("story").querySelectorAll(".made")).scrollIntoView({ block: "nearest" });
       }
     } catch (error) {
-      if (!controller.signal.aborted) byId("generate-status").textContent = troubleIn(error);
+      if (controller !== writing) return;
+      trouble = troubleIn(error);
     }
-    if (controller === writing) { stop(); refresh(); }
+    if (controller !== writing) return;
+    stop();
+    await refresh();
+    if (trouble) byId("generate-status").textContent = trouble;
   }
 
   // server-sent events of an answer, as they come
@@ -188,13 +218,13 @@ app.panes.generate = (() => {
     if (asked === null) return;
     const { word, candidates, taken } = words[i];
     const rank = candidates.findIndex((each) => each.word === word);
-    const chance = rank >= 0 ? Math.exp(candidates[rank].log_probability) : Math.exp(words[i].log_probability);
+    const chance = Math.exp(words[i].log_probability);
     const place = rank === 0 ? "its first guess" : rank > 0 ? `its guess no. ${rank + 1}` : "far down its list";
     const looked = make("p", "note", "Looking where it looked …");
     const list = make("ol", "candidates");
     fillBars(list, candidates.slice(0, 6), candidates.map((each) => Math.exp(each.log_probability)), (k) => {
       remember();
-      words = [...words.slice(0, i), { word: candidates[k].word, candidates, taken: true }];
+      words = [...words.slice(0, i), { ...candidates[k], candidates, taken: true }];
       asked = null;
       refresh();
     });
@@ -210,7 +240,7 @@ app.panes.generate = (() => {
     if (!model.attends) return ["It has no memory to look into."];
     const state = model.states.includes("carry") && model.state !== "line" ? "carry" : "line";
     const text = words[i].word === "<eos>" ? context(i) : context(i + 1);
-    const { record } = (await post("read", { run: model.id, text, state, attention: app.settings.lesion || null })).items[0];
+    const { record } = (await post("read", { run: model.id, text, state, attention: app.lesion || null })).items[0];
     const t = record.tokens.length - (words[i].word === "<eos>" ? 2 : 3); // the record is closed by <eos>
     const view = viewOf({ content: record, spell: tokenText });
     const looks = view.looks(t).sort((a, b) => b.weight - a.weight).slice(0, 3).filter(({ weight }) => weight >= 0.01);
@@ -235,5 +265,5 @@ app.panes.generate = (() => {
   byId("top-k").addEventListener("input", (event) => { set({ k: String(KS[event.target.value] ?? "") }); layCandidates(); });
   byId("top-p").addEventListener("input", (event) => { set({ p: String(Number(event.target.value)) }); layCandidates(); });
 
-  return { show: changed, changed, reshape, hide: stop };
+  return { show, changed, reshape, hide: stop };
 })();

@@ -9,7 +9,7 @@ app.panes.learn = (() => {
     pane.replaceChildren(
       ...app.models.map(layModel),
       make("h2", "", "Learning curves"),
-      curves(app.models.filter((model) => model.curves.length)),
+      curves(app.models.filter((model) => validOf(model).length)),
       make("h2", "", "Texts that show something"),
       ...layExamples(),
       make("h2", "", "What the words mean"),
@@ -20,9 +20,9 @@ app.panes.learn = (() => {
     const facts = make("dl", "facts");
     const fact = (name, ...value) => facts.append(make("div", "", make("dt", "", ...[name].flat()), make("dd", "", ...value)));
     fact("Corpus", model.corpus ?? "unknown");
-    fact(term("parameters", "Parameters"), thousands(model.parameters));
+    if (model.parameters) fact(term("parameters", "Parameters"), thousands(model.parameters));
     fact(term("vocabulary", "Vocabulary"), `${thousands(model.vocabulary_size)} words`);
-    if (model.perplexity) fact(term("perplexity", "Perplexity"), `${model.perplexity.value.toFixed(1)} on `, model.perplexity.split, make("span", "note", ` ${model.perplexity.protocol ?? ""}`));
+    if (perplexityOf(model)) fact(term("perplexity", "Perplexity"), perplexityOf(model), make("span", "note", ` ${model.perplexity.protocol ?? ""}`));
     if (model.paper) fact("Published", model.paper);
     if (model.preset) fact("Recipe", model.preset);
     return make("article", "run-card", make("h2", "", nameOf(model)), make("p", "", model.description), ...(model.diagram ? [diagram(model.diagram)] : []), facts);
@@ -48,6 +48,9 @@ app.panes.learn = (() => {
       /^[_^]/.test(part) && part.length > 1 ? make(part[0] === "_" ? "sub" : "sup", "", part.slice(1).replace(/^\{|\}$/g, "")) : part))]);
   }
 
+  // an epoch may have no perplexity: it was not measured, or is beyond all numbers
+  const validOf = (model) => model.curves.map(({ valid }) => valid).filter((value) => value > 0);
+
   const NICE = [1, 2, 5];
 
   // round numbers of a logarithmic axis
@@ -67,7 +70,7 @@ app.panes.learn = (() => {
     const x = (epoch) => left + (width - left - right) * (epoch - 1) / (epochs - 1);
     const y = (value) => 10 + (height - bottom - 10) * (Math.log(high) - Math.log(value)) / (Math.log(high) - Math.log(low));
     const svg = draw("svg", { class: "curves", viewBox: `0 0 ${width} ${height}`, role: "img",
-      "aria-label": models.map((model) => `${nameOf(model)}: perplexity of valid from ${model.curves[0].valid.toFixed(0)} to ${Math.min(...model.curves.map(({ valid }) => valid)).toFixed(0)} in ${model.curves.length} epochs`).join("; ") });
+      "aria-label": models.map((model) => `${nameOf(model)}: perplexity of valid from ${validOf(model)[0].toFixed(0)} to ${Math.min(...validOf(model)).toFixed(0)} in ${model.curves.length} epochs`).join("; ") });
     const text = (at, up, content, anchor = "middle") => {
       const label = draw("text", { x: at, y: up, "text-anchor": anchor });
       label.textContent = content;

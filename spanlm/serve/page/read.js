@@ -5,11 +5,13 @@ app.panes.read = (() => {
   const newest = new Newest();
   let reader = null, words = [];
 
-  const wantsBefore = () => app.settings.lesion !== "" || app.state !== app.model.state;
+  const wantsBefore = () => app.lesion !== "" || app.state !== app.model.state;
 
   function show() {
-    reader ??= new Reader(byId("reader"), { tint: app.settings.tint, onSelect: (t, pinned) => set({ pos: pinned ? String(t) : "" }) });
-    reader.tints.addEventListener("change", () => set({ tint: reader.tintName }));
+    if (!reader) {
+      reader = new Reader(byId("reader"), { tint: app.settings.tint, onSelect: (t, pinned) => set({ pos: pinned ? String(t) : "" }) });
+      reader.tints.addEventListener("change", () => set({ tint: reader.tintName }));
+    }
     laySettings();
     return changed();
   }
@@ -17,7 +19,7 @@ app.panes.read = (() => {
   function laySettings() {
     const { model } = app;
     byId("state").replaceChildren(...model.states.map((state) => option(state, STATES[state], state === app.state)));
-    byId("lesion").replaceChildren(...lesionOptions(model, app.settings.lesion));
+    byId("lesion").replaceChildren(...lesionOptions(model, app.lesion));
     byId("lesion").parentElement.hidden = !model.lesions.length;
     byId("state").parentElement.hidden = model.states.length < 2;
   }
@@ -33,6 +35,7 @@ app.panes.read = (() => {
   async function changed({ typed = false } = {}) {
     byId("pane-read").classList.toggle("empty", !app.text.trim());
     if (!app.text.trim()) {
+      newest.cancel();
       byId("status").textContent = "Write something, or choose an example.";
       byId("changed").hidden = true;
       return;
@@ -42,7 +45,7 @@ app.panes.read = (() => {
     const slow = setTimeout(() => { byId("status").textContent = "Reading …"; }, 500);
     try {
       const answers = await newest.ask((signal) => Promise.all([
-        post("read", { ...base, state: app.state, attention: app.settings.lesion || null }, signal),
+        post("read", { ...base, state: app.state, attention: app.lesion || null }, signal),
         wantsBefore() ? post("read", asTrained, signal) : null,
       ]));
       if (answers) paint(...answers, typed);
@@ -53,13 +56,18 @@ app.panes.read = (() => {
     }
   }
 
+  // where each line stands alone the blank lines at the beginning are left out: the ends are one
+  function bitsBefore(bits, count) {
+    return bits.length < count ? [...Array(count - bits.length).fill(null), ...bits] : bits.slice(bits.length - count);
+  }
+
   function paint(answer, before, typed) {
     const { record } = answer.items[0];
     ({ words } = answer.items[0]);
-    Object.assign(record, { copies: app.model.gates && !record.spans, lesion: app.settings.lesion });
-    const pinned = !typed && app.settings.pos !== "";
+    Object.assign(record, { copies: app.model.gates && !record.spans, lesion: app.lesion });
+    const pinned = !typed && /^\d+$/.test(app.settings.pos);
     const position = pinned ? Number(app.settings.pos) : typed ? positionAtCaret() : null;
-    reader.fill(record, { position, pinned, before: before?.items[0].record.bits ?? null });
+    reader.fill(record, { position, pinned, before: before && bitsBefore(before.items[0].record.bits, record.bits.length) });
     const unknown = answer.unknown ? `, ${answer.unknown} unknown` : "";
     const mean = answer.bits === null ? "" : `; ${answer.bits.toFixed(2)} bits a word`;
     byId("status").replaceChildren(`${answer.words.toLocaleString("en")} word${answer.words === 1 ? "" : "s"}${unknown}${mean}`);
@@ -75,7 +83,7 @@ app.panes.read = (() => {
     if (!before) return;
     const gains = before.items[0].words.map((word, i) => ({ word: word.text, bits: (answer.items[0].words[i]?.surprisal ?? NaN) - word.surprisal }))
       .filter(({ bits }) => Number.isFinite(bits)).sort((a, b) => a.bits - b.bits);
-    const what = [app.settings.lesion && `memory ${lesionName(app.settings.lesion)}`, app.state !== app.model.state && `context: ${STATES[app.state]}`];
+    const what = [app.lesion && `memory ${lesionName(app.lesion)}`, app.state !== app.model.state && `context: ${STATES[app.state]}`];
     const mean = answer.bits - before.bits;
     const line = [make("b", "", `With ${what.filter(Boolean).join(", ")}`), ` it is ${Math.abs(mean) < 0.005 ? "as surprised" : `${Math.abs(mean).toFixed(2)} bits a word ${mean > 0 ? "more" : "less"} surprised than`} as trained.`];
     const named = (one) => ` “${one.word}” (${signedBits(one.bits)})`;
@@ -98,5 +106,5 @@ app.panes.read = (() => {
   });
   byId("lesion").addEventListener("change", (event) => { set({ lesion: event.target.value }); changed(); });
 
-  return { show, changed, get reader() { return reader; } };
+  return { show, changed, release: () => reader?.release(), get reader() { return reader; } };
 })();

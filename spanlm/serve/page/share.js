@@ -6,7 +6,7 @@ app.panes.share = (() => {
     const { model } = app, has = Boolean(app.text.trim());
     const link = make("input", "address");
     link.readOnly = true;
-    link.value = location.origin + location.pathname + addressOf({ ...app.settings, pane: "read" });
+    link.value = location.origin + location.pathname + addressOf({ ...app.settings, pane: app.seen });
     link.setAttribute("aria-label", "The address");
     link.addEventListener("focus", () => link.select());
     const said = make("p", "note");
@@ -17,7 +17,7 @@ app.panes.share = (() => {
       one.disabled = !has && text !== "Copy the address";
       return one;
     };
-    const body = () => ({ run: model.id, text: app.text, state: app.state, attention: app.settings.lesion || null });
+    const body = () => ({ run: model.id, text: app.text, state: app.state, attention: app.lesion || null });
     const long = app.text.length > LONGEST_ADDRESS;
     byId("pane-share").replaceChildren(
       make("h2", "", "This view, by its address"),

@@ -20,6 +20,7 @@ async function openExample(model, example) {
 async function showPane(name) {
   app.panes[app.shown]?.hide?.();
   app.shown = name;
+  if (name !== "share") app.seen = name;
   set({ pane: name });
   for (const pane of PANES) {
     const chosen = pane === name, tab = byId(`tab-${pane}`);
@@ -38,8 +39,9 @@ function layRun() {
   const { model } = app;
   byId("run").replaceChildren(...app.models.map((each) => option(each.id, nameOf(each), each === model)));
   byId("about").textContent = [model.description, model.corpus && `trained on ${model.corpus}`,
-    model.perplexity && `perplexity ${model.perplexity.value.toFixed(1)} on ${model.perplexity.split}`, model.paper].filter(Boolean).join("; ");
-  byId("examples").replaceChildren(option("", "choose …", true), ...model.examples.map((example, i) => option(String(i), example.title)));
+    perplexityOf(model) && `perplexity ${perplexityOf(model)}`, model.paper].filter(Boolean).join("; ");
+  const chosen = model.examples.findIndex(({ text }) => text === app.text);
+  byId("examples").replaceChildren(option("", "choose …", chosen < 0), ...model.examples.map((example, i) => option(String(i), example.title, i === chosen)));
   byId("examples").parentElement.hidden = !model.examples.length;
 }
 
@@ -47,16 +49,20 @@ function listen() {
   byId("text").addEventListener("input", () => {
     set({ text: byId("text").value });
     byId("look").hidden = true;
+    byId("examples").value = "";
     growTextarea();
     clearTimeout(pause);
     pause = setTimeout(() => app.panes[app.settings.pane].changed?.({ typed: true }), PAUSE);
   });
   byId("run").addEventListener("change", (event) => {
-    const model = app.models.find(({ id }) => id === event.target.value);
-    set({ run: model.id, lesion: model.lesions.includes(app.settings.lesion) ? app.settings.lesion : "" });
+    const run = event.target.value; // in Compare it is side A
+    set({ run, with: app.settings.with.replace(/^[^,]+/, run) });
     showPane(app.settings.pane);
   });
-  byId("examples").addEventListener("change", (event) => openExample(app.model, app.model.examples[event.target.value]));
+  byId("examples").addEventListener("change", (event) => {
+    const example = app.model.examples[event.target.value];
+    if (example) openExample(app.model, example);
+  });
   for (const [i, pane] of PANES.entries()) {
     const tab = byId(`tab-${pane}`);
     tab.addEventListener("click", () => showPane(pane));
@@ -69,10 +75,12 @@ function listen() {
       showPane(PANES[to]);
     });
   }
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") app.panes[app.settings.pane].release?.(); });
   for (const place of document.querySelectorAll("[data-say]")) {
     place.replaceChildren(term(place.dataset.say, place.textContent));
   }
-  addEventListener("hashchange", openAddress);
+  // the link that skips to the text has a hash, too, which is no address of ours
+  addEventListener("hashchange", () => (location.hash.includes("=") ? openAddress() : writeAddress()));
 }
 
 async function openAddress() {

@@ -8,10 +8,16 @@ const tour = (() => {
   card.setAttribute("aria-label", "Guided tour");
   card.tabIndex = -1;
 
-  const example = () => app.model.examples[0]?.text ?? "the name is bound to the object . the name is bound";
-  const openRead = (more = {}) => writeText(example(), { pane: "read", lesion: "", state: "", pos: "", tint: "surprisal", ...more });
+  const example = (model = app.model) => model.examples[0]?.text ?? "the name is bound to the object . the name is bound";
+  const openRead = (more = {}, model = app.model) => writeText(example(model), { run: model.id, pane: "read", lesion: "", state: "", pos: "", tint: "surprisal", ...more });
   const reader = () => app.panes.read.reader;
   const sharpest = () => (reader().content ? reader().view.opening() : 0);
+
+  const canForget = (model) => model.lesions.includes("none");
+  const NO_MEMORY = {
+    title: "Nothing to take away", at: "#about", act: () => openRead(),
+    text: "No run that is served here has a memory that can be switched off. Serve one that has, and this step shows what the memory was for.",
+  };
 
   const STEPS = [
     { title: "A text of your own", at: "#text", text: "This field is yours: change a word and watch. The model reads from left to right and guesses each next word.", act: () => openRead() },
@@ -21,7 +27,7 @@ const tour = (() => {
     { title: "Where it looked", at: "#reader .text", text: "Blue words are those it looked back at while it guessed, deeper for more weight. Not every model can: one without a memory has only the summary in its state.",
       act: async () => { await openRead(); reader().pin(sharpest(), true); } },
     { title: "Take the memory away", at: "#lesion", text: "Here its memory is off, though it was trained with it. Ticks on the bars are the surprisal from before: where a bar stands above its tick, the memory had helped.",
-      act: () => openRead({ lesion: app.model.lesions.includes("none") ? "none" : "" }) },
+      act: () => openRead({ lesion: "none" }, [app.model, ...app.models].find(canForget)) },
     { title: "Let it write", at: "#next", text: "Move the temperature: the bars move before a word is drawn. Draw one, or take another; then ask a word why it came.",
       act: () => writeText(example().split(/\s+/).slice(0, 4).join(" "), { pane: "generate", lesion: "", t: "0.7" }) },
     { title: "Side by side, and passed on", at: "#differences", text: "Compare shows where one model, or one memory, gains. All you see is in the address: copy it, or save the page, under Share.",
@@ -35,8 +41,9 @@ const tour = (() => {
 
   async function go(step) {
     at = step;
-    const { title, text, act, at: where } = STEPS[step];
+    const { title, text, act, at: where } = STEPS[step].at === "#lesion" && !app.models.some(canForget) ? NO_MEMORY : STEPS[step];
     await act();
+    if (at !== step) return; // another step, or the end, was quicker
     document.querySelectorAll(".shown").forEach((element) => element.classList.remove("shown"));
     const target = document.querySelector(where);
     target?.classList.add("shown");
