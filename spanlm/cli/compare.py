@@ -27,6 +27,7 @@ from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.analysis.figures import FIGURES, Value, differences_figure, figure_bytes
 from spanlm.analysis.resampling import blocks_of
 from spanlm.cli.cache import add_cache, check_cache, choose_cache
+from spanlm.cli.family import family_members
 from spanlm.cli.options import (
     add_attention,
     add_corpus,
@@ -59,8 +60,9 @@ difference as large would come by chance. Negative: the run is better than the b
   spanlm compare runs/lstm runs/kvp --out where.svg
   spanlm compare kn5.arpa runs/kvp --out words.html
 
-A folder that holds runs, as --seeds of `spanlm train` makes it, is a family: one model in several seeds, of which the
-text and the seeds are both drawn anew. One run alone is compared with itself, changed by --attention or --cache.
+A folder with seed-1, seed-2 and so on, as --seeds of `spanlm train` makes it, is a family: one model in several seeds,
+of which the text and the seeds are both drawn anew. One run alone is compared with itself, changed by --attention or
+--cache.
 """
 _MORE = """
 Interval: the text's documents, or blocks of it, are drawn with replacement (a paired bootstrap: both models read each).
@@ -117,7 +119,7 @@ def run(arguments: list[str]) -> None:
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = verb_parser("compare", _DESCRIPTION, more=_MORE)
-    text = "a trained run's folder, a folder of runs (a family), NAME.arpa[.gz] or hf:FOLDER; the first is the baseline"
+    text = "a run's folder, one with seed-1 and so on (a family), NAME.arpa[.gz] or hf:FOLDER; the first: the baseline"
     parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help=text)
     add_device(parser)
     add_corpus(parser)
@@ -170,8 +172,7 @@ def _changed(side: _Side, options: argparse.Namespace) -> list[_Side]:
 
 def _members(folder: Path) -> list[Path]:
     """Return the runs of a family, or the one run."""
-    members = sorted(path.parent for path in folder.glob(f"*/{CONFIG}"))
-    return members if members and not (folder / CONFIG).exists() else [folder]
+    return [folder] if (folder / CONFIG).exists() else family_members(folder) or [folder]
 
 
 def _names(folders: Sequence[Path]) -> list[str]:

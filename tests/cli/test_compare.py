@@ -62,23 +62,38 @@ def test_a_run_against_itself_and_changed(cli: Cli, tiny_run: Path) -> None:
 
 
 def test_families_ensembles_and_files(cli: Cli, tiny_run: Path, lstm_run: Path, tmp_path: Path) -> None:
-    for seed, run in enumerate((tiny_run, lstm_run), 1):
-        shutil.copytree(run, tmp_path / "family" / f"seed-{seed}")
+    config = spanlm.load(lstm_run).config
+    second = replace(config, training=replace(config.training, seed=2))
+    shutil.copytree(lstm_run, "family/seed-1")
+    spanlm.train(second, spanlm.load_corpus(config.data), Path("family/seed-2"))
+    shutil.copytree(tiny_run, "family/another")  # is none of its seeds
     figure, page = tmp_path / "where.svg", tmp_path / "words.html"
-    shown = cli("compare", lstm_run, "family", "--out", figure).done
+    shown = cli("compare", tiny_run, "family", "--out", figure).done
     assert "and from the seeds" in shown and "seeds" in shown and f"wrote {figure}" in shown
     drawn = figure.read_text(encoding="utf-8")
     assert "new" in drawn and "frequency in training" in drawn
-    found = json.loads(cli("compare", lstm_run, "family", "--json").done)
+    found = json.loads(cli("compare", tiny_run, "family", "--json").done)
     (one,) = found["comparisons"]
     assert [Path(run).name for run in one["runs"]] == ["seed-1", "seed-2"]
-    bits = [spanlm.load(run).evaluate().bits_per_token for run in (tiny_run, lstm_run)]
-    assert one["bits"] == pytest.approx(sum(bits) / 2, rel=1e-6)
+    bits = [spanlm.load(Path("family") / run).evaluate().bits_per_token for run in ("seed-1", "seed-2")]
+    assert bits[0] != bits[1] and one["bits"] == pytest.approx(sum(bits) / 2, rel=1e-6)
     cli("compare", lstm_run, tiny_run, "--combine", "linear", "--out", page).done  # noqa: B018 (checks)
     assert "all as one (linear): gains most" in page.read_text(encoding="utf-8")
     found = json.loads(cli("compare", lstm_run, tiny_run, "--combine", "linear", "--json").done)
     both = spanlm.load_ensemble([lstm_run, tiny_run]).evaluate()
     assert found["comparisons"][1]["perplexity"] == pytest.approx(both.perplexity, rel=1e-6)
+
+
+def test_runs_that_are_no_family(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
+    shutil.copytree(lstm_run, "mixed/seed-1")
+    shutil.copytree(tiny_run, "mixed/seed-2")
+    shutil.copytree(lstm_run, "twice/seed-1")
+    shutil.copytree(lstm_run, "twice/seed-3")
+    shutil.copytree(lstm_run, "runs/one")
+    why = "mixed: is no family of seeds: model.memory.kind is none in seed-1 and key_value in seed-2"
+    cli("compare", tiny_run, "mixed").refused(why)
+    cli("compare", tiny_run, "twice").refused("twice: is no family of seeds: seed-1 and seed-3 both have seed 1")
+    cli("compare", tiny_run, "runs").refused("runs")
 
 
 def test_other_words(cli: Cli, tiny_run: Path, tiny_corpus: Path, arpa: Path, tiny_config: RunConfig) -> None:
