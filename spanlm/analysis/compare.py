@@ -33,6 +33,7 @@ from spanlm.analysis.classes import (
     by_tag,
 )
 from spanlm.analysis.resampling import (
+    FEWEST_BLOCKS,
     Array,
     Blocks,
     Interval,
@@ -57,7 +58,6 @@ from spanlm.runs.trained_model import LoadedModel, TrainedModel
 
 SEED = 1
 """Of all that is drawn."""
-FEWEST_BLOCKS = 10
 MOVED = 100
 """Words that are shown of those that gain, and of those that lose."""
 BEFORE, AFTER = 24, 6

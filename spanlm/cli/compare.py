@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from spanlm.analysis.compare import (
-    FEWEST_BLOCKS,
     ClassDifference,
     Comparison,
     SharedText,
@@ -25,7 +24,7 @@ from spanlm.analysis.compare import (
 from spanlm.analysis.comparison_page import render_comparison
 from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.analysis.figures import FIGURES, Value, differences_figure, figure_bytes
-from spanlm.analysis.resampling import blocks_of
+from spanlm.analysis.resampling import FEWEST_BLOCKS, blocks_of
 from spanlm.cli.cache import add_cache, check_cache, choose_cache
 from spanlm.cli.family import family_members
 from spanlm.cli.options import (

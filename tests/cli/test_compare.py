@@ -150,6 +150,12 @@ def test_context(cli: Cli, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.M
     shown = cli(*how, "--out", figure).done
     assert max(map(len, shown.splitlines())) <= 80
     assert f"{found['gain']:.3f} bits a token, over no word of context" in shown
+    for point in curves["truncated"]:
+        whole = point["bits"] - point["excess"]
+        row = f"{point['words']} {point['positions']} {whole:.3f} {point['bits']:.3f} {point['excess']:.3f} "
+        assert row.replace("-", "−") in " ".join(shown.split())
+    few = cli("context", tiny_run, "--positions", 8, "--lengths", 1, "--far", 0).done
+    assert "not known: no length has targets in 10 of these blocks" in few and "– in fewer than 10 of the blocks" in few
     assert "shuffled" in figure.read_text(encoding="utf-8")
 
 
