@@ -10,8 +10,8 @@ needs with the whole context c, at the same targets:
     encoder emptied    encoder that began with them, memory of all before
     shuffled           the `far` words before them come in random order
     half dropped       a random half of these is left out, the rest in its order
-    replaced           each of these is another word about as frequent in training (the same power of two), drawn in
-                       proportion to its frequency; <eos> and <unk> stay
+    replaced           each of these is another word about as frequent in training (the same power of two, or the next
+                       where no other has that), drawn in proportion to its frequency; <eos> and <unk> stay
 
 What is left of the gain of having read anything, E(0), gives the effective context length
 
@@ -43,7 +43,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spanlm.analysis.classes import Counts
+from spanlm.analysis.classes import Counts, openings
 from spanlm.analysis.resampling import FEWEST_BLOCKS, Array, Interval, blocks_of, drawn_means, interval_of
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import Vocabulary
@@ -154,7 +154,7 @@ class _Places:
         inputs: (N,) what is read before each of its words.
         starts: (P,) in order; of a stream's first input.
         ends: (P,) of its context.
-        openings: of the contexts that have a start, and their ends.
+        contexts: those that have a start, from their first word to the last that is a target.
     """
 
     ids: Counts
@@ -167,9 +167,7 @@ class _Places:
 def _places(corpus: Corpus, split: str, protocol: Protocol, options: ContextOptions) -> _Places:
     tokens, eos = corpus.splits[split], corpus.vocabulary.eos_id
     ids = np.asarray(tokens.ids, np.int64)
-    lines = np.append(0, np.flatnonzero(ids[:-1] == eos) + 1)
-    openings = {"carry": np.zeros(1, np.int64), "document": np.asarray(tokens.documents), "line": lines}
-    begins = openings[protocol.context]
+    begins = openings(protocol.context, ids, np.asarray(tokens.documents), eos)
     stops = np.append(begins[1:], len(ids))
     inputs = np.append(eos, ids[:-1])
     inputs[begins] = eos
@@ -180,27 +178,49 @@ def _places(corpus: Corpus, split: str, protocol: Protocol, options: ContextOpti
     count = min(options.positions, len(candidates))
     starts = np.sort(np.random.default_rng(options.seed).choice(candidates, count, replace=False))
     of = np.searchsorted(begins, starts, side="right") - 1
-    contexts = [(int(begins[n]), int(stops[n])) for n in np.unique(of)]
+    farthest = max(n + options.far * (n <= options.far) for n in options.lengths)
+    needed = np.minimum(starts + farthest, stops[of])
+    contexts = [(int(begins[n]), int(needed[of == n].max())) for n in np.unique(of)]
     return _Places(ids, inputs, starts, stops[of], contexts)
 
 
 class _Replacer:
-    """Draws for each word another one of the same power of two of its count, in proportion to the counts."""
+    """Draws for each word another one of its band, in proportion to the counts.
+
+    Bands are the powers of two of counts; a word that has none beside it is put to the next band, or else the last.
+    """
 
     def __init__(self, counts: Counts, vocabulary: Vocabulary) -> None:
-        bands = np.floor(np.log2(np.maximum(counts, 1))).astype(np.int64)
-        for place, id in enumerate((vocabulary.eos_id, vocabulary.unk_id)):
-            bands[id] = bands.max() + 1 + place  # alone in its band
+        weights, special = np.maximum(counts, 1), [vocabulary.eos_id, vocabulary.unk_id]
+        powers = np.floor(np.log2(weights)).astype(np.int64)
+        bands = _joined(np.bincount(np.delete(powers, special), minlength=int(powers.max()) + 1))[powers]
+        bands[special] = bands.max() + np.array([1, 2])  # each alone in its band
         self._order = np.argsort(bands, kind="stable")
-        self._totals = np.cumsum(np.maximum(counts, 1)[self._order])
+        self._totals = np.cumsum(weights[self._order])
         of = bands[self._order]
         last = self._totals[np.searchsorted(of, bands, side="right") - 1]
         first = np.searchsorted(of, bands, side="left")
-        self._from, self._to = np.where(first > 0, self._totals[first - 1], 0), last
+        self._from = np.where(first > 0, self._totals[first - 1], 0)
+        # a word's own stretch is left out; one alone in its band has no other
+        self._own = np.empty_like(weights)
+        self._own[self._order] = self._totals - weights[self._order]
+        self._width = np.where(last - self._from > weights, weights, 0)
+        self._to = last - self._width
 
     def __call__(self, words: Counts, generator: np.random.Generator) -> Counts:
         drawn = generator.integers(self._from[words], self._to[words])
+        drawn += np.where(drawn >= self._own[words], self._width[words], 0)
         return np.asarray(self._order[np.searchsorted(self._totals, drawn, side="right")])
+
+
+def _joined(sizes: Counts) -> Counts:
+    """Number bands of so many words each, in order, so that no number is of one word, if there are two."""
+    found, number, held = np.zeros_like(sizes), 0, 0
+    for band, size in enumerate(sizes.tolist()):
+        found[band], held = number, held + size
+        if held > 1:
+            number, held = number + 1, 0
+    return np.minimum(found, max(number - 1, 0))
 
 
 # --- reading ---

@@ -152,7 +152,7 @@ def test_every_number_is_that_of_the_loop(
     assert found.curves[TRUNCATED][1].positions > found.curves[TRUNCATED][-1].positions, "contexts end"
 
 
-def test_a_text_as_one_stream_and_a_model_without_memory(corpus: Corpus) -> None:
+def test_a_text_as_one_stream_and_a_model_without_memory(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     model = made(NoMemoryConfig(), len(corpus.vocabulary))
     options = ContextOptions(positions=40, lengths=(1, 3, 40), far=0, seed=5)
     found = measure_context(model, corpus, "test", Protocol(), options)
@@ -161,24 +161,31 @@ def test_a_text_as_one_stream_and_a_model_without_memory(corpus: Corpus) -> None
     assert found.gain == found.curves[TRUNCATED][0].excess
     again = measure_context(model, corpus, "test", Protocol(), options)
     assert repr(found) == repr(again), "the same seed, the same numbers (nan is not itself)"
+    seen = list[tuple[int, int]]()
+    monkeypatch.setattr(context, "STREAMS", 1)  # so that each is reported
+    few = ContextOptions(positions=2, lengths=(1, 3), far=0)
+    measure_context(model, corpus, "test", Protocol(), few, report=lambda _, done, total: seen.append((done, total)))
+    starts = np.random.default_rng(1).choice(np.arange(1, 30), 2, replace=False)
+    assert seen[-1][1] == min(starts.max() + 3, 30) < 30, "nothing is read after the last target"
     with pytest.raises(InputError, match="positions=1: must be at least 2"):
         ContextOptions(positions=1)
 
 
 def test_words_are_replaced_by_others_as_frequent() -> None:
-    counts = np.array([0, 1, 2, 3, 4, 5, 6, 7, 16, 31, 64, 90, 5, 6])
+    counts = np.array([0, 1, 2, 3, 4, 5, 6, 7, 16, 64, 90, 600, 5, 6])
     vocabulary = Vocabulary((*"abcdefghijkl", "<eos>", "<unk>"))
-    eos, unk = vocabulary.eos_id, vocabulary.unk_id
+    # the word of 16 has none beside it and is put to those of 64 and 90, as is that of 600, after which comes none
+    bands = ({0, 1}, {2, 3}, {4, 5, 6, 7}, {8, 9, 10, 11})
     replacer = context._Replacer(counts, vocabulary)
     draw = np.random.default_rng(0)
     for word in range(len(counts)):
         drawn = set(replacer(np.full(400, word), draw).tolist())
-        band = {
-            n for n in range(len(counts)) if int(counts[n] or 1).bit_length() == int(counts[word] or 1).bit_length()
-        }
-        assert drawn == ({word} if word in (eos, unk) else band - {eos, unk})
-    often = np.bincount(replacer(np.full(20_000, 4), draw), minlength=8)[4:8] / 20_000
-    assert often == pytest.approx(np.array([4, 5, 6, 7]) / 22, abs=0.02)
+        others = next((band - {word} for band in bands if word in band), {word})  # <eos> and <unk> stay
+        assert drawn == others
+    often = np.bincount(replacer(np.full(20_000, 5), draw), minlength=8)[4:8] / 20_000
+    assert often == pytest.approx(np.array([4, 0, 6, 7]) / 17, abs=0.02)
+    alone = context._Replacer(np.array([3, 9, 2]), Vocabulary(("a", "<eos>", "<unk>")))
+    assert alone(np.arange(3), draw).tolist() == [0, 1, 2], "there is no other word"
 
 
 def test_the_effective_length_is_where_a_hundredth_of_the_gain_is_left() -> None:
