@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from spanlm.analysis.classes import (
     by_place_in_line,
     by_recurrence,
     by_tag,
+    openings,
 )
 from spanlm.analysis.resampling import (
     FEWEST_BLOCKS,
@@ -90,26 +92,24 @@ class SharedText:
     tags: Classes | None = None
 
     @property
-    def starts(self) -> Counts:
-        """The first token of each stretch within which a word can occur again: documents, where a state is theirs."""
-        return self.documents if self.context == "document" else np.zeros(1, np.int64)
-
-    @property
     def openings(self) -> Counts:
-        """The first token of each context."""
-        if self.context == "line":
-            return np.append(0, np.flatnonzero(self.ids[:-1] == self.vocabulary.eos_id) + 1)
-        return self.starts
+        """The first token of each context, within which a word can occur again."""
+        return openings(self.context, self.ids, self.documents, self.vocabulary.eos_id)
 
     @property
     def everything(self) -> Classes:
         """All tokens that are compared, in one class."""
         return Classes("all", ("all",), np.zeros(len(self.ids), np.int64)).where(self.known)
 
+    @cached_property
+    def blocks(self) -> Blocks:
+        """What is drawn anew for intervals; an `InputError` if the text is too short for two."""
+        return blocks_of(len(self.ids), self.documents)
+
     def classes(self) -> list[Classes]:
         """Return the ways to sort its tokens."""
         found = [] if self.counts is None else [by_frequency(self.ids, self.vocabulary, self.counts)]
-        found.append(by_recurrence(self.ids, self.vocabulary, self.starts))
+        found.append(by_recurrence(self.ids, self.vocabulary, self.openings))
         found.append(by_place_in_line(self.ids, self.vocabulary.eos_id))
         if len(self.documents) > 1:
             found.append(by_place_in_document(len(self.ids), self.documents))
@@ -366,8 +366,7 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
     Raises:
         InputError: the text is too short, or no word of it is known to both.
     """
-    blocks = blocks_of(len(text.ids), text.documents)
-    kept = int(text.known.sum())
+    blocks, kept = text.blocks, int(text.known.sum())
     if not kept:
         raise InputError(f"{text.name}: has no word that both {baseline.name} and {model.name} know")
     generator = np.random.default_rng(SEED)
@@ -385,9 +384,8 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
 
 def differences(text: SharedText, classes: Classes, baseline: TokenBits, model: TokenBits) -> list[ClassDifference]:
     """Return the difference in each class of one way to sort the tokens; errors are those of `compare`."""
-    blocks, kept = blocks_of(len(text.ids), text.documents), int(text.known.sum())
-    generator = np.random.default_rng(SEED)
-    return _differences(classes.where(text.known), blocks, baseline, model, kept, generator)[0]
+    kept, generator = int(text.known.sum()), np.random.default_rng(SEED)
+    return _differences(classes.where(text.known), text.blocks, baseline, model, kept, generator)[0]
 
 
 def _by_looks(text: SharedText, *models: TokenBits) -> list[Classes]:

@@ -24,7 +24,7 @@ from spanlm.analysis.compare import (
 from spanlm.analysis.comparison_page import render_comparison
 from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.analysis.figures import FIGURES, Value, differences_figure, figure_bytes
-from spanlm.analysis.resampling import FEWEST_BLOCKS, blocks_of
+from spanlm.analysis.resampling import FEWEST_BLOCKS
 from spanlm.cli.cache import add_cache, check_cache, choose_cache
 from spanlm.cli.family import family_members
 from spanlm.cli.options import (
@@ -256,7 +256,7 @@ def _fields(
         "protocol": text.protocol,
         "tokens": len(text.ids),
         "compared": int(text.known.sum()),
-        "blocks": blocks_of(len(text.ids), text.documents).description,
+        "blocks": text.blocks.description,
         "baseline": {"name": baseline.name, "runs": [str(path) for path in sides[0].runs], "bits": bits},
         "comparisons": [
             {**one.to_json(), "runs": [str(path) for path in side.runs]}
@@ -268,7 +268,6 @@ def _fields(
 def _print(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, notes: Sequence[str]) -> None:
     for line in notes:
         paragraph(line)
-    blocks = blocks_of(len(text.ids), text.documents)
     kept, tokens = int(text.known.sum()), len(text.ids)
     only = "" if kept == tokens else f", {kept:,} of them compared: those that every model knows"
     families = max(len(baseline.bits), *(one.runs for one in found)) > 1
@@ -276,7 +275,7 @@ def _print(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, n
         [
             ("text", f"{text.name}: {tokens:,} tokens{only}"),
             ("protocol", text.protocol),
-            ("intervals", f"95 %, drawn from {blocks.description}{' and from the seeds' if families else ''}"),
+            ("intervals", f"95 %, drawn from {text.blocks.description}{' and from the seeds' if families else ''}"),
         ]
     )
     out()

@@ -83,7 +83,7 @@ def _print_worth(text: SharedText, before: TokenBits, after: TokenBits) -> None:
     with suppress(InputError):  # a text too short for an interval
         whole, *words = [
             saved
-            for classes in (text.everything, by_novelty(text.ids, text.vocabulary, text.starts))
+            for classes in (text.everything, by_novelty(text.ids, text.vocabulary, text.openings))
             for saved in differences(text, classes, before, after)
         ]
         if math.isnan(whole.interval[0]):
