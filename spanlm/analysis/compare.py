@@ -98,8 +98,8 @@ class SharedText:
 
     @property
     def everything(self) -> Classes:
-        """All tokens that are compared, in one class."""
-        return Classes("all", ("all",), np.zeros(len(self.ids), np.int64)).where(self.known)
+        """All tokens in one class."""
+        return Classes("all", ("all",), np.zeros(len(self.ids), np.int64))
 
     @cached_property
     def blocks(self) -> Blocks:
@@ -366,17 +366,14 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
     Raises:
         InputError: the text is too short, or no word of it is known to both.
     """
-    blocks, kept = text.blocks, int(text.known.sum())
-    if not kept:
+    if not text.known.any():
         raise InputError(f"{text.name}: has no word that both {baseline.name} and {model.name} know")
     generator = np.random.default_rng(SEED)
-    (whole,), draws = _differences(text.everything, blocks, baseline, model, kept, generator)
+    (whole,), draws, sums = _differences(text, text.everything, baseline, model, generator)
     families = len(baseline.bits) > 1 or len(model.bits) > 1
-    difference = model.mean - baseline.mean
-    sums = blocks.sums(text.everything.labels, 1, difference)[:, 0]
-    p = drawn_p(draws[:, 0], whole.difference) if families else sign_flip(sums, generator)
-    sorted_by = [each.where(text.known) for each in [*text.classes(), *_by_looks(text, baseline, model)]]
-    where = {each.title: _differences(each, blocks, baseline, model, kept, generator)[0] for each in sorted_by}
+    p = drawn_p(draws[:, 0], whole.difference) if families else sign_flip(sums[:, 0], generator)
+    sorted_by = [*text.classes(), *_by_looks(text, baseline, model)]
+    where = {each.title: _differences(text, each, baseline, model, generator)[0] for each in sorted_by}
     gains, losses = _moved(text, baseline.mean, model.mean)
     bits = float(model.mean[text.known].mean())
     return Comparison(model.name, len(model.bits), bits, whole, p, where, gains, losses)
@@ -384,8 +381,7 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
 
 def differences(text: SharedText, classes: Classes, baseline: TokenBits, model: TokenBits) -> list[ClassDifference]:
     """Return the difference in each class of one way to sort the tokens; errors are those of `compare`."""
-    kept, generator = int(text.known.sum()), np.random.default_rng(SEED)
-    return _differences(classes.where(text.known), text.blocks, baseline, model, kept, generator)[0]
+    return _differences(text, classes, baseline, model, np.random.default_rng(SEED))[0]
 
 
 def _by_looks(text: SharedText, *models: TokenBits) -> list[Classes]:
@@ -396,10 +392,10 @@ def _by_looks(text: SharedText, *models: TokenBits) -> list[Classes]:
 
 
 def _differences(
-    classes: Classes, blocks: Blocks, baseline: TokenBits, model: TokenBits, kept: int, generator: np.random.Generator
-) -> tuple[list[ClassDifference], Array]:
-    """Return the difference in each class that has tokens, and its draws (DRAWS, classes)."""
-    size, labels = len(classes.names), classes.labels
+    text: SharedText, classes: Classes, baseline: TokenBits, model: TokenBits, generator: np.random.Generator
+) -> tuple[list[ClassDifference], Array, Array]:
+    """Return the difference in each class that has tokens, its draws (DRAWS, classes), and the sums of its blocks."""
+    size, labels, blocks = len(classes.names), classes.where(text.known).labels, text.blocks
     counts = blocks.sums(labels, size)
     tokens = counts.sum(0)
     present = np.flatnonzero(tokens)
@@ -408,14 +404,14 @@ def _differences(
     for family in (baseline, model):
         seeds = np.array([blocks.sums(labels, size, bits).sum(0) for bits in family.bits])
         draws = draws + drawn_shifts(seeds[:, present] / tokens[present], generator)
-    totals, intervals = sums.sum(0), interval_of(draws)
+    totals, intervals, kept = sums.sum(0), interval_of(draws), int(text.known.sum())
     few = (counts[:, present] > 0).sum(0) < FEWEST_BLOCKS
     intervals = [(math.nan, math.nan) if none else both for none, both in zip(few, intervals, strict=True)]
     found = [
         ClassDifference(classes.names[n], int(tokens[n]), float(totals[n] / tokens[n]), both, float(totals[n] / kept))
         for n, both in zip(present.tolist(), intervals, strict=True)
     ]
-    return found, draws
+    return found, draws, sums
 
 
 def _moved(text: SharedText, baseline: Array, model: Array) -> tuple[list[MovedWord], list[MovedWord]]:

@@ -250,14 +250,17 @@ def _loaded(side: _Side, first: LoadedModel, options: argparse.Namespace) -> Ite
 def _fields(
     found: Sequence[Comparison], text: SharedText, baseline: TokenBits, sides: Sequence[_Side]
 ) -> dict[str, Any]:
-    bits = float(baseline.mean[text.known].mean())
     return {
         "text": text.name,
         "protocol": text.protocol,
         "tokens": len(text.ids),
         "compared": int(text.known.sum()),
         "blocks": text.blocks.description,
-        "baseline": {"name": baseline.name, "runs": [str(path) for path in sides[0].runs], "bits": bits},
+        "baseline": {
+            "name": baseline.name,
+            "runs": [str(path) for path in sides[0].runs],
+            "bits": _bits(text, baseline),
+        },
         "comparisons": [
             {**one.to_json(), "runs": [str(path) for path in side.runs]}
             for one, side in zip(found, sides[1:], strict=True)
@@ -265,17 +268,25 @@ def _fields(
     }
 
 
+def _bits(text: SharedText, baseline: TokenBits) -> float:
+    return float(baseline.mean[text.known].mean())
+
+
+def _families(found: Sequence[Comparison], baseline: TokenBits) -> bool:
+    return max(len(baseline.bits), *(one.runs for one in found)) > 1
+
+
 def _print(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, notes: Sequence[str]) -> None:
     for line in notes:
         paragraph(line)
     kept, tokens = int(text.known.sum()), len(text.ids)
     only = "" if kept == tokens else f", {kept:,} of them compared: those that every model knows"
-    families = max(len(baseline.bits), *(one.runs for one in found)) > 1
+    seeds = " and from the seeds" * _families(found, baseline)
     table(
         [
             ("text", f"{text.name}: {tokens:,} tokens{only}"),
             ("protocol", text.protocol),
-            ("intervals", f"95 %, drawn from {text.blocks.description}{' and from the seeds' if families else ''}"),
+            ("intervals", f"95 %, drawn from {text.blocks.description}{seeds}"),
         ]
     )
     out()
@@ -287,8 +298,7 @@ def _print(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, n
 
 
 def _print_whole(found: Sequence[Comparison], text: SharedText, baseline: TokenBits) -> None:
-    bits = float(baseline.mean[text.known].mean())
-    families = max(len(baseline.bits), *(one.runs for one in found)) > 1
+    bits, families = _bits(text, baseline), _families(found, baseline)
     seeds = ["seeds"] * families
     rows = [[baseline.name, *[str(len(baseline.bits))] * families, f"{bits:.3f}", shown(2**bits), "", "", ""]]
     for one in found:
