@@ -61,11 +61,12 @@ def test_a_run_against_itself_and_changed(cli: Cli, tiny_run: Path) -> None:
     assert [one["perplexity"] for one in changed] == pytest.approx([each.perplexity for each in expected], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_families_ensembles_and_files(cli: Cli, tiny_run: Path, lstm_run: Path, tmp_path: Path) -> None:
     config = spanlm.load(lstm_run).config
-    second = replace(config, training=replace(config.training, seed=2))
-    shutil.copytree(lstm_run, "family/seed-1")
-    spanlm.train(second, spanlm.load_corpus(config.data), Path("family/seed-2"))
+    for seed in (1, 2):
+        member = replace(config, training=replace(config.training, seed=seed, epochs=1))
+        spanlm.train(member, spanlm.load_corpus(config.data), Path(f"family/seed-{seed}"))
     shutil.copytree(tiny_run, "family/another")  # is none of its seeds
     figure, page = tmp_path / "where.svg", tmp_path / "words.html"
     shown = cli("compare", tiny_run, "family", "--out", figure).done
