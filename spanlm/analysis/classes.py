@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from spanlm.data.text import Text, lines_of, pieces
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
+from spanlm.evaluation.protocol import Context
 
 Counts = NDArray[np.int64]
 
@@ -53,6 +54,18 @@ class Looks:
     slots: Counts
     stride: int = 1
     nearest: int = 1
+
+
+def line_starts(ids: Counts, eos_id: int) -> Counts:
+    """Return the first token of each line."""
+    return np.append(0, np.flatnonzero(ids[:-1] == eos_id) + 1)
+
+
+def openings(context: Context, ids: Counts, documents: Counts, eos_id: int) -> Counts:
+    """Return the first token of each context: the text, its documents or its lines."""
+    if context == "line":
+        return line_starts(ids, eos_id)
+    return documents if context == "document" else np.zeros(1, np.int64)
 
 
 def by_edges(title: str, values: Counts, firsts: Sequence[int], unit: str = "") -> Classes:
@@ -106,8 +119,7 @@ def by_novelty(ids: Counts, vocabulary: Vocabulary, starts: Counts) -> Classes:
 
 def by_place_in_line(ids: Counts, eos_id: int) -> Classes:
     """By place in the line, its <eos> included."""
-    begins = np.append(0, np.flatnonzero(ids[:-1] == eos_id) + 1)
-    return by_edges("place in sentence (line)", places(len(ids), begins), (1, 2, 3, 6, 11, 21))
+    return by_edges("place in sentence (line)", places(len(ids), line_starts(ids, eos_id)), (1, 2, 3, 6, 11, 21))
 
 
 def by_place_in_document(tokens: int, documents: Counts) -> Classes:

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,10 @@ from spanlm.analysis.classes import (
     by_place_in_line,
     by_recurrence,
     by_tag,
+    openings,
 )
 from spanlm.analysis.resampling import (
+    FEWEST_BLOCKS,
     Array,
     Blocks,
     Interval,
@@ -57,7 +60,6 @@ from spanlm.runs.trained_model import LoadedModel, TrainedModel
 
 SEED = 1
 """Of all that is drawn."""
-FEWEST_BLOCKS = 10
 MOVED = 100
 """Words that are shown of those that gain, and of those that lose."""
 BEFORE, AFTER = 24, 6
@@ -90,26 +92,24 @@ class SharedText:
     tags: Classes | None = None
 
     @property
-    def starts(self) -> Counts:
-        """The first token of each stretch within which a word can occur again: documents, where a state is theirs."""
-        return self.documents if self.context == "document" else np.zeros(1, np.int64)
-
-    @property
     def openings(self) -> Counts:
-        """The first token of each context."""
-        if self.context == "line":
-            return np.append(0, np.flatnonzero(self.ids[:-1] == self.vocabulary.eos_id) + 1)
-        return self.starts
+        """The first token of each context, within which a word can occur again."""
+        return openings(self.context, self.ids, self.documents, self.vocabulary.eos_id)
 
     @property
     def everything(self) -> Classes:
-        """All tokens that are compared, in one class."""
-        return Classes("all", ("all",), np.zeros(len(self.ids), np.int64)).where(self.known)
+        """All tokens in one class."""
+        return Classes("all", ("all",), np.zeros(len(self.ids), np.int64))
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """What is drawn anew for intervals; an `InputError` if the text is too short for two."""
+        return blocks_of(len(self.ids), self.documents)
 
     def classes(self) -> list[Classes]:
         """Return the ways to sort its tokens."""
         found = [] if self.counts is None else [by_frequency(self.ids, self.vocabulary, self.counts)]
-        found.append(by_recurrence(self.ids, self.vocabulary, self.starts))
+        found.append(by_recurrence(self.ids, self.vocabulary, self.openings))
         found.append(by_place_in_line(self.ids, self.vocabulary.eos_id))
         if len(self.documents) > 1:
             found.append(by_place_in_document(len(self.ids), self.documents))
@@ -366,18 +366,14 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
     Raises:
         InputError: the text is too short, or no word of it is known to both.
     """
-    blocks = blocks_of(len(text.ids), text.documents)
-    kept = int(text.known.sum())
-    if not kept:
+    if not text.known.any():
         raise InputError(f"{text.name}: has no word that both {baseline.name} and {model.name} know")
     generator = np.random.default_rng(SEED)
-    (whole,), draws = _differences(text.everything, blocks, baseline, model, kept, generator)
+    (whole,), draws, sums = _differences(text, text.everything, baseline, model, generator)
     families = len(baseline.bits) > 1 or len(model.bits) > 1
-    difference = model.mean - baseline.mean
-    sums = blocks.sums(text.everything.labels, 1, difference)[:, 0]
-    p = drawn_p(draws[:, 0], whole.difference) if families else sign_flip(sums, generator)
-    sorted_by = [each.where(text.known) for each in [*text.classes(), *_by_looks(text, baseline, model)]]
-    where = {each.title: _differences(each, blocks, baseline, model, kept, generator)[0] for each in sorted_by}
+    p = drawn_p(draws[:, 0], whole.difference) if families else sign_flip(sums[:, 0], generator)
+    sorted_by = [*text.classes(), *_by_looks(text, baseline, model)]
+    where = {each.title: _differences(text, each, baseline, model, generator)[0] for each in sorted_by}
     gains, losses = _moved(text, baseline.mean, model.mean)
     bits = float(model.mean[text.known].mean())
     return Comparison(model.name, len(model.bits), bits, whole, p, where, gains, losses)
@@ -385,9 +381,7 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
 
 def differences(text: SharedText, classes: Classes, baseline: TokenBits, model: TokenBits) -> list[ClassDifference]:
     """Return the difference in each class of one way to sort the tokens; errors are those of `compare`."""
-    blocks, kept = blocks_of(len(text.ids), text.documents), int(text.known.sum())
-    generator = np.random.default_rng(SEED)
-    return _differences(classes.where(text.known), blocks, baseline, model, kept, generator)[0]
+    return _differences(text, classes, baseline, model, np.random.default_rng(SEED))[0]
 
 
 def _by_looks(text: SharedText, *models: TokenBits) -> list[Classes]:
@@ -398,10 +392,10 @@ def _by_looks(text: SharedText, *models: TokenBits) -> list[Classes]:
 
 
 def _differences(
-    classes: Classes, blocks: Blocks, baseline: TokenBits, model: TokenBits, kept: int, generator: np.random.Generator
-) -> tuple[list[ClassDifference], Array]:
-    """Return the difference in each class that has tokens, and its draws (DRAWS, classes)."""
-    size, labels = len(classes.names), classes.labels
+    text: SharedText, classes: Classes, baseline: TokenBits, model: TokenBits, generator: np.random.Generator
+) -> tuple[list[ClassDifference], Array, Array]:
+    """Return the difference in each class that has tokens, its draws (DRAWS, classes), and the sums of its blocks."""
+    size, labels, blocks = len(classes.names), classes.where(text.known).labels, text.blocks
     counts = blocks.sums(labels, size)
     tokens = counts.sum(0)
     present = np.flatnonzero(tokens)
@@ -410,14 +404,14 @@ def _differences(
     for family in (baseline, model):
         seeds = np.array([blocks.sums(labels, size, bits).sum(0) for bits in family.bits])
         draws = draws + drawn_shifts(seeds[:, present] / tokens[present], generator)
-    totals, intervals = sums.sum(0), interval_of(draws)
+    totals, intervals, kept = sums.sum(0), interval_of(draws), int(text.known.sum())
     few = (counts[:, present] > 0).sum(0) < FEWEST_BLOCKS
     intervals = [(math.nan, math.nan) if none else both for none, both in zip(few, intervals, strict=True)]
     found = [
         ClassDifference(classes.names[n], int(tokens[n]), float(totals[n] / tokens[n]), both, float(totals[n] / kept))
         for n, both in zip(present.tolist(), intervals, strict=True)
     ]
-    return found, draws
+    return found, draws, sums
 
 
 def _moved(text: SharedText, baseline: Array, model: Array) -> tuple[list[MovedWord], list[MovedWord]]:

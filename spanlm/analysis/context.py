@@ -10,15 +10,20 @@ needs with the whole context c, at the same targets:
     encoder emptied    encoder that began with them, memory of all before
     shuffled           the `far` words before them come in random order
     half dropped       a random half of these is left out, the rest in its order
-    replaced           each of these is another word about as frequent in training (the same power of two), drawn in
-                       proportion to its frequency; <eos> and <unk> stay
+    replaced           each of these is another word about as frequent in training (the same power of two, or the next
+                       where no other has that), drawn in proportion to its frequency; <eos> and <unk> stay
 
 What is left of the gain of having read anything, E(0), gives the effective context length
 
-    n* = min { n : E(m) <= E(0) / 100 for all m >= n }
+    a  = max { m : E(m) > E(0) / 100 in 97.5 % of the draws }
+    n* = min { n > a : E(n) <= E(0) / 100 }
 
-with E between two lengths that were measured on a line over log n. The paper has the loss within 1 % of the loss in
-place of within 1 % of the gain, and drops function or content words.
+with E between two lengths that were measured on a line over log n. Draws are of the text's blocks, as for the
+intervals. a is the last length at which more is left for sure: to ask that E(m) be small for every m >= n would ask for
+the largest of several noisy numbers, and make n* too long. In a draw that has less left at a, n* is sought before a. A
+length has an interval, and a say in n*, if its targets are in `FEWEST_BLOCKS` blocks at least.
+
+The paper has the loss within 1 % of the loss in place of within 1 % of the gain, and drops function or content words.
 
 Truncations nest: a stream that begins at word s has read n words when it predicts word s + n, for every n. So streams
 begin at drawn places, and each length has a target of each of them; E(n) of two lengths are at different targets,
@@ -38,8 +43,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spanlm.analysis.classes import Counts
-from spanlm.analysis.resampling import Array, Interval, blocks_of, drawn_means, interval_of
+from spanlm.analysis.classes import Counts, openings
+from spanlm.analysis.resampling import FEWEST_BLOCKS, Array, Interval, blocks_of, drawn_means, interval_of
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, require
@@ -86,10 +91,19 @@ class ContextOptions:
 
 @dataclass(frozen=True)
 class ContextPoint:
-    """E(n) of one change: at so many targets, with its 95 % interval, bits a token."""
+    """One change at one length.
+
+    Attributes:
+        words: n.
+        positions: how many targets there were.
+        bits: with the change, a token, at these targets.
+        excess: E(n), so that `bits` − `excess` is with the whole context, at the same targets.
+        interval: 95 % of E(n); NaN where the targets are in fewer than `FEWEST_BLOCKS` blocks.
+    """
 
     words: int
     positions: int
+    bits: float
     excess: float
     interval: Interval
 
@@ -103,7 +117,7 @@ class ContextUse:
         protocol: how it is counted, for people.
         bits: with the whole context, a token, at all targets that were measured.
         curves: of each change; truncated begins with n = 0.
-        effective: n*; infinite: longer than all lengths.
+        effective: n*; infinite: longer than all lengths; NaN: no length has targets in enough blocks.
         effective_interval: 95 %, from the same draws.
         blocks: what was drawn anew for the intervals.
         far: how many words were shuffled, dropped or replaced.
@@ -140,7 +154,7 @@ class _Places:
         inputs: (N,) what is read before each of its words.
         starts: (P,) in order; of a stream's first input.
         ends: (P,) of its context.
-        openings: of the contexts that have a start, and their ends.
+        contexts: those that have a start, from their first word to the last that is a target.
     """
 
     ids: Counts
@@ -153,9 +167,7 @@ class _Places:
 def _places(corpus: Corpus, split: str, protocol: Protocol, options: ContextOptions) -> _Places:
     tokens, eos = corpus.splits[split], corpus.vocabulary.eos_id
     ids = np.asarray(tokens.ids, np.int64)
-    lines = np.append(0, np.flatnonzero(ids[:-1] == eos) + 1)
-    openings = {"carry": np.zeros(1, np.int64), "document": np.asarray(tokens.documents), "line": lines}
-    begins = openings[protocol.context]
+    begins = openings(protocol.context, ids, np.asarray(tokens.documents), eos)
     stops = np.append(begins[1:], len(ids))
     inputs = np.append(eos, ids[:-1])
     inputs[begins] = eos
@@ -166,27 +178,49 @@ def _places(corpus: Corpus, split: str, protocol: Protocol, options: ContextOpti
     count = min(options.positions, len(candidates))
     starts = np.sort(np.random.default_rng(options.seed).choice(candidates, count, replace=False))
     of = np.searchsorted(begins, starts, side="right") - 1
-    contexts = [(int(begins[n]), int(stops[n])) for n in np.unique(of)]
+    farthest = max(n + options.far * (n <= options.far) for n in options.lengths)
+    needed = np.minimum(starts + farthest, stops[of])
+    contexts = [(int(begins[n]), int(needed[of == n].max())) for n in np.unique(of)]
     return _Places(ids, inputs, starts, stops[of], contexts)
 
 
 class _Replacer:
-    """Draws for each word another one of the same power of two of its count, in proportion to the counts."""
+    """Draws for each word another one of its band, in proportion to the counts.
+
+    Bands are the powers of two of counts; a word that has none beside it is put to the next band, or else the last.
+    """
 
     def __init__(self, counts: Counts, vocabulary: Vocabulary) -> None:
-        bands = np.floor(np.log2(np.maximum(counts, 1))).astype(np.int64)
-        for place, id in enumerate((vocabulary.eos_id, vocabulary.unk_id)):
-            bands[id] = bands.max() + 1 + place  # alone in its band
+        weights, special = np.maximum(counts, 1), [vocabulary.eos_id, vocabulary.unk_id]
+        powers = np.floor(np.log2(weights)).astype(np.int64)
+        bands = _joined(np.bincount(np.delete(powers, special), minlength=int(powers.max()) + 1))[powers]
+        bands[special] = bands.max() + np.array([1, 2])  # each alone in its band
         self._order = np.argsort(bands, kind="stable")
-        self._totals = np.cumsum(np.maximum(counts, 1)[self._order])
+        self._totals = np.cumsum(weights[self._order])
         of = bands[self._order]
         last = self._totals[np.searchsorted(of, bands, side="right") - 1]
         first = np.searchsorted(of, bands, side="left")
-        self._from, self._to = np.where(first > 0, self._totals[first - 1], 0), last
+        self._from = np.where(first > 0, self._totals[first - 1], 0)
+        # a word's own stretch is left out; one alone in its band has no other
+        self._own = np.empty_like(weights)
+        self._own[self._order] = self._totals - weights[self._order]
+        self._width = np.where(last - self._from > weights, weights, 0)
+        self._to = last - self._width
 
     def __call__(self, words: Counts, generator: np.random.Generator) -> Counts:
         drawn = generator.integers(self._from[words], self._to[words])
+        drawn += np.where(drawn >= self._own[words], self._width[words], 0)
         return np.asarray(self._order[np.searchsorted(self._totals, drawn, side="right")])
+
+
+def _joined(sizes: Counts) -> Counts:
+    """Number bands of so many words each, in order, so that no number is of one word, if there are two."""
+    found, number, held = np.zeros_like(sizes), 0, 0
+    for band, size in enumerate(sizes.tolist()):
+        found[band], held = number, held + size
+        if held > 1:
+            number, held = number + 1, 0
+    return np.minimum(found, max(number - 1, 0))
 
 
 # --- reading ---
@@ -353,7 +387,7 @@ def _use(
     _, of = np.unique(blocks.of[places.starts], return_inverse=True)
     generator = np.random.default_rng(options.seed)
     curves, targets = {}, np.zeros(len(whole), np.bool_)
-    effective, interval = math.inf, (math.inf, math.inf)
+    effective, interval = math.nan, (math.nan, math.nan)
     for name, log_p in found.items():
         far = options.far if name in (SHUFFLED, DROPPED, REPLACED) else 0
         at = places.starts[:, None] + far + np.array(options.lengths) - 1
@@ -361,57 +395,74 @@ def _use(
         targets[at[~np.isnan(log_p)]] = True
         excess, words = whole[at] - log_p, list(options.lengths)
         if name == TRUNCATED:
+            log_p = np.column_stack([nothing, log_p])
             excess = np.column_stack([whole[places.starts] - nothing, excess])
             words = [0, *words]
-        points, draws = _points(excess, words, of, generator)
+        points, draws = _points(-log_p, excess, words, of, generator)
         if points:
             curves[name] = points
-        if name == TRUNCATED:
-            there = [point.words for point in points]
-            effective = effective_length(there, np.array([point.excess for point in points]))
-            interval = _quantiles([effective_length(there, draw) for draw in draws])
+        if name == TRUNCATED and draws.shape[1]:
+            sure = [point for point in points if math.isfinite(point.interval[0])]
+            means = np.array([point.excess for point in sure])
+            effective, interval = effective_context([point.words for point in sure], means, draws)
     text = f"{corpus.name} {split}"
     bits, described = -float(whole[targets].mean()), protocol.description(corpus, split)
     return ContextUse(text, described, bits, curves, effective, interval, blocks.description, options.far)
 
 
 def _points(
-    excess: Array, words: Sequence[int], of: NDArray[np.int64], generator: np.random.Generator
+    bits: Array, excess: Array, words: Sequence[int], of: NDArray[np.int64], generator: np.random.Generator
 ) -> tuple[list[ContextPoint], Array]:
-    """Return E of each length that has targets in two blocks, and its draws."""
-    blocks, there = int(of.max()) + 1, ~np.isnan(excess)
-    sums, counts = (np.zeros((blocks, len(words))) for _ in range(2))
+    """Return a point for each length that has targets, and the draws of E for those that have them in enough blocks."""
+    there = ~np.isnan(excess)
+    sums, counts = (np.zeros((int(of.max()) + 1, len(words))) for _ in range(2))
     np.add.at(sums, of, np.where(there, excess, 0.0))
     np.add.at(counts, of, there)
-    kept = np.flatnonzero((counts > 0).sum(0) >= 2)
-    if not len(kept):
-        return [], np.empty((0, 0))
-    draws, total = drawn_means(sums[:, kept], counts[:, kept], generator), counts[:, kept].sum(0)
-    means = sums[:, kept].sum(0) / total
-    rows = zip(kept.tolist(), total.tolist(), means.tolist(), interval_of(draws), strict=True)
-    return [ContextPoint(words[n], int(count), mean, both) for n, count, mean, both in rows], draws
+    enough = np.flatnonzero((counts > 0).sum(0) >= FEWEST_BLOCKS)
+    draws, intervals = np.empty((0, 0)), dict[int, Interval]()
+    if len(enough):
+        draws = drawn_means(sums[:, enough], counts[:, enough], generator)
+        intervals = dict(zip(enough.tolist(), interval_of(draws), strict=True))
+    unknown = math.nan, math.nan
+    found = [
+        ContextPoint(
+            words[n],
+            int(there[:, n].sum()),
+            float(bits[there[:, n], n].mean()),
+            float(sums[:, n].sum() / counts[:, n].sum()),
+            intervals.get(n, unknown),
+        )
+        for n in np.flatnonzero(there.any(0)).tolist()
+    ]
+    return found, draws
 
 
-def effective_length(words: Sequence[int], excess: Array) -> float:
+def effective_context(words: Sequence[int], excess: Array, draws: Array) -> tuple[float, Interval]:
+    """Return n*, and its 95 % interval, of E at lengths, of which the first is 0, and of draws (DRAWS, K) of it."""
+    draws = draws[~np.isnan(draws).any(axis=1)]
+    surely = np.quantile(draws - LEFT * draws[:, :1], 0.025, axis=0) > 0
+    last = int(np.flatnonzero(surely).max(initial=0))
+    lengths = np.sort([effective_length(words, draw, last) for draw in draws])
+    low, high = lengths[int(0.025 * len(lengths))], lengths[math.ceil(0.975 * len(lengths)) - 1]
+    return effective_length(words, excess, last), (float(low), float(high))
+
+
+def effective_length(words: Sequence[int], excess: Array, last: int) -> float:
     """Return n* of E at lengths, of which the first is 0; infinite: more than `LEFT` of the gain is left at the last.
 
-    Without a gain it is 0. Between lengths E is on a line over log n; from 0 to 1 over n.
+    `last` is the place of a, the last length at which more is left for sure. Without a gain n* is 0. Between lengths E
+    is on a line over log n; from 0 to 1 over n.
     """
     least = LEFT * excess[0]
-    above = np.flatnonzero(~(excess <= least))
-    if not len(above) or excess[0] <= 0:
+    above = excess > least
+    if excess[0] <= 0:
         return 0.0
-    n = int(above[-1])
-    if n + 1 == len(words) or np.isnan(excess[n + 1]):
+    n = int(np.flatnonzero(above[: last + 1])[-1])
+    while n + 1 < len(words) and above[n + 1]:
+        n += 1
+    if n + 1 == len(words):
         return math.inf
     share = (excess[n] - least) / (excess[n] - excess[n + 1])
     if words[n] == 0:
         return float(share * words[n + 1])
     return float(math.exp(math.log(words[n]) + share * math.log(words[n + 1] / words[n])))
-
-
-def _quantiles(values: Sequence[float]) -> Interval:
-    """Return the middle 95 % of numbers that may be infinite."""
-    ordered = np.sort(np.array(values))
-    low, high = ordered[int(0.025 * len(ordered))], ordered[math.ceil(0.975 * len(ordered)) - 1]
-    return float(low), float(high)

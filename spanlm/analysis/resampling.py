@@ -34,6 +34,8 @@ FEWEST_DOCUMENTS = 30
 BLOCKS = 100
 LEAST = 20
 """Tokens of a block, at least, but for short documents."""
+FEWEST_BLOCKS = 10
+"""Blocks that hold a token of a class, at least: fewer say nothing of others."""
 DRAWS, FLIPS = 2_000, 10_000
 _HELD = 1 << 22
 """Draws times blocks held at a time: 32 MB."""

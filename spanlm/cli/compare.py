@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from spanlm.analysis.compare import (
-    FEWEST_BLOCKS,
     ClassDifference,
     Comparison,
     SharedText,
@@ -25,8 +24,9 @@ from spanlm.analysis.compare import (
 from spanlm.analysis.comparison_page import render_comparison
 from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.analysis.figures import FIGURES, Value, differences_figure, figure_bytes
-from spanlm.analysis.resampling import blocks_of
+from spanlm.analysis.resampling import FEWEST_BLOCKS
 from spanlm.cli.cache import add_cache, check_cache, choose_cache
+from spanlm.cli.family import family_members
 from spanlm.cli.options import (
     add_attention,
     add_corpus,
@@ -59,8 +59,9 @@ difference as large would come by chance. Negative: the run is better than the b
   spanlm compare runs/lstm runs/kvp --out where.svg
   spanlm compare kn5.arpa runs/kvp --out words.html
 
-A folder that holds runs, as --seeds of `spanlm train` makes it, is a family: one model in several seeds, of which the
-text and the seeds are both drawn anew. One run alone is compared with itself, changed by --attention or --cache.
+A folder with seed-1, seed-2 and so on, as --seeds of `spanlm train` makes it, is a family: one model in several seeds,
+of which the text and the seeds are both drawn anew. One run alone is compared with itself, changed by --attention or
+--cache.
 """
 _MORE = """
 Interval: the text's documents, or blocks of it, are drawn with replacement (a paired bootstrap: both models read each).
@@ -117,7 +118,7 @@ def run(arguments: list[str]) -> None:
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = verb_parser("compare", _DESCRIPTION, more=_MORE)
-    text = "a trained run's folder, a folder of runs (a family), NAME.arpa[.gz] or hf:FOLDER; the first is the baseline"
+    text = "a run's folder, one with seed-1 and so on (a family), NAME.arpa[.gz] or hf:FOLDER; the first: the baseline"
     parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help=text)
     add_device(parser)
     add_corpus(parser)
@@ -170,8 +171,7 @@ def _changed(side: _Side, options: argparse.Namespace) -> list[_Side]:
 
 def _members(folder: Path) -> list[Path]:
     """Return the runs of a family, or the one run."""
-    members = sorted(path.parent for path in folder.glob(f"*/{CONFIG}"))
-    return members if members and not (folder / CONFIG).exists() else [folder]
+    return [folder] if (folder / CONFIG).exists() else family_members(folder) or [folder]
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
@@ -250,14 +250,17 @@ def _loaded(side: _Side, first: LoadedModel, options: argparse.Namespace) -> Ite
 def _fields(
     found: Sequence[Comparison], text: SharedText, baseline: TokenBits, sides: Sequence[_Side]
 ) -> dict[str, Any]:
-    bits = float(baseline.mean[text.known].mean())
     return {
         "text": text.name,
         "protocol": text.protocol,
         "tokens": len(text.ids),
         "compared": int(text.known.sum()),
-        "blocks": blocks_of(len(text.ids), text.documents).description,
-        "baseline": {"name": baseline.name, "runs": [str(path) for path in sides[0].runs], "bits": bits},
+        "blocks": text.blocks.description,
+        "baseline": {
+            "name": baseline.name,
+            "runs": [str(path) for path in sides[0].runs],
+            "bits": _bits(text, baseline),
+        },
         "comparisons": [
             {**one.to_json(), "runs": [str(path) for path in side.runs]}
             for one, side in zip(found, sides[1:], strict=True)
@@ -265,18 +268,25 @@ def _fields(
     }
 
 
+def _bits(text: SharedText, baseline: TokenBits) -> float:
+    return float(baseline.mean[text.known].mean())
+
+
+def _families(found: Sequence[Comparison], baseline: TokenBits) -> bool:
+    return max(len(baseline.bits), *(one.runs for one in found)) > 1
+
+
 def _print(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, notes: Sequence[str]) -> None:
     for line in notes:
         paragraph(line)
-    blocks = blocks_of(len(text.ids), text.documents)
     kept, tokens = int(text.known.sum()), len(text.ids)
     only = "" if kept == tokens else f", {kept:,} of them compared: those that every model knows"
-    families = max(len(baseline.bits), *(one.runs for one in found)) > 1
+    seeds = " and from the seeds" * _families(found, baseline)
     table(
         [
             ("text", f"{text.name}: {tokens:,} tokens{only}"),
             ("protocol", text.protocol),
-            ("intervals", f"95 %, drawn from {blocks.description}{' and from the seeds' if families else ''}"),
+            ("intervals", f"95 %, drawn from {text.blocks.description}{seeds}"),
         ]
     )
     out()
@@ -288,8 +298,7 @@ def _print(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, n
 
 
 def _print_whole(found: Sequence[Comparison], text: SharedText, baseline: TokenBits) -> None:
-    bits = float(baseline.mean[text.known].mean())
-    families = max(len(baseline.bits), *(one.runs for one in found)) > 1
+    bits, families = _bits(text, baseline), _families(found, baseline)
     seeds = ["seeds"] * families
     rows = [[baseline.name, *[str(len(baseline.bits))] * families, f"{bits:.3f}", shown(2**bits), "", "", ""]]
     for one in found:

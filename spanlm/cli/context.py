@@ -23,6 +23,7 @@ from spanlm.analysis.context import (
 )
 from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.analysis.figures import FIGURES, Point, Series, context_figure, figure_bytes
+from spanlm.analysis.resampling import FEWEST_BLOCKS
 from spanlm.cli.evaluation_report import described, run_field
 from spanlm.cli.options import (
     add_corpus,
@@ -48,7 +49,8 @@ if TYPE_CHECKING:
 _DESCRIPTION = """
 How much context does a model use, and what of it? Words before a target are taken away, shuffled, thinned out or
 replaced beyond the last n, for several n, and the loss is compared with that with the whole context (Khandelwal et al.,
-2018). The effective context length is the n from which on no more than 1 % of the gain over no context is left.
+2018). The effective context length is the n beyond which no more than 1 % of the gain over no context is left, lengths
+aside at which more may be left by chance.
 
   spanlm context runs/demo --split valid
   spanlm context runs/kvp --lengths 1 2 5 10 20 --far 50 --out context.svg
@@ -107,7 +109,9 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
 
 def _print(found: ContextUse, model: Sequence[str]) -> None:
     low, high = map(_length, found.effective_interval)
-    used = f"{_length(found.effective)} words back (95 %: {low} to {high})"
+    used = f"{_length(found.effective)} words back (95 %: {low} to {high}); further ones are worth 1 % of the gain"
+    if math.isnan(found.effective):
+        used = f"not known: no length has targets in {FEWEST_BLOCKS} of these blocks"
     what, *members = model
     table(
         [
@@ -118,7 +122,7 @@ def _print(found: ContextUse, model: Sequence[str]) -> None:
             ("intervals", f"95 %, drawn from {found.blocks}"),
             ("whole context", f"{found.bits:.3f} bits a token"),
             ("gain", f"{found.gain:.3f} bits a token, over no word of context"),
-            ("effective", f"{used}; further ones are worth 1 % of the gain"),
+            ("effective", used),
         ]
     )
     out()
@@ -126,13 +130,17 @@ def _print(found: ContextUse, model: Sequence[str]) -> None:
         [
             f"{point.words}",
             f"{point.positions:,}",
-            f"{found.bits + point.excess:.3f}",
+            f"{point.bits - point.excess:.3f}",
+            f"{point.bits:.3f}",
             *_both(point),
             _left(found, point),
         ]
         for point in found.curves[TRUNCATED]
     ]
-    grid(["words", "targets", "bits", "more", "95 %", "gain left"], rows, "the last n words alone")
+    header = ["words", "targets", "whole", "alone", "more", "95 %", "gain left"]
+    grid(header, rows, "bits a token, with the whole context and with the last n words alone")
+    if any(math.isnan(point.interval[0]) for points in found.curves.values() for point in points):
+        paragraph(f"– in fewer than {FEWEST_BLOCKS} of the blocks that intervals are drawn from")
     _print_changes(found)
 
 
@@ -152,12 +160,12 @@ def _print_changes(found: ContextUse) -> None:
 
 def _both(point: ContextPoint) -> list[str]:
     low, high = point.interval
-    return [_bits(point.excess), f"{_bits(low)} to {_bits(high)}"]
+    return [_bits(point.excess), "–" if math.isnan(low) else f"{_bits(low)} to {_bits(high)}"]
 
 
 def _around(point: ContextPoint) -> str:
     low, high = point.interval
-    return f"{_bits(point.excess)} ±{(high - low) / 2:.3f}"
+    return f"{_bits(point.excess)} {'  –' if math.isnan(low) else f'±{(high - low) / 2:.3f}'}"
 
 
 def _bits(value: float) -> str:
@@ -173,10 +181,14 @@ def _length(words: float) -> str:
     return "more than were tried" if math.isinf(words) else f"{words:.0f}"
 
 
+def _drawn(point: ContextPoint) -> Point:
+    low, high = (point.excess,) * 2 if math.isnan(point.interval[0]) else point.interval
+    return Point(point.words, point.excess, low, high)
+
+
 def _figure(found: ContextUse) -> Figure:
     curves = [
-        Series(name, tuple(Point(point.words, point.excess, *point.interval) for point in points if point.words))
-        for name, points in found.curves.items()
+        Series(name, tuple(_drawn(point) for point in points if point.words)) for name, points in found.curves.items()
     ]
     low, high = map(_length, found.effective_interval)
     marks = []

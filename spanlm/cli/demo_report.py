@@ -36,7 +36,7 @@ MOST_TUNED = 20_000
 def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
     """Print test perplexities, what memory and cache are worth, and three lines; write the attention page."""
     model = require_weights(load(folder), "the demo")
-    text, plain = shared_text(model, corpus, "test"), read_tokens(model, corpus, "test", name="the memory")
+    text, plain = shared_text(model, corpus, "test"), read_tokens(model, corpus, "test")
     results = [("this model", plain.perplexity)]
     emptied, cached = _emptied(model, corpus), _cached(model, corpus)
     results += [(f"  with {each.name}", each.perplexity) for each in cached]
@@ -47,8 +47,10 @@ def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
     else:
         results.append(("LSTM of the same size", _baseline(config, corpus, own(folder / "lstm"))))
     table([(name, f"test ppl {value:.2f}") for name, value in results])
-    for before, after in [*((each, plain) for each in emptied), *((plain, each) for each in cached)]:
-        _print_worth(text, before, after)
+    for other in emptied:
+        _print_worth(text, other, plain, "without its memory this model needs {} bits a token more", _TRAINED)
+    for other in cached:
+        _print_worth(text, plain, other, f"{other.name} saves {{}} bits a token")
     out("\nthree lines it wrote:")
     for seed in (1, 2, 3):
         out(f"  {_one_line(model, seed)}")
@@ -78,19 +80,23 @@ def _cached(model: TrainedModel, corpus: Corpus) -> list[TokenBits]:
     return [read_tokens(model, corpus, "test", name=f"a cache of the last {cache.window} words", cache=cache)]
 
 
-def _print_worth(text: SharedText, before: TokenBits, after: TokenBits) -> None:
-    """Print how many bits are saved, and at which words."""
+_TRAINED = "; one that was trained without may need fewer"
+"""A memory that is taken away is not what a memory brings: the model has learned to lean on it."""
+
+
+def _print_worth(text: SharedText, before: TokenBits, after: TokenBits, what: str, more: str = "") -> None:
+    """Print by how many bits `after` is better than `before`, and at which words."""
     with suppress(InputError):  # a text too short for an interval
         whole, *words = [
             saved
-            for classes in (text.everything, by_novelty(text.ids, text.vocabulary, text.starts))
+            for classes in (text.everything, by_novelty(text.ids, text.vocabulary, text.openings))
             for saved in differences(text, classes, before, after)
         ]
         if math.isnan(whole.interval[0]):
             return
         low, high = (_bits(-each) for each in whole.interval[::-1])
         where = ", ".join(f"{_bits(-each.difference)} at {each.name}" for each in words)
-        paragraph(f"{after.name} saves {_bits(-whole.difference)} bits a token (95 %: {low} to {high}): {where}")
+        paragraph(f"{what.format(_bits(-whole.difference))} (95 %: {low} to {high}): {where}{more}")
 
 
 def _bits(value: float) -> str:

@@ -12,9 +12,9 @@ from typing import Any
 from spanlm.cli.render import out
 from spanlm.cli.side_by_side import beside, train_side_by_side
 from spanlm.cli.training_report import ppl
-from spanlm.config import RunConfig
+from spanlm.config import RunConfig, first_difference
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError
+from spanlm.errors import InputError, as_written
 from spanlm.store.engine import Engine, of_spanlm
 from spanlm.store.run_folder import CONFIG, FolderInUse, locked
 from spanlm.training.progress import Position
@@ -28,6 +28,30 @@ def members_begun(folder: Path) -> list[Path]:
     """Return the runs of a family that are begun, by their seeds."""
     found = {path.parent: path.parent.name.removeprefix(_SEED) for path in folder.glob(f"{_SEED}*/{CONFIG}")}
     return sorted((path for path, seed in found.items() if seed.isdecimal()), key=lambda path: int(found[path]))
+
+
+def family_members(folder: Path) -> list[Path]:
+    """Return `members_begun`, which differ in nothing but their seed; the machine's folders and device do not count.
+
+    Raises:
+        InputError: two have the same seed, or differ in another field; names it, and both values.
+    """
+    members = members_begun(folder)
+    seeds: dict[int, str] = {}
+    first: RunConfig | None = None
+    for path in members:
+        config = RunConfig.load(path / CONFIG)
+        first = first or config
+        alike = replace(config.training, seed=first.training.seed, device=first.training.device)
+        same, asked = (replace(one, data=one.data.compared) for one in (first, replace(config, training=alike)))
+        if difference := first_difference(same.to_tree(), asked.to_tree()):
+            field, one, other = difference
+            both = f"{as_written(one)} in {members[0].name} and {as_written(other)} in {path.name}"
+            raise InputError(f"{folder}: is no family of seeds: {field} is {both}. Name the runs one by one.")
+        if (seed := config.training.seed) in seeds:
+            raise InputError(f"{folder}: is no family of seeds: {seeds[seed]} and {path.name} both have seed {seed}")
+        seeds[seed] = path.name
+    return members
 
 
 def family(config: RunConfig, folder: Path, seeds: int, resume: bool) -> dict[Path, RunConfig]:

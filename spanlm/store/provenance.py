@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from spanlm.errors import RunError
 from spanlm.store import VERSION
-from spanlm.store.files import regular, replace_file
+from spanlm.store.files import HF, regular, replace_file
 from spanlm.store.plain import json_object
 from spanlm.store.process import processor_name
 
@@ -51,9 +51,11 @@ def file_provenance() -> dict[str, Any]:
 
 
 def _without_folders(argument: str) -> str:
-    """Cut an absolute path down to its name: folders are the machine's own."""
+    """Cut an absolute path down to its name, also after `--option=` or `hf:`: folders are the machine's own."""
     option, equals, value = argument.rpartition("=")
-    return f"{option}{equals}{Path(value).name}" if os.path.isabs(value) else argument
+    prefix = HF * value.startswith(HF)
+    path = value.removeprefix(prefix)
+    return f"{option}{equals}{prefix}{Path(path).name}" if os.path.isabs(path) else argument
 
 
 def machine(device: torch.device) -> dict[str, Any]:

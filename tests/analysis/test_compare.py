@@ -25,6 +25,7 @@ from spanlm.analysis.compare import MOVED, SharedText, TokenBits, compare, read_
 from spanlm.analysis.comparison_page import render_comparison
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
+from spanlm.evaluation.protocol import Context
 from tests.analysis.conftest import HOSTILE
 
 WORDS = ("a", "b", "c", "d", "<eos>", "<unk>")
@@ -141,6 +142,20 @@ def test_only_words_that_both_know_are_compared() -> None:
     assert all(word.word != "b" for word in (*found.gains, *found.losses))
     with pytest.raises(InputError, match="no word that both"):
         compare(replace(text, known=np.zeros(400, np.bool_)), one, other)
+
+
+@pytest.mark.parametrize("context", ["carry", "document", "line"])
+def test_a_word_is_new_where_its_context_has_not_held_it(context: Context) -> None:
+    """A memory that begins anew at each line has not seen the words of the last."""
+    text, seen, new = replace(drawn_text(), context=context), set[int](), 0
+    for place, id in enumerate(text.ids.tolist()):
+        begins = {"carry": False, "document": place in text.documents, "line": text.ids[place - 1] == EOS}[context]
+        seen = set() if begins else seen
+        new += id not in (EOS, UNK, *seen)
+        seen.add(id)
+    rows = compare(text, bits(400, 1), bits(400, 2)).where["words by last occurrence"]
+    assert {row.name: row.tokens for row in rows}["new"] == new
+    assert by_novelty(text.ids, VOCABULARY, text.openings).labels.tolist().count(1) == new
 
 
 # --- classes ---

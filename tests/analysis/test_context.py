@@ -20,6 +20,7 @@ from spanlm.analysis.context import (
     SHUFFLED,
     TRUNCATED,
     ContextOptions,
+    effective_context,
     effective_length,
     measure_context,
 )
@@ -41,7 +42,7 @@ LENGTHS, FAR = (1, 2, 4), 4
 def corpus(tiny_corpus: Path) -> Corpus:
     """The first tokens of the tiny test part, as two documents."""
     whole = load_corpus(DataConfig(corpus=str(tiny_corpus), documents="blank-line"))
-    part = TokenFile(np.array(whole.splits["test"].ids[:44]), np.array([0, 18]))
+    part = TokenFile(np.array(whole.splits["test"].ids[:30]), np.array([0, 12]))
     return replace(whole, splits={"test": part})
 
 
@@ -59,12 +60,15 @@ def surprise(model: LanguageModel, read: list[int], target: int, state: LMState)
     return -float(log_p[0, 0, target]) / math.log(2)
 
 
-def after(model: LanguageModel, read: list[int]) -> LMState:
-    state = model.init_state(1)
+def read_whole(model: LanguageModel, inputs: list[int], targets: list[int]) -> tuple[list[LMState], list[float]]:
+    """Read a context word by word: the states before each, and the bits of each target."""
+    states, bits = [model.init_state(1)], list[float]()
     with torch.no_grad():
-        for word in read:
-            _, state = model(torch.tensor([[word]]), state)
-    return state
+        for word, target in zip(inputs, targets, strict=True):
+            log_p, state = model.log_probs(torch.tensor([[word]]), states[-1])
+            states.append(state)
+            bits.append(-float(log_p[0, 0, target]) / math.log(2))
+    return states, bits
 
 
 def begins(corpus: Corpus, kind: Context) -> list[int]:
@@ -73,22 +77,27 @@ def begins(corpus: Corpus, kind: Context) -> list[int]:
     return {"carry": [0], "line": lines, "document": corpus.splits["test"].documents.tolist()}[kind]
 
 
-def looped(model: LanguageModel, corpus: Corpus, kind: Context, options: ContextOptions) -> dict[str, dict[int, float]]:
-    """E(n) of each change, read literally: for every start, length and change all its words anew."""
+Both = tuple[float, float]
+"""Mean bits of a change, and of the whole context, at the same targets."""
+
+
+def looped(model: LanguageModel, corpus: Corpus, kind: Context, options: ContextOptions) -> dict[str, dict[int, Both]]:
+    """Each change read literally: for every start and length its words anew."""
     ids, eos = corpus.splits["test"].ids.tolist(), corpus.vocabulary.eos_id
-    bounds = [*begins(corpus, kind), len(ids)]
-    found: dict[str, dict[int, list[float]]] = {}
+    bounds, empty = [*begins(corpus, kind), len(ids)], model.init_state(1)
+    found: dict[str, dict[int, list[Both]]] = {}
+
+    def add(name: str, n: int, read: list[int], state: LMState, at: int) -> None:
+        bits = surprise(model, read, targets[at], state), wholes[at]
+        found.setdefault(name, {}).setdefault(n, []).append(bits)
+
     for begin, end in pairwise(bounds):
         inputs = [eos, *ids[begin : end - 1]]  # what is read before each target of this context
         targets = ids[begin:end]
-        wholes = [surprise(model, inputs[: at + 1], targets[at], model.init_state(1)) for at in range(end - begin)]
+        befores, wholes = read_whole(model, inputs, targets)
         for start in range(1, end - begin):
-            before = after(model, inputs[:start])
-            empty = model.init_state(1)
-            whole = wholes[start]
-            found.setdefault(TRUNCATED, {}).setdefault(0, []).append(
-                surprise(model, [eos], targets[start], empty) - whole
-            )
+            before = befores[start]
+            add(TRUNCATED, 0, [eos], empty, start)
             states = {
                 TRUNCATED: empty,
                 NO_MEMORY: LMState(before.encoder, empty.memory),
@@ -96,23 +105,20 @@ def looped(model: LanguageModel, corpus: Corpus, kind: Context, options: Context
             }
             for n in options.lengths:
                 if start + n <= end - begin:
-                    read, target = inputs[start : start + n], targets[start + n - 1]
-                    whole = wholes[start + n - 1]
                     for name, state in states.items():
-                        more = surprise(model, read, target, state) - whole
-                        found.setdefault(name, {}).setdefault(n, []).append(more)
+                        add(name, n, inputs[start : start + n], state, start + n - 1)
                 if start + FAR + n <= end - begin:
-                    read, target = inputs[start + FAR : start + FAR + n], targets[start + FAR + n - 1]
-                    whole = wholes[start + FAR + n - 1]
+                    words, read = inputs[start : start + FAR], inputs[start + FAR : start + FAR + n]
                     draw = np.random.default_rng([options.seed, begin + start])
-                    far = draw.permutation(np.array(inputs[start : start + FAR])).tolist()
-                    more = surprise(model, [*far, *read], target, before) - whole
-                    found.setdefault(SHUFFLED, {}).setdefault(n, []).append(more)
+                    far = draw.permutation(np.array(words)).tolist()
+                    add(SHUFFLED, n, [*far, *read], before, start + FAR + n - 1)
                     draw = np.random.default_rng([options.seed, begin + start])
                     kept = sorted(draw.choice(FAR, FAR // 2, replace=False).tolist())
-                    more = surprise(model, [*(inputs[start + k] for k in kept), *read], target, before) - whole
-                    found.setdefault(DROPPED, {}).setdefault(n, []).append(more)
-    return {name: {n: float(np.mean(values)) for n, values in each.items()} for name, each in found.items()}
+                    add(DROPPED, n, [*(words[k] for k in kept), *read], before, start + FAR + n - 1)
+    return {
+        name: {n: (float(np.mean(values, 0)[0]), float(np.mean(values, 0)[1])) for n, values in each.items()}
+        for name, each in found.items()
+    }
 
 
 MEMORIES = {
@@ -121,7 +127,9 @@ MEMORIES = {
 }
 
 
-@pytest.mark.parametrize(("memory", "kind"), [("key_value", "document"), ("attentive", "line")])
+@pytest.mark.parametrize(
+    ("memory", "kind"), [pytest.param("key_value", "document", marks=pytest.mark.slow), ("attentive", "line")]
+)
 def test_every_number_is_that_of_the_loop(
     corpus: Corpus, memory: str, kind: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,44 +144,70 @@ def test_every_number_is_that_of_the_loop(
     for name, points in expected.items():
         assert {point.words for point in found.curves[name]} == points.keys()
         for point in found.curves[name]:
-            assert point.excess == pytest.approx(points[point.words], abs=1e-9), (name, point)
+            changed, whole = points[point.words]
+            assert point.excess == pytest.approx(changed - whole, abs=1e-9), (name, point)
+            assert point.bits == pytest.approx(changed, abs=1e-9), (name, point)
+            assert math.isnan(point.interval[0]), "two blocks say nothing of others"
+    assert math.isnan(found.effective)
     assert found.curves[TRUNCATED][1].positions > found.curves[TRUNCATED][-1].positions, "contexts end"
 
 
-def test_a_text_as_one_stream_and_a_model_without_memory(corpus: Corpus) -> None:
+def test_a_text_as_one_stream_and_a_model_without_memory(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     model = made(NoMemoryConfig(), len(corpus.vocabulary))
     options = ContextOptions(positions=40, lengths=(1, 3, 40), far=0, seed=5)
     found = measure_context(model, corpus, "test", Protocol(), options)
     assert found.curves.keys() == {TRUNCATED}, "there is no memory to empty, and nothing far is changed"
     assert [point.words for point in found.curves[TRUNCATED]][:3] == [0, 1, 3]
     assert found.gain == found.curves[TRUNCATED][0].excess
-    assert found == measure_context(model, corpus, "test", Protocol(), options), "the same seed, the same numbers"
+    again = measure_context(model, corpus, "test", Protocol(), options)
+    assert repr(found) == repr(again), "the same seed, the same numbers (nan is not itself)"
+    seen = list[tuple[int, int]]()
+    monkeypatch.setattr(context, "STREAMS", 1)  # so that each is reported
+    few = ContextOptions(positions=2, lengths=(1, 3), far=0)
+    measure_context(model, corpus, "test", Protocol(), few, report=lambda _, done, total: seen.append((done, total)))
+    starts = np.random.default_rng(1).choice(np.arange(1, 30), 2, replace=False)
+    assert seen[-1][1] == min(starts.max() + 3, 30) < 30, "nothing is read after the last target"
     with pytest.raises(InputError, match="positions=1: must be at least 2"):
         ContextOptions(positions=1)
 
 
 def test_words_are_replaced_by_others_as_frequent() -> None:
-    counts = np.array([0, 1, 2, 3, 4, 5, 6, 7, 16, 31, 64, 90, 5, 6])
+    counts = np.array([0, 1, 2, 3, 4, 5, 6, 7, 16, 64, 90, 600, 5, 6])
     vocabulary = Vocabulary((*"abcdefghijkl", "<eos>", "<unk>"))
-    eos, unk = vocabulary.eos_id, vocabulary.unk_id
+    # the word of 16 has none beside it and is put to those of 64 and 90, as is that of 600, after which comes none
+    bands = ({0, 1}, {2, 3}, {4, 5, 6, 7}, {8, 9, 10, 11})
     replacer = context._Replacer(counts, vocabulary)
     draw = np.random.default_rng(0)
     for word in range(len(counts)):
         drawn = set(replacer(np.full(400, word), draw).tolist())
-        band = {
-            n for n in range(len(counts)) if int(counts[n] or 1).bit_length() == int(counts[word] or 1).bit_length()
-        }
-        assert drawn == ({word} if word in (eos, unk) else band - {eos, unk})
-    often = np.bincount(replacer(np.full(20_000, 4), draw), minlength=8)[4:8] / 20_000
-    assert often == pytest.approx(np.array([4, 5, 6, 7]) / 22, abs=0.02)
+        others = next((band - {word} for band in bands if word in band), {word})  # <eos> and <unk> stay
+        assert drawn == others
+    often = np.bincount(replacer(np.full(20_000, 5), draw), minlength=8)[4:8] / 20_000
+    assert often == pytest.approx(np.array([4, 0, 6, 7]) / 17, abs=0.02)
+    alone = context._Replacer(np.array([3, 9, 2]), Vocabulary(("a", "<eos>", "<unk>")))
+    assert alone(np.arange(3), draw).tolist() == [0, 1, 2], "there is no other word"
 
 
 def test_the_effective_length_is_where_a_hundredth_of_the_gain_is_left() -> None:
     words = [0, 1, 10, 100]
-    assert effective_length(words, np.array([2.0, 1.0, 0.04, 0.0])) == pytest.approx(10**1.5), "half way from 10 to 100"
-    assert effective_length(words, np.array([2.0, 0.0, 0.0, 0.0])) == pytest.approx(0.99)
-    assert effective_length(words, np.array([2.0, 0.01, 0.04, 0.0])) == pytest.approx(10**1.5), (
-        "from there on, not once"
-    )
-    assert effective_length(words, np.array([2.0, 1.0, 0.5, 0.03])) == math.inf
-    assert effective_length(words, np.array([-0.1, 0.0, 0.0, 0.0])) == 0, "nothing is gained by any word"
+    half_way = pytest.approx(10**1.5)  # from 10 to 100
+    assert effective_length(words, np.array([2.0, 1.0, 0.04, 0.0]), 1) == half_way
+    assert effective_length(words, np.array([2.0, 0.0, 0.0, 0.0]), 0) == pytest.approx(0.99)
+    assert effective_length(words, np.array([2.0, 0.01, 0.04, 0.0]), 2) == half_way, "10 is surely above"
+    assert effective_length(words, np.array([2.0, 0.0, 0.04, 0.0]), 0) == pytest.approx(0.99), "10 is above by chance"
+    assert effective_length(words, np.array([2.0, 0.0, 0.0, 0.0]), 2) == pytest.approx(0.99), "a draw without that"
+    assert effective_length(words, np.array([2.0, 1.0, 0.5, 0.03]), 2) == math.inf
+    assert effective_length(words, np.array([-0.1, 0.0, 0.0, 0.0]), 0) == 0, "nothing is gained by any word"
+
+
+def test_noise_at_long_lengths_makes_the_effective_length_no_longer() -> None:
+    """E is 0.5 bits after a word and nothing after two, ± as much as the limit of 0.02 bits."""
+    words, truth = [0, 1, *range(2, 40, 3)], np.array([2.0, 0.5, *[0.0] * 13])
+    generator, found, covered = np.random.default_rng(1), [], 0
+    for _ in range(40):
+        excess = truth + generator.normal(0, 0.02, len(words))
+        effective, (low, high) = effective_context(words, excess, excess + generator.normal(0, 0.02, (400, len(words))))
+        found.append(effective)
+        covered += low <= 2 ** (0.48 / 0.5) <= high
+    assert 1.5 < np.median(found) < 2.5 and np.quantile(found, 0.75) < 6, "the largest of 13 would mostly be beyond"
+    assert covered >= 34

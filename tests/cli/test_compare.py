@@ -61,24 +61,40 @@ def test_a_run_against_itself_and_changed(cli: Cli, tiny_run: Path) -> None:
     assert [one["perplexity"] for one in changed] == pytest.approx([each.perplexity for each in expected], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_families_ensembles_and_files(cli: Cli, tiny_run: Path, lstm_run: Path, tmp_path: Path) -> None:
-    for seed, run in enumerate((tiny_run, lstm_run), 1):
-        shutil.copytree(run, tmp_path / "family" / f"seed-{seed}")
+    config = spanlm.load(lstm_run).config
+    for seed in (1, 2):
+        member = replace(config, training=replace(config.training, seed=seed, epochs=1))
+        spanlm.train(member, spanlm.load_corpus(config.data), Path(f"family/seed-{seed}"))
+    shutil.copytree(tiny_run, "family/another")  # is none of its seeds
     figure, page = tmp_path / "where.svg", tmp_path / "words.html"
-    shown = cli("compare", lstm_run, "family", "--out", figure).done
+    shown = cli("compare", tiny_run, "family", "--out", figure).done
     assert "and from the seeds" in shown and "seeds" in shown and f"wrote {figure}" in shown
     drawn = figure.read_text(encoding="utf-8")
     assert "new" in drawn and "frequency in training" in drawn
-    found = json.loads(cli("compare", lstm_run, "family", "--json").done)
+    found = json.loads(cli("compare", tiny_run, "family", "--json").done)
     (one,) = found["comparisons"]
     assert [Path(run).name for run in one["runs"]] == ["seed-1", "seed-2"]
-    bits = [spanlm.load(run).evaluate().bits_per_token for run in (tiny_run, lstm_run)]
-    assert one["bits"] == pytest.approx(sum(bits) / 2, rel=1e-6)
+    bits = [spanlm.load(Path("family") / run).evaluate().bits_per_token for run in ("seed-1", "seed-2")]
+    assert bits[0] != bits[1] and one["bits"] == pytest.approx(sum(bits) / 2, rel=1e-6)
     cli("compare", lstm_run, tiny_run, "--combine", "linear", "--out", page).done  # noqa: B018 (checks)
     assert "all as one (linear): gains most" in page.read_text(encoding="utf-8")
     found = json.loads(cli("compare", lstm_run, tiny_run, "--combine", "linear", "--json").done)
     both = spanlm.load_ensemble([lstm_run, tiny_run]).evaluate()
     assert found["comparisons"][1]["perplexity"] == pytest.approx(both.perplexity, rel=1e-6)
+
+
+def test_runs_that_are_no_family(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
+    shutil.copytree(lstm_run, "mixed/seed-1")
+    shutil.copytree(tiny_run, "mixed/seed-2")
+    shutil.copytree(lstm_run, "twice/seed-1")
+    shutil.copytree(lstm_run, "twice/seed-3")
+    shutil.copytree(lstm_run, "runs/one")
+    why = "mixed: is no family of seeds: model.memory.kind is none in seed-1 and key_value in seed-2"
+    cli("compare", tiny_run, "mixed").refused(why)
+    cli("compare", tiny_run, "twice").refused("twice: is no family of seeds: seed-1 and seed-3 both have seed 1")
+    cli("compare", tiny_run, "runs").refused("runs")
 
 
 def test_other_words(cli: Cli, tiny_run: Path, tiny_corpus: Path, arpa: Path, tiny_config: RunConfig) -> None:
@@ -135,6 +151,12 @@ def test_context(cli: Cli, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.M
     shown = cli(*how, "--out", figure).done
     assert max(map(len, shown.splitlines())) <= 80
     assert f"{found['gain']:.3f} bits a token, over no word of context" in shown
+    for point in curves["truncated"]:
+        whole = point["bits"] - point["excess"]
+        row = f"{point['words']} {point['positions']} {whole:.3f} {point['bits']:.3f} {point['excess']:.3f} "
+        assert row.replace("-", "−") in " ".join(shown.split())
+    few = cli("context", tiny_run, "--positions", 8, "--lengths", 1, "--far", 0).done
+    assert "not known: no length has targets in 10 of these blocks" in few and "– in fewer than 10 of the blocks" in few
     assert "shuffled" in figure.read_text(encoding="utf-8")
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import threading
 from dataclasses import replace
@@ -15,6 +16,7 @@ import yaml
 from safetensors.torch import load_file
 
 import spanlm
+from spanlm.cli.demo_report import THETAS
 from spanlm.cli.options import free_folder
 from spanlm.cli.train import parsed_options
 from spanlm.config import RunConfig
@@ -205,6 +207,31 @@ def test_the_tour(cli: Cli, prose: Path) -> None:
     again = cli("train", "--out", "a run", "--resume", "auto", "--tour").done
     assert not [line for line in again.splitlines() if line.startswith("epoch")], "nothing is trained again"
     assert {line for line in out.splitlines() if "test ppl" in line} <= set(again.splitlines())
+
+
+def test_the_tour_says_of_memory_and_cache_what_compare_says(cli: Cli, tiny_run: Path) -> None:
+    """With the signs of what is saved: those of a difference to the better one, turned round with its interval."""
+    shutil.copytree(tiny_run, "run")
+    shown = " ".join(cli("train", "--out", "run", "--resume", "auto", "--tour").done.split())
+    model = spanlm.load("run")
+    corpus = model.corpus()
+    window = min(len(corpus.splits[split]) for split in ("valid", "test"))
+    best = model.tune_cache([window], corpus, "valid", thetas=THETAS).best
+    cache = ("--cache", window, "--cache-theta", best.theta, "--cache-lambda", best.lambda_)
+    found = json.loads(cli("compare", "run", "--attention", "none", *cache, "--json").done)["comparisons"]
+    what = "without its memory this model needs ", f"a cache of the last {window} words saves "
+    for one, sign, begin in zip(found, (1, -1), what, strict=True):
+        low, high = (f"{sign * bits:.2f}" for bits in one["whole"]["interval"][::sign])
+        words = one["where"]["words by last occurrence"]
+        parts = [sum(row["part"] for row in words if (row["name"] == "new") == new) for new in (False, True)]
+        sizes = [sum(row["tokens"] for row in words if (row["name"] == "new") == new) for new in (False, True)]
+        repeated, new = (sign * part * one["whole"]["tokens"] / size for part, size in zip(parts, sizes, strict=True))
+        says = shown.partition(begin)[2].partition(" new ones")[0]
+        numbers = re.findall(r"−?[0-9]+\.[0-9]{2}", says)
+        expected = [f"{sign * one['whole']['difference']:.2f}", low, high, f"{repeated:.2f}", f"{new:.2f}"]
+        assert [number.replace("−", "-") for number in numbers] == [
+            number.replace("-0.00", "0.00") for number in expected
+        ]
 
 
 @pytest.mark.parametrize("option", ["--model.memory.kind=none", "--model.memory.kind=ngram", "--model.head.tied=true"])

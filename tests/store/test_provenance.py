@@ -89,6 +89,7 @@ def test_a_file_of_an_analysis_has_what_made_it(monkeypatch: pytest.MonkeyPatch)
             ["train", "--corpus", "/home/me/text.txt", "--out=/data/runs/one", "--config", "mine/c.yaml"],
             ["train", "--corpus", "text.txt", "--out=one", "--config", "mine/c.yaml"],
         ),
+        (["compare", "hf:/home/me/gpt", "--like=hf:/x/y", "hf:mine"], ["compare", "hf:gpt", "--like=hf:y", "hf:mine"]),
     ],
     ids=ascii,
 )
