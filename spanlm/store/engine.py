@@ -9,7 +9,6 @@ import hashlib
 import os
 import platform
 import re
-import shutil
 import signal
 import sys
 import threading
@@ -279,9 +278,7 @@ def as_task(words: Sequence[str], place: Place, sent: Sent | None, hear: Callabl
     error = _run(words, str(folder), place.environment, hear)
     if error:
         return error, b""
-    archive = packed(folder / makes)
-    shutil.rmtree(folder / makes)
-    return "", archive
+    return "", packed(folder / makes)  # the folder stays: what is packed may be lost on its way
 
 
 def _run(words: Sequence[str], folder: str, environment: Mapping[str, str], hear: Callable[[str], None]) -> str:
