@@ -101,4 +101,6 @@ def test_a_machine_without_the_disk_trains_in_its_own_place(tmp_path: Path, monk
     for outside in (tmp_path / "home" / "new", Path("../new")):
         error, _ = as_task(["true"], place, sent_with(Files(outside)), heard.append)
         assert error.startswith(f"{outside}: is not below the folder of the command, and ")
+    unseen = f" does not see {tmp_path / 'gone'}: it needs a shared disk"
+    assert as_task(["true"], place, None, heard.append)[0].endswith(unseen)
     assert "is begun, and " in as_task(["true"], place, sent_with(Files(Path("back"))), heard.append)[0]
