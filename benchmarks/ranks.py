@@ -17,8 +17,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -29,7 +30,8 @@ from spanlm.store.process import processor_name
 from spanlm.store.provenance import PACKAGE, commit_of, starts
 from spanlm.store.run_folder import METRICS, MODEL, weights_digest
 
-SEEDS, CORES = 4, 2
+SEEDS = 4
+LONGEST_SECONDS, GRACE_SECONDS = 1800, 10
 SPANLM = [sys.executable, "-m", "spanlm"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "spanlm"]
 Json = dict[str, Any]
@@ -72,8 +74,8 @@ def rows(run: Path, event: str) -> list[Json]:
 
 
 def seconds_in(run: Path) -> float:
-    """Return the time from a run's start to its last row."""
-    begun = datetime.fromisoformat(starts(run)[0]["time"])
+    """Return the time from a run's start to its last row, to half a second: a start's own are cut off."""
+    begun = datetime.fromisoformat(starts(run)[0]["time"]) + timedelta(seconds=0.5)
     return (datetime.fromisoformat(rows(run, "valid")[-1]["time"]) - begun).total_seconds()
 
 
@@ -109,14 +111,8 @@ def by_engine(options: str, corpus: Path, room: Path) -> Iterator[Json]:
         out = room / way.replace(" ", "-")
         more = ["--corpus", str(corpus), "--device", "cpu", "--seeds", str(SEEDS), "--out", str(out)]
         command = [*SPANLM, "train", *options.split(), *more, *how]
-        killer = (
-            subprocess.Popen([sys.executable, "-m", "benchmarks.ranks", "--kill", str(out / "seed-1")])
-            if ("killed" in way)
-            else None
-        )
-        wall = call(command)
-        if killer is not None and killer.wait():
-            sys.exit("no worker was killed")
+        with killer_of(out / "seed-1") if "killed" in way else nullcontext():
+            wall = call(command)
         runs = [out / f"seed-{seed}" for seed in range(1, SEEDS + 1)]
         digests = [weights_digest(load_file(run / MODEL)) for run in runs]
         trained = sum(map(seconds_in, runs)) / (2 if "jobs" in way else 1)
@@ -129,14 +125,30 @@ def by_engine(options: str, corpus: Path, room: Path) -> Iterator[Json]:
         }
 
 
+@contextmanager
+def killer_of(run: Path) -> Iterator[None]:
+    """Kill the worker of a run within the block, from another process; exit where none was killed."""
+    with subprocess.Popen([sys.executable, "-m", "benchmarks.ranks", "--kill", str(run)]) as killer:
+        try:
+            yield
+            if killer.wait(GRACE_SECONDS):
+                sys.exit("no worker was killed")
+        finally:
+            killer.kill()
+
+
 def kill_worker(run: Path) -> None:
     """Kill the process of Ray that started the training of a run, once that has finished an epoch."""
+    until = time.monotonic() + LONGEST_SECONDS
     while not (run / METRICS).exists() or not rows(run, "valid"):
+        if time.monotonic() > until:
+            sys.exit(1)
         time.sleep(0.05)
     for process in Path("/proc").iterdir():
-        if process.name.isdecimal() and f"--out={run}".encode() in (process / "cmdline").read_bytes().split(b"\0"):
-            os.kill(int((process / "stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
-            return
+        with suppress(OSError):  # it has ended since
+            if process.name.isdecimal() and f"--out={run}".encode() in (process / "cmdline").read_bytes().split(b"\0"):
+                os.kill(int((process / "stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
+                return
     sys.exit(1)
 
 

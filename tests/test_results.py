@@ -52,7 +52,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_plan_has_the_tables_of_its_simulation(tmp_path: Path) -> None:
-    for name in ("results/scaling.py", "results/bench-cpu.json", "docs/scale.md"):
+    for name in ("results/scaling.py", "results/bench-cpu.json", "results/streams.json", "docs/scale.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(RESULTS.parent / name, tmp_path / name)
     command = [sys.executable, str(tmp_path / "results" / "scaling.py"), "--check"]

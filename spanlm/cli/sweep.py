@@ -64,7 +64,7 @@ _SLURM = """#!/bin/bash
 #SBATCH --signal=TERM@120
 #SBATCH --requeue
 #SBATCH --open-mode=append
-#SBATCH --output={logs}/slurm-%a.log
+#SBATCH --output={logs}
 # What your cluster needs beside: #SBATCH --time=04:00:00, --partition=NAME, --gpus=1
 # When all have ended, the command that made this script makes the table: {table}
 cd {here} || exit
@@ -75,7 +75,7 @@ run+=(--threads "${{SLURM_CPUS_PER_TASK:-{threads}}}")
 if ! command -v srun > /dev/null; then
   exec "${{run[@]}}"
 fi
-srun "${{run[@]}}"
+srun --cpus-per-task="${{SLURM_CPUS_PER_TASK:-{threads}}}" "${{run[@]}}" # which srun does not take over by itself
 status=$?
 if [ "$status" -eq 143 ]; then # stopped by TERM, at a step with a checkpoint: it goes on from there
   scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID"
@@ -284,7 +284,7 @@ class _Sweep:
         words = [[sys.executable, "-m", "spanlm", *self._command(*member)] for member in members]
         cases = "\n".join(f"  {number}) run=({shlex.join(each)}) ;;" for number, each in enumerate(words))
         name = re.sub(r"[^\w.-]", "-", self.out.name)
-        where = {"here": shlex.quote(str(Path.cwd())), "logs": self.out, "table": table}
+        where = {"here": shlex.quote(str(Path.cwd())), "logs": shlex.quote(f"{self.out}/slurm-%a.log"), "table": table}
         out(
             _SLURM.format(name=name, last=len(words) - 1, threads=engine.threads(len(words)), cases=cases, **where)[:-1]
         )

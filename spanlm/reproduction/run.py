@@ -315,7 +315,7 @@ class Run:
             alone = [task for task in plan.tasks if bool(task.models) == measuring and len(task.jobs) == 1]
             left = [task for task in reversed(alone) if not (done_before(task, plan) or self._blocked(task))]
             commands = {task: self._command(task, threads) for task in left}
-            for task, error in engine.run(commands, threads, self.heard) if commands else ():
+            for task, error in engine.run(commands, threads, self.heard, below=plan.request.runs) if commands else ():
                 ended.add(task)
                 yield self._outcome(task, error, elsewhere=True)
         for task in plan.tasks:

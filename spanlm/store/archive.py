@@ -10,7 +10,7 @@ from pathlib import Path
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from spanlm.errors import RunError
-from spanlm.store.files import UNFINISHED
+from spanlm.store.files import UNFINISHED, sync_folder, sync_tree
 
 _NAME = re.compile(r"\w[\w.=,+-]*(/\w[\w.=,+-]*){0,7}", re.ASCII)
 
@@ -18,7 +18,8 @@ _NAME = re.compile(r"\w[\w.=,+-]*(/\w[\w.=,+-]*){0,7}", re.ASCII)
 def packed(folder: Path) -> bytes:
     """Return the files of a folder and its folders as a zip archive, but for hidden ones and links."""
     content = BytesIO()
-    with ZipFile(content, "w", ZIP_STORED) as archive:  # weights hardly get smaller
+    # weights hardly get smaller; a file without a date, as some disks have, is none of 1980
+    with ZipFile(content, "w", ZIP_STORED, strict_timestamps=False) as archive:
         for path in sorted(folder.rglob("*")):
             name = path.relative_to(folder)
             if path.is_file() and not path.is_symlink() and not any(part.startswith(".") for part in name.parts):
@@ -39,8 +40,10 @@ def unpack(content: bytes, folder: Path) -> None:
             _check(archive.infolist(), len(content), folder)
             shutil.rmtree(unfinished, ignore_errors=True)
             archive.extractall(unfinished)
+        sync_tree(unfinished)
         os.rename(unfinished, folder)  # refuses a folder that holds something
-    except (BadZipFile, NotImplementedError) as error:
+        sync_folder(folder.parent)
+    except (BadZipFile, EOFError, RuntimeError, ValueError) as error:  # an encrypted entry, a name that is no UTF-8
         raise RunError(f"{folder}: what came back is no archive of a run: {error}") from None
     except OSError as error:
         raise RunError(f"{folder}: the run that came back cannot be written: {error.strerror}") from error

@@ -9,16 +9,16 @@ import hashlib
 import os
 import platform
 import re
-import shutil
 import signal
 import sys
 import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ STARTED_AGAIN = "it is started again"
 """How what is heard of a command that was killed ends."""
 
 _LOOK_AGAIN_SECONDS, _LONGEST_PAUSE = 5.0, 60.0
+_ANSWER_SECONDS = 5.0
 _RETRIES = 5
 """How often a command that was killed, or whose machine is gone, is started again."""
 
@@ -91,15 +92,17 @@ class Engine:
         threads: int,
         heard: Callable[[Name, str], None] = lambda name, line: None,
         files: Mapping[Name, Files] | None = None,
-    ) -> Iterator[tuple[Name, str]]:
+        below: Path = Path(),
+    ) -> Generator[tuple[Name, str], None, None]:
         """Run independent commands of `threads` threads; yield names and errors as `run_commands` does.
 
-        A run that another process trains is passed over, and tried again when the others have ended; so is a command
-        that was killed, a few times. A machine of Ray that does not see the folder of a run that is in `files` trains
-        it in a place of its own, and sends it back when it is done.
+        A command that was killed is started again, a few times, behind those that wait. A run that another process
+        trains is passed over, and tried again when the others have ended. A machine of Ray that does not see the folder
+        of a run that is in `files` trains it in a place of its own, and sends it back when it is done. Without `files`
+        all commands write below a folder, which every machine must see: on one that does not they end with an error.
 
         Raises:
-            InputError: there is no Ray, or none that has so many processors or GPUs.
+            InputError: there is no Ray, or none that has so many processors or GPUs; or `below` cannot be written.
             Interrupted: Ctrl-C or SIGTERM; every command was sent SIGTERM, and has ended.
         """
         waiting, pause, put_off, killed = dict(commands), _LOOK_AGAIN_SECONDS, set[Name](), Counter[Name]()
@@ -111,16 +114,21 @@ class Engine:
                 put_off.add(name)
                 heard(name, PASSED_OVER)
 
+        def again(name: Name, error: str) -> bool:
+            killed[name] += ENDED_BY in error
+            is_again = ENDED_BY in error and killed[name] <= _RETRIES
+            if is_again:
+                heard(name, f"{error}; {STARTED_AGAIN}")
+            return is_again
+
         while waiting:
             now = dict(waiting)
-            ended = (
-                run_commands(now, self.jobs, hear) if self.on is None else self._on_ray(now, threads, hear, files or {})
-            )
+            if self.on is None:
+                ended = run_commands(now, self.jobs, hear, again)
+            else:
+                ended = self._on_ray(now, threads, hear, again, files or {}, below)
             for name, error in ended:
-                killed[name] += ENDED_BY in error
-                if ENDED_BY in error and killed[name] <= _RETRIES:
-                    heard(name, f"{error}; {STARTED_AGAIN}")
-                elif IN_USE not in error:
+                if IN_USE not in error:
                     del waiting[name]
                     yield name, error
             with stop_request() as stop:
@@ -134,26 +142,28 @@ class Engine:
         commands: Mapping[Name, Sequence[str]],
         threads: int,
         heard: Callable[[Name, str], None],
+        again: Callable[[Name, str], bool],
         files: Mapping[Name, Files],
+        below: Path,
     ) -> Iterator[tuple[Name, str]]:
         ray = self._connected(threads)
-        from ray.util.queue import Queue
-
         variables = {name: value for name, value in os.environ.items() if name.startswith(("SPANLM_", "PYTHONPATH"))}
         resources = {"num_cpus": threads, "num_gpus": self.gpus_per_run, "max_retries": _RETRIES}
-        names, lines = list(commands), Queue()
+        names, lines = list(commands), _Lines()
 
         def hear() -> None:
-            for number, line in lines.get_nowait_batch(lines.qsize()):
+            for number, line in lines.taken():
                 heard(names[number], line)
 
-        with stop_request() as stop, _mark(files) as mark:
+        with stop_request() as stop, _mark(files, below) as mark:
             task = ray.remote(as_task).options(**resources)
             place = Place(os.getcwd(), platform.node(), mark, variables)
-            left = {}
-            for n, name in enumerate(names):
+
+            def begun(name: Name) -> Any:
                 sent = sent_with(files.get(name))
-                left[task.remote(commands[name], place, sent, lambda line, n=n: lines.put((n, line)))] = name
+                return task.remote(commands[name], place, sent, partial(lines.put, names.index(name)))
+
+            left = {begun(name): name for name in names}
             try:
                 while left:
                     ended, _ = ray.wait([*left], timeout=POLL_SECONDS)
@@ -161,15 +171,11 @@ class Engine:
                     stop.raise_if_set()
                     for one in ended:
                         name = left.pop(one)
-                        try:
-                            error, archive = ray.get(one)
-                            if archive:
-                                unpack(archive, files[name].makes)
+                        error = _came_home(one, files.get(name))
+                        if again(name, error):
+                            left[begun(name)] = name
+                        else:
                             yield name, error
-                        except RunError as problem:
-                            yield name, str(problem)
-                        except ray.exceptions.RayError as problem:
-                            yield name, f"Ray could not run it: {' '.join(str(problem).split())[:200]}"
             finally:
                 for one in left:
                     ray.cancel(one)
@@ -207,6 +213,50 @@ class Engine:
         return ray
 
 
+class _Lines:
+    """What commands print, on its way to the process that reads it. Lines may be lost; no run ends for them."""
+
+    def __init__(self) -> None:
+        import ray
+        from ray.util.queue import Queue
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        # elsewhere it would end with a machine that is lost; and a processor that it had would be none for a run
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        self._queue = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here}).actor
+
+    def put(self, number: int, line: str) -> None:
+        """Send a line of the command of that number."""
+        self._answer("put", (number, line))
+
+    def taken(self) -> list[tuple[int, str]]:
+        """Return what has come."""
+        return self._answer("get_nowait_batch", self._answer("qsize") or 0) or []
+
+    def _answer(self, what: str, *arguments: Any) -> Any:
+        import ray
+
+        try:  # a limit, since nobody answers Ctrl-C meanwhile
+            return ray.get(getattr(self._queue, what).remote(*arguments), timeout=_ANSWER_SECONDS)
+        except ray.exceptions.RayError:
+            return None
+
+
+def _came_home(task: Any, files: Files | None) -> str:
+    """Put the run that a task sends, if any, where it belongs; return the error of its command, or of the way."""
+    import ray
+
+    try:
+        error, archive = ray.get(task)
+        if archive and files:
+            unpack(archive, files.makes)
+        return str(error)
+    except RunError as problem:
+        return str(problem)
+    except ray.exceptions.RayError as problem:
+        return f"Ray could not run it: {' '.join(str(problem).split())[:200]}"
+
+
 ONE_BY_ONE = Engine()
 
 
@@ -216,13 +266,14 @@ def of_spanlm(words: Sequence[str], threads: int) -> list[str]:
 
 
 @contextmanager
-def _mark(files: Mapping[Name, Files]) -> Iterator[str]:
+def _mark(files: Mapping[Name, Files], below: Path) -> Iterator[str]:
     """Make a file where the runs are, by which a machine knows whether it sees them; return its path."""
-    if not files:
-        yield ""
-        return
-    mark = Path(os.path.commonpath([one.makes.parent for one in files.values()]), f".{uuid.uuid4().hex}")
-    mark.touch()
+    folder = Path(os.path.commonpath([one.makes.parent for one in files.values()])) if files else below
+    mark = folder / f".{uuid.uuid4().hex}"
+    try:
+        mark.touch()
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written: {error.strerror}. Choose another folder.") from None
     try:
         yield str(mark)
     finally:
@@ -241,7 +292,7 @@ class Place:
     @property
     def is_seen(self) -> bool:
         """Whether this machine has the disk."""
-        return not self.mark or Path(self.folder, self.mark).exists()
+        return Path(self.folder, self.mark).exists()
 
     def elsewhere(self) -> Path:
         """Make a folder of this machine that stands for the one that it does not see."""
@@ -264,8 +315,10 @@ def sent_with(files: Files | None) -> Sent | None:
 
 def as_task(words: Sequence[str], place: Place, sent: Sent | None, hear: Callable[[str], None]) -> tuple[str, bytes]:
     """Run a command in a worker of Ray; return its error, and the run where the disk is not shared."""
-    if sent is None or place.is_seen:
+    if place.is_seen:
         return _run(words, place.folder, place.environment, hear), b""
+    if sent is None:
+        return f"{platform.node()} does not see {Path(place.folder, place.mark).parent}: it needs a shared disk", b""
     makes, reads, begun = sent
     outside = [path for path in (makes, *reads) if os.path.isabs(path) or ".." in Path(path).parts]
     if begun or outside:
@@ -279,9 +332,7 @@ def as_task(words: Sequence[str], place: Place, sent: Sent | None, hear: Callabl
     error = _run(words, str(folder), place.environment, hear)
     if error:
         return error, b""
-    archive = packed(folder / makes)
-    shutil.rmtree(folder / makes)
-    return "", archive
+    return "", packed(folder / makes)  # the folder stays: what is packed may be lost on its way
 
 
 def _run(words: Sequence[str], folder: str, environment: Mapping[str, str], hear: Callable[[str], None]) -> str:

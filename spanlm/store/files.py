@@ -98,6 +98,15 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def sync_tree(folder: Path) -> None:
+    """Wait until the disk has the files of a folder and of its folders, and their names."""
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with Path(path, name).open("rb") as file:
+                os.fsync(file.fileno())
+        sync_folder(Path(path))
+
+
 def expanded(path: str | Path) -> Path:
     """Expand ~ and ~USER in a path; as in a shell, the ~ of an unknown user stays as it is."""
     return Path(os.path.expanduser(path))  # `Path.expanduser` raises for such a user

@@ -251,12 +251,15 @@ def start_command(
 
 
 def run_commands(
-    commands: Mapping[Name, Sequence[str]], jobs: int, heard: Callable[[Name, str], None] = lambda name, line: None
+    commands: Mapping[Name, Sequence[str]],
+    jobs: int,
+    heard: Callable[[Name, str], None] = lambda name, line: None,
+    again: Callable[[Name, str], bool] = lambda name, error: False,
 ) -> Iterator[tuple[Name, str]]:
     """Run independent commands in their order, `jobs` at a time; `heard` gets the lines that they print.
 
     Yields the name of each command when it has ended, and its error: the last line that it printed, or the signal that
-    ended it; empty if it succeeded.
+    ended it; empty if it succeeded. If `again` says so of both, it waits for another turn instead.
 
     Raises:
         Interrupted: Ctrl-C or SIGTERM; every command was sent SIGTERM, and has ended.
@@ -286,7 +289,13 @@ def run_commands(
             while waiting:
                 ended, waiting = wait(waiting, POLL_SECONDS, FIRST_COMPLETED)
                 stop.raise_if_set()
-                yield from (one.result() for one in ended)
+                for name, error in (one.result() for one in ended):
+                    with lock:
+                        is_again = again(name, error)
+                    if is_again:
+                        waiting.add(pool.submit(run, name))
+                    else:
+                        yield name, error
         finally:
             with lock:
                 ending = True

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.cli.test_process import shell
 
 SMALL = """
 corpus: {corpus}
@@ -88,7 +87,9 @@ def test_a_sweep_that_was_killed_goes_on_and_a_run_that_fails_stops_no_other(cli
     blocked.write_text("in the way")
     words = [sys.executable, "-m", "spanlm", *map(str, command)]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as driver:
-        while not (first / "metrics.jsonl").exists() or b'"valid"' not in (first / "metrics.jsonl").read_bytes():
+        metrics, until = first / "metrics.jsonl", time.monotonic() + 120
+        while not metrics.exists() or b'"valid"' not in metrics.read_bytes():
+            assert driver.poll() is None and time.monotonic() < until
             time.sleep(0.05)
         driver.send_signal(signal.SIGKILL)
     how: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 300, "check": False}
@@ -107,7 +108,7 @@ def test_a_sweep_that_was_killed_goes_on_and_a_run_that_fails_stops_no_other(cli
     assert table[0].split() == ["lr", "valid", "ppl", "best", "epoch"] and max(map(len, table)) <= 80
     alone = cli("sweep", "lr.yaml", "--dry-run").done.partition("the first: spanlm ")[2].split("\n")[0].split()
     whole = [word.replace("runs/lr/lr=0.01", "whole") for word in alone]
-    assert shell(*whole, "--threads", 1).returncode == 0
+    assert subprocess.run([*words[:3], *whole, "--threads=1"], **how).returncode == 0
     assert Path("whole/model.safetensors").read_bytes() == (first / "model.safetensors").read_bytes()
     again = subprocess.run(words, **how)
     assert "; 3 finished before\n" in again.stdout and again.returncode == 1
@@ -115,10 +116,14 @@ def test_a_sweep_that_was_killed_goes_on_and_a_run_that_fails_stops_no_other(cli
 
 @pytest.mark.slow
 def test_the_script_for_slurm_trains_a_run_for_each_task(cli: Cli, tiny_corpus: Path) -> None:
-    script = cli("sweep", write(tiny_corpus, more="seeds: 2"), "--print-slurm").done
+    script = cli("sweep", write(tiny_corpus, more="seeds: 2\nout: my runs"), "--print-slurm").done
     Path("lr.sh").write_text(script)
     subprocess.run(["bash", "-n", "lr.sh"], check=True)
     assert re.search(r"^#SBATCH --array=0-3$", script, re.MULTILINE) and "#SBATCH --signal=TERM@120\n" in script
-    environment = {"SLURM_ARRAY_TASK_ID": "2", "SLURM_CPUS_PER_TASK": "1", "PATH": "/usr/bin:/bin"}
+    assert "\n#SBATCH --output='my runs/slurm-%a.log'\n" in script
+    Path("srun").write_text('#!/bin/bash\necho "$1" > asked\nshift\nexec "$@"\n')  # it takes over no variable
+    Path("srun").chmod(0o755)
+    environment = {"SLURM_ARRAY_TASK_ID": "2", "SLURM_CPUS_PER_TASK": "1", "PATH": f"{Path.cwd()}:/usr/bin:/bin"}
     subprocess.run(["bash", "lr.sh"], check=True, env={**os.environ, **environment}, stdout=subprocess.DEVNULL)
-    assert [path.parent for path in Path("runs").rglob("model.safetensors")] == [Path("runs/lr/lr=0.03/seed-1")]
+    assert Path("asked").read_text() == "--cpus-per-task=1\n"
+    assert [path.parent for path in Path("my runs").rglob("model.safetensors")] == [Path("my runs/lr=0.03/seed-1")]

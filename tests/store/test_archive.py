@@ -29,6 +29,7 @@ def test_a_folder_comes_back_without_its_lock_and_links(tmp_path: Path) -> None:
     (run / "config.yaml").write_text("data:\n")
     (run / "checkpoints" / "step-000000028" / "weights.safetensors").write_bytes(os.urandom(999))
     (run / ".lock").touch()
+    os.utime(run / "config.yaml", (0, 0))  # before the years that an archive knows
     (run / "link").symlink_to("/etc/passwd")
     unpack(packed(run), tmp_path / "back")
     found = {path.relative_to(tmp_path / "back"): path.read_bytes() for path in (tmp_path / "back").rglob("*.*")}
@@ -37,10 +38,24 @@ def test_a_folder_comes_back_without_its_lock_and_links(tmp_path: Path) -> None:
     assert found == {weights: (run / weights).read_bytes()}
 
 
+def changed(content: bytes, old: bytes, new: bytes, where: int = 0) -> bytes:
+    """Put other bytes at `where` after the signature of the directory's entry, and of the file's if they are there."""
+    begin = content.index(b"PK\x01\x02") + where
+    assert content[begin : begin + len(old)] == old
+    return content[:begin] + new + content[begin + len(new) :]
+
+
+ONE = zipped(("config.yaml", b"x"))
+
+
 @pytest.mark.parametrize(
     "content",
     [
         b"not a zip",
+        changed(ONE, b"\0\0", b"\1\0", 8),  # encrypted: RuntimeError
+        changed(changed(ONE, b"\0\0", b"\0\x08", 8), b"config", b"\xff\xff", 46),  # a name that is no UTF-8
+        changed(ONE, b"\x14\0", b"\x63\0", 6),  # a version that is not known: NotImplementedError
+        changed(ONE, b"\0\0\0\0", b"\xff\xff\xff\x7f", 42),  # begins past the end
         zipped(("../escaped", b"x")),
         zipped(("a/../../escaped", b"x")),
         zipped(("/tmp/escaped", b"x")),
@@ -79,10 +94,13 @@ def test_a_machine_without_the_disk_trains_in_its_own_place(tmp_path: Path, monk
     code = "import os, shutil; os.makedirs('runs/a'); shutil.copy('c.yaml', 'runs/a/x'); print('done')"
     heard: list[str] = []
     error, content = as_task([sys.executable, "-c", code], place, files, heard.append)
-    assert (error, heard) == ("", ["done"]) and not list((tmp_path / "cache").rglob("x"))
+    assert (error, heard) == ("", ["done"])
+    assert list((tmp_path / "cache").rglob("x"))  # else a run that is lost on its way home would be lost for good
     unpack(content, Path("back"))
     assert Path("back/x").read_text() == "data: here\n"
     for outside in (tmp_path / "home" / "new", Path("../new")):
         error, _ = as_task(["true"], place, sent_with(Files(outside)), heard.append)
         assert error.startswith(f"{outside}: is not below the folder of the command, and ")
+    unseen = f" does not see {tmp_path / 'gone'}: it needs a shared disk"
+    assert as_task(["true"], place, None, heard.append)[0].endswith(unseen)
     assert "is begun, and " in as_task(["true"], place, sent_with(Files(Path("back"))), heard.append)[0]

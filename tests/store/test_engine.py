@@ -43,10 +43,16 @@ def test_a_run_that_another_process_trains_is_passed_over_and_looked_at_again(tm
 
 
 @pytest.mark.slow
-def test_a_command_that_was_killed_is_started_again(tmp_path: Path) -> None:
-    mark = str(tmp_path / "mark")
+def test_a_command_that_was_killed_is_started_again_while_others_run(tmp_path: Path) -> None:
+    mark, again = str(tmp_path / "mark"), str(tmp_path / "again")
     once = f"if not os.path.exists({mark!r}): open({mark!r}, 'w'); os.kill(os.getpid(), signal.SIGKILL)"
-    assert list(Engine().run({"killed": shell(once)}, 1)) == [("killed", "")]
+    waiting = shell(
+        *f"for _ in range(300):\n if os.path.exists({again!r}): sys.exit()\n time.sleep(0.1)".split("\n"), "sys.exit(3)"
+    )
+    ended = Engine(jobs=2).run({"killed": shell(once, f"open({again!r}, 'w')"), "waits": waiting}, 1)
+    assert dict(ended) == {"killed": "", "waits": ""}
+    always = shell("os.kill(os.getpid(), signal.SIGKILL)")
+    assert list(Engine().run({"a": always}, 1)) == [("a", "its process was ended by SIGKILL (out of memory?)")]
 
 
 @pytest.mark.slow
@@ -82,15 +88,17 @@ def ray() -> Any:
 @pytest.mark.filterwarnings("ignore")  # the library's own
 def test_commands_run_as_tasks_of_ray(ray: Any, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
+    once = str(tmp_path / "once")
     kill = f"if not os.path.exists({str(mark)!r}): open({str(mark)!r}, 'w'); os.kill(os.getppid(), signal.SIGKILL)"
     commands = {
         "fine": shell("print('one')", "print(os.getcwd())"),
         "bad": shell("sys.exit('spanlm: no room')"),
         "its worker is killed once": shell(kill, "time.sleep(1)"),
+        "killed once": shell(f"if not os.path.exists({once!r}): open({once!r}, 'w'); os.kill(os.getpid(), 9)"),
     }
     heard: list[tuple[str, str]] = []
     ended = Engine(jobs=2, on="ray").run(commands, 1, lambda name, line: heard.append((name, line)))
-    assert dict(ended) == {"fine": "", "bad": "no room", "its worker is killed once": ""}
+    assert dict(ended) == {"fine": "", "bad": "no room", "its worker is killed once": "", "killed once": ""}
     assert [line for name, line in heard if name == "fine"] == ["one", os.getcwd()] and mark.exists()
     assert not ray.is_initialized()
     with pytest.raises(InputError, match=r"gpus_per_run=1\.0: must be at most 0: a run needs 1 GPU"):
@@ -107,7 +115,7 @@ def test_no_task_of_ray_outlives_its_reader(ray: Any, tmp_path: Path) -> None:
     heard: list[str] = []
     ended = Engine(jobs=2, on="ray").run({"a": first, "b": waiting}, 1, lambda _, line: heard.append(line))
     assert next(ended) == ("a", "")
-    ended.close()  # type: ignore[attr-defined]
+    ended.close()
     assert heard[1] == "saved"
     with pytest.raises(ProcessLookupError):
         os.kill(int(heard[0]), 0)

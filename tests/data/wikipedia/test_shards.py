@@ -117,6 +117,12 @@ def test_sources_are_cut_as_tasks_of_ray(folder: Path, tmp_path: Path) -> None:
         build(folder, tmp_path / "other", jobs=2, on="ray")
 
 
+def test_one_source_is_not_cut_by_many(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"on=ray: must be left out with one source, .* give the dump .* many files"):
+        build(folder / "0.jsonl", tmp_path / "out", on="ray")
+    assert [path.name for path in tmp_path.iterdir()] == ["wiki"]
+
+
 @pytest.mark.parametrize("damaged", ["manifest", "articles", "gone"])
 def test_a_damaged_shard_is_made_again(folder: Path, tmp_path: Path, damaged: str) -> None:
     build(folder, tmp_path / "whole")

@@ -1,0 +1,61 @@
+"""How the time of a pass shrinks with its streams on one core of a processor: `python results/streams.py` measures.
+
+It writes results/streams.json: the processor's seconds, the least of a few rounds, of a forward and a backward pass of
+the LSTMs and the tied softmax of AWD-LSTM (24.2 million parameters) over 70 steps. Seconds of the processor, not of the
+clock, so that a busy machine disturbs them little; it disturbs caches all the same.
+"""
+
+import json
+import os
+import time
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from spanlm.store.process import processor_name
+
+STREAMS, STEPS, ROUNDS, WORDS, SIZES = (1, 2, 5, 10, 20), 70, 4, 10_000, (400, 1150, 1150, 400)
+
+
+def model() -> nn.ModuleDict:
+    """Return the layers; the softmax shares the weights of the embedding."""
+    layers = nn.ModuleList(nn.LSTM(*sizes) for sizes in pairwise(SIZES))
+    return nn.ModuleDict({"words": nn.Embedding(WORDS, SIZES[0]), "layers": layers})
+
+
+def seconds(parts: nn.ModuleDict, streams: int) -> float:
+    """Return the processor's time of both passes."""
+    words = torch.randint(WORDS, (STEPS, streams))
+    began = time.process_time()
+    hidden = parts["words"](words)
+    for layer in parts["layers"]:
+        hidden, _ = layer(hidden)
+    scores = hidden @ parts["words"].weight.T
+    nn.functional.cross_entropy(scores.flatten(0, 1), words.flatten()).backward()
+    return time.process_time() - began
+
+
+def main() -> None:
+    """Measure, and write the record."""
+    torch.set_num_threads(1)
+    parts, before = model(), os.getloadavg()[0]
+    seconds(parts, 1)
+    found = [[seconds(parts, streams) for streams in STREAMS] for _ in range(ROUNDS)]
+    record = {
+        "what": "processor seconds of a forward and backward pass of 70 steps, one thread, the least of the rounds",
+        "command": "python results/streams.py",
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": f"{os.cpu_count()} cores of {processor_name()}, torch {torch.__version__}",
+        "load": [before, os.getloadavg()[0]],
+        "rounds": ROUNDS,
+        "seconds": {str(n): round(min(times), 4) for n, times in zip(STREAMS, zip(*found, strict=True), strict=True)},
+    }
+    text = json.dumps(record, indent=1, ensure_ascii=False)
+    Path(__file__).with_suffix(".json").write_text(f"{text}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
