@@ -251,6 +251,18 @@ def test_slow_clients_are_cut_off(
         assert not sent or re.search(rb'{"error": "the request did not come', found)
 
 
+@pytest.mark.parametrize("part", [HEAD[:60], HEAD, HEAD + b'{"text"'], ids=["head", "no body", "half a body"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_comes_with_the_request_before_is_cut_off_too(
+    runs: Runs, work: Work, monkeypatch: pytest.MonkeyPatch, part: bytes, count: int
+) -> None:
+    monkeypatch.setattr(serving, "RECEIVE_SECONDS", 0.5)
+    with _running(runs, work) as address, socket.create_connection(address) as client:
+        client.sendall(WHOLE * count + part)
+        found = _rest(client)
+        assert found.count(b"HTTP/1.1 200 OK") == count and found.count(b"408 Request Timeout") == 1
+
+
 def test_a_drop_at_a_time_is_slow_too(runs: Runs, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "RECEIVE_SECONDS", 0.5)
     with _running(runs, work) as address, socket.create_connection(address) as client:
