@@ -22,7 +22,7 @@ from spanlm.errors import InputError, require
 from spanlm.serve.work import Work
 
 RECEIVE_SECONDS = 15.0
-"""In which a request must be there, head and body; as long a client may take to make room for an answer."""
+"""In which a request must be there, head and body; as long a client may take nothing of an answer."""
 
 IDLE_SECONDS = 15
 """Between two requests of a connection."""
@@ -78,7 +78,7 @@ class PatientProtocol(H11Protocol):
     def pause_writing(self) -> None:
         """Give the client time to read."""
         super().pause_writing()
-        self._writing = self.loop.call_later(RECEIVE_SECONDS, self.transport.abort)
+        self._await_reading()
 
     def resume_writing(self) -> None:
         """Go on."""
@@ -90,6 +90,17 @@ class PatientProtocol(H11Protocol):
         if self._writing is not None:
             self._writing.cancel()
             self._writing = None
+
+    def _await_reading(self) -> None:
+        left = self.transport.get_write_buffer_size()
+        self._writing = self.loop.call_later(RECEIVE_SECONDS, self._still_reading, left)
+
+    def _still_reading(self, before: int) -> None:
+        """Cut off who took nothing of an answer; who took a part gets time for the rest."""
+        if self.transport.get_write_buffer_size() < before:
+            self._await_reading()
+        else:
+            self.transport.abort()
 
     def _watch(self) -> None:
         """Let the clock run if a request is there in part, and only then."""
