@@ -266,6 +266,43 @@ def test_schema_describes_what_is_checked(client: TestClient) -> None:
     assert client.get("/api/schema").headers["content-type"] == "application/json"
 
 
+def test_schema_describes_what_is_answered(client: TestClient) -> None:
+    paths = client.get("/api/schema").json()["paths"]
+
+    def described(path: str, method: str, kind: str = "application/json") -> Any:
+        return paths[path][method]["responses"]["200"]["content"][kind]["schema"]
+
+    _fits(client.get("/api/models").json(), described("/api/models", "get"))
+    for run in "1236":
+        for name, field in (("read", "text"), ("score", "text"), ("next", "prompt")):
+            answer = client.post(f"/api/{name}", json={"run": run, field: "the cat sat"}).json()
+            _fits(answer, described(f"/api/{name}", "post"))
+    _fits(client.post("/api/attend", json={"text": "the cat"}).json(), described("/api/attend", "post"))
+    for word in _words(client, prompt="the", length=3):
+        _fits(word, described("/api/generate", "post", "text/event-stream"))
+
+
+def _fits(value: Any, schema: Any) -> None:
+    """The words of JSON Schema that answers are described by; an object has the fields that are described alone."""
+    kinds: dict[str, type] = {
+        "integer": int,
+        "number": float,
+        "string": str,
+        "boolean": bool,
+        "object": dict,
+        "array": list,
+    }
+    types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+    allowed = tuple(kinds[kind] for kind in types if kind != "null") + (int,) * ("number" in types)
+    assert isinstance(value, allowed) if value is not None else "null" in types
+    for one in value if "items" in schema else ():
+        _fits(one, schema["items"])
+    if "properties" in schema:
+        assert list(value) == schema["required"] == list(schema["properties"])
+        for name, one in value.items():
+            _fits(one, schema["properties"][name])
+
+
 def test_an_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["serve", "nowhere"]) == 2
