@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +23,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from spanlm.cli.main import main
+from spanlm.serve import demo
 from spanlm.serve import server as serving
 from spanlm.serve.app import make_app
 from spanlm.serve.fields import MOST_WORDS
@@ -29,6 +31,7 @@ from spanlm.serve.guard import HEADERS, MOST_BYTES
 from spanlm.serve.served import Runs
 from spanlm.serve.server import Server, listening
 from spanlm.serve.work import Left, Work, held
+from spanlm.store.process import start_command
 
 JSON = {"content-type": "application/json"}
 
@@ -93,6 +96,7 @@ def test_no_file_is_given_but_the_page_s_own(client: TestClient, path: str) -> N
 def test_the_page_is_given_with_what_guards_it(client: TestClient) -> None:
     page, script = client.get("/"), client.get("/static/reader.js", headers={"range": "bytes=5-1,7-"})
     assert page.status_code == script.status_code == 200 and len(script.content) > 1000
+    assert not re.search(rb"(?m)^[ \t]*//", script.content)  # comments are not sent
     policy = page.headers["content-security-policy"]
     assert "default-src 'none'" in policy and "script-src 'self'" in policy and "unsafe" not in policy
     assert page.headers["x-content-type-options"] == script.headers["x-content-type-options"] == "nosniff"
@@ -437,27 +441,37 @@ def test_ctrl_c_ends_it_at_once_with_clients_connected(tiny_run: Path, number: i
 
 
 @pytest.mark.slow
-def test_without_a_run_the_demo_is_trained_and_served(tmp_path: Path) -> None:
+def test_without_a_run_the_demo_is_trained_which_ends_with_the_server(tmp_path: Path) -> None:
     with _command(cwd=tmp_path) as (process, port):
-        answers = [_models(port)]
-        while not answers[-1]["ready"]:
-            time.sleep(0.5)
-            answers.append(_models(port))
-        assert any("epoch" in (answer["progress"] or "") for answer in answers)
-        (model,) = answers[-1]["models"]
-        assert (model["name"], model["preset"], model["window"]) == ("runs/demo", "demo", 5)
-        process.send_signal(signal.SIGINT)
-    assert (tmp_path / "runs/demo/model.safetensors").is_file()
-
-
-@pytest.mark.slow
-def test_a_training_ends_with_the_server(tmp_path: Path) -> None:
-    with _command(cwd=tmp_path) as (process, port):
-        assert not _models(port)["ready"]
         trained = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
+        answer = _models(port)
+        assert (answer["ready"], answer["models"]) == (False, [])
+        while "epoch" not in (answer := _models(port))["progress"]:
+            time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         process.wait(20)
     assert _soon(lambda: not _lives(int(trained)))
+
+
+@pytest.mark.slow
+def test_without_a_run_a_demo_that_is_there_is_served(tiny_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_run, tmp_path / "runs/demo")
+    with _command(cwd=tmp_path) as (_, port):
+        answer = _models(port)
+    assert (answer["ready"], answer["progress"], answer["models"][0]["name"]) == (True, None, "runs/demo")
+
+
+def test_a_demo_is_served_as_soon_as_it_is_trained(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its training ends at once: the demo is there."""
+    shutil.copytree(tiny_run, tmp_path / "runs/demo")
+    monkeypatch.chdir(tmp_path)
+    runs, ready = Runs(), threading.Event()
+    monkeypatch.setattr(demo, "start_command", lambda _: start_command([sys.executable, "-c", "print('epoch 8 of 8')"]))
+    demo.Training(runs, "cpu", ready.set).begin()
+    assert ready.wait(30)
+    assert runs.progress is None and [served.name for served in runs.all] == ["runs/demo"]
 
 
 def _lives(process: int) -> bool:
