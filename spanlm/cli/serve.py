@@ -81,7 +81,7 @@ def _serve(options: argparse.Namespace) -> None:
         for name in options.runs or [str(demo.DEMO)] * demo.is_there():
             runs.add(name, options.device)
         processors = os.cpu_count() or 1
-        # two at least: a long text lets short ones by
+        # two at least, of which one is for short texts
         work = Work(max(2, processors // torch.get_num_threads()), MOST_REQUESTS)
         server = Server(make_app(runs, work, options.host, token), work)
         url = _url(options.host, address.getsockname()[1], token)

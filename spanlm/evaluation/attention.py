@@ -378,7 +378,10 @@ Ask = Callable[[Readout, Tensor], _Answers]
 
 @dataclass(frozen=True)
 class _Block:
-    """A few steps as a model read them, and its state after them."""
+    """A few steps as a model read them, and its state after them.
+
+    It may be remembered, so it has its tensors for itself: a view would keep all that it is a part of.
+    """
 
     state: LMState
     weights: NDArray[np.float32]
@@ -476,12 +479,12 @@ def _block(
         readout, state = model(x, state)
         answers = ask(readout, came)
         attention = attention_of(readout) if looks else Attention(torch.zeros(len(ids), 1, 0))
-        weights = attention.by_lag()[:, 0].float().cpu().numpy()
+        weights = attention.by_lag()[:, 0].float().cpu().numpy().copy()
         values = word_values(answers.log_probs[-1].unsqueeze(1), came)
         numbers = answers.numbers | {name: x[:, 0] for name, x in zip(Predicted._fields, values, strict=True)}
         tops = [_spelled(vocabulary, log_p, expected) for log_p in answers.log_probs]
-    numbers_there = {name: x.cpu().numpy() for name, x in numbers.items()}
-    return _Block(state, weights, attention.nearest_lag, attention.stride, tops, numbers_there)
+    numbers_there = {name: x.cpu().numpy().copy() for name, x in numbers.items()}
+    return _Block(state.map(torch.clone), weights, attention.nearest_lag, attention.stride, tops, numbers_there)
 
 
 def _require_few(words: int, held: int) -> None:

@@ -110,7 +110,7 @@ def generate(
 
 @dataclass(frozen=True)
 class _Next:
-    """The state after some words, and log p of the next one (V,)."""
+    """The state after some words, and log p of the next one (V,); no views, so that it holds what it counts."""
 
     state: LMState
     log_p: Tensor
@@ -154,7 +154,8 @@ def _after(model: NextWordModel, tokens: Sequence[int], recall: Recall) -> _Next
 def _next(model: NextWordModel, ids: Sequence[int], state: LMState) -> _Next:
     with evaluating(model):
         readout, state = model(torch.tensor(ids, device=model.device).unsqueeze(1), state)
-        return _Next(state, model.head.log_probs(readout.map(lambda x: x[-1:]))[0, 0].cpu())
+        log_p = model.head.log_probs(readout.map(lambda x: x[-1:]))[0, 0].cpu()
+        return _Next(state.map(torch.clone), log_p.clone())
 
 
 def sample(

@@ -1,7 +1,7 @@
 """A text whose beginning was read before need not be read again.
 
 What a model makes of the next few words is a function of the words up to them, bit for bit: reading always stops at the
-same places. So an answer from memory is the answer, and whoever asks cannot tell.
+same places. So an answer from memory is the answer; only the time it takes may tell.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,5 +66,12 @@ def _corpus(name: str) -> str:
 
 def _best(folder: Path) -> float | None:
     with suppress(InputError):  # a run without its log is still a run
-        return min((perplexity(row["loss"]) for row in epoch_rows(folder)), default=None)
+        found = (finite_perplexity(row.get("loss")) for row in epoch_rows(folder))
+        return min((value for value in found if value is not None), default=None)
     return None
+
+
+def finite_perplexity(loss: object) -> float | None:
+    """Return the perplexity of what a log has as a loss in nats; None: it is no number, or too large."""
+    value = perplexity(loss) if isinstance(loss, int | float) else math.inf
+    return value if math.isfinite(value) else None

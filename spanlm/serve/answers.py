@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import torch
@@ -56,7 +55,6 @@ class _Item:
 
 def read(served: Served, values: Values) -> Row:
     """Read a text, each of its lines or documents alone if `state` says so."""
-    began = time.perf_counter()
     text = values["text"]
     with served.asked(values["attention"]) as model:
         _refuse(model, "text", text, needed=True)
@@ -70,7 +68,6 @@ def read(served: Served, values: Values) -> Row:
         "bits": bits,
         "perplexity": None if bits is None or bits > MOST_BITS else 2.0**bits,
         "unknown": sum(word["unknown"] for word in words),
-        "seconds": round(time.perf_counter() - began, 4),
     }
 
 
@@ -97,9 +94,7 @@ def _item(served: Served, model: LoadedModel, text: str, values: Values) -> _Ite
         for index, (token, (surprisal, entropy, rank)) in enumerate(zip(tokens[first:], numbers, strict=True), 1)
     ]
     if served.attends:
-        if record.weights.size > MOST_WEIGHTS:
-            many = f"text: has {record.weights.size:,} weights to draw; must be at most {MOST_WEIGHTS:,}"
-            raise InputError(f"{many}. Send it in parts; /api/score takes it whole.")
+        _refuse_many(record.weights.size)
         return _Item(page_content(record), scores, first)
     bits = [None if math.isnan(x) else x / unit for x in predicted.surprisal.tolist()]
     expected = record.expected if isinstance(record, AttentionRecord) else record.mixture
@@ -109,6 +104,8 @@ def _item(served: Served, model: LoadedModel, text: str, values: Values) -> _Ite
 def _record(served: Served, model: LoadedModel, text: str, values: Values) -> AttentionRecord | SpanRecord:
     """Read with the memory of what was read before."""
     words, starts = model.texts.to_attend(text, values["state"])
+    if served.attends:  # before it is read, and where that says too little, as of a span buffer, again after it
+        _refuse_many(_weights(served, len(words), starts, values["attention"]))
     expected, recall = values.get("expected", 5), served.recall(values["attention"])
     how: dict[str, Any] = {"predict_first": model.texts.predict_first, "starts": starts}
     if served.has_spans:
@@ -116,6 +113,21 @@ def _record(served: Served, model: LoadedModel, text: str, values: Values) -> At
         return attend_spans(trained, model.vocabulary, words, expected=expected, recall=recall, **how)
     how["looks"] = served.attends
     return attend_words(model.model, model.vocabulary, words, expected=expected, recall=recall, **how)
+
+
+def _weights(served: Served, words: int, starts: list[int], attention: str | None) -> int:
+    """Return how many weights a text has at least; 0: its lesion has a window of its own."""
+    if served.config is None or (attention or "").startswith("window="):
+        return 0
+    longest = max(end - start for start, end in pairwise([*starts, words])) - 2
+    slots = served.config.model.memory.slots
+    return (words - 1) * (longest if slots is None else min(slots, longest))
+
+
+def _refuse_many(weights: int) -> None:
+    if weights > MOST_WEIGHTS:
+        many = f"text: has {weights:,} weights to draw; must be at most {MOST_WEIGHTS:,}"
+        raise InputError(f"{many}. Send it in parts; /api/score takes it whole.")
 
 
 def _headings(model: LoadedModel) -> dict[str, str]:
@@ -235,7 +247,7 @@ def generate(served: Served, values: Values) -> Callable[[], Row | None]:
         words: Iterator[Drawn] = model.draw(values["prompt"], recall=recall, **how)
 
     def next_one() -> Row | None:
-        with served.asked(values["attention"]):
+        with served.asked():
             drawn = next(words, None)
             if drawn is None:
                 return None

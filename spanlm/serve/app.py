@@ -7,7 +7,6 @@ import json
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import suppress
 from importlib import resources
 from typing import Any, TypeVar
 
@@ -24,7 +23,7 @@ from spanlm.serve import answers, fields
 from spanlm.serve.guard import ClientLeft, Guard, Names, TooLarge, body_of, too_large, trouble, until_left
 from spanlm.serve.schema import openapi, readable
 from spanlm.serve.served import Runs, Served
-from spanlm.serve.work import Busy, Left, Task, Work
+from spanlm.serve.work import SHORT, Busy, Left, Task, Work
 from spanlm.store.plain import finite, json_object
 
 _LOG = logging.getLogger(__name__)
@@ -86,7 +85,7 @@ def _page_file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]
     return give
 
 
-_NEEDLESS = {".js": rb"(?m)^[ \t]+|^[ \t]*//.*\n", ".css": rb"(?s)(?m:^[ \t]+)|/\*.*?\*/|(?<=[:;{},]) +"}
+_NEEDLESS = {".js": rb"(?m)^[ \t]*//.*\n|^[ \t]+", ".css": rb"(?s)(?m:^[ \t]+)|/\*.*?\*/|(?<=[:;{},]) +"}
 """What a browser has no use for: indentation, lines that are comments, and what keeps a style sheet readable."""
 
 
@@ -145,7 +144,7 @@ class _Api:
     ) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
             served, values = await self._asked(request, schema)
-            with self._work.task() as task:
+            with self._work.task(long=_is_long(values)) as task:
                 return await _unless_left(request, task, lambda: answer(request, served, values))
 
         return handle
@@ -186,7 +185,7 @@ class _Api:
         served, values = await self._asked(request, fields.GENERATE)
 
         async def stream(scope: Scope, receive: Receive, send: Send) -> None:
-            with self._work.task() as task:  # until the last word, or the client has gone
+            with self._work.task(long=_is_long(values)) as task:  # until the last word, or the client has gone
                 next_one = await _unless_left(request, task, lambda: answers.generate(served, values))
                 words = StreamingResponse(_events(task, next_one), media_type="text/event-stream")
                 await words(scope, receive, send)
@@ -218,8 +217,11 @@ async def _unless_left(request: Request, task: Task, job: Callable[[], Result]) 
     finally:
         leaving.cancel()
         working.cancel()
-        with suppress(BaseException):
-            await leaving
+        await asyncio.gather(leaving, return_exceptions=True)
+
+
+def _is_long(values: Values) -> bool:
+    return len(values.get("text", values.get("prompt", ""))) > SHORT
 
 
 def _json(value: Any) -> Response:

@@ -46,11 +46,12 @@ class Training:
 
     def _follow(self, process: subprocess.Popen[str]) -> None:
         lines = deque[str](maxlen=1)
-        for line in process.stdout or ():
-            lines.append(line.strip())
-            if line.startswith("epoch"):
-                self._runs.progress = f"the demo is being trained: {' '.join(line.split())}"
-        if error := command_error(process.wait(), lines[-1] if lines else ""):
+        with process:
+            for line in process.stdout or ():
+                lines.append(line.strip())
+                if line.startswith("epoch"):
+                    self._runs.progress = f"the demo is being trained: {' '.join(line.split())}"
+        if error := command_error(process.returncode, lines[-1] if lines else ""):
             self._failed(error)
             return
         try:

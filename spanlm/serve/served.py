@@ -16,21 +16,25 @@ from spanlm.errors import InputError
 from spanlm.evaluation.attention import check_attends
 from spanlm.evaluation.protocol import KINDS, Context
 from spanlm.evaluation.recall import Recall, Recalled
-from spanlm.evaluation.scoring import perplexity
 from spanlm.models.lesions import require_lesion
 from spanlm.models.memories import PointerSentinelConfig, SpanBufferConfig
 from spanlm.presets import PRESETS
-from spanlm.runs.about import about
+from spanlm.runs.about import about, finite_perplexity
 from spanlm.runs.loading import load
 from spanlm.runs.trained_model import LoadedModel, TrainedModel, require_weights
 from spanlm.serve.diagram import diagram
 from spanlm.serve.examples import Example, examples_for
-from spanlm.serve.work import stop_if_left
+from spanlm.serve.work import held, stop_if_left
 from spanlm.store.run_folder import epoch_rows
 
 REMEMBERED = 256 * 2**20
 """Bytes of what was read, of all runs together."""
 
+_COUNTED: dict[Context, str] = {
+    "carry": "state carried throughout",
+    "document": "state reset at each document",
+    "line": "state reset at each line",
+}
 LESIONS = 3
 """Models with a lesion that are kept; each has weights of its own."""
 
@@ -42,13 +46,13 @@ class Served:
         self.id, self.name, self.model, self._recalled = id, name, model, recalled
         self._lesions, self._lock = OrderedDict[str, LoadedModel](), threading.Lock()
         # a tokenizer of Hugging Face may be asked by one thread at a time, and tables are read when they are asked for
-        self._alone = nullcontext() if isinstance(model, TrainedModel) else threading.Lock()
+        self._alone = None if isinstance(model, TrainedModel) else threading.Lock()
         model.model.register_forward_pre_hook(stop_if_left)
 
     @contextmanager
     def asked(self, attention: str | None = None) -> Iterator[LoadedModel]:
         """Give the model, with a lesion if one is named; InputError: it can have no such lesion."""
-        with self._alone:
+        with nullcontext() if self._alone is None else held(self._alone):
             yield self.model if attention is None else self._lesioned(attention)
 
     def recall(self, attention: str | None) -> Recall:
@@ -118,7 +122,7 @@ class Served:
     def described(self) -> dict[str, Any]:
         """What /api/models says of it."""
         memory, what = None if self.config is None else self.config.model.memory, about(self.model)
-        best = {"split": "valid", "value": what.perplexity, "protocol": "best epoch while it was trained"}
+        best = {"split": "valid", "value": what.perplexity, "protocol": self._protocol}
         return {
             "id": self.id,
             "name": self.name,
@@ -128,7 +132,7 @@ class Served:
             "corpus": what.corpus,
             "paper": what.paper,
             "preset": self._preset(),
-            "parameters": sum(x.numel() for x in self.model.model.parameters()),
+            "parameters": sum(x.numel() for x in self.model.model.parameters()) or None,
             "vocabulary_size": len(self.model.vocabulary),
             "perplexity": None if what.perplexity is None else best,
             "nearest_lag": getattr(memory, "nearest_lag", 1) if self.attends else None,
@@ -143,6 +147,11 @@ class Served:
             "examples": [example._asdict() for example in self._examples()],
         }
 
+    @property
+    def _protocol(self) -> str:
+        """How a training counts valid, as `spanlm evaluate` says it."""
+        return f"best epoch; every token predicted once, <eos> counted; {_COUNTED[self.state]}"
+
     def _preset(self) -> str | None:
         """Return the preset whose model it is, if there is one, whatever the text."""
         if self.config is None:
@@ -156,16 +165,24 @@ class Served:
         rows: list[dict[str, Any]] = []
         with suppress(InputError):  # a run without its log is still a run
             rows = epoch_rows(self.model.folder)
-        ends = [datetime.fromisoformat(row["time"]).timestamp() for row in rows]
+        times = [_time(row.get("time")) for row in rows]
+        began = next((time for time in times if time is not None), 0.0)
         return [
             {
                 "epoch": row.get("epoch", 0),
-                "seconds": round(end - ends[0], 1),
-                "train": perplexity(row["train_loss"]) if "train_loss" in row else None,
-                "valid": perplexity(row["loss"]),
+                "seconds": None if time is None else round(time - began, 1),
+                "train": finite_perplexity(row.get("train_loss")),
+                "valid": valid,
             }
-            for row, end in zip(rows, ends, strict=True)
+            for row, time in zip(rows, times, strict=True)
+            if (valid := finite_perplexity(row.get("loss"))) is not None
         ]
+
+
+def _time(written: object) -> float | None:
+    with suppress(ValueError):
+        return datetime.fromisoformat(written).timestamp() if isinstance(written, str) else None
+    return None
 
 
 class Runs:

@@ -22,7 +22,7 @@ from spanlm.errors import InputError, require
 from spanlm.serve.work import Work
 
 RECEIVE_SECONDS = 15.0
-"""In which a request must be there, head and body; as long a client may take to make room for an answer."""
+"""In which a request must be there, head and body; as long a client may take nothing of an answer."""
 
 IDLE_SECONDS = 15
 """Between two requests of a connection."""
@@ -37,8 +37,8 @@ _LATE = f"the request did not come within {RECEIVE_SECONDS:g} seconds"
 class PatientProtocol(H11Protocol):
     """uvicorn's protocol with what it lacks: a deadline for receiving a request, and one for sending to who reads not.
 
-    The clock starts with a connection, and with the first bytes of every further request; it stops when the request is
-    whole. An answer to what is no HTTP is JSON, as every error.
+    The clock starts with a connection, and with the first bytes of every further request, which may have come together
+    with the one before; it stops when the request is whole. An answer to what is no HTTP is JSON, as every error.
     """
 
     _clock: asyncio.TimerHandle | None = None
@@ -61,11 +61,13 @@ class PatientProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Start the clock with the first bytes of a request, stop it with the last."""
-        if self._clock is None and self.conn.their_state is h11.IDLE:
-            self._start()
         super().data_received(data)
-        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
-            self._stop()
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """Go on with what came of the next request."""
+        super().on_response_complete()
+        self._watch()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP."""
@@ -76,7 +78,7 @@ class PatientProtocol(H11Protocol):
     def pause_writing(self) -> None:
         """Give the client time to read."""
         super().pause_writing()
-        self._writing = self.loop.call_later(RECEIVE_SECONDS, self.transport.abort)
+        self._await_reading()
 
     def resume_writing(self) -> None:
         """Go on."""
@@ -88,6 +90,25 @@ class PatientProtocol(H11Protocol):
         if self._writing is not None:
             self._writing.cancel()
             self._writing = None
+
+    def _await_reading(self) -> None:
+        left = self.transport.get_write_buffer_size()
+        self._writing = self.loop.call_later(RECEIVE_SECONDS, self._still_reading, left)
+
+    def _still_reading(self, before: int) -> None:
+        """Cut off who took nothing of an answer; who took a part gets time for the rest."""
+        if self.transport.get_write_buffer_size() < before:
+            self._await_reading()
+        else:
+            self.transport.abort()
+
+    def _watch(self) -> None:
+        """Let the clock run if a request is there in part, and only then."""
+        theirs = self.conn.their_state
+        if not (theirs is h11.SEND_BODY or (theirs is h11.IDLE and self.conn.trailing_data[0])):
+            self._stop()
+        elif self._clock is None:
+            self._start()
 
     def _start(self) -> None:
         self._clock = self.loop.call_later(RECEIVE_SECONDS, self._late)

@@ -1,5 +1,7 @@
 """Work for requests: a few threads, a bounded number of requests at a time, and an end when nobody waits any more.
 
+One of several threads takes short tasks alone, so that long texts do not keep these waiting.
+
 A model reads a few words at a time. Before each of these steps `stop_if_left` looks whether the request is still there:
 what a client that has left, or a server that ends, would wait for is not computed.
 """
@@ -7,12 +9,18 @@ what a client that has left, or a server that ends, would wait for is not comput
 from __future__ import annotations
 
 import asyncio
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+SHORT = 6000
+"""Characters of a short text: about 1,000 words."""
+
+POLL = 0.05
+"""Seconds between two looks whether a request that waits for a lock is still there."""
 
 Result = TypeVar("Result")
 
@@ -28,8 +36,8 @@ class Left(Exception):
 class Task:
     """One request's work; `cancel` ends it at its next step."""
 
-    def __init__(self, work: Work) -> None:
-        self._work, self._left = work, threading.Event()
+    def __init__(self, work: Work, long: bool = False) -> None:
+        self._work, self.long, self._left = work, long, threading.Event()
 
     def cancel(self) -> None:
         """Let the work end."""
@@ -57,6 +65,23 @@ def stop_if_left(*_: Any) -> None:
         raise Left
 
 
+@contextmanager
+def held(lock: threading.Lock) -> Iterator[None]:
+    """Hold a lock; Left: nobody waits any more, and the lock was not free before."""
+    while not lock.acquire(timeout=POLL):
+        stop_if_left()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+class _Job(NamedTuple):
+    task: Task
+    do: Callable[[], Any]
+    future: Future[Any]
+
+
 class Work:
     """`threads` that take jobs in turn, of at most `most` `tasks` at a time.
 
@@ -65,17 +90,17 @@ class Work:
 
     def __init__(self, threads: int, most: int) -> None:
         self.most, self.ended, self.tasks = most, False, 0
-        self._jobs: queue.SimpleQueue[tuple[Task, Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
-        for _ in range(threads):
-            threading.Thread(target=self._serve, daemon=True).start()
+        self._jobs, self._more = deque[_Job](), threading.Condition()
+        for number in range(threads):
+            threading.Thread(target=self._serve, args=(number > 0 and number == threads - 1,), daemon=True).start()
 
     @contextmanager
-    def task(self) -> Iterator[Task]:
+    def task(self, *, long: bool = False) -> Iterator[Task]:
         """Make a task for the length of a request; Busy: there are too many. Called by the event loop alone."""
         if self.tasks >= self.most:
             raise Busy
         self.tasks += 1
-        task = Task(self)
+        task = Task(self, long)
         try:
             yield task
         finally:
@@ -84,19 +109,29 @@ class Work:
 
     def put(self, task: Task, job: Callable[[], Result], future: Future[Result]) -> None:
         """Hand a job to the threads."""
-        self._jobs.put((task, job, future))
+        with self._more:
+            self._jobs.append(_Job(task, job, future))
+            self._more.notify_all()
 
-    def _serve(self) -> None:
+    def _next(self, short: bool) -> _Job:
+        """Wait for a job, and take it; of a short task, if none else will do."""
+        with self._more:
+            while (job := next((job for job in self._jobs if not (short and job.task.long)), None)) is None:
+                self._more.wait()
+            self._jobs.remove(job)
+            return job
+
+    def _serve(self, short: bool) -> None:
         while True:
-            task, job, future = self._jobs.get()
+            task, do, future = self._next(short)
             if not future.set_running_or_notify_cancel():
                 continue
             _current.task = task
             try:
                 stop_if_left()
-                future.set_result(job())
+                future.set_result(do())
             except BaseException as error:
                 future.set_exception(error)
             finally:
                 _current.task = None
-                del task, job, future  # until the next one comes
+                del task, do, future  # until the next one comes

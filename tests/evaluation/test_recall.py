@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+import spanlm
+from spanlm.evaluation.attention import attend_spans, attend_words
 from spanlm.evaluation.recall import Prefix, Recalled, anew
+from spanlm.runs.trained_model import TrainedModel
 
 
 @dataclass(frozen=True)
@@ -65,3 +73,33 @@ def test_a_prefix_is_named_by_its_words_and_by_where_reading_stopped() -> None:
     assert names([1, 2], [3]) == names([1, 2], [3])
     found = [*names([1, 2], [3]), *names([1], [2, 3]), *names([1, 2, 3]), *names([1, 2], how=2), *names([2, 1])]
     assert len(set(found)) == len(found)
+
+
+def test_what_is_remembered_holds_the_bytes_that_are_counted(tiny_run: Path, lstm_run: Path, span_run: Path) -> None:
+    held: list[Any] = []
+
+    def recall(key: bytes, compute: Callable[[], Any]) -> Any:
+        held.append(compute())
+        return held[-1]
+
+    words = ["the", "cat", "."] * 15
+    for run in (tiny_run, lstm_run, span_run):
+        model = spanlm.load(run, "cpu")
+        assert isinstance(model, TrainedModel)
+        next(model.draw(" ".join(words), length=1, recall=recall))
+        if model.has_spans:
+            attend_spans(model.model, model.vocabulary, words, recall=recall)
+        else:
+            attend_words(model.model, model.vocabulary, words, recall=recall, looks=run == tiny_run)
+    assert len(held) >= 3 * 6
+    for each in held:
+        numbers = [*each.numbers.values(), each.weights] if hasattr(each, "numbers") else [each.log_p]
+        spelled = sum(len(row) for rows in getattr(each, "expected", []) for row in rows)
+        assert sum(map(_stored, [*each.state.flat().values(), *numbers])) + 100 * spelled == each.nbytes
+
+
+def _stored(x: Any) -> int:
+    """Bytes that are kept as long as an array or a tensor is."""
+    while isinstance(x, np.ndarray) and x.base is not None:
+        x = x.base
+    return x.nbytes if isinstance(x, np.ndarray) else x.untyped_storage().nbytes()

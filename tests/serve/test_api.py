@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from spanlm.serve.schema import ENDPOINTS
 from spanlm.serve.served import Runs
 from spanlm.serve.work import Work
 from spanlm.store.plain import finite
+from spanlm.store.run_folder import epoch_rows
 from tests.serve.conftest import Ask
 
 TEXT = "the cat sat on the mat . zebra\n\nthe dog ran to naïve 猫 object .\nname is bound to the object . 😀 <unk> the"
@@ -131,7 +133,6 @@ def test_what_was_read_before_changes_no_bit(folders: Mapping[str, Path], work: 
             known, fresh = (
                 server.post(f"/api/{name}", json=field).json() for server in (warm, _server(folders[run], work))
             )
-            known.pop("seconds", None), fresh.pop("seconds", None)
             assert known == fresh
 
 
@@ -154,7 +155,8 @@ def test_what_was_read_before_is_not_read_again(folders: Mapping[str, Path], wor
 
 
 @pytest.mark.slow
-def test_threads_give_what_one_after_the_other_gives(client: TestClient) -> None:
+def test_threads_give_what_one_after_the_other_gives(runs: Runs) -> None:
+    client = TestClient(make_app(runs, Work(32, 64)), base_url="http://localhost")
     asked = [
         (name, {"run": run, field: f"{LONG[: 40 * number]} the", **more})
         for number in range(1, 9)
@@ -170,9 +172,7 @@ def test_threads_give_what_one_after_the_other_gives(client: TestClient) -> None
     def answer(one: tuple[str, dict[str, Any]]) -> Any:
         found = client.post(f"/api/{one[0]}", json=one[1])
         assert found.status_code == 200, found.text
-        if one[0] == "generate":
-            return found.text
-        return {name: value for name, value in found.json().items() if name != "seconds"}
+        return found.text
 
     serial = [answer(one) for one in asked]
     with ThreadPoolExecutor(32) as pool:
@@ -219,9 +219,25 @@ def test_models_are_described(client: TestClient, folders: Mapping[str, Path]) -
     assert kvp["lesions"] == ["uniform", "none", "window=1"] and not lstm["lesions"]
     assert (spans["gates"], kvp["gates"], unopened["states"], sentences["state"]) == (True, False, ["line"], "line")
     assert lstm["diagram"]["memory"] is None and kvp["diagram"]["memory"]["shape"] == "12 → 4"
-    assert bigram["diagram"] is None and bigram["curves"] == []
+    assert bigram["diagram"] is None and bigram["curves"] == [] and bigram["parameters"] is None
+    assert kvp["perplexity"]["protocol"].endswith("state reset at each document") and kvp["parameters"] > 0
     assert kvp["perplexity"]["value"] == pytest.approx(min(row["valid"] for row in kvp["curves"]))
     assert all(len(model["examples"]) == 5 for model in answer["models"])
+
+
+def test_a_log_with_lines_that_say_nothing_is_described(tiny_run: Path, tmp_path: Path, work: Work) -> None:
+    folder = tmp_path / "odd"
+    shutil.copytree(tiny_run, folder)
+    (good,) = epoch_rows(folder)[-1:]
+    odd = [{"loss": None}, {"loss": "1"}, {"loss": 1e9}, {"train_loss": None}, {"time": 5}, {"time": "noon"}]
+    rows = [{**good, **each} for each in odd] + [{name: good[name] for name in ("event", "loss")}, {"event": "valid"}]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (model,) = _server(folder, work).get("/api/models").json()["models"]
+    assert [row["valid"] for row in model["curves"]] == pytest.approx([math.exp(good["loss"])] * 4)
+    assert model["perplexity"]["value"] == pytest.approx(math.exp(good["loss"]))
+    (folder / "metrics.jsonl").write_text(json.dumps({**good, "loss": 1e9}) + "\n")
+    (model,) = _server(folder, work).get("/api/models").json()["models"]
+    assert (model["perplexity"], model["curves"]) == (None, [])
 
 
 def test_every_lesion_that_is_offered_can_be_asked_for(client: TestClient, ask: Ask) -> None:
@@ -248,6 +264,43 @@ def test_schema_describes_what_is_checked(client: TestClient) -> None:
     text = client.get("/schema").text
     assert all(path in text for path in document["paths"])
     assert client.get("/api/schema").headers["content-type"] == "application/json"
+
+
+def test_schema_describes_what_is_answered(client: TestClient) -> None:
+    paths = client.get("/api/schema").json()["paths"]
+
+    def described(path: str, method: str, kind: str = "application/json") -> Any:
+        return paths[path][method]["responses"]["200"]["content"][kind]["schema"]
+
+    _fits(client.get("/api/models").json(), described("/api/models", "get"))
+    for run in "1236":
+        for name, field in (("read", "text"), ("score", "text"), ("next", "prompt")):
+            answer = client.post(f"/api/{name}", json={"run": run, field: "the cat sat"}).json()
+            _fits(answer, described(f"/api/{name}", "post"))
+    _fits(client.post("/api/attend", json={"text": "the cat"}).json(), described("/api/attend", "post"))
+    for word in _words(client, prompt="the", length=3):
+        _fits(word, described("/api/generate", "post", "text/event-stream"))
+
+
+def _fits(value: Any, schema: Any) -> None:
+    """The words of JSON Schema that answers are described by; an object has the fields that are described alone."""
+    kinds: dict[str, type] = {
+        "integer": int,
+        "number": float,
+        "string": str,
+        "boolean": bool,
+        "object": dict,
+        "array": list,
+    }
+    types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+    allowed = tuple(kinds[kind] for kind in types if kind != "null") + (int,) * ("number" in types)
+    assert isinstance(value, allowed) if value is not None else "null" in types
+    for one in value if "items" in schema else ():
+        _fits(one, schema["items"])
+    if "properties" in schema:
+        assert list(value) == schema["required"] == list(schema["properties"])
+        for name, one in value.items():
+            _fits(one, schema["properties"][name])
 
 
 def test_an_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

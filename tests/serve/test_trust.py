@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,13 +23,15 @@ import pytest
 from starlette.testclient import TestClient
 
 from spanlm.cli.main import main
+from spanlm.serve import demo
 from spanlm.serve import server as serving
 from spanlm.serve.app import make_app
 from spanlm.serve.fields import MOST_WORDS
 from spanlm.serve.guard import HEADERS, MOST_BYTES
 from spanlm.serve.served import Runs
 from spanlm.serve.server import Server, listening
-from spanlm.serve.work import Work
+from spanlm.serve.work import Left, Work, held
+from spanlm.store.process import start_command
 
 JSON = {"content-type": "application/json"}
 
@@ -91,6 +96,7 @@ def test_no_file_is_given_but_the_page_s_own(client: TestClient, path: str) -> N
 def test_the_page_is_given_with_what_guards_it(client: TestClient) -> None:
     page, script = client.get("/"), client.get("/static/reader.js", headers={"range": "bytes=5-1,7-"})
     assert page.status_code == script.status_code == 200 and len(script.content) > 1000
+    assert not re.search(rb"(?m)^[ \t]*//", script.content)  # comments are not sent
     policy = page.headers["content-security-policy"]
     assert "default-src 'none'" in policy and "script-src 'self'" in policy and "unsafe" not in policy
     assert page.headers["x-content-type-options"] == script.headers["x-content-type-options"] == "nosniff"
@@ -122,9 +128,52 @@ def test_a_word_that_is_many_to_the_model_is_counted_as_many(work: Work, words_r
     _refused(client.post("/api/read", json={"text": "." * (MOST_WORDS + 1)}), 400, "text", f"{MOST_WORDS:,}")
 
 
-def test_weights_that_no_page_can_draw_are_refused(client: TestClient) -> None:
-    answer = client.post("/api/read", json={"text": "the " * 2300, "run": "5"})  # which remembers all of a line
+def test_weights_that_no_page_can_draw_are_refused_before_a_word_is_read(client: TestClient, runs: Runs) -> None:
+    with _steps(runs, "5") as steps:
+        answer = client.post("/api/read", json={"text": "the " * 2300, "run": "5"})  # which remembers all of a line
     _refused(answer, 400, "text: has 5,28", "5,000,000")
+    assert not steps
+
+
+@contextmanager
+def _steps(runs: Runs, id: str) -> Iterator[list[int]]:
+    """How many words a model reads at each of its steps."""
+    steps = list[int]()
+    hook = runs.get(id).model.model.register_forward_pre_hook(lambda _, inputs: steps.append(len(inputs[0])))
+    with hook:
+        yield steps
+
+
+def test_a_long_text_does_not_keep_a_short_one_waiting(runs: Runs) -> None:
+    work, go, at_work = Work(2, 64), threading.Event(), threading.Event()
+
+    def wait(*_: object) -> None:
+        at_work.set()
+        go.wait(30)
+
+    hook = runs.get("2").model.model.register_forward_pre_hook(wait)
+    client = TestClient(make_app(runs, work), base_url="http://localhost")
+    with hook, ThreadPoolExecutor(3) as pool:
+        long = [pool.submit(client.post, "/api/read", json={"text": "the " * 2000, "run": "2"}) for _ in range(3)]
+        assert at_work.wait(10) and _soon(lambda: work.tasks == 3)
+        assert client.post("/api/read", json={"text": "the cat", "run": "1"}).status_code == 200
+        go.set()
+        assert all(each.result().status_code == 200 for each in long)
+
+
+def test_who_waits_for_a_model_may_leave() -> None:
+    lock, work = threading.Lock(), Work(1, 1)
+
+    async def leave() -> None:
+        with work.task() as task:
+            waiting = asyncio.ensure_future(task.run(lambda: held(lock).__enter__()))
+            await asyncio.sleep(0.1)
+            task.cancel()
+            with pytest.raises(Left):
+                await asyncio.wait_for(waiting, 10)
+
+    with lock:
+        asyncio.run(leave())
 
 
 def _bad(name: str, field: str, *values: str, before: str = "") -> list[tuple[str, str, str]]:
@@ -205,9 +254,11 @@ def test_a_run_that_is_not_there_yet_is_waited_for(work: Work) -> None:
 
 
 @contextmanager
-def _running(runs: Runs, work: Work) -> Iterator[tuple[str, int]]:
-    """A server in a thread of this process, at an address."""
+def _running(runs: Runs, work: Work, **sizes: int) -> Iterator[tuple[str, int]]:
+    """A server in a thread of this process, at an address; its sockets have buffers of these sizes."""
     with closing(listening("127.0.0.1", 0)) as address:
+        for name, size in sizes.items():
+            address.setsockopt(socket.SOL_SOCKET, getattr(socket, name), size)
         server = Server(make_app(runs, work), work)
         thread = threading.Thread(target=server.run, args=([address],))
         thread.start()
@@ -217,10 +268,10 @@ def _running(runs: Runs, work: Work) -> Iterator[tuple[str, int]]:
         assert not thread.is_alive()
 
 
-def _rest(client: socket.socket) -> bytes:
+def _rest(client: socket.socket, until: bytes | None = None) -> bytes:
     found = b""
     client.settimeout(20)
-    while part := client.recv(65536):
+    while not (until and found.endswith(until)) and (part := client.recv(65536)):
         found += part
     return found
 
@@ -251,6 +302,17 @@ def test_slow_clients_are_cut_off(
         assert not sent or re.search(rb'{"error": "the request did not come', found)
 
 
+@pytest.mark.parametrize("part", [HEAD[:60], HEAD, HEAD + b'{"text"'], ids=["head", "no body", "half a body"])
+def test_what_comes_with_the_request_before_is_cut_off_too(
+    runs: Runs, work: Work, monkeypatch: pytest.MonkeyPatch, part: bytes
+) -> None:
+    monkeypatch.setattr(serving, "RECEIVE_SECONDS", 0.5)
+    with _running(runs, work) as address, socket.create_connection(address) as client:
+        client.sendall(WHOLE + part)
+        found = _rest(client)
+        assert found.count(b"HTTP/1.1 200 OK") == 1 and found.count(b"408 Request Timeout") == 1
+
+
 def test_a_drop_at_a_time_is_slow_too(runs: Runs, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "RECEIVE_SECONDS", 0.5)
     with _running(runs, work) as address, socket.create_connection(address) as client:
@@ -260,6 +322,25 @@ def test_a_drop_at_a_time_is_slow_too(runs: Runs, work: Work, monkeypatch: pytes
                 client.sendall(bytes([byte]))
                 time.sleep(0.05)
         assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_only_who_reads_nothing_of_an_answer_is_cut_off(
+    runs: Runs, work: Work, monkeypatch: pytest.MonkeyPatch, reads: bool
+) -> None:
+    monkeypatch.setattr(serving, "RECEIVE_SECONDS", 0.4)
+    body = json.dumps({"text": "the cat sat " * 1000, "run": "6"}).encode()
+    head = HEAD.replace(b"read", b"score").replace(b" 15", b" %d" % len(body))
+    with _running(runs, work, SO_SNDBUF=8192) as address, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(address)
+        client.sendall(head + body)
+        found, until = client.recv(100), time.monotonic() + 1.5  # longer than the deadline
+        while time.monotonic() < until:
+            time.sleep(0.05)
+            found += client.recv(1000) if reads else b""
+        head, _, answer = (found + _rest(client, b"}]}")).partition(b"\r\n\r\n")
+        assert (len(answer) == int(re.findall(rb"content-length: (\d+)", head)[0])) is reads
 
 
 def test_connections_are_bounded(runs: Runs, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,14 +381,17 @@ def test_work_for_a_client_that_left_ends(runs: Runs, work: Work, name: str) -> 
     asked = {"prompt": "the", "length": 10_000} if name == "generate" else {"text": "the cat " * 9000, "state": "carry"}
     body = json.dumps(asked).encode()
     head = HEAD.replace(b"read", name.encode()).replace(b" 15", b" %d" % len(body))
-    with _running(runs, work) as address:
+    with _running(runs, work) as address, _steps(runs, "1") as steps:
         with socket.create_connection(address) as client:
             client.sendall(head + body)
             if name == "generate":
                 _until_word(client)
-            assert _soon(lambda: work.tasks == 1)
-        left = time.monotonic()
-        assert _soon(lambda: work.tasks == 0) and time.monotonic() - left < 5
+            assert _soon(lambda: work.tasks == 1 and bool(steps))
+        assert _soon(lambda: work.tasks == 0)
+        time.sleep(0.5)  # a step that had begun may end
+        made = len(steps)
+        time.sleep(0.5)
+        assert len(steps) == made and sum(steps) < 9000
 
 
 def _until_word(client: socket.socket) -> None:
@@ -357,27 +441,45 @@ def test_ctrl_c_ends_it_at_once_with_clients_connected(tiny_run: Path, number: i
 
 
 @pytest.mark.slow
-def test_without_a_run_the_demo_is_trained_and_served(tmp_path: Path) -> None:
+def test_without_a_run_the_demo_is_trained_which_ends_with_the_server(tmp_path: Path) -> None:
     with _command(cwd=tmp_path) as (process, port):
-        answers = [_models(port)]
-        while not answers[-1]["ready"]:
-            time.sleep(0.5)
-            answers.append(_models(port))
-        assert any("epoch" in (answer["progress"] or "") for answer in answers)
-        (model,) = answers[-1]["models"]
-        assert (model["name"], model["preset"], model["window"]) == ("runs/demo", "demo", 5)
+        trained = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
+        answer = _models(port)
+        assert (answer["ready"], answer["models"]) == (False, [])
+        while "epoch" not in (answer := _models(port))["progress"]:
+            time.sleep(0.2)
         process.send_signal(signal.SIGINT)
-    assert (tmp_path / "runs/demo/model.safetensors").is_file()
+        process.wait(20)
+    assert _soon(lambda: not _lives(int(trained)))
 
 
 @pytest.mark.slow
-def test_a_training_ends_with_the_server(tmp_path: Path) -> None:
-    with _command(cwd=tmp_path) as (process, port):
-        assert not _models(port)["ready"]
-        trained = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
-        process.send_signal(signal.SIGINT)
-        process.wait(20)
-    assert _soon(lambda: not os.path.exists(f"/proc/{trained.strip()}"))
+def test_without_a_run_a_demo_that_is_there_is_served(tiny_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_run, tmp_path / "runs/demo")
+    with _command(cwd=tmp_path) as (_, port):
+        answer = _models(port)
+    assert (answer["ready"], answer["progress"], answer["models"][0]["name"]) == (True, None, "runs/demo")
+
+
+def test_a_demo_is_served_as_soon_as_it_is_trained(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its training ends at once: the demo is there."""
+    shutil.copytree(tiny_run, tmp_path / "runs/demo")
+    monkeypatch.chdir(tmp_path)
+    runs, ready = Runs(), threading.Event()
+    monkeypatch.setattr(demo, "start_command", lambda _: start_command([sys.executable, "-c", "print('epoch 8 of 8')"]))
+    demo.Training(runs, "cpu", ready.set).begin()
+    assert ready.wait(30)
+    assert runs.progress is None and [served.name for served in runs.all] == ["runs/demo"]
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _models(port: int) -> dict[str, Any]:
@@ -392,7 +494,6 @@ def _models(port: int) -> dict[str, Any]:
     [
         (["--host", "0.0.0.0"], "Add --token"),
         (["--host", "::"], "Add --token"),
-        (["--host", "no.such.host.invalid", "--token"], "is no address"),
         (["--port", "65536"], "--port=65536"),
         (["--port", "-1"], "--port=-1"),
         (["nowhere", "--port", "0"], "nowhere"),
@@ -402,6 +503,15 @@ def test_what_cannot_be_served_is_refused(arguments: list[str], said: str, capsy
     assert main(["serve", *arguments]) == 2
     found = capsys.readouterr()
     assert found.out == "" and said in found.err and found.err.count("\n") == 1
+
+
+def test_a_host_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)  # no name is asked for on the network
+    assert main(["serve", "--host", "no.such.host.invalid", "--token"]) == 2
+    assert "is no address" in capsys.readouterr().err
 
 
 def test_a_port_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:
