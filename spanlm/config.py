@@ -13,7 +13,9 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache, lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, NoReturn
 
 import yaml
@@ -76,11 +78,7 @@ class RunConfig:
         """
         try:
             fields = upgraded(_as_group(tree, "the configuration"))
-            kinds = kinds_of(fields)
-            parts = {part: PARTS[part][kind]() for part, kind in kinds.items()}
-            _check_fields(fields, RunConfig(model=replace(ModelConfig(), **parts)).to_tree())
-            parser = config_parser(kinds)
-            return parsed_config(parser, parser.parse_object(fields))
+            return _built(_Written(repr(fields), fields))
         except InputError as error:
             raise InputError(f"{source}: {error}" if source else str(error)) from None
 
@@ -338,6 +336,34 @@ def config_parser(kinds: Mapping[str, str]) -> ConfigParser:
         if not fields & set(action.option_strings):  # a whole group: `--config` is the one way to read a file
             action.help = SUPPRESS
     return parser
+
+
+@dataclass(frozen=True)
+class _Written:
+    """Fields as a key: the text tells 1 from 1.0 and from true."""
+
+    text: str
+    fields: Tree = field(compare=False)
+
+
+@lru_cache(maxsize=64)
+def _built(written: _Written) -> RunConfig:
+    """Build what is asked for again and again, as the configuration of a run is, once; it never changes."""
+    fields = written.fields
+    kinds = kinds_of(fields)
+    parts = {part: PARTS[part][kind]() for part, kind in kinds.items()}
+    _check_fields(fields, RunConfig(model=replace(ModelConfig(), **parts)).to_tree())
+    with _PARSING:
+        parser = _shared_parser(tuple(kinds.items()))
+        return parsed_config(parser, parser.parse_object(fields))
+
+
+_PARSING = Lock()  # a parser is no thread's own
+
+
+@cache
+def _shared_parser(kinds: tuple[tuple[str, str], ...]) -> ConfigParser:
+    return config_parser(dict(kinds))
 
 
 def parsed_config(parser: ConfigParser, parsed: Any) -> RunConfig:
