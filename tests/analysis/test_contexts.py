@@ -65,8 +65,14 @@ def test_surprisals_are_those_of_the_scores(config: ModelConfig, state: Context,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("predict_first", [True, False])
-@every_model
+@pytest.mark.parametrize(
+    ("config", "predict_first"),
+    [
+        pytest.param(config.values[0], first, id=f"{config.id}-{first}")
+        for configs, first in ((ATTENDING, True), (SOME, False))
+        for config in configs
+    ],
+)
 def test_no_line_looks_into_another(config: ModelConfig, predict_first: bool) -> None:
     record = recorded(config, LINES, "line", predict_first)
     starts = [0, *accumulate(len(line.split()) + 1 for line in LINES)]
