@@ -12,11 +12,13 @@ import torch
 from spanlm.config import RunConfig
 from spanlm.models.memories import PointerSentinelConfig, SpanBufferConfig
 from spanlm.training.bench import BenchOptions, time_training
+from tests.conftest import needs_bf16
 from tests.training.small import make_config, make_corpus, with_batching
 
 CPU = torch.device("cpu")
 
 
+@needs_bf16
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "config",
