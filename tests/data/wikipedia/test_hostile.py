@@ -64,7 +64,7 @@ def read_a_large_one(kind: str, pattern: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "pattern"), {pattern: (kind, pattern) for kind, pattern in CASES}.values())
+@pytest.mark.parametrize(("kind", "pattern"), CASES[::3])  # a process each
 def test_a_large_hostile_article_ends(kind: str, pattern: str) -> None:
     assert ends(__name__, "read_a_large_one", kind, pattern)
 
