@@ -318,22 +318,7 @@ def attend_spans(
         InputError: too few words, `expected` below 1, a model without a span buffer, or more weights than
             `MOST_WEIGHTS`.
     """
-
-    def ask(readout: Readout, came: Tensor) -> _Answers:
-        mixture, head = readout.mixture, model.head
-        if not isinstance(mixture, SpanMixture) or not isinstance(head, MixingHead):
-            raise InputError("this model looks at no spans: train one with model.memory.kind=span_buffer")
-        every = [x[:, 0].double() for x in mixture.each(head, readout.features)]
-        return _Answers(
-            every,
-            {
-                "chance": torch.cat([x.gather(1, came).exp() for x in every], 1),
-                "filled": mixture.filled[:, 0],
-                "gate": mixture.gate[:, 0].double().softmax(-1)[:, 0],
-                "used": mixture.log_shares()[:, 0, 0].double().exp(),
-            },
-        )
-
+    ask = partial(_ask_spans, model)
     found = _read(model, vocabulary, targets, predict_first, starts, expected, ask, recall)
     chance, filled = found.numbers["chance"], found.numbers["filled"]
     chance[found.unpredicted], filled[found.unpredicted] = np.nan, False
@@ -374,6 +359,20 @@ class _Answers(NamedTuple):
 
 Ask = Callable[[Readout, Tensor], _Answers]
 """Gets a readout of N steps and their targets (N, 1)."""
+
+
+def _ask_spans(model: NextWordModel, readout: Readout, came: Tensor) -> _Answers:
+    mixture, head = readout.mixture, model.head
+    if not isinstance(mixture, SpanMixture) or not isinstance(head, MixingHead):
+        raise InputError("this model looks at no spans: train one with model.memory.kind=span_buffer")
+    every = [x[:, 0].double() for x in mixture.each(head, readout.features)]
+    numbers = {
+        "chance": torch.cat([x.gather(1, came).exp() for x in every], 1),
+        "filled": mixture.filled[:, 0],
+        "gate": mixture.gate[:, 0].double().softmax(-1)[:, 0],
+        "used": mixture.log_shares()[:, 0, 0].double().exp(),
+    }
+    return _Answers(every, numbers)
 
 
 @dataclass(frozen=True)
