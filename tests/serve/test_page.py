@@ -442,6 +442,7 @@ def test_words_are_drawn_taken_undone_and_explained(visit: Open) -> None:
     made = page.locator("#story .made")
     page.locator("#draw").click()
     made.nth(0).wait_for()
+    page.locator("#candidates:not([aria-busy])").wait_for()  # until then they are the candidates of the text before
     page.locator("#candidates .candidate").nth(2).click()
     made.nth(1).wait_for()
     page.locator("#write").click()
