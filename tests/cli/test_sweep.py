@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,34 @@ grid:
   training.epochs: {epochs}
   training.optimizer.lr: {rates}
 """
+
+
+SPANLM = [sys.executable, "-m", "spanlm"]
+HOW: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 300, "check": False}
+
+
+def wait_for_an_epoch(run: Path, driver: subprocess.Popen[Any]) -> None:
+    metrics, until = run / "metrics.jsonl", time.monotonic() + 120
+    while not metrics.exists() or b'"valid"' not in metrics.read_bytes():
+        assert driver.poll() is None and time.monotonic() < until
+        time.sleep(0.05)
+
+
+def process_of(argument: str) -> Path:
+    """The folder in /proc of the process that was started with an argument."""
+    for process in Path("/proc").iterdir():
+        with suppress(OSError):  # it has ended since
+            if process.name.isdecimal() and argument.encode() in (process / "cmdline").read_bytes().split(b"\0"):
+                return process
+    raise LookupError(argument)
+
+
+def assert_undisturbed(cli: Cli, run: Path) -> None:
+    """The run lr=0.01 has the weights of one that nobody killed."""
+    alone = cli("sweep", "lr.yaml", "--dry-run").done.partition("the first: spanlm ")[2].split("\n")[0].split()
+    whole = [word.replace("runs/lr/lr=0.01", "whole") for word in alone]
+    assert subprocess.run([*SPANLM, *whole, "--threads=1"], **HOW).returncode == 0
+    assert Path("whole/model.safetensors").read_bytes() == (run / "model.safetensors").read_bytes()
 
 
 def write(corpus: Path, rates: str = "[0.01, 0.03]", epochs: int = 1, more: str = "") -> Path:
@@ -85,15 +114,11 @@ def test_a_sweep_that_was_killed_goes_on_and_a_run_that_fails_stops_no_other(cli
     blocked, first = Path("runs/lr/lr=0.1"), Path("runs/lr/lr=0.01")
     blocked.parent.mkdir(parents=True)
     blocked.write_text("in the way")
-    words = [sys.executable, "-m", "spanlm", *map(str, command)]
+    words = [*SPANLM, *map(str, command)]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as driver:
-        metrics, until = first / "metrics.jsonl", time.monotonic() + 120
-        while not metrics.exists() or b'"valid"' not in metrics.read_bytes():
-            assert driver.poll() is None and time.monotonic() < until
-            time.sleep(0.05)
+        wait_for_an_epoch(first, driver)
         driver.send_signal(signal.SIGKILL)
-    how: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 300, "check": False}
-    result = subprocess.run(words, **how)
+    result = subprocess.run(words, **HOW)
     assert result.returncode == 1 and result.stderr.startswith(
         "spanlm: 1 of 4 runs failed. lr=0.1: --out=runs/lr/lr=0.1"
     )
@@ -106,12 +131,25 @@ def test_a_sweep_that_was_killed_goes_on_and_a_run_that_fails_stops_no_other(cli
     assert f"Test it once: spanlm evaluate {best['folder']} --split test" in result.stdout
     table = result.stdout.partition("\n\n")[2].splitlines()
     assert table[0].split() == ["lr", "valid", "ppl", "best", "epoch"] and max(map(len, table)) <= 80
-    alone = cli("sweep", "lr.yaml", "--dry-run").done.partition("the first: spanlm ")[2].split("\n")[0].split()
-    whole = [word.replace("runs/lr/lr=0.01", "whole") for word in alone]
-    assert subprocess.run([*words[:3], *whole, "--threads=1"], **how).returncode == 0
-    assert Path("whole/model.safetensors").read_bytes() == (first / "model.safetensors").read_bytes()
-    again = subprocess.run(words, **how)
+    assert_undisturbed(cli, first)
+    again = subprocess.run(words, **HOW)
     assert "; 3 finished before\n" in again.stdout and again.returncode == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_worker_of_ray_that_was_killed_trains_what_an_undisturbed_run_does(cli: Cli, tiny_corpus: Path) -> None:
+    pytest.importorskip("ray", reason="needs pip install 'spanlm[ray]'")
+    words = [*SPANLM, "sweep", str(write(tiny_corpus, epochs=6)), "--on", "ray", "--jobs", "2", "--threads", "1"]
+    first = Path("runs/lr/lr=0.01")
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as driver:
+        wait_for_an_epoch(first, driver)
+        trains = process_of("--out=runs/lr/lr=0.01")
+        os.kill(int((trains / "stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)  # Ray's worker
+        said = driver.communicate(timeout=300)[0]
+    assert driver.returncode == 0, said
+    assert len((first / "provenance.jsonl").read_text().splitlines()) > 1, "it was killed before it had ended"
+    assert_undisturbed(cli, first)
 
 
 @pytest.mark.slow

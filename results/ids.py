@@ -1,0 +1,76 @@
+"""A large text becomes ids within little memory: `python results/ids.py SOURCE [--bytes N]` writes results/ids.json.
+
+The text is that of SOURCE, repeated to N bytes (ten thousand million without another number) in a folder of its own that
+is deleted afterwards, as the cache of its ids is. It is loaded twice: the second time the ids are there. It takes N
+bytes of the disk for the text and about as many for the ids.
+"""
+
+import argparse
+import json
+import os
+import resource
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import spanlm
+from spanlm.data.config import DataConfig
+from spanlm.store.process import processor_name
+from spanlm.store.provenance import file_provenance
+
+
+def _repeat(source: Path, target: Path, size: int) -> int:
+    """Write whole copies of a text until there are `size` bytes; return how many there are."""
+    with target.open("wb") as file:
+        while file.tell() < size:
+            with source.open("rb") as text:
+                while piece := text.read(1 << 20):
+                    file.write(piece)
+        return file.tell()
+
+
+def _seconds(folder: Path) -> tuple[float, spanlm.Corpus]:
+    began = time.perf_counter()
+    corpus = spanlm.load_corpus(DataConfig(corpus=str(folder)))
+    return round(time.perf_counter() - began, 1), corpus
+
+
+def main() -> None:
+    """Measure, and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("--bytes", type=int, default=10**10)
+    options = parser.parse_args()
+    before = os.getloadavg()[0]
+    with TemporaryDirectory() as folder:
+        os.environ["SPANLM_CACHE"] = str(Path(folder, "cache"))
+        corpus = Path(folder, "corpus")
+        corpus.mkdir()
+        size = _repeat(options.source, corpus / "train.txt", options.bytes)
+        for split in ("valid", "test"):
+            (corpus / f"{split}.txt").write_text("the name is bound .\n", encoding="utf-8")
+        first, tokens = _seconds(corpus)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        second, _ = _seconds(corpus)
+        record = {
+            "what": f"load_corpus of a folder whose train.txt is {options.source.name}, repeated; twice in one process",
+            "made": file_provenance(),
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "machine": f"{os.cpu_count()} cores of {processor_name()}, one thread used",
+            "load": [before, os.getloadavg()[0]],
+            "bytes": size,
+            "tokens": len(tokens.splits["train"]),
+            "types": len(tokens.vocabulary),
+            "first_load_seconds": first,
+            "second_load_seconds": second,
+            "peak_resident_megabytes": peak,
+            "with_torch": "torch" in sys.modules,
+        }
+    text = json.dumps(record, indent=1, ensure_ascii=False)
+    Path(__file__).with_suffix(".json").write_text(f"{text}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
