@@ -39,7 +39,7 @@ def _records(pattern: str, where: str) -> dict[str, Any]:
             lines = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
             return {line["what"]: line for line in lines if line["group"] == where}
         inside = _read(path)[where] if where else {path.stem: _read(path)}
-        found |= inside if isinstance(inside, dict) else {one["run"]: one for one in inside}
+        found |= inside if isinstance(inside, dict) else {one.get("run") or one["what"]: one for one in inside}
     return found or sys.exit(f"no record: {pattern}")
 
 
