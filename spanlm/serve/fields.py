@@ -19,7 +19,7 @@ Schema = Mapping[str, Any]
 MOST_WORDS = 20_000
 """Of a text, as they are written or as the model cuts them."""
 
-NEURAL_CACHE = CacheConfig(window=500, theta=0.3, lambda_=0.1)
+NEURAL_CACHE = CacheConfig(window=500, theta=0.3, lambda_=0.15)
 """What a request can mix in."""
 
 _SHOWN = 60
