@@ -91,7 +91,7 @@ class AttentionRecord:
     places: Sequence[tuple[int, int]] = ()
     predicted: Predicted | None = None
     about: str = ""
-    features: NDArray[np.float32] | None = None
+    features: NDArray[np.floating[Any]] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what a model with weights that are too large gives, so that no writer has to."""
@@ -192,7 +192,7 @@ class SpanRecord:
     unknown: frozenset[str] = frozenset()
     predicted: Predicted | None = None
     about: str = ""
-    features: NDArray[np.float32] | None = None
+    features: NDArray[np.floating[Any]] | None = None
 
     def __len__(self) -> int:
         return len(self.words)

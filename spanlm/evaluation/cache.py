@@ -163,7 +163,7 @@ class CachedWords:
 
 
 def cached_words(
-    features: NDArray[np.float32],
+    features: NDArray[np.floating[Any]],
     words: Sequence[int],
     surprisal: NDArray[np.float64],
     config: CacheConfig,
