@@ -74,6 +74,7 @@ class AttentionRecord:
         places: of items of a table, which item each target is in, and its number there, both from 1, as in `score`.
         predicted: entropy and rank beside the surprisal.
         about: what the model is, in a line.
+        features: (N, D), what the head read, if it was asked for.
 
     Raises:
         InputError: a number is infinite, or a weight is NaN or negative.
@@ -90,6 +91,7 @@ class AttentionRecord:
     places: Sequence[tuple[int, int]] = ()
     predicted: Predicted | None = None
     about: str = ""
+    features: NDArray[np.floating[Any]] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what a model with weights that are too large gives, so that no writer has to."""
@@ -169,6 +171,7 @@ class SpanRecord:
         unknown: words that the vocabulary lacks: read as <unk>, shown as written.
         predicted: surprisal, entropy and rank under the mixture.
         about: what the model is, in a line.
+        features: (N, D), what the head read, if it was asked for.
     """
 
     words: list[str]
@@ -189,6 +192,7 @@ class SpanRecord:
     unknown: frozenset[str] = frozenset()
     predicted: Predicted | None = None
     about: str = ""
+    features: NDArray[np.floating[Any]] | None = None
 
     def __len__(self) -> int:
         return len(self.words)
@@ -259,6 +263,7 @@ def attend_words(
     starts: Sequence[int] = (0,),
     places: Sequence[tuple[int, int]] = (),
     looks: bool = True,
+    features: bool = False,
     recall: Recall = anew,
     about: str = "",
 ) -> AttentionRecord:
@@ -270,7 +275,7 @@ def attend_words(
     Unknown words are read as <unk> and shown as written. `starts` are the indices in `targets` of the first words of
     contexts; the state is reset there. If <eos> does not open the words, the first is read and not predicted. So many
     of the most probable next words are kept as `expected`. Without `looks` there are no weights, L = 0, and any model
-    can be asked. What was read before may come from `recall`.
+    can be asked. With `features` what the head read is kept, too. What was read before may come from `recall`.
 
     Raises:
         InputError: `expected` below 1, too few words, a model that attends to nothing, or more weights than
@@ -280,7 +285,8 @@ def attend_words(
     def ask(readout: Readout, came: Tensor) -> _Answers:
         return _Answers([model.head.log_probs(readout)[:, 0]], {})
 
-    found = _read(model, vocabulary, targets, predict_first, starts, expected, ask, recall, looks=looks)
+    how = {"looks": looks, "features": features}
+    found = _read(model, vocabulary, targets, predict_first, starts, expected, ask, recall, **how)
     return AttentionRecord(
         words=found.words,
         targets=found.targets,
@@ -293,6 +299,7 @@ def attend_words(
         predicted=found.predicted,
         places=places if predict_first else places[1:],
         about=about,
+        features=found.numbers.get("features"),
     )
 
 
@@ -306,6 +313,7 @@ def attend_spans(
     predict_first: bool = True,
     first_token: int = 1,
     starts: Sequence[int] = (0,),
+    features: bool = False,
     recall: Recall = anew,
     about: str = "",
 ) -> SpanRecord:
@@ -319,7 +327,7 @@ def attend_spans(
             `MOST_WEIGHTS`.
     """
     ask = partial(_ask_spans, model)
-    found = _read(model, vocabulary, targets, predict_first, starts, expected, ask, recall)
+    found = _read(model, vocabulary, targets, predict_first, starts, expected, ask, recall, features=features)
     chance, filled = found.numbers["chance"], found.numbers["filled"]
     chance[found.unpredicted], filled[found.unpredicted] = np.nan, False
     chance[~filled, PARTS.index("buffer")] = np.nan
@@ -343,6 +351,7 @@ def attend_spans(
         unknown=_unknown(vocabulary, targets),
         predicted=found.predicted,
         about=about,
+        features=found.numbers.get("features"),
     )
 
 
@@ -430,6 +439,7 @@ def _read(
     recall: Recall,
     *,
     looks: bool = True,
+    features: bool = False,
 ) -> _Found:
     """Read words some steps at a time, each of their contexts from an empty state: only these have probabilities held.
 
@@ -443,10 +453,10 @@ def _read(
     inputs, following = vocabulary.encode(words), vocabulary.encode(targets)
     blocks: list[_Block] = []
     for begin, end in pairwise([*starts, len(inputs)]):
-        state, prefix = model.init_state(1), Prefix("read", expected, looks)
+        state, prefix = model.init_state(1), Prefix("read", expected, looks, features)
         for start in range(begin, end, STEPS):
             ids, came = (each[start : min(start + STEPS, end)] for each in (inputs, following))
-            compute = partial(_block, model, vocabulary, state, ids, came, expected, ask, looks)
+            compute = partial(_block, model, vocabulary, state, ids, came, expected, ask, looks, features)
             blocks.append(recall(prefix.longer([*ids, came[-1]]), compute))
             state = blocks[-1].state
             _require_few(len(inputs), blocks[-1].weights.shape[1])
@@ -471,6 +481,7 @@ def _block(
     expected: int,
     ask: Ask,
     looks: bool,
+    features: bool,
 ) -> _Block:
     """Read some steps."""
     with evaluating(model):
@@ -481,6 +492,8 @@ def _block(
         weights = attention.by_lag()[:, 0].float().cpu().numpy().copy()
         values = word_values(answers.log_probs[-1].unsqueeze(1), came)
         numbers = answers.numbers | {name: x[:, 0] for name, x in zip(Predicted._fields, values, strict=True)}
+        if features:
+            numbers["features"] = readout.features[:, 0]
         tops = [_spelled(vocabulary, log_p, expected) for log_p in answers.log_probs]
     numbers_there = {name: x.cpu().numpy().copy() for name, x in numbers.items()}
     return _Block(state.map(torch.clone), weights, attention.nearest_lag, attention.stride, tops, numbers_there)

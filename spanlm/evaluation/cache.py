@@ -20,10 +20,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import product, tee
+from itertools import pairwise, product, tee
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from spanlm.data.batching import Segment
@@ -32,7 +34,7 @@ from spanlm.errors import InputError, require
 from spanlm.evaluation.protocol import STANDARD, Protocol
 from spanlm.evaluation.scoring import Scored, edge_note, perplexity, score
 from spanlm.models.interfaces import NextWordModel, Readout
-from spanlm.models.ops.neural_cache import Lookup, cache_log_prob
+from spanlm.models.ops.neural_cache import Lookup, cache_log_prob, cache_places
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +140,58 @@ def with_cache(scored: Iterable[Scored], config: CacheConfig, across: bool = Fal
         log_cache, empty = cache_log_prob(lookup, (config.theta,))
         log_p = mixed(item.log_p, log_cache[0], empty, config.lambda_)
         yield replace(item, log_p=log_p.to(item.log_p.dtype), metrics={})
+
+
+PLACES = 20
+"""Of a word that had come before, so many are kept."""
+
+
+@dataclass(frozen=True)
+class CachedWords:
+    """A text of N words as a model with a cache predicts it.
+
+    Attributes:
+        surprisal: (N,) float64, −ln p(word) in nats; NaN where nothing was predicted.
+        chance: (N,) float64, p_cache(word), 0 where the cache did not have it; NaN where nothing was predicted or the
+            cache was empty.
+        places: the steps i after which the word had come before, with their shares of p_cache: the `PLACES` largest.
+    """
+
+    surprisal: NDArray[np.float64]
+    chance: NDArray[np.float64]
+    places: list[list[tuple[int, float]]]
+
+
+def cached_words(
+    features: NDArray[np.floating[Any]],
+    words: Sequence[int],
+    surprisal: NDArray[np.float64],
+    config: CacheConfig,
+    starts: Sequence[int] = (0,),
+) -> CachedWords:
+    """Mix a cache into the probabilities of one text that was read before, and say where it looked.
+
+    Args:
+        features: (N, D), h of each step.
+        words: the N words that followed them.
+        surprisal: of these without the cache, nats; NaN where nothing was predicted: such a pair is not kept.
+        config: the cache and its share.
+        starts: the steps before which the cache is emptied.
+    """
+    found = CachedWords(surprisal.copy(), np.full(len(words), np.nan), [[] for _ in words])
+    for begin, end in pairwise([*starts, len(words)]):
+        steps = begin + np.flatnonzero(~np.isnan(surprisal[begin:end]))
+        h, targets = torch.from_numpy(features[steps]).unsqueeze(1), torch.tensor(words)[steps].unsqueeze(1)
+        lookup = Lookup(h, h, targets, torch.ones_like(targets, dtype=torch.bool), config.window)
+        log_cache, empty = cache_log_prob(lookup, (config.theta,))
+        log_p = mixed(-torch.from_numpy(surprisal[steps]).unsqueeze(1), log_cache[0], empty, config.lambda_)
+        found.surprisal[steps] = 0.0 - log_p.squeeze(1).numpy()
+        found.chance[steps] = log_cache[0].double().exp().masked_fill(empty, math.nan).squeeze(1).numpy()
+        kept = zip(*(x.squeeze(1).tolist() for x in cache_places(lookup, config.theta, PLACES)), strict=True)
+        for step, (places, shares) in zip(steps.tolist(), kept, strict=True):
+            looked = zip(places, shares, strict=True)
+            found.places[step] = [(int(steps[place]), share) for place, share in looked if share > 0]
+    return found
 
 
 THETAS = (0.0, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 1.6, 2.4, 4.0)

@@ -8,20 +8,22 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any
 
+import numpy as np
 import torch
 
 from spanlm.analysis.export import CSV_COLUMNS, SPAN_COLUMNS, attention_rows, csv_bytes, span_rows
-from spanlm.analysis.pages import page_content, plain_content, render_content
+from spanlm.analysis.pages import cached_content, page_content, plain_content, render_content
 from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import EOS, UNK
 from spanlm.errors import InputError
-from spanlm.evaluation.attention import AttentionRecord, SpanRecord, attend_spans, attend_words
+from spanlm.evaluation.attention import AttentionRecord, Predicted, SpanRecord, attend_spans, attend_words
+from spanlm.evaluation.cache import CachedWords, cached_words
 from spanlm.evaluation.generation import Drawn
 from spanlm.evaluation.words import BASES, WordScore, as_row, written_scores
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.about import about
 from spanlm.runs.trained_model import LoadedModel, TrainedModel, require_weights
-from spanlm.serve.fields import refuse_long
+from spanlm.serve.fields import NEURAL_CACHE, refuse_long
 from spanlm.serve.served import Served
 from spanlm.store.plain import cell, cells_line
 
@@ -36,6 +38,8 @@ MOST_BITS = 1000
 
 SHOWN = 20
 """Candidates that come with a generated word."""
+
+_UNIT = math.log(2)  # nats of a bit
 
 
 # --- read ---
@@ -81,33 +85,55 @@ def _refuse(model: LoadedModel, name: str, text: str, *, needed: bool = False) -
 def _item(served: Served, model: LoadedModel, text: str, values: Values) -> _Item:
     if not isinstance(model.model, NextWordModel):
         return _item_of_scores(model, text, values)
-    record = _record(served, model, text, values)
+    words, starts = model.texts.to_attend(text, values["state"])
+    record = _record(served, model, words, starts, values)
     predicted, tokens = record.predicted, [record.words[0], *record.targets]
     assert predicted is not None  # attend_words and attend_spans give it
-    numbers = list(zip(*(x.tolist() for x in predicted), strict=True))
-    first = 0 if not model.texts.predict_first else 1
-    if first == 0:
-        numbers = [(math.nan, math.nan, 0), *numbers]
-    unit = math.log(2)
-    scores = [
-        WordScore(1, index, token, surprisal / unit, entropy / unit, rank or None, token not in model.vocabulary)
-        for index, (token, (surprisal, entropy, rank)) in enumerate(zip(tokens[first:], numbers, strict=True), 1)
-    ]
     if served.attends:
         _refuse_many(record.weights.size)
-        return _Item(page_content(record), scores, first)
-    bits = [None if math.isnan(x) else x / unit for x in predicted.surprisal.tolist()]
-    expected = record.expected if isinstance(record, AttentionRecord) else record.mixture
-    return _Item(plain_content(tokens, _unknown(model, tokens), bits, expected), scores, first)
+        content = page_content(record)
+    else:
+        bits = [None if math.isnan(x) else x / _UNIT for x in predicted.surprisal.tolist()]
+        expected = record.expected if isinstance(record, AttentionRecord) else record.mixture
+        content = plain_content(tokens, _unknown(model, tokens), bits, expected)
+    if values["cache"]:
+        cached = _cached(model, record, predicted, starts, values)
+        content = cached_content(content, predicted.surprisal, cached)
+        nothing = np.full(len(record), math.nan)  # of a mixture the whole distribution is not known
+        predicted = Predicted(cached.surprisal, nothing, np.zeros(len(record), dtype=np.int64))
+    first = 0 if not model.texts.predict_first else 1
+    return _Item(content, _scores(model, tokens, predicted, first), first)
 
 
-def _record(served: Served, model: LoadedModel, text: str, values: Values) -> AttentionRecord | SpanRecord:
+def _scores(model: LoadedModel, tokens: list[str], predicted: Predicted, first: int) -> list[WordScore]:
+    """Return the score of each token from the `first` on; only of an <eos> that opens the text there is none."""
+    numbers = list(zip(*(x.tolist() for x in predicted), strict=True))
+    if first == 0:
+        numbers = [(math.nan, math.nan, 0), *numbers]
+    return [
+        WordScore(1, index, token, surprisal / _UNIT, entropy / _UNIT, rank or None, token not in model.vocabulary)
+        for index, (token, (surprisal, entropy, rank)) in enumerate(zip(tokens[first:], numbers, strict=True), 1)
+    ]
+
+
+def _cached(
+    model: LoadedModel, record: AttentionRecord | SpanRecord, predicted: Predicted, starts: list[int], values: Values
+) -> CachedWords:
+    """Mix the cache in; as in `spanlm evaluate` it goes on over lines that stand alone, and not over documents."""
+    assert record.features is not None  # it was asked for
+    following = model.vocabulary.encode(record.targets)
+    contexts = [0] if values["state"] == "line" else starts
+    return cached_words(record.features, following, predicted.surprisal, NEURAL_CACHE, contexts)
+
+
+def _record(
+    served: Served, model: LoadedModel, words: list[str], starts: list[int], values: Values
+) -> AttentionRecord | SpanRecord:
     """Read with the memory of what was read before."""
-    words, starts = model.texts.to_attend(text, values["state"])
     if served.attends:  # before it is read, and where that says too little, as of a span buffer, again after it
         _refuse_many(_weights(served, len(words), starts, values["attention"]))
     expected, recall = values.get("expected", 5), served.recall(values["attention"])
-    how: dict[str, Any] = {"predict_first": model.texts.predict_first, "starts": starts}
+    how: dict[str, Any] = {"predict_first": model.texts.predict_first, "starts": starts, "features": values["cache"]}
     if served.has_spans:
         trained = require_weights(model, "attend").model
         return attend_spans(trained, model.vocabulary, words, expected=expected, recall=recall, **how)
@@ -143,6 +169,8 @@ def _unknown(model: LoadedModel, tokens: list[str]) -> set[str]:
 
 def _item_of_scores(model: LoadedModel, text: str, values: Values) -> _Item:
     """Read by a model of sub-words, which is asked by written word and expects none."""
+    if values["cache"]:
+        raise InputError(f"cache=true: {model.folder} is {model.kind}, which shows no states to compare. Leave it out.")
     scores = list(model.score(text, state=values["state"], eos=True))
     tokens = [EOS, *(score.word for score in scores)]
     bits = [score.surprisal for score in scores]

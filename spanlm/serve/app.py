@@ -85,7 +85,10 @@ def _page_file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]
     return give
 
 
-_NEEDLESS = {".js": rb"(?m)^[ \t]*//.*\n|^[ \t]+", ".css": rb"(?s)(?m:^[ \t]+)|/\*.*?\*/|(?<=[:;{},]) +"}
+_NEEDLESS = {
+    ".js": rb"(?m)^[ \t]*//.*\n|^[ \t]+",
+    ".css": rb"(?s)(?m:^[ \t]+)|/\*.*?\*/|(?<=[:;{},])\s+|\s+(?=\{)|;\s*(?=\})",
+}
 """What a browser has no use for: indentation, lines that are comments, and what keeps a style sheet readable."""
 
 

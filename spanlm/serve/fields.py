@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from spanlm.data.tokenizer import written_words
 from spanlm.errors import InputError, nearest
+from spanlm.evaluation.cache import CacheConfig
 from spanlm.evaluation.generation import LEAST_TEMPERATURE
 from spanlm.evaluation.protocol import Context
 from spanlm.store.plain import visible
@@ -17,6 +18,9 @@ Schema = Mapping[str, Any]
 
 MOST_WORDS = 20_000
 """Of a text, as they are written or as the model cuts them."""
+
+NEURAL_CACHE = CacheConfig(window=500, theta=0.3, lambda_=0.15)
+"""What a request can mix in."""
 
 _SHOWN = 60
 _TYPES: dict[str, tuple[type, ...]] = {"string": (str,), "integer": (int,), "number": (int, float), "array": (list,)}
@@ -46,7 +50,12 @@ EXPECTED: Schema = {
     "default": 5,
     "description": "so many of the likeliest words",
 }
-READ = {"run": RUN, "text": TEXT, "state": STATE, "attention": ATTENTION, "expected": EXPECTED}
+CACHE: Schema = {
+    "enum": [False, True],
+    "default": False,
+    "description": f"mix in a {NEURAL_CACHE.description}; there is then no entropy and no rank",
+}
+READ = {"run": RUN, "text": TEXT, "state": STATE, "attention": ATTENTION, "cache": CACHE, "expected": EXPECTED}
 SCORE = {
     "run": RUN,
     "text": TEXT,

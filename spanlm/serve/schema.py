@@ -64,6 +64,7 @@ _MODEL = _answer(
     attends="string|null",
     lesions=_many({"type": "string"}),
     gates="boolean",
+    caches="boolean",
     states=_many({"type": "string"}),
     state="string",
     diagram="object|null",

@@ -16,6 +16,7 @@ from spanlm.errors import InputError
 from spanlm.evaluation.attention import check_attends
 from spanlm.evaluation.protocol import KINDS, Context
 from spanlm.evaluation.recall import Recall, Recalled
+from spanlm.models.interfaces import NextWordModel
 from spanlm.models.lesions import require_lesion
 from spanlm.models.memories import PointerSentinelConfig, SpanBufferConfig
 from spanlm.presets import PRESETS
@@ -140,6 +141,7 @@ class Served:
             "attends": ("spans" if self.has_spans else "words") if self.attends else None,
             "lesions": self.lesions,
             "gates": isinstance(memory, SpanBufferConfig | PointerSentinelConfig),
+            "caches": isinstance(self.model.model, NextWordModel),
             "states": self.states,
             "state": self.state,
             "diagram": None if self.config is None else diagram(self.config.model, len(self.model.vocabulary)),

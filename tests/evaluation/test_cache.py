@@ -16,13 +16,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spanlm.data.batching import Segment
-from spanlm.evaluation.cache import CacheConfig, CacheTuning, tune_cache, with_cache
+from spanlm.evaluation.attention import attend_words
+from spanlm.evaluation.cache import CacheConfig, CacheTuning, cached_words, tune_cache, with_cache
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
 from spanlm.evaluation.scoring import Scored, score
+from spanlm.evaluation.words import lines_as_pieces
 from spanlm.models.ensemble import Combination, Ensemble
 from spanlm.models.interfaces import NextWordModel, Readout
 from spanlm.models.language_model import LanguageModel
+from spanlm.runs.texts import text_to_attend
 from tests.evaluation import reference
 from tests.evaluation.reference import CONTEXTS, CORPUS, TARGETS, evaluated, small_model
 
@@ -179,6 +182,45 @@ def test_no_size_of_likeness_is_no_number(theta: float, scale: float) -> None:
     (found,) = with_cache([item], replace(USUAL, theta=theta))
     assert bool(found.log_p.isfinite().all())
     assert bool((found.log_p >= item.log_p + math.log(1 - USUAL.lambda_) - 1e-6).all())
+
+
+# one text, word by word
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("window", [3, TARGETS])
+def test_words_of_one_text_are_those_of_the_equation(context: Context, window: int) -> None:
+    model, cache = small_model(), replace(USUAL, window=window)
+    text, starts = text_to_attend(lines_as_pieces([" ".join(line) for line in reference.TEXT], "whitespace"), context)
+    record = attend_words(model, reference.VOCABULARY, text, starts=starts, features=True)
+    ids = reference.VOCABULARY.encode(record.targets)
+    assert record.features is not None
+    contexts = [0] if context == "line" else starts
+    found = cached_words(record.features, ids, record.surprisal, cache, contexts)
+    rows = [x for row in loop_over(model, reference.pieces(context), cache, context == "line") for x in row]
+    assert found.surprisal.tolist() == pytest.approx(rows, rel=1e-12)
+    assert any(found.chance > 0) and np.isnan(found.chance[contexts]).all()
+    for step, (chance, looked) in enumerate(zip(found.chance, found.places, strict=True)):
+        assert all(ids[place] == ids[step] and max(0, step - window) <= place < step for place, _ in looked)
+        assert sum(share for _, share in looked) == pytest.approx(0 if math.isnan(chance) else chance)
+
+
+def test_what_was_not_predicted_is_not_kept() -> None:
+    """As if it were not there, whatever the model made of it."""
+    draw = np.random.default_rng(1)
+    features, words, surprisal = draw.normal(size=(9, 4)), [0, 1, 0, 2, 1, 1, 0, 2, 1], draw.uniform(1, 5, 9)
+    surprisal[[0, 4]] = math.nan
+    there = np.flatnonzero(~np.isnan(surprisal))
+    features[[0, 4]] = math.nan
+    cache = replace(USUAL, window=3)
+    whole = cached_words(features, words, surprisal, cache)
+    short = cached_words(features[there], [words[i] for i in there], surprisal[there], cache)
+    assert np.flatnonzero(np.isnan(whole.surprisal)).tolist() == [0, 4]
+    assert whole.surprisal[there].tolist() == short.surprisal.tolist()
+    assert [whole.places[i] for i in there] == [[(there[at], share) for at, share in row] for row in short.places]
+    assert whole.places[4] == [] and any(whole.places)
+    alone = cached_words(features[:1], words[:1], surprisal[:1], cache)
+    assert math.isnan(alone.surprisal[0]) and alone.places == [[]]
 
 
 # the grid: every point is an evaluation of its own, and one pass of the model gives them all

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spanlm.models.ops.neural_cache import LEAST_BLOCK, Lookup, cache_log_prob
+from spanlm.models.ops.neural_cache import LEAST_BLOCK, Lookup, cache_log_prob, cache_places
 from tests.models.small import values
 from tests.reference import cache_distribution
 
@@ -52,3 +52,30 @@ def test_sums_are_at_least_float32(dtype: torch.dtype) -> None:
             found, _ = cache_log_prob(rough, THETAS)
         assert found.dtype == torch.float32
         torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    carried=st.integers(0, 9),
+    steps=st.integers(1, 12) | st.integers(LEAST_BLOCK, 2 * LEAST_BLOCK + 1),
+    window=st.integers(1, 25),
+    most=st.integers(1, 30),
+    theta=st.sampled_from(THETAS),
+)
+def test_places_are_those_of_the_word_with_their_shares(
+    carried: int, steps: int, window: int, most: int, theta: float
+) -> None:
+    of = lookup(carried, steps, 2, window)
+    places, shares = cache_places(of, theta, most)
+    assert places.shape == shares.shape == (steps, 2, min(most, carried + steps))
+    for step in range(steps):
+        for stream in range(2):
+            own = carried + step
+            seen = [i for i in range(max(0, own - window), own) if of.filled[i, stream]]
+            alike = {i: float((theta * (of.query[step, stream] @ of.keys[i, stream])).exp()) for i in seen}
+            came, total = of.words[own, stream], sum(alike.values())
+            same = {i: x / total for i, x in alike.items() if of.words[i, stream] == came}
+            looked = zip(places[step, stream].tolist(), shares[step, stream].tolist(), strict=True)
+            found = [(i, share) for i, share in looked if share]
+            assert [share for _, share in found] == pytest.approx(sorted(same.values(), reverse=True)[:most])
+            assert {i: same[i] for i, _ in found} == pytest.approx(dict(found))

@@ -20,6 +20,7 @@ from spanlm.analysis.pages import page_content
 from spanlm.cli.main import main
 from spanlm.runs.trained_model import TrainedModel
 from spanlm.serve.app import make_app
+from spanlm.serve.fields import NEURAL_CACHE
 from spanlm.serve.schema import ENDPOINTS
 from spanlm.serve.served import Runs
 from spanlm.serve.work import Work
@@ -140,6 +141,75 @@ def _server(folder: Path, work: Work) -> TestClient:
     runs = Runs()
     runs.add(str(folder), "cpu")
     return TestClient(make_app(runs, work), base_url="http://localhost")
+
+
+CACHED = "\n".join([LONG, TEXT, ""] * 5)
+"""More words than the cache holds, in several documents."""
+OVER = [*((run, state) for run in "123" for state in ("line", "carry", "document")), ("6", "line"), ("6", "carry")]
+
+
+@pytest.mark.parametrize(("run", "state"), [*OVER, ("4", "line"), ("5", "line")])
+def test_a_cache_is_that_of_evaluate(
+    ask: Ask, folders: Mapping[str, Path], run: str, state: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text(CACHED, encoding="utf-8")
+    found = spanlm.load(folders[run], "cpu").evaluate(str(file), state=state, cache=NEURAL_CACHE)
+    assert found.without_cache is not None
+    for cache, evaluation in ((False, found.without_cache), (True, found)):
+        nll, tokens = evaluation.nll, evaluation.tokens
+        if run == "5":  # first words of lines are not predicted
+            assert evaluation.salton2017 is not None
+            nll, tokens = evaluation.salton2017.nll, evaluation.salton2017.predicted
+        read = ask("read", run=run, text=CACHED, state=state, cache=cache)
+        assert read["bits"] == pytest.approx(nll / tokens / math.log(2), abs=1e-5)
+        bits = [value for value in read["items"][0]["record"]["bits"] if value is not None]
+        assert len(bits) == tokens and sum(bits) / tokens == pytest.approx(read["bits"], abs=1e-4)
+
+
+@pytest.mark.parametrize("run", ["1", "2", "3"])
+def test_a_cache_says_where_it_had_read_a_word(ask: Ask, run: str) -> None:
+    plain, read = (ask("read", run=run, text=TEXT, state="carry", cache=cache)["items"][0] for cache in (False, True))
+    record, cache = read["record"], read["record"]["cache"]
+    came = ["<unk>" if token in record["unknown"] else token for token in record["tokens"][1:]]
+    for t, (chance, gain, places) in enumerate(zip(cache["chance"], cache["gain"], cache["places"], strict=True)):
+        assert sorted(place for place, _ in places) == [i for i in range(t) if came[i] == came[t]]
+        assert (chance or 0) == pytest.approx(sum(share for _, share in places), rel=1e-2)
+        assert plain["record"]["bits"][t] - record["bits"][t] == pytest.approx(gain, abs=3e-4)
+        assert gain >= math.log2(1 - NEURAL_CACHE.lambda_) - 1e-4
+    assert cache["chance"][0] is None and "cache" not in plain["record"]
+    assert record["expected"] == plain["record"]["expected"] and record["weights"] == plain["record"]["weights"]
+    assert [word["tokens"] for word in read["words"]] == [word["tokens"] for word in plain["words"]]
+    assert {(word["entropy"], word["rank"]) for word in read["words"]} == {(None, None)}
+
+
+def test_a_cache_holds_nothing_of_what_was_read_before(folders: Mapping[str, Path], work: Work) -> None:
+    """Typed letter by letter, without the cache and with it, after another text, or asked once: the same to the bit."""
+    for run in ("1", "2", "3"):
+        warm = _server(folders[run], work)
+        for text in (CACHED, *(LONG[:end] for end in range(len(LONG) - 60, len(LONG), 7))):
+            for cache in (False, True):
+                warm.post("/api/read", json={"text": text, "state": "carry", "cache": cache})
+        for name in ("read", "page"):
+            for cache in (True, False):
+                asked = {"text": LONG, "state": "carry", "cache": cache}
+                servers = (warm, _server(folders[run], work))
+                known, fresh = (server.post(f"/api/{name}", json=asked) for server in servers)
+                assert known.status_code == 200 and known.text == fresh.text
+
+
+@pytest.mark.parametrize("value", [1, "true", None, [True], {"window": 5}, 0.5])
+def test_a_cache_is_there_or_not(client: TestClient, value: Any) -> None:
+    answer = client.post("/api/read", json={"text": "the cat", "cache": value})
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("cache=") and answer.json()["error"].endswith("must be false or true")
+
+
+def test_the_cache_is_described_as_it_is(client: TestClient) -> None:
+    assert "neural cache of the last 500 words" in client.get("/schema").text
+    said = next(line for line in client.get("/static/help.js").text.split("\n") if line.startswith('"cache"'))
+    numbers = NEURAL_CACHE.window, f"λ = {NEURAL_CACHE.lambda_}", f"θ = {NEURAL_CACHE.theta}"
+    assert all(str(number) in said for number in numbers)
 
 
 def test_what_was_read_before_is_not_read_again(folders: Mapping[str, Path], work: Work) -> None:

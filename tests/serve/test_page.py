@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import torch
 
 import spanlm
 from spanlm.evaluation.generation import GenerationOptions
+from spanlm.serve.fields import NEURAL_CACHE
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 pytest.importorskip("uvicorn", reason="needs the extra serve")
@@ -666,3 +668,55 @@ def test_the_page_is_small_and_keeps_a_token_out_of_its_address(visit: Open) -> 
         page.locator("#text").fill("the mat")
     assert sent.value.headers["authorization"] == "Bearer secret"
     assert json.loads(sent.value.post_data)["text"] == "the mat"
+
+
+# --- a cache ---
+
+
+@pytest.mark.parametrize(("size", "scheme"), [("wide", "light"), ("phone", "dark")])
+def test_a_cache_shows_its_hits_and_what_it_changes(
+    visit: Open, size: str, scheme: str, lstm_run: Path, tmp_path: Path, browser: Any
+) -> None:
+    page = visit(size, scheme, text=TEXT, run="2")
+    _ready(page, "read")
+    words, cached = page.locator("#reader .w"), page.locator("#reader .cached")
+    assert page.locator("#reader .had").count() == cached.count() == 0 and page.locator("#changed").is_hidden()
+    page.locator("#cache").focus()
+    page.keyboard.press("Space")
+    page.locator("#changed", has_text="With a cache it is").wait_for()
+    assert page.locator("#reader .w.had").all_inner_texts() == ["the", "the"] and "cache=1" in page.url
+    file = tmp_path / "text.txt"
+    file.write_text(TEXT + "\n", encoding="utf-8")
+    cache = replace(NEURAL_CACHE, window=len(TEXT.split()))
+    found = spanlm.load(lstm_run).evaluate(str(file), state="carry", cache=cache)
+    assert f"{found.bits_per_token:.2f} bits a word" in page.locator("#status").inner_text()
+
+    (words.nth(8).tap if size == "phone" else words.nth(8).click)()
+    assert re.match(r"The cache\s+had this word, [\d.]+ %: \d\.\d\d bits (gained|lost)\s", cached.inner_text())
+    assert page.locator("#reader .w.seen").all_inner_texts() == ["the", "the"]
+    rows = [row.split() for row in cached.locator("li").all_inner_texts()]
+    assert sorted(row[:3] for row in rows) == [["on", "the", "−2"], ["¶", "the", "−6"]]
+    page.keyboard.press("ArrowRight")
+    assert "After the came name" in page.locator("#reader [aria-live]").inner_text()
+    assert "The cache: did not have this word" in page.locator("#reader [aria-live]").inner_text()
+    assert cached.locator("li").count() == page.locator("#reader .w.seen").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate(OVERLAPS) == page.evaluate(TROUBLES) == []
+
+    page.reload()
+    page.locator("#changed", has_text="With a cache").wait_for()
+    assert page.locator("#cache").is_checked()
+    page.locator("#tab-share").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save as page").click()
+    download.value.save_as(tmp_path / "saved.html")
+    context = browser.new_context(offline=True)
+    offline = context.new_page()
+    offline.goto((tmp_path / "saved.html").as_uri() + "#pos=7")
+    assert offline.locator("#reader .w.had").count() == 2 and offline.locator(".cached li").count() == 2
+    context.close()
+
+    page.locator("#tab-read").click()
+    page.locator("#cache").uncheck()
+    page.locator("#changed").wait_for(state="hidden")
+    assert page.locator("#reader .had").count() == cached.count() == 0 and "cache" not in page.url

@@ -18,10 +18,11 @@ def test_a_yardstick_is_read_with(tmp_path: Path, work: Work) -> None:
     served = runs.add(f"hf:{saved(tmp_path, bytes_tokenizer())}", "cpu")
     client = TestClient(make_app(runs, work), base_url="http://localhost")
     (described,) = client.get("/api/models").json()["models"]
-    assert (described["attends"], described["states"], described["diagram"]) == (
+    assert (described["attends"], described["states"], described["diagram"], described["caches"]) == (
         None,
         ["line", "carry", "document"],
         None,
+        False,
     )
     text = "the cat sat\n\non the mat"
     for state in described["states"]:
@@ -32,3 +33,5 @@ def test_a_yardstick_is_read_with(tmp_path: Path, work: Work) -> None:
     for name, field in (("next", "prompt"), ("generate", "prompt"), ("attend", "text")):
         answer = client.post(f"/api/{name}", json={field: text})
         assert answer.status_code == 400 and "model of Hugging Face" in answer.json()["error"]
+    answer = client.post("/api/read", json={"text": text, "cache": True})
+    assert answer.status_code == 400 and answer.json()["error"].startswith("cache=true: ")

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import html
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
@@ -23,6 +24,7 @@ from spanlm.analysis.lags import LagAccumulator
 from spanlm.analysis.sentences import scale_top
 from spanlm.data.vocabulary import EOS
 from spanlm.evaluation.attention import PARTS, AttentionRecord, Expected, Look, SpanRecord
+from spanlm.evaluation.cache import CachedWords
 from spanlm.store.plain import finite
 
 _UNITS = 1000  # of a weight
@@ -30,7 +32,7 @@ _SPAN_UNITS = 10_000  # of 256 spans most have less than a hundredth
 _SHADE_QUANTILE = 0.99  # the darkest blue: a few single peaks must not make all the rest pale
 _DIGITS = 4  # of bits: a probability of 99.9 % must not read as one of 100
 _STYLES = ("reader.css",)
-_SCRIPTS = ("reader.js", "help.js", "words_view.js", "spans_view.js", "offline.js")
+_SCRIPTS = ("reader.js", "help.js", "words_view.js", "spans_view.js", "cache_view.js", "offline.js")
 _WORDS = (
     "a word: the words before it turn blue where the model looked while it was guessing, deeper for more weight (the "
     "small numbers are percent). The panel shows what it expected, what really came, and how surprised it was, in "
@@ -44,6 +46,10 @@ _SPANS = (
 _PLAIN = (
     "a word: the panel shows what the model expected, what really came, and how surprised it was, in bits: each bit "
     "halves the probability. It has no memory to look into."
+)
+_CACHED = (
+    " A neural cache is mixed in: words that it had are underlined, and the words before turn blue where it had read "
+    "the same word."
 )
 
 
@@ -68,6 +74,7 @@ def render_span_page(record: SpanRecord) -> str:
 def render_content(content: Mapping[str, Any], title: str, about: str) -> str:
     """Return what `page_content` or `plain_content` gives as a page of its own."""
     introduction = _SPANS if content["spans"] else _PLAIN if content["weights"] is None else _WORDS
+    introduction += _CACHED * ("cache" in content)
     return _page(content, {"title": title, "about": about}, introduction)
 
 
@@ -97,6 +104,24 @@ def plain_content(
         "weights": None,
         "mean": None,
         "darkest": 1.0,
+    }
+
+
+def cached_content(content: Mapping[str, Any], surprisal: NDArray[np.float64], cached: CachedWords) -> dict[str, Any]:
+    """Return the same of a model with a cache, and what that added; `surprisal` is the model's without, nats.
+
+    What was expected stays the model's own.
+    """
+    bits, gain = (nats / np.log(2.0) for nats in (cached.surprisal, surprisal - cached.surprisal))
+    return {
+        **content,
+        "bits": _numbers(bits, f".{_DIGITS}f"),
+        "cache": {
+            "chance": _numbers(cached.chance, ".3g"),
+            "gain": _numbers(gain, f".{_DIGITS}f"),
+            "places": [_rounded(row) for row in cached.places],
+            "darkest": _darkest(np.array([share for row in cached.places for _, share in row])),
+        },
     }
 
 
@@ -136,8 +161,12 @@ def _span_content(record: SpanRecord) -> dict[str, Any]:
     }
 
 
-def _rounded(expected: Expected) -> list[list[Any]]:
-    return [[word, float(f"{chance:.3g}")] for word, chance in expected]
+def _rounded(shares: Sequence[tuple[Any, float]]) -> list[list[Any]]:
+    return [[what, float(f"{share:.3g}")] for what, share in shares]
+
+
+def _numbers(numbers: NDArray[np.float64], form: str) -> list[float | None]:
+    return [None if math.isnan(x) else float(f"{x:{form}}") for x in numbers.tolist()]
 
 
 def _mean_percent(record: AttentionRecord) -> list[float] | None:

@@ -147,17 +147,19 @@ class Reader {
     this.view = viewOf(this);
     if (!same) this.layText();
     this.words.forEach((word, i) => {
-      const unknown = this.isUnknown(content.tokens[i]);
+      const unknown = this.isUnknown(content.tokens[i]), had = content.cache?.chance[i - 1] > 0;
       word.classList.toggle("unknown", unknown);
-      word.title = unknown ? "not in the vocabulary: read as <unk>" : "";
+      word.classList.toggle("had", had);
+      word.title = (unknown ? "not in the vocabulary: read as <unk>. " : "") + (had ? "the cache had it" : "");
     });
     this.text.classList.toggle("short", content.tokens.length <= FEW_WORDS + 1);
     this.strip.show(content.bits, content.tokens.slice(1).map((token) => this.spell(token)), before);
     this.view.layPanel();
+    this.cached = content.cache ? new CacheView(this) : null;
     this.tint();
     this.current = null;
     this.pinned = pinned;
-    const chosen = position === null ? this.view.opening() : Math.min(position, this.last);
+    const chosen = position === null ? (this.cached ?? this.view).opening() : Math.min(position, this.last);
     if (chosen >= 0) this.show(chosen);
   }
 
@@ -220,8 +222,8 @@ class Reader {
     this.clear();
     this.current = t;
     this.shaded = [];
-    for (const { from, to, weight, label } of this.view.seen(t)) {
-      const shade = (Math.min(weight / this.content.darkest, 1) ** 0.6).toFixed(3);
+    for (const { from, to, weight, label } of (this.cached ?? this.view).seen(t)) {
+      const shade = (Math.min(weight / (this.content.cache ?? this.content).darkest, 1) ** 0.6).toFixed(3);
       const words = this.words.slice(from, to + 1);
       for (const word of words) {
         word.style.setProperty("--shade", shade);
@@ -237,6 +239,7 @@ class Reader {
     target.tabIndex = 0; // the text is one stop of the Tab key: the word shown
     this.strip.mark(t);
     this.view.tell(t);
+    this.cached?.tell(t);
   }
 
   point(t) {
@@ -249,7 +252,7 @@ class Reader {
   pin(t, keep) {
     this.pinned = keep;
     this.show(t);
-    this.spoken.textContent = this.view.speak(t);
+    this.spoken.textContent = this.view.speak(t) + (this.cached?.speak(t) ?? "");
     this.onSelect(t, keep);
   }
 
@@ -314,7 +317,7 @@ function cameHead(reader, t, expected) {
   const { tokens, bits } = reader.content;
   const read = tokens[t], came = tokens[t + 1], asRead = reader.asRead(came);
   const rank = expected.findIndex(([word]) => word === asRead);
-  const chance = rank >= 0 ? expected[rank][1] : 2 ** -bits[t];
+  const chance = rank >= 0 && !reader.cached ? expected[rank][1] : 2 ** -bits[t];
   const guess = rank === 0 ? "its first guess" : rank > 0 ? `its guess no. ${rank + 1}` : `not among its first ${expected.length}`;
   const line = make("p", "note", make("b", "", inBits(bits[t])));
   if (bits[t] !== null) line.append(" of ", term("surprisal"), ` (probability ${percent(chance)})`);

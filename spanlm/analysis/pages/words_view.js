@@ -111,10 +111,13 @@ class WordsView {
 
 // the signs of the text, beside its bar of tints
 function layKey(reader, justRead, darkest, above) {
+  const { cache } = reader.content;
+  if (cache) [darkest, above] = [cache.darkest, cache.darkest < 1];
   const target = make("li", "", make("span", "swatch target"), "word being guessed");
   const read = make("li", "", make("span", "swatch read"), justRead);
-  const scale = make("li", "scale", "0 %", make("span", "ramp"), `${above ? "≥ " : ""}${percent(darkest)}`, " looked at");
-  reader.key.replaceChildren(target, read, ...(reader.view.attends ? [scale] : []));
+  const scale = make("li", "scale", "0 %", make("span", "ramp"), `${above ? "≥ " : ""}${percent(darkest)}`, cache ? " of the cache" : " looked at");
+  const had = make("li", "", make("span", "swatch had"), "the cache had it");
+  reader.key.replaceChildren(target, read, ...(cache ? [had] : []), ...(cache || reader.view.attends ? [scale] : []));
 }
 
 function viewOf(reader) {

@@ -50,7 +50,7 @@ def cache_log_prob(lookup: Lookup, thetas: Sequence[float]) -> tuple[Tensor, Ten
     log_p = lookup.query.new_empty((len(thetas), *targets.shape), dtype=wide_dtype(lookup.query.dtype))
     empty = torch.empty_like(targets, dtype=torch.bool)
     for steps, slots, scores in _scores(lookup):
-        other = lookup.words[slots].T.unsqueeze(1) != targets[steps].T.unsqueeze(2)
+        other = _other(lookup, steps, slots)
         for number, theta in enumerate(thetas):
             weights = _exp(scores, theta)
             total = weights.sum(-1)
@@ -58,6 +58,30 @@ def cache_log_prob(lookup: Lookup, thetas: Sequence[float]) -> tuple[Tensor, Ten
             log_p[number, steps] = (hits / total.clamp(min=1)).log().T
         empty[steps] = (total == 0).T
     return log_p, empty
+
+
+def cache_places(lookup: Lookup, theta: float, most: int) -> tuple[Tensor, Tensor]:
+    """Return the slots that hold the word which follows each step, and their shares of p_cache, the largest first.
+
+    (T, B, M) int64 and float32 or float64, for finite θ >= 0; M is `most`, or the number of all slots if that is less.
+    Where fewer hold the word, the last shares are 0, and their slots mean nothing.
+    """
+    size = (*lookup.query.shape[:-1], min(most, len(lookup.keys)))
+    places = torch.zeros(size, dtype=torch.long, device=lookup.query.device)
+    shares = lookup.query.new_zeros(size, dtype=wide_dtype(lookup.query.dtype))
+    for steps, slots, scores in _scores(lookup):
+        weights = _exp(scores, theta)
+        weights /= weights.sum(-1, keepdim=True).clamp(min=1)
+        weights.masked_fill_(_other(lookup, steps, slots), 0)
+        share, place = (x.transpose(0, 1) for x in weights.topk(min(most, weights.shape[-1])))
+        shares[steps, :, : share.shape[-1]], places[steps, :, : share.shape[-1]] = share, slots.start + place
+    return places, shares
+
+
+def _other(lookup: Lookup, steps: slice, slots: slice) -> Tensor:
+    """Return which slots hold another word than the one that follows each step, (B, Q, slots)."""
+    targets = lookup.words[-len(lookup.query) :]
+    return lookup.words[slots].T.unsqueeze(1) != targets[steps].T.unsqueeze(2)
 
 
 def _scores(lookup: Lookup) -> Iterator[tuple[slice, slice, Tensor]]:

@@ -4,7 +4,7 @@
 const PANES = ["read", "generate", "compare", "learn", "share"];
 const PAUSE = 40; // milliseconds without a key before a text is sent
 const LONGEST_ADDRESS = 8000; // characters; of a longer text the address says nothing
-const DEFAULTS = { pane: "read", run: "1", text: "", state: "", lesion: "", pos: "", tint: "surprisal", t: "1", k: "", p: "1", with: "" };
+const DEFAULTS = { pane: "read", run: "1", text: "", state: "", lesion: "", cache: "", pos: "", tint: "surprisal", t: "1", k: "", p: "1", with: "" };
 
 const byId = (id) => document.getElementById(id);
 const last = (list) => list[list.length - 1];
@@ -17,6 +17,7 @@ const app = {
   get model() { return this.models.find((model) => model.id === this.settings.run) ?? this.models[0]; },
   get state() { return this.model.states.includes(this.settings.state) ? this.settings.state : this.model.state; },
   get lesion() { return this.model.lesions.includes(this.settings.lesion) ? this.settings.lesion : ""; },
+  get cached() { return Boolean(this.settings.cache) && this.model.caches; },
   get text() { return this.settings.text; },
 };
 

@@ -5,7 +5,7 @@ app.panes.read = (() => {
   const newest = new Newest();
   let reader = null, words = [];
 
-  const wantsBefore = () => app.lesion !== "" || app.state !== app.model.state;
+  const wantsBefore = () => app.lesion !== "" || app.cached || app.state !== app.model.state;
 
   function show() {
     if (!reader) {
@@ -22,6 +22,8 @@ app.panes.read = (() => {
     byId("lesion").replaceChildren(...lesionOptions(model, app.lesion));
     byId("lesion").parentElement.hidden = !model.lesions.length;
     byId("state").parentElement.hidden = model.states.length < 2;
+    byId("cache").checked = app.cached;
+    byId("cache").parentElement.hidden = !model.caches;
   }
 
   // the word in which the caret stands, or that before it: what is typed is what is shown
@@ -45,7 +47,7 @@ app.panes.read = (() => {
     const slow = setTimeout(() => { byId("status").textContent = "Reading …"; }, 500);
     try {
       const answers = await newest.ask((signal) => Promise.all([
-        post("read", { ...base, state: app.state, attention: app.lesion || null }, signal),
+        post("read", { ...base, state: app.state, attention: app.lesion || null, cache: app.cached }, signal),
         wantsBefore() ? post("read", asTrained, signal) : null,
       ]));
       if (answers) paint(...answers, typed);
@@ -83,7 +85,7 @@ app.panes.read = (() => {
     if (!before) return;
     const gains = before.items[0].words.map((word, i) => ({ word: word.text, bits: (answer.items[0].words[i]?.surprisal ?? NaN) - word.surprisal }))
       .filter(({ bits }) => Number.isFinite(bits)).sort((a, b) => a.bits - b.bits);
-    const what = [app.lesion && `memory ${lesionName(app.lesion)}`, app.state !== app.model.state && `context: ${STATES[app.state]}`];
+    const what = [app.lesion && `memory ${lesionName(app.lesion)}`, app.cached && "a cache", app.state !== app.model.state && `context: ${STATES[app.state]}`];
     const mean = answer.bits - before.bits;
     const line = [make("b", "", `With ${what.filter(Boolean).join(", ")}`), ` it is ${Math.abs(mean) < 0.005 ? "as surprised" : `${Math.abs(mean).toFixed(2)} bits a word ${mean > 0 ? "more" : "less"} surprised than`} as trained.`];
     const named = (one) => ` “${one.word}” (${signedBits(one.bits)})`;
@@ -105,6 +107,7 @@ app.panes.read = (() => {
     changed();
   });
   byId("lesion").addEventListener("change", (event) => { set({ lesion: event.target.value }); changed(); });
+  byId("cache").addEventListener("change", (event) => { set({ cache: event.target.checked ? "1" : "" }); changed(); });
 
   return { show, changed, release: () => reader?.release(), get reader() { return reader; } };
 })();

@@ -25,7 +25,7 @@ app.panes.share = (() => {
       link, make("div", "buttons", act("Copy the address", () => copy(link, tell))),
       make("h2", "", "As a file"),
       make("p", "", "A page that needs no server and no network, or the surprisal of every word as a table (CSV), as ", make("code", "", "spanlm score"), " writes it."),
-      make("div", "buttons", act("Save as page", () => save("page", body(), "text/html", `${nameOf(model).replace("/", "-")}.html`, tell)),
+      make("div", "buttons", act("Save as page", () => save("page", { ...body(), cache: app.cached }, "text/html", `${nameOf(model).replace("/", "-")}.html`, tell)),
         act("Save rows", () => save("score", body(), "text/csv", `${nameOf(model).replace("/", "-")}.csv`, tell))),
       said,
       make("h2", "", "From a program"),

@@ -9,7 +9,7 @@ const tour = (() => {
   card.tabIndex = -1;
 
   const example = (model = app.model) => model.examples[0]?.text ?? "the name is bound to the object . the name is bound";
-  const openRead = (more = {}, model = app.model) => writeText(example(model), { run: model.id, pane: "read", lesion: "", state: "", pos: "", tint: "surprisal", ...more });
+  const openRead = (more = {}, model = app.model) => writeText(example(model), { run: model.id, pane: "read", lesion: "", cache: "", state: "", pos: "", tint: "surprisal", ...more });
   const reader = () => app.panes.read.reader;
   const sharpest = () => (reader().content ? reader().view.opening() : 0);
 
