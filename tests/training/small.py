@@ -195,7 +195,7 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
     ),
     STAGES: lambda: with_model(
         make_config(
-            SpanBufferConfig(buffer_size=12, span_length=3, attention_size=4, dropout=0.1),
+            SpanBufferConfig(buffer_size=12, span_length=3, attention_size=4, reads="merge", dropout=0.1),
             dropout=0.0,
             kind="streams",
             shuffle=False,
