@@ -145,8 +145,8 @@ def fixed_parts(tree: Tree) -> list[Tree]:
 def config_digest(tree: Tree) -> str:
     """SHA-256 of each of the `fixed_parts`, without fields that are null by default: so later versions may add such.
 
-    Fields have the names that they had in 0.1.0, and later ones are left out where they have the value that does what it
-    did, so that the files of its runs still belong to their configuration.
+    Fields have the names that they had in 0.1.0, and later ones are left out where they have the value that does what
+    0.1.0 did, so that the files of its runs still belong to their configuration.
     """
     model = dict(tree["model"])
     for part in PARTS:
@@ -217,7 +217,7 @@ def _history(part: str, kind: object) -> tuple[Mapping[str, str], Mapping[str, o
 
 
 def _added(part: str, kind: object) -> Mapping[str, object]:
-    """Return the fields of a part that 0.1.0 had not, with the value that does what it did."""
+    """Return the fields of a part that 0.1.0 lacks, with the value that does what it did."""
     added: Mapping[str, object] = getattr(PARTS[part].get(str(kind)), "ADDED", {})
     return added
 

@@ -115,7 +115,7 @@ class SpanBufferConfig(MemoryConfig):
     """Fields of 0.1.0 that are gone, with the value that is now the only one; see `spanlm.config`."""
 
     ADDED: ClassVar[Mapping[str, object]] = {"reads": "spans"}
-    """Fields that 0.1.0 had not, with the value that is what it did; see `spanlm.config`."""
+    """Fields that 0.1.0 lacks, with the value that does what it did; see `spanlm.config`."""
 
     def __post_init__(self) -> None:
         for name, choices in (("newest", get_args(Newest)), ("score", get_args(SpanScore)), ("reads", get_args(Reads))):
