@@ -84,7 +84,7 @@ class RunConfig:
 
     @staticmethod
     def load(path: Path, *, whole: bool = False) -> RunConfig:
-        """Read a YAML file; `whole`: that of a run, which has every field: one that it lacks was lost.
+        """Read a YAML file; `whole`: that of a run, which has every field of its version: one that it lacks was lost.
 
         Raises:
             InputError: no such file, not YAML, not a configuration, or not a whole one.
@@ -92,6 +92,8 @@ class RunConfig:
         tree = read_yaml(path)
         config = RunConfig.from_tree(tree, str(path))
         given, every = flat(upgraded(tree)), flat(config.to_tree())
+        kinds = ((part, every[f"model.{part}.kind"]) for part in PARTS)
+        given |= {f"model.{part}.{name}": value for part, kind in kinds for name, value in _added(part, kind).items()}
         if whole and (lost := next((name for name in every if name not in given), None)):
             raise InputError(
                 f"{path}: lacks {lost}: it was cut, or a version before 0.1.0 made it. Put the line back as it was "
@@ -143,13 +145,16 @@ def fixed_parts(tree: Tree) -> list[Tree]:
 def config_digest(tree: Tree) -> str:
     """SHA-256 of each of the `fixed_parts`, without fields that are null by default: so later versions may add such.
 
-    Fields have the names that they had in 0.1.0, so that the files of its runs still belong to their configuration.
+    Fields have the names that they had in 0.1.0, and later ones are left out where they have the value that does what
+    0.1.0 did, so that the files of its runs still belong to their configuration.
     """
     model = dict(tree["model"])
     for part in PARTS:
         renamed, removed = _history(part, model[part]["kind"])
         old = {new: name for name, new in renamed.items()}
-        model[part] = {old.get(name, name): value for name, value in flat(model[part]).items()} | dict(removed)
+        later = _added(part, model[part]["kind"])
+        own = {name: value for name, value in flat(model[part]).items() if name not in later or value != later[name]}
+        model[part] = {old.get(name, name): value for name, value in own.items()} | dict(removed)
     digests = []
     for fields in fixed_parts({**tree, "model": model}):
         known = {name: value for name, value in fields.items() if value is not None or name in OPTIONAL}
@@ -209,6 +214,12 @@ def _history(part: str, kind: object) -> tuple[Mapping[str, str], Mapping[str, o
     """Return the fields of a part that 0.1.0 named otherwise, and those that are gone, with the value that is left."""
     room = PARTS[part].get(str(kind))
     return getattr(room, "RENAMED", {}), getattr(room, "REMOVED", {})
+
+
+def _added(part: str, kind: object) -> Mapping[str, object]:
+    """Return the fields of a part that 0.1.0 lacks, with the value that does what it did."""
+    added: Mapping[str, object] = getattr(PARTS[part].get(str(kind)), "ADDED", {})
+    return added
 
 
 def _refuse_removed(name: str, value: object, left: object) -> None:

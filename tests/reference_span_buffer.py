@@ -60,6 +60,20 @@ def span_buffer(h: Tensor, past: Past, p: Spans) -> tuple[Tensor, Tensor, Tensor
     return grid(reads), grid(weights), filled, after
 
 
+def seen(h: Tensor, spans: Tensor, reads: str, w: Tensor | None) -> Tensor:
+    """What q is predicted from (T, B, H): ξ by Eq. 8; of the other readings h + ξ, or tanh(W [h; ξ]) with W (H, 2H)."""
+    rows, size = blank(h), h.shape[-1]
+    for b, t in places(h):
+        current, read = h[t, b], spans[t, b]
+        if reads == "sum":
+            read = torch.stack([x + y for x, y in zip(current, read, strict=True)])
+        if reads == "merge":
+            assert w is not None
+            read = torch.stack([(row[:size].dot(current) + row[size:].dot(read)).tanh() for row in w])
+        rows[t][b] = read
+    return grid(rows)
+
+
 def policy(h: Tensor, w_g: Tensor) -> Tensor:
     """Eq. 10, g (T, B, 2)."""
     return grid([[w_g.mv(x) for x in row] for row in h])

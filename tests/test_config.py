@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -16,6 +16,7 @@ from spanlm.cli.train import named_config, with_options
 from spanlm.config import (
     PARTS,
     RunConfig,
+    config_digest,
     config_parser,
     flat,
     kinds_of,
@@ -26,6 +27,7 @@ from spanlm.errors import InputError, as_written
 from spanlm.models.encoders import HORNNConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import KeyValueConfig, NGramConfig
+from spanlm.models.memories.span_buffer.memory import Reads
 from spanlm.models.memories.span_buffer.mixture import GateConfig, RewardConfig
 from spanlm.presets import PRESETS
 from spanlm.training.config import OptimizerConfig, TrainingConfig
@@ -294,6 +296,27 @@ def old_tree() -> dict[str, Any]:
 def test_a_configuration_of_010_is_read() -> None:
     """That it is the same run, by its digest, the goldens show."""
     assert RunConfig.from_tree(old_tree()) == PRESETS["li2020/mos-snb-ptb"].config
+
+
+def test_a_run_of_before_a_field_has_its_default(tmp_path: Path) -> None:
+    """A span buffer predicted from what it read, so such a run is whole, and its files are those of the default."""
+    path, tree = tmp_path / "config.yaml", PRESETS["li2020/awd-snb-ptb"].config.to_tree()
+    assert tree["model"]["memory"].pop("reads") == "spans"
+    path.write_text(yaml.safe_dump(tree))
+    loaded = RunConfig.load(path, whole=True)
+    assert loaded == PRESETS["li2020/awd-snb-ptb"].config
+    digests = {}
+    for reads in get_args(Reads):
+        memory = replace(PRESETS["li2020/awd-snb-ptb"].config.model.memory, reads=reads)
+        other = replace(loaded, model=replace(loaded.model, memory=memory))
+        path.write_text(other.to_yaml())
+        assert RunConfig.load(path, whole=True) == other
+        digests[reads] = config_digest(other.to_tree())
+    assert config_digest(tree) == digests["spans"] and len(set(digests.values())) == 3
+    del tree["model"]["memory"]["newest"]
+    path.write_text(yaml.safe_dump(tree))
+    with pytest.raises(InputError, match=r"lacks model.memory.newest: it was cut"):
+        RunConfig.load(path, whole=True)
 
 
 def test_fields_of_010_are_read_over_a_preset_and_as_options(tmp_path: Path) -> None:

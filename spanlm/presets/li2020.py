@@ -12,6 +12,7 @@ The paper leaves open the following; options of `model.memory` are in parenthese
 * A span is h_i − h_{i−L+1}, as printed. The ends of Eq. 4 and 6 do not agree: the newest span ends at t − 1, each other
   one L before the next, and all move along with t. By Eq. 2 and 3 h_t has read x_t, by the text x_{t−1}: the former, so
   that no span of step t has h_t; one that ends at t itself is `newest`.
+* By Eq. 8 q sees ξ_t and not h_t; `reads` are other readings, in which it sees both.
 * The buffer holds encoder outputs before dropout, without gradients across segments, with them within a segment.
   Query, gate and ξ have one mask, in place of the output dropout.
 * An empty buffer has no share and no reward. No span reaches back beyond the beginning of a stream: with states of

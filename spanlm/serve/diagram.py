@@ -24,14 +24,14 @@ class Diagram(TypedDict):
     head: Room
 
 
-_MIXED = "p̃ = λ̂ q(ξ_t) + (1 − λ̂) p(h_t)   (9),  each of them  "
+_MIXED = "p̃ = λ̂ q({seen}) + (1 − λ̂) p(h_t)   (9),  each of them  "
 
 
 def diagram(config: ModelConfig, vocabulary_size: int) -> Diagram:
     """Return the picture of a model over so many words."""
     encoder, memory, head = config.encoder, config.memory, config.head
     read = encoder.output_size // memory.parts
-    mixed = _MIXED if isinstance(memory, SpanBufferConfig) else ""
+    mixed = _MIXED.format(seen=memory.seen) if isinstance(memory, SpanBufferConfig) else ""
     return {
         "encoder": _room(encoder.description, f"{config.embedding_size} → {encoder.output_size}", encoder.equation),
         "memory": None

@@ -6,7 +6,7 @@ import copy
 import math
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -30,6 +30,7 @@ from spanlm.models.interfaces import LMState
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
+from spanlm.models.memories.span_buffer.memory import Reads
 from tests import reference_dynamic
 from tests import reference_span_buffer as twin
 from tests.evaluation import reference
@@ -227,10 +228,11 @@ def training_losses(model: LanguageModel, inputs: Any, targets: Any, state: LMSt
     return list(losses[:, 0])
 
 
+@pytest.mark.parametrize("reads", get_args(Reads))
 @pytest.mark.parametrize("head", HEADS)
-def test_the_weights_learn_from_the_loss_of_training(head: str) -> None:
+def test_the_weights_learn_from_the_loss_of_training(head: str, reads: Reads) -> None:
     """What counts is the likelihood at the temperature of evaluation, as when they learn from that."""
-    model = span_model(head, MEMORY)
+    model = span_model(head, replace(MEMORY, reads=reads))
     (_, sums, n), before = statistics_of(model), weights(model)
     rows = reference_dynamic.adapted(copy.deepcopy(model), stream("document"), sums, n, learnt=training_losses, **HOW)
     found, usual = (evaluated(model, config, protocol=Protocol(context="document")) for config in (TRAINING, USUAL))

@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,11 @@ QUICK = (
 WORDS = ("the", "cat", "sat", "on", "a", "mat", ".", "dog", EOS, UNK)
 
 
-def wrapped(name: str) -> Any:
-    """A published row in small, not trained, in evaluation mode."""
+def wrapped(name: str, **memory: Any) -> Any:
+    """A published row in small, not trained, in evaluation mode; `memory`: other fields of its memory."""
     torch.manual_seed(1)
     config = shrunk(name, "text").model
+    config = replace(config, memory=replace(config.memory, **memory))
     made = hf.SpanlmForCausalLM(
         hf.SpanlmConfig(
             run={"model": spanlm.RunConfig(model=config).to_tree()["model"]},
@@ -84,6 +86,16 @@ def test_a_saved_model_is_the_same_to_the_bit(name: str, tmp_path: Path) -> None
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
     ids = torch.arange(8)[None]
     assert torch.equal(again(ids).logits, model(ids).logits)
+
+
+@pytest.mark.parametrize("reads", ["sum", "merge"])
+@torch.no_grad()
+def test_whatever_a_span_buffer_predicts_from_is_saved(reads: str, tmp_path: Path) -> None:
+    model, ids = wrapped("li2020/mos-ps-at-snb-ptb", reads=reads), torch.arange(8)[None]
+    model.save_pretrained(tmp_path)
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert torch.equal(again(ids).logits, model(ids).logits) and cut(again, ids) <= BOUND
+    assert not torch.allclose(again(ids).logits, wrapped("li2020/mos-ps-at-snb-ptb")(ids).logits)
 
 
 @torch.no_grad()

@@ -70,6 +70,8 @@ SMALL_MEMORIES: dict[str, list[Any]] = {
         SpanBufferConfig(buffer_size=4, words=True),
         SpanBufferConfig(buffer_size=6, span_length=3, newest="current"),
         SpanBufferConfig(buffer_size=3, words=True, newest="current"),
+        SpanBufferConfig(buffer_size=6, span_length=3, reads="sum"),
+        SpanBufferConfig(buffer_size=4, span_length=2, reads="merge"),
     ],
 }
 SMALL_ENCODERS: dict[str, list[Any]] = {

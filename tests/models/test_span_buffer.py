@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -16,6 +16,7 @@ from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.heads.softmax import SoftmaxHead
 from spanlm.models.interfaces import Init, Readout
 from spanlm.models.memories.span_buffer import SpanBufferConfig
+from spanlm.models.memories.span_buffer.memory import Reads
 from spanlm.models.memories.span_buffer.mixture import LEAST_TEMPERATURE, GateConfig, RewardConfig, SpanMixture, rewards
 from tests.models.contract import after_prefix
 from tests.models.small import (
@@ -30,6 +31,7 @@ from tests.models.small import (
     values,
     words,
 )
+from tests.models.test_span_buffer_twin import seen
 
 SMALL = SpanBufferConfig(buffer_size=6, span_length=3, dropout=0.0)
 
@@ -42,9 +44,10 @@ def trained(config: SpanBufferConfig, h: Tensor, steps_before: int = 8) -> Any:
     return read(memory.train(), h, state), memory
 
 
-def test_one_mask_for_what_asks_gates_predicts_and_is_read() -> None:
-    h = values(7, 3, HIDDEN)
-    (readout, _), memory = trained(replace(SMALL, dropout=0.4), h)
+@pytest.mark.parametrize("reads", get_args(Reads))
+def test_one_mask_for_what_asks_gates_predicts_and_is_read(reads: Reads) -> None:
+    h, config = values(7, 3, HIDDEN), replace(SMALL, reads=reads)
+    (readout, _), memory = trained(replace(config, dropout=0.4), h)
     kept = readout.features != 0
     assert torch.equal(kept, kept[:1].expand_as(kept))
     assert 0.3 < kept[0].double().mean() < 0.9
@@ -54,12 +57,14 @@ def test_one_mask_for_what_asks_gates_predicts_and_is_read() -> None:
     assert_same(readout.mixture.gate, (h * mask) @ memory.gate.weight.T)
     # the same mask on a memory without dropout: on the query, and on what is read
     plain = build(SMALL, HIDDEN, VOCABULARY)
+    plain.load_state_dict({name: x for name, x in memory.state_dict().items() if name in plain.state_dict()})
     state = after_prefix(plain, 8, batch=3)
     for b in range(3):
         with torch.no_grad():
             plain.query.weight.copy_(memory.query.weight * mask[0, b])
         one, _ = read(plain, h[:, b : b + 1], {name: x[:, b : b + 1] for name, x in state.items()})
-        assert_same(readout.mixture.features[:, b : b + 1], one.mixture.features * mask[:, b : b + 1])
+        dropped = seen(memory, readout.features[:, b : b + 1], one.mixture.features * mask[:, b : b + 1])
+        assert_same(readout.mixture.features[:, b : b + 1], dropped)
         assert_same(readout.attention.weights[:, b : b + 1], one.attention.weights)
 
 

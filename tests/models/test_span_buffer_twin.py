@@ -27,8 +27,12 @@ CONFIGS = [
     SpanBufferConfig(buffer_size=4, words=True),
     SpanBufferConfig(buffer_size=6, span_length=3, newest="current"),
     SpanBufferConfig(buffer_size=1, words=True, newest="current"),
+    SpanBufferConfig(buffer_size=4, span_length=2, reads="sum"),
+    SpanBufferConfig(buffer_size=4, words=True, newest="current", reads="sum"),
+    SpanBufferConfig(buffer_size=6, span_length=3, attention_size=2, reads="merge"),
 ]
 every_config = pytest.mark.parametrize("config", CONFIGS, ids=small.identify)
+every_reading = pytest.mark.parametrize("config", [CONFIGS[0], CONFIGS[6], CONFIGS[8]], ids=small.identify)
 
 
 def parameters(memory: SpanBufferMemory) -> twin.Spans:
@@ -41,6 +45,10 @@ def parameters(memory: SpanBufferMemory) -> twin.Spans:
         w_h=None if memory.query is None else memory.query.weight,
         v=memory.score,
     )
+
+
+def seen(memory: SpanBufferMemory, h: Tensor, reads: Tensor) -> Tensor:
+    return twin.seen(h, reads, memory.config.reads, None if memory.read is None else memory.read.weight)
 
 
 def gate(config: SpanBufferConfig, training: bool = True) -> twin.Gate:
@@ -84,7 +92,7 @@ def test_span_buffer(config: SpanBufferConfig, steps: int, batch: int, kind: str
     gate_logits = twin.policy(h, memory.gate.weight)
     carried = torch.where(after["filled"][..., None], after["states"], 0)
     actual = [readout.mixture.features, readout.attention.by_lag(), readout.mixture.gate, carried]
-    expected = [reads, weights, gate_logits, expected_state["states"]]
+    expected = [seen(memory, h, reads), weights, gate_logits, expected_state["states"]]
     assert_same(actual, expected)
     assert_same(gradients(actual, leaves), gradients(expected, leaves))
 
@@ -99,23 +107,25 @@ def test_whole_language_model(tied: bool, config: SpanBufferConfig) -> None:
     tokens, targets = words(8, 2), words(8, 2, seed=1)
     h = encoded(model, tokens)
     reads, _, filled, _ = twin.span_buffer(h, [[], []], parameters(model.memory))
-    p, q = (predicted(model, x).exp() for x in (h, reads))
+    p, q = (predicted(model, x).exp() for x in (h, seen(model.memory, h, reads)))
     logits = twin.policy(h, model.memory.gate.weight)
     compare(model, tokens, targets, twin.losses(p, q, logits, filled, targets, gate(memory)))
     compare_evaluated(model, tokens, targets, twin.mixed(p, q, logits, filled, memory.gate.evaluation_temperature))
 
 
+@every_reading
 @pytest.mark.parametrize("epsilon", [0.0, 0.2])
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
-def test_a_model_under_a_mixture_of_softmaxes(tied: bool, epsilon: float) -> None:
+def test_a_model_under_a_mixture_of_softmaxes(tied: bool, epsilon: float, config: SpanBufferConfig) -> None:
     """The same, rewards and margins included: both parts are predictions of the same experts."""
     fields: dict[str, Any] = {"experts": 3, "latent_dropout": 0.0, "tied": tied}
-    config = MixtureOfSoftmaxesConfig(**fields, adversarial=epsilon, adversarial_gate="none")
-    memory = taught(CONFIGS[0])
-    model = small.language_model(small.model_config(RNNConfig(hidden_size=6), memory, config)).train()
+    softmaxes = MixtureOfSoftmaxesConfig(**fields, adversarial=epsilon, adversarial_gate="none")
+    memory = taught(config)
+    model = small.language_model(small.model_config(RNNConfig(hidden_size=6), memory, softmaxes)).train()
     head, tokens, targets = model.head, words(8, 2), words(8, 2, seed=1)
     h = model(tokens, model.init_state(2))[0].hidden
     reads, _, filled, _ = twin.span_buffer(h, [[], []], parameters(model.memory))
+    reads = seen(model.memory, h, reads)
     experts = Mixture(head.latent.weight, head.latent.bias, head.prior.weight, head.weight, head.bias)
     p, q = (mixture_of_softmaxes(x, experts) for x in (h, reads))
     logits = twin.policy(h, model.memory.gate.weight)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from spanlm.config import RunConfig
 from spanlm.models.counting import count_configured
+from spanlm.models.memories import SpanBufferConfig
+from spanlm.models.memories.span_buffer.memory import Reads
 from spanlm.presets import PRESETS
 
 PTB, WT2 = 10_000, 33_278
@@ -134,3 +136,15 @@ def test_published_settings_of_dynamic_evaluation_are_in_our_convention(name: st
     found = PRESETS[name].dynamic
     assert found is not None
     assert tuple(f"{value:.3g}" for value in (found.rate, found.decay, found.epsilon)) == settings
+
+
+@pytest.mark.parametrize(("reads", "squares"), [("spans", 2), ("sum", 2), ("merge", 4)])
+def test_what_q_reads_costs_where_it_is_merged(reads: Reads, squares: int) -> None:
+    """W_h and W_s (d, d), and W (d, 2d)."""
+    for name, width in (("li2020/awd-snb-ptb", 400), ("li2020/mos-snb-ptb", 620)):
+        model = PRESETS[name].config.model
+        assert isinstance(model.memory, SpanBufferConfig)
+        found = count_configured(replace(model, memory=replace(model.memory, reads=reads)), PTB)
+        without = AWD[PTB] if "awd" in name else MOS[PTB]
+        assert found.total == without + squares * width**2 + 3 * width
+        assert found.model == found.total - PTB * model.embedding_size

@@ -214,6 +214,13 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
         init_range=1.0,
         head=MixtureOfSoftmaxesConfig(experts=3, latent_dropout=0.1),
     ),
+    "span buffer that merges, streams, sgd": lambda: make_config(
+        SpanBufferConfig(buffer_size=6, span_length=2, reads="merge", dropout=0.1),
+        dropout=0.0,
+        kind="streams",
+        optimizer=SGD,
+        shuffle=False,
+    ),
 }
 """Every encoder, memory, head, batching, optimiser, schedule, loss and precision; a window longer than a segment, too,
 averages and stages."""

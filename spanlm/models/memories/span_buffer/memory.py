@@ -14,6 +14,15 @@ change: the paper has h_t encode x_{1:t−1} and, in its Eq. 2 and 3, x_{1:t}. A
 and where there is none p̃ = p. States are kept as the encoder gave them: those that met different dropout masks have no
 meaningful difference. The mask of a segment is put on h_t where it asks, gates and predicts, and on ξ_t. There are no
 biases. Gradients end where a segment begins, as for every memory.
+
+By Eq. 8 q is predicted from ξ_t alone: of the text before it knows no more than which spans were read. Two readings of
+our own, `reads`, show it h_t, too; the paper has neither:
+
+    spans   ξ_t                       as printed
+    sum     h_t + ξ_t
+    merge   tanh(W [h_t; ξ_t])        W (d, 2d), d as wide as h
+
+Both read h_t and ξ_t under the mask of the segment, and nothing more is dropped.
 """
 
 from __future__ import annotations
@@ -35,6 +44,8 @@ from spanlm.models.ops.precision import dropout_mask, wide
 
 SpanScore = Literal["tanh", "literal"]
 Newest = Literal["before", "current"]
+Reads = Literal["spans", "sum", "merge"]
+_SEEN = {"spans": "ξ_t", "sum": "h_t + ξ_t", "merge": "tanh(W [h_t; ξ_t])"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +62,8 @@ class SpanBufferConfig(MemoryConfig):
         attention_size: units of the attention; null: as wide as the encoder's output.
         score: tanh (v · tanh(W_h h_t + W_s s_i)) or literal (as printed, without the tanh: then h_t adds the same to
             all scores and the attention does not depend on it, so that W_h is left out).
+        reads: what q is predicted from: spans (ξ_t, as printed) or, readings of our own, sum (h_t + ξ_t) or merge
+            (tanh(W [h_t; ξ_t]), which adds 2 d² parameters to the model).
         dropout: of h_t, for the query, the gate and the head, and of what is read, with one mask for a segment; it
             takes the place of model.output_dropout.
         gate: how soft the gate is.
@@ -66,6 +79,7 @@ class SpanBufferConfig(MemoryConfig):
     newest: Newest = "before"
     attention_size: int | None = None
     score: SpanScore = "tanh"
+    reads: Reads = "spans"
     dropout: float = 0.4
     gate: GateConfig = field(default_factory=GateConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
@@ -100,8 +114,11 @@ class SpanBufferConfig(MemoryConfig):
     }
     """Fields of 0.1.0 that are gone, with the value that is now the only one; see `spanlm.config`."""
 
+    ADDED: ClassVar[Mapping[str, object]] = {"reads": "spans"}
+    """Fields that 0.1.0 lacks, with the value that does what it did; see `spanlm.config`."""
+
     def __post_init__(self) -> None:
-        for name, choices in (("newest", get_args(Newest)), ("score", get_args(SpanScore))):
+        for name, choices in (("newest", get_args(Newest)), ("score", get_args(SpanScore)), ("reads", get_args(Reads))):
             value = getattr(self, name)
             require(value in choices, f"model.memory.{name}", value, " or ".join(choices))
         require(self.buffer_size >= 1, "model.memory.buffer_size", self.buffer_size, "at least 1")
@@ -155,6 +172,11 @@ class SpanBufferConfig(MemoryConfig):
         return replace(self, gate=replace(self.gate, evaluation_temperature=temperature))
 
     @property
+    def seen(self) -> str:
+        """What q is predicted from, in symbols."""
+        return _SEEN[self.reads]
+
+    @property
     def equation(self) -> str:
         """How it reads the past, in a line."""
         span = "s_i = h_i" if self.words else "s_i = h_i − h_{i−L+1}"
@@ -165,7 +187,8 @@ class SpanBufferConfig(MemoryConfig):
     def description(self) -> str:
         """What it is, in a few words."""
         held = "words" if self.words else f"spans of {self.span_length}"
-        return f"span buffer, {held}, {self.buffer_size} steps back"
+        seen = "" if self.reads == "spans" else f", q of {self.seen}"
+        return f"span buffer, {held}, {self.buffer_size} steps back{seen}"
 
     def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> SpanBufferMemory:
         """Make the memory."""
@@ -173,7 +196,7 @@ class SpanBufferConfig(MemoryConfig):
 
 
 class SpanBufferMemory(Memory):
-    """h (T, B, H) -> features h (T, B, H), a mixture with ξ (T, B, H) and gate, attention (T, B, m).
+    """h (T, B, H) -> features h (T, B, H), attention (T, B, m), a mixture with gate and what q sees (T, B, H).
 
     State: the last outputs as `states` (P, B, H) and which of them are `filled` (P, B). States are projected anew in
     every segment: the weights change between segments, and dynamic evaluation changes them, too.
@@ -190,6 +213,7 @@ class SpanBufferMemory(Memory):
         self.query = None if config.score == "literal" else nn.Linear(hidden_size, size, bias=False)  # W_h
         self.score = nn.Parameter(torch.empty(size))  # v
         self.gate = nn.Linear(hidden_size, 2, bias=False)  # W_g
+        self.read = nn.Linear(2 * hidden_size, hidden_size, bias=False) if config.reads == "merge" else None  # W
         init.start_all(self)
 
     def init_state(self, batch_size: int) -> Tensors:
@@ -214,10 +238,18 @@ class SpanBufferMemory(Memory):
         read = read if mask is None else read * mask
         with torch.autocast(h.device.type, enabled=False):
             gate = linear(wide(asking), self.gate.weight)
-        mixture = SpanMixture(read, gate, any_span, config.gate, config.reward, self.training)
+        mixture = SpanMixture(self._seen(asking, read), gate, any_span, config.gate, config.reward, self.training)
         attention = Attention(weights, config.nearest_lag, config.stride, config.reach)
         after = {"states": states[len(h) :], "filled": filled[len(h) :]}
         return Readout(asking, attention, mixture), after
+
+    def _seen(self, h: Tensor, spans: Tensor) -> Tensor:
+        """Return what q is predicted from, (T, B, H)."""
+        if self.config.reads == "spans":
+            return spans
+        if self.read is None:
+            return h.to(spans.dtype) + spans
+        return torch.tanh(self.read(torch.cat([h.to(spans.dtype), spans], -1)))
 
     def _grid(self, steps: int) -> Grid:
         return Grid(self.config.stride, self.config.count, steps, self.config.reach)

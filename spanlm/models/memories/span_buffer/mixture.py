@@ -1,6 +1,7 @@
 """Two predictions of one head and the gate between them (Li et al., 2020, Eq. 8-15).
 
-p is the head's prediction from the encoder's output, q the one from what the span buffer read. λ is the buffer's share:
+p is the head's prediction from the encoder's output, q the one from what the span buffer read, or from both (`reads`).
+λ is the buffer's share:
 
     p̃ = λ̂ q + (1 − λ̂) p                                      (9)
     λ  = softmax(g)_0,  λ̂ = softmax(g / T)_0                  (10, 14)
@@ -88,7 +89,7 @@ class RewardConfig:
 class SpanMixture:
     """What a span buffer lets the head predict beside the encoder's output, and how much of it."""
 
-    features: Tensor  # ξ (T, B, D), what the buffer predicts from
+    features: Tensor  # ξ (T, B, D), or of another reading h with ξ: what q is predicted from
     gate: Tensor  # g (T, B, 2), logits; index 0 is the buffer
     filled: Tensor  # (T, B) bool, where there is anything to read
     temperatures: GateConfig
