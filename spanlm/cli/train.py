@@ -280,6 +280,8 @@ def named_config(preset: str | None, config: Path | None) -> RunConfig:
 
 def with_options(base: RunConfig, options: Mapping[str, str]) -> RunConfig:
     """Apply fields by their full names, with values as they are typed."""
+    if not options:
+        return base
     fields = flat(upgraded(nested(options), base))
     parser = _field_parser(base, fields)
     return parsed_config(parser, parser.parse_args([f"--{name}={value}" for name, value in fields.items()]))
