@@ -116,8 +116,9 @@ class _AdditiveScores(torch.autograd.Function):
             grad_weight += g.reshape(-1) @ s.reshape(-1, len(weight))
             # of σ alone; 4 w, which all have in common, comes last
             inner = torch.addcmul(s, s, s, value=-1, out=room[: len(s)]).mul_(g.unsqueeze(-1))
-            grad_query[queries] += inner.sum_to_size(grad_query[queries].shape)
-            grad_keys[slots] += inner
+            at = grad_query[queries]
+            at.add_(inner.sum_to_size(at.shape))
+            grad_keys[slots].add_(inner)
         weight = 4 * weight
         # what has no slot is masked by all callers, so it adds nothing to the sum
         grad_weight.mul_(2).sub_(grad_scores.sum())
@@ -148,8 +149,9 @@ class _LongScores(torch.autograd.Function):
         grad_scores = grads[0].permute(2, 0, 1).flatten(1)
         inner = torch.addcmul(s, s, s, value=-1).mul_(grad_scores)
         grad_keys = s.new_zeros(len(s), (window + steps) * batch)
-        for column, of_lag in enumerate(inner.unbind(1)):
-            grad_keys[:, column * batch : (column + steps) * batch] += of_lag
+        read_by_lag = grad_keys.unfold(1, steps * batch, batch)[:, :-1]
+        for read, of_lag in zip(read_by_lag.unbind(1), inner.unbind(1), strict=True):
+            read.add_(of_lag)
         grad_weight = (s.flatten(1) @ grad_scores.flatten()).mul_(2).sub_(grad_scores.sum())
         grad_query, grad_keys = (x.unflatten(1, (-1, batch)).permute(1, 2, 0) for x in (inner.sum(1), grad_keys))
         return grad_query * (4 * weight), grad_keys * (4 * weight), grad_weight
