@@ -16,7 +16,7 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn, TextIO
 
 from spanlm import __version__
@@ -85,13 +85,12 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 class VerbParser(argparse.ArgumentParser):
     """A parser whose errors are InputErrors that name the nearest option, with a short and a long help.
 
-    `current` is the parser that was made last, that of the running verb. `elsewhere` are options of another parser,
+    `current` is the parser that was made last, that of the running verb. `elsewhere` gives options of another parser,
     which errors suggest, too. `more` is a description that `--help all` adds. `library_names` maps the fields that
     messages of the library name with a prefix to their options.
     """
 
     current: ClassVar[VerbParser | None] = None
-    elsewhere: Sequence[str] = ()
 
     def __init__(
         self, verb: str, description: str, *, more: str = "", help_action: str | type[argparse.Action] = _Help
@@ -105,6 +104,7 @@ class VerbParser(argparse.ArgumentParser):
         )
         self._more, self._rare = _filled(more), dict[str, argparse._ArgumentGroup]()
         self._positionals.title = "arguments"
+        self.elsewhere: Callable[[], Sequence[str]] = tuple
         self.library_names: dict[str, str] = {}
         settings: dict[str, Any] = {"default": argparse.SUPPRESS} if help_action is _Help else {}
         meaning = "show this; all: every option"
@@ -150,7 +150,7 @@ class VerbParser(argparse.ArgumentParser):
         words = message.split()
         if message.startswith("unrecognized arguments") and words[2].startswith("-"):
             options = [name for action in self._actions for name in action.option_strings]
-            message = f"unknown option {words[2]}.{nearest(words[2], [*options, *self.elsewhere])}"
+            message = f"unknown option {words[2]}.{nearest(words[2], [*options, *self.elsewhere()])}"
         if wrong := re.fullmatch(r"argument (?:.*/)?(-\S+): invalid (int|float) value: '(.*)'", message):
             option, kind, value = wrong.groups()
             message = f"{option}={value}: must be a {'whole number' if kind == 'int' else 'number'}"

@@ -14,14 +14,13 @@ from contextlib import contextmanager
 from datetime import timedelta
 from itertools import zip_longest
 from types import TracebackType
-from typing import Any
-
-from rich.console import Console
-from rich.progress import BarColumn, TaskID, TextColumn
-from rich.progress import Progress as Bar
-from rich.table import Column
+from typing import TYPE_CHECKING, Any
 
 from spanlm.store.plain import finite, visible
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
 
 PLAIN_SECONDS = 60.0
 """Seconds between lines of progress where there is no terminal to draw a bar on."""
@@ -111,12 +110,6 @@ def _broken(text: str, width: int | None) -> list[str]:
     return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Let `main` handle a closed pipe: it knows the exit status."""
-        raise BrokenPipeError
-
-
 class Progress:
     """Progress of a task: a live bar on a terminal, elsewhere a line every minute.
 
@@ -130,9 +123,7 @@ class Progress:
 
     def __enter__(self) -> Progress:
         if sys.stdout.isatty():
-            columns = TextColumn("{task.description}", markup=False), BarColumn(None, table_column=Column(max_width=24))
-            console = _Console(file=getattr(sys.stdout, "terminal", None), highlight=False, markup=False)
-            self._bar = Bar(*columns, console=console, transient=True)
+            self._bar = _bar()
         return self
 
     def __exit__(
@@ -168,6 +159,22 @@ class Progress:
         if self._bar is not None and self._task is not None:
             self._bar.remove_task(self._task)
             self._task = None
+
+
+def _bar() -> Bar:
+    """Make a bar for the terminal."""
+    from rich.console import Console  # imported here: what goes into a pipe needs no bar
+    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.table import Column
+
+    class _Console(Console):
+        def on_broken_pipe(self) -> None:
+            """Let `main` handle a closed pipe: it knows the exit status."""
+            raise BrokenPipeError
+
+    columns = TextColumn("{task.description}", markup=False), BarColumn(None, table_column=Column(max_width=24))
+    console = _Console(file=getattr(sys.stdout, "terminal", None), highlight=False, markup=False)
+    return Progress(*columns, console=console, transient=True)
 
 
 def eta(seconds: float) -> str:

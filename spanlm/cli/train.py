@@ -195,7 +195,7 @@ def _print_help(asked: str, preset: str | None, fields: Fields) -> None:
 
 def _own_parser() -> VerbParser:
     parser = VerbParser("train", _DESCRIPTION, help_action="store")
-    parser.elsewhere = config_parser(kinds_of({})).option_strings()
+    parser.elsewhere = lambda: config_parser(kinds_of({})).option_strings()
     parser.add_argument("names", nargs="*", metavar="PRESET|TEXT", help="a row of `spanlm presets`; a file or a folder")
     parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
     for option, (field, metavar, meaning) in SHORT.items():
@@ -280,6 +280,8 @@ def named_config(preset: str | None, config: Path | None) -> RunConfig:
 
 def with_options(base: RunConfig, options: Mapping[str, str]) -> RunConfig:
     """Apply fields by their full names, with values as they are typed."""
+    if not options:
+        return base
     fields = flat(upgraded(nested(options), base))
     parser = _field_parser(base, fields)
     return parsed_config(parser, parser.parse_args([f"--{name}={value}" for name, value in fields.items()]))

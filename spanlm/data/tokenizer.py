@@ -71,12 +71,14 @@ def written_spans(line: str) -> list[tuple[int, int]]:
 
 def cut_word(word: str, tokenizer: Tokenizer) -> list[str]:
     """Cut what stands between white space as "words" or "straight-words" does."""
-    return _pattern().findall((word.replace("’", "'") if tokenizer == "straight-words" else word).lower())
+    word = (word.replace("’", "'") if tokenizer == "straight-words" else word).lower()
+    return _pattern(plain=word.isascii()).findall(word)
 
 
 @cache
-def _pattern() -> re.Pattern[str]:
-    letter = rf"[\w{_JOINERS}{_combining_marks()}]"
+def _pattern(plain: bool) -> re.Pattern[str]:
+    """Make the pattern of words; that of ASCII is made at once, the other looks at all of Unicode."""
+    letter = r"\w" if plain else rf"[\w{_JOINERS}{_combining_marks()}]"
     return re.compile(rf"{re.escape(UNK)}|(?:[^\W\d_]\.){{2,}}(?!{letter})|{letter}+(?:['’.,\-]{letter}+)*|[^{_SPACE}]")
 
 

@@ -10,10 +10,12 @@ is validated and saved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -21,11 +23,113 @@ from torch import Tensor, nn
 from spanlm.training.config import OptimizerConfig, ScheduleConfig
 
 
-class NTASGD(torch.optim.SGD):
+class Optimizer(ABC):
+    """Moves parameters, all of one type and on one device, by the library's fused kernels: one pass a step.
+
+    The kernels, and so the numbers, are those of torch.optim with `fused=True`. Its classes load torch's compiler,
+    which nothing here needs, with the first step of a process.
+
+    Attributes:
+        lr: η of the next step.
+        state: the tensors that belong to each parameter, by name.
+    """
+
+    entries: ClassVar[tuple[str, ...]] = ()
+    """What the kernel keeps of each parameter."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0) -> None:
+        self.parameters: list[Tensor] = list(parameters)
+        self.lr, self.weight_decay = lr, weight_decay
+        self.state: defaultdict[Tensor, dict[str, Tensor]] = defaultdict(dict)
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Move the parameters that have a gradient."""
+        if pairs := [(parameter, parameter.grad) for parameter in self.parameters if parameter.grad is not None]:
+            self._move([parameter for parameter, _ in pairs], [grad for _, grad in pairs])
+
+    @abstractmethod
+    def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
+        """Call the kernel."""
+
+    def _kept(self, parameters: Sequence[Tensor]) -> list[list[Tensor]]:
+        """Return each of the `entries` of these parameters, zeros at first."""
+        for parameter in parameters:
+            if parameter not in self.state:
+                count = parameter.new_zeros((), dtype=torch.float32)
+                zeros = (count if name == "step" else torch.zeros_like(parameter) for name in self.entries)
+                self.state[parameter] = dict(zip(self.entries, zeros, strict=True))
+        return [[self.state[parameter][name] for parameter in parameters] for name in self.entries]
+
+
+class Adam(Optimizer):
+    """Kingma & Ba (2015): betas 0.9 and 0.999, epsilon 1e-8; L2 is added to the gradient."""
+
+    entries = ("step", "exp_avg", "exp_avg_sq")
+
+    def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
+        steps, means, squares = self._kept(parameters)
+        torch._foreach_add_(steps, 1)
+        torch._fused_adam_(
+            *(parameters, grads, means, squares, [], steps),
+            lr=self.lr,
+            beta1=0.9,
+            beta2=0.999,
+            weight_decay=self.weight_decay,
+            eps=1e-8,
+            amsgrad=False,
+            maximize=False,
+        )
+
+
+class Adagrad(Optimizer):
+    """Duchi et al. (2011): sums of squares from 0, epsilon 1e-10; L2 is added to the gradient."""
+
+    entries = ("step", "sum")
+
+    def __init__(self, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0) -> None:
+        super().__init__(parameters, lr, weight_decay)
+        self._kept(self.parameters)  # checkpoints from before the first step have it, too
+
+    def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
+        steps, sums = self._kept(parameters)
+        torch._foreach_add_(steps, 1)
+        torch._fused_adagrad_(
+            *(parameters, grads, sums, steps),
+            lr=self.lr,
+            lr_decay=0.0,
+            weight_decay=self.weight_decay,
+            eps=1e-10,
+            maximize=False,
+        )
+
+
+class SGD(Optimizer):
+    """w ← w − η (g + decay · w), without momentum."""
+
+    def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
+        torch._fused_sgd_(
+            *(parameters, grads, []),
+            weight_decay=self.weight_decay,
+            momentum=0.0,
+            lr=self.lr,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=False,
+        )
+
+
+class NTASGD(SGD):
     """SGD that can begin to average; the caller, who validates, decides when.
 
     Args:
-        lr: η; to be set in `param_groups` before each step, after which it is the rate that the step had.
+        lr: η; to be set before each step, after which it is the rate that the step had.
         weight_decay: L2, added to the gradient.
         lagged_rates: be torch.optim.ASGD(t0=0, lambd=0), which refreshes η and the weight of the average after it has
             used them: each averaged step but the first has the rate that was asked for at the one before, and the
@@ -34,29 +138,22 @@ class NTASGD(torch.optim.SGD):
     """
 
     def __init__(
-        self,
-        parameters: Iterable[nn.Parameter],
-        lr: float,
-        weight_decay: float = 0.0,
-        lagged_rates: bool = False,
-        fused: bool | None = None,
+        self, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0, lagged_rates: bool = False
     ) -> None:
-        super().__init__(parameters, lr=lr, weight_decay=weight_decay, fused=fused)
+        super().__init__(parameters, lr, weight_decay)
         self.lagged_rates = lagged_rates
         # K; None before averages begin, 0 to begin with the next step, over no weights before it
         self.averaged_steps: int | None = None
         self.late_rate = lr  # with lagged rates, that of the next step
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    def step(self) -> None:
         """Do a step of SGD, and bring the average up to date."""
-        (group,) = self.param_groups
-        asked = group["lr"]
+        asked = self.lr
         if self.lagged_rates and self.averaged_steps:  # the first rate is taken as asked
-            group["lr"] = self.late_rate
-        loss = super().step(closure)
+            self.lr = self.late_rate
+        super().step()
         self.late_rate = asked
         self._average()
-        return loss
 
     @torch.no_grad()
     def _average(self) -> None:
@@ -65,7 +162,7 @@ class NTASGD(torch.optim.SGD):
             return
         self.averaged_steps += 1
         weight = 1 / max(1, self.averaged_steps - self.lagged_rates)
-        for parameter in self.param_groups[0]["params"]:
+        for parameter in self.parameters:
             state = self.state[parameter]
             if "average" in state:
                 state["average"].lerp_(parameter, weight)
@@ -75,7 +172,7 @@ class NTASGD(torch.optim.SGD):
     @torch.no_grad()
     def exchange(self) -> None:
         """Swap weights and averages in place, so that pointers to the weights (a fused kernel's buffer) stay valid."""
-        for parameter in self.param_groups[0]["params"]:
+        for parameter in self.parameters:
             average = self.state[parameter]["average"]
             weight = parameter.detach().clone()
             parameter.copy_(average)
@@ -83,7 +180,7 @@ class NTASGD(torch.optim.SGD):
 
 
 @contextmanager
-def averaged(optimizer: torch.optim.Optimizer) -> Iterator[bool]:
+def averaged(optimizer: Optimizer) -> Iterator[bool]:
     """Put averages, if there are any, into the model for the block, then its own weights; yield whether there are."""
     if not (isinstance(optimizer, NTASGD) and optimizer.averaged_steps):
         yield False
@@ -95,19 +192,19 @@ def averaged(optimizer: torch.optim.Optimizer) -> Iterator[bool]:
         optimizer.exchange()
 
 
-def build_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """Make the optimiser of the model's trainable parameters, with one fused pass over them a step."""
+def build_optimizer(config: OptimizerConfig, model: nn.Module) -> Optimizer:
+    """Make the optimiser of the model's trainable parameters."""
     parameters = [p for p in model.parameters() if p.requires_grad]
-    kinds: dict[str, Callable[..., torch.optim.Optimizer]] = {
-        "adam": torch.optim.Adam,
-        "adagrad": torch.optim.Adagrad,
-        "sgd": torch.optim.SGD,
+    kinds: dict[str, Callable[..., Optimizer]] = {
+        "adam": Adam,
+        "adagrad": Adagrad,
+        "sgd": SGD,
         "nt_asgd": partial(NTASGD, lagged_rates=config.lagged_rates),
     }
-    return kinds[config.kind](parameters, lr=config.lr, weight_decay=config.weight_decay, fused=True)
+    return kinds[config.kind](parameters, lr=config.lr, weight_decay=config.weight_decay)
 
 
-def optimizer_state(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
+def optimizer_state(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:
     """Name every tensor of the optimiser's state `parameter/entry`."""
     return {
         f"{name}/{entry}": value
@@ -117,22 +214,16 @@ def optimizer_state(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[
     }
 
 
-def expected_state(
-    optimizer: torch.optim.Optimizer, model: nn.Module, steps: int, averaged_steps: int | None
-) -> set[str]:
+def expected_state(optimizer: Optimizer, model: nn.Module, steps: int, averaged_steps: int | None) -> set[str]:
     """Return the names in `optimizer_state` after a number of steps, and a number of averaged steps."""
     # Adagrad makes its state at once, the others with their first step or average
-    begun, entries = {
-        torch.optim.Adam: (steps > 0, ("step", "exp_avg", "exp_avg_sq")),
-        torch.optim.Adagrad: (True, ("step", "sum")),
-        torch.optim.SGD: (False, ()),
-        NTASGD: (bool(averaged_steps), ("average",)),
-    }[type(optimizer)]
+    kept = optimizer.entries if steps or isinstance(optimizer, Adagrad) else ()
+    entries = (*kept, "average") if averaged_steps else kept
     trainable = (name for name, parameter in model.named_parameters() if parameter.requires_grad)
-    return {f"{name}/{entry}" for name in trainable for entry in entries if begun}
+    return {f"{name}/{entry}" for name in trainable for entry in entries}
 
 
-def restore_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, state: dict[str, Tensor]) -> None:
+def restore_optimizer(optimizer: Optimizer, model: nn.Module, state: dict[str, Tensor]) -> None:
     """Undo `optimizer_state`, on the parameters' device."""
     parameters = dict(model.named_parameters())
     for key, value in state.items():

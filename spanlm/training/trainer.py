@@ -177,13 +177,12 @@ class Trainer:
         self._refuse_not_finite(nll, norm_value)
         warmup = training.schedule.warmup
         rate = position.rate * min(1.0, (position.step + 1) / warmup) if warmup else position.rate
-        (group,) = self.optimizer.param_groups
-        group["lr"] = rate * segment.rate_share
+        self.optimizer.lr = rate * segment.rate_share
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.state = result.state
         position.advance(nll, int(tokens), dict(zip(result.names, metrics, strict=True)))
-        self.journal.step(position, self.segments, group["lr"], norm_value, int(tokens))
+        self.journal.step(position, self.segments, self.optimizer.lr, norm_value, int(tokens))
 
     def _refuse_not_finite(self, nll: float, norm: float) -> None:
         if math.isfinite(nll) and math.isfinite(norm):

@@ -212,6 +212,21 @@ def test_gradients_are_the_same_of_activations_that_are_kept_and_of_those_made_a
     assert bitwise(*found)
 
 
+@pytest.mark.parametrize("holes", [0, 0b0110, 2**99 - 1], ids=["full", "holes", "empty"])
+@pytest.mark.parametrize("steps, window", [(18, 16), (17, 17), (16, 17), (60, 20)])
+def test_a_long_window_is_every_step_with_every_slot(steps: int, window: int, holes: int) -> None:
+    """Values and gradients; to the last bit the same under autocast."""
+    op, shape = OPS["additive"], Shape(steps, window, window, 2)
+    leaves, filled = op.leaves(shape), op.filled(shape, holes)
+    assert_same(results(op, shape, leaves, filled), results(op, shape, leaves, filled, plain=True))
+    narrow = [x.detach().float().requires_grad_() for x in leaves]
+    expected = results(op, shape, narrow, filled)
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs = op.run(shape, narrow, filled)
+    loss = sum((x * values(*x.shape, seed=9).float()).sum() for x in outputs)
+    assert bitwise([*outputs, *torch.autograd.grad(loss, narrow)], expected)
+
+
 @every_op
 def test_large_scores_do_not_overflow(op: Op) -> None:
     shape = Shape()

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from spanlm.training.optimizers import NTASGD, averaged
+from spanlm.training.optimizers import NTASGD, Optimizer, averaged
 from spanlm.training.progress import stagnated
 
 RATES = [30.0, 28.2, 15.0, 33.4, 30.0, 13.3, 29.1, 30.4]
@@ -50,17 +50,24 @@ class Walk:
         self._drawn = 0
         self.weights = [nn.Parameter(torch.randn(shape, generator=draw, dtype=dtype)) for shape in ((3, 2), (4,))]
 
-    def steps(self, optimizer: torch.optim.Optimizer, rates: Sequence[float]) -> Iterator[list[Tensor]]:
+    def steps(self, optimizer: Optimizer | torch.optim.Optimizer, rates: Sequence[float]) -> Iterator[list[Tensor]]:
         """Do steps at these rates; give the weights after each."""
         for rate in rates:
             self._drawn += 1
-            for group in optimizer.param_groups:
-                group["lr"] = rate
+            set_rate(optimizer, rate)
             for weight in self.weights:
                 # depends on the weight, so that one wrong step makes all that follow wrong
                 weight.grad = torch.sin(weight.detach() * self._drawn) * 0.01
             optimizer.step()
             yield [weight.detach().clone() for weight in self.weights]
+
+
+def set_rate(optimizer: Optimizer | torch.optim.Optimizer, rate: float) -> None:
+    if isinstance(optimizer, Optimizer):
+        optimizer.lr = rate
+        return
+    for group in optimizer.param_groups:
+        group["lr"] = rate
 
 
 def averages(optimizer: NTASGD, walk: Walk) -> list[Tensor]:
@@ -114,7 +121,7 @@ def test_lagged_rates_are_torch_s_asgd(decay: float) -> None:
 @pytest.mark.parametrize("lagged", [False, True])
 def test_without_averages_it_is_sgd_bit_for_bit(lagged: bool) -> None:
     ours, theirs = Walk(torch.float32), Walk(torch.float32)
-    optimizer = NTASGD(ours.weights, lr=1.0, weight_decay=0.1, lagged_rates=lagged, fused=True)
+    optimizer = NTASGD(ours.weights, lr=1.0, weight_decay=0.1, lagged_rates=lagged)
     sgd = torch.optim.SGD(theirs.weights, lr=1.0, weight_decay=0.1, fused=True)
     for mine, other in zip(ours.steps(optimizer, RATES), theirs.steps(sgd, RATES), strict=True):
         assert all(torch.equal(a, b) for a, b in zip(mine, other, strict=True))
@@ -148,7 +155,7 @@ def test_weights_come_back_whatever_happens(error: BaseException | None) -> None
 def test_a_kernel_still_finds_the_weights_in_one_piece() -> None:
     """Warnings are errors: one would say that the LSTM's weights are copied at every call."""
     lstm = nn.LSTM(4, 6).cuda()
-    optimizer = NTASGD(lstm.parameters(), lr=0.1, fused=True)
+    optimizer = NTASGD(lstm.parameters(), lr=0.1)
     optimizer.averaged_steps = 0
     x = torch.randn(5, 3, 4, device="cuda")
     for _ in range(3):

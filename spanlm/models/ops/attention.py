@@ -8,7 +8,8 @@ Additive attention: the window slides by one step per query, so lag j is the sam
 over the L lags touches only contiguous (T, B, D) slices that stay in cache. Where the window is longer than the segment
 the loop goes over the T queries instead. Where gradients are needed the tanh of all slices is kept for them if that is
 not too much, else computed again; elsewhere one slice is used over and over. Gradients are written out for the same
-reason.
+reason. A long window of few numbers is compared at once, for there the calls of a loop take longer than the numbers;
+reads of a long window are products with a band, as below.
 
 Dot products: over one stream's T steps and the L - 1 + T slots they may look at, all scores are one matrix product, of
 which the window is a band: row t, columns t … t + L - 1. The reads are the product of the band, zero elsewhere, with
@@ -33,6 +34,12 @@ KEPT_ELEMENTS = 2**25
 
 _SLICE_ELEMENTS = 2**20
 """A slice of a CPU's loop over queries: a larger one would leave its cache."""
+
+LONG = 16
+"""The longest window that is always a loop."""
+
+_TOGETHER_ELEMENTS = 2**19
+"""Activations of a longer one that are computed at once."""
 
 _Place = int | slice
 
@@ -109,12 +116,45 @@ class _AdditiveScores(torch.autograd.Function):
             grad_weight += g.reshape(-1) @ s.reshape(-1, len(weight))
             # of σ alone; 4 w, which all have in common, comes last
             inner = torch.addcmul(s, s, s, value=-1, out=room[: len(s)]).mul_(g.unsqueeze(-1))
-            grad_query[queries] += inner.sum_to_size(grad_query[queries].shape)
-            grad_keys[slots] += inner
+            at = grad_query[queries]
+            at.add_(inner.sum_to_size(at.shape))
+            grad_keys[slots].add_(inner)
         weight = 4 * weight
         # what has no slot is masked by all callers, so it adds nothing to the sum
         grad_weight.mul_(2).sub_(grad_scores.sum())
         return grad_query.mul_(weight), grad_keys.mul_(weight), grad_weight, None, None
+
+
+class _LongScores(torch.autograd.Function):
+    """`_AdditiveScores` of a window that is full at every query, of all lags at once.
+
+    The activations are (D, L, T·B): the window of each lag is a stretch of every row, and rows are long.
+    """
+
+    @staticmethod
+    @without_autocast
+    def forward(ctx: Any, query: Tensor, keys: Tensor, weight: Tensor) -> Tensor:
+        steps, batch, _ = query.shape
+        query, keys = ((2 * x).permute(2, 0, 1).flatten(1) for x in (query, keys))
+        s = (keys.unfold(1, steps * batch, batch)[:, :-1] + query.unsqueeze(1)).sigmoid_()
+        scores = (weight @ s.flatten(1)).mul_(2).sub_(weight.sum())
+        ctx.save_for_backward(weight, s)
+        return scores.view(-1, steps, batch).permute(1, 2, 0).contiguous()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    @without_autocast
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]  # hidden
+        (weight, s), (steps, batch, window) = ctx.saved_tensors, grads[0].shape
+        grad_scores = grads[0].permute(2, 0, 1).flatten(1)
+        inner = torch.addcmul(s, s, s, value=-1).mul_(grad_scores)
+        grad_keys = s.new_zeros(len(s), (window + steps) * batch)
+        read_by_lag = grad_keys.unfold(1, steps * batch, batch)[:, :-1]
+        for read, of_lag in zip(read_by_lag.unbind(1), inner.unbind(1), strict=True):
+            read.add_(of_lag)
+        grad_weight = (s.flatten(1) @ grad_scores.flatten()).mul_(2).sub_(grad_scores.sum())
+        grad_query, grad_keys = (x.unflatten(1, (-1, batch)).permute(1, 2, 0) for x in (inner.sum(1), grad_keys))
+        return grad_query * (4 * weight), grad_keys * (4 * weight), grad_weight
 
 
 class _WindowSum(torch.autograd.Function):
@@ -144,6 +184,7 @@ class _WindowSum(torch.autograd.Function):
 
 
 _additive_scores: Callable[..., Tensor] = _AdditiveScores.apply  # the library leaves them untyped
+_long_scores: Callable[..., Tensor] = _LongScores.apply
 _window_sum: Callable[..., Tensor] = _WindowSum.apply
 
 
@@ -179,6 +220,8 @@ def additive_scores(query: Tensor, keys: Tensor, weight: Tensor, window: int) ->
     last key is never read; what has no slot is 0 and must be masked.
     """
     inputs = wide(query), wide(keys), wide(weight)
+    if LONG < window <= len(query) == len(keys) - window and window * query.numel() <= _TOGETHER_ELEMENTS:
+        return _long_scores(*inputs)
     return _additive_scores(*inputs, window, learns(inputs))
 
 
@@ -187,6 +230,10 @@ def window_sum(weights: Tensor, values: Tensor) -> Tensor:
 
     Column j is lag L - j, zero where there is no slot; the last value is never read.
     """
+    steps, window = weights.shape[0], weights.shape[2]
+    if LONG < window == len(values) - steps:
+        with torch.autocast(values.device.type, enabled=False):
+            return band_sum(weights, values[:-1])
     return _window_sum(weights, values)
 
 
@@ -221,7 +268,7 @@ def additive_window_attention(
             scores = torch.cat([scores, (torch.tanh(query) @ weight).unsqueeze(-1)], -1)
         may_read = pad(may_read, (0, 1), value=True)
     weights = masked_softmax(scores, may_read)[..., :window]
-    return _window_sum(weights, values), weights
+    return window_sum(weights, values), weights
 
 
 LEAST_BLOCK = 32
