@@ -36,6 +36,7 @@ from spanlm.data.tables import DELIMITERS, Kind, first_line_kind, read_table, re
 from spanlm.data.text import Text, lines_of, pieces
 from spanlm.errors import InputError
 from spanlm.evaluation.words import BASES, Looked, ScoreOptions, WordScore, WrittenScore, as_row
+from spanlm.models.ops.precision import usable
 from spanlm.runs.trained_model import LoadedModel
 from spanlm.store.plain import cell, cells_line, finite
 from spanlm.store.provenance import file_provenance
@@ -314,6 +315,7 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
         "files": [Path(name).name for name in names],
         **{"text": options.column, "rows": options.rows, "document": options.document},
         **{"state": how.state, "base": how.base, "unit": UNITS[options.base], "oov": how.oov},
+        "precision": usable(how.precision, next(iter(items.models.values())).model.device),
         "attention": options.attention,
         **{"combine": options.combine, "weights": options.weights},
         "runs": models,
