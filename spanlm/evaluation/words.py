@@ -338,7 +338,9 @@ class _WordScorer:
     def _rows(self, piece: Piece, values: Iterator[_Values], read: list[str]) -> Iterator[WordScore]:
         """Give a piece's rows; `read` are the words before it, to which its own are added where looks are asked for."""
         words = piece.words + [EOS] * piece.closes
-        for index, (word, (surprisal, entropy, rank, *looked)) in enumerate(zip(words, values, strict=False), piece.start):
+        for index, (word, (surprisal, entropy, rank, *looked)) in enumerate(
+            zip(words, values, strict=False), piece.start
+        ):
             look = None
             if looked:
                 spread, weight, lag = looked

@@ -133,15 +133,11 @@ def many_lines(count: int, seed: int = 1) -> list[str]:
 
 @pytest.mark.parametrize("memory", ["none", *LOOKING])
 @pytest.mark.parametrize(("dtype", "bits"), [(torch.float32, 1e-5), (torch.float64, 1e-12)], ids=str)
-def test_a_row_is_that_of_its_line_alone_wherever_the_text_is_cut(
-    memory: str, dtype: torch.dtype, bits: float
-) -> None:
+def test_a_row_is_that_of_its_line_alone_wherever_the_text_is_cut(memory: str, dtype: torch.dtype, bits: float) -> None:
     model = copy.deepcopy(MODEL if memory == "none" else LOOKING[memory]).to(dtype)
     lines = many_lines(200)
     alone = [
-        replace(row, sentence=number)
-        for number, line in enumerate(lines, 1)
-        for row in score([line], model, eos=True)
+        replace(row, sentence=number) for number, line in enumerate(lines, 1) for row in score([line], model, eos=True)
     ]
     for cut in (0, 71):
         parts = [(0, lines[:cut]), (cut, lines[cut:])] if cut else [(0, lines)]

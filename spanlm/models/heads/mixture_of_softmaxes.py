@@ -43,7 +43,15 @@ from spanlm.models.heads.softmax import (
     output_weights,
 )
 from spanlm.models.interfaces import Init
-from spanlm.models.ops.precision import learns, linear, locked_dropout, product_dtype, wide, wide_dtype, without_autocast
+from spanlm.models.ops.precision import (
+    learns,
+    linear,
+    locked_dropout,
+    product_dtype,
+    wide,
+    wide_dtype,
+    without_autocast,
+)
 
 MIXTURE_CHUNK_ELEMENTS = 2**25
 """Logits held at a time: 128 MB of float32."""

@@ -41,7 +41,16 @@ from torch import Tensor, nn
 
 from spanlm.errors import InputError, require
 from spanlm.models.interfaces import Init, MixingHead
-from spanlm.models.ops.precision import crossed, learns, linear, product, product_dtype, wide, wide_dtype, without_autocast
+from spanlm.models.ops.precision import (
+    crossed,
+    learns,
+    linear,
+    product,
+    product_dtype,
+    wide,
+    wide_dtype,
+    without_autocast,
+)
 
 Direction = Literal["own", "shared"]
 AdversarialGate = Literal["cosine", "none"]
