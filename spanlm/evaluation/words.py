@@ -329,10 +329,11 @@ class _WordScorer:
                 found[:, firsts[column] + start + step] = torch.stack([each.double().cpu() for each in values])
         self.carried = (read[0][-1:], state)
         unit = math.log(self.options.base)
-        surprisal, entropy, rank, *looks = found
+        surprisal, entropy, rank, *looks = found.unbind()
         looks[:1] = [each / unit for each in looks[:1]]
         ranks = [int(each) if each > 0 else None for each in rank.tolist()]
-        columns = (surprisal / unit).tolist(), (entropy / unit).tolist(), ranks, *(each.tolist() for each in looks)
+        columns: list[list[Any]] = [*((each / unit).tolist() for each in (surprisal, entropy)), ranks]
+        columns += [each.tolist() for each in looks]
         return zip(*columns, strict=True)
 
     def _rows(self, piece: Piece, values: Iterator[_Values], read: list[str]) -> Iterator[WordScore]:
