@@ -51,7 +51,6 @@ from spanlm.errors import InputError, require
 from spanlm.evaluation.protocol import LENGTH, Protocol
 from spanlm.evaluation.scoring import Report, evaluating, quiet
 from spanlm.models.interfaces import LMState, NextWordModel
-from spanlm.models.ops.precision import autocast
 
 LENGTHS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200)
 LEFT = 0.01
@@ -268,7 +267,7 @@ class _Reader:
         for begin in range(0, len(inputs), STEPS):
             x = torch.from_numpy(inputs[begin : begin + STEPS]).to(device)
             here = np.flatnonzero((steps >= begin) & (steps < begin + STEPS))
-            with evaluating(self.model), autocast(device, self.precision):
+            with evaluating(self.model, self.precision):
                 readout, state = self.model(x, state)
                 if len(here):
                     at = torch.from_numpy(steps[here] - begin).to(device)
@@ -364,7 +363,7 @@ def _read_changed(
 def _after_nothing(reader: _Reader, vocabulary: Vocabulary) -> Array:
     """Return log2 p of every word after <eos> alone, (V,)."""
     model = reader.model
-    with evaluating(model), autocast(model.device, reader.precision):
+    with evaluating(model, reader.precision):
         opening = torch.full((1, 1), vocabulary.eos_id, device=model.device)
         log_p: Tensor = model.log_probs(opening, model.init_state(1))[0]
     return np.asarray(log_p[0, 0].double().cpu().numpy() / math.log(2))

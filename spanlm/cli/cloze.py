@@ -101,10 +101,11 @@ def run(arguments: list[str]) -> None:
     files = [_file(name, options.word_class) for name in options.questions]
     model = load_runs(options.runs, options)
     contexts = model.texts.cloze_contexts(options.contexts and list(dict.fromkeys(options.contexts)))
+    how: dict[str, Any] = {"contexts": contexts, "batch_size": options.batch_size, "precision": options.precision}
     with output(options.out) if options.out else nullcontext() as records, Progress() as progress:
         for file in files:
             file.tallies = {context: ClozeTally() for context in contexts}
-            ranks = model.cloze(file.questions(options.limit), contexts=contexts, batch_size=options.batch_size)
+            ranks = model.cloze(file.questions(options.limit), **how)
             _count(file, ranks, records, None if options.json else progress, strict=options.strict)
     macro = {
         context: {by: macro_average(file.tallies[context].accuracy(by) for file in files) for by in SCORES}
@@ -130,7 +131,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--class", dest="word_class", metavar="NAME", help=text)
     parser.add_argument("--limit", type=int, metavar="N", help="of each file only the first N questions")
     parser.add_argument("--strict", action="store_true", help="stop at the first question that cannot be scored")
-    add_fields(parser, ClozeOptions, "batch_size")
+    add_fields(parser, ClozeOptions, "batch_size", "precision")
     parser.add_argument("--json", action="store_true", help="print the accuracies as one JSON object")
     options = parser.parse_intermixed_args(arguments)
     options.runs, options.questions = runs_and_files(options)

@@ -12,6 +12,7 @@ from spanlm.cli.evaluation_report import attention_field, departures
 from spanlm.cli.options import (
     add_attention,
     add_device,
+    add_fields,
     add_gate,
     add_runs,
     check_output,
@@ -27,6 +28,7 @@ from spanlm.data.tables import Row, read_table, table_kind
 from spanlm.errors import InputError
 from spanlm.evaluation.ngram.kenlm import Kenlm
 from spanlm.evaluation.pairs import Accuracy, Pair, accuracies, compare_pairs, region_of
+from spanlm.evaluation.protocol import Protocol
 from spanlm.store.plain import finite
 
 _DESCRIPTION = """
@@ -56,7 +58,7 @@ def run(arguments: list[str]) -> None:
     check_output(options.out, [path])
     pairs = _read(path, options)
     model = (load_kenlm(runs[0], options) if len(runs) == 1 else None) or load_runs(runs, options)
-    compared = compare_pairs(pairs, lambda texts: model.score_texts(texts)[0])
+    compared = compare_pairs(pairs, lambda texts: model.score_texts(texts, precision=options.precision)[0])
     if options.out is not None:
         with output(options.out) as file:
             for each in compared:
@@ -103,6 +105,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--critical", metavar="COLUMN[,COLUMN]", help=f"{text}two columns: of the good, of the bad")
     parser.add_argument("--format", choices=("csv", "tsv", "jsonl"), help="of the pairs (default: by the file's name)")
     add_gate(parser)
+    add_fields(parser, Protocol, "precision")
     add_attention(parser)
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="JSON lines: every pair with its log-probabilities (nats)"

@@ -11,6 +11,7 @@ import numpy as np
 
 from spanlm.cli.options import (
     add_device,
+    add_fields,
     add_gate,
     check_output,
     keep_freed_memory,
@@ -23,6 +24,7 @@ from spanlm.cli.options import (
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
 from spanlm.errors import InputError
 from spanlm.evaluation.prefix_tree import Prefixes
+from spanlm.evaluation.protocol import Protocol
 from spanlm.rescoring.formats import FOLDERS, Format, NBestList, read_nbest, read_references, write_nbest
 from spanlm.rescoring.rescore import WORDS, Scored, WordErrors, weight_grid, word_errors
 from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap
@@ -100,6 +102,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--nbest-out", type=Path, metavar="FILE", help="the lists, best first, in their format")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_fields(parser, Protocol, "precision")
     add_gate(parser)
     return parser.parse_intermixed_args(arguments)
 
@@ -124,7 +127,7 @@ def _scored(lists: list[NBestList], options: argparse.Namespace) -> tuple[Scored
     prefixes, oov = Prefixes(), 0
     for name, run in zip(run_names(options.run), options.run, strict=True):
         model = load_kenlm(run, options) or load_run(run, options.device, options.gate_temperature)
-        found, read = model.score_texts(texts)
+        found, read = model.score_texts(texts, precision=options.precision)
         prefixes, oov = prefixes + read, oov + sum(score.oov for score in found)
         values = iter(score.log_prob for score in found)
         language[name] = [[next(values) for _ in each.hypotheses] for each in lists]

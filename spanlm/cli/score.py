@@ -36,6 +36,7 @@ from spanlm.data.tables import DELIMITERS, Kind, first_line_kind, read_table, re
 from spanlm.data.text import Text, lines_of, pieces
 from spanlm.errors import InputError
 from spanlm.evaluation.words import BASES, Looked, ScoreOptions, WordScore, WrittenScore, as_row
+from spanlm.models.ops.precision import usable
 from spanlm.runs.trained_model import LoadedModel
 from spanlm.store.plain import cell, cells_line, finite
 from spanlm.store.provenance import file_provenance
@@ -76,6 +77,8 @@ _UNSCORED = (
     "(training.batching.predict_first=false)"
 )
 COLUMNS = [one.name for one in fields(WordScore) if one.name != "look"]
+
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 _Row = dict[str, Any]
 
@@ -225,15 +228,15 @@ class _Items:
                 deque(self._read(path, kind), maxlen=0)
         for name, (path, kind) in zip(names, files, strict=True):
             file = dict.fromkeys(self.named, name)
-            items, *copies = tee(self._read(path, kind), len(self.models) + 1)
+            items, *copies = tee(self._read(path, kind, checked=path.is_file()), len(self.models) + 1)
             each = [self._scored(*both) for both in zip(self.models.values(), copies, strict=True)]
             for number, (item, *found) in enumerate(zip(items, *each, strict=True), 1):
                 for model, scores in zip(self.models, found, strict=True):
                     before = file | item.kept | ({"run": model} if model else {})
                     yield from (before | as_row(score) | {"sentence": number} for score in scores)
 
-    def _read(self, path: Path, kind: Kind | None) -> Iterator[_Item]:
-        """Read items, and refuse what cannot be scored with its line."""
+    def _read(self, path: Path, kind: Kind | None, *, checked: bool = False) -> Iterator[_Item]:
+        """Read items, and refuse what cannot be scored with its line, unless its words were `checked`."""
         options = self.options
         if kind is None:
             yield from map(_Item, lines_of(pieces(Text(path, as_text=options.as_text))))
@@ -248,7 +251,7 @@ class _Items:
                 raise InputError(f"{path}: the output has a column {clash[0]}; rename yours, or choose by --keep")
             if options.keep is None and sorted(own) != sorted(self.kept):
                 raise InputError(f"{place}: has other columns than the first row; say by --keep which to repeat")
-            for model in self.models.values():
+            for model in list(self.models.values()) * (not checked):
                 _refuse_words(model, text, place, self.how)
             values = {name: row.values[name] for name in self.kept}
             if self.form != "jsonl":  # JSON's numbers keep all their digits
@@ -290,8 +293,8 @@ def _columns(rows: str, models: Mapping[str, LoadedModel], how: ScoreOptions) ->
 
 def _line(row: _Row, form: str) -> str:
     if form == "jsonl":
-        return json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n"
-    return cells_line(map(cell, row.values()), DELIMITERS[form])
+        return _JSON(finite(row)) + "\n"
+    return cells_line(row.values(), DELIMITERS[form], cell)
 
 
 def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
@@ -314,6 +317,7 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
         "files": [Path(name).name for name in names],
         **{"text": options.column, "rows": options.rows, "document": options.document},
         **{"state": how.state, "base": how.base, "unit": UNITS[options.base], "oov": how.oov},
+        "precision": usable(how.precision, next(iter(items.models.values())).model.device),
         "attention": options.attention,
         **{"combine": options.combine, "weights": options.weights},
         "runs": models,

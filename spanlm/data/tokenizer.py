@@ -35,6 +35,7 @@ Positions = NDArray[np.int64]
 
 _SPACE = r" \t\n\r\v\f"
 _WORD = re.compile(f"[^{_SPACE}]+")
+_TOKENIZERS = get_args(Tokenizer)
 # zero-width joiners shape words of Persian and of the Indian scripts; they separate nothing
 _JOINERS = "\u200c\u200d"
 # every combining mark of Unicode lies below this code point, or among the variation selectors above it
@@ -52,7 +53,7 @@ def tokenize(line: str, tokenizer: Tokenizer) -> list[str]:
     Raises:
         InputError: The tokenizer is unknown, or the line holds the reserved word `<eos>`.
     """
-    require(tokenizer in get_args(Tokenizer), "tokenizer", tokenizer, "whitespace or words")
+    require(tokenizer in _TOKENIZERS, "tokenizer", tokenizer, "whitespace or words")
     words = _WORD.findall(line)
     if EOS in words:
         raise InputError(f"the word {EOS} is reserved for the end of a line; delete it or write it another way")

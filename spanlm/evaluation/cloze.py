@@ -46,6 +46,7 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import require
 from spanlm.evaluation.scoring import evaluating
 from spanlm.models.interfaces import LMState, NextWordModel
+from spanlm.models.ops.precision import Precision
 
 ClozeContext = Literal["full", "query", "none"]
 Score = Literal["sentence", "candidate"]
@@ -73,6 +74,7 @@ class ClozeOptions:
             of models trained on single sentences, which can use no other); nothing, and of the query only the candidate
             (none: how far the frequency of words goes)
         batch_size: questions side by side
+        precision: of matrix products
 
     Raises:
         InputError: an unknown context, or a batch size below 1.
@@ -80,6 +82,7 @@ class ClozeOptions:
 
     contexts: tuple[ClozeContext, ...] = ("full",)
     batch_size: int = 64
+    precision: Precision = "fp32"
 
     def __post_init__(self) -> None:
         for context in self.contexts:
@@ -158,7 +161,7 @@ def rank_questions(
         require(
             predict_first or context == "query", "context", context, "query where sentences are not opened by <eos>"
         )
-    return _ranked(_Ranker(model, vocabulary, tokenizer, predict_first), iter(questions), options)
+    return _ranked(_Ranker(model, vocabulary, tokenizer, predict_first, options.precision), iter(questions), options)
 
 
 def _ranked(
@@ -194,8 +197,15 @@ class _Gap:
 
 
 class _Ranker:
-    def __init__(self, model: NextWordModel, vocabulary: Vocabulary, tokenizer: Tokenizer, predict_first: bool) -> None:
-        self.model, self.vocabulary, self.tokenizer = model, vocabulary, tokenizer
+    def __init__(
+        self,
+        model: NextWordModel,
+        vocabulary: Vocabulary,
+        tokenizer: Tokenizer,
+        predict_first: bool,
+        precision: Precision,
+    ) -> None:
+        self.model, self.vocabulary, self.tokenizer, self.precision = model, vocabulary, tokenizer, precision
         self.opening = [vocabulary.eos_id] * predict_first
 
     def prepare(self, question: Question) -> _Gap | Defect:
@@ -228,7 +238,7 @@ class _Ranker:
         branches = [(stream, ids) for stream, gap in enumerate(gaps) for ids in dict.fromkeys(gap.candidates)]
         owners = torch.tensor([stream for stream, _ in branches], device=device)
         firsts = torch.tensor([ids[0] for _, ids in branches], device=device)
-        with evaluating(self.model):
+        with evaluating(self.model, self.precision):
             state = self.model.init_state(len(gaps))
             if context == "full":
                 _, state = _read(self.model, [gap.context for gap in gaps], None, state)

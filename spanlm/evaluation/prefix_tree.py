@@ -16,6 +16,7 @@ from torch import Tensor
 
 from spanlm.evaluation.scoring import evaluating
 from spanlm.models.interfaces import LMState, NextWordModel
+from spanlm.models.ops.precision import Precision
 
 STREAMS = 512
 """Words read side by side, at most."""
@@ -49,6 +50,7 @@ def score_texts(
     eos_id: int,
     *,
     predict_first: bool = True,
+    precision: Precision = "fp32",
     streams: int | None = None,
 ) -> tuple[list[list[float]], Prefixes]:
     """Return log p(word | <eos>, the words before it in its text), in nats, of every word of every text.
@@ -58,13 +60,14 @@ def score_texts(
         texts: words as ids; a text should end with <eos> if its end is to count.
         eos_id: opens every text.
         predict_first: if not, nothing opens a text: its first word is read, is not predicted, and has no value.
+        precision: of matrix products.
         streams: words read side by side, at most; None: as many as their states and their distributions leave room for.
     """
     found: list[list[float]] = []
     saved = Prefixes()
     opening = [eos_id] if predict_first else []
     streams = streams or _streams(model)
-    with evaluating(model):
+    with evaluating(model, precision):
         # a tree is narrower than it has texts, since these begin alike
         for start in range(0, len(texts), 2 * streams):
             part = [[*opening, *text] for text in texts[start : start + 2 * streams]]

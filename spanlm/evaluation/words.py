@@ -26,26 +26,22 @@ from spanlm.data.tokenizer import SentenceEnds, tokenize, written_spans
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.evaluation.attention import attention_of
-from spanlm.evaluation.protocol import Context
-from spanlm.evaluation.scoring import evaluating, word_values
+from spanlm.evaluation.protocol import SENTENCES, Context
+from spanlm.evaluation.scoring import evaluating, readout_values
 from spanlm.models.interfaces import Attention, LMState, NextWordModel
+from spanlm.models.ops.precision import Precision
 
 STEPS = 128
-"""Steps computed at a time: (STEPS, streams, V) probabilities are held."""
+"""Steps read at a time."""
 
-LINES = 16
-"""Lines computed side by side when each stands alone."""
-
-WAITING = 128
-"""Lines read before they are computed, those of similar length side by side: padding costs as much as words."""
+WAITING = 1 << 15
+"""Words read before they are scored, at most: lines of similar length stand side by side, and padding costs time."""
 
 WORDS = 2048
 """Words of a line scored at a time; a longer line is cut, and its state carried over."""
 
 _Values = tuple[Any, ...]
-"""Surprisal and entropy (nats) and rank; where it was asked for also entropy (nats), largest weight and lag of it."""
-_UNPREDICTED: _Values = (math.nan, math.nan, None)
-_LOOKED_AT_NOTHING: _Values = (math.nan, 0.0, None)
+"""Surprisal, entropy and rank; where it was asked for also the entropy of the attention, its largest weight and lag."""
 
 
 BASES = {"2": 2.0, "e": math.e, "10": 10.0}
@@ -62,6 +58,7 @@ class ScoreOptions:
         oov: words outside the vocabulary: score as <unk> and flag, or refuse (error)
         eos: give line ends rows, too
         looks: give columns on where the model looked, too
+        precision: of matrix products
 
     Raises:
         InputError: a value outside its range.
@@ -72,6 +69,7 @@ class ScoreOptions:
     oov: Literal["flag", "error"] = "flag"
     eos: bool = False
     looks: bool = False
+    precision: Precision = "fp32"
 
     def __post_init__(self) -> None:
         require(self.state in get_args(Context), "state", self.state, "carry, line or document")
@@ -220,16 +218,18 @@ def _refusing_unknown(pieces: Iterable[Piece], vocabulary: Vocabulary) -> Iterat
 
 def _each_line(scorer: _WordScorer, pieces: Iterable[Piece]) -> Iterator[list[WordScore]]:
     """Whole lines side by side; a line in parts alone, its state carried from part to part."""
-    waiting: list[Piece] = []
+    waiting, held, room = list[Piece](), 0, min(8 * STEPS, WAITING)
     for piece in pieces:
         if piece.blank and not piece.closes:
             continue
         whole = piece.opens and piece.closes
-        if not whole or len(waiting) == WAITING:
+        if not whole or held >= room:
             yield from _side_by_side(scorer, waiting)
-            waiting = []
+            # the first rows come soon, and later lines stand beside lines of about their length
+            waiting, held, room = [], 0, min(2 * room, WAITING)
         if whole:
             waiting.append(piece)
+            held += len(piece.words) + 1
         else:
             yield from scorer.run([[piece]], fresh=piece.opens, carry=not piece.closes)
     yield from _side_by_side(scorer, waiting)
@@ -239,10 +239,10 @@ def _side_by_side(scorer: _WordScorer, lines: Sequence[Piece]) -> Iterator[list[
     """Lines of similar length together; their rows in the order of the text."""
     order = sorted(range(len(lines)), key=lambda number: len(lines[number].words))
     found: dict[int, list[WordScore]] = {}
-    for start in range(0, len(order), LINES):
-        those = order[start : start + LINES]
+    for start in range(0, len(order), SENTENCES):
+        those = order[start : start + SENTENCES]
         found |= zip(those, scorer.run([[lines[number]] for number in those]), strict=True)
-    yield from (found[number] for number in range(len(lines)))
+    yield from (found.pop(number) for number in range(len(lines)))
 
 
 def _one_stream(scorer: _WordScorer, pieces: Iterable[Piece], reset_at_blank: bool) -> Iterator[list[WordScore]]:
@@ -294,57 +294,63 @@ class _WordScorer:
         before = self.read
         if not carry:
             self.forget()
-        for stream, column in zip(streams, map(iter, values), strict=True):
+        for stream in streams:
             read = list(before)
-            yield [row for piece in stream for row in self._rows(piece, column, read)]
+            yield [row for piece in stream for row in self._rows(piece, values, read)]
             if carry:
                 self.read = read[max(0, len(read) - self.reach) :]
 
     def _targets(self, piece: Piece) -> list[int]:
         return self.vocabulary.encode(piece.words) + [self.vocabulary.eos_id] * piece.closes
 
-    def _values(self, targets: list[list[int]]) -> list[list[_Values]]:
-        """Values of every target of every column."""
+    def _values(self, targets: list[list[int]]) -> Iterator[_Values]:
+        """Give the values of every target of every column, one column after the other."""
         before, state = self.carried or (self.opening, self.model.init_state(len(targets)))
         read = [before + ids for ids in targets]
+        lengths, sizes = (torch.tensor([len(ids) for ids in each]) for each in (read, targets))
         longest, eos = max(map(len, read)), self.vocabulary.eos_id
         padded = torch.tensor([ids + [eos] * (longest - len(ids)) for ids in read], dtype=torch.long).T
         padded = padded.to(self.model.device)
-        nothing = _UNPREDICTED + _LOOKED_AT_NOTHING * self.options.looks
-        found: list[list[_Values]] = [[] if before else [nothing] for _ in targets]
-        with evaluating(self.model):
+        found = torch.full((6 if self.options.looks else 3, int(sizes.sum())), math.nan, dtype=torch.float64)
+        found[4:] = 0  # what is not predicted looks at nothing
+        firsts = sizes.cumsum(0) - sizes + (0 if before else 1)
+        with evaluating(self.model, self.options.precision):
             for start in range(0, longest - 1, STEPS):
                 inputs, came = (ids[start : start + STEPS] for ids in (padded[:-1], padded[1:]))
-                values: tuple[Tensor, ...]
+                column, step = torch.nonzero(torch.arange(len(inputs)) < lengths[:, None] - 1 - start, as_tuple=True)
+                rows = (step * len(targets) + column).to(inputs.device)
+                readout, state = self.model(inputs, state)
+                values = readout_values(self.model, readout, came, rows)
                 if self.options.looks:
-                    readout, state = self.model(inputs, state)
                     attention = attention_of(readout)
-                    looked = _looked_values(attention)
-                    values = *word_values(self.model.head.log_probs(readout), came), *looked
+                    values += tuple(each.flatten()[rows] for each in _looked_values(attention))
                     # a memory that grows has a slot more at the next step
                     self.reach = 1 + attention.weights.shape[-1] * attention.stride + attention.nearest_lag
-                else:
-                    log_p, state = self.model.log_probs(inputs, state)
-                    values = word_values(log_p, came)
-                for column, own in zip(found, zip(*(x.T.tolist() for x in values), strict=True), strict=True):
-                    column += zip(*own, strict=True)
+                found[:, firsts[column] + start + step] = torch.stack([each.double().cpu() for each in values])
         self.carried = (read[0][-1:], state)
-        return [column[: len(ids)] for column, ids in zip(found, targets, strict=True)]
+        unit = math.log(self.options.base)
+        surprisal, entropy, rank, *looks = found.unbind()
+        looks[:1] = [each / unit for each in looks[:1]]
+        ranks = [int(each) if each > 0 else None for each in rank.tolist()]
+        columns: list[list[Any]] = [*((each / unit).tolist() for each in (surprisal, entropy)), ranks]
+        columns += [each.tolist() for each in looks]
+        return zip(*columns, strict=True)
 
     def _rows(self, piece: Piece, values: Iterator[_Values], read: list[str]) -> Iterator[WordScore]:
         """Give a piece's rows; `read` are the words before it, to which its own are added where looks are asked for."""
-        unit = math.log(self.options.base)
-        for index, word in enumerate([*piece.words, *[EOS] * piece.closes], piece.start):
-            surprisal, entropy, rank, *looked = next(values)
+        words = piece.words + [EOS] * piece.closes
+        for index, (word, (surprisal, entropy, rank, *looked)) in enumerate(
+            zip(words, values, strict=False), piece.start
+        ):
             look = None
             if looked:
                 spread, weight, lag = looked
                 at = int(lag) if weight > 0 else None
-                look = Looked(spread / unit, "" if at is None else read[-1 - at], weight, at)
+                look = Looked(spread, "" if at is None else read[-1 - at], weight, at)
                 read.append(word)
             if self.options.eos or index < piece.start + len(piece.words):
                 oov = word not in self.vocabulary
-                yield WordScore(piece.sentence, index, word, surprisal / unit, entropy / unit, rank, oov, look)
+                yield WordScore(piece.sentence, index, word, surprisal, entropy, rank, oov, look)
 
 
 def _looked_values(attention: Attention) -> tuple[Tensor, Tensor, Tensor]:

@@ -182,6 +182,7 @@ class Yardstick(LoadedModel):
         oov: Literal["flag", "error"] = "flag",
         eos: bool = False,
         looks: bool = False,
+        precision: Precision = "fp32",
     ) -> Iterator[WordScore]:
         """Give every written word's surprisal; entropy and rank are those of its first sub-word, over sub-words.
 
@@ -190,7 +191,7 @@ class Yardstick(LoadedModel):
         Raises:
             InputError: as `LoadedModel.score`; `looks`.
         """
-        options = ScoreOptions(state=state, base=base, oov=oov, eos=eos, looks=looks)
+        options = ScoreOptions(state=state, base=base, oov=oov, eos=eos, looks=looks, precision=precision)
         lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else text
         found = self._rows(lines, options)
         return (unit.score for unit in found if eos or unit.score.word != EOS)
@@ -213,9 +214,9 @@ class Yardstick(LoadedModel):
             tokens = [" ".join(unit.subwords) for unit in own]
             yield [each if each.word == EOS else replace(each, tokens=tokens[each.index - 1]) for each in found]
 
-    def score_texts(self, texts: Sequence[str]) -> tuple[list[TextScore], Prefixes]:
+    def score_texts(self, texts: Sequence[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
         """Give log p of many short texts, each as a line by itself with its end; see `LoadedModel.score_texts`."""
-        units = self._units(lines_as_pieces(texts, "whitespace"), "line")
+        units = self._units(lines_as_pieces(texts, "whitespace"), "line", precision=precision)
         found, count = [], 0
         for _, own in groupby(units, key=lambda unit: unit.score.sentence):
             *words, end = own
@@ -264,7 +265,7 @@ class Yardstick(LoadedModel):
         if options.looks:
             self._refuse("looks")
         unit = math.log(options.base)
-        for found in self._units(self.texts.pieces(lines), options.state):
+        for found in self._units(self.texts.pieces(lines), options.state, precision=options.precision):
             score = found.score
             if score.oov and options.oov == "error":
                 where = f"line {score.sentence}, word {score.index}: {score.word!r}"

@@ -29,6 +29,7 @@ from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.prefix_tree import Prefixes
 from spanlm.evaluation.protocol import STANDARD
 from spanlm.evaluation.scoring import score
+from spanlm.models.ops.precision import Precision
 from spanlm.runs.texts import Texts
 from spanlm.runs.trained_model import LoadedModel
 from spanlm.store.files import is_arpa, replace_file, run_name
@@ -92,10 +93,10 @@ class NgramRun(LoadedModel):
         run.folder, run._kenlm = self.folder, None
         return run
 
-    def _log_probs_of(self, texts: list[list[int]]) -> tuple[list[list[float]], Prefixes]:
+    def _log_probs_of(self, texts: list[list[int]], precision: Precision) -> tuple[list[list[float]], Prefixes]:
         """By KenLM, or as one stream: each text is opened by <eos>, before which nothing is to an n-gram model."""
         if self.model.cache is not None:
-            return super()._log_probs_of(texts)
+            return super()._log_probs_of(texts, precision)
         first = 0 if self.texts.predict_first else 1
         if self._kenlm is not None:
             spelled = [END if word == EOS else word for word in self.vocabulary.words]

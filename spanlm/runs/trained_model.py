@@ -156,6 +156,7 @@ class LoadedModel:
         oov: Literal["flag", "error"] = "flag",
         eos: bool = False,
         looks: bool = False,
+        precision: Precision = "fp32",
     ) -> Iterator[WordScore]:
         """Give every word's surprisal, entropy and rank; see `spanlm.evaluation.words.score_words`.
 
@@ -168,7 +169,7 @@ class LoadedModel:
             InputError: an option outside its range, with oov="error" a word outside the vocabulary, a file that cannot
                 be read, or a `state` that the model cannot use, see `spanlm.runs.texts.Texts.refuse_context`.
         """
-        options = ScoreOptions(state=state, base=base, oov=oov, eos=eos, looks=looks)
+        options = ScoreOptions(state=state, base=base, oov=oov, eos=eos, looks=looks, precision=precision)
         pieces = self.texts.pieces(text.removesuffix("\n").split("\n") if isinstance(text, str) else text)
         self.texts.refuse_context(state)
         return score_words(self.model, self.vocabulary, pieces, options, predict_first=self.texts.predict_first)
@@ -201,11 +202,11 @@ class LoadedModel:
             yield written_scores(waiting.popleft(), list(scores), self.tokenize, eos=eos)
         yield from ([] for _ in waiting)
 
-    def score_texts(self, texts: Sequence[str]) -> tuple[list[TextScore], Prefixes]:
+    def score_texts(self, texts: Sequence[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
         """Give log p of many short texts, each by itself, and how much was read: beginnings in common are read once.
 
         Words are cut, and lines into sentences, as those of the training were. Where first words were only read in
-        training (training.batching.predict_first), they count nothing.
+        training (training.batching.predict_first), they count nothing. Matrix products are in `precision`.
 
         Raises:
             InputError: a text holds the reserved word <eos>.
@@ -217,7 +218,7 @@ class LoadedModel:
             for words, closes in each
         ]
         predict_first = self.texts.predict_first
-        values, prefixes = self._log_probs_of(ids)
+        values, prefixes = self._log_probs_of(ids, precision)
         found, value = [], iter(values)
         for text, each in zip(texts, sentences, strict=True):
             tokens: list[float] = []
@@ -231,9 +232,10 @@ class LoadedModel:
             found.append(by_written_words(sizes, tokens, known, math.fsum(ends)))
         return found, prefixes
 
-    def _log_probs_of(self, texts: list[list[int]]) -> tuple[list[list[float]], Prefixes]:
+    def _log_probs_of(self, texts: list[list[int]], precision: Precision) -> tuple[list[list[float]], Prefixes]:
         """Return log p of every word that is predicted of texts by id, and how much was read."""
-        return score_texts(self.model, texts, self.vocabulary.eos_id, predict_first=self.texts.predict_first)
+        how: dict[str, Any] = {"predict_first": self.texts.predict_first, "precision": precision}
+        return score_texts(self.model, texts, self.vocabulary.eos_id, **how)
 
     def _whole_sentences(self, text: str) -> Iterator[tuple[list[str], bool]]:
         """Give the words of each line or sentence of a text, and whether it ends."""
@@ -260,6 +262,7 @@ class LoadedModel:
         *,
         contexts: Sequence[ClozeContext] | None = None,
         batch_size: int = 64,
+        precision: Precision = "fp32",
     ) -> Iterator[RankedQuestion | Defect]:
         """Rank the candidates of cloze questions; see `spanlm.evaluation.cloze.rank_questions`.
 
@@ -271,7 +274,8 @@ class LoadedModel:
             InputError: a context that is unknown or that the model cannot use, see
                 `spanlm.runs.texts.Texts.cloze_contexts`; a file that cannot be read or holds no question.
         """
-        options = ClozeOptions(contexts=self.texts.cloze_contexts(contexts), batch_size=batch_size)
+        before = self.texts.cloze_contexts(contexts)
+        options = ClozeOptions(contexts=before, batch_size=batch_size, precision=precision)
         read = read_questions(Path(questions)) if isinstance(questions, str | Path) else questions
         tokenizer, predict_first = self.texts.data.effective_tokenizer, self.texts.predict_first
         return rank_questions(self.model, self.vocabulary, tokenizer, read, options, predict_first=predict_first)

@@ -212,8 +212,8 @@ def score(served: Served, values: Values) -> list[Row]:
 
 def score_csv(rows: list[Row]) -> bytes:
     """Return rows as `spanlm score --format csv` writes them."""
-    lines = [list(rows[0]) if rows else [], *(map(cell, row.values()) for row in rows)]
-    return "".join(cells_line(line, ",") for line in lines).encode()
+    lines = [list(rows[0]) if rows else [], *(row.values() for row in rows)]
+    return "".join(cells_line(line, ",", cell) for line in lines).encode()
 
 
 def attend(served: Served, values: Values) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:

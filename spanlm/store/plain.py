@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -28,23 +29,33 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(map(markdown, line))} |" for line in lines)
 
 
-def cells_line(cells: Iterable[object], between: str = "\t") -> str:
+@cache
+def _special(between: str) -> Callable[[str], object]:
+    """Whether a word must stand within quotation marks."""
+    return re.compile(f'{"^[=+@-]|" * (between == ",")}["\r\n{between}]').search
+
+
+def cells_line(cells: Iterable[object], between: str = "\t", shown: Callable[[object], object] = str) -> str:
     """Return a line of a table of data, each word as R, pandas and csv read it.
 
     A word stands within quotation marks if it must; in CSV, which spreadsheets open, also if it begins with =, +, - or
-    @: one that takes quoted cells for text does not compute it.
+    @: one that takes quoted cells for text does not compute it. What is no word is written as `shown` gives it.
     """
-    special = re.compile(f'{"^[=+@-]|" * (between == ",")}["\r\n{between}]').search
-    texts = ((str(x), isinstance(x, str) and special(x)) for x in cells)
-    return between.join('"' + text.replace('"', '""') + '"' if quoted else text for text, quoted in texts) + "\n"
+    special = _special(between)
+    texts = [(_quoted(x) if special(x) else x) if isinstance(x, str) else str(shown(x)) for x in cells]
+    return between.join(texts) + "\n"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
 
 
 def cell(value: object) -> object:
     """Return a value as a table of data has it: six decimals, 0 or 1 for a truth value, NaN for what is missing."""
     # NaN rather than an empty cell: R, pandas and float() all read it as a number
-    if isinstance(value, float) and not math.isnan(value):
-        return f"{value:z.6f}"  # z: nothing is ever minus zero
-    return int(value) if isinstance(value, bool) else "NaN" if value is None or value != value else value
+    if isinstance(value, float):
+        return f"{value:z.6f}" if value == value else "NaN"  # z: nothing is ever minus zero
+    return int(value) if isinstance(value, bool) else "NaN" if value is None else value
 
 
 def json_object(text: str | bytes) -> dict[str, Any]:

@@ -16,7 +16,9 @@ import pytest
 
 import spanlm
 from spanlm.cli.score import cell
+from spanlm.evaluation import scoring
 from tests.cli.conftest import Cli
+from tests.conftest import TINY_WORDS
 from tests.evaluation import reference
 
 COLUMNS = ["sentence", "index", "word", "surprisal", "entropy", "rank", "oov"]
@@ -217,3 +219,25 @@ def test_what_is_no_prose_is_scored_only_if_asked_for(cli: Cli, tiny_run: Path, 
     for text, part in {b'{"text": "the cat"}\n': b"/dev/stdin: JSON, not", b"the\ncat\nsat <eos>\n": b"line 3"}.items():
         piped = spanlm_process("score", tiny_run, "-", input=text)
         assert piped.returncode == 2 and part in piped.stderr
+
+
+def test_whatever_scores_takes_the_precision_of_products(
+    cli: Cli, tiny_run: Path, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    the, cat = TINY_WORDS[:2]
+    (tmp_path / "pairs.jsonl").write_text(f'{{"sentence_good": "{the} {cat}", "sentence_bad": "{cat} {the}"}}\n')
+    (tmp_path / "nbest.txt").write_text(f"u ||| {the} {cat} ||| AM= -1 ||| -1\nu ||| {cat} ||| AM= -2 ||| -2\n")
+    (tmp_path / "cloze.txt").write_text(f"1 {the} {cat}\n2 {the} XXXXX\t{cat}\t\t{the}|{cat}\n")
+    asked, autocast = list[str](), scoring.autocast
+    monkeypatch.setattr(scoring, "autocast", lambda device, how: [autocast(device, how), asked.append(how)][0])
+    for command in (
+        ("score", tiny_run, file),
+        ("pairs", tiny_run, "pairs.jsonl"),
+        ("rescore", tiny_run, "--nbest", "nbest.txt", "--weights", "words=1"),
+        ("cloze", tiny_run, "cloze.txt"),
+    ):
+        assert cli(*command).status == 0 and set(asked) == {"fp32"}
+        asked.clear()
+        assert cli(*command, "--precision", "bf16").status == 0 and set(asked) == {"bf16"}
+        asked.clear()
+        cli(*command, "--precision", "fp8").refused("--precision", "fp32", "bf16")

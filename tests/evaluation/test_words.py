@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import copy
 import math
+import random
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,12 +19,12 @@ from spanlm.data.config import Tokenizer
 from spanlm.data.tokenizer import into_sentences, tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
-from spanlm.evaluation import words
+from spanlm.evaluation import scoring, words
 from spanlm.evaluation.attention import attend_spans, attend_words
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.evaluation.words import ScoreOptions, WordScore, in_lines, lines_as_pieces, score_words, written_scores
-from spanlm.models.encoders import LSTMConfig
+from spanlm.models.encoders import LSTMConfig, RNNConfig
 from spanlm.models.interfaces import Attention
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import (
@@ -33,6 +35,7 @@ from spanlm.models.memories import (
     PointerSentinelConfig,
     SpanBufferConfig,
 )
+from spanlm.models.ops import precision
 from spanlm.runs.texts import text_to_attend
 from tests.evaluation import reference
 from tests.evaluation.reference import CONTEXTS
@@ -92,14 +95,14 @@ def test_blank_lines_before_the_first_word_open_no_document(opening: list[list[s
     assert sum(row.surprisal for row in rows) == pytest.approx(result.nll, rel=1e-12)
 
 
-SIZES = st.tuples(st.integers(1, 12), st.integers(1, 5), st.integers(1, 6), st.integers(1, 9))
+SIZES = st.tuples(st.integers(1, 12), st.integers(1, 5), st.integers(1, 6), st.integers(1, 40))
 
 
 @contextmanager
 def sized(sizes: tuple[int, ...]) -> Iterator[None]:
-    """Read so many steps, lines and words at a time, and so many lines before they are computed."""
+    """Read so many steps, lines and words at a time, and so many words before they are computed."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, size in zip(("STEPS", "LINES", "WORDS", "WAITING"), sizes, strict=True):
+        for name, size in zip(("STEPS", "SENTENCES", "WORDS", "WAITING"), sizes, strict=True):
             patch.setattr(words, name, size)
         yield
 
@@ -119,6 +122,60 @@ def test_how_much_is_computed_together_changes_nothing(
     expected = [r for r in reference.rows(MODEL, VOCABULARY, lines, state) if eos or r.word != "<eos>"]
     with sized(sizes):
         assert_rows(score(joined(lines), state=state, eos=eos), expected, base=2)
+
+
+def many_lines(count: int, seed: int = 1) -> list[str]:
+    """Lines of very different lengths, some of them blank, in no order."""
+    draw = random.Random(seed)
+    lengths = [min(int(draw.expovariate(1 / 8)), 60) for _ in range(count)]
+    return [" ".join(draw.choices([*reference.WORDS[1:], "zebra"], k=length)) for length in lengths]
+
+
+@pytest.mark.parametrize("memory", ["none", *LOOKING])
+@pytest.mark.parametrize(("dtype", "bits"), [(torch.float32, 1e-5), (torch.float64, 1e-12)], ids=str)
+def test_a_row_is_that_of_its_line_alone_wherever_the_text_is_cut(memory: str, dtype: torch.dtype, bits: float) -> None:
+    model = copy.deepcopy(MODEL if memory == "none" else LOOKING[memory]).to(dtype)
+    lines = many_lines(200)
+    alone = [
+        replace(row, sentence=number) for number, line in enumerate(lines, 1) for row in score([line], model, eos=True)
+    ]
+    for cut in (0, 71):
+        parts = [(0, lines[:cut]), (cut, lines[cut:])] if cut else [(0, lines)]
+        found = [
+            replace(row, sentence=row.sentence + before)
+            for before, part in parts
+            for row in score(part, model, eos=True)
+        ]
+        places = [(row.sentence, row.index, row.word, row.oov) for row in found]
+        assert places == [(row.sentence, row.index, row.word, row.oov) for row in alone]
+        for name in ("surprisal", "entropy"):
+            one, other = (np.array([getattr(row, name) for row in rows]) for rows in (found, alone))
+            assert np.abs(one - other).max() < bits
+        if dtype == torch.float64:
+            assert [row.rank for row in found] == [row.rank for row in alone]
+
+
+def test_a_bounded_number_of_probabilities_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scoring, "DISTRIBUTIONS", 5 * len(VOCABULARY) + 1)
+    held, own = list[int](), MODEL.head.log_probs
+    monkeypatch.setattr(MODEL.head, "log_probs", lambda readout: [x := own(readout), held.append(x.numel())][0])
+    lines = many_lines(50)
+    rows = score(lines, eos=True)
+    assert max(held) == 5 * len(VOCABULARY) and sum(held) == len(rows) * len(VOCABULARY), "what fills up is not read"
+    monkeypatch.undo()
+    assert [row.surprisal for row in rows] == pytest.approx([row.surprisal for row in score(lines, eos=True)])
+
+
+def test_products_are_in_the_precision_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "_processor_has_bf16", lambda: True)
+    config = ModelConfig(embedding_size=6, encoder=RNNConfig(hidden_size=6), memory=KeyValueConfig(roles=3, window=3))
+    torch.manual_seed(1)
+    model, lines = LanguageModel(config, len(VOCABULARY)).eval(), many_lines(20)
+    exact, rough = (score(lines, model, precision=how) for how in ("fp32", "bf16"))
+    differences = [abs(one.surprisal - other.surprisal) for one, other in zip(exact, rough, strict=True)]
+    assert 0 < max(differences) < 0.1
+    with pytest.raises(InputError, match="precision=fp8: must be fp32 or bf16"):
+        score(lines, model, precision="fp8")
 
 
 @settings(max_examples=20, deadline=None)

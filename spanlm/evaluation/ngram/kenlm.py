@@ -12,6 +12,7 @@ from spanlm.data.tokenizer import written_words
 from spanlm.errors import InputError
 from spanlm.evaluation.ngram.model import END, require_no_marks
 from spanlm.evaluation.prefix_tree import Prefixes, TextScore, by_written_words
+from spanlm.models.ops.precision import Precision
 
 _LN10 = math.log(10)
 
@@ -40,8 +41,10 @@ class Kenlm:
         except (OSError, RuntimeError) as error:
             raise InputError(f"{path}: KenLM cannot read it: {error}") from None
 
-    def score_texts(self, texts: Sequence[str]) -> tuple[list[TextScore], Prefixes]:
+    def score_texts(self, texts: Sequence[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
         """Give log p of lines of words, as `LoadedModel.score_texts` does; a binary file tells nobody its vocabulary.
+
+        There are no matrix products, so the `precision` changes nothing.
 
         Raises:
             InputError: a line holds `<s>` or `</s>` as a word.

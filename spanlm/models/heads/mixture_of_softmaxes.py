@@ -29,7 +29,6 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from spanlm.errors import InputError, require
 from spanlm.models.heads.softmax import (
@@ -44,7 +43,15 @@ from spanlm.models.heads.softmax import (
     output_weights,
 )
 from spanlm.models.interfaces import Init
-from spanlm.models.ops.precision import learns, locked_dropout, product_dtype, wide, wide_dtype, without_autocast
+from spanlm.models.ops.precision import (
+    learns,
+    linear,
+    locked_dropout,
+    product_dtype,
+    wide,
+    wide_dtype,
+    without_autocast,
+)
 
 MIXTURE_CHUNK_ELEMENTS = 2**25
 """Logits held at a time: 128 MB of float32."""

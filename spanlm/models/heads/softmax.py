@@ -38,11 +38,19 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from spanlm.errors import InputError, require
 from spanlm.models.interfaces import Init, MixingHead
-from spanlm.models.ops.precision import crossed, learns, product, product_dtype, wide, wide_dtype, without_autocast
+from spanlm.models.ops.precision import (
+    crossed,
+    learns,
+    linear,
+    product,
+    product_dtype,
+    wide,
+    wide_dtype,
+    without_autocast,
+)
 
 Direction = Literal["own", "shared"]
 AdversarialGate = Literal["cosine", "none"]
