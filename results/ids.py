@@ -1,8 +1,8 @@
 """A large text becomes ids within little memory: `python results/ids.py SOURCE [--bytes N]` writes results/ids.json.
 
-The text is that of SOURCE, repeated to N bytes (ten thousand million without another number) in a folder of its own that
-is deleted afterwards, as the cache of its ids is. It is loaded twice: the second time the ids are there. It takes N
-bytes of the disk for the text and about as many for the ids.
+The text is that of SOURCE, repeated to N bytes (without a number 10 GB) in a folder of its own that is deleted
+afterwards, as the cache of its ids is. It is loaded twice: the second time the ids are there. It takes N bytes of the
+disk for the text and about as many for the ids.
 """
 
 import argparse

@@ -251,8 +251,9 @@ class _Items:
                 raise InputError(f"{path}: the output has a column {clash[0]}; rename yours, or choose by --keep")
             if options.keep is None and sorted(own) != sorted(self.kept):
                 raise InputError(f"{place}: has other columns than the first row; say by --keep which to repeat")
-            for model in list(self.models.values()) * (not checked):
-                _refuse_words(model, text, place, self.how)
+            if not checked:
+                for model in self.models.values():
+                    _refuse_words(model, text, place, self.how)
             values = {name: row.values[name] for name in self.kept}
             if self.form != "jsonl":  # JSON's numbers keep all their digits
                 values = {name: x if isinstance(x, str) else json.dumps(x) for name, x in values.items()}
