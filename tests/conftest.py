@@ -91,16 +91,18 @@ def tiny_config(tiny_corpus: Path) -> RunConfig:
 Entries = set[tuple[Path, int, int]]
 """Files of a folder with their sizes and when they were last written to; of folders, that they are there."""
 
-_SHARED: dict[Path, Entries] = {}
-"""The runs that tests share in this process, each with what its training left."""
+_SHARED: dict[str, tuple[Path, Entries]] = {}
+"""The runs that tests share in this process by their fixtures, each with what its training left."""
 
 
 @pytest.fixture(autouse=True)
-def shared_runs() -> Iterator[None]:
+def shared_runs(request: pytest.FixtureRequest) -> Iterator[None]:
     """A test that writes into a shared run fails itself, instead of others, in whatever order they come."""
     yield
-    for folder, before in _SHARED.items():
-        _SHARED[folder] = after = _files(folder)  # what this test left is no fault of the next
+    for name in _SHARED.keys() & set(request.fixturenames):
+        folder, before = _SHARED[name]
+        after = _files(folder)
+        _SHARED[name] = folder, after  # what this test left is no fault of the next
         changed = sorted({str(path) for path, *_ in after ^ before})
         assert not changed, (
             f"this test changed {changed} of the run {folder.name!r}, which others share: let it copy it"
@@ -108,24 +110,24 @@ def shared_runs() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def tiny_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> Path:
+def tiny_run(request: pytest.FixtureRequest, tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run; tests only read it."""
-    return _trained(tiny_config, tmp_path_factory.mktemp("runs") / "tiny")
+    return _trained(request, tiny_config, tmp_path_factory.mktemp("runs") / "tiny")
 
 
 @pytest.fixture(scope="session")
-def lstm_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> Path:
+def lstm_run(request: pytest.FixtureRequest, tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same without a memory."""
     config = replace(tiny_config, model=replace(tiny_config.model, memory=NoMemoryConfig()))
-    return _trained(config, tmp_path_factory.mktemp("runs") / "lstm")
+    return _trained(request, config, tmp_path_factory.mktemp("runs") / "lstm")
 
 
 @pytest.fixture(scope="session")
-def span_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> Path:
+def span_run(request: pytest.FixtureRequest, tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same with a span buffer."""
     memory = SpanBufferConfig(buffer_size=6, span_length=2, gate=GateConfig(evaluation_temperature=1.0), dropout=0.0)
     config = replace(tiny_config, model=replace(tiny_config.model, memory=memory))
-    return _trained(config, tmp_path_factory.mktemp("runs") / "spans")
+    return _trained(request, config, tmp_path_factory.mktemp("runs") / "spans")
 
 
 @pytest.fixture(scope="session")
@@ -144,7 +146,7 @@ def paragraphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def sentence_run(
-    tiny_config: RunConfig, paragraphs: Path, tmp_path_factory: pytest.TempPathFactory, session_cache: Path
+    request: pytest.FixtureRequest, tiny_config: RunConfig, paragraphs: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """A run that was trained on those sentences, each alone."""
     batching = BatchingConfig(kind="sentences", batch_size=8, length=7, eval_batch_size=5)
@@ -153,11 +155,13 @@ def sentence_run(
         data=DataConfig(corpus=str(paragraphs), documents="blank-line", lines="sentences", min_count=3),
         training=replace(tiny_config.training, batching=batching, epochs=4),
     )
-    return _trained(config, tmp_path_factory.mktemp("runs") / "sentences")
+    return _trained(request, config, tmp_path_factory.mktemp("runs") / "sentences")
 
 
 @pytest.fixture(scope="session")
-def unopened_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> Path:
+def unopened_run(
+    request: pytest.FixtureRequest, tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A run that was trained on lines which no <eos> opens, with a memory of the whole line."""
     batching = BatchingConfig(kind="sentences", batch_size=8, length=7, eval_batch_size=5, predict_first=False)
     config = replace(
@@ -165,7 +169,7 @@ def unopened_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactor
         model=replace(tiny_config.model, memory=AttentiveConfig(score="single")),
         training=replace(tiny_config.training, batching=batching, epochs=2),
     )
-    return _trained(config, tmp_path_factory.mktemp("runs") / "unopened")
+    return _trained(request, config, tmp_path_factory.mktemp("runs") / "unopened")
 
 
 def configure_anew(folder: Path, change: Callable[[RunConfig], RunConfig]) -> None:
@@ -176,9 +180,9 @@ def configure_anew(folder: Path, change: Callable[[RunConfig], RunConfig]) -> No
     save_model(folder, run.model, run.vocabulary.hash, config_digest(config.to_tree()))
 
 
-def _trained(config: RunConfig, folder: Path) -> Path:
+def _trained(request: pytest.FixtureRequest, config: RunConfig, folder: Path) -> Path:
     spanlm.train(config, spanlm.load_corpus(config.data), folder)
-    _SHARED[folder] = _files(folder)
+    _SHARED[str(request.fixturename)] = folder, _files(folder)
     return folder
 
 

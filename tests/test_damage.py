@@ -19,9 +19,10 @@ from spanlm.evaluation.dynamic.update import DynamicConfig
 
 Measure = Callable[[], object]
 
-FEW = (15, 5)
-MANY = (80, 12)
+FEW, SOME, MANY = (15, 5), (30, 8), (80, 12)
 """Flips and cuts."""
+
+slow = pytest.mark.slow
 
 
 def damaged(content: bytes, draw: random.Random, cut: bool) -> bytes:
@@ -67,12 +68,6 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-@pytest.fixture(params=[FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=["few", "many"])
-def times(request: pytest.FixtureRequest) -> tuple[int, int]:
-    chosen: tuple[int, int] = request.param
-    return chosen
-
-
 @pytest.fixture
 def run(tiny_run: Path, tmp_path: Path) -> Path:
     """Its folder has the statistics of dynamic evaluation, too."""
@@ -81,7 +76,10 @@ def run(tiny_run: Path, tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kind", ["counts", pytest.param("tokens", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("kind", "times"),
+    [("counts", FEW), pytest.param("counts", MANY, marks=slow), pytest.param("tokens", MANY, marks=slow)],
+)
 def test_files_of_the_cache(
     tiny_run: Path, tiny_config: RunConfig, own_cache: Path, kind: str, times: tuple[int, int]
 ) -> None:
@@ -94,8 +92,14 @@ def test_files_of_the_cache(
     assert found["rebuilt"] > sum(times) / 2
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["config.yaml", "vocabulary.json", "model.safetensors", "dynamic.safetensors"])
+@slow
+@pytest.mark.parametrize(
+    ("name", "times"),
+    [
+        *((name, MANY) for name in ("config.yaml", "vocabulary.json", "model.safetensors")),
+        ("dynamic.safetensors", SOME),
+    ],
+)
 def test_files_of_a_run(run: Path, name: str, times: tuple[int, int]) -> None:
     dynamic = DynamicConfig(rate=0.002, decay=0.01, epsilon=0.001) if "dynamic" in name else None
     found = outcomes(run / name, lambda: numbers(run, "valid" if dynamic else "test", dynamic=dynamic), times)
@@ -103,10 +107,8 @@ def test_files_of_a_run(run: Path, name: str, times: tuple[int, int]) -> None:
     assert dynamic or found["refused"] > sum(times) / 2
 
 
-@pytest.mark.slow
-def test_metrics_of_a_run_that_goes_on(
-    tiny_run: Path, tiny_config: RunConfig, tmp_path: Path, times: tuple[int, int]
-) -> None:
+@slow
+def test_metrics_of_a_run_that_goes_on(tiny_run: Path, tiny_config: RunConfig, tmp_path: Path) -> None:
     """Weights stay what they are, and of the lines of metrics.jsonl none is another than was written."""
     corpus, whole = spanlm.load_corpus(tiny_config.data), (tiny_run / "metrics.jsonl").read_bytes().splitlines()
     folder = shutil.copytree(tiny_run, tmp_path / "run")
@@ -116,6 +118,6 @@ def test_metrics_of_a_run_that_goes_on(
         kept = (folder / "metrics.jsonl").read_bytes().splitlines()
         return whole[: len(kept)] == kept, position.best_loss, (folder / "model.safetensors").read_bytes()
 
-    found = outcomes(folder / "metrics.jsonl", resumed, times)
+    found = outcomes(folder / "metrics.jsonl", resumed, MANY)
     never_another_number(found)
-    assert found["same"] == sum(times)
+    assert found["same"] == sum(MANY)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
@@ -23,10 +23,19 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
         ("compare_memories", r"no memory: test perplexity \d+\n.*5 states: test perplexity \d+\n", []),
     ],
 )
-def test_an_example(name: str, promised: str, made: list[str], tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, EXAMPLES / f"{name}.py"], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert re.search(promised, done.stdout)
+def test_an_example(
+    name: str,
+    promised: str,
+    made: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    script = str(EXAMPLES / f"{name}.py")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [script])
+    runpy.run_path(script, run_name="__main__")
+    assert re.search(promised, capsys.readouterr().out)
     assert [path.name for path in tmp_path.iterdir()] == made
 
 

@@ -18,7 +18,7 @@ HEAVY = ("torch", "numpy", "jsonargparse", "rich", "pooch", "matplotlib", "safet
 
 def python(code: str) -> str:
     command = [sys.executable, "-W", "error", "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=True).stdout
 
 
 @pytest.mark.parametrize("arguments", [None, [], ["--version"], ["trian"]], ids=str)

@@ -27,7 +27,6 @@ ATTENDING = [
     for config in models()
     if config.values[0].memory.kind not in ("none", "ngram") and getattr(config.values[0].memory, "score", "") != "none"
 ]
-every_model = pytest.mark.parametrize("config", ATTENDING)
 SOME = list({config.values[0].memory.kind: config for config in ATTENDING}.values())
 """A model for each memory."""
 
@@ -96,7 +95,7 @@ def test_no_line_looks_into_another(config: ModelConfig, predict_first: bool) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("predict_first", [True, False])
-@every_model
+@pytest.mark.parametrize("config", SOME)
 def test_every_file_is_written(config: ModelConfig, predict_first: bool, tmp_path: Path) -> None:
     """JSON, in the page, too, has no word for what is no number."""
     record = recorded(config, LINES, "line", predict_first)

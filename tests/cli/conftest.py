@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +47,7 @@ class Result:
 
 
 Cli = Callable[..., Result]
+Typed = Callable[[bytes], None]
 
 
 @pytest.fixture
@@ -59,6 +61,23 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
         return Result(status, captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def typed() -> Iterator[Typed]:
+    """Puts bytes, no more than a pipe holds, at the standard input of this process."""
+    kept = os.dup(0)
+
+    def put(content: bytes) -> None:
+        reader, writer = os.pipe()
+        os.write(writer, content)
+        os.close(writer)
+        os.dup2(reader, 0)
+        os.close(reader)
+
+    yield put
+    os.dup2(kept, 0)
+    os.close(kept)
 
 
 @pytest.fixture(autouse=True)

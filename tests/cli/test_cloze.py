@@ -5,8 +5,6 @@ import json
 import math
 import random
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import pytest
 
 import spanlm
 from spanlm.evaluation.cloze import SCORES, ClozeTally, RankedQuestion
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, Typed
 from tests.conftest import TINY_WORDS
 
 CONTEXTS = ["full", "query", "none"]
@@ -164,11 +162,9 @@ def test_questions_none_of_which_can_be_scored_are_an_error_after_the_report(
 
 
 @pytest.mark.slow
-def test_standard_input(cli: Cli, tiny_run: Path, files: Path) -> None:
-    command = [sys.executable, "-m", "spanlm", "cloze", str(tiny_run), "-", "--class", "NE", "--json"]
-    found = subprocess.run(command, input="".join(BLOCKS).encode(), capture_output=True, timeout=60, check=False)
-    assert (found.returncode, found.stderr) == (0, b"")
-    (file,) = json.loads(found.stdout)["files"]
+def test_standard_input(cli: Cli, typed: Typed, tiny_run: Path, files: Path) -> None:
+    typed("".join(BLOCKS).encode())
+    (file,) = json.loads(cli("cloze", tiny_run, "-", "--class", "NE", "--json").done)["files"]
     expected = json.loads(cli("cloze", tiny_run, "cbtest_NE_test_2500ex.txt", "--json").done)["files"][0]
     assert file["contexts"]["full"]["questions"] == 12
     assert file["contexts"]["full"]["sentence"]["right"] == expected["contexts"]["full"]["sentence"]["right"]

@@ -38,7 +38,7 @@ def spanlm(*verbs: list[object], instructions: str = "AVX2") -> tuple[str, str]:
         [sys.executable, "-c", VERBS, json.dumps([[str(word) for word in verb] for verb in verbs])],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1", "ONEDNN_MAX_CPU_ISA": instructions},
     )

@@ -20,7 +20,7 @@ from tests.cli.conftest import Cli
 def shell(*arguments: object, encoding: str = "utf-8", **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "spanlm", *map(str, arguments)]
     everything = {**os.environ, **environment}
-    return subprocess.run(command, capture_output=True, encoding=encoding, timeout=60, check=False, env=everything)
+    return subprocess.run(command, capture_output=True, encoding=encoding, timeout=600, check=False, env=everything)
 
 
 @pytest.mark.slow
@@ -32,16 +32,18 @@ def test_a_real_process_ends_with_the_status(tiny_run: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_cache_that_was_damaged_is_made_again_with_one_note(tiny_run: Path, tmp_path: Path) -> None:
-    results = []
-    for _ in range(3):
-        results.append(shell("evaluate", tiny_run, "--json", SPANLM_CACHE=str(tmp_path)))
-        (entry,) = (tmp_path / "tokens").iterdir()
-        if len(results) == 1:
-            entry.write_bytes(bytes(entry.stat().st_size))
-    assert len({json.loads(result.stdout)["nll"] for result in results}) == 1
-    first, second, third = (result.stderr for result in results)
-    assert first == third == "" and second.startswith(f"note: {entry}: ") and second.count("\n") == 1
+def test_a_cache_that_was_damaged_is_made_again_with_one_note(
+    cli: Cli, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("SPANLM_CACHE", str(tmp_path))
+    command = ("evaluate", tiny_run, "--json")
+    first = cli(*command).done
+    (entry,) = (tmp_path / "tokens").iterdir()
+    entry.write_bytes(bytes(entry.stat().st_size))
+    second = shell(*command)
+    assert second.stderr.startswith(f"note: {entry}: ") and second.stderr.count("\n") == 1
+    third = cli(*command).done
+    assert len({json.loads(out)["nll"] for out in (first, second.stdout, third)}) == 1 and not caplog.records
 
 
 def test_a_terminal_without_greek(tiny_run: Path) -> None:
@@ -63,7 +65,7 @@ def test_output_that_nobody_reads_is_no_error(
     # as in a user's shell, where output to a pipe is buffered
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     script = ["bash", "-c", f'"{sys.executable}" -m spanlm {command}; exit ${{PIPESTATUS[0]}}', "bash", str(tiny_run)]
-    found = subprocess.run(script, capture_output=True, timeout=60, check=False, env=environment)
+    found = subprocess.run(script, capture_output=True, timeout=240, check=False, env=environment)
     assert (found.returncode, found.stdout, found.stderr) == (status, printed, b"")
 
 
@@ -81,7 +83,7 @@ def test_ctrl_c_while_modules_load_is_one_line(tiny_run: Path, tmp_path: Path, d
         time.sleep(0.005)
     time.sleep(delay)
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 130  # or else it waits for what is never typed
+    assert process.wait(timeout=240) == 130  # or else it waits for what is never typed
     out, _ = process.communicate()
     printed = [x for x in (tmp_path / "err").read_text().splitlines() if not x.startswith("import time:")]
     assert (out, printed) == (b"", ["spanlm: stopped"])
@@ -101,14 +103,12 @@ def test_version(cli: Cli) -> None:
 
 
 @pytest.mark.slow
-def test_threads_are_those_asked_for(tiny_run: Path, tmp_path: Path) -> None:
+def test_threads_are_those_asked_for(cli: Cli, tiny_run: Path) -> None:
     found = shell("evaluate", tiny_run, "--threads", 1)
     assert (found.returncode, found.stderr) == (0, "")
     assert "on cpu, 1 thread\n" in found.stdout
     for wrong in (0, -1, 10**9):
-        refused = shell("evaluate", tiny_run, "--threads", wrong)
-        assert (refused.returncode, refused.stdout) == (2, "")
-        assert refused.stderr.startswith(f"spanlm: --threads={wrong}: must be 1 to ")
+        cli("evaluate", tiny_run, "--threads", wrong).refused(f"--threads={wrong}: must be 1 to ")
 
 
 @pytest.mark.parametrize(("given", "spins"), [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7")])

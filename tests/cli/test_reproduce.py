@@ -14,10 +14,21 @@ import pytest
 from spanlm.reproduction.daniluk2017 import DANILUK
 from tests.cli.conftest import Cli
 from tests.cli.test_process import shell
+from tests.conftest import tiny_lines
 
 SMOKE, SALTON, LI = (
     ("reproduce", paper, "--scale", "smoke", "--device", "cpu") for paper in ("daniluk2017", "salton2017", "li2020")
 )
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A text with room for the streams of every recipe, and for a cache of 2,000 words."""
+    folder = tmp_path / "text"
+    folder.mkdir()
+    for seed, (split, lines) in enumerate({"train": 300, "valid": 400, "test": 400}.items()):
+        (folder / f"{split}.txt").write_text("\n".join(tiny_lines(lines, seed)) + "\n", encoding="utf-8")
+    return folder
 
 
 def test_rows_are_run_shown_and_written_and_stay_in_the_table(cli: Cli, tiny_corpus: Path) -> None:
@@ -109,8 +120,10 @@ def test_bad_requests_are_one_line(cli: Cli, arguments: tuple[Any, ...], parts: 
 
 
 @pytest.mark.slow
-def test_side_by_side_trainings_are_those_of_one_after_another_and_every_line_says_whose_it_is(cli: Cli) -> None:
-    command = (*SALTON, "--table", "1", "--rows", "medium-x2", "lstm-ptb-cache-500")
+def test_side_by_side_trainings_are_those_of_one_after_another_and_every_line_says_whose_it_is(
+    cli: Cli, text: Path
+) -> None:
+    command = (*SALTON, "--table", "1", "--corpus", text, "--rows", "medium-x2", "lstm-ptb-cache-500")
     found = shell(*command, "--jobs", 2, "--out", "2", "--runs", "many")
     assert (found.returncode, found.stderr) == (0, "")
     lines = found.stdout.splitlines()
@@ -118,10 +131,10 @@ def test_side_by_side_trainings_are_those_of_one_after_another_and_every_line_sa
         for word in ("model", "epoch", "valid ppl"):
             assert any(line.startswith(f"{name}  {word}") for line in lines), (name, word)
     out = cli(*command).done
-    assert "table 1: 3 runs and 2 measurements on demo at scale smoke" in out
+    assert "table 1: 3 runs and 2 measurements on text at scale smoke" in out
     assert "2 medium regularized LSTMs, seeds 1 to 2\n" in out and "77.0" in out
     assert cli(*command).done.count("finished before") == 5
-    folders = Path("2/salton2017/demo-smoke"), Path("results/salton2017/demo-smoke")
+    folders = Path("2/salton2017/text-smoke"), Path("results/salton2017/text-smoke")
     names = {path.name for path in folders[1].glob("*.json")}
     assert names == {path.name for path in folders[0].glob("*.json")} and len(names) == 5
     for name in names:
@@ -133,15 +146,20 @@ def test_side_by_side_trainings_are_those_of_one_after_another_and_every_line_sa
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("command", "tables"),
-    [(SMOKE, ("figure-2a", "figure-2b", "figure-2c", "figure-3")), (SALTON, ("table-1", "table-2"))],
+    ("command", "row", "tables"),
+    [
+        (SMOKE, "2-gram", ("figure-2a", "figure-2b", "figure-2c", "figure-3")),
+        (SALTON, "medium", ("table-1", "table-2")),
+    ],
     ids=["daniluk", "salton"],
 )
-def test_the_smoke_scale_runs_every_table_of_the_embedded_corpus(
-    cli: Cli, command: tuple[str, ...], tables: tuple[str, ...]
+def test_the_smoke_scale_runs_every_table(
+    cli: Cli, text: Path, command: tuple[str, ...], row: str, tables: tuple[str, ...]
 ) -> None:
-    assert "failed" not in cli(*command).done
-    assert_complete(Path(f"results/{command[1]}/demo-smoke"), tables)
+    """By default on the embedded corpus, where it takes minutes."""
+    assert "on demo at scale smoke" in cli(*command, "--rows", row, "--dry-run").out
+    assert "failed" not in cli(*command, "--corpus", text).done
+    assert_complete(Path(f"results/{command[1]}/text-smoke"), tables)
 
 
 @pytest.mark.slow

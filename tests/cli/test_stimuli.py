@@ -14,8 +14,7 @@ import pytest
 
 import spanlm
 from spanlm.config import RunConfig
-from tests.cli.conftest import Cli
-from tests.cli.test_score import spanlm_process
+from tests.cli.conftest import Cli, Typed
 from tests.conftest import TINY_WORDS, configure_anew
 
 A, B, C, D = TINY_WORDS[:4]
@@ -213,14 +212,14 @@ def test_several_tables_have_a_column_of_their_names(cli: Cli, tiny_run: Path) -
 
 
 @pytest.mark.slow
-def test_a_pipe_is_read_row_by_row_and_leaves_no_half_file(cli: Cli, tiny_run: Path) -> None:
+def test_a_pipe_is_read_row_by_row_and_leaves_no_half_file(cli: Cli, typed: Typed, tiny_run: Path) -> None:
     write("s.csv")
     command = ("score", tiny_run, "-", "--input", "csv", "--text", "text", "--keep", "item")
     expected = cli("score", tiny_run, "s.csv", *command[5:]).out
-    assert spanlm_process(*command, input=Path("s.csv").read_bytes()).stdout.decode() == expected
-    broken = Path("s.csv").read_bytes() + b"4\n"
-    found = spanlm_process(*command, "--out", "o.csv", input=broken)
-    assert found.returncode == 2 and b"1 cells" in found.stderr
+    typed(Path("s.csv").read_bytes())
+    assert cli(*command).out == expected
+    typed(Path("s.csv").read_bytes() + b"4\n")
+    cli(*command, "--out", "o.csv").refused("1 cells")
     assert sorted(path.name for path in Path().iterdir()) == ["s.csv"]
 
 

@@ -93,8 +93,8 @@ def compared(model: TrainedModel, threads: int, rounds: int) -> Counter[str]:
     ("kinds", "threads", "rounds"),
     [
         (["tiny_run"], 8, 3),
-        *(pytest.param([kind], 32, 16, marks=pytest.mark.slow) for kind in ("tiny_run", "lstm_run", "span_run")),
-        pytest.param(["tiny_run", "lstm_run"], 32, 16, marks=pytest.mark.slow),
+        *(pytest.param([kind], 32, 8, marks=pytest.mark.slow) for kind in ("tiny_run", "lstm_run", "span_run")),
+        pytest.param(["tiny_run", "lstm_run"], 32, 8, marks=pytest.mark.slow),
     ],
     ids=str,
 )

@@ -81,7 +81,7 @@ def test_any_request_is_answered_or_refused(client: TestClient, request: Any, he
     _answered(client, request, headers)
 
 
-MANY = int(os.environ.get("SPANLM_FUZZ", "2000"))
+MANY = int(os.environ.get("SPANLM_FUZZ", "1000"))
 """In all; each run makes up others. SPANLM_FUZZ=10000 takes some minutes."""
 
 

@@ -34,6 +34,8 @@ from spanlm.serve.work import Left, Work, held
 from spanlm.store.process import start_command
 
 JSON = {"content-type": "application/json"}
+PATIENCE = 120
+"""Seconds until what is waited for has failed to come, on a machine that does other things, too."""
 
 
 def _refused(answer: Any, status: int, *parts: str) -> None:
@@ -149,13 +151,13 @@ def test_a_long_text_does_not_keep_a_short_one_waiting(runs: Runs) -> None:
 
     def wait(*_: object) -> None:
         at_work.set()
-        go.wait(30)
+        go.wait(PATIENCE)
 
     hook = runs.get("2").model.model.register_forward_pre_hook(wait)
     client = TestClient(make_app(runs, work), base_url="http://localhost")
     with hook, ThreadPoolExecutor(3) as pool:
         long = [pool.submit(client.post, "/api/read", json={"text": "the " * 2000, "run": "2"}) for _ in range(3)]
-        assert at_work.wait(10) and _soon(lambda: work.tasks == 3)
+        assert at_work.wait(PATIENCE) and _soon(lambda: work.tasks == 3)
         assert client.post("/api/read", json={"text": "the cat", "run": "1"}).status_code == 200
         go.set()
         assert all(each.result().status_code == 200 for each in long)
@@ -170,7 +172,7 @@ def test_who_waits_for_a_model_may_leave() -> None:
             await asyncio.sleep(0.1)
             task.cancel()
             with pytest.raises(Left):
-                await asyncio.wait_for(waiting, 10)
+                await asyncio.wait_for(waiting, PATIENCE)
 
     with lock:
         asyncio.run(leave())
@@ -264,13 +266,13 @@ def _running(runs: Runs, work: Work, **sizes: int) -> Iterator[tuple[str, int]]:
         thread.start()
         yield address.getsockname()
         server.should_exit = True
-        thread.join(10)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
 
 
 def _rest(client: socket.socket, until: bytes | None = None) -> bytes:
     found = b""
-    client.settimeout(20)
+    client.settimeout(PATIENCE)
     while not (until and found.endswith(until)) and (part := client.recv(65536)):
         found += part
     return found
@@ -280,26 +282,33 @@ HEAD = b"POST /api/read HTTP/1.1\r\nHost: localhost\r\nContent-Type: application
 WHOLE = HEAD + b'{"text": "the"}'
 
 
+SLOW = {
+    "nothing": b"",
+    "method": b"GET / HT",
+    "head": HEAD[:60],
+    "no body": HEAD,
+    "half a body": HEAD + b'{"text"',
+    "waiting": HEAD[:-4] + b"\r\nExpect: 100-continue\r\n\r\n",
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "sent",
-    [b"", b"GET / HT", HEAD[:60], HEAD, HEAD + b'{"text"', HEAD[:-4] + b"\r\nExpect: 100-continue\r\n\r\n"],
-    ids=["nothing", "method", "head", "no body", "half a body", "waiting"],
-)
 @pytest.mark.parametrize("before", [b"", WHOLE], ids=["first", "second"])
-def test_slow_clients_are_cut_off(
-    runs: Runs, work: Work, monkeypatch: pytest.MonkeyPatch, before: bytes, sent: bytes
-) -> None:
+def test_slow_clients_are_cut_off(runs: Runs, work: Work, monkeypatch: pytest.MonkeyPatch, before: bytes) -> None:
     monkeypatch.setattr(serving, "RECEIVE_SECONDS", 0.4)
     monkeypatch.setattr(serving, "IDLE_SECONDS", 1)
-    with _running(runs, work) as address, socket.create_connection(address) as client:
-        if before:
-            client.sendall(before)
-            assert b"200 OK" in client.recv(100_000)
-        client.sendall(sent)
-        found = _rest(client)
-        assert b"408 Request Timeout" in found or (before and not sent)
-        assert not sent or re.search(rb'{"error": "the request did not come', found)
+    with _running(runs, work) as address, ExitStack() as stack:
+        clients = {}
+        for name, sent in SLOW.items():
+            clients[name] = client = stack.enter_context(socket.create_connection(address))
+            if before:
+                client.sendall(before)
+                assert b"200 OK" in client.recv(100_000)
+            client.sendall(sent)
+        for name, client in clients.items():
+            found = _rest(client)
+            assert b"408 Request Timeout" in found or (before and not SLOW[name]), name
+            assert not SLOW[name] or b'{"error": "the request did not come' in found, name
 
 
 @pytest.mark.parametrize("part", [HEAD[:60], HEAD, HEAD + b'{"text"'], ids=["head", "no body", "half a body"])
@@ -321,7 +330,7 @@ def test_a_drop_at_a_time_is_slow_too(runs: Runs, work: Work, monkeypatch: pytes
             for byte in HEAD * 100:
                 client.sendall(bytes([byte]))
                 time.sleep(0.05)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < PATIENCE
 
 
 @pytest.mark.parametrize("reads", [True, False])
@@ -337,7 +346,7 @@ def test_only_who_reads_nothing_of_an_answer_is_cut_off(
         client.sendall(head + body)
         found, until = client.recv(100), time.monotonic() + 1.5  # longer than the deadline
         while time.monotonic() < until:
-            time.sleep(0.05)
+            time.sleep(0.01)
             found += client.recv(1000) if reads else b""
         head, _, answer = (found + _rest(client, b"}]}")).partition(b"\r\n\r\n")
         assert (len(answer) == int(re.findall(rb"content-length: (\d+)", head)[0])) is reads
@@ -402,7 +411,7 @@ def _until_word(client: socket.socket) -> None:
 
 
 def _soon(true: Callable[[], bool]) -> bool:
-    end = time.monotonic() + 10
+    end = time.monotonic() + PATIENCE
     while not true() and time.monotonic() < end:
         time.sleep(0.01)
     return true()
@@ -436,7 +445,7 @@ def test_ctrl_c_ends_it_at_once_with_clients_connected(tiny_run: Path, number: i
             client.sendall(sent)
         _until_word(clients[0])
         process.send_signal(number)
-        _, said = process.communicate(timeout=20)  # two seconds where nothing else computes
+        _, said = process.communicate(timeout=PATIENCE)  # two seconds where nothing else computes
         assert (process.returncode, said) == (128 + number, "spanlm: stopped\n")
 
 
@@ -449,7 +458,7 @@ def test_without_a_run_the_demo_is_trained_which_ends_with_the_server(tmp_path: 
         while "epoch" not in (answer := _models(port))["progress"]:
             time.sleep(0.2)
         process.send_signal(signal.SIGINT)
-        process.wait(20)
+        process.wait(PATIENCE)
     assert _soon(lambda: not _lives(int(trained)))
 
 
@@ -470,7 +479,7 @@ def test_a_demo_is_served_as_soon_as_it_is_trained(
     runs, ready = Runs(), threading.Event()
     monkeypatch.setattr(demo, "start_command", lambda _: start_command([sys.executable, "-c", "print('epoch 8 of 8')"]))
     demo.Training(runs, "cpu", ready.set).begin()
-    assert ready.wait(30)
+    assert ready.wait(PATIENCE)
     assert runs.progress is None and [served.name for served in runs.all] == ["runs/demo"]
 
 
@@ -485,7 +494,7 @@ def _lives(process: int) -> bool:
 def _models(port: int) -> dict[str, Any]:
     import httpx
 
-    found: dict[str, Any] = httpx.get(f"http://127.0.0.1:{port}/api/models", timeout=60).json()
+    found: dict[str, Any] = httpx.get(f"http://127.0.0.1:{port}/api/models", timeout=PATIENCE).json()
     return found
 
 

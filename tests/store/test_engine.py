@@ -47,7 +47,7 @@ def test_a_command_that_was_killed_is_started_again_while_others_run(tmp_path: P
     mark, again = str(tmp_path / "mark"), str(tmp_path / "again")
     once = f"if not os.path.exists({mark!r}): open({mark!r}, 'w'); os.kill(os.getpid(), signal.SIGKILL)"
     waiting = shell(
-        *f"for _ in range(300):\n if os.path.exists({again!r}): sys.exit()\n time.sleep(0.1)".split("\n"), "sys.exit(3)"
+        *f"for _ in range(999):\n if os.path.exists({again!r}): sys.exit()\n time.sleep(0.1)".split("\n"), "sys.exit(3)"
     )
     ended = Engine(jobs=2).run({"killed": shell(once, f"open({again!r}, 'w')"), "waits": waiting}, 1)
     assert dict(ended) == {"killed": "", "waits": ""}
@@ -62,14 +62,14 @@ def test_a_command_ends_with_the_process_that_started_it() -> None:
     code = f"""
 import sys
 from spanlm.store.process import run_commands
-child = [sys.executable, "-c", "import os, time; {child} time.sleep(60)"]
+child = [sys.executable, "-c", "import os, time; {child} time.sleep(600)"]
 list(run_commands({{"one": child}}, 1, lambda name, line: print(line, flush=True)))
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         parent.send_signal(signal.SIGKILL)
-    for _ in range(100):
+    for _ in range(1200):
         try:
             os.kill(pid, 0)
             time.sleep(0.1)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 100
+PATIENCE = 300
 """Seconds after which a process ends itself: a test that hangs must fail instead."""
 
 
@@ -42,10 +42,12 @@ class Processes:
         self._parent.stdin.write(json.dumps(request) + "\n")
         return int(self._parent.stdout.readline())
 
-    def start(self, task: str, output: Path | None = None, **arguments: Any) -> int:
-        """Start a task; `output` gets what it prints. Returns the process id."""
+    def start(
+        self, task: str, output: Path | None = None, environment: dict[str, str] | None = None, **arguments: Any
+    ) -> int:
+        """Start a task with variables of its own; `output` gets what it prints. Returns the process id."""
         where = str(output) if output is not None else os.devnull
-        return self._ask(task=task, output=where, arguments=arguments)
+        return self._ask(task=task, output=where, environment=environment or {}, arguments=arguments)
 
     def wait(self, pid: int) -> int:
         """Return the exit status of a process, or minus the signal that ended it."""
@@ -68,9 +70,12 @@ def _child(request: dict[str, Any], task: Any) -> None:
     output = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
+    os.environ.update(request["environment"])
     status = 70
     try:
         status = task(**request["arguments"]) or 0
+    except SystemExit as ended:
+        status = int(ended.code or 0)
     except BaseException:
         traceback.print_exc()
     finally:

@@ -1,6 +1,7 @@
-"""What `torchrun` starts: the trainings of a plan, in float64, each in a folder of its own.
+"""What one rank of a training does: the trainings of a plan, in float64, each in a folder of its own.
 
-`torchrun … -m tests.training.ranks PLAN`; the plan is JSON: a list of the arguments of `train_one`.
+`torchrun … -m tests.training.ranks PLAN`, or a task of `processes`; the plan is JSON: a list of the arguments of
+`train_one`.
 """
 
 from __future__ import annotations
@@ -45,14 +46,15 @@ def train_one(name: str, folders: list[str], ranks: Ranks, batching: Json, train
     train(config, make_corpus(), folder, _Killer(folder, *kill) if kill else None, resume=True, ranks=ranks)
 
 
-def main() -> int:
+def main(plan: str) -> int:
+    """Do the trainings of a plan, as the rank that the environment says."""
     one_thread()
     torch.set_default_dtype(torch.float64)
     ranks = found()
     try:
         with joined(ranks):
-            for plan in json.loads(Path(sys.argv[1]).read_text()):
-                train_one(ranks=ranks, **plan)
+            for one in json.loads(Path(plan).read_text()):
+                train_one(ranks=ranks, **one)
     except SpanlmError as error:
         print(f"spanlm: {error}", file=sys.stderr)
         return error.exit_status
@@ -60,4 +62,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

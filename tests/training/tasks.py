@@ -17,6 +17,7 @@ import spanlm
 from spanlm.cli.main import main
 from spanlm.errors import SpanlmError
 from spanlm.training.run import train
+from tests.training import ranks
 from tests.training.small import RUNS, make_corpus, one_thread, with_training
 
 _WATCHED = (str(Path(spanlm.__file__).parent), shutil.__file__)
@@ -50,6 +51,11 @@ def train_run(
     return 0
 
 
+def rank(plan: str) -> int:
+    """Be a rank of the trainings of a plan, as the environment says; by default the only one."""
+    return ranks.main(plan)
+
+
 def command(arguments: list[str], largest_file: int | None = None) -> int:
     """Run the command line; no file may grow beyond `largest_file` bytes, as on a full disk."""
     one_thread()
@@ -59,7 +65,7 @@ def command(arguments: list[str], largest_file: int | None = None) -> int:
     return main(arguments)
 
 
-def measured(arguments: list[str], report: str, seconds: int = 30) -> int:
+def measured(arguments: list[str], report: str, seconds: int = 60) -> int:
     """Run the command line with 3 GB of address space to grow into; write down how it ended and what it took, in MB."""
     signal.alarm(seconds)
     held = _kilobytes("VmSize:")

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -24,6 +25,7 @@ from spanlm.store.provenance import starts
 from spanlm.training.distributed import Ranks
 from spanlm.training.step import backward
 from spanlm.training.trainer import Trainer
+from tests.training.processes import Processes
 from tests.training.small import (
     RUNS,
     STAGES,
@@ -129,24 +131,28 @@ def test_a_world_size_without_torchrun_is_refused(
 # --- real processes ---
 
 
+def together(processes: Processes, said: Path, task: str, **arguments: Any) -> list[int]:
+    """Run a task in two processes that meet as those of torchrun do; return how each ended."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    world = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", **meeting}
+    pids = [processes.start(task, said, {**world, "RANK": n, "LOCAL_RANK": n}, **arguments) for n in "01"]
+    return [processes.wait(pid) for pid in pids]
+
+
 def torchrun(*arguments: str, restarts: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run a module, with arguments, in two processes."""
+    """Run a module, with arguments, in two processes of torchrun's."""
     options = ["--standalone", "--nproc-per-node", "2", "--max-restarts", str(restarts), "-m", *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHELASTIC_LOG_LEVEL": "ERROR"}
     command = [sys.executable, "-m", "torch.distributed.run", *options]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
 
 
-def planned(room: Path, *trainings: dict[str, Any]) -> list[str]:
-    """A module and its argument: the trainings of a plan, one after the other."""
+def planned(room: Path, *trainings: dict[str, Any]) -> str:
+    """The file of a plan: trainings, one after the other."""
     plan = room / "plan.json"
     plan.write_text(json.dumps([{"batching": {}, "training": {}, "kill": [], **one} for one in trainings]))
-    return ["tests.training.ranks", str(plan)]
-
-
-def alone(room: Path, *trainings: dict[str, Any]) -> None:
-    """Run the trainings of a plan in one process."""
-    subprocess.run([sys.executable, "-m", *planned(room, *trainings)], check=True, timeout=300)
+    return str(plan)
 
 
 def assert_same_training(one: Path, two: Path) -> None:
@@ -166,18 +172,22 @@ def assert_same_training(one: Path, two: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path]]:
+def pairs(processes: Processes, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path]]:
     """Every recipe trained by one process and by two, in one start of each."""
     folder = tmp_path_factory.mktemp("ranks")
     names = [*((name, {}) for name in RUNS), (STAGES, GROUPS)]
     each = {f"{name}{', groups' * bool(batching)}": (name, batching) for name, batching in names}
     places = {label: (folder / f"one-{n}", folder / f"two-{n}") for n, label in enumerate(each)}
-    for which, run in enumerate((alone, lambda room, *plan: torchrun(*planned(room, *plan)).check_returncode())):
-        plan = [
+    plans = [
+        [
             {"name": name, "batching": batching, "folders": [str(places[label][which])]}
             for label, (name, batching) in each.items()
         ]
-        run(folder, *plan)
+        for which in range(2)
+    ]
+    said = folder / "said"
+    assert processes.run("rank", said, plan=planned(folder, *plans[0])) == 0, said.read_text()
+    assert together(processes, said, "rank", plan=planned(folder, *plans[1])) == [0, 0], said.read_text()
     return places
 
 
@@ -188,56 +198,59 @@ def test_two_ranks_train_as_one(pairs: dict[str, tuple[Path, Path]], label: str)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rank", [0, 1])
 def test_a_killed_rank_is_started_again_and_ends_as_if_nothing_had_been(
-    pairs: dict[str, tuple[Path, Path]], rank: int, room: Path
+    pairs: dict[str, tuple[Path, Path]], room: Path
 ) -> None:
-    """Killed amid an epoch, two steps after a checkpoint; bit for bit."""
-    run = room / "run"
-    plan = planned(room, {"name": KVP, "folders": [str(run)], "kill": [9, rank, signal.SIGKILL]})
-    ended = torchrun(*plan, restarts=1)
+    """Rank 0 of one training, then rank 1 of another; amid an epoch, two steps after a checkpoint; bit for bit."""
+    runs = [room / f"run-{rank}" for rank in range(2)]
+    killed = [{"name": KVP, "folders": [str(run)], "kill": [9, n, signal.SIGKILL]} for n, run in enumerate(runs)]
+    ended = torchrun("tests.training.ranks", planned(room, *killed), restarts=2)
     assert ended.returncode == 0, ended.stderr
-    assert run.with_suffix(".killed").exists()
-    assert not differing(outcome(run), outcome(pairs[KVP][1]))
+    for run in runs:
+        assert run.with_suffix(".killed").exists()
+        assert not differing(outcome(run), outcome(pairs[KVP][1]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [LSTM, STAGES, SENTENCES], ids=["lstm", "groups, span buffer", "sentences"])
 def test_a_signal_to_one_rank_stops_both_at_one_step_and_one_goes_on(
-    pairs: dict[str, tuple[Path, Path]], name: str, room: Path
+    processes: Processes, pairs: dict[str, tuple[Path, Path]], name: str, room: Path
 ) -> None:
-    run, batching = room / "run", GROUPS if name == STAGES else {}
+    run, said, batching = room / "run", room / "said", GROUPS if name == STAGES else {}
     training = {"checkpoint_every": 1000}
     one = {"name": name, "folders": [str(run)], "batching": batching, "training": training}
-    ended = torchrun(*planned(room, {**one, "kill": [5, 1, signal.SIGTERM]}))
-    assert ended.returncode == 1
+    ended = together(processes, said, "rank", plan=planned(room, {**one, "kill": [5, 1, signal.SIGTERM]}))
+    assert ended == [128 + signal.SIGTERM] * 2
     stopped = int(checkpoints(run)[-1].name.removeprefix("step-"))
-    assert ended.stderr.count(f"stopped by SIGTERM after step {stopped}") == 1 and 5 <= stopped <= 7
-    alone(room, one)
+    assert said.read_text().count(f"stopped by SIGTERM after step {stopped}") == 1 and 5 <= stopped <= 7
+    assert processes.run("rank", said, plan=planned(room, one)) == 0
     assert_same_training(pairs[f"{name}{', groups' * bool(batching)}"][0], run)
 
 
 @pytest.mark.slow
-def test_a_rank_that_stands_elsewhere_is_refused(pairs: dict[str, tuple[Path, Path]], room: Path) -> None:
+def test_a_rank_that_stands_elsewhere_is_refused(
+    processes: Processes, pairs: dict[str, tuple[Path, Path]], room: Path
+) -> None:
     """Each rank has a copy of the run, one of an older checkpoint."""
     copies = [room / "first", room / "second"]
     for copy in copies:
         shutil.copytree(pairs[KVP][1], copy)
     shutil.rmtree(checkpoints(copies[1])[-1])
     more = {"name": KVP, "folders": [str(copy) for copy in copies], "training": {"epochs": 3}}
-    ended = torchrun(*planned(room, more))
-    assert ended.returncode == 1
-    assert "spanlm: rank 1: stands at step" in ended.stderr and "and rank 0 at step" in ended.stderr
+    assert together(processes, room / "said", "rank", plan=planned(room, more)) == [1, 1]
+    said = (room / "said").read_text()
+    assert "spanlm: rank 1: stands at step" in said and "and rank 0 at step" in said
 
 
 @pytest.mark.slow
-def test_the_command_line_prints_once(text_folder: Path, room: Path) -> None:
-    command = ["spanlm", "train", str(text_folder), "--epochs", "1", "--batch-size", "4", "--hidden-size", "6"]
-    done = torchrun(*command, "--out", str(room / "run"), "--device", "cpu")
+def test_the_command_line_prints_once(processes: Processes, text_folder: Path, room: Path) -> None:
+    command = ["train", str(text_folder), "--epochs", "1", "--batch-size", "4", "--hidden-size", "6"]
+    done = torchrun("spanlm", *command, "--out", str(room / "run"), "--device", "cpu")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("2 processes, 2 streams each") == done.stdout.count("epoch   1") == 1
     more = ["--out", str(room / "run"), "--resume", "auto", "--epochs", "2"]
-    assert main([*command[1:3], *command[5:], *more]) == 0
+    assert main([*command[:2], *command[4:], *more]) == 0
     assert [start["ranks"] for start in starts(room / "run")] == [2, 1]
-    refused = torchrun(*command, "--out", str(room / "run"), "--seeds", "2")
-    assert refused.stderr.count("spanlm: --seeds=2: must be left out under torchrun") == 1
+    several = [*command, "--out", str(room / "run"), "--seeds", "2"]
+    assert together(processes, room / "said", "command", arguments=several) == [2, 2]
+    assert (room / "said").read_text().count("spanlm: --seeds=2: must be left out under torchrun") == 1

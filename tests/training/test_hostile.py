@@ -100,7 +100,7 @@ READ: dict[str, tuple[Harm, list[str]]] = {
 def measured(processes: Processes, tmp_path: Path) -> Callable[..., tuple[int, str, float]]:
     """Runs a command; gives its status, what it said in the end and the MB that it took. One that hangs is killed."""
 
-    def run(*arguments: object, seconds: int = 30) -> tuple[int, str, float]:
+    def run(*arguments: object, seconds: int = 60) -> tuple[int, str, float]:
         said, report = tmp_path / "said", tmp_path / "report"
         said.unlink(missing_ok=True)
         words = [str(argument) for argument in arguments]
@@ -175,14 +175,15 @@ def test_nothing_is_written_through_a_link(
 
 
 @pytest.mark.parametrize(("which", "verb"), [("tiny_run", "evaluate"), ("unopened_run", "score")])
-def test_a_line_of_a_megabyte_is_read_in_little_memory(
+def test_a_long_line_is_read_in_little_memory(
     measured: Callable[..., tuple[int, str, float]],
     request: pytest.FixtureRequest,
     tmp_path: Path,
     which: str,
     verb: str,
 ) -> None:
-    (tmp_path / "line.txt").write_text("the cat sat on " * 70_000 + "\nthe dog\n")
+    """Weights of each word on all others would be gigabytes."""
+    (tmp_path / "line.txt").write_text("the cat sat on " * 20_000 + "\nthe dog\n")
     texts = ["--corpus", tmp_path / "line.txt"] if verb == "evaluate" else [tmp_path / "line.txt", "--out", os.devnull]
-    status, _, grown = measured(verb, request.getfixturevalue(which), *texts, "--state", "line", seconds=90)
+    status, _, grown = measured(verb, request.getfixturevalue(which), *texts, "--state", "line", seconds=120)
     assert status == 0 and grown < 500

@@ -27,13 +27,10 @@ def undisturbed(processes: Processes, room: Path) -> Undisturbed:
     """Runs to the end; returns the outcome, and a label for each moment at which the run could have been killed."""
 
     def run(name: str, **fields: Any) -> tuple[dict[str, Any], list[str]]:
-        survey = room / "moments"
-        assert processes.run("train_run", name=name, folder=str(room / "whole"), fields=fields) == 0
-        arguments = {"folder": str(room / "watched"), "survey": str(survey), "fields": fields}
+        whole, survey = room / "whole", room / "moments"
+        arguments = {"folder": str(whole), "survey": str(survey), "fields": fields}
         assert processes.run("train_run", name=name, **arguments) == 0
-        expected = outcome(room / "whole")
-        assert not differing(outcome(room / "watched"), expected)
-        return expected, json.loads(survey.read_text())
+        return outcome(whole), json.loads(survey.read_text())
 
     return run
 
@@ -67,15 +64,15 @@ def of_files(moments: list[str], *files: str) -> list[str]:
 @pytest.mark.parametrize("name", RUNS)
 def test_kills_of_every_kind(processes: Processes, undisturbed: Undisturbed, room: Path, name: str) -> None:
     expected, moments = undisturbed(name)
-    # another part of the kinds in each of the runs, and all of them in some run
+    # other kinds in each of the runs
     draw = random.Random(list(RUNS).index(name))
-    chosen = kinds_of_moments(moments, draw)[:4]
+    chosen = kinds_of_moments(moments, draw)[:3]
     died = 0
     for number, moment in enumerate(chosen):
         folder, again = room / f"killed-{number}", draw.randrange(len(moments))
         died += killed_and_resumed(processes, folder, name, [moment, again])
         assert not differing(outcome(folder), expected), (moments[moment], moments[again])
-    assert died >= 5
+    assert died >= 4
 
 
 @pytest.mark.slow
