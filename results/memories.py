@@ -1,0 +1,61 @@
+"""What memories are worth, from trained runs: `python results/memories.py RUNS` writes memories.json.
+
+RUNS has the trainings of `spanlm reproduce yardstick --runs RUNS`, those that were made, and of `spanlm sweep
+results/worth.yaml` (in RUNS/worth). Each memory is compared with the LSTM on the same test text by `spanlm compare`,
+three seeds of each on the demo's text, and there `spanlm context` says how much context the first seed of each uses.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from spanlm.presets.yardstick import MEMORIES
+from spanlm.reproduction.yardstick import SOURCES
+from spanlm.store.provenance import file_provenance
+
+FAMILIES = {"none": "LSTM, no memory", "ngram": "4-gram", "roles=1": "Attention, window 15"}
+FAMILIES |= {"roles=3": "Key-Value-Predict, window 5", "span_buffer": "Span buffer"}
+"""Part of a family's folder -> what it is; the first is the baseline."""
+
+
+def _asked(*words: object) -> Any:
+    command = [sys.executable, "-m", "spanlm", *map(str, words), "--json", "--threads", "1"]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def _against(folders: dict[str, Path]) -> list[dict[str, Any]]:
+    """Compare all with the first."""
+    found = _asked("compare", *folders.values())["comparisons"]
+    whole = ({"bits": one["whole"]["difference"], "interval": one["whole"]["interval"], "p": one["p"]} for one in found)
+    return [{"run": name, **one} for name, one in zip(list(folders)[1:], whole, strict=True)]
+
+
+def _context(run: Path) -> dict[str, Any]:
+    found = _asked("context", run)
+    kept = {name: found[name] for name in ("bits", "gain", "effective", "effective_interval")}
+    nearest = {name: point for name, curve in found["curves"].items() for point in curve if point["words"] == 1}
+    return kept | {"beyond_the_last_word": nearest}
+
+
+def main() -> None:
+    """Ask, and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", type=Path)
+    runs = parser.parse_args().runs
+    families = {title: next((runs / "worth").glob(f"*{part}*")) for part, title in FAMILIES.items()}
+    record: dict[str, Any] = {"what": "memories against the LSTM, bits a token on test", "made": file_provenance()}
+    for source in SOURCES:
+        room = runs / "yardstick" / f"{source}-small"
+        every = {title: room / name / "seed-1" for name, (title, _) in MEMORIES.items()}
+        record[source] = _against({title: run for title, run in every.items() if run.exists()})
+    record["demo"] = _against(families)
+    record["context"] = [{"run": title, **_context(family / "seed-1")} for title, family in families.items()]
+    text = json.dumps(record, indent=1, ensure_ascii=False)
+    Path(__file__).with_suffix(".json").write_text(f"{text}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
