@@ -32,6 +32,9 @@ REMOVED: dict[str, str] = {
 }
 """What is in a golden and may be missing (a regular expression of its path) -> why."""
 
+MOVED = {"salton2017/single-stream-ptb", "salton2017/single-stream-wt2"}
+"""Presets whose sums are added up in another order since: windows of more than 16 words are read at once."""
+
 FIRST_OF_A_KIND = (
     *("demo", "daniluk2017/rnn", "daniluk2017/lstm", "daniluk2017/fofe-hornn-3", "daniluk2017/gated-hornn-3"),
     *("daniluk2017/rm-w5", "daniluk2017/attention-w5", "daniluk2017/kvp-w5", "daniluk2017/5-gram"),
@@ -54,28 +57,28 @@ def removed(path: str) -> bool:
     return any(re.fullmatch(pattern, path) for pattern in REMOVED)
 
 
-def differences(made: Json, expected: Json, path: str = "") -> list[str]:
-    """Return where what was made differs from a golden; it may have more keys."""
+def differences(made: Json, expected: Json, same: bool, path: str = "") -> list[str]:
+    """Return where what was made differs from a golden; it may have more keys. `same`: bit for bit."""
     if removed(path):
         return []
     if isinstance(expected, dict) and isinstance(made, dict):
         lost = [name for name in expected if name not in made and not removed(f"{path}/{name}")]
         found = [f"{path}: missing {lost}"] if lost else []
-        return sum((differences(made[x], expected[x], f"{path}/{x}") for x in expected if x in made), found)
+        return sum((differences(made[x], expected[x], same, f"{path}/{x}") for x in expected if x in made), found)
     if isinstance(expected, list) and isinstance(made, list):
         found = [] if len(expected) == len(made) else [f"{path}: {len(made)} entries, not {len(expected)}"]
         pairs = enumerate(zip(made, expected, strict=False))
-        return sum((differences(one, other, f"{path}/{number}") for number, (one, other) in pairs), found)
-    if path.endswith("sha256") and not SAME:
+        return sum((differences(one, other, same, f"{path}/{number}") for number, (one, other) in pairs), found)
+    if path.endswith("sha256") and not same:
         return []
-    near = not SAME and isinstance(made, float) and isinstance(expected, int | float)
+    near = not same and isinstance(made, float) and isinstance(expected, int | float)
     if made == expected or (near and math.isclose(made, expected, rel_tol=1e-5, abs_tol=1e-6)):
         return []
     return [f"{path}: {made!r}, not {expected!r}"]
 
 
-def check(made: Json, expected: Json) -> None:
-    found = differences(made, expected)
+def check(made: Json, expected: Json, *, same: bool = SAME) -> None:
+    found = differences(made, expected, same)
     assert not found, f"compared {HOW}:\n" + "\n".join(found[:20])
 
 
@@ -84,7 +87,8 @@ def check(made: Json, expected: Json) -> None:
     [pytest.param(name, marks=() if name in FIRST_OF_A_KIND else pytest.mark.slow) for name in golden("numbers")],
 )
 def test_a_preset_computes_the_same(name: str) -> None:
-    check(make.preset_numbers(name, Path("made") / name), golden("numbers")[name])
+    made = make.preset_numbers(name, Path("made") / name)
+    check(made, golden("numbers")[name], same=SAME and name not in MOVED)
     states = golden("states")
     assert make.shapes(Path("made") / name) == next(x["state"] for x in states if name in x["presets"])
 
