@@ -94,8 +94,8 @@ def by_ranks(model: str, options: str, corpus: Path, room: Path) -> Iterator[Jso
         more = ["--corpus", str(corpus), "--threads", str(threads), "--device", "cpu", "--out", str(run)]
         call([*program, "train", *options.split(), *more])
         speeds = [row["tokens_per_second"] for row in rows(run, "train")][1:]
-        losses = [row["loss"] for row in rows(run, "valid")]
-        yield {"run": f"{model}: {way}", "tokens_per_second": statistics.median(speeds), "valid_losses": losses}
+        losses = {f"{part}_losses": [row["loss"] for row in rows(run, part)] for part in ("train", "valid")}
+        yield {"run": f"{model}: {way}", "tokens_per_second": statistics.median(speeds), **losses}
 
 
 def by_engine(options: str, corpus: Path, room: Path) -> Iterator[Json]:
@@ -140,16 +140,22 @@ def killer_of(run: Path) -> Iterator[None]:
 def kill_worker(run: Path) -> None:
     """Kill the process of Ray that started the training of a run, once that has finished an epoch."""
     until = time.monotonic() + LONGEST_SECONDS
-    while not (run / METRICS).exists() or not rows(run, "valid"):
+    while not (run / METRICS).exists() or b'"valid"' not in (run / METRICS).read_bytes():
         if time.monotonic() > until:
             sys.exit(1)
         time.sleep(0.05)
+    if (worker := worker_of(run)) is None:
+        sys.exit(1)
+    os.kill(worker, signal.SIGKILL)
+
+
+def worker_of(run: Path) -> int | None:
+    """Return the id of the process that started the training of a run, if that goes on."""
     for process in Path("/proc").iterdir():
         with suppress(OSError):  # it has ended since
             if process.name.isdecimal() and f"--out={run}".encode() in (process / "cmdline").read_bytes().split(b"\0"):
-                os.kill(int((process / "stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
-                return
-    sys.exit(1)
+                return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    return None
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import yaml
 from jsonargparse import SUPPRESS, ArgumentParser
@@ -91,9 +91,9 @@ class RunConfig:
         """
         tree = read_yaml(path)
         config = RunConfig.from_tree(tree, str(path))
-        given, every = flat(upgraded(tree)), flat(config.to_tree())
-        kinds = ((part, every[f"model.{part}.kind"]) for part in PARTS)
-        given |= {f"model.{part}.{name}": value for part, kind in kinds for name, value in _added(part, kind).items()}
+        given, every = set(flat(upgraded(tree))), flat(config.to_tree())
+        for part in PARTS:
+            given |= {f"model.{part}.{name}" for name in _history(part, every[f"model.{part}.kind"]).added}
         if whole and (lost := next((name for name in every if name not in given), None)):
             raise InputError(
                 f"{path}: lacks {lost}: it was cut, or a version before 0.1.0 made it. Put the line back as it was "
@@ -150,9 +150,8 @@ def config_digest(tree: Tree) -> str:
     """
     model = dict(tree["model"])
     for part in PARTS:
-        renamed, removed = _history(part, model[part]["kind"])
+        renamed, removed, later = _history(part, model[part]["kind"])
         old = {new: name for name, new in renamed.items()}
-        later = _added(part, model[part]["kind"])
         own = {name: value for name, value in flat(model[part]).items() if name not in later or value != later[name]}
         model[part] = {old.get(name, name): value for name, value in own.items()} | dict(removed)
     digests = []
@@ -196,7 +195,7 @@ def upgraded(tree: Tree, base: RunConfig | None = None) -> Tree:
     parts = {}
     for part in (name for name in PARTS if isinstance(model.get(name), dict)):
         kind = model[part].get("kind", getattr((base or RunConfig()).model, part).kind)
-        renamed, removed, fields = *_history(part, kind), Tree()
+        (renamed, removed, _), fields = _history(part, kind), Tree()
         for name, value in model[part].items():
             if name in removed:
                 _refuse_removed(f"model.{part}.{name}", value, removed[name])
@@ -210,16 +209,17 @@ def upgraded(tree: Tree, base: RunConfig | None = None) -> Tree:
     return {**tree, "model": {**model, **parts}}
 
 
-def _history(part: str, kind: object) -> tuple[Mapping[str, str], Mapping[str, object]]:
-    """Return the fields of a part that 0.1.0 named otherwise, and those that are gone, with the value that is left."""
+class _History(NamedTuple):
+    """Fields that 0.1.0 named otherwise; that are gone, with the value left; that it lacks, with the value it meant."""
+
+    renamed: Mapping[str, str]
+    removed: Mapping[str, object]
+    added: Mapping[str, object]
+
+
+def _history(part: str, kind: object) -> _History:
     room = PARTS[part].get(str(kind))
-    return getattr(room, "RENAMED", {}), getattr(room, "REMOVED", {})
-
-
-def _added(part: str, kind: object) -> Mapping[str, object]:
-    """Return the fields of a part that 0.1.0 lacks, with the value that does what it did."""
-    added: Mapping[str, object] = getattr(PARTS[part].get(str(kind)), "ADDED", {})
-    return added
+    return _History(*(getattr(room, name, {}) for name in ("RENAMED", "REMOVED", "ADDED")))
 
 
 def _refuse_removed(name: str, value: object, left: object) -> None:

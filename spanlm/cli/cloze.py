@@ -38,6 +38,7 @@ from spanlm.evaluation.cloze import (
     Score,
     macro_average,
 )
+from spanlm.models.ops.precision import usable
 from spanlm.runs.trained_model import LoadedModel
 
 _DESCRIPTION = """
@@ -112,7 +113,8 @@ def run(arguments: list[str]) -> None:
         for context in contexts
     }
     if options.json:
-        out_json({**run_field(model), "files": [file.to_json() for file in files], "macro": macro})
+        found = {**run_field(model), "precision": usable(options.precision, model.model.device)}
+        out_json({**found, "files": [file.to_json() for file in files], "macro": macro})
     else:
         _show(model, files, macro)
     if all(tally.questions == 0 for file in files for tally in file.tallies.values()):

@@ -29,6 +29,7 @@ from spanlm.errors import InputError
 from spanlm.evaluation.ngram.kenlm import Kenlm
 from spanlm.evaluation.pairs import Accuracy, Pair, accuracies, compare_pairs, region_of
 from spanlm.evaluation.protocol import Protocol
+from spanlm.models.ops.precision import usable
 from spanlm.store.plain import finite
 
 _DESCRIPTION = """
@@ -70,6 +71,7 @@ def run(arguments: list[str]) -> None:
         out_json(
             {
                 **attention_field(model),
+                **({} if isinstance(model, Kenlm) else {"precision": usable(options.precision, model.model.device)}),
                 "pairs": whole.to_json(),
                 "by": by,
                 "groups": {name: each.to_json() for name, each in groups.items()},

@@ -25,10 +25,12 @@ from spanlm.cli.render import grid, note, out, out_json, paragraph, table
 from spanlm.errors import InputError
 from spanlm.evaluation.prefix_tree import Prefixes
 from spanlm.evaluation.protocol import Protocol
+from spanlm.models.ops.precision import usable
 from spanlm.rescoring.formats import FOLDERS, Format, NBestList, read_nbest, read_references, write_nbest
 from spanlm.rescoring.rescore import WORDS, Scored, WordErrors, weight_grid, word_errors
 from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap
 from spanlm.store.plain import cells_line
+from spanlm.store.process import pick_device
 
 _DESCRIPTION = """
 n-best lists of speech recognition or translation: score every hypothesis with language models, weight the scores, and
@@ -76,7 +78,8 @@ def run(arguments: list[str]) -> None:
     errors = {} if candidates is None or references is None else _errors(scored, weights, references, candidates)
     _write(scored, weights, candidates, form, options)
     if options.json:
-        out_json(_found(scored, weights, tuned, errors, prefixes, form))
+        precision = usable(options.precision, pick_device(options.device, "device"))
+        out_json({**_found(scored, weights, tuned, errors, prefixes, form), "precision": precision})
         return
     _print(scored, weights, tuned, errors, prefixes, form, oov, candidates)
 

@@ -285,8 +285,9 @@ def attend_words(
     def ask(readout: Readout, came: Tensor) -> _Answers:
         return _Answers([model.head.log_probs(readout)[:, 0]], {})
 
-    how = {"looks": looks, "features": features}
-    found = _read(model, vocabulary, targets, predict_first, starts, expected, ask, recall, **how)
+    found = _read(
+        model, vocabulary, targets, predict_first, starts, expected, ask, recall, looks=looks, features=features
+    )
     return AttentionRecord(
         words=found.words,
         targets=found.targets,

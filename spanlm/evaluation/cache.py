@@ -183,14 +183,15 @@ def cached_words(
         steps = begin + np.flatnonzero(~np.isnan(surprisal[begin:end]))
         h, targets = torch.from_numpy(features[steps]).unsqueeze(1), torch.tensor(words)[steps].unsqueeze(1)
         lookup = Lookup(h, h, targets, torch.ones_like(targets, dtype=torch.bool), config.window)
-        log_cache, empty = cache_log_prob(lookup, (config.theta,))
-        log_p = mixed(-torch.from_numpy(surprisal[steps]).unsqueeze(1), log_cache[0], empty, config.lambda_)
+        chance, *looked = cache_places(lookup, config.theta, PLACES)
+        log_p = -torch.from_numpy(surprisal[steps]).unsqueeze(1)
+        log_p = mixed(log_p, chance.double().log(), chance.isnan(), config.lambda_)
         found.surprisal[steps] = 0.0 - log_p.squeeze(1).numpy()
-        found.chance[steps] = log_cache[0].double().exp().masked_fill(empty, math.nan).squeeze(1).numpy()
-        kept = zip(*(x.squeeze(1).tolist() for x in cache_places(lookup, config.theta, PLACES)), strict=True)
+        found.chance[steps] = chance.squeeze(1).numpy()
+        kept = zip(*(x.squeeze(1).tolist() for x in looked), strict=True)
         for step, (places, shares) in zip(steps.tolist(), kept, strict=True):
-            looked = zip(places, shares, strict=True)
-            found.places[step] = [(int(steps[place]), share) for place, share in looked if share > 0]
+            both = zip(places, shares, strict=True)
+            found.places[step] = [(int(steps[place]), share) for place, share in both if share > 0]
     return found
 
 

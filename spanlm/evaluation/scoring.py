@@ -34,7 +34,10 @@ def quiet(what: str, done: int, total: int) -> None:
 
 @contextmanager
 def evaluating(model: NextWordModel, precision: Precision = "fp32") -> Iterator[None]:
-    """Switch dropout and gradients off, and take products in `precision`; what was comes back, also after an error."""
+    """Switch dropout and gradients off, and take products in `precision`; what was comes back, also after an error.
+
+    An autocast of the caller's does not reach into it.
+    """
     was_training = model.training
     if was_training:  # setting a mode visits every module, which costs as much as a short segment of a small model
         model.eval()
@@ -112,11 +115,9 @@ def _row_values(log_p: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]
     own = log_p.gather(-1, targets.unsqueeze(-1))
     # counted in floating point, which is exact below 2²⁴ words: sums of truth values take seven times as long
     rank = torch.gt(log_p, own, out=torch.empty_like(log_p)).sum(-1).long() + 1
-    terms = log_p.exp().mul_(log_p)
+    # p log p is 0 where p is: not 0 · -inf
+    terms = log_p.clamp(min=torch.finfo(log_p.dtype).min).mul_(log_p.exp())
     entropy = terms.double().sum(-1)
-    if bool(entropy.isnan().any()):
-        # p log p is 0 where p is: a word of probability 0 gave 0 · -inf
-        entropy = terms.nan_to_num_(nan=0.0).double().sum(-1)
     # 0 − x, not −x: what is certain has surprisal and entropy 0, not -0.0
     return 0.0 - own.squeeze(-1).double(), 0.0 - entropy, rank
 

@@ -28,7 +28,7 @@ from spanlm.errors import InputError, require
 from spanlm.evaluation.attention import attention_of
 from spanlm.evaluation.protocol import SENTENCES, Context
 from spanlm.evaluation.scoring import evaluating, readout_values
-from spanlm.models.interfaces import Attention, LMState, NextWordModel
+from spanlm.models.interfaces import LMState, NextWordModel
 from spanlm.models.ops.precision import Precision
 
 STEPS = 128
@@ -323,10 +323,10 @@ class _WordScorer:
                 values = readout_values(self.model, readout, came, rows)
                 if self.options.looks:
                     attention = attention_of(readout)
-                    values += tuple(each.flatten()[rows] for each in _looked_values(attention))
+                    values += _looked_values(attention.by_lag().flatten(0, 1)[rows], attention.nearest_lag)
                     # a memory that grows has a slot more at the next step
                     self.reach = 1 + attention.weights.shape[-1] * attention.stride + attention.nearest_lag
-                found[:, firsts[column] + start + step] = torch.stack([each.double().cpu() for each in values])
+                found[:, firsts[column] + start + step] = torch.stack([each.double() for each in values]).cpu()
         self.carried = (read[0][-1:], state)
         unit = math.log(self.options.base)
         surprisal, entropy, rank, *looks = found.unbind()
@@ -353,13 +353,13 @@ class _WordScorer:
                 yield WordScore(piece.sentence, index, word, surprisal, entropy, rank, oov, look)
 
 
-def _looked_values(attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
-    """Entropy (nats), largest weight and its lag, the nearest of equal ones, of attention (T, B, L)."""
+def _looked_values(weights: Tensor, nearest_lag: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Entropy (nats), largest weight and its lag, the nearest of equal ones, of weights by lag (N, L)."""
     # the nearest lag first, of which `max` takes the first; one more column, where no slot has been filled yet
-    weights = torch.nn.functional.pad(attention.by_lag().double().flip(-1), (0, 1))
+    weights = torch.nn.functional.pad(weights.double().flip(-1), (0, 1))
     share = weights / weights.sum(-1, keepdim=True)
     largest, column = weights.max(-1)
-    return 0.0 - torch.xlogy(share, share).sum(-1), largest, column + attention.nearest_lag
+    return 0.0 - torch.xlogy(share, share).sum(-1), largest, column + nearest_lag
 
 
 def by_line(scores: Iterable[WordScore], lines: int) -> list[list[WordScore]]:

@@ -510,9 +510,10 @@ class Overview:
         heading = f"{self.paper.title}: {self.paper.overview} in bits a target"
         drawn, name = figures.rows_figure(heading, titles, panels, f"{self._seeds()}."), f"overview-{request.scale}"
         texts = [f"* {page.table.title}; {page.table.remark}" for page in self.pages]
-        command = f"Made again by `{shlex.join(['spanlm', *replace(request, table=None).words])}`."
+        done = tuple(name for name, row in self.paper.rows.items() if row.title in titles) if request.rows else None
+        again = f"Made again by `{shlex.join(['spanlm', *replace(request, table=None, rows=done).words])}`."
         table = markdown_table(grid.header, grid.rows)
-        parts = [f"# {heading}", grid.caption, table, "\n".join(texts), f"![{heading}]({name}.svg)", command]
+        parts = [f"# {heading}", grid.caption, table, "\n".join(texts), f"![{heading}]({name}.svg)", again]
         files = {f"{name}.md": ("\n\n".join(parts) + "\n").encode(), f"{name}.svg": figures.figure_bytes(drawn, ".svg")}
         folder.mkdir(parents=True, exist_ok=True)
         for file, content in files.items():

@@ -234,8 +234,9 @@ class LoadedModel:
 
     def _log_probs_of(self, texts: list[list[int]], precision: Precision) -> tuple[list[list[float]], Prefixes]:
         """Return log p of every word that is predicted of texts by id, and how much was read."""
-        how: dict[str, Any] = {"predict_first": self.texts.predict_first, "precision": precision}
-        return score_texts(self.model, texts, self.vocabulary.eos_id, **how)
+        return score_texts(
+            self.model, texts, self.vocabulary.eos_id, predict_first=self.texts.predict_first, precision=precision
+        )
 
     def _whole_sentences(self, text: str) -> Iterator[tuple[list[str], bool]]:
         """Give the words of each line or sentence of a text, and whether it ends."""

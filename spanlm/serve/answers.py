@@ -25,7 +25,7 @@ from spanlm.runs.about import about
 from spanlm.runs.trained_model import LoadedModel, TrainedModel, require_weights
 from spanlm.serve.fields import NEURAL_CACHE, refuse_long
 from spanlm.serve.served import Served
-from spanlm.store.plain import cell, cells_line
+from spanlm.store.plain import cell, cells_line, finite
 
 Values = Mapping[str, Any]
 Row = dict[str, Any]
@@ -93,7 +93,7 @@ def _item(served: Served, model: LoadedModel, text: str, values: Values) -> _Ite
         _refuse_many(record.weights.size)
         content = page_content(record)
     else:
-        bits = [None if math.isnan(x) else x / _UNIT for x in predicted.surprisal.tolist()]
+        bits = finite((predicted.surprisal / _UNIT).tolist())
         expected = record.expected if isinstance(record, AttentionRecord) else record.mixture
         content = plain_content(tokens, _unknown(model, tokens), bits, expected)
     if values["cache"]:
@@ -133,7 +133,7 @@ def _record(
     if served.attends:  # before it is read, and where that says too little, as of a span buffer, again after it
         _refuse_many(_weights(served, len(words), starts, values["attention"]))
     expected, recall = values.get("expected", 5), served.recall(values["attention"])
-    how: dict[str, Any] = {"predict_first": model.texts.predict_first, "starts": starts, "features": values["cache"]}
+    how: dict[str, Any] = {"predict_first": model.texts.predict_first, "starts": starts, "features": True}
     if served.has_spans:
         trained = require_weights(model, "attend").model
         return attend_spans(trained, model.vocabulary, words, expected=expected, recall=recall, **how)

@@ -19,15 +19,18 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adagrad import adagrad
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
 
 from spanlm.training.config import OptimizerConfig, ScheduleConfig
 
 
 class Optimizer(ABC):
-    """Moves parameters, all of one type and on one device, by the library's fused kernels: one pass a step.
+    """Moves parameters by the functions of torch.optim, fused: one pass a step.
 
-    The kernels, and so the numbers, are those of torch.optim with `fused=True`. Its classes load torch's compiler,
-    which nothing here needs, with the first step of a process.
+    Its classes, which call the same functions, load torch's compiler with the first step of a process; nothing here
+    needs it, and it takes seconds.
 
     Attributes:
         lr: η of the next step.
@@ -74,9 +77,9 @@ class Adam(Optimizer):
 
     def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
         steps, means, squares = self._kept(parameters)
-        torch._foreach_add_(steps, 1)
-        torch._fused_adam_(
+        adam(
             *(parameters, grads, means, squares, [], steps),
+            fused=True,
             lr=self.lr,
             beta1=0.9,
             beta2=0.999,
@@ -98,9 +101,9 @@ class Adagrad(Optimizer):
 
     def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
         steps, sums = self._kept(parameters)
-        torch._foreach_add_(steps, 1)
-        torch._fused_adagrad_(
+        adagrad(
             *(parameters, grads, sums, steps),
+            fused=True,
             lr=self.lr,
             lr_decay=0.0,
             weight_decay=self.weight_decay,
@@ -113,15 +116,16 @@ class SGD(Optimizer):
     """w ← w − η (g + decay · w), without momentum."""
 
     def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
-        torch._fused_sgd_(
-            *(parameters, grads, []),
+        momenta: list[Tensor | None] = [None] * len(grads)
+        sgd(
+            *(parameters, grads, momenta),
+            fused=True,
             weight_decay=self.weight_decay,
             momentum=0.0,
             lr=self.lr,
             dampening=0.0,
             nesterov=False,
             maximize=False,
-            is_first_step=False,
         )
 
 
@@ -210,7 +214,6 @@ def optimizer_state(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]
         f"{name}/{entry}": value
         for name, parameter in model.named_parameters()
         for entry, value in optimizer.state.get(parameter, {}).items()
-        if value is not None
     }
 
 

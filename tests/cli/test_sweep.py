@@ -9,12 +9,12 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.ranks import worker_of
 from tests.cli.conftest import Cli
 
 SMALL = """
@@ -37,15 +37,6 @@ def wait_for_an_epoch(run: Path, driver: subprocess.Popen[Any]) -> None:
     while not metrics.exists() or b'"valid"' not in metrics.read_bytes():
         assert driver.poll() is None and time.monotonic() < until
         time.sleep(0.05)
-
-
-def process_of(argument: str) -> Path:
-    """The folder in /proc of the process that was started with an argument."""
-    for process in Path("/proc").iterdir():
-        with suppress(OSError):  # it has ended since
-            if process.name.isdecimal() and argument.encode() in (process / "cmdline").read_bytes().split(b"\0"):
-                return process
-    raise LookupError(argument)
 
 
 def assert_undisturbed(cli: Cli, run: Path) -> None:
@@ -144,8 +135,9 @@ def test_a_worker_of_ray_that_was_killed_trains_what_an_undisturbed_run_does(cli
     first = Path("runs/lr/lr=0.01")
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as driver:
         wait_for_an_epoch(first, driver)
-        trains = process_of("--out=runs/lr/lr=0.01")
-        os.kill(int((trains / "stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)  # Ray's worker
+        worker = worker_of(first)
+        assert worker is not None
+        os.kill(worker, signal.SIGKILL)
         said = driver.communicate(timeout=300)[0]
     assert driver.returncode == 0, said
     assert len((first / "provenance.jsonl").read_text().splitlines()) > 1, "it was killed before it had ended"

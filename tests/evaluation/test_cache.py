@@ -77,7 +77,7 @@ def test_streams_have_caches_of_their_own(batch_size: int) -> None:
         assert found.nll == pytest.approx(sum(sum(loop(small_model(), part, cache)) for part in parts), rel=1e-12)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @example(length=3, batch_size=2, context="carry", window=5)  # the first step of a segment needs all that were carried
 @given(
     length=st.integers(1, 60),

@@ -151,7 +151,7 @@ CANDIDATES = st.lists(
 RANDOM = st.builds(question, st.lists(SENTENCES, max_size=4), SENTENCES, SENTENCES, CANDIDATES)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     questions=st.lists(RANDOM, min_size=1, max_size=10),
     context=st.sampled_from(CONTEXTS),

@@ -59,7 +59,7 @@ def test_files(content: bytes, lines: list[list[str]], suffix: str, tmp_path: Pa
 WORDS = st.text(st.sampled_from("ab猫é.'-é<"), min_size=1, max_size=6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     lines=st.lists(st.lists(WORDS, max_size=8), min_size=1, max_size=6),
     limit=st.integers(1, 6),
@@ -93,7 +93,7 @@ VOCABULARY = Vocabulary((EOS, UNK, "He", "he", ".", "!", ")", '"'))
 SPOKEN = st.lists(st.sampled_from(["He", "he", ".", "!", ")", '"', "Zebra"]), max_size=12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(lines=st.lists(SPOKEN, min_size=1, max_size=5), limit=st.integers(1, 6), longer=st.integers(1, 6))
 def test_sentences_hold_the_words_of_their_lines_however_a_line_comes_in(
     lines: list[list[str]], limit: int, longer: int

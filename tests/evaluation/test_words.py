@@ -25,7 +25,6 @@ from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.evaluation.words import ScoreOptions, WordScore, in_lines, lines_as_pieces, score_words, written_scores
 from spanlm.models.encoders import LSTMConfig, RNNConfig
-from spanlm.models.interfaces import Attention
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import (
     AnyMemoryConfig,
@@ -110,7 +109,7 @@ def sized(sizes: tuple[int, ...]) -> Iterator[None]:
 TEXTS = st.lists(st.lists(st.sampled_from([*reference.WORDS[1:], "zebra"]), max_size=9), min_size=1, max_size=7)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(lines=TEXTS, state=st.sampled_from(CONTEXTS), eos=st.booleans(), sizes=SIZES)
 def test_how_much_is_computed_together_changes_nothing(
     lines: list[list[str]], state: Context, eos: bool, sizes: tuple[int, ...]
@@ -178,7 +177,7 @@ def test_products_are_in_the_precision_that_is_asked_for(monkeypatch: pytest.Mon
         score(lines, model, precision="fp8")
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(lines=TEXTS, eos=st.booleans(), sizes=SIZES)
 def test_of_lines_that_nothing_opens_the_first_word_is_read_and_has_no_numbers(
     lines: list[list[str]], eos: bool, sizes: tuple[int, ...]
@@ -297,7 +296,7 @@ def score_sentences(lines: Iterable[str], **options: Any) -> list[WordScore]:
 PARAGRAPHS = st.lists(st.lists(st.sampled_from(["the", "cat", ".", ".", "He", "<unk>"]), max_size=9), max_size=6)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(lines=PARAGRAPHS, state=st.sampled_from(CONTEXTS), eos=st.booleans(), sizes=SIZES)
 def test_in_sentences_every_value_is_that_of_one_word_at_a_time(
     lines: list[list[str]], state: Context, eos: bool, sizes: tuple[int, ...]
@@ -343,7 +342,7 @@ def binary(number: float) -> list[float]:
     return [2.0**n for n in range(200) if int(number) >> n & 1]
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(lines=TEXTS.filter(lambda lines: bool(lines[0])), state=st.sampled_from(CONTEXTS), sizes=SIZES)
 @pytest.mark.parametrize("memory", ["key_value", "attentive", "pointer_sentinel", "span_buffer"])
 def test_looks_are_those_that_attend_records(
@@ -372,6 +371,5 @@ def test_of_equal_weights_the_nearest_is_named_and_lines_that_nothing_opens_begi
     model = LOOKING["key_value"]
     looks = [row.look for row in score(["the cat sat on"], model, looks=True, predict_first=False)]
     assert looks[0] is not None and math.isnan(looks[0].entropy) and looks[0].lag is None
-    weights = torch.full((1, 1, 3), 1 / 3)
-    entropy, largest, lag = words._looked_values(Attention(weights, nearest_lag=1))
+    entropy, largest, lag = words._looked_values(torch.full((1, 3), 1 / 3), 1)
     assert (entropy.item(), largest.item(), lag.item()) == (pytest.approx(math.log(3)), pytest.approx(1 / 3), 1)

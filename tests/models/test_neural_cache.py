@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,6 +15,11 @@ from tests.reference import cache_distribution
 
 V = 4
 THETAS = (0.0, 0.5, 2.0)
+SIZES: dict[str, Any] = {
+    "carried": st.integers(0, 9),
+    "steps": st.integers(1, 12) | st.integers(LEAST_BLOCK, 2 * LEAST_BLOCK + 1),
+    "window": st.integers(1, 25),
+}
 
 
 def lookup(carried: int, steps: int, batch: int, window: int, holes: bool = True) -> Lookup:
@@ -24,12 +31,10 @@ def lookup(carried: int, steps: int, batch: int, window: int, holes: bool = True
     return Lookup(keys[carried:], keys.masked_fill(~filled.unsqueeze(-1), torch.nan), words, filled, window)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
-    carried=st.integers(0, 9),
-    steps=st.integers(1, 12) | st.integers(LEAST_BLOCK, 2 * LEAST_BLOCK + 1),
+    **SIZES,
     batch=st.integers(1, 3),
-    window=st.integers(1, 25),
 )
 def test_it_is_the_equation(carried: int, steps: int, batch: int, window: int) -> None:
     of = lookup(carried, steps, batch, window)
@@ -54,11 +59,9 @@ def test_sums_are_at_least_float32(dtype: torch.dtype) -> None:
         torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
-    carried=st.integers(0, 9),
-    steps=st.integers(1, 12) | st.integers(LEAST_BLOCK, 2 * LEAST_BLOCK + 1),
-    window=st.integers(1, 25),
+    **SIZES,
     most=st.integers(1, 30),
     theta=st.sampled_from(THETAS),
 )
@@ -66,7 +69,7 @@ def test_places_are_those_of_the_word_with_their_shares(
     carried: int, steps: int, window: int, most: int, theta: float
 ) -> None:
     of = lookup(carried, steps, 2, window)
-    places, shares = cache_places(of, theta, most)
+    chance, places, shares = cache_places(of, theta, most)
     assert places.shape == shares.shape == (steps, 2, min(most, carried + steps))
     for step in range(steps):
         for stream in range(2):
@@ -75,6 +78,7 @@ def test_places_are_those_of_the_word_with_their_shares(
             alike = {i: float((theta * (of.query[step, stream] @ of.keys[i, stream])).exp()) for i in seen}
             came, total = of.words[own, stream], sum(alike.values())
             same = {i: x / total for i, x in alike.items() if of.words[i, stream] == came}
+            assert float(chance[step, stream]) == pytest.approx(sum(same.values()) if seen else torch.nan, nan_ok=True)
             looked = zip(places[step, stream].tolist(), shares[step, stream].tolist(), strict=True)
             found = [(i, share) for i, share in looked if share]
             assert [share for _, share in found] == pytest.approx(sorted(same.values(), reverse=True)[:most])

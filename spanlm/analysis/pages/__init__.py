@@ -11,7 +11,6 @@ import base64
 import hashlib
 import html
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
@@ -165,8 +164,8 @@ def _rounded(shares: Sequence[tuple[Any, float]]) -> list[list[Any]]:
     return [[what, float(f"{share:.3g}")] for what, share in shares]
 
 
-def _numbers(numbers: NDArray[np.float64], form: str) -> list[float | None]:
-    return [None if math.isnan(x) else float(f"{x:{form}}") for x in numbers.tolist()]
+def _numbers(numbers: NDArray[np.float64], form: str) -> Any:
+    return finite([float(f"{x:{form}}") for x in numbers.tolist()])
 
 
 def _mean_percent(record: AttentionRecord) -> list[float] | None:

@@ -60,22 +60,25 @@ def cache_log_prob(lookup: Lookup, thetas: Sequence[float]) -> tuple[Tensor, Ten
     return log_p, empty
 
 
-def cache_places(lookup: Lookup, theta: float, most: int) -> tuple[Tensor, Tensor]:
-    """Return the slots that hold the word which follows each step, and their shares of p_cache, the largest first.
+def cache_places(lookup: Lookup, theta: float, most: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return p_cache of the word that follows each step, the slots that hold it, and their shares of it, largest first.
 
-    (T, B, M) int64 and float32 or float64, for finite θ >= 0; M is `most`, or the number of all slots if that is less.
-    Where fewer hold the word, the last shares are 0, and their slots mean nothing.
+    (T, B), NaN where the cache is empty; (T, B, M) int64; (T, B, M), for finite θ >= 0, in float32 or float64. M is
+    `most`, or the number of all slots if that is less. Where fewer hold the word, the last shares are 0, and their
+    slots mean nothing.
     """
+    chance = lookup.query.new_empty(lookup.query.shape[:-1], dtype=wide_dtype(lookup.query.dtype))
     size = (*lookup.query.shape[:-1], min(most, len(lookup.keys)))
     places = torch.zeros(size, dtype=torch.long, device=lookup.query.device)
     shares = lookup.query.new_zeros(size, dtype=wide_dtype(lookup.query.dtype))
     for steps, slots, scores in _scores(lookup):
         weights = _exp(scores, theta)
-        weights /= weights.sum(-1, keepdim=True).clamp(min=1)
-        weights.masked_fill_(_other(lookup, steps, slots), 0)
+        total = weights.sum(-1, keepdim=True)
+        weights.div_(total.clamp(min=1)).masked_fill_(_other(lookup, steps, slots), 0)
+        chance[steps] = weights.sum(-1).masked_fill_((total == 0).squeeze(-1), torch.nan).T
         share, place = (x.transpose(0, 1) for x in weights.topk(min(most, weights.shape[-1])))
         shares[steps, :, : share.shape[-1]], places[steps, :, : share.shape[-1]] = share, slots.start + place
-    return places, shares
+    return chance, places, shares
 
 
 def _other(lookup: Lookup, steps: slice, slots: slice) -> Tensor:
