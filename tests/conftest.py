@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 # before torch is loaded: tests that run side by side (pytest -n) share the cores, and so do the commands they start
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
@@ -31,6 +32,10 @@ from spanlm.models.memories.span_buffer import GateConfig
 from spanlm.models.ops.precision import usable
 from spanlm.store.run_folder import save_model
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
+
+# tests never time: on a busy machine one example of many may take long
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 needs_bf16 = pytest.mark.skipif(usable("bf16", "cpu") == "fp32", reason="this processor has no bf16 (AVX-512)")
 

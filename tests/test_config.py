@@ -50,7 +50,7 @@ def others(value: object) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_yaml_and_back(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Whatever value a field can have: what is given is what is read, from the file, too."""

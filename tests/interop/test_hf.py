@@ -212,7 +212,7 @@ TEXTS = st.text(st.sampled_from("aB zé'’.,-N1½_\t <>unkeos\u0301\u200dİ猫\
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", ["whitespace", "words", "straight-words"])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(lines=st.lists(TEXTS, min_size=1, max_size=3))
 def test_words_are_cut_as_in_training(rule: Rule, lines: list[str]) -> None:
     expected = [word for line in lines for word in [*tokenize(line, rule), EOS]][:-1]

@@ -194,7 +194,7 @@ LONG = LEAST_BLOCK + 3
     ),
     holes=st.integers(0, 2**20 - 1),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_shape_any_holes(op: Op, shape: Shape, holes: int) -> None:
     """Values and gradients."""
     leaves, filled = op.leaves(shape), op.filled(shape, holes)

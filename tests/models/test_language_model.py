@@ -37,7 +37,7 @@ def answers(model: LanguageModel, tokens: Tensor, targets: Tensor, state: LMStat
 
 @every_model
 @given(lengths=st.lists(st.integers(1, 5), min_size=1, max_size=5), fresh=st.booleans())
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 def test_any_cut_is_the_same_stream(config: ModelConfig, lengths: list[int], fresh: bool) -> None:
     model = language_model(config)
     assert_any_cut_is_the_same_stream(model, lengths, model.init_state(2) if fresh else after_prefix(model))
@@ -59,7 +59,7 @@ def assert_any_cut_is_the_same_stream(model: Any, lengths: list[int], start: LMS
 
 @every_model
 @given(last=st.integers(0, 6), seed=st.integers(1, 1000), double=st.booleans())
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 def test_later_words_change_nothing_before_them(config: ModelConfig, last: int, seed: int, double: bool) -> None:
     """Bit by bit: other words after step `last` leave every answer up to it as it was."""
     model = language_model(config, torch.float64 if double else torch.float32)

@@ -98,7 +98,7 @@ def with_gradients(log_p: Tensor, leaves: list[Tensor], kind: str = "any") -> li
     kind=st.sampled_from(["mean", "padded", "any"]),
     limits=st.tuples(st.integers(1, 200), st.integers(1, 130)),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_shape_and_gradient_in_any_chunks(
     op: Op, shape: Shape, bias: bool, kind: str, limits: tuple[int, int]
 ) -> None:

@@ -129,7 +129,7 @@ def test_the_gradient_does_not_depend_on_the_autocast_around_it(reduced: bool) -
 
 
 @given(lengths=st.lists(st.integers(1, 4), min_size=1, max_size=5))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_any_cut_is_the_same_stream_in_bfloat16(lengths: list[int]) -> None:
     """The state says all: what is read of h is what was handed on, and c is kept in float32."""
     x, (h, c, *weights) = values(sum(lengths), 2, 5).float(), (leaf.detach().float() for leaf in layer_leaves()[1:])

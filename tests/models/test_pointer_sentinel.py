@@ -60,7 +60,7 @@ def test_training_asks_the_pointer_alone_by_hand() -> None:
 
 
 @given(window=st.integers(1, 7), vocabulary=st.integers(1, 6), scale=st.sampled_from([1.0, 30.0, 1e3]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_any_mixture_sums_to_one(window: int, vocabulary: int, scale: float) -> None:
     shares = (scale * values(3, 2, window + 1)).log_softmax(-1)
     read = words(3, 2, window, size=vocabulary)

@@ -55,7 +55,7 @@ def test_is_one_softmax_over_all_before(steps: int, fresh: bool, scale: float) -
 
 
 @given(lengths=st.lists(st.sampled_from(STEPS), min_size=1, max_size=4), fresh=st.booleans())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_cuts_change_nothing(lengths: list[int], fresh: bool) -> None:
     scores, items = leaves_of(sum(lengths))
     state = nothing() if fresh else something()

@@ -72,7 +72,7 @@ def _answered(client: TestClient, request: tuple[str, bytes], headers: dict[str,
         assert answer.text.endswith("event: done\ndata: {}\n\n")
 
 
-PATIENT = {"deadline": None, "suppress_health_check": list(HealthCheck)}
+PATIENT = {"suppress_health_check": list(HealthCheck)}
 
 
 @settings(max_examples=200, **PATIENT)

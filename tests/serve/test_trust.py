@@ -151,7 +151,7 @@ def test_a_long_text_does_not_keep_a_short_one_waiting(runs: Runs) -> None:
 
     def wait(*_: object) -> None:
         at_work.set()
-        go.wait(PATIENCE)
+        assert go.wait(PATIENCE)
 
     hook = runs.get("2").model.model.register_forward_pre_hook(wait)
     client = TestClient(make_app(runs, work), base_url="http://localhost")

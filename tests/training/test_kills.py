@@ -30,6 +30,9 @@ def undisturbed(processes: Processes, room: Path) -> Undisturbed:
         whole, survey = room / "whole", room / "moments"
         arguments = {"folder": str(whole), "survey": str(survey), "fields": fields}
         assert processes.run("train_run", name=name, **arguments) == 0
+        if name == next(iter(RUNS)):  # to be watched changes nothing
+            assert processes.run("train_run", name=name, folder=str(room / "unwatched"), fields=fields) == 0
+            assert not differing(outcome(room / "unwatched"), outcome(whole))
         return outcome(whole), json.loads(survey.read_text())
 
     return run
