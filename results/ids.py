@@ -6,19 +6,18 @@ disk for the text and about as many for the ids.
 """
 
 import argparse
-import json
+import hashlib
 import os
 import resource
 import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from record import write
+
 import spanlm
 from spanlm.data.config import DataConfig
-from spanlm.store.process import processor_name
-from spanlm.store.provenance import file_provenance
 
 
 def _repeat(source: Path, target: Path, size: int) -> int:
@@ -43,7 +42,6 @@ def main() -> None:
     parser.add_argument("source", type=Path)
     parser.add_argument("--bytes", type=int, default=10**10)
     options = parser.parse_args()
-    before = os.getloadavg()[0]
     with TemporaryDirectory() as folder:
         os.environ["SPANLM_CACHE"] = str(Path(folder, "cache"))
         corpus = Path(folder, "corpus")
@@ -54,22 +52,20 @@ def main() -> None:
         first, tokens = _seconds(corpus)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         second, _ = _seconds(corpus)
-        record = {
-            "what": f"load_corpus of a folder whose train.txt is {options.source.name}, repeated; twice in one process",
-            "made": file_provenance(),
-            "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            "machine": f"{os.cpu_count()} cores of {processor_name()}, one thread used",
-            "load": [before, os.getloadavg()[0]],
-            "bytes": size,
-            "tokens": len(tokens.splits["train"]),
-            "types": len(tokens.vocabulary),
-            "first_load_seconds": first,
-            "second_load_seconds": second,
-            "peak_resident_megabytes": peak,
-            "with_torch": "torch" in sys.modules,
-        }
-    text = json.dumps(record, indent=1, ensure_ascii=False)
-    Path(__file__).with_suffix(".json").write_text(f"{text}\n", encoding="utf-8")
+        with options.source.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        write(
+            __file__,
+            f"load_corpus of a folder whose train.txt is {options.source.name}, repeated; twice in one process",
+            source={"bytes": options.source.stat().st_size, "sha256": digest},
+            bytes=size,
+            tokens=len(tokens.splits["train"]),
+            types=len(tokens.vocabulary),
+            first_load_seconds=first,
+            second_load_seconds=second,
+            peak_resident_megabytes=peak,
+            with_torch="torch" in sys.modules,
+        )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What memories are worth, from trained runs: `python results/memories.py RUNS` writes memories.json.
 
-RUNS has the trainings of `spanlm reproduce yardstick --runs RUNS`, those that were made, and of `spanlm sweep
+RUNS has the trainings of `spanlm reproduce yardstick --runs RUNS` that have a record here, and of `spanlm sweep
 results/worth.yaml` (in RUNS/worth). Each memory is compared with the LSTM on the same test text by `spanlm compare`,
 three seeds of each on the demo's text, and there `spanlm context` says how much context the first seed of each uses.
 """
@@ -12,10 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from record import write
+
 from spanlm.presets.yardstick import MEMORIES
 from spanlm.reproduction.yardstick import SOURCES
-from spanlm.store.provenance import file_provenance
 
+HERE = Path(__file__).parent
 FAMILIES = {"none": "LSTM, no memory", "ngram": "4-gram", "roles=1": "Attention, window 15"}
 FAMILIES |= {"roles=3": "Key-Value-Predict, window 5", "span_buffer": "Span buffer"}
 """Part of a family's folder -> what it is; the first is the baseline."""
@@ -46,15 +48,14 @@ def main() -> None:
     parser.add_argument("runs", type=Path)
     runs = parser.parse_args().runs
     families = {title: next((runs / "worth").glob(f"*{part}*")) for part, title in FAMILIES.items()}
-    record: dict[str, Any] = {"what": "memories against the LSTM, bits a token on test", "made": file_provenance()}
+    found = {}
     for source in SOURCES:
-        room = runs / "yardstick" / f"{source}-small"
-        every = {title: room / name / "seed-1" for name, (title, _) in MEMORIES.items()}
-        record[source] = _against({title: run for title, run in every.items() if run.exists()})
-    record["demo"] = _against(families)
-    record["context"] = [{"run": title, **_context(family / "seed-1")} for title, family in families.items()]
-    text = json.dumps(record, indent=1, ensure_ascii=False)
-    Path(__file__).with_suffix(".json").write_text(f"{text}\n", encoding="utf-8")
+        own = Path("yardstick", f"{source}-small")
+        trained = [name for name in MEMORIES if (HERE / own / f"{name}-seed-1.json").exists()]
+        found[source] = _against({MEMORIES[name][0]: runs / own / name / "seed-1" for name in trained})
+    found["demo"] = _against(families)
+    found["context"] = [{"run": title, **_context(family / "seed-1")} for title, family in families.items()]
+    write(__file__, "memories against the LSTM, bits a token on test", **found)
 
 
 if __name__ == "__main__":

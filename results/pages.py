@@ -127,21 +127,6 @@ def mixtures() -> Rows:
     return [["", "valid ppl", "test ppl", "weights"], *lines]
 
 
-def yardstick(*sources: str) -> Rows:
-    """Return the excess of each memory on each source with a known law."""
-    tables = [dict(_from_page(f"yardstick/{one}-small/table-{one}.md", 0, ["model", "excess"])) for one in sources]
-    return [["", *sources], *([name, *(one[name] for one in tables)] for name in tables[0] if name != "model")]
-
-
-def against(pattern: str) -> Rows:
-    """Return what `spanlm compare` found between a baseline and others, in bits, with 95 % intervals and p."""
-    rows = [["", "bits", "95 % interval", "p"]]
-    for one in _records(pattern, "compared").values():
-        low, high = (_number(x, "3") for x in one["interval"])
-        rows.append([one["run"], _number(one["bits"], "3"), f"{low} to {high}", _number(one["p"], "3")])
-    return rows
-
-
 def _table(match: re.Match[str]) -> str:
     what, *rest = match["what"].split(" | ")
     if what in globals():

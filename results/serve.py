@@ -22,11 +22,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from playwright.sync_api import Page, sync_playwright
+from record import write
 
 import spanlm
 from spanlm.data.config import DataConfig
 from spanlm.data.vocabulary import EOS
-from spanlm.store.provenance import file_provenance
 
 WORDS, KEYS, VISITORS, VISITOR_KEYS = 200, 40, 20, 25
 BETWEEN_KEYS = 0.1, 0.3
@@ -170,7 +170,6 @@ def main() -> None:
     """Measure, and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="+", metavar="RUN")
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     options = parser.parse_args()
     words = _words()
     with _serving(options.runs) as address:
@@ -180,8 +179,6 @@ def main() -> None:
         runs, sizes = _in_browser(address, models, words)
         visitors = _visitors(address, models[0], words)
     content: dict[str, Any] = {
-        "what": "spanlm serve in Debian's Chromium: from a key to painted surprisals, many visitors, bytes of the page",
-        "made": file_provenance(),
         "runs": runs,
         "visitors": {"visitors": VISITORS, "words": len(words), "run": runs[0]["run"], **visitors},
         "page_bytes": sum(sizes.values()),
@@ -191,7 +188,8 @@ def main() -> None:
     for one in content["verdicts"]:
         said = "kept" if one["kept"] else "not kept"
         sys.stdout.write(f"{one['what']}: {one['measured']:,} (limit {one['limit']:,}): {said}\n")
-    options.out.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    what = "spanlm serve in Debian's Chromium: from a key to painted surprisals, many visitors, bytes of the page"
+    write(__file__, what, **content)
 
 
 if __name__ == "__main__":

@@ -5,17 +5,12 @@ the LSTMs and the tied softmax of AWD-LSTM (24.2 million parameters) over 70 ste
 clock, so that a busy machine disturbs them little; it disturbs caches all the same.
 """
 
-import json
-import os
 import time
-from datetime import UTC, datetime
 from itertools import pairwise
-from pathlib import Path
 
 import torch
+from record import write
 from torch import nn
-
-from spanlm.store.process import processor_name
 
 STREAMS, STEPS, ROUNDS, WORDS, SIZES = (1, 2, 5, 10, 20), 70, 4, 10_000, (400, 1150, 1150, 400)
 
@@ -41,20 +36,12 @@ def seconds(parts: nn.ModuleDict, streams: int) -> float:
 def main() -> None:
     """Measure, and write the record."""
     torch.set_num_threads(1)
-    parts, before = model(), os.getloadavg()[0]
+    parts = model()
     seconds(parts, 1)
     found = [[seconds(parts, streams) for streams in STREAMS] for _ in range(ROUNDS)]
-    record = {
-        "what": "processor seconds of a forward and backward pass of 70 steps, one thread, the least of the rounds",
-        "command": "python results/streams.py",
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": f"{os.cpu_count()} cores of {processor_name()}, torch {torch.__version__}",
-        "load": [before, os.getloadavg()[0]],
-        "rounds": ROUNDS,
-        "seconds": {str(n): round(min(times), 4) for n, times in zip(STREAMS, zip(*found, strict=True), strict=True)},
-    }
-    text = json.dumps(record, indent=1, ensure_ascii=False)
-    Path(__file__).with_suffix(".json").write_text(f"{text}\n", encoding="utf-8")
+    what = "processor seconds of a forward and backward pass of 70 steps, one thread, the least of the rounds"
+    times = {str(n): round(min(each), 4) for n, each in zip(STREAMS, zip(*found, strict=True), strict=True)}
+    write(__file__, what, torch=torch.__version__, rounds=ROUNDS, seconds=times)
 
 
 if __name__ == "__main__":
