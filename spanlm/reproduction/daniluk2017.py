@@ -66,11 +66,11 @@ DANILUK = Paper(
         smoke_scale(Matched(units=16, max_epochs=1, init_range=0.4), "a minute or two"),
         Scale(
             name="small",
-            purpose="the paper's proportions at 64 units; a row takes 10 to 20 minutes of one CPU core",
+            purpose="the paper's proportions at 64 units, trained to its patience; a row takes 10 to 60 minutes of one CPU "
+            "core",
             corpus="wikitext-2",
             vocabulary_size=16_000,
-            precision="bf16",
-            sizes=Matched(units=64, training_tokens=12_500_000, max_epochs=8, init_range=0.2),
+            sizes=Matched(units=64, training_tokens=50_000_000, init_range=0.2),
         ),
         Scale(
             name="paper", purpose="the paper's sizes; for a GPU", corpus="wikipedia", sizes=Matched(units=PAPER_UNITS)
