@@ -66,8 +66,7 @@ DANILUK = Paper(
         smoke_scale(Matched(units=16, max_epochs=1, init_range=0.4), "a minute or two"),
         Scale(
             name="small",
-            purpose="the paper's proportions at 64 units, trained to its patience; a row takes 10 to 60 minutes of one CPU "
-            "core",
+            purpose="the paper's proportions at 64 units, to its patience; a row takes 10 to 60 minutes of a CPU core",
             corpus="wikitext-2",
             vocabulary_size=16_000,
             sizes=Matched(units=64, training_tokens=50_000_000, init_range=0.2),

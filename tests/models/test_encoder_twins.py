@@ -11,6 +11,7 @@ from torch import Tensor
 from spanlm.models.encoders import HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig, stacks
 from spanlm.models.encoders.hornn import HORNNEncoder
 from spanlm.models.encoders.variational_lstm import VariationalLSTMEncoder
+from spanlm.models.ops import precision
 from tests import reference
 from tests.models.awd import KERNELS
 from tests.models.small import assert_same, build, values
@@ -58,12 +59,13 @@ def drawn_noise(encoder: VariationalLSTMEncoder, x: Tensor, layers: int, seed: i
     def masks(rate: float, width: int) -> list[Tensor]:
         drawn = x.new_ones(4, batch, width)
         if rate and training:
-            drawn[:] = x.new_empty(4 if config.per_gate else 1, batch, width).bernoulli_(1 - rate) / (1 - rate)
+            drawn[:] = precision.dropout_mask((4 if config.per_gate else 1, batch, width), rate, x, None)
         return list(drawn)
 
     def kept(rate: float) -> list[Tensor]:
-        whole = x.new_full((steps, batch, size), rate)
-        return list(whole.bernoulli_(rate) if rate and training else whole)
+        if rate and training:
+            return list(precision.kept((steps, batch, size), 1 - rate, x.device).to(x.dtype))
+        return list(x.new_full((steps, batch, size), rate))
 
     noise = []
     for layer in range(layers):

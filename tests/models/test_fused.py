@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from spanlm.models.encoders import AWDLSTMConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
 from spanlm.models.encoders.stacks import FusedLSTM, FusedRNN
+from spanlm.models.ops.precision import dropout
 from tests.models.small import EMBEDDING, assert_same, bitwise, build, values
 
 ENCODERS = [
@@ -37,18 +38,39 @@ def flat(result: Any) -> list[Tensor]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("training", [True, False])
 def test_it_is_the_librarys_module(kind: Any, plain: Any, dtype: torch.dtype, training: bool) -> None:
-    """Same weights by the same names, answers, states and draws; gradients, in evaluation, too."""
+    """Same weights by the same names, answers and states; gradients, in evaluation, too."""
+    rate = 0.0 if training else 0.4
     torch.manual_seed(0)
-    theirs = plain(5, 4, 2, dropout=0.4).to(dtype).train(training)
-    ours = kind(5, 4, 2, dropout=0.4).to(dtype).train(training)
+    theirs = plain(5, 4, 2, dropout=rate).to(dtype).train(training)
+    ours = kind(5, 4, 2, dropout=rate).to(dtype).train(training)
     ours.load_state_dict(theirs.state_dict())
     results = []
     for stack in (ours, theirs):
-        torch.manual_seed(1)
         found = flat(stack(values(6, 3, 5).to(dtype), carried(stack)))
         gradients = torch.autograd.grad(found[0].square().sum(), list(stack.parameters()))
         results.append([*(x.detach() for x in found), *gradients])
     assert_same(*results, rtol=1e-5, atol=1e-6)
+
+
+@STACKS
+def test_in_training_units_are_dropped_between_its_layers(kind: Any, plain: Any) -> None:
+    """As between two stacks of one layer."""
+    both, x = kind(4, 4, 2, dropout=0.4).double(), values(6, 3, 4)
+    below, above = (plain(4, 4).double() for _ in range(2))
+    for number, one in enumerate((below, above)):
+        one.load_state_dict({name: both.get_parameter(name[:-1] + str(number)) for name in one.state_dict()})
+    torch.manual_seed(1)
+    found = flat(both(x, carried(both)))
+    torch.manual_seed(1)
+    h, *lower = flat(below(x, layer_of(carried(both), 0)))
+    outputs, *upper = flat(above(dropout(h, 0.4, True), layer_of(carried(both), 1)))
+    assert_same(found, [outputs, *(torch.cat(ends) for ends in zip(lower, upper, strict=True))])
+    assert not bitwise(found[0], flat(both(x, carried(both)))[0])
+
+
+def layer_of(state: Any, layer: int) -> Any:
+    """A layer's part of a stack's state."""
+    return tuple(x[layer : layer + 1] for x in state) if isinstance(state, tuple) else state[layer : layer + 1]
 
 
 @STACKS

@@ -47,12 +47,12 @@ def trained(config: SpanBufferConfig, h: Tensor, steps_before: int = 8) -> Any:
 @pytest.mark.parametrize("reads", get_args(Reads))
 def test_one_mask_for_what_asks_gates_predicts_and_is_read(reads: Reads) -> None:
     h, config = values(7, 3, HIDDEN), replace(SMALL, reads=reads)
-    (readout, _), memory = trained(replace(config, dropout=0.4), h)
+    (readout, _), memory = trained(replace(config, dropout=0.375), h)
     kept = readout.features != 0
     assert torch.equal(kept, kept[:1].expand_as(kept))
     assert 0.3 < kept[0].double().mean() < 0.9
     assert not torch.equal(kept[0, 0], kept[0, 1])
-    mask = kept[:1].double() / 0.6
+    mask = kept[:1].double() / 0.625
     assert_same(readout.features, h * mask)
     assert_same(readout.mixture.gate, (h * mask) @ memory.gate.weight.T)
     # the same mask on a memory without dropout: on the query, and on what is read
@@ -69,12 +69,12 @@ def test_one_mask_for_what_asks_gates_predicts_and_is_read(reads: Reads) -> None
 
 
 def test_a_model_drops_nothing_twice_and_hands_on_the_whole_output() -> None:
-    config = model_config(LSTMConfig(hidden_size=HIDDEN), replace(SMALL, dropout=0.4), SoftmaxConfig())
+    config = model_config(LSTMConfig(hidden_size=HIDDEN), replace(SMALL, dropout=0.375), SoftmaxConfig())
     model, tokens = language_model(config).train(), words(9, 8)
     torch.manual_seed(1)
     readout, state = model(tokens, model.init_state(8))
     kept = readout.features != 0
-    assert_same(readout.features[kept], readout.hidden[kept] / 0.6)
+    assert_same(readout.features[kept], readout.hidden[kept] / 0.625)
     assert torch.equal(state.memory["states"], readout.hidden[-6:])
     assert readout.hidden.all()
 

@@ -20,14 +20,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, Self, cast
 
-import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from spanlm.models.encoders.stacks import EncoderConfig, FusedLSTM, in_one_chunk, loop_is_faster, square_units, zeros_of
 from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.ops.lstm import lstm_layer
-from spanlm.models.ops.precision import locked_dropout
+from spanlm.models.ops.precision import kept, locked_dropout, rounded
 
 Pair = tuple[Tensor, Tensor]
 """h and c."""
@@ -131,15 +130,7 @@ class AWDLSTMEncoder(Encoder):
 
 
 def weight_drop(weight: Tensor, rate: float, training: bool) -> Tensor:
-    """Drop single weights for a segment, of all steps and streams (DropConnect, Wan et al., 2013).
-
-    A weight's draw has 16 bits, so the rate is rounded to a multiple of 2⁻¹⁶, and the kept weights are scaled by
-    the rounded one. Drawn like the other masks, those of an AWD-LSTM took a tenth of its training step.
-    """
+    """Drop single weights for a segment, of all steps and streams (DropConnect, Wan et al., 2013)."""
     if not training or not rate:
         return weight
-    values = 2**16
-    dropped = min(round(rate * values), values - 1)
-    bits = torch.empty(-(-weight.numel() // 4), dtype=torch.int64, device=weight.device).random_(-(2**63), None)
-    kept = bits.view(torch.int16)[: weight.numel()].view(weight.shape) >= dropped - values // 2
-    return weight * kept * (values / (values - dropped))
+    return weight * kept(weight.shape, rate, weight.device) / (1 - rounded(rate))

@@ -139,14 +139,14 @@ class FusedRNN(nn.RNN):
 
 
 def _read(kernel: Any, stack: nn.RNNBase, x: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-    """Call the library's kernel: all layers at once, or one by one where the dropout between them is a part of more."""
+    """Call the library's kernel: all layers at once, or one by one where the dropout between them is drawn here."""
     rate, train = stack.dropout if stack.training else 0.0, stack.training or torch.is_grad_enabled()
 
     def call(x: Tensor, weights: list[Tensor], layers: int, rate: float, state: Sequence[Tensor]) -> Any:
         first = state[0] if len(state) == 1 else tuple(state)
         return kernel(x, first, weights, True, layers, rate, train, False, False)
 
-    if not (rate and shares_streams()):
+    if not rate or (x.is_cuda and not shares_streams()):  # cuDNN's own dropout is a part of its kernel
         weights = [weight for layer in range(stack.num_layers) for weight in _weights(stack, layer).values()]
         return tuple(call(x, weights, stack.num_layers, rate, state))
     ends = []

@@ -7,12 +7,14 @@ maker, not on timing, so that a machine gives the same numbers every time.
 
 A mask holds 0 with probability `rate`, else 1 / (1 − rate), which keeps the expectation. It is drawn anew
 for every segment and every stream: state carried over from a segment has met other masks, as in the public code of
-Gal and of Press & Wolf (2017).
+Gal and of Press & Wolf (2017). A draw has 16 bits, a fourth of a number of the generator, so `rate` is rounded
+to a multiple of 2⁻¹⁶ for both: the library's own draws take five times as long.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -199,21 +201,36 @@ def drawn(draw: Callable[[Sequence[int]], Tensor], shape: Sequence[int], streams
     return draw([*shape[:streams], own * ranks, *shape[streams + 1 :]]).narrow(streams, rank * own, own).contiguous()
 
 
-def dropout_mask(shape: Sequence[int], rate: float, like: Tensor, streams: int | None) -> Tensor:
-    """Draw a mask of a shape, in the type and on the device of `like`; `streams`: their dimension, None: all share."""
+_VALUES = 2**16
+
+
+def rounded(rate: float) -> float:
+    """Return the nearest rate below 1 that draws of 16 bits have."""
+    return min(round(rate * _VALUES), _VALUES - 1) / _VALUES
+
+
+def kept(shape: Sequence[int], rate: float, device: torch.device, streams: int | None = None) -> Tensor:
+    """Draw where a mask is not 0, as bool; `streams`: their dimension, None: all share."""
+    first = int((rounded(rate) - 0.5) * _VALUES)
 
     def draw(shape: Sequence[int]) -> Tensor:
-        return like.new_empty(shape).bernoulli_(1 - rate).div_(1 - rate)
+        count = math.prod(shape)
+        bits = torch.empty(-(-count // 4), dtype=torch.int64, device=device).random_(-(2**63), None)
+        return bits.view(torch.int16)[:count].view(*shape) >= first
 
     return draw(shape) if streams is None else drawn(draw, shape, streams)
 
 
+def dropout_mask(shape: Sequence[int], rate: float, like: Tensor, streams: int | None) -> Tensor:
+    """Draw a mask of a shape, in the type and on the device of `like`; `streams`: their dimension, None: all share."""
+    return kept(shape, rate, like.device, streams).to(like.dtype).div_(1 - rounded(rate))
+
+
 def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
     """Drop numbers of x (T, B, D), each by itself."""
-    if not (training and rate and shares_streams()):
-        return functional.dropout(x, rate, training)
-    # the library's own draws, of ones
-    return x * drawn(lambda shape: functional.dropout(x.new_ones(shape), rate), x.shape, 1)
+    if not training or not rate:
+        return x
+    return x * kept(x.shape, rate, x.device, streams=1) / (1 - rounded(rate))
 
 
 def locked_dropout(x: Tensor, rate: float, training: bool) -> Tensor:
