@@ -443,7 +443,8 @@ def make(names: list[str]) -> None:
     """Write goldens."""
     with tempfile.TemporaryDirectory() as folder, working(Path(folder)):
         made = {name: MAKERS[name]() for name in names}
-    for name, value in {**made, "processor": processor()}.items():
+    processors = {**golden("processor"), **dict.fromkeys(made, processor())}
+    for name, value in {**made, "processor": processors}.items():
         value = as_changes(value) if name == "presets" else value
         (DATA / f"{name}.json").write_text(written(value) + "\n", encoding="utf-8")
 
