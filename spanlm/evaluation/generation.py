@@ -83,15 +83,37 @@ def draw(
     Raises:
         InputError: no first word, without `predict_first`.
     """
-    if line_by_line or not predict_first:
-        prompt = prompt[len(prompt) - [*reversed(prompt), EOS].index(EOS) :]
-    if not (predict_first or prompt):
-        raise InputError(
-            "prompt='': the model does not predict the first word of a sentence "
-            "(training.batching.predict_first=false); give that word, or more"
-        )
-    tokens = [vocabulary.eos_id] * predict_first + vocabulary.encode(prompt)
-    return _drawn(model, vocabulary, tokens, options, line_by_line, predict_first, recall)
+    texts = _Texts(model, vocabulary, options, 1, line_by_line, predict_first)
+    return (drawn for (drawn,) in texts.drawn(prompt, recall) if drawn is not None)
+
+
+def draw_samples(
+    model: NextWordModel,
+    vocabulary: Vocabulary,
+    prompt: list[str],
+    options: GenerationOptions,
+    count: int,
+    *,
+    line_by_line: bool = False,
+    predict_first: bool = True,
+) -> list[list[str]]:
+    """Continue a prompt `count` times, side by side: sample n has the words that seed + n draws alone.
+
+    But for rounding, which differs with the number of texts that are read at a time. See `draw`.
+
+    Raises:
+        InputError: no first word, without `predict_first`; several samples at temperature 0, which are all the same.
+    """
+    require(count >= 1, "samples", count, "at least 1")
+    same = "1 with temperature=0, where all are the same"
+    require(count == 1 or options.temperature > 0, "samples", count, same)
+    texts = _Texts(model, vocabulary, options, count, line_by_line, predict_first)
+    found: list[list[str]] = [[] for _ in range(count)]
+    for step in texts.drawn(prompt, anew):
+        for words, drawn in zip(found, step, strict=True):
+            if drawn is not None:
+                words.append(drawn.word)
+    return found
 
 
 def generate(
@@ -110,7 +132,7 @@ def generate(
 
 @dataclass(frozen=True)
 class _Next:
-    """The state after some words, and log p of the next one (V,); no views, so that it holds what it counts."""
+    """The state after some words, and log p of the next one (B, V); no views, so that it holds what it counts."""
 
     state: LMState
     log_p: Tensor
@@ -120,42 +142,68 @@ class _Next:
         return self.log_p.nbytes + sum(x.nbytes for x in self.state.flat().values())
 
 
-def _drawn(
-    model: NextWordModel,
-    vocabulary: Vocabulary,
-    tokens: list[int],
-    options: GenerationOptions,
-    line_by_line: bool,
-    predict_first: bool,
-    recall: Recall,
-) -> Iterator[Drawn]:
-    generator = torch.Generator().manual_seed(options.seed)
-    barred = [] if options.unk else [vocabulary.unk_id]
-    after = _after(model, tokens, recall)
-    for number in range(options.length):
-        word = sample(after.log_p, options.temperature, options.top_k, options.top_p, barred, generator)
-        yield Drawn(vocabulary.word(word), after.log_p)
-        ended = word == vocabulary.eos_id
-        if number == options.length - 1 or (ended and not predict_first):
-            return
-        after = _next(model, [word], model.init_state(1) if ended and line_by_line else after.state)
+@dataclass(frozen=True)
+class _Texts:
+    """Texts that continue one prompt, side by side."""
 
+    model: NextWordModel
+    vocabulary: Vocabulary
+    options: GenerationOptions
+    count: int
+    line_by_line: bool
+    predict_first: bool
 
-def _after(model: NextWordModel, tokens: Sequence[int], recall: Recall) -> _Next:
-    """Read a prompt some steps at a time: a long one would hold a distribution for each of its words."""
-    state, prefix = model.init_state(1), Prefix("prompt")
-    for start in range(0, len(tokens), STEPS):
-        ids = tokens[start : start + STEPS]
-        after = recall(prefix.longer(ids), partial(_next, model, ids, state))
-        state = after.state
-    return after
+    def drawn(self, prompt: list[str], recall: Recall) -> Iterator[list[Drawn | None]]:
+        """Give at each step a word of each text, None of one that has ended."""
+        if self.line_by_line or not self.predict_first:
+            prompt = prompt[len(prompt) - [*reversed(prompt), EOS].index(EOS) :]
+        if not (self.predict_first or prompt):
+            raise InputError(
+                "prompt='': the model does not predict the first word of a sentence "
+                "(training.batching.predict_first=false); give that word, or more"
+            )
+        eos = self.vocabulary.eos_id
+        return self._steps(self._after([eos] * self.predict_first + self.vocabulary.encode(prompt), recall))
 
+    def _steps(self, after: _Next) -> Iterator[list[Drawn | None]]:
+        options, eos = self.options, self.vocabulary.eos_id
+        generators = [torch.Generator().manual_seed((options.seed + n) % 2**63) for n in range(self.count)]
+        goes_on = [True] * self.count
+        for number in range(options.length):
+            words = [self._sample(*each) for each in zip(after.log_p, generators, strict=True)]
+            texts = zip(words, after.log_p, goes_on, strict=True)
+            yield [Drawn(self.vocabulary.word(word), log_p) if on else None for word, log_p, on in texts]
+            ended = [word == eos for word in words]
+            if not self.predict_first:
+                goes_on = [on and not end for on, end in zip(goes_on, ended, strict=True)]
+            if number == options.length - 1 or not any(goes_on):
+                return
+            state = after.state
+            if self.line_by_line and any(ended):
+                state = state.reset(torch.tensor(ended), self.model.init_state(self.count))
+            after = self._next([words], state)
 
-def _next(model: NextWordModel, ids: Sequence[int], state: LMState) -> _Next:
-    with evaluating(model):
-        readout, state = model(torch.tensor(ids, device=model.device).unsqueeze(1), state)
-        log_p = model.head.log_probs(readout.map(lambda x: x[-1:]))[0, 0].cpu()
-        return _Next(state.map(torch.clone), log_p.clone())
+    def _sample(self, log_p: Tensor, generator: torch.Generator) -> int:
+        options = self.options
+        barred = [] if options.unk else [self.vocabulary.unk_id]
+        return sample(log_p, options.temperature, options.top_k, options.top_p, barred, generator)
+
+    def _after(self, tokens: Sequence[int], recall: Recall) -> _Next:
+        """Read a prompt some steps at a time: a long one would hold a distribution for each of its words."""
+        state, prefix = self.model.init_state(1), Prefix("prompt")
+        for start in range(0, len(tokens), STEPS):
+            ids = tokens[start : start + STEPS]
+            after = recall(prefix.longer(ids), partial(self._next, [[id] for id in ids], state))
+            state = after.state
+        texts = torch.zeros(self.count, dtype=torch.int64, device=self.model.device)
+        return after if self.count == 1 else _Next(state.select(texts), after.log_p.expand(self.count, -1))
+
+    def _next(self, ids: Sequence[Sequence[int]], state: LMState) -> _Next:
+        """Read `ids` (T, B)."""
+        with evaluating(self.model):
+            readout, state = self.model(torch.tensor(ids, device=self.model.device), state)
+            log_p = self.model.head.log_probs(readout.map(lambda x: x[-1:]))[0].cpu()
+            return _Next(state.map(torch.clone), log_p.clone())
 
 
 def sample(

@@ -229,6 +229,10 @@ class Yardstick(LoadedModel):
         """Refuse: it draws no words."""
         self._refuse("generate")
 
+    def samples(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse, likewise."""
+        self._refuse("generate")
+
     def cloze(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: candidates are words of a vocabulary."""
         self._refuse("cloze")

@@ -44,7 +44,7 @@ from spanlm.evaluation.dynamic.tuning import (
 )
 from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.excess import Excess, excess_by_lag
-from spanlm.evaluation.generation import Drawn, GenerationOptions, draw
+from spanlm.evaluation.generation import Drawn, GenerationOptions, draw, draw_samples
 from spanlm.evaluation.pairs import Compared, Pair, compare_pairs
 from spanlm.evaluation.perplexity import Evaluation, evaluate, require_span_buffer
 from spanlm.evaluation.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
@@ -317,8 +317,19 @@ class LoadedModel:
         What was read of the prompt before may come from `recall`, see `spanlm.evaluation.recall`.
         """
         texts, how = self.texts, GenerationOptions(**options)
-        reading = {"line_by_line": texts.line_by_line, "predict_first": texts.predict_first}
-        return draw(self.model, self.vocabulary, texts.prompt(prompt), how, **reading, recall=recall)
+        return draw(self.model, self.vocabulary, texts.prompt(prompt), how, **self._lines(), recall=recall)
+
+    def samples(self, count: int, prompt: str = "", **options: Any) -> list[list[str]]:
+        """Continue a prompt `count` times, side by side, which is faster than one after another; options of `generate`.
+
+        Sample n (from 0) has the words that seed + n gives alone, but for rounding.
+        """
+        texts, how = self.texts, GenerationOptions(**options)
+        return draw_samples(self.model, self.vocabulary, texts.prompt(prompt), how, count, **self._lines())
+
+    def _lines(self) -> dict[str, bool]:
+        """Say how a text that is drawn goes on after a line."""
+        return {"line_by_line": self.texts.line_by_line, "predict_first": self.texts.predict_first}
 
     def tune_cache(
         self,

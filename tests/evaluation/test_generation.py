@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from spanlm.errors import InputError
-from spanlm.evaluation.generation import GenerationOptions, generate, sample
+from spanlm.evaluation.generation import GenerationOptions, draw_samples, generate, sample
 from spanlm.models.language_model import LanguageModel
 from tests.evaluation import reference
 
@@ -123,3 +123,23 @@ def test_unk_is_drawn_only_if_asked_for(model: LanguageModel) -> None:
     assert words(loud, length=5, unk=True) == ["<unk>"] * 5
     for options in ({}, {"temperature": 0}, {"top_k": 11}, {"top_p": 0.99}):
         assert "<unk>" not in words(loud, length=40, **options)
+
+
+@pytest.mark.parametrize("how", [{}, {"line_by_line": True}, {"predict_first": False}], ids=str)
+def test_samples_are_the_texts_of_the_seeds_after_it(model: LanguageModel, how: dict[str, bool]) -> None:
+    """Each as long as it would be alone."""
+    options, prompt = {"length": 40, "top_p": 0.95}, ["the", "cat"]
+    found = draw_samples(model, VOCABULARY, prompt, GenerationOptions(seed=5, **options), 4, **how)
+    alone = [
+        list(generate(model, VOCABULARY, prompt, GenerationOptions(seed=5 + n, **options), **how)) for n in range(4)
+    ]
+    assert found == alone
+    assert len({tuple(words) for words in found}) == 4
+    assert (len({len(words) for words in found}) > 1) == ("predict_first" in how)
+
+
+def test_samples_that_would_be_one_are_refused(model: LanguageModel) -> None:
+    with pytest.raises(InputError, match=r"samples=2.*temperature=0"):
+        draw_samples(model, VOCABULARY, ["the"], GenerationOptions(temperature=0), 2)
+    with pytest.raises(InputError, match="samples=0"):
+        draw_samples(model, VOCABULARY, ["the"], GenerationOptions(), 0)
