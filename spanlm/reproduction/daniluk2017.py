@@ -47,7 +47,17 @@ def _figure(name: str, title: str, **more: Any) -> Table:
     """Return a figure of the rows that are in it by their sources, unless `more` names others."""
     within = (_row(preset).name for preset in _PRESETS if any(f"Figure {name}" in one for one in preset.sources))
     on = "its own corpus, 7,500 Wikipedia articles with 77,000 words"
-    return Table(**{"name": name, "kind": "figure", "title": title, "rows": tuple(within), "published_on": on} | more)
+    return Table(
+        **{
+            "name": name,
+            "kind": "figure",
+            "title": title,
+            "rows": tuple(within),
+            "published_on": on,
+            "baseline": "lstm",
+        }
+        | more
+    )
 
 
 def _accuracy(by: str, words: str) -> Details:

@@ -1,4 +1,4 @@
-"""Running a plan; the record of each task says what made it and what it measured. The test part is read once."""
+"""Running a plan; the record of each task says what made it and what it measured. All choices are made on valid."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from spanlm.analysis.attend import attention_by_lag
+from spanlm.analysis.compare import read_tokens
 from spanlm.analysis.export import write_whole
+from spanlm.analysis.resampling import blocks_of
 from spanlm.analysis.utilisation import utilisation_of
 from spanlm.config import RunConfig, first_difference
 from spanlm.data.cbt import Defect, is_cbt_like, word_class
@@ -146,9 +150,22 @@ def _record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str
         **{split: model.evaluate(corpus, split).to_json() for split in MEASURED},
         **(by_epoch or {}),
         **_law(corpus),
+        "blocks": _blocks(model, corpus),
         "starts": starts(model.folder),
         **_about(job, corpus),
     }
+
+
+def _blocks(model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
+    """Return the bits of each block of the test text, from which tables say how sure their order is."""
+    tokens = corpus.splits["test"]
+    try:
+        blocks = blocks_of(len(tokens), np.asarray(tokens.documents, np.int64))
+    except InputError:  # too short a text for two
+        return {}
+    bits, each = read_tokens(model, corpus, "test").mean, np.zeros(len(tokens), np.int64)
+    sums, counts = (blocks.sums(each, 1, values)[:, 0].tolist() for values in (bits, None))
+    return {"are": blocks.description, "tokens": list(map(int, counts)), "bits": [round(one, 3) for one in sums]}
 
 
 def _law(corpus: Corpus) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from spanlm.analysis.utilisation import Utilisation, spread_epochs
 from spanlm.evaluation.scoring import shown
 from spanlm.presets.preset import Reported
 from spanlm.reproduction import BY_EPOCH, BY_LAG, Averaged, Cached, Dynamic, Paper, Plain, Row, Section, Table
+from spanlm.reproduction.certainty import Certainty, certainty
 from spanlm.reproduction.daniluk2017 import CLOZE_CLASSES, PUBLISHED_CLOZE
 from spanlm.reproduction.li2020 import PARTS
 from spanlm.reproduction.plan import Plan, Request
@@ -55,6 +56,11 @@ def in_words(value: Value, digits: int = 1) -> str:
     """`81.2`, or over several seeds `81.2 (80.9–81.6)`."""
     mean, low, high = (shown(number, digits) for number in (value.value, value.low, value.high))
     return mean if value.low == value.high else f"{mean} ({low}–{high})"
+
+
+def _signed(number: float) -> str:
+    """`+0.125`, `−0.125`."""
+    return f"{number:+.3f}".replace("-", "−")
 
 
 def _seeds(record: Mapping[str, Any]) -> tuple[int, ...]:
@@ -253,6 +259,10 @@ def concordance(pairs: Iterable[tuple[float, float]]) -> tuple[int, int]:
     return sum(ordered), len(ordered)
 
 
+def _certainty(lines: Iterable[Line]) -> Certainty | None:
+    return certainty({line.title: line.records for line in lines if isinstance(line.row.how, Plain)})
+
+
 class Page:
     """A table of a plan with its outcomes: `lines` are the rows that were run, `done` those with a finished run."""
 
@@ -296,7 +306,33 @@ class Page:
             columns = ranges.get(details.columns, details.columns)
             able = [line for line in self.done if columns and _cell(line, columns[0]) != NONE]
             found += [_grid(able, columns, details.caption + (_noted(able) if details.notes else ""))] if able else []
-        return found
+        return [*found, *self._certainties()]
+
+    def _certainties(self) -> Iterator[Grid]:
+        """Yield for each section how sure its differences are, if its records say so; 95 % in brackets."""
+        for section, part in self.sections() if self.table.measure == "perplexity" else ():
+            lines, found = {line.title: line for line in part}, _certainty(part)
+            if found is None:
+                continue
+            names = [lines[title].row.name for title in found.names]
+            first = names.index(self.table.baseline) if self.table.baseline in names else 0
+            rows = []
+            for number, title in enumerate(found.names):
+                mean, (low, high), p = found.against(number, first)
+                less = (f"{_signed(mean)} ({_signed(low)} to {_signed(high)})", f"{p:.3f}")
+                place, best, last = found.rank(number)
+                between = "" if best == last else f" ({best}–{last})"
+                bits = f"{found.means[number]:.2f}"
+                rows.append((title, bits, *(less if number != first else (NONE, NONE)), f"{place}{between}"))
+            title = f"{section.title}. " if section.title else ""
+            seeds = "; one seed, and seeds would add to it" if found.seeds == 1 else ", and over seeds"
+            text = f"{title}How sure the order is. Bits a token on test; in brackets 95 % over {found.blocks}{seeds}"
+            if agreed := found.agreement([lines[title].row.reported.test_ppl for title in found.names]):
+                alike, (low, high), pairs, chance = agreed
+                text += (
+                    f". {alike} of {pairs} pairs ({low}–{high}) in the paper's order, all with probability {chance:.2f}"
+                )
+            yield Grid(("model", "bits", f"against {found.names[first]}", "p", "place"), tuple(rows), text)
 
     def _lags(self) -> list[MeasuredLags]:
         """Return the attention by lag of each row's lowest seed, to compare with the paper's."""
@@ -309,9 +345,15 @@ class Page:
         return measured
 
     def order(self) -> list[str]:
-        """Return, for each section, a sentence that counts the pairs of rows in the paper's order."""
+        """Return, for each section, a sentence that counts the pairs of rows in the paper's order.
+
+        Where the records of all rows say how sure it is, `grids` says it.
+        """
         found = []
         for section, part in self.sections() if self.table.measure == "perplexity" else ():
+            sure = _certainty(part)
+            if sure is not None and len(sure.names) == len(part):
+                continue
             tests = ((line.of("test", *section.counted).value, line.row.reported.test_ppl) for line in part)
             agree, pairs = concordance((ours, theirs) for ours, theirs in tests if theirs)
             title = f"{section.title}. " if section.title else ""

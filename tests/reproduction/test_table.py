@@ -44,6 +44,25 @@ def test_measured_and_published_stand_side_by_side_in_the_papers_order() -> None
     assert list(cells(grid)) == ["LSTM", "Key-Value-Predict, window 5"], "rows without a finished run are left out"
 
 
+def test_where_records_have_blocks_the_order_comes_with_how_sure_it_is() -> None:
+    blocks = [{"are": "100 blocks", "tokens": [9] * 100, "bits": [9 * bits] * 100} for bits in (7.0, 6.9)]
+    rows = (ended("rnn", 128.0, blocks=blocks[0]), ended("lstm", 119.4, blocks=blocks[1]))
+    _, sure = shown("daniluk2017", "2c", *rows)
+    assert cells(sure)["RNN"] == {
+        "bits": "7.00",
+        "against LSTM": "+0.100 (+0.100 to +0.100)",
+        "p": "0.000",
+        "place": "2",
+    }
+    assert "1 of 1 pairs (1–1) in the paper's order, all with probability 1.00" in sure.caption
+    assert page("daniluk2017", "2c", *rows).order() == []
+    more = (*rows, ended("kvp-w5", 80.0))  # a record of before
+    assert list(cells(titled(shown("daniluk2017", "2c", *more), "How sure"))) == ["RNN", "LSTM"]
+    assert page("daniluk2017", "2c", *more).order() == [
+        "By test perplexity 3 of 3 pairs of rows stand in the paper's order."
+    ]
+
+
 def test_accuracies_have_their_interval_and_the_papers_beside() -> None:
     rows = (ended("lstm", 90.0, cloze=cloze(0.5)), ended("kvp-w5", 80.0, cloze=cloze(None)))
     whole, candidate, published = shown("daniluk2017", "2d", *rows)
