@@ -14,6 +14,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # before torch is loaded, as ev
 from benchmarks.awd import AWD_PTB, AWD_SNB, awd_group, span_buffer_group
 from benchmarks.dynamic import ADAPTING_AWD, ADAPTING_SMALL, dynamic_group
 from benchmarks.lstm import (
+    DROPPED_650,
     KVP_834,
     LSTM_650,
     ONE_STREAM_650,
@@ -32,6 +33,7 @@ from spanlm.training.bench import precisions
 
 GROUPS = {
     "textbook": (LSTM_650, textbook_group),
+    "dropout": (DROPPED_650, textbook_group),
     "memory": (KVP_834, memory_group),
     "attentive": (SENTENCES_650, attentive_group),
     "cache": (ONE_STREAM_650, cache_group),

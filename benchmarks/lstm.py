@@ -48,6 +48,16 @@ LSTM_650 = Size(
     batch_size=20,
     length=35,
 )
+DROPPED_650 = replace(
+    LSTM_650,
+    name="LSTM 2×650 tied, dropout 0.5",
+    model=replace(
+        LSTM_650.model,
+        input_dropout=0.5,
+        output_dropout=0.5,
+        encoder=LSTMConfig(hidden_size=650, layers=2, dropout=0.5),
+    ),
+)
 ONE_STREAM_650 = replace(LSTM_650, name="LSTM 2×650 tied, one stream", batch_size=1, length=256)
 SENTENCES_650 = replace(LSTM_650, name="LSTM 2×650 tied, sentences of 35 words", batch_size=32)
 KVP_834 = Size(
@@ -61,22 +71,24 @@ CACHE = CacheConfig(window=2_000, theta=0.3, lambda_=0.1)
 
 
 class Textbook(Plain):
-    """embedding, nn.LSTM, linear, cross-entropy, as every tutorial writes them."""
+    """embedding, nn.LSTM, linear, cross-entropy, as every tutorial writes them, with dropout between all of them."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()
         model = size.model
         assert isinstance(model.encoder, LSTMConfig)
         self.embedding = nn.Embedding(size.vocabulary_size, model.embedding_size)
-        self.lstm = nn.LSTM(model.embedding_size, model.encoder.hidden_size, model.encoder.layers)
+        encoder = model.encoder
+        self.lstm = nn.LSTM(model.embedding_size, encoder.hidden_size, encoder.layers, dropout=encoder.dropout)
+        self.below, self.above = nn.Dropout(model.input_dropout), nn.Dropout(model.output_dropout)
         self.decoder = nn.Linear(model.encoder.hidden_size, size.vocabulary_size)
         if model.head.tied:
             self.decoder.weight = self.embedding.weight
 
     def forward(self, inputs: Tensor, states: States) -> tuple[Tensor, States]:
         """Return logits (T, B, V) and the state after."""
-        output, state = self.lstm(self.embedding(inputs), states[0])
-        return self.decoder(output), [state]
+        output, state = self.lstm(self.below(self.embedding(inputs)), states[0])
+        return self.decoder(self.above(output)), [state]
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the mean of −log p(target)."""
