@@ -103,6 +103,16 @@ def drawn_means(sums: Array, counts: Array, generator: np.random.Generator) -> A
     return np.concatenate(found)
 
 
+def signed(bits: float) -> str:
+    """Write a difference for people: `+0.125`, `−0.125`, `0.000`."""
+    return "0.000" if abs(bits) < 0.0005 else f"{bits:+.3f}".replace("-", "−")
+
+
+def of_chance(p: float) -> str:
+    """Write a p for people: `0.125`, `<0.001`."""
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
 def _sizes(total: int, blocks: int) -> Iterator[int]:
     most = max(1, _HELD // blocks)
     yield from (min(most, total - done) for done in range(0, total, most))

@@ -24,7 +24,7 @@ from spanlm.analysis.compare import (
 from spanlm.analysis.comparison_page import render_comparison
 from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.analysis.figures import FIGURES, Value, differences_figure, figure_bytes
-from spanlm.analysis.resampling import FEWEST_BLOCKS
+from spanlm.analysis.resampling import FEWEST_BLOCKS, of_chance, signed
 from spanlm.cli.cache import add_cache, check_cache, choose_cache
 from spanlm.cli.family import family_members
 from spanlm.cli.options import (
@@ -302,8 +302,8 @@ def _print_whole(found: Sequence[Comparison], text: SharedText, baseline: TokenB
     seeds = ["seeds"] * families
     rows = [[baseline.name, *[str(len(baseline.bits))] * families, f"{bits:.3f}", shown(2**bits), "", "", ""]]
     for one in found:
-        whole, p = one.whole, "<0.001" if one.p < 0.001 else f"{one.p:.3f}"
-        numbers = [f"{one.bits:.3f}", shown(one.perplexity), _signed(whole.difference), _interval(whole), p]
+        whole, p = one.whole, of_chance(one.p)
+        numbers = [f"{one.bits:.3f}", shown(one.perplexity), signed(whole.difference), _interval(whole), p]
         rows.append([one.name, *[str(one.runs)] * families, *numbers])
     grid(["", *seeds, "bits", "perplexity", "difference", "95 %", "p"], rows)
 
@@ -321,15 +321,11 @@ def _print_where(one: Comparison, baseline: TokenBits) -> None:
 
 
 def _cells(row: ClassDifference) -> list[str]:
-    return [f"{row.tokens:,}", _signed(row.difference), _interval(row), _signed(row.part)]
-
-
-def _signed(bits: float) -> str:
-    return "0.000" if abs(bits) < 0.0005 else f"{bits:+.3f}".replace("-", "−")
+    return [f"{row.tokens:,}", signed(row.difference), _interval(row), signed(row.part)]
 
 
 def _interval(row: ClassDifference) -> str:
-    low, high = map(_signed, row.interval)
+    low, high = map(signed, row.interval)
     return f"{low} to {high}" if math.isfinite(row.interval[0]) else "–"
 
 

@@ -38,10 +38,11 @@ GPU); then N measurements of one model run at a time. The last rows of a table t
 models cannot use many threads, so several at a time finish sooner. Speeds and minutes in the tables are those of one
 share.
 
-The test part is read once for every run, and once more for every row that evaluates a trained model in another way:
-with a cache, with dynamic evaluation, or in an ensemble. Such rows share trainings, and their settings are chosen on
-valid. A row whose dynamic evaluation diverged stays failed: its record, named after the row under --out, lists the
-settings that were tried. Delete it to try the row again.
+No choice depends on the test part. It is read for the perplexity of every run and for how sure differences are, and
+once more for every row that evaluates a trained model in another way: with a cache, with dynamic evaluation, or in an
+ensemble. Such rows share trainings, and their settings are chosen on valid. A row whose dynamic evaluation diverged
+stays failed: its record, named after the row under --out, lists the settings that were tried. Delete it to try the row
+again.
 """
 
 

@@ -196,7 +196,7 @@ class _Texts:
             after = recall(prefix.longer(ids), partial(self._next, [[id] for id in ids], state))
             state = after.state
         texts = torch.zeros(self.count, dtype=torch.int64, device=self.model.device)
-        return after if self.count == 1 else _Next(state.select(texts), after.log_p.expand(self.count, -1))
+        return after if self.count == 1 else _Next(state.select(texts), after.log_p.repeat(self.count, 1))
 
     def _next(self, ids: Sequence[Sequence[int]], state: LMState) -> _Next:
         """Read `ids` (T, B)."""

@@ -112,7 +112,6 @@ class Table:
     details: tuple[Details, ...] = ()  # tables that follow it
     # rows that are followed by one line a component, with the component's published test perplexity, if any
     parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    baseline: str = ""  # the row that differences are from; the first where it is none of them
     x_label: str = ""  # of a figure of curves
     corpus: str | None = None  # the only corpus it can run on
     home: str | None = None  # the corpus of the published numbers, if it is available; the default

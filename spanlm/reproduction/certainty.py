@@ -6,49 +6,53 @@ the rows have an order.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from spanlm.analysis.resampling import Array, drawn_means, drawn_p, drawn_shifts, interval_of
+from spanlm.analysis.resampling import Array, drawn_means, drawn_p, drawn_shifts, interval_of, sign_flip
 
 SEED = 1
 Records = Sequence[Mapping[str, Any]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Certainty:
     """Rows on one text.
 
     Attributes:
         names: of n rows.
+        seeds: of each row, how many.
+        sums: (blocks, n) bits, the means over a row's seeds.
         means: (n,) bits a token.
         draws: (DRAWS, n) of the same.
-        blocks: what is drawn, for people.
-        seeds: the fewest of a row.
+        blocks: what they are, for people.
     """
 
     names: tuple[str, ...]
+    seeds: tuple[int, ...]
+    sums: Array
     means: Array
     draws: Array
     blocks: str
-    seeds: int
 
-    def against(self, row: int, baseline: int) -> tuple[float, tuple[float, float], float]:
-        """Return the difference of a row from another in bits a token, its 95 % interval, and p."""
-        draws, mean = self.draws[:, row] - self.draws[:, baseline], float(self.means[row] - self.means[baseline])
+    def against(self, row: int, control: int) -> tuple[float, tuple[float, float], float]:
+        """Return the difference of a row from another in bits a token, its 95 % interval, and p as `compare` has it."""
+        draws, mean = self.draws[:, row] - self.draws[:, control], float(self.means[row] - self.means[control])
         (interval,) = interval_of(draws[:, None])
+        if self.seeds[row] == self.seeds[control] == 1:
+            return mean, interval, sign_flip(self.sums[:, row] - self.sums[:, control], np.random.default_rng(SEED))
         return mean, interval, drawn_p(draws, mean)
 
-    def rank(self, row: int) -> tuple[int, int, int]:
+    def place(self, row: int) -> tuple[int, int, int]:
         """Return the place of a row, 1 for the fewest bits, and between which it is in 95 % of the draws."""
-        low, high = np.quantile(
-            (self.draws < self.draws[:, [row]]).sum(1) + 1, [0.025, 0.975], method="closest_observation"
-        )
-        return int((self.means < self.means[row]).sum()) + 1, int(low), int(high)
+        low, high = _middle((self.draws < self.draws[:, [row]]).sum(1) + 1)
+        return int((self.means < self.means[row]).sum()) + 1, low, high
 
     def agreement(self, published: Sequence[float | None]) -> tuple[int, tuple[int, int], int, float] | None:
         """Compare with published numbers of the rows, None of one that has none.
@@ -66,24 +70,27 @@ class Certainty:
             return None
         first, second = map(list, zip(*pairs, strict=True))
         alike = (self.draws[:, first] < self.draws[:, second]).sum(1)
-        low, high = np.quantile(alike, [0.025, 0.975], method="closest_observation")
         now = int((self.means[first] < self.means[second]).sum())
-        return now, (int(low), int(high)), len(pairs), float((alike == len(pairs)).mean())
+        return now, _middle(alike), len(pairs), float((alike == len(pairs)).mean())
+
+
+def _middle(counts: NDArray[np.int64]) -> tuple[int, int]:
+    low, high = np.quantile(counts, [0.025, 0.975], method="closest_observation")
+    return int(low), int(high)
 
 
 def certainty(rows: Mapping[str, Records]) -> Certainty | None:
     """Return how sure the rows' differences are; None: fewer than two have blocks of one text in all their records."""
-    whole = {name: [one.get("blocks") or {} for one in records] for name, records in rows.items()}
-    blocked = {name: found for name, found in whole.items() if found and all("bits" in one for one in found)}
-    tokens: list[int] = next((found[0]["tokens"] for found in blocked.values()), [])
-    alike = {name: found for name, found in blocked.items() if all(one["tokens"] == tokens for one in found)}
+    found = {name: [one.get("blocks") or {} for one in records] for name, records in rows.items()}
+    texts = {name: [tuple(one.get("tokens", ())) for one in blocks] for name, blocks in found.items()}
+    common = Counter(text for each in texts.values() for text in each if text).most_common(1)
+    alike = [name for name, each in texts.items() if common and set(each) == {common[0][0]}]
     if len(alike) < 2:
         return None
     generator = np.random.default_rng(SEED)
-    bits = [np.array([one["bits"] for one in found], np.float64) for found in alike.values()]  # (seeds, blocks) of each
-    sums, counts = np.stack([of_row.mean(0) for of_row in bits], 1), np.array(tokens, np.float64)
+    bits = [np.array([one["bits"] for one in found[name]], np.float64) for name in alike]  # (seeds, blocks) of each
+    sums, counts = np.stack([of_row.mean(0) for of_row in bits], 1), np.array(common[0][0], np.float64)
     draws = drawn_means(sums, np.repeat(counts[:, None], len(bits), 1), generator)
     draws += np.concatenate([drawn_shifts(of_row.sum(1)[:, None] / counts.sum(), generator) for of_row in bits], 1)
-    seeds = min(map(len, bits))
-    blocks = next(iter(alike.values()))[0]["are"]
-    return Certainty(tuple(alike), sums.sum(0) / counts.sum(), draws, blocks, seeds)
+    seeds, blocks = tuple(map(len, bits)), found[alike[0]][0]["are"]
+    return Certainty(tuple(alike), seeds, sums, sums.sum(0) / counts.sum(), draws, blocks)

@@ -36,28 +36,19 @@ def _row(preset: Preset) -> Row:
     name, number = preset.name.partition("/")[2], re.search(r"\d+", title)
     curve = "N-gram RNN" if figure == "Figure 2b" else title.partition(", window")[0]
     sweep = (curve, int(number[0])) if number and figure != "Figure 2c" else None
-    return Row(name=name, title=title, preset=preset.name, curve=sweep)
+    control = "" if name == "lstm" else "lstm"
+    return Row(name=name, title=title, preset=preset.name, control=control, curve=sweep)
 
 
 _PRESETS = [preset for preset in PRESETS if preset.sources[0].startswith("Figure") and "-786-" not in preset.name]
 _ROWS = {row.name: row for row in map(_row, _PRESETS)}
 
 
-def _figure(name: str, title: str, **more: Any) -> Table:
-    """Return a figure of the rows that are in it by their sources, unless `more` names others."""
+def _figure(name: str, title: str, rows: tuple[str, ...] = (), **more: Any) -> Table:
+    """Return a figure of the rows that are in it by their sources, unless it names others."""
     within = (_row(preset).name for preset in _PRESETS if any(f"Figure {name}" in one for one in preset.sources))
     on = "its own corpus, 7,500 Wikipedia articles with 77,000 words"
-    return Table(
-        **{
-            "name": name,
-            "kind": "figure",
-            "title": title,
-            "rows": tuple(within),
-            "published_on": on,
-            "baseline": "lstm",
-        }
-        | more
-    )
+    return Table(name=name, kind="figure", title=title, rows=rows or tuple(within), published_on=on, **more)
 
 
 def _accuracy(by: str, words: str) -> Details:
@@ -76,7 +67,7 @@ DANILUK = Paper(
         smoke_scale(Matched(units=16, max_epochs=1, init_range=0.4), "a minute or two"),
         Scale(
             name="small",
-            purpose="the paper's proportions at 64 units, to its patience; a row takes 10 to 60 minutes of a CPU core",
+            purpose="the paper's proportions at 64 units, until valid stagnates; an hour or two a row of one CPU core",
             corpus="wikitext-2",
             vocabulary_size=16_000,
             sizes=Matched(units=64, training_tokens=50_000_000, init_range=0.2),

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from spanlm.analysis.attend import attention_by_lag
-from spanlm.analysis.compare import read_tokens
+from spanlm.analysis.compare import in_order, in_text_order
 from spanlm.analysis.export import write_whole
 from spanlm.analysis.resampling import blocks_of
 from spanlm.analysis.utilisation import utilisation_of
@@ -128,7 +128,7 @@ def _about(task: Task, corpus: Corpus) -> dict[str, Any]:
 
 
 def _record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
-    """Evaluate a trained model on valid and, this once, on test."""
+    """Evaluate a trained model on valid, and on test, on which no choice depends."""
     epochs, tokens = epoch_rows(model.folder), len(corpus.splits["train"])
     best = min(epochs, key=lambda row: row["loss"])
     use = utilisation_of(epochs, "the run")  # Li et al. (2020), Figure 4
@@ -163,9 +163,16 @@ def _blocks(model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
         blocks = blocks_of(len(tokens), np.asarray(tokens.documents, np.int64))
     except InputError:  # too short a text for two
         return {}
-    bits, each = read_tokens(model, corpus, "test").mean, np.zeros(len(tokens), np.int64)
-    sums, counts = (blocks.sums(each, 1, values)[:, 0].tolist() for values in (bits, None))
-    return {"are": blocks.description, "tokens": list(map(int, counts)), "bits": [round(one, 3) for one in sums]}
+    protocol = model.texts.protocol(corpus, "test")
+    log_p = [in_order(item, item.log_p) for item in in_text_order(model.model, corpus, "test", protocol)]
+    together = np.zeros(len(tokens), np.int64)
+    bits = blocks.sums(together, 1, -np.concatenate(log_p).astype(np.float64) / math.log(2))
+    counts = blocks.sums(together, 1)
+    return {
+        "are": blocks.description,
+        "tokens": [int(count) for (count,) in counts],
+        "bits": [round(bit, 3) for (bit,) in bits.tolist()],
+    }
 
 
 def _law(corpus: Corpus) -> dict[str, Any]:

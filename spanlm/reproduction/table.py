@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import chain, combinations
 from operator import getitem
 from pathlib import Path
@@ -22,6 +22,7 @@ from spanlm.analysis import figures
 from spanlm.analysis.export import write_whole
 from spanlm.analysis.figures import Panel, RowsPanel, Value
 from spanlm.analysis.lags import PUBLISHED, LagProfile, MeasuredLags, lag_columns, notes
+from spanlm.analysis.resampling import of_chance, signed
 from spanlm.analysis.utilisation import Utilisation, spread_epochs
 from spanlm.evaluation.scoring import shown
 from spanlm.presets.preset import Reported
@@ -56,11 +57,6 @@ def in_words(value: Value, digits: int = 1) -> str:
     """`81.2`, or over several seeds `81.2 (80.9–81.6)`."""
     mean, low, high = (shown(number, digits) for number in (value.value, value.low, value.high))
     return mean if value.low == value.high else f"{mean} ({low}–{high})"
-
-
-def _signed(number: float) -> str:
-    """`+0.125`, `−0.125`."""
-    return f"{number:+.3f}".replace("-", "−")
 
 
 def _seeds(record: Mapping[str, Any]) -> tuple[int, ...]:
@@ -259,10 +255,6 @@ def concordance(pairs: Iterable[tuple[float, float]]) -> tuple[int, int]:
     return sum(ordered), len(ordered)
 
 
-def _certainty(lines: Iterable[Line]) -> Certainty | None:
-    return certainty({line.title: line.records for line in lines if isinstance(line.row.how, Plain)})
-
-
 class Page:
     """A table of a plan with its outcomes: `lines` are the rows that were run, `done` those with a finished run."""
 
@@ -306,33 +298,33 @@ class Page:
             columns = ranges.get(details.columns, details.columns)
             able = [line for line in self.done if columns and _cell(line, columns[0]) != NONE]
             found += [_grid(able, columns, details.caption + (_noted(able) if details.notes else ""))] if able else []
-        return [*found, *self._certainties()]
+        return [*found, *(self._sure_grid(*each) for each in self._sure)]
 
-    def _certainties(self) -> Iterator[Grid]:
-        """Yield for each section how sure its differences are, if its records say so; 95 % in brackets."""
+    @cached_property
+    def _sure(self) -> list[tuple[list[Line], Certainty]]:
+        """Trained rows with how sure their differences are, of each section that counts as its records' blocks do."""
+        found = []
         for section, part in self.sections() if self.table.measure == "perplexity" else ():
-            lines, found = {line.title: line for line in part}, _certainty(part)
-            if found is None:
-                continue
-            names = [lines[title].row.name for title in found.names]
-            first = names.index(self.table.baseline) if self.table.baseline in names else 0
-            rows = []
-            for number, title in enumerate(found.names):
-                mean, (low, high), p = found.against(number, first)
-                less = (f"{_signed(mean)} ({_signed(low)} to {_signed(high)})", f"{p:.3f}")
-                place, best, last = found.rank(number)
-                between = "" if best == last else f" ({best}–{last})"
-                bits = f"{found.means[number]:.2f}"
-                rows.append((title, bits, *(less if number != first else (NONE, NONE)), f"{place}{between}"))
-            title = f"{section.title}. " if section.title else ""
-            seeds = "; one seed, and seeds would add to it" if found.seeds == 1 else ", and over seeds"
-            text = f"{title}How sure the order is. Bits a token on test; in brackets 95 % over {found.blocks}{seeds}"
-            if agreed := found.agreement([lines[title].row.reported.test_ppl for title in found.names]):
-                alike, (low, high), pairs, chance = agreed
-                text += (
-                    f". {alike} of {pairs} pairs ({low}–{high}) in the paper's order, all with probability {chance:.2f}"
-                )
-            yield Grid(("model", "bits", f"against {found.names[first]}", "p", "place"), tuple(rows), text)
+            lines = [line for line in part if isinstance(line.row.how, Plain)]
+            sure = certainty({line.row.name: line.records for line in lines})
+            if sure is not None and section.counted == Section.counted:
+                found.append((lines, sure))
+        return found
+
+    def _sure_grid(self, lines: Sequence[Line], sure: Certainty) -> Grid:
+        """Say of each row how sure its difference from its control is, and which place it may have."""
+        by_name, rows = {line.row.name: line for line in lines}, list[tuple[str, ...]]()
+        for number, name in enumerate(sure.names):
+            control = by_name[name].row.control
+            cells = [NONE] * 3
+            if control in sure.names:
+                mean, (low, high), p = sure.against(number, sure.names.index(control))
+                cells = [by_name[control].title, f"{signed(mean)} ({signed(low)} to {signed(high)})", of_chance(p)]
+            place, best, last = sure.place(number)
+            between = "" if best == last else f" ({best}–{last})"
+            rows.append((by_name[name].title, f"{sure.means[number]:.2f}", *cells, f"{place}{between}"))
+        header = ("model", "bits", "control", "difference", "p", "place")
+        return Grid(header, tuple(rows), "How sure differences are: bits a token on test, + is worse")
 
     def _lags(self) -> list[MeasuredLags]:
         """Return the attention by lag of each row's lowest seed, to compare with the paper's."""
@@ -345,14 +337,22 @@ class Page:
         return measured
 
     def order(self) -> list[str]:
-        """Return, for each section, a sentence that counts the pairs of rows in the paper's order.
-
-        Where the records of all rows say how sure it is, `grids` says it.
-        """
-        found = []
+        """Return sentences on the paper's order: how many pairs of rows stand in it, and how sure that is."""
+        found, left = list[str](), {line.row.name for line in self.done}
+        for lines, sure in self._sure:
+            seeds = "" if min(sure.seeds) > 1 else "; rows with one seed: over the text alone"
+            text = f"In brackets 95 %, over {sure.blocks} and over seeds{seeds}."
+            without = [line.title for line in lines if line.row.name not in sure.names]
+            text += f" Without blocks of this text in their records: {', '.join(without)}." if without else ""
+            published = {line.row.name: line.row.reported.test_ppl for line in lines}
+            if not without and (agreed := sure.agreement([published[name] for name in sure.names])):
+                alike, (low, high), pairs, share = agreed
+                text += f" {alike} of {pairs} pairs of rows stand in the paper's order"
+                text += f"; in 95 % of the draws {low} to {high} do, and in {share:.0%} of them all."
+                left -= set(sure.names)
+            found.append(text)
         for section, part in self.sections() if self.table.measure == "perplexity" else ():
-            sure = _certainty(part)
-            if sure is not None and len(sure.names) == len(part):
+            if not any(line.row.name in left for line in part):
                 continue
             tests = ((line.of("test", *section.counted).value, line.row.reported.test_ppl) for line in part)
             agree, pairs = concordance((ours, theirs) for ours, theirs in tests if theirs)

@@ -320,7 +320,7 @@ class LoadedModel:
         return draw(self.model, self.vocabulary, texts.prompt(prompt), how, **self._lines(), recall=recall)
 
     def samples(self, count: int, prompt: str = "", **options: Any) -> list[list[str]]:
-        """Continue a prompt `count` times, side by side, which is faster than one after another; options of `generate`.
+        """Continue a prompt `count` times, side by side; options of `generate`.
 
         Sample n (from 0) has the words that seed + n gives alone, but for rounding.
         """

@@ -45,14 +45,10 @@ def shrunk(size: Size) -> Size:
 
 @needs_bf16
 @pytest.mark.slow
-@pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.parametrize("name", sorted(GROUPS.keys() - {"dropout"}))  # of which there is no record yet
 def test_names_ratios_and_targets_are_those_of_the_records(name: str) -> None:
     size, make = GROUPS[name]
-    record = json.loads((ROOT / "results" / "bench-cpu-again.json").read_text(encoding="utf-8"))["groups"].get(
-        size.title
-    )
-    if record is None:
-        pytest.skip("no record of both precisions yet")
+    record = json.loads((ROOT / "results" / "bench-cpu-again.json").read_text(encoding="utf-8"))["groups"][size.title]
     rows = race.race(shrunk(size), make(shrunk(size), CPU), CPU, 1, CEILING)
     assert [row.keys() for row in rows] == [row.keys() for row in record]
 

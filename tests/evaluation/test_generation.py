@@ -9,8 +9,18 @@ import torch
 
 from spanlm.errors import InputError
 from spanlm.evaluation.generation import GenerationOptions, draw_samples, generate, sample
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import LanguageModel
+from spanlm.models.memories import (
+    AnyMemoryConfig,
+    AttentiveConfig,
+    KeyValueConfig,
+    PointerSentinelConfig,
+    SpanBufferConfig,
+)
 from tests.evaluation import reference
+from tests.models import small
 
 VOCABULARY = reference.VOCABULARY
 UNK = VOCABULARY.unk_id
@@ -125,15 +135,24 @@ def test_unk_is_drawn_only_if_asked_for(model: LanguageModel) -> None:
         assert "<unk>" not in words(loud, length=40, **options)
 
 
+@pytest.mark.parametrize(
+    "memory",
+    [
+        KeyValueConfig(roles=3, window=3),
+        AttentiveConfig(),
+        PointerSentinelConfig(window=4),
+        SpanBufferConfig(buffer_size=6, span_length=3),
+    ],
+    ids=lambda memory: memory.kind,
+)
 @pytest.mark.parametrize("how", [{}, {"line_by_line": True}, {"predict_first": False}], ids=str)
-def test_samples_are_the_texts_of_the_seeds_after_it(model: LanguageModel, how: dict[str, bool]) -> None:
-    """Each as long as it would be alone."""
+def test_samples_are_the_texts_of_the_seeds_after_it(memory: AnyMemoryConfig, how: dict[str, bool]) -> None:
+    """Each as long as it would be alone, also where lines end at other steps and what is remembered grows."""
+    model = small.language_model(small.model_config(LSTMConfig(hidden_size=12), memory, SoftmaxConfig()))
     options, prompt = {"length": 40, "top_p": 0.95}, ["the", "cat"]
     found = draw_samples(model, VOCABULARY, prompt, GenerationOptions(seed=5, **options), 4, **how)
-    alone = [
-        list(generate(model, VOCABULARY, prompt, GenerationOptions(seed=5 + n, **options), **how)) for n in range(4)
-    ]
-    assert found == alone
+    each = [GenerationOptions(seed=5 + n, **options) for n in range(4)]
+    assert found == [list(generate(model, VOCABULARY, prompt, one, **how)) for one in each]
     assert len({tuple(words) for words in found}) == 4
     assert (len({len(words) for words in found}) > 1) == ("predict_first" in how)
 

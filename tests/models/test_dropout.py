@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from spanlm.models.encoders import VariationalLSTMConfig
 from spanlm.models.encoders.awd_lstm import weight_drop
 from spanlm.models.language_model import LanguageModel, gaussian_noise, word_dropout
 from spanlm.models.ops.precision import dropout_mask, locked_dropout
@@ -130,3 +131,12 @@ def test_noise_stands_between_both_dropouts_of_the_input() -> None:
         model(words(9, 8), model.init_state(8))
         zeros.append(float((seen[0] == 0).double().mean()))
     assert zeros[0] == 0 and 0.2 < zeros[1] < 0.6
+
+
+def test_zoneout_keeps_that_share_of_the_old_state() -> None:
+    """From zeros, and with every gate open, only what was kept is still zero."""
+    config = VariationalLSTMConfig(hidden_size=2000, zoneout_h=0.25)
+    encoder = small.build(config, small.EMBEDDING).train()
+    torch.manual_seed(0)
+    h, _ = encoder(small.values(1, 5, small.EMBEDDING), encoder.init_state(5))
+    assert (h == 0).double().mean() == pytest.approx(0.25, abs=0.02)

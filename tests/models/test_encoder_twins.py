@@ -64,7 +64,7 @@ def drawn_noise(encoder: VariationalLSTMEncoder, x: Tensor, layers: int, seed: i
 
     def kept(rate: float) -> list[Tensor]:
         if rate and training:
-            return list(precision.kept((steps, batch, size), 1 - rate, x.device).to(x.dtype))
+            return list(precision.keep_mask((steps, batch, size), 1 - rate, x.device).to(x.dtype))
         return list(x.new_full((steps, batch, size), rate))
 
     noise = []

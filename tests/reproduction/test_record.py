@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from contextlib import nullcontext
 from dataclasses import replace
@@ -83,6 +84,15 @@ def errors(made: Plan) -> list[str]:
 
 def change(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_the_blocks_of_a_record_are_its_test_text(text: Path) -> None:
+    """Read as a stream, or line by line."""
+    for row in (CACHE, SENTENCE_CACHE):
+        plain, _ = records(plan(text, row))
+        assert sum(plain["blocks"]["tokens"]) == plain["test"]["tokens"]
+        bits = plain["test"]["nll"] / math.log(2)
+        assert sum(plain["blocks"]["bits"]) == pytest.approx(bits, rel=1e-5) and len(plain["blocks"]["bits"]) > 1
 
 
 def test_a_cache_is_tuned_on_valid_and_measured_with_and_without(text: Path) -> None:

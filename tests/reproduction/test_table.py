@@ -44,23 +44,31 @@ def test_measured_and_published_stand_side_by_side_in_the_papers_order() -> None
     assert list(cells(grid)) == ["LSTM", "Key-Value-Predict, window 5"], "rows without a finished run are left out"
 
 
-def test_where_records_have_blocks_the_order_comes_with_how_sure_it_is() -> None:
+def test_where_records_have_blocks_differences_come_with_how_sure_they_are() -> None:
     blocks = [{"are": "100 blocks", "tokens": [9] * 100, "bits": [9 * bits] * 100} for bits in (7.0, 6.9)]
     rows = (ended("rnn", 128.0, blocks=blocks[0]), ended("lstm", 119.4, blocks=blocks[1]))
     _, sure = shown("daniluk2017", "2c", *rows)
-    assert cells(sure)["RNN"] == {
-        "bits": "7.00",
-        "against LSTM": "+0.100 (+0.100 to +0.100)",
-        "p": "0.000",
-        "place": "2",
-    }
-    assert "1 of 1 pairs (1–1) in the paper's order, all with probability 1.00" in sure.caption
-    assert page("daniluk2017", "2c", *rows).order() == []
+    difference = {"control": "LSTM", "difference": "+0.100 (+0.100 to +0.100)", "p": "<0.001"}
+    assert cells(sure)["RNN"] == {"bits": "7.00", **difference, "place": "2"}
+    assert cells(sure)["LSTM"] == {"bits": "6.90", **dict.fromkeys(difference, "–"), "place": "1"}
+    (text,) = page("daniluk2017", "2c", *rows).order()
+    assert "over 100 blocks and over seeds; rows with one seed: over the text alone" in text
+    assert text.endswith(
+        "1 of 1 pairs of rows stand in the paper's order; in 95 % of the draws 1 to 1 do, and in 100% of them all."
+    )
     more = (*rows, ended("kvp-w5", 80.0))  # a record of before
     assert list(cells(titled(shown("daniluk2017", "2c", *more), "How sure"))) == ["RNN", "LSTM"]
-    assert page("daniluk2017", "2c", *more).order() == [
-        "By test perplexity 3 of 3 pairs of rows stand in the paper's order."
-    ]
+    text, order = page("daniluk2017", "2c", *more).order()
+    assert text.endswith("Without blocks of this text in their records: Key-Value-Predict, window 5.")
+    assert order == "By test perplexity 3 of 3 pairs of rows stand in the paper's order."
+
+
+def test_where_a_section_counts_as_its_paper_did_blocks_do_not_say_how_sure_it_is() -> None:
+    """Salton et al. do not predict first words; blocks do."""
+    blocks = {"are": "100 blocks", "tokens": [9] * 100, "bits": [63.0] * 100}
+    found = page("salton2017", "1", *(ended(name, 90.0, blocks=blocks) for name in ("single-ptb", "combined-ptb")))
+    assert not [one for one in found.grids() if one.caption.startswith("How sure")]
+    assert len(found.order()) == 1 and "pairs of rows" in found.order()[0]
 
 
 def test_accuracies_have_their_interval_and_the_papers_beside() -> None:

@@ -26,7 +26,7 @@ from torch.func import functional_call
 from spanlm.models.encoders.stacks import EncoderConfig, FusedLSTM, in_one_chunk, loop_is_faster, square_units, zeros_of
 from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.ops.lstm import lstm_layer
-from spanlm.models.ops.precision import kept, locked_dropout, rounded
+from spanlm.models.ops.precision import keep_mask, locked_dropout, rounded
 
 Pair = tuple[Tensor, Tensor]
 """h and c."""
@@ -133,4 +133,4 @@ def weight_drop(weight: Tensor, rate: float, training: bool) -> Tensor:
     """Drop single weights for a segment, of all steps and streams (DropConnect, Wan et al., 2013)."""
     if not training or not rate:
         return weight
-    return weight * kept(weight.shape, rate, weight.device) / (1 - rounded(rate))
+    return weight * keep_mask(weight.shape, rate, weight.device) / (1 - rounded(rate))

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from spanlm.models.encoders.stacks import EncoderConfig, FusedLSTM, LSTMConfig, initialise, require_bias, zeros_of
 from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.ops.lstm import GATES, lstm_recurrence
-from spanlm.models.ops.precision import dropout_mask, kept, locked_dropout, wide_dtype
+from spanlm.models.ops.precision import dropout_mask, keep_mask, locked_dropout, wide_dtype
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,4 +142,4 @@ class VariationalLSTMEncoder(Encoder):
             return None
         if not self.training:
             return x.new_tensor(rate).expand_as(x)
-        return kept(x.shape, 1 - rate, x.device, streams=1).to(x.dtype)
+        return keep_mask(x.shape, 1 - rate, x.device, streams=1).to(x.dtype)
