@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from spanlm.analysis.figures import FIGURES, figure_bytes, lag_figure, utilisation_figure
 from spanlm.analysis.lags import PUBLISHED_SOURCE, MeasuredLags, lag_columns, notes
-from spanlm.analysis.pages import render_page, render_span_page
+from spanlm.analysis.pages import render_page
 from spanlm.analysis.sentences import Flatness, FlatnessRow, SentenceMap, mean_flatness
 from spanlm.analysis.utilisation import Utilisation
 from spanlm.analysis.word_figures import heatmap, span_figure, triangle_figure
@@ -351,7 +351,7 @@ def save_spans(record: SpanRecord, path: PathLike) -> None:
     * `.csv`: a row for each span that was looked at, of every position.
     """
     writers = {
-        ".html": lambda: render_span_page(record).encode("utf-8"),
+        ".html": lambda: render_page(record).encode("utf-8"),
         ".csv": lambda: csv_bytes([SPAN_COLUMNS, *span_rows(record)]),
         ".json": lambda: json_bytes(record.to_json()),
     }

@@ -19,7 +19,7 @@ import numpy as np
 
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.evaluation.ngram.model import END, START, UNKNOWN, ArpaModel
-from spanlm.evaluation.words import Piece, WordScore
+from spanlm.evaluation.words import Piece, WordScore, whole_lines
 
 
 class WordProbability(NamedTuple):
@@ -84,20 +84,11 @@ def arpa_lines(model: ArpaModel, pieces: Iterable[Piece]) -> Iterator[list[WordP
     Raises:
         InputError: a line holds `<s>` or `</s>` as a word.
     """
-    lines, scored = tee(_whole_lines(pieces))
+    lines, scored = tee(line.words for line in whole_lines(pieces))
     for words, scores in zip(lines, model.score(scored), strict=True):
         ids = [model.ids.get(word, 0) for word in (*words, END)]
         values = scores.lengths.tolist(), scores.log10.tolist(), scores.oov.tolist()
         yield [WordProbability(*each) for each in zip((*words, END), ids, *values, strict=True)]
-
-
-def _whole_lines(pieces: Iterable[Piece]) -> Iterator[list[str]]:
-    words: list[str] = []
-    for piece in pieces:
-        words += piece.words
-        if piece.closes:
-            yield words
-            words = []
 
 
 def scored_lines(scores: Iterable[WordScore], vocabulary: Vocabulary) -> Iterator[list[WordProbability]]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import Any, Literal, get_args
 
@@ -447,6 +447,16 @@ def in_lines(pieces: Iterable[Piece], lines: Lines, vocabulary: Vocabulary) -> I
         if piece.closes:
             yield Piece(piece.sentence, start, words, opens=opens, closes=bool(words))
             words, ends, start, opens = [], SentenceEnds(vocabulary), 1, True
+
+
+def whole_lines(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Join the pieces of each line or sentence, however long it is."""
+    words: list[str] = []
+    for piece in pieces:
+        words += piece.words
+        if piece.closes:
+            yield replace(piece, words=words)
+            words = []
 
 
 def words_of(pieces: Iterable[Piece]) -> list[str]:

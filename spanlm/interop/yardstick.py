@@ -50,6 +50,7 @@ from spanlm.evaluation.words import (
     WordScore,
     WrittenScore,
     lines_as_pieces,
+    whole_lines,
     written_scores,
 )
 from spanlm.interop import hf
@@ -382,7 +383,8 @@ class _Read:
 def _contexts(pieces: Iterable[Piece], state: Context) -> Iterator[tuple[list[_Lines], bool]]:
     """Give texts to read together, each by itself, and whether a context begins with them."""
     lines, words, fresh, blank, begun = _Lines(), 0, True, False, False
-    for number, own in _lines(pieces):
+    for line in whole_lines(pieces):
+        number, own = line.sentence, line.words
         resets = state == "document" and blank and begun and bool(own)
         full = len(lines) == LINES if state == "line" else words >= CHUNK
         if lines and (full or resets):
@@ -392,16 +394,6 @@ def _contexts(pieces: Iterable[Piece], state: Context) -> Iterator[tuple[list[_L
         blank, begun = not own, begun or bool(own)
     if lines:
         yield ([[line] for line in lines] if state == "line" else [lines]), fresh or state == "line"
-
-
-def _lines(pieces: Iterable[Piece]) -> Iterator[tuple[int, list[str]]]:
-    """Join the pieces of each line."""
-    words: list[str] = []
-    for piece in pieces:
-        words += piece.words
-        if piece.closes:
-            yield piece.sentence, words
-            words = []
 
 
 def _plus(total: Tally, score: WordScore) -> Tally:

@@ -51,7 +51,7 @@ from spanlm.evaluation.prefix_tree import Prefixes, TextScore, by_written_words,
 from spanlm.evaluation.protocol import Context
 from spanlm.evaluation.recall import Recall, anew
 from spanlm.evaluation.scoring import Report, quiet
-from spanlm.evaluation.words import ScoreOptions, WordScore, WrittenScore, score_words, written_scores
+from spanlm.evaluation.words import ScoreOptions, WordScore, WrittenScore, score_words, whole_lines, written_scores
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.lesions import described_lesion, lesioned
@@ -211,24 +211,17 @@ class LoadedModel:
         Raises:
             InputError: a text holds the reserved word <eos>.
         """
-        sentences = [list(self._whole_sentences(text)) for text in texts]
-        ids = [
-            [*self.vocabulary.encode(words), *[self.vocabulary.eos_id] * closes]
-            for each in sentences
-            for words, closes in each
-        ]
+        eos = self.vocabulary.eos_id
+        sentences = [[line.words for line in whole_lines(self.texts.pieces([text]))] for text in texts]
+        ids = [[*self.vocabulary.encode(words), eos] for each in sentences for words in each]
         predict_first = self.texts.predict_first
         values, prefixes = self._log_probs_of(ids, precision)
         found, value = [], iter(values)
         for text, each in zip(texts, sentences, strict=True):
-            tokens: list[float] = []
-            ends: list[float] = []
-            for words, closes in each:
-                read = [*[0.0] * (not predict_first), *next(value)]
-                tokens += read[: len(words)]
-                ends += read[len(words) :][:closes]
+            log_p = [[*[0.0] * (not predict_first), *next(value)] for _ in each]
+            tokens, ends = [one for *words, _ in log_p for one in words], [end for *_, end in log_p]
             sizes = [len(self.tokenize(word)) for word in written_words(text)]
-            known = (word in self.vocabulary for words, _ in each for word in words)
+            known = (word in self.vocabulary for words in each for word in words)
             found.append(by_written_words(sizes, tokens, known, math.fsum(ends)))
         return found, prefixes
 
@@ -237,17 +230,6 @@ class LoadedModel:
         return score_texts(
             self.model, texts, self.vocabulary.eos_id, predict_first=self.texts.predict_first, precision=precision
         )
-
-    def _whole_sentences(self, text: str) -> Iterator[tuple[list[str], bool]]:
-        """Give the words of each line or sentence of a text, and whether it ends."""
-        words: list[str] = []
-        for piece in self.texts.pieces([text]):
-            words += piece.words
-            if piece.closes:
-                yield words, True
-                words = []
-        if words:
-            yield words, False
 
     def compare(self, good: str, bad: str) -> Compared:
         """Say which of two sentences is more probable, each with its line end, and by how much.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spanlm.analysis.pages import render_page, render_span_page
+from spanlm.analysis.pages import render_page
 from spanlm.analysis.sentences import scale_top
 from spanlm.evaluation.attention import PARTS, AttentionRecord, SpanRecord
 
@@ -54,7 +54,7 @@ class Page(HTMLParser):
 def page_of(words: list[str], *, spans: bool, title: str = "a model") -> str:
     """The page of what a window of four words or a span buffer did."""
     words = ["<eos>", *words]
-    return render_span_page(make_spans(words, title=title)) if spans else render_page(make_record(words, 4, title))
+    return render_page(make_spans(words, title=title) if spans else make_record(words, 4, title))
 
 
 both_pages = pytest.mark.parametrize("spans", [False, True], ids=["words", "spans"])
@@ -133,7 +133,7 @@ BUFFERS = {
 
 @pytest.mark.parametrize("record", BUFFERS.values(), ids=BUFFERS)
 def test_the_page_of_a_span_buffer_holds_the_record(record: SpanRecord) -> None:
-    content = Page(render_span_page(record)).record()
+    content = Page(render_page(record)).record()
     assert content["tokens"] == [record.words[0], *record.targets]
     for t in range(len(record)):
         ends = [content["newest"][t] - k * content["span"] for k in range(len(content["weights"][t]))]
@@ -226,7 +226,7 @@ def test_the_words_at_the_lags_turn_blue(record: AttentionRecord, current: Atten
 @pytest.mark.parametrize(("span", "zero"), [(3, False), (1, False), (8, True)])
 def test_every_word_of_the_spans_turns_blue(span: int, zero: bool) -> None:
     record = make_spans(["<eos>", *(f"w{n}" for n in range(20))], span=span, zero=zero)
-    for t, found in enumerate(shown(render_span_page(record))):
+    for t, found in enumerate(shown(render_page(record))):
         looks = record.looks(t)
         assert (found["read"], found["came"]) == ([t], [t + 1])
         assert found["seen"] == sorted({word for look in looks for word in range(look.first, look.last + 1)})

@@ -52,20 +52,11 @@ _CACHED = (
 )
 
 
-def render_page(record: AttentionRecord) -> str:
-    """Return `record` as a page: a word, the words before it, what was expected and how surprising what came was.
-
-    A word clicked stays open and puts its position into the address: `page.html#pos=12` opens position 12,
-    counted as in `AttentionRecord` and in the CSV file.
-    """
-    return render_content(page_content(record), record.title, record.about)
-
-
-def render_span_page(record: SpanRecord) -> str:
-    """Return `record` as a page: a word, the spans it was predicted from, and what each part of the model expected.
+def render_page(record: AttentionRecord | SpanRecord) -> str:
+    """Return `record` as a page: a word, the words or spans before it, what was expected, how surprising what came was.
 
     A word clicked stays open and puts its position into the address: `page.html#pos=12` opens position 12, counted as
-    in `SpanRecord` and in the files.
+    in the record and in the files.
     """
     return render_content(page_content(record), record.title, record.about)
 
