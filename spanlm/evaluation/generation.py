@@ -116,20 +116,6 @@ def draw_samples(
     return found
 
 
-def generate(
-    model: NextWordModel,
-    vocabulary: Vocabulary,
-    prompt: list[str],
-    options: GenerationOptions,
-    *,
-    line_by_line: bool = False,
-    predict_first: bool = True,
-) -> Iterator[str]:
-    """Give the words of `draw` alone."""
-    drawn = draw(model, vocabulary, prompt, options, line_by_line=line_by_line, predict_first=predict_first)
-    return (each.word for each in drawn)
-
-
 @dataclass(frozen=True)
 class _Next:
     """The state after some words, and log p of the next one (B, V); no views, so that it holds what it counts."""

@@ -305,9 +305,8 @@ class Page:
         """Trained rows with how sure their differences are, of each section that counts as its records' blocks do."""
         found = []
         for section, part in self.sections() if self.table.measure == "perplexity" else ():
-            lines = [line for line in part if isinstance(line.row.how, Plain)]
-            sure = certainty({line.row.name: line.records for line in lines})
-            if sure is not None and section.counted == Section.counted:
+            lines = [line for line in part if isinstance(line.row.how, Plain) and section.counted == Section.counted]
+            if sure := certainty({line.row.name: line.records for line in lines}):
                 found.append((lines, sure))
         return found
 

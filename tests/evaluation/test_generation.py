@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from spanlm.errors import InputError
-from spanlm.evaluation.generation import GenerationOptions, draw_samples, generate, sample
+from spanlm.evaluation.generation import GenerationOptions, draw, draw_samples, sample
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import LanguageModel
@@ -30,6 +31,11 @@ PROBABILITIES = [0.4, 0.25, 0.2, 0.1, 0.04, 0.01]
 @pytest.fixture(scope="module")
 def model() -> LanguageModel:
     return reference.small_model()
+
+
+def generate(*asked: Any, **how: bool) -> Iterator[str]:
+    """The words of `draw`, without what they were drawn from."""
+    return (each.word for each in draw(*asked, **how))
 
 
 def words(model: LanguageModel, prompt: str = "the", **options: Any) -> list[str]:
