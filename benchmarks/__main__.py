@@ -19,10 +19,13 @@ from benchmarks.lstm import (
     LSTM_650,
     ONE_STREAM_650,
     SENTENCES_650,
+    WORDS_300,
+    WORDS_650,
     attentive_group,
     cache_group,
     memory_group,
     textbook_group,
+    words_group,
 )
 from benchmarks.mixture import MOS_PTB, mixture_group
 from benchmarks.race import matrix_gflops, race
@@ -37,6 +40,8 @@ GROUPS = {
     "memory": (KVP_834, memory_group),
     "attentive": (SENTENCES_650, attentive_group),
     "cache": (ONE_STREAM_650, cache_group),
+    "words": (WORDS_650, words_group),
+    "words-small": (WORDS_300, words_group),
     "awd": (AWD_PTB, awd_group),
     "span-buffer": (AWD_SNB, span_buffer_group),
     "mixture": (MOS_PTB, mixture_group),

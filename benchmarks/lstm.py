@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import tee
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +28,7 @@ from spanlm.data.batching import Segment
 from spanlm.evaluation.cache import CacheConfig, with_cache
 from spanlm.evaluation.protocol import Protocol
 from spanlm.evaluation.scoring import Tally, score, tally
-from spanlm.models.encoders import LSTMConfig
+from spanlm.models.encoders import LSTMConfig, stacks
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Memory, Readout, Tensors
 from spanlm.models.language_model import LanguageModel, ModelConfig
@@ -60,6 +62,13 @@ DROPPED_650 = replace(
 )
 ONE_STREAM_650 = replace(LSTM_650, name="LSTM 2×650 tied, one stream", batch_size=1, length=256)
 SENTENCES_650 = replace(LSTM_650, name="LSTM 2×650 tied, sentences of 35 words", batch_size=32)
+WORDS_300 = replace(
+    ONE_STREAM_650,
+    name="LSTM 300 tied, word by word",
+    model=replace(LSTM_650.model, embedding_size=300, encoder=LSTMConfig()),
+    length=100,
+)
+WORDS_650 = replace(ONE_STREAM_650, name="LSTM 2×650 tied, word by word", length=20)
 KVP_834 = Size(
     "Key-Value-Predict 834, window 5",
     ModelConfig(encoder=LSTMConfig(hidden_size=834), memory=KeyValueConfig(roles=3, window=5)),
@@ -127,6 +136,25 @@ def _evaluation(trainer: Trainer, precision: Precision, flops: float) -> Contend
 
     aims = [Aim(f"spanlm, training {precision}", 2.5)]
     return Contender(f"spanlm, evaluation {precision}", precision, step, flops / 3, aims)
+
+
+def words_group(size: Size, device: torch.device) -> Iterator[Contender]:
+    """A text read word by word without gradients, as when it is drawn: by the library's LSTM cell, by its kernel."""
+    flops, model = training_flops(size) / 3, LanguageModel(size.model, size.vocabulary_size).to(device).eval()
+
+    def by(cell: bool) -> Step:
+        @torch.no_grad()
+        def step(segment: Segment) -> None:
+            state = model.init_state(size.batch_size)
+            with nullcontext() if cell else patch.object(stacks, "one_step_of_few", lambda x: False):
+                for words in torch.split(segment.inputs.to(device), 1):
+                    readout, state = model(words, state)
+                    model.head.log_probs(readout)
+
+        return step
+
+    yield Contender("by the kernel, fp32", "fp32", by(cell=False), flops)
+    yield Contender("by the cell, fp32", "fp32", by(cell=True), flops, [Aim("by the kernel, fp32", 1.0)])
 
 
 class SplitOnly(Memory):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from spanlm.models.encoders import HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig, stacks
+from spanlm.models.encoders import AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig, stacks
 from spanlm.models.encoders.hornn import HORNNEncoder
 from spanlm.models.encoders.variational_lstm import VariationalLSTMEncoder
 from spanlm.models.ops import precision
@@ -36,6 +36,22 @@ def test_lstm(steps: int, batch: int, layers: int, kernel: str, monkeypatch: pyt
 
     assert_same(actual, expected)
     assert_same(gradients(actual, leaves), gradients(expected, leaves))
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("config", [LSTMConfig(hidden_size=4, layers=2), AWDLSTMConfig(hidden_size=4, last_size=3)])
+def test_an_lstm_that_reads_word_by_word_without_a_gradient(config: Any, batch: int) -> None:
+    """As where text is drawn: a step at a time is computed otherwise than a segment."""
+    encoder, x = build(config, 3).eval(), values(5, batch, 3)
+    zeros = encoder.init_state(batch)
+    start = {name: values(*zeros[name].shape, seed=n) for n, name in enumerate(zeros)}
+    whole, end = encoder(x, start)
+    state, outputs = start, []
+    with torch.no_grad():
+        for step in x.split(1):
+            output, state = encoder(step, state)
+            outputs.append(output)
+    assert_same([torch.cat(outputs), *state.values()], [whole, *end.values()])
 
 
 NOISES = {

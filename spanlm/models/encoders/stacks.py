@@ -125,8 +125,18 @@ class FusedLSTM(nn.LSTM):
         self, x: Tensor, state: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Read x."""
+        if one_step_of_few(x) and not self.training:
+            return self._step(x, state)
         output, h, c = _read(torch.lstm, self, x, *state)
         return output, (h, c)
+
+    def _step(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        output, ends = x[0], []
+        for layer, both in enumerate(zip(*state, strict=True)):
+            ends.append(torch.lstm_cell(output, both, *_weights(self, layer).values()))
+            output = ends[-1][0]
+        h, c = map(torch.stack, zip(*ends, strict=True))
+        return output.unsqueeze(0), (h, c)
 
 
 class FusedRNN(nn.RNN):
@@ -207,6 +217,20 @@ LOOP_FROM = {1: 480, 2: 640}
 FEW, FEW_FROM = 10, 480
 """Steps times streams of a segment, and from how many units on the loop is then faster in float32, too."""
 
+STREAMS = 16
+"""Streams of a single step that the library's cell reads faster than its kernel."""
+
+
+def one_step_of_few(x: Tensor) -> bool:
+    """Whether the library's LSTM cell reads x (T, B, E) faster than its kernel, as when text is drawn word by word.
+
+    At every call the kernel puts the weights in an order of its own. On two cores of Zen 3 a model of 10,000 words
+    reads a word at a time 1.9 times as fast by the cell with 2×650 units and 1.4 times with 300 (`python -m benchmarks
+    words words-small`). At 16 streams a layer still gains a quarter by the cell, at 64 with two threads it loses.
+    """
+    few = len(x) == 1 and x.shape[1] <= STREAMS
+    return few and x.device.type == "cpu" and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+
 
 def square_units(input_size: int, hidden_size: int) -> float:
     """Return the units of the layer with as many weights whose input and output are equally wide.
@@ -218,25 +242,22 @@ def square_units(input_size: int, hidden_size: int) -> float:
 
 
 def loop_is_faster(units: float, x: Tensor) -> bool:
-    """Whether `lstm_layer` reads x (T, B, E) faster than the library's kernel; only on a CPU.
+    """Whether `lstm_layer` reads x (T, B, E) and learns faster than the library's kernel; only on a CPU.
 
     In bfloat16 long segments gain from some size on: a training step of two layers, 20 streams of 35 steps and 10,000
     words, on one thread of an EPYC of Zen 5, takes 2 % more time than the kernel's with 400 units, 5 % less with 450
     and 34 % less with 650. Segments of a few words, as in dynamic evaluation, gain in float32, too: 5 steps of one
-    stream take 43 to 63 % less with 500 units. So do single words without a gradient, as when text is drawn: 1150 units
-    that read 1150 take 3.4 ms instead of 47 (Zen 3, one thread). With more than two threads nothing was measured, and
-    the kernel stays.
+    stream take 43 to 63 % less with 500 units. With more than two threads nothing was measured, and the kernel stays.
     """
-    if x.device.type != "cpu":
+    if x.device.type != "cpu" or not torch.is_grad_enabled():
         return False
     reduced = torch.is_autocast_enabled("cpu")
     if (torch.get_autocast_dtype("cpu") if reduced else x.dtype) != (torch.bfloat16 if reduced else torch.float32):
         return False
     long = LOOP_FROM.get(torch.get_num_threads(), math.inf)
-    learning = torch.is_grad_enabled()
     if len(x) * x.shape[1] <= FEW:
-        return long < math.inf and units >= FEW_FROM and (learning or not reduced)
-    return learning and reduced and units >= long
+        return long < math.inf and units >= FEW_FROM
+    return reduced and units >= long
 
 
 class LSTMEncoder(Encoder):
