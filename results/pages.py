@@ -18,6 +18,7 @@ HERE = Path(__file__).parent
 Rows = list[list[str]]  # the first is the header
 SPEEDS = {"bench-cpu.json": "Zen 4", "bench-cpu-again.json": "Zen 4, again", "bench-cpu-zen-5.json": "Zen 5"}
 SPEEDS |= {"bench-cpu-zen-3-before.json": "Zen 3, before", "bench-cpu-zen-3.json": "Zen 3"}
+SPEEDS |= {"bench-cpu-zen-3-words.json": "Zen 3"}
 CLASSES = "NE", "CN", "V", "P"  # of questions, in the order of the figure's page
 WAITING = {"the library's own": "", "OMP_WAIT_POLICY=passive": ", passive", "GOMP_SPINCOUNT=1000": ", short"}
 
@@ -84,7 +85,7 @@ def ratios() -> Rows:
         cells = found.setdefault(tuple(re.sub(r",? (fp32|bf16)$", "", part) for part in key), {})
         cells.setdefault("target", {})[precision] = f"{aims[key]:.2f}"
         cells.setdefault(title, {})[precision] = f"{one['ratio']:.2f}{' ✗' if missed else ''}"
-    titles = ["target", *SPEEDS.values()]
+    titles = list(dict.fromkeys(["target", *SPEEDS.values()]))
     cells = ([[one.get(t, {}).get(p, "–") for p in ("fp32", "bf16")] for t in titles] for one in found.values())
     pairs = ([" / ".join(pair) if pair != ["–", "–"] else "–" for pair in row] for row in cells)
     lines = ([*key, *pair] for key, pair in zip(found, pairs, strict=True))
