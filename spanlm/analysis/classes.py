@@ -43,7 +43,7 @@ class Looks:
 
     Attributes:
         lag: of the slot with the largest weight: how many steps back it ends.
-        peak: that weight.
+        peak: that weight, as a share of all slots'.
         slots: how many slots there were.
         stride: how many words a slot holds.
         nearest: the lag of the nearest slot.

@@ -4,7 +4,7 @@
 
 Of a family, runs that differ in their seed, −log2 p is the mean over its runs. `spanlm.analysis.resampling` has the
 interval and p of the mean of d_t, `spanlm.analysis.classes` the classes of tokens, each of which has a mean of its own
-and a part in the whole: the parts of a table's classes sum to the mean over the tokens that it sorts.
+and a part in the whole: the parts of classes that sort all tokens sum to the mean over all.
 """
 
 from __future__ import annotations
@@ -124,11 +124,13 @@ class TokenBits:
         name: for people.
         bits: (R, N), −log2 p.
         looks: where the first looked; None: it does not attend.
+        runs: which runs these are; two sides of the same runs are compared seed by seed.
     """
 
     name: str
     bits: Array
     looks: Looks | None = None
+    runs: tuple[Path, ...] = ()
 
     @property
     def mean(self) -> Array:
@@ -143,7 +145,12 @@ class TokenBits:
     @staticmethod
     def family(name: str, members: Sequence[TokenBits]) -> TokenBits:
         """Join runs that differ in their seed."""
-        return TokenBits(name, np.concatenate([one.bits for one in members]), members[0].looks)
+        runs = tuple(path for one in members for path in one.runs)
+        return TokenBits(name, np.concatenate([one.bits for one in members]), members[0].looks, runs)
+
+    def seeds_apart(self, other: TokenBits) -> list[Array]:
+        """Return the bits by seed, (R, N) each, of which means are drawn: of the same runs, their differences alone."""
+        return [self.bits - other.bits] if self.runs and self.runs == other.runs else [self.bits, other.bits]
 
 
 @dataclass(frozen=True)
@@ -266,13 +273,13 @@ def read_tokens(
     Raises:
         InputError: as `LoadedModel.evaluate`.
     """
-    name = name or str(model.folder)
+    name, runs = name or str(model.folder), (model.folder.resolve(),)
     if not isinstance(model.model, NextWordModel):
         context = model.texts.protocol(corpus, split, state).context
         if context == "document":
             raise InputError(f"state={state}: must be carry or line of {model.folder}, which is {model.kind}")
         rows = model.score(corpus.written_lines(split), state=context, eos=True)
-        return TokenBits(name, np.array([[row.surprisal for row in rows]]))
+        return TokenBits(name, np.array([[row.surprisal for row in rows]]), runs=runs)
     protocol = model.texts.protocol(corpus, split, state)
     scored = in_text_order(model.model, corpus, split, protocol)
     if cache is not None:
@@ -281,8 +288,8 @@ def read_tokens(
     config = model.config.model if isinstance(model, TrainedModel) and model.attention is None else None
     if config is None or config.memory.slots == 0:
         found = np.concatenate([in_order(item, item.log_p) for item in scored])
-        return TokenBits(name, -found.astype(np.float64)[None] / math.log(2))
-    return _read_with_looks(name, scored)
+        return TokenBits(name, -found.astype(np.float64)[None] / math.log(2), runs=runs)
+    return replace(_read_with_looks(name, scored), runs=runs)
 
 
 def in_text_order(model: NextWordModel, corpus: Corpus, split: str, protocol: Protocol) -> Iterator[Scored]:
@@ -302,7 +309,9 @@ def _read_with_looks(name: str, scored: Iterator[Scored]) -> TokenBits:
     for item, slots in with_slots(scored):
         attention = attention_of(item.readout)
         stride, nearest = attention.stride, attention.nearest_lag
-        peak, at = attention.weights.max(-1)
+        # a sentinel, or a slot of zeros, has a part of the weight
+        shares = attention.weights / attention.weights.sum(-1, keepdim=True)
+        peak, at = shares.nan_to_num(0.0).max(-1)
         lag = (attention.weights.shape[-1] - 1 - at) * stride + nearest
         parts = (item.log_p, lag, peak.float(), slots.to(lag.device))
         columns.append([in_order(item, part) for part in parts])
@@ -386,9 +395,11 @@ def differences(text: SharedText, classes: Classes, baseline: TokenBits, model: 
 
 def _by_looks(text: SharedText, *models: TokenBits) -> list[Classes]:
     """Sort by where the model looked or, if it does not attend, the baseline."""
-    found = [one for one in models[::-1] if one.looks is not None][:1]
     eos = text.vocabulary.eos_id
-    return [by_attention(one.looks, text.ids, text.openings, eos, one.name) for one in found if one.looks is not None]
+    for one in models[::-1]:
+        if one.looks is not None:
+            return [by_attention(one.looks, text.ids, text.openings, eos, one.name)]
+    return []
 
 
 def _differences(
@@ -401,8 +412,8 @@ def _differences(
     present = np.flatnonzero(tokens)
     sums = blocks.sums(labels, size, model.mean - baseline.mean)
     draws = drawn_means(sums[:, present], counts[:, present], generator)
-    for family in (baseline, model):
-        seeds = np.array([blocks.sums(labels, size, bits).sum(0) for bits in family.bits])
+    for family in model.seeds_apart(baseline):
+        seeds = np.array([blocks.sums(labels, size, bits).sum(0) for bits in family])
         draws = draws + drawn_shifts(seeds[:, present] / tokens[present], generator)
     totals, intervals, kept = sums.sum(0), interval_of(draws), int(text.known.sum())
     few = (counts[:, present] > 0).sum(0) < FEWEST_BLOCKS

@@ -4,13 +4,19 @@ A text is cut into blocks, its documents where there are enough of them. With S_
 block b and n_b its tokens:
 
     mean        Σ_b S_b / Σ_b n_b
-    interval    the middle 95 % of that over blocks drawn with replacement (paired, as both models read each block)
+    interval    the middle 95 % of that over blocks drawn with replacement (paired, as both models read each block),
+                each draw t √(B / (B − 1)) / z times as far from the mean
     p           how many of the flips S_b → ±S_b give |Σ_b ± S_b| as large as |Σ_b S_b|
 
 Tokens near each other share a topic, so their differences are alike, and intervals over single tokens would be too
 narrow; over whole blocks they are not. Long blocks keep more of that, but few blocks say little of how much they
 differ: the standard deviation of B blocks is known to 1 / √(2B), 7 % with 100. So a text with fewer than
 `FEWEST_DOCUMENTS` documents is cut into about `BLOCKS` blocks.
+
+Draws from B blocks lie too near the mean: their variance has B where an estimate has B − 1, and the middle 95 % is that
+of a normal distribution (z) where the variance is known, not of Student's (t, B − 1 degrees of freedom). So they are
+moved away from it (Hesterberg, 2015, "What teachers should know about the bootstrap", section 5.3). That is 2 % with
+100 blocks and 22 % with 10, of which plain intervals hold the mean of normal differences in 91 % of the texts.
 
 Seeds are a second sample beside the text, crossed with it. To draw m of m seeds anew would show only (m − 1) / m of
 their variance, and nothing of how little a few seeds say of it. So a family's mean is moved by t s / √m, where s is the
@@ -37,6 +43,8 @@ LEAST = 20
 FEWEST_BLOCKS = 10
 """Blocks that hold a token of a class, at least: fewer say nothing of others."""
 DRAWS, FLIPS = 2_000, 10_000
+Z = 1.959964
+"""The normal quantile of a 95 % interval."""
 _HELD = 1 << 22
 """Draws times blocks held at a time: 32 MB."""
 
@@ -93,14 +101,27 @@ def _numbered(starts: Counts, tokens: int) -> Counts:
 
 
 def drawn_means(sums: Array, counts: Array, generator: np.random.Generator) -> Array:
-    """Draw blocks with replacement: means (DRAWS, K) of sums and counts (blocks, K); NaN where nothing was drawn."""
+    """Draw blocks with replacement: means (DRAWS, K) of sums and counts (blocks, K); NaN where nothing was drawn.
+
+    B of a column are its blocks that have a count.
+    """
     blocks, found = len(sums), []
     for size in _sizes(DRAWS, blocks):
         drawn = generator.integers(blocks, size=(size, blocks)) + blocks * np.arange(size)[:, None]
         times = np.bincount(drawn.ravel(), minlength=size * blocks).reshape(size, blocks).astype(np.float64)
         with np.errstate(invalid="ignore"):
             found.append((times @ sums) / (times @ counts))
-    return np.concatenate(found)
+    mean = sums.sum(0) / counts.sum(0)
+    return np.asarray(mean + (np.concatenate(found) - mean) * _away((counts > 0).sum(0)))
+
+
+def _away(blocks: Counts) -> Array:
+    """Return how much farther from their mean draws of so many blocks are put; 1 of one block, which never differs."""
+    freedom = np.maximum(blocks - 1, 1)
+    t = (
+        Z + (Z**3 + Z) / (4 * freedom) + (5 * Z**5 + 16 * Z**3 + 3 * Z) / (96 * freedom**2)
+    )  # to 0.002 from 10 blocks on
+    return np.where(blocks > 1, t / Z * np.sqrt(blocks / freedom), 1.0)
 
 
 def signed(bits: float) -> str:

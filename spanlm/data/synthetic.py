@@ -37,7 +37,7 @@ PREFIX = "synthetic:"
 SHARES: dict[Split, float] = {"train": 1.0, "valid": 0.1, "test": 0.1}
 """Of `tokens`, in each part."""
 
-_NAME = re.compile(r"(?P<name>\w+)(?P<options>(?:,\w+=[\w.]+)*)")
+_NAME = re.compile(r"(?P<name>\w+)(?P<options>(?:,\w+=[\w.+-]+)*)")
 
 
 class Known(NamedTuple):

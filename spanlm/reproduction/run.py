@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +66,8 @@ def finished(task: Task, corpus: Corpus) -> dict[str, Any] | None:
     if not task.record.exists():
         return None
     config = task.config
-    now = _about(task, corpus) | {split: {"tokens": len(corpus.splits[split])} for split in MEASURED}
-    now = {name: now[name] for name in ("corpus", "vocabulary_size", *MEASURED)}
+    now: dict[str, Any] = {"corpus": corpus.name, "vocabulary_size": len(corpus.vocabulary)}
+    now |= {split: {"tokens": len(corpus.splits[split])} for split in MEASURED}
     try:
         record = _read(task)
         recorded = RunConfig.from_tree(record["config"], str(task.record))
@@ -129,7 +129,7 @@ def _about(task: Task, corpus: Corpus) -> dict[str, Any]:
 
 def _record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
     """Evaluate a trained model on valid, and on test, on which no choice depends."""
-    epochs, tokens = epoch_rows(model.folder), len(corpus.splits["train"])
+    epochs = epoch_rows(model.folder)
     best = min(epochs, key=lambda row: row["loss"])
     use = utilisation_of(epochs, "the run")  # Li et al. (2020), Figure 4
     by_epoch = use and {"utilisation_by_epoch": list(use.learned), "oracle_utilisation_by_epoch": list(use.oracle)}
@@ -145,8 +145,7 @@ def _record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str
         "best_epoch": best["epoch"],
         "train_perplexity_at_best": math.exp(min(best["train_loss"], 700)),
         "tokens_per_second": statistics.median(row["tokens_per_second"] for row in epochs),
-        # of all training steps, without validations
-        "training_seconds": round(sum(tokens / row["tokens_per_second"] for row in epochs), 1),
+        "training_seconds": round(_training_seconds(epochs, len(corpus.splits["train"])), 1),
         **{split: model.evaluate(corpus, split).to_json() for split in MEASURED},
         **(by_epoch or {}),
         **_law(corpus),
@@ -154,6 +153,16 @@ def _record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str
         "starts": starts(model.folder),
         **_about(job, corpus),
     }
+
+
+def _training_seconds(epochs: Sequence[Mapping[str, Any]], tokens: int) -> float:
+    """Return the seconds of all training steps, without validations, from targets a second.
+
+    Epochs of an earlier version do not count their targets: they are taken to have all `tokens` of the text.
+    """
+    ends = [0, *(row.get("tokens", tokens * number) for number, row in enumerate(epochs, 1))]
+    targets = [after - before for before, after in pairwise(ends)]
+    return math.fsum(count / row["tokens_per_second"] for row, count in zip(epochs, targets, strict=True))
 
 
 def _blocks(model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
@@ -448,7 +457,8 @@ class Estimator:
             epochs = training.epochs + training.finetune.stages * training.finetune.epochs
             return token * (epochs * (train + _BATCHED * valid) + valid + test), epochs, 1 / token
         if search is None:
-            return token * len(task.jobs) * (valid + test), 0, 0
+            tuning = valid if isinstance(task.row.how, Cached) else 0
+            return token * len(task.jobs) * (tuning + valid + test), 0, 0
         # the trained weights read valid for the search and, as test, for the result; adapting weights read it once for
         # each finalist, one of which is the result
         grid = [*dynamic_grid(search.rates, search.decays), *search.own_point(job.row.trained.dynamic)]

@@ -57,7 +57,7 @@ class Matched:
     about: ClassVar = "hidden sizes with which θ_M, the parameters without word representations, is that of one LSTM"
 
     units: int  # of that LSTM, and of the embedding
-    training_tokens: int | None = None  # read in training, in whole epochs and at least one; None: no bound
+    training_tokens: int | None = None  # read in training, to the nearest whole epoch and at least one; None: no end
     max_epochs: int | None = None  # None: those of the preset
     init_range: float = 0.1  # initial weights are uniform in plus or minus this
     recurrent_memory_too: bool | None = (

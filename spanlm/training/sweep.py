@@ -77,7 +77,7 @@ class Sweep:
         grid = {name: value if isinstance(value, list) else [value] for name, value in flat(dict(self.grid)).items()}
         for name, values in grid.items():
             require(bool(values), f"grid: {name}", values, "a list of one value or more")
-        count = len(self.runs or [{}])
+        count = len(self.runs or [{}]) * (self.seeds or 1)
         for values in grid.values():
             count *= len(values)
         require(count <= MOST, "runs of the sweep", count, f"at most {MOST:,}")
@@ -117,7 +117,7 @@ def differences(configs: Sequence[RunConfig], given: Sequence[Mapping[str, Any]]
 
 def folder_name(values: Mapping[str, str], short: Mapping[str, str], otherwise: str) -> str:
     """Name a setting's folder by what differs, `lr=0.5,memory=ngram`; `otherwise`: where nothing does."""
-    plain = {field: re.sub(r"[^\w.+-]+", "-", value).strip("-") for field, value in values.items()}
+    plain = {field: "-".join(re.findall(r"[\w.+-]+", value)) for field, value in values.items()}
     named = ",".join(f"{short[field]}={value}" for field, value in plain.items())
     if len(named) > _LONGEST_NAME:
         named = f"{named[:_LONGEST_NAME]}-{hashlib.sha256(named.encode()).hexdigest()[:8]}"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import spanlm
 from spanlm.analysis.classes import (
@@ -26,6 +27,9 @@ from spanlm.analysis.comparison_page import render_comparison
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation.protocol import Context
+from spanlm.models.language_model import LanguageModel
+from spanlm.models.memories import PointerSentinelConfig
+from spanlm.runs.trained_model import TrainedModel
 from tests.analysis.conftest import HOSTILE
 
 WORDS = ("a", "b", "c", "d", "<eos>", "<unk>")
@@ -81,6 +85,21 @@ def test_where_a_model_looked_is_what_attend_shows(tiny_run: Path) -> None:
     assert read_tokens(model.with_attention("none"), corpus, "test").looks is None, "a lesion is not looked into"
 
 
+def test_the_largest_share_of_the_slots_is_at_least_that_of_equal_ones(tiny_run: Path) -> None:
+    """Also where a sentinel has a part of the weight."""
+    trained = spanlm.load(tiny_run)
+    assert isinstance(trained, TrainedModel)
+    memory = PointerSentinelConfig(window=4)
+    config = replace(trained.config, model=replace(trained.config.model, memory=memory))
+    torch.manual_seed(1)
+    model = LanguageModel(config.model, len(trained.vocabulary)).eval()
+    pointer = TrainedModel(model, trained.vocabulary, config, tiny_run)
+    looks = read_tokens(pointer, trained.corpus(None, "test"), "test").looks
+    assert looks is not None
+    assert (looks.peak * looks.slots)[looks.slots > 0].min() > 1 - 1e-5
+    assert (looks.peak[looks.slots == 1] == 1).all() and (looks.slots == 1).any()
+
+
 # --- the comparison ---
 
 
@@ -130,6 +149,19 @@ def test_seeds_widen_the_interval() -> None:
     low, high = found.whole.interval
     assert low < -0.2 and high > 0.6 and found.p > 0.1
     assert found.runs == 3
+
+
+def test_a_family_that_is_changed_is_compared_with_itself_seed_by_seed() -> None:
+    """What the seeds share is in both, however far apart they lie."""
+    text, base = drawn_text(), bits(400, 1)
+    family = replace(base, bits=base.bits + np.array([[-0.4], [0.0], [0.4]]), runs=(Path("1"), Path("2"), Path("3")))
+    changed = replace(family, bits=family.bits + np.array([[0.019], [0.02], [0.021]]))
+    found = compare(text, family, changed)
+    assert found.whole.difference == pytest.approx(0.02) and found.p < 0.05
+    low, high = found.whole.interval
+    assert 0.015 < low < 0.02 < high < 0.025
+    other = compare(text, family, replace(changed, runs=(Path("4"), Path("5"), Path("6"))))
+    assert other.whole.interval[0] < 0 < other.whole.interval[1] and other.p > 0.1
 
 
 def test_only_words_that_both_know_are_compared() -> None:

@@ -97,6 +97,11 @@ def test_a_corpus_is_the_same_from_the_same_seed_alone(kind: str) -> None:
     assert 400 <= len(one.splits["train"]) < 1200
 
 
+def test_a_source_is_found_again_by_its_own_name() -> None:
+    source = find_synthetic("synthetic:copy,tokens=2000,chance=0.00005")
+    assert find_synthetic(source.name) == source
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -104,6 +109,7 @@ def test_a_corpus_is_the_same_from_the_same_seed_alone(kind: str) -> None:
         ("synthetic:copy,lagg=3", "copy has no option lagg. Did you mean 'lag'"),
         ("synthetic:copy,lag=x", "lag=x: must be"),
         ("synthetic:copy,chance=1.5", "chance=1.5: must be above 0 and below 1"),
+        ("synthetic:copy,seed=-1", "seed=-1: must be at least 0"),
         ("synthetic:recall,pairs=30", "pairs=30: must be at most keys=8"),
         ("synthetic:", "no such source"),
     ],

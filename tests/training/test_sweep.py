@@ -39,6 +39,7 @@ def test_every_run_of_the_list_is_combined_with_every_point_of_the_grid(tmp_path
         ("grid: {a: []}", r"grid: a=\[\]: must be a list of one value or more"),
         ("grid: {a: [1]}\nruns: [{a: 2}]", "runs: a=2: is in grid, too"),
         ("grid: {training.seed: [1, 2]}\nseeds: 2", "training.seed=1: leave it out beside seeds: 2"),
+        (f"grid: {{a: {list(range(2000))}}}\nseeds: 6", "runs of the sweep=12000: must be at most 10,000"),
         (f"grid: {{a: {list(range(200))}, b: {list(range(200))}}}", "runs of the sweep=40000: must be at most 10,000"),
     ],
 )
@@ -62,6 +63,7 @@ def test_settings_are_named_by_what_differs() -> None:
 def test_names_of_folders_are_short_and_plain() -> None:
     short = labels(["data.corpus", "x"])
     assert folder_name({"data.corpus": "/my texts/a.txt", "x": "1e-05"}, short, "") == "corpus=my-texts-a.txt,x=1e-05"
+    assert [folder_name({"x": value}, short, "") for value in ("-1.0", "1.0")] == ["x=-1.0", "x=1.0"]
     one, other = (folder_name({"x": "7" * 200 + end}, short, "") for end in "ab")
     assert one != other and max(len(one), len(other)) < 120
 

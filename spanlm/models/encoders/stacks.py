@@ -225,7 +225,7 @@ def one_step_of_few(x: Tensor) -> bool:
     """Whether the library's LSTM cell reads x (T, B, E) faster than its kernel, as when text is drawn word by word.
 
     At every call the kernel puts the weights in an order of its own. On two cores of Zen 3 a model of 10,000 words
-    reads a word at a time 1.9 times as fast by the cell with 2×650 units and 1.4 times with 300 (`python -m benchmarks
+    reads a word at a time 2.0 times as fast by the cell with 2×650 units and 1.5 times with 300 (`python -m benchmarks
     words words-small`). At 16 streams a layer still gains a quarter by the cell, at 64 with two threads it loses.
     """
     few = len(x) == 1 and x.shape[1] <= STREAMS
