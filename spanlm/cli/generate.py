@@ -37,9 +37,7 @@ def run(arguments: list[str]) -> None:
     add_runs(parser)
     add_device(parser)
     parser.add_argument("--prompt", default="", metavar="TEXT", help="words to continue (default: start a line)")
-    parser.add_argument(
-        "--samples", type=int, default=1, metavar="N", help="draw N texts side by side, each under its number"
-    )
+    parser.add_argument("--samples", type=int, default=1, metavar="N", help="draw N texts, each under its number")
     add_fields(parser, GenerationOptions)
     add_gate(parser)
     options = parser.parse_intermixed_args(arguments)

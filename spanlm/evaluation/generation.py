@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import torch
@@ -19,6 +20,9 @@ from spanlm.models.interfaces import LMState, NextWordModel
 
 LEAST_TEMPERATURE = 0.001
 """Below it the division overflows; 0 takes the most probable word without a division."""
+
+SIDE_BY_SIDE = 32
+"""Samples that are drawn at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +100,8 @@ def draw_samples(
     *,
     line_by_line: bool = False,
     predict_first: bool = True,
-) -> list[list[str]]:
-    """Continue a prompt `count` times, side by side: sample n has the words that seed + n draws alone.
+) -> Iterator[list[str]]:
+    """Continue a prompt `count` times, some side by side: sample n has the words that seed + n draws alone.
 
     But for rounding, which differs with the number of texts that are read at a time. See `draw`.
 
@@ -107,13 +111,18 @@ def draw_samples(
     require(count >= 1, "samples", count, "at least 1")
     same = "1 with temperature=0, where all are the same"
     require(count == 1 or options.temperature > 0, "samples", count, same)
-    texts = _Texts(model, vocabulary, options, count, line_by_line, predict_first)
-    found: list[list[str]] = [[] for _ in range(count)]
-    for step in texts.drawn(prompt, anew):
-        for words, drawn in zip(found, step, strict=True):
-            if drawn is not None:
-                words.append(drawn.word)
-    return found
+
+    def side_by_side(first: int) -> list[list[str]]:
+        size, seeds = min(SIDE_BY_SIDE, count - first), replace(options, seed=(options.seed + first) % 2**63)
+        texts = _Texts(model, vocabulary, seeds, size, line_by_line, predict_first)
+        found: list[list[str]] = [[] for _ in range(size)]
+        for step in texts.drawn(prompt, anew):
+            for words, drawn in zip(found, step, strict=True):
+                if drawn is not None:
+                    words.append(drawn.word)
+        return found
+
+    return chain.from_iterable(map(side_by_side, range(0, count, SIDE_BY_SIDE)))
 
 
 @dataclass(frozen=True)

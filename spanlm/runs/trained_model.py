@@ -301,8 +301,8 @@ class LoadedModel:
         texts, how = self.texts, GenerationOptions(**options)
         return draw(self.model, self.vocabulary, texts.prompt(prompt), how, **self._lines(), recall=recall)
 
-    def samples(self, count: int, prompt: str = "", **options: Any) -> list[list[str]]:
-        """Continue a prompt `count` times, side by side; options of `generate`.
+    def samples(self, count: int, prompt: str = "", **options: Any) -> Iterator[list[str]]:
+        """Continue a prompt `count` times, some side by side; options of `generate`.
 
         Sample n (from 0) has the words that seed + n gives alone, but for rounding.
         """

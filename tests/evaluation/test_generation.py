@@ -156,11 +156,21 @@ def test_samples_are_the_texts_of_the_seeds_after_it(memory: AnyMemoryConfig, ho
     """Each as long as it would be alone, also where lines end at other steps and what is remembered grows."""
     model = small.language_model(small.model_config(LSTMConfig(hidden_size=12), memory, SoftmaxConfig()))
     options, prompt = {"length": 40, "top_p": 0.95}, ["the", "cat"]
-    found = draw_samples(model, VOCABULARY, prompt, GenerationOptions(seed=5, **options), 4, **how)
+    found = list(draw_samples(model, VOCABULARY, prompt, GenerationOptions(seed=5, **options), 4, **how))
     each = [GenerationOptions(seed=5 + n, **options) for n in range(4)]
     assert found == [list(generate(model, VOCABULARY, prompt, one, **how)) for one in each]
     assert len({tuple(words) for words in found}) == 4
     assert (len({len(words) for words in found}) > 1) == ("predict_first" in how)
+
+
+def test_of_many_samples_not_all_are_drawn_at_a_time(model: LanguageModel) -> None:
+    """So that their number is not bounded by the memory: the first are there before the others are drawn."""
+    few, endless = (draw_samples(model, VOCABULARY, ["the"], GenerationOptions(length=3), n) for n in (40, 10**9))
+    found = list(few)
+    assert found == [
+        list(generate(model, VOCABULARY, ["the"], GenerationOptions(length=3, seed=1 + n))) for n in range(40)
+    ]
+    assert next(endless) == found[0]
 
 
 def test_samples_that_would_be_one_are_refused(model: LanguageModel) -> None:
