@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanlm.errors import InputError
+from spanlm.evaluation.scoring import Z
 
 FEWEST_DOCUMENTS = 30
 BLOCKS = 100
@@ -43,8 +44,6 @@ LEAST = 20
 FEWEST_BLOCKS = 10
 """Blocks that hold a token of a class, at least: fewer say nothing of others."""
 DRAWS, FLIPS = 2_000, 10_000
-Z = 1.959964
-"""The normal quantile of a 95 % interval."""
 _HELD = 1 << 22
 """Draws times blocks held at a time: 32 MB."""
 

@@ -28,12 +28,11 @@ words is computed in the context. Questions are read side by side, each as if it
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
-from statistics import NormalDist, fmean
+from statistics import fmean
 from typing import Any, Literal, get_args
 
 import torch
@@ -44,7 +43,7 @@ from spanlm.data.config import Tokenizer
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import require
-from spanlm.evaluation.scoring import evaluating
+from spanlm.evaluation.scoring import evaluating, wilson
 from spanlm.models.interfaces import LMState, NextWordModel
 from spanlm.models.ops.precision import Precision
 
@@ -58,8 +57,6 @@ TOKENS = 4096
 """Read at a time, over all streams; any number gives the same result, up to rounding."""
 
 Ids = Sequence[int]
-
-LEVEL = 0.95
 
 BATCHES = 8
 """Batches of questions held at a time, so that those of one batch are about equally long."""
@@ -321,18 +318,8 @@ class Accuracy:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        r"""The 95 % interval of Wilson (1927); None of no questions.
-
-            (p + z²/2n ± z √(p(1 - p)/n + z²/4n²)) / (1 + z²/n)
-
-        with p the share, n the questions and z = 1.96.
-        """
-        if not self.questions:
-            return None
-        p, n, z = self.right / self.questions, self.questions, NormalDist().inv_cdf((1 + LEVEL) / 2)
-        centre, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-        scale = 1 + z * z / n
-        return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
+        """Wilson's 95 % interval; None of no questions."""
+        return wilson(self.right, self.questions) if self.questions else None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""

@@ -16,6 +16,7 @@ from typing import Any
 from spanlm.data.tokenizer import written_words
 from spanlm.errors import InputError
 from spanlm.evaluation.prefix_tree import TextScore
+from spanlm.evaluation.scoring import wilson
 
 Region = tuple[int, int]
 """Of a sentence's words, separated by white space: the first and the last, from 1."""
@@ -107,9 +108,7 @@ class Accuracy:
     @property
     def interval(self) -> tuple[float, float]:
         """Wilson's 95 % interval of the accuracy."""
-        z, n, p = 1.959964, self.pairs, self.accuracy
-        centre, spread = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-        return max(0.0, (centre - spread) / (1 + z * z / n)), min(1.0, (centre + spread) / (1 + z * z / n))
+        return wilson(self.correct, self.pairs)
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts, the accuracy and its interval."""
@@ -132,7 +131,7 @@ def region_of(text: str, wanted: str, place: str) -> Region:
     """
     words, asked = written_words(text), written_words(wanted)
     first, dash, last = wanted.partition("-")
-    if first.strip().isdigit() and (not dash or last.strip().isdigit()):
+    if first.strip().isdecimal() and (not dash or last.strip().isdecimal()):
         start, end = int(first), int(last or first)
         if not 1 <= start <= end <= len(words):
             raise InputError(f"{place}: there are no words {wanted} in {text!r}, which has {len(words)}")

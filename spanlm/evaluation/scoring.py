@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import starmap
+from statistics import NormalDist
 
 import torch
 from torch import Tensor
@@ -182,6 +183,22 @@ def tally(scored: Iterable[Scored], vocabulary: Vocabulary) -> Tally:
 def perplexity(nll_per_token: float) -> float:
     """exp, without overflow: beyond e^700 it is infinite."""
     return math.exp(nll_per_token) if nll_per_token < 700 else math.inf
+
+
+Z = NormalDist().inv_cdf(0.975)
+"""The normal quantile of a 95 % interval."""
+
+
+def wilson(right: int, count: int) -> tuple[float, float]:
+    r"""Return the 95 % interval of Wilson (1927) of a share of right answers.
+
+        (p + z²/2n ± z √(p(1 - p)/n + z²/4n²)) / (1 + z²/n)
+
+    with p the share, n the answers and z = 1.96.
+    """
+    p, scale = right / count, 1 + Z * Z / count
+    centre, half = p + Z * Z / (2 * count), Z * math.sqrt(p * (1 - p) / count + Z * Z / (4 * count * count))
+    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
 
 
 def shown(value: float, digits: int = 2) -> str:

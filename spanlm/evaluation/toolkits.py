@@ -10,6 +10,8 @@ within a line, and prints the fewest digits that are exact, as is done here.
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import tee
@@ -173,4 +175,6 @@ def _shortest(value: float | np.floating[Any]) -> str:
 
 
 def _perplexity(log10: float, count: int) -> float:
-    return 10 ** (-log10 / count) if count else float("nan")
+    if not count:
+        return math.nan
+    return 10 ** (-log10 / count) if -log10 / count < sys.float_info.max_10_exp else math.inf

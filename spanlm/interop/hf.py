@@ -43,6 +43,8 @@ except ImportError:
 # \w and the letters of `spanlm.data.tokenizer`, as the library's expressions name them
 _LETTER = r"[\p{L}\p{N}\p{M}_\u200c\u200d]"
 _WORDS = rf"{UNK}|(?:[\p{{L}}\p{{Nl}}\p{{No}}]\.){{2,}}(?!{_LETTER})|{_LETTER}+(?:['’.,\-]{_LETTER}+)*|[^ \t\n\r\v\f]"
+_CASED, _PASSED_OVER = r"[\p{Lu}\p{Ll}\p{Lt}]", r"[\p{Mn}\p{Me}\p{Cf}\p{Lm}\p{Sk}'’.·:]*"
+_LAST_SIGMA = rf"{_CASED}{_PASSED_OVER}\KΣ(?!{_PASSED_OVER}{_CASED})"  # as Unicode's Final_Sigma
 
 IGNORED = -100
 """The label of a position that the loss leaves out."""
@@ -324,7 +326,8 @@ def tokenizer_of(vocabulary: Vocabulary, tokenizer: str) -> transformers.PreTrai
     if tokenizer == "straight-words":
         changes.append(normalizers.Replace("’", "'"))
     if tokenizer != "whitespace":
-        changes.append(normalizers.Lowercase())
+        # `str.lower` knows that a Greek word ends in another sigma; the normaliser changes each letter by itself
+        changes += [normalizers.Replace(Regex(_LAST_SIGMA), "ς"), normalizers.Lowercase()]
     fast.normalizer = normalizers.Sequence(changes)
     pattern = r"[^ \t\n\r\v\f]+" if tokenizer == "whitespace" else f"{EOS}|{_WORDS}"
     fast.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "removed", invert=True)

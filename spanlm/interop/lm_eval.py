@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
@@ -30,6 +30,7 @@ try:
 except ImportError:
     raise InputError("lm-eval needs more: pip install 'spanlm[eval]'") from None
 
+Token = TypeVar("Token")
 LENGTH = 256
 """Words that are generated where a task says nothing."""
 
@@ -73,7 +74,7 @@ class SpanlmLM(LM):  # type: ignore[misc]
     def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """Give log p(continuation | context) of each request, and whether each of its words was the likeliest."""
         pairs = [request.args for request in requests]
-        texts = [context + continuation for context, continuation in pairs]
+        texts = [self._ended(context + continuation) for context, continuation in pairs]
         found = []
         for (context, _), text, rows in zip(pairs, texts, self._rows(texts), strict=True):
             scored = rows[self._tokens(context, text) :]
@@ -82,7 +83,7 @@ class SpanlmLM(LM):  # type: ignore[misc]
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
         """Give log p of each whole text."""
-        return [_log_p(rows) for rows in self._rows([request.args[0] for request in requests])]
+        return [_log_p(rows) for rows in self._rows([self._ended(request.args[0]) for request in requests])]
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """Continue each context up to one of the strings `until`, or `max_gen_toks` words."""
@@ -99,25 +100,35 @@ class SpanlmLM(LM):  # type: ignore[misc]
                 return text[: min(cut)]
         return text
 
+    def _ended(self, text: str) -> str:
+        return text + "\n" * (self.ends and not text.endswith("\n"))
+
     def _rows(self, texts: Sequence[str]) -> list[list[WordScore]]:
         """Score every token of each text: those of one line side by side, the others each by itself."""
-        ended = [text + "\n" * (self.ends and not text.endswith("\n")) for text in texts]
-        lines = [text for text in ended if "\n" not in text]
+        lines = [text for text in texts if "\n" not in text]
         of_lines = iter(by_line(self.trained.score(lines, state="line", base=math.e), len(lines)))
-        return [self._stream(text) if "\n" in text else next(of_lines) for text in ended]
+        return [self._stream(text) if "\n" in text else next(of_lines) for text in texts]
 
     def _stream(self, text: str) -> list[WordScore]:
-        """Score a text of several lines, their ends, too, but for what would end the last one."""
+        """Score a text of lines, and the <eos> of each that has its end."""
         alone = self.trained.texts.line_by_line or not self.trained.texts.predict_first
-        rows = self.trained.score(text.split("\n"), state="line" if alone else "carry", base=math.e, eos=True)
-        found = list(rows)
-        return found[:-1] if found[-1].word == EOS else found
+        rows = self.trained.score(_lines(text), state="line" if alone else "carry", base=math.e, eos=True)
+        return _without_open_end(text, list(rows), lambda row: row.word)
 
     def _tokens(self, context: str, text: str) -> int:
         """Count what `_rows` has of a context that a text begins with."""
-        words = words_of(self.trained.texts.pieces(context.split("\n")))
-        words = words[:-1] if words[-1:] == [EOS] else words
+        words = words_of(self.trained.texts.pieces(_lines(context)))
+        words = _without_open_end(context, words, lambda word: word)
         return len(words) if "\n" in text else sum(word != EOS for word in words)
+
+
+def _lines(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n")
+
+
+def _without_open_end(text: str, tokens: list[Token], word: Callable[[Token], str]) -> list[Token]:
+    """Leave out the <eos> after a last line that goes on."""
+    return tokens[:-1] if tokens and not text.endswith("\n") and word(tokens[-1]) == EOS else tokens
 
 
 def _log_p(rows: Sequence[WordScore]) -> float:

@@ -110,7 +110,7 @@ class Yardstick(LoadedModel):
         folder, target = expanded(str(path)), pick_device(device, "--device")
         model, self.tokenizer = _loaded(folder)
         name = Path(f"hf:{path}")
-        data, textless = DataConfig(corpus=str(path)), "has no text of its own"
+        data, textless = DataConfig(corpus=str(name)), "has no text of its own"
         super().__init__(model.to(target).eval(), Texts(_AnyWord((EOS, UNK)), data, name, textless=textless))
         limits = (getattr(model.config, "max_position_embeddings", None), WINDOW)
         self.window = min(limit for limit in limits if limit)

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
+from spanlm.data.tokenizer import written_words
 from spanlm.errors import InputError
 from spanlm.store.files import replacing
 
@@ -39,7 +40,9 @@ _KALDI_TEXTS = ("words_text", "text")
 _KALDI_ID = re.compile(r"(?P<id>\S+)-(?P<rank>\d+)$")
 _ESPNET_FOLDER = re.compile(r"(?P<rank>\d+)best_recog$")
 _ESPNET_SCORE = re.compile(r"tensor\((?P<value>[^,)]+).*\)$")
-_SRILM_LINE = re.compile(r"\s*\S+\s+\S+\s+\d+(\s|$)")
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_SRILM_LINE = re.compile(rf"\s*{_NUMBER}\s+{_NUMBER}\s+\d+(\s|$)")
+_NEMO_LINE = re.compile(rf"[^\t]*\t\s*{_NUMBER}\s*")
 _OTHERS = {
     ".ctm": "a CTM file has times of one hypothesis",
     ".json": "JSON as of WhisperX has times of one hypothesis",
@@ -65,7 +68,7 @@ class Hypothesis:
     @property
     def words(self) -> list[str]:
         """Its words as written."""
-        return self.text.split()
+        return written_words(self.text)
 
 
 @dataclass(frozen=True)
@@ -120,10 +123,10 @@ def find_format(path: Path) -> Format:
         return "jsonl"
     if "|||" in line:
         return "moses"
+    if _NEMO_LINE.fullmatch(line):
+        return "nemo"
     if line.startswith("NBestList") or _SRILM_LINE.match(line):
         return "srilm"
-    if re.fullmatch(r"[^\t]*\t\s*[-+\w.]+", line):
-        return "nemo"
     if _KALDI_ID.match(line.split(maxsplit=1)[0] if line.strip() else ""):
         return "kaldi"
     raise InputError(f"{path}: no known n-best list begins so; say which by --format: {', '.join(get_args(Format))}")
@@ -152,7 +155,7 @@ def read_references(path: Path, lists: list[NBestList]) -> list[list[str]]:
                 f"{path}: {len(lines)} lines for {len(ids)} lists, and they do not begin with the lists' ids, as "
                 f"{ids[0]}. Give a line a list."
             )
-        return [line.split() for line in lines]
+        return [written_words(line) for line in lines]
     if missing := [name for name in ids if name not in by_id]:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(f"{path}: has no reference of {missing[0]}{more}, of {len(ids)} lists. Add them.")
@@ -163,7 +166,7 @@ def _with_ids(path: Path, lines: list[str], ids: set[str]) -> dict[str, list[str
     """Return words by id if some line names one of `ids`, as its first word or in parentheses as its last."""
     found: dict[str, list[str]] = {}
     for number, line in enumerate(lines, 1):
-        words = line.split()
+        words = written_words(line)
         trailing = re.fullmatch(r"\((.+)\)", words[-1]) if words else None
         if trailing and trailing[1] in ids:
             name, words = trailing[1], words[:-1]
@@ -218,10 +221,10 @@ def _grouped(path: Path, found: Iterable[tuple[int, str, Hypothesis]]) -> list[N
 
 
 def _require_same_scores(path: Path, lists: list[NBestList]) -> None:
-    expected = list(lists[0].hypotheses[0].scores)
+    expected = lists[0].hypotheses[0].scores.keys()
     for found in lists:
         for rank, hypothesis in enumerate(found.hypotheses, 1):
-            if list(hypothesis.scores) != expected:
+            if hypothesis.scores.keys() != expected:
                 raise InputError(
                     f"{path}: hypothesis {rank} of {found.id} has the scores {', '.join(hypothesis.scores) or 'none'}; "
                     f"the first of all has {', '.join(expected) or 'none'}. All must have the same."
@@ -246,7 +249,7 @@ def _moses_line(path: Path, number: int, line: str) -> tuple[str, Hypothesis]:
             values += 1
             scores[group if values == 1 else f"{group}.{values}"] = _number(path, number, item, f"feature {group}")
     scores[TOTAL] = _number(path, number, total, "total")
-    return name, Hypothesis(" ".join(text.split()), scores, tuple(more))
+    return name, Hypothesis(" ".join(written_words(text)), scores, tuple(more))
 
 
 def _read_kaldi(path: Path) -> list[NBestList]:
@@ -276,7 +279,7 @@ def _kaldi_lists(path: Path, tables: dict[str, dict[str, float]]) -> list[NBestL
     def hypotheses() -> Iterator[tuple[int, str, Hypothesis]]:
         seen: set[str] = set()
         for number, line in _lines(path):
-            key, *words = line.split()
+            key, *words = written_words(line)
             named = _KALDI_ID.match(key)
             if named is None:
                 raise InputError(f"{path}, line {number}: {key!r} is not an id with a hypothesis' number, as utt-1")
@@ -293,9 +296,16 @@ def _kaldi_lists(path: Path, tables: dict[str, dict[str, float]]) -> list[NBestL
 
 
 def _read_srilm(path: Path) -> list[NBestList]:
-    files = sorted(entry for entry in path.iterdir() if entry.is_file()) if path.is_dir() else [path]
+    entries = (entry for entry in path.iterdir() if entry.is_file()) if path.is_dir() else [path]
+    files = sorted(entries, key=lambda entry: _in_numbers(entry.name))
     found = [NBestList(file.name.removesuffix(".gz").removesuffix(".nbest"), _srilm_file(file)) for file in files]
     return [each for each in found if each.hypotheses]
+
+
+def _in_numbers(name: str) -> list[tuple[int, str]]:
+    """Order names as people do: utt2 before utt10."""
+    parts = re.split(r"([0-9]+)", name)
+    return [(int(part or 0), "") if place % 2 else (0, part) for place, part in enumerate(parts)]
 
 
 def _srilm_file(path: Path) -> tuple[Hypothesis, ...]:
@@ -314,11 +324,12 @@ def _decipher_line(path: Path, number: int, line: str) -> Hypothesis:
     if found is None:
         raise InputError(f"{path}, line {number}: {line[:60]!r} is not `(bytelog) w1 w2 …`")
     score = BYTELOG * _number(path, number, found["score"], "score")
-    return Hypothesis(" ".join(found["words"].split()), {TOTAL: score})
+    return Hypothesis(" ".join(written_words(found["words"])), {TOTAL: score})
 
 
 def _srilm_line(path: Path, number: int, line: str) -> Hypothesis:
-    acoustic, language, count, *words = [*line.split(), *[""] * max(0, 3 - len(line.split()))]
+    parts = written_words(line)
+    acoustic, language, count, *words = [*parts, *[""] * max(0, 3 - len(parts))]
     scores = {
         name: math.log(10) * _number(path, number, text, name)
         for name, text in (("ascore", acoustic), ("lscore", language))
@@ -342,7 +353,7 @@ def _read_espnet(path: Path) -> list[NBestList]:
             tensor = _ESPNET_SCORE.match(text.strip())
             scores[name] = _number(folder / "score", number, tensor["value"] if tensor else text.strip(), "score")
         for number, line in _lines(folder / "text"):
-            name, *words = line.split()
+            name, *words = written_words(line)
             if name not in scores:
                 raise InputError(f"{folder / 'score'}: has no score of {name}, which line {number} of text has")
             if len(lists.setdefault(name, [])) >= rank:
@@ -360,7 +371,7 @@ def _read_nemo(path: Path, list_size: int | None) -> list[NBestList]:
         text, tab, score = line.rpartition("\t")
         if not tab:
             raise InputError(f"{path}, line {number}: {line[:60]!r} is not `hypothesis<TAB>score`")
-        found.append(Hypothesis(" ".join(text.split()), {TOTAL: _number(path, number, score.strip(), "score")}))
+        found.append(Hypothesis(" ".join(written_words(text)), {TOTAL: _number(path, number, score.strip(), "score")}))
     if len(found) % list_size:
         raise InputError(f"{path}: {len(found)} lines are no whole number of lists of {list_size}")
     starts = range(0, len(found), list_size)
@@ -391,7 +402,7 @@ def _jsonl_hypothesis(path: Path, number: int, text: str, fields: dict[str, obje
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InputError(f"{path}, line {number}: the score {name} is {value!r}, not a number")
         scores[name] = _number(path, number, str(value), f"score {name}")
-    return Hypothesis(" ".join(text.split()), scores)
+    return Hypothesis(" ".join(written_words(text)), scores)
 
 
 _READERS: dict[str, Callable[[Path], list[NBestList]]] = {
@@ -419,6 +430,10 @@ def _each(lists: list[NBestList]) -> Iterator[tuple[str, int, Hypothesis]]:
             yield found.id, rank, hypothesis
 
 
+def _digits(value: float) -> str:
+    return f"{value:.10g}"
+
+
 def _whole(hypothesis: Hypothesis) -> float:
     """The score for the whole of a hypothesis: its total, or the sum of what it has."""
     return hypothesis.scores.get(TOTAL, sum(hypothesis.scores.values()))
@@ -426,12 +441,13 @@ def _whole(hypothesis: Hypothesis) -> float:
 
 def _write_moses(path: Path, lists: list[NBestList]) -> None:
     def line(name: str, hypothesis: Hypothesis) -> str:
-        features: list[str] = []
+        features, group, values = list[str](), "", 0
         for score, value in hypothesis.scores.items():
             if score != TOTAL:
-                group, _, count = score.rpartition(".")
-                features += [f"{value:.6g}"] if group and count.isdigit() else [f"{score}=", f"{value:.6g}"]
-        parts = [name, hypothesis.text, " ".join(features), f"{_whole(hypothesis):.6g}", *hypothesis.more]
+                again = values > 0 and score == f"{group}.{values + 1}"  # as `_moses_line` names it
+                group, values = (group, values + 1) if again else (score, 1)
+                features += [_digits(value)] if again else [f"{score}=", _digits(value)]
+        parts = [name, hypothesis.text, " ".join(features), _digits(_whole(hypothesis)), *hypothesis.more]
         return " ||| ".join(parts)
 
     _write_lines(path, (line(name, hypothesis) for name, _, hypothesis in _each(lists)))
@@ -442,8 +458,8 @@ def _write_kaldi(path: Path, lists: list[NBestList]) -> None:
     _write_lines(path / "words_text", (f"{name}-{n} {each.text}".rstrip() for name, n, each in _each(lists)))
     for score in lists[0].hypotheses[0].scores:
         sign = -1.0 if score.startswith(("acwt", "lmwt")) else 1.0
-        file = score.replace("/", "_")
-        _write_lines(path / file, (f"{name}-{n} {sign * each.scores[score]:.6g}" for name, n, each in _each(lists)))
+        values = ((f"{name}-{n}", _digits(sign * each.scores[score])) for name, n, each in _each(lists))
+        _write_lines(path / score.replace("/", "_"), map(" ".join, values))
 
 
 def _write_srilm(path: Path, lists: list[NBestList]) -> None:
@@ -451,7 +467,7 @@ def _write_srilm(path: Path, lists: list[NBestList]) -> None:
     for found in lists:
         if "ascore" in found.hypotheses[0].scores:
             lines = [
-                f"{each.scores['ascore'] / math.log(10):.6g} {_language(each) / math.log(10):.6g} "
+                f"{_digits(each.scores['ascore'] / math.log(10))} {_digits(_language(each) / math.log(10))} "
                 f"{len(each.words)} {each.text}".rstrip()
                 for each in found.hypotheses
             ]
@@ -473,11 +489,11 @@ def _write_espnet(path: Path, lists: list[NBestList]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         those = [(found.id, found.hypotheses[rank - 1]) for found in lists if len(found.hypotheses) >= rank]
         _write_lines(folder / "text", (f"{name} {each.text}".rstrip() for name, each in those))
-        _write_lines(folder / "score", (f"{name} {_whole(each):.6g}" for name, each in those))
+        _write_lines(folder / "score", (f"{name} {_digits(_whole(each))}" for name, each in those))
 
 
 def _write_nemo(path: Path, lists: list[NBestList]) -> None:
-    _write_lines(path, (f"{each.text}\t{_whole(each):.6g}" for _, _, each in _each(lists)))
+    _write_lines(path, (f"{each.text}\t{_digits(_whole(each))}" for _, _, each in _each(lists)))
 
 
 def _write_jsonl(path: Path, lists: list[NBestList]) -> None:

@@ -21,6 +21,8 @@ from spanlm.errors import InputError, require
 STARTS = 8
 ROUNDS = 20
 RESAMPLES = 1000
+NEAR = 1e-12
+"""Relative distance of two numbers that differ by rounding."""
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -158,8 +160,11 @@ def line_search(candidates: Candidates, weights: Array, direction: Array) -> tup
         edges += values
         changes += np.diff(wrong[chosen]).tolist()
     order = np.argsort(edges, kind="stable")
-    counts = errors + np.concatenate([[0], np.cumsum(np.array(changes, dtype=np.int64)[order])])
-    return np.array(edges, dtype=np.float64)[order], counts.astype(np.int64)
+    counts = errors + np.concatenate([[0], np.cumsum(np.array(changes, dtype=np.int64)[order])]).astype(np.int64)
+    ordered = np.array(edges, dtype=np.float64)[order]
+    # where several lists change at one value, nothing lies between but rounding
+    last = np.append(np.diff(ordered) > NEAR * np.abs(ordered[1:]), True)[: len(ordered)]
+    return ordered[last], np.append(counts[:1], counts[1:][last])
 
 
 def _envelope(heights: Array, slopes: Array) -> tuple[list[int], list[float]]:

@@ -60,6 +60,7 @@ def test_regions(wanted: str, region: tuple[int, int]) -> None:
         ("the keys", "3", "line 1: there are no words 3"),
         ("the keys", "0", "no words 0"),
         ("the keys", "2-1", "no words 2-1"),
+        ("the keys", "²", "'²' is not in"),
         ("the keys", "lock", "'lock' is not in"),
         ("the the", "the", "is 2 times in"),
     ],

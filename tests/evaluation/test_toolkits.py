@@ -59,6 +59,11 @@ def test_srilm_divides_by_nothing_nowhere_and_skips_blank_lines() -> None:
     assert list(srilm_report([[end]], "a"))[1] == "0 zeroprobs, logprob= 0 ppl= undefined ppl1= undefined"
 
 
+def test_what_is_too_improbable_for_a_number_is_infinite() -> None:
+    line = [WordProbability("a", 1, 1, -400.0, False), WordProbability("</s>", 2, 2, -400.0, False)]
+    assert "Perplexity including OOVs:\tinf" in kenlm_report([line])
+
+
 def test_numbers_are_as_short_as_kenlms() -> None:
     line = [WordProbability("a", 1, 1, -12.345678912, False), WordProbability("</s>", 2, 2, -0.000012345678, False)]
     assert next(kenlm_report([line])) == "a=1 1 -12.345679\t</s>=2 2 -0.000012345678\tTotal: -12.345692 OOV: 0"

@@ -89,6 +89,19 @@ def test_a_whole_text_has_the_likelihood_of_evaluate(run: spanlm.TrainedModel, t
     assert -found == pytest.approx(told.nll, rel=1e-6)
 
 
+def test_sentences_within_lines_are_counted_once(sentence_run: Path) -> None:
+    """A model of sentences: each has an end, a blank line none."""
+    trained = spanlm.load(sentence_run)
+    rows = list(trained.score(["the cat sat .", "a dog ran ."], state="line", base=math.e, eos=True))
+    sums = [-math.fsum(row.surprisal for row in some if row.rank is not None) for some in (rows[5:-1], rows, rows[5:])]
+    (found,) = model(trained).loglikelihood([request("the cat sat .\n", "a dog ran .")])
+    assert found[0] == pytest.approx(sums[0])
+    ended = model(trained, ends=True)
+    assert ended.loglikelihood_rolling([request("the cat sat .\na dog ran .")]) == [pytest.approx(sums[1])]
+    assert ended.loglikelihood([request("the cat sat .\n", "a dog ran .")])[0][0] == pytest.approx(sums[2])
+    assert ended.loglikelihood_rolling([request("")]) == [0.0]
+
+
 def test_generation_stops_where_it_is_asked_to(run: spanlm.TrainedModel) -> None:
     words = run.generate("the cat", length=12, top_k=1)
     text = "".join("\n" if word == "<eos>" else f" {word}" for word in words).replace("\n ", "\n")

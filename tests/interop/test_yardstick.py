@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
@@ -248,6 +249,13 @@ def test_an_exported_run_says_what_the_run_says(run: spanlm.TrainedModel, tmp_pa
         assert (own.tokens, own.unk_tokens) == (other.tokens, other.unk_tokens)
         assert own.nll == pytest.approx(other.nll, abs=1e-4)
         assert own.perplexity_without_unk == pytest.approx(other.perplexity_without_unk, abs=1e-4)
+
+
+def test_a_folder_called_as_a_corpus_is_read_as_any_other(run: spanlm.TrainedModel, tmp_path: Path) -> None:
+    hf.export(run, tmp_path / "demo")
+    with contextlib.chdir(tmp_path):
+        rows = spanlm.load("hf:demo", "cpu").score("The Name is bound.")
+    assert [row.word for row in rows] == ["The", "Name", "is", "bound."]
 
 
 def test_both_stand_in_one_table(run: spanlm.TrainedModel, folder: Path, tmp_path: Path) -> None:

@@ -84,6 +84,47 @@ def test_ids_and_their_order_are_kept(tmp_path: Path) -> None:
     assert names == ["u1", "u2"]
 
 
+def test_lists_of_a_folder_come_as_people_count(tmp_path: Path) -> None:
+    """References without ids are in this order."""
+    path = made(tmp_path, {f"n/utt{n}.nbest": "-1 -1 1 a\n" for n in (10, 2, 1)})
+    assert [each.id for each in read_nbest(path)[0]] == ["utt1", "utt2", "utt10"]
+
+
+@pytest.mark.parametrize(
+    ("line", "format"),
+    [
+        ("utt-1 chapter 5 begins", "kaldi"),
+        ("room is 5 metres wide\t-3.2", "nemo"),
+        ("1 2 3 go\t-3.2", "nemo"),
+        ("-1.5e+02 -.5 1 go", "srilm"),
+    ],
+)
+def test_numbers_among_words_are_no_scores(line: str, format: Format, tmp_path: Path) -> None:
+    (tmp_path / "n").write_text(line + "\n")
+    assert find_format(tmp_path / "n") == format
+
+
+def test_every_name_and_digit_is_written(tmp_path: Path) -> None:
+    """A run's folder may be called as a further value of a feature would be."""
+    scores = {"LM0": -1234.56789, "kn.5": -7.0, "TM0": -1.0, "TM0.2": -2.0, TOTAL: -12345.6789}
+    lists = [NBestList("0", (Hypothesis("a", scores),))]
+    write_nbest(tmp_path / "n", "moses", lists)
+    assert read_nbest(tmp_path / "n", "moses")[0] == lists
+
+
+def test_words_are_what_stands_between_ascii_white_space(tmp_path: Path) -> None:
+    """A no-break space is a part of its word, as everywhere."""
+    path = made(tmp_path, {"n.txt": "0 ||| 10\u00a0000  euros\u00a0! ||| LM0= 1 ||| 1\n"})
+    (hypothesis,) = read_nbest(path)[0][0].hypotheses
+    assert hypothesis.words == ["10\u00a0000", "euros\u00a0!"]
+
+
+def test_scores_may_come_in_any_order(tmp_path: Path) -> None:
+    hyps = '[{"text": "x", "am": 1, "lm": 2}, {"text": "y", "lm": 3, "am": 4}]'
+    (found,) = read_nbest(made(tmp_path, {"n.jsonl": f'{{"id": 1, "hyps": {hyps}}}\n'}))[0]
+    assert [each.scores for each in found.hypotheses] == [{"am": 1, "lm": 2}, {"am": 4, "lm": 3}]
+
+
 def test_gz(tmp_path: Path) -> None:
     (tmp_path / "n.gz").write_bytes(gzip.compress(MOSES.encode()))
     assert read_nbest(tmp_path / "n.gz")[1] == "moses"

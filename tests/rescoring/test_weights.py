@@ -28,12 +28,11 @@ def test_line_search_counts_what_choosing_counts(seed: int, whole: bool) -> None
     weights = np.array([1.0, 0.3, -0.2])
     edges, counts = line_search(found, weights, AXIS)
     assert len(counts) == len(edges) + 1
-    assert (np.diff(edges) >= 0).all()
     bounds = np.concatenate([[-1e3], edges, [1e3]])
+    assert (np.diff(bounds) > 0).all()
     for low, high, count in zip(bounds, bounds[1:], counts, strict=False):
-        if high - low > 1e-9:  # between equal edges there is nothing to choose
-            moved = weights + (low + high) / 2 * AXIS
-            assert found.errors_of(choose(found.scores, moved)).sum() == count
+        moved = weights + (low + high) / 2 * AXIS
+        assert found.errors_of(choose(found.scores, moved)).sum() == count
 
 
 def test_of_equal_hypotheses_the_first_is_chosen() -> None:
@@ -59,6 +58,14 @@ def test_tuning_finds_planted_weights() -> None:
         interval = result.intervals[k]
         assert interval is not None
         assert interval[0] < result.weights[k] < interval[1]
+
+
+def test_errors_that_no_weight_gives_are_not_claimed() -> None:
+    """Two lists of the same scores change at the same weight: one of them is wrong on either side."""
+    scores = [np.array([[0.0, 2.0], [-1.0, 1.0]])] * 2
+    found = Candidates(("a", "b"), scores, [np.array([3, 0]), np.array([0, 3])], np.array([5, 5]))
+    result = tune(found, np.array([1.0, 0.5]), [1])
+    assert result.errors == found.errors_of(choose(scores, result.weights)).sum() == 3
 
 
 def test_tuning_never_makes_its_own_lists_worse_and_keeps_fixed_weights() -> None:
