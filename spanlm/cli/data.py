@@ -37,7 +37,8 @@ become N, words outside the vocabulary <unk>, and a blank line follows every art
   spanlm data wikipedia --source wiki/ --out wiki-corpus
   spanlm data wikipedia --source enwiki.xml.bz2 --category births --out people
   spanlm data wikipedia --source wiki.jsonl.gz --coverage 0.97 --out wiki-corpus
-  spanlm train daniluk2017/kvp-w5 --corpus wiki-corpus
+  spanlm train daniluk2017/kvp-w5 --corpus wiki-corpus \\
+      --data.documents blank-line
 
 The same command continues a build that was stopped: sources that were read to their ends are kept, the source that
 was being read begins again. The corpus appears when it is whole, with its counts, options

@@ -178,6 +178,8 @@ def corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, 
         folder = mkdtemp()  # a corpus is read more than once
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         name = os.path.join(folder, "stdin")
+        if sys.stdin is None:
+            raise InputError("--corpus=-: there is no standard input to read")
         Path(name).write_bytes(sys.stdin.buffer.read())
     corpus = model.corpus(name, split, as_text=options.as_text, **where)
     if WHOLE not in corpus.splits:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spanlm.cli.options import run_names, verb_parser
+from spanlm.cli.options import check_output, run_names, verb_parser
 from spanlm.cli.render import out
 from spanlm.errors import InputError
 
@@ -26,15 +26,17 @@ def run(arguments: list[str]) -> None:
     parser.add_argument("--out", type=Path, default=Path("curves.svg"), metavar="FILE", help=".svg, .png or .pdf")
     options = parser.parse_intermixed_args(arguments)
     from spanlm.analysis.curves import LABELS, common_unit, curve_of
+    from spanlm.analysis.export import write_whole
     from spanlm.analysis.figures import FIGURES, curves_figure, figure_bytes
 
     if options.out.suffix not in FIGURES:
         raise InputError(f"--out={options.out}: must end in {', '.join(FIGURES)}")
+    check_output(options.out)
     names = run_names(options.runs)
     by = options.by or common_unit(options.runs)
     curves = [curve_of(folder, name, by) for folder, name in zip(options.runs, names, strict=True)]
     content = figure_bytes(curves_figure(curves, LABELS[by]), options.out.suffix)
-    options.out.write_bytes(content)
+    write_whole(options.out, content)
     for curve in curves:
         best = min(range(len(curve.x)), key=lambda epoch: sum(run[epoch] for run in curve.valid))
         mean = sum(run[best] for run in curve.valid) / len(curve.valid)

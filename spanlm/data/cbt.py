@@ -110,8 +110,8 @@ class _Line(NamedTuple):
     @property
     def label(self) -> str | None:
         """The number it begins with."""
-        first = self.text.split(maxsplit=1)[0]
-        return first if first.isascii() and first.isdigit() else None
+        found = re.match(r"[0-9]+(?!\S)", self.text)
+        return None if found is None else found[0]
 
 
 class _DefectiveError(Exception):

@@ -152,7 +152,7 @@ def findable(config: DataConfig) -> DataConfig:
     """Return a configuration that names the same text from every folder."""
     path, folder = text_path(config), config.dir and os.path.abspath(expanded(config.dir))
     own = config.corpus not in (DEMO, *CORPORA) and os.path.exists(path)
-    return replace(config, corpus=os.path.abspath(path), dir=folder) if own else config
+    return replace(config, corpus=os.path.abspath(path) if own else config.corpus, dir=folder)
 
 
 def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text], str]:
@@ -183,22 +183,32 @@ def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text]
 
 
 def _synthetic_source(source: synthetic.Source, splits: Sequence[Split]) -> Source:
-    """Write the texts of these splits that are not in the cache folder."""
-    folder = cache_folder() / "synthetic" / hashlib.sha256(repr(source).encode()).hexdigest()[:40]
-    texts = {}
-    for split in splits:
-        path = folder / f"{split}.txt"
+    """Write the texts of these splits that are not in the cache folder, or not as they were written there."""
+    key = f"{synthetic.VERSION} {source!r}"
+    folder = cache_folder() / "synthetic" / hashlib.sha256(key.encode()).hexdigest()[:40]
+    texts = {split: Text(folder / f"{split}.txt") for split in splits}
+    for split, text in texts.items():
+        path, digest = text.path, text.path.with_suffix(".sha256")
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if not path.exists():
+            if not _is_whole(text, digest):
                 with replacing(path) as file:
                     file.writelines(f"{' '.join(line)}\n".encode() for line in source.lines(split))
+                with replacing(digest) as file:
+                    file.write(fingerprint(text).encode())
         except OSError as error:
             raise RunError(
                 f"{path}: cannot be written: {error.strerror}. Name another folder by {CACHE_VARIABLE}"
             ) from None
-        texts[split] = Text(path)
     return Source(source.name, texts)
+
+
+def _is_whole(text: Text, digest: Path) -> bool:
+    """Whether a text is there as it was written, with its SHA-256 beside it."""
+    try:
+        return digest.read_bytes() == fingerprint(text).encode()
+    except (OSError, InputError):
+        return False
 
 
 def _published_source(config: DataConfig, published: PublishedCorpus, splits: Sequence[Split]) -> Source:

@@ -34,6 +34,8 @@ from spanlm.data.config import SPLITS, Split
 from spanlm.errors import InputError, nearest, require
 
 PREFIX = "synthetic:"
+VERSION = 1
+"""Of the texts that a source gives: another one where they change."""
 SHARES: dict[Split, float] = {"train": 1.0, "valid": 0.1, "test": 0.1}
 """Of `tokens`, in each part."""
 

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -109,7 +110,7 @@ def _opened(path: Path) -> Iterator[TextIO]:
             yield io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 ({error.reason}); convert it, or save it as `CSV UTF-8`") from None
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
 
 
@@ -145,7 +146,9 @@ def _json_rows(path: Path, file: TextIO) -> Iterator[Row]:
             continue
         try:
             values = json.loads(line)
-        except ValueError as error:
+            if "\\u" in line:  # half of a pair, which could not be written
+                json.dumps(values, ensure_ascii=False).encode()
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path}, line {number}: not JSON ({error})") from None
         if not isinstance(values, dict):
             raise InputError(f'{path}, line {number}: a JSON object is needed, as {{"sentence": …}}')

@@ -276,8 +276,8 @@ class TrainingConfig(_Options, prefix="training"):
             counted from the first average on: before that, averages begin when the loss stagnates.
         start_from: the folder of a run whose weights, the best until then, this one begins with; parameters that it
             lacks (those of a span buffer, say) begin as usual; null: all do.
-        learns: which weights change: all, or memory: of a run that begins with another's, only those of its memory
-            (and of head.projection, a buffer's own way into the softmax). The rest stays what it was; dropout acts.
+        learns: which weights change: all, or memory: of a run that begins with another's, only those of its memory. The
+            rest stays what it was; dropout acts.
         seed: of initial weights, dropout and order.
         precision: fp32, or bf16: products in bfloat16, master weights, gates, losses and sums in float32.
         device: auto takes a GPU if there is one.

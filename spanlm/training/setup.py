@@ -27,8 +27,8 @@ from spanlm.store.run_folder import CONFIG, VOCABULARY, copy_weights, read_weigh
 
 Group = TypeVar("Group", bound=Any)
 
-NEW = ("memory.", "head.projection.")
-"""Parameters that the run of `start_from` may lack: those of a memory, and the buffer's own way into the softmax."""
+NEW = "memory."
+"""Begins the names of the parameters that the run of `start_from` may lack: those of a memory."""
 
 
 def stage_config(config: RunConfig, stage: int) -> RunConfig:

@@ -16,6 +16,7 @@ from typing import Any
 from spanlm.config import RunConfig, Tree, flat, read_yaml
 from spanlm.errors import InputError, as_written, nearest, require
 from spanlm.evaluation.scoring import perplexity
+from spanlm.store.files import expanded
 from spanlm.training.progress import Position
 
 MOST = 10_000
@@ -66,7 +67,8 @@ class Sweep:
             right = right and (name != "runs" or all(isinstance(run, dict | None) for run in value))
             require(right, f"{path}: {name}", value, limit)
         require(tree.get("seeds") is None or tree["seeds"] >= 1, f"{path}: seeds", tree.get("seeds"), "at least 1")
-        return Sweep(**{"out": f"runs/{path.stem}", **tree})
+        tree = {"out": f"runs/{path.stem}", **tree}
+        return Sweep(**tree | {name: str(expanded(tree[name])) for name in ("config", "out") if name in tree})
 
     def overrides(self) -> Iterator[dict[str, str]]:
         """Yield the fields of each setting by their full names, with values as one types them.

@@ -104,6 +104,7 @@ DEFECTS = {
     "first line lost": (GOOD[1:], 1, "the number 2 where 1 was expected"),
     "a line without number": ([*GOOD[:4], "A line .", *GOOD[5:]], 5, "no number where 5 was expected"),
     "a number too long to be one": (["9" * 5000 + " A line .", "2 The XXXXX .\tking\t\tking|old"], 1, "where 1 was"),
+    "a line of a no-break space": ([*GOOD[:4], "\u00a0", *GOOD[5:]], 5, "no number where 5 was expected"),
     "gap in the context": ([*GOOD[:4], "5 The XXXXX sat .", *GOOD[5:]], 5, "XXXXX in a context sentence"),
 }
 

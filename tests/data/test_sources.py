@@ -14,7 +14,7 @@ import pytest
 
 from spanlm.data import corpora as sources
 from spanlm.data.config import SPLITS, DataConfig, Split
-from spanlm.data.corpora import PublishedCorpus, PublishedFile, load_corpus
+from spanlm.data.corpora import PublishedCorpus, PublishedFile, findable, load_corpus
 from spanlm.errors import InputError, RunError
 from tests.data.conftest import MakeCorpus
 
@@ -94,6 +94,13 @@ def test_a_local_copy_is_found_by_dir_or_by_the_environment(tiny: Path, monkeypa
     assert load_corpus(DataConfig(corpus="tiny")).vocabulary == by_dir.vocabulary
     monkeypatch.setenv("SPANLM_DATA", str(tiny / "elsewhere"))
     assert load_corpus(DataConfig(corpus="tiny", dir=str(tiny))).vocabulary == by_dir.vocabulary
+
+
+def test_a_text_is_found_from_every_folder(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tiny.parent)
+    found = findable(DataConfig(corpus="tiny", dir=tiny.name))
+    monkeypatch.chdir(tmp_path)
+    assert len(load_corpus(found).vocabulary) == 4 and found.corpus == "tiny"
 
 
 CBT_FILES = "cbt_train.txt or cbt_train_rebuilt.txt, cbt_valid.txt, cbt_test.txt"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -95,6 +96,16 @@ def test_a_corpus_is_the_same_from_the_same_seed_alone(kind: str) -> None:
     lines = [line.split() for line in one.written_lines("train")]
     assert lines[:-1] == list(find_synthetic(name).lines("train"))[: len(lines) - 1]
     assert 400 <= len(one.splits["train"]) < 1200
+
+
+def test_a_damaged_text_in_the_cache_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPANLM_CACHE", str(tmp_path))
+    config = DataConfig(corpus="synthetic:copy,tokens=400")
+    whole = list(load_corpus(config).written_lines("valid"))
+    (text,) = tmp_path.glob("synthetic/*/valid.txt")
+    for damaged in (text.read_bytes()[:99], b"", None):
+        text.unlink() if damaged is None else text.write_bytes(damaged)
+        assert list(load_corpus(config).written_lines("valid")) == whole
 
 
 def test_a_source_is_found_again_by_its_own_name() -> None:

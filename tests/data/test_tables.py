@@ -60,6 +60,8 @@ def test_kind_by_name(name: str, kind: Kind | None) -> None:
         ("csv", "item,sentence\n", "no rows"),
         ("jsonl", '{"sentence": "a"}\n{"sentence": \n', "line 2: not JSON"),
         ("jsonl", "[1]\n", "line 1: a JSON object"),
+        ("jsonl", '{"sentence": ' + "[" * 100_000 + "\n", "line 1: not JSON"),
+        ("jsonl", '{"sentence": "a \\ud800"}\n', "line 1: not JSON .*surrogates"),
         ("jsonl", '{"sentence": null}\n', "line 1: the column sentence is empty"),
     ],
 )
@@ -67,3 +69,11 @@ def test_what_is_wrong_is_named(kind: Kind, text: str, message: str, tmp_path: P
     (tmp_path / "t").write_text(text)
     with pytest.raises(InputError, match=message):
         list(read_table(tmp_path / "t", kind, ["sentence"]))
+
+
+def test_damage_of_a_compressed_table_is_named(tmp_path: Path) -> None:
+    whole = gzip.compress(b"item,sentence\n" + b"1,the cat sat on the mat .\n" * 500)
+    for place in range(10, len(whole), 7):
+        (tmp_path / "t.csv.gz").write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        with pytest.raises(InputError):
+            list(read_table(tmp_path / "t.csv.gz", "csv", ["sentence"]))

@@ -121,7 +121,7 @@ def test_interrupted_while_the_lstm_runs_as_a_loop(room: Path) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_interrupted_on_a_gpu(room: Path) -> None:
     """Masks are drawn there, and there the state lies. Other masks would be far off; bits are the CPU's promise."""
-    config, corpus = make_config(device="cuda"), make_corpus()
+    config, corpus = make_config(device="cuda", layers=2), make_corpus()
     train(config, corpus, room / "whole")
     stopped_at(config, room / "run", 11)
     train(config, corpus, room / "run", resume=True)

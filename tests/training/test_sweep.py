@@ -60,6 +60,12 @@ def test_settings_are_named_by_what_differs() -> None:
     assert labels(["a.b.lr", "a.c.lr", "x.kind"]) == {"a.b.lr": "b.lr", "a.c.lr": "c.lr", "x.kind": "x"}
 
 
+def test_a_home_folder_is_meant_by_its_sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    asked = sweep(tmp_path, "out: ~/runs\nconfig: ~/c.yaml\n")
+    assert (asked.out, asked.config) == (f"{tmp_path}/runs", f"{tmp_path}/c.yaml")
+
+
 def test_names_of_folders_are_short_and_plain() -> None:
     short = labels(["data.corpus", "x"])
     assert folder_name({"data.corpus": "/my texts/a.txt", "x": "1e-05"}, short, "") == "corpus=my-texts-a.txt,x=1e-05"

@@ -150,12 +150,14 @@ def test_what_cannot_be_begun_with_is_refused_before_anything_is_written(
     train(with_buffer(epochs=1), corpus, tmp_path / "buffered")
     others = make_corpus(words=(*WORDS[:-1], "other"), documents=False)
     mine, wider = plain(start_from=str(first)), with_model(plain(start_from=str(first)), embedding_size=7)
+    projected = with_model(mine, head=SoftmaxConfig(projection=True))
     buffered, nowhere = (plain(start_from=str(tmp_path / name)) for name in ("buffered", "nowhere"))
     for config, text, said in (
         (nowhere, corpus, r"training\.start_from=.*nowhere: is not the folder of a run"),
         (wider, corpus, r"its weight embedding\.weight is \(24, 5\), and this model has \(24, 7\)"),
         (buffered, corpus, r"its weight memory\.\w+.* and this model lacks it"),
         (mine, others, "its vocabulary is not that of the training text"),
+        (projected, corpus, r"it has no weight head\.projection\.\w+, which would begin at random"),
     ):
         with pytest.raises(InputError, match=said):
             train(config, text, tmp_path / "run")

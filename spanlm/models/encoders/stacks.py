@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from spanlm.errors import require
 from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.ops.lstm import lstm_layer
-from spanlm.models.ops.precision import dropout, shares_streams
+from spanlm.models.ops.precision import dropout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,14 +149,17 @@ class FusedRNN(nn.RNN):
 
 
 def _read(kernel: Any, stack: nn.RNNBase, x: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-    """Call the library's kernel: all layers at once, or one by one where the dropout between them is drawn here."""
+    """Call the library's kernel: all layers at once, or one by one with dropout between them.
+
+    cuDNN's own dropout has a generator that no checkpoint could hold (pytorch issue 104697).
+    """
     rate, train = stack.dropout if stack.training else 0.0, stack.training or torch.is_grad_enabled()
 
     def call(x: Tensor, weights: list[Tensor], layers: int, rate: float, state: Sequence[Tensor]) -> Any:
         first = state[0] if len(state) == 1 else tuple(state)
         return kernel(x, first, weights, True, layers, rate, train, False, False)
 
-    if not rate or (x.is_cuda and not shares_streams()):  # cuDNN's own dropout is a part of its kernel
+    if not rate:
         weights = [weight for layer in range(stack.num_layers) for weight in _weights(stack, layer).values()]
         return tuple(call(x, weights, stack.num_layers, rate, state))
     ends = []

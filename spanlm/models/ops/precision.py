@@ -188,11 +188,6 @@ def sharing_streams(rank: int, ranks: int) -> Iterator[None]:
         _SHARE.reset(token)
 
 
-def shares_streams() -> bool:
-    """Whether the streams that are read are a part of those that are drawn for."""
-    return _SHARE.get()[1] > 1
-
-
 def drawn(draw: Callable[[Sequence[int]], Tensor], shape: Sequence[int], streams: int) -> Tensor:
     """Return what `draw` draws of a shape, whose streams lie along the dimension `streams`."""
     rank, ranks = _SHARE.get()
