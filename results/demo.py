@@ -14,6 +14,8 @@ from record import write
 
 from spanlm.store.provenance import starts
 
+EXAMPLES = Path(__file__).parents[1] / "examples"
+STIMULI = "".join((EXAMPLES / "stimuli.csv").read_text(encoding="utf-8").splitlines(keepends=True)[:2])
 EVERY_WORD = ("gains", "losses")  # of a comparison: many, and shown nowhere
 
 
@@ -37,6 +39,8 @@ def _compared(command: str) -> dict[str, Any]:
 def main() -> None:
     """Ask, and write."""
     os.chdir(Path(sys.argv[1]))
+    for name in ("dev.nbest", "dev.refs"):
+        Path(name).write_bytes((EXAMPLES / name).read_bytes())
     runs = "runs/demo", "runs/demo/lstm"
     write(
         __file__,
@@ -48,6 +52,10 @@ def main() -> None:
             for split in ("valid", "test")
         },
         score=_done("spanlm score runs/demo -", "the name is bound\n").splitlines(),
+        stimuli=_done("spanlm score runs/demo - --input csv --text sentence", STIMULI).splitlines(),
+        without_memory=_asked("spanlm evaluate runs/demo --split valid --attention none"),
+        by_lag=_done("spanlm attend runs/demo --by-lag --split valid").splitlines(),
+        rescore=_asked("spanlm rescore runs/demo --nbest dev.nbest --refs dev.refs --tune"),
         compare=_compared("spanlm compare runs/demo/lstm runs/demo"),
         worth=_compared("spanlm compare runs/demo --attention none --cache 500 --tune-cache"),
         context=_asked("spanlm context runs/demo --split valid"),

@@ -104,7 +104,10 @@ class SharedText:
     @cached_property
     def blocks(self) -> Blocks:
         """What is drawn anew for intervals; an `InputError` if the text is too short for two."""
-        return blocks_of(len(self.ids), self.documents)
+        try:
+            return blocks_of(len(self.ids), self.documents)
+        except InputError as error:
+            raise InputError(f"{self.name}: {error}") from None
 
     def classes(self) -> list[Classes]:
         """Return the ways to sort its tokens."""
@@ -381,7 +384,8 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
     (whole,), draws, sums = _differences(text, text.everything, baseline, model, generator)
     families = len(baseline.bits) > 1 or len(model.bits) > 1
     p = drawn_p(draws[:, 0], whole.difference) if families else sign_flip(sums[:, 0], generator)
-    sorted_by = [*text.classes(), *_by_looks(text, baseline, model)]
+    ways = [*text.classes(), *_by_looks(text, baseline, model)]
+    sorted_by = [each for each in ways if (each.where(text.known).labels >= 0).any()]
     where = {each.title: _differences(text, each, baseline, model, generator)[0] for each in sorted_by}
     gains, losses = _moved(text, baseline.mean, model.mean)
     bits = float(model.mean[text.known].mean())

@@ -177,6 +177,11 @@ def _places(corpus: Corpus, split: str, protocol: Protocol, options: ContextOpti
     count = min(options.positions, len(candidates))
     starts = np.sort(np.random.default_rng(options.seed).choice(candidates, count, replace=False))
     of = np.searchsorted(begins, starts, side="right") - 1
+    longest = int((stops[of] - starts).max())
+    if longest < min(options.lengths):
+        raise InputError(
+            f"lengths={min(options.lengths)}: at the places that were drawn a context has at most {longest} words"
+        )
     farthest = max(n + options.far * (n <= options.far) for n in options.lengths)
     needed = np.minimum(starts + farthest, stops[of])
     contexts = [(int(begins[n]), int(needed[of == n].max())) for n in np.unique(of)]

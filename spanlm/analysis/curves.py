@@ -70,8 +70,8 @@ def common_unit(folders: Sequence[Path]) -> By:
 
 def _logs(folder: Path) -> list[list[dict[str, Any]]]:
     """Read the epochs of a run, or of each run in a folder, as many as all of them have."""
-    folders = [folder] if (folder / METRICS).exists() else sorted(path.parent for path in folder.glob(f"*/{METRICS}"))
-    logs = [epoch_rows(each) for each in folders or [folder]]
+    seeds = [] if (folder / METRICS).exists() else sorted(path.parent for path in folder.glob(f"seed-*/{METRICS}"))
+    logs = [epoch_rows(each) for each in seeds or [folder]]
     count = min(map(len, logs))
     if not count:
         raise InputError(f"{folder}: no epoch is finished yet, so there is nothing to draw")

@@ -87,10 +87,10 @@ def figure_bytes(figure: Figure, suffix: str) -> bytes:
     return file.getvalue()
 
 
-def check_series(count: int) -> None:
+def check_series(count: int, instead: str = "name fewer") -> None:
     """Refuse more models in a figure than can be told apart."""
     if count > len(STYLES):
-        raise InputError(f"a figure of {count} models: must be at most {len(STYLES)}; write .csv or .json")
+        raise InputError(f"a figure of {count} models: must be at most {len(STYLES)}; {instead}")
 
 
 # --- text ---

@@ -85,7 +85,7 @@ def blocks_of(tokens: int, documents: Counts) -> Blocks:
     length = max(LEAST, round(tokens / BLOCKS))
     starts = np.concatenate([_parts(*both, length) for both in zip(documents.tolist(), ends.tolist(), strict=True)])
     if len(starts) < 2:
-        raise InputError(f"a text of {tokens} tokens: must have at least {2 * LEAST}, for two blocks to differ")
+        raise InputError(f"a text of {tokens} tokens: is too short for two blocks of {LEAST}. Take a longer one.")
     why = "one document" if len(documents) == 1 else f"{len(documents)} documents are too few to draw from"
     return Blocks(_numbered(starts, tokens), f"{len(starts)} blocks of about {length:,} tokens ({why})")
 

@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from textwrap import wrap
 from typing import NamedTuple
 
 import numpy as np
@@ -270,7 +271,7 @@ def percent(weight: float, digits: int) -> str:
 
 
 SHADES = "·░▒▓█"
-_LINE, _LABEL = 96, 18
+_LINE, _LABEL, _WIDE = 96, 18, 78
 
 
 def triangle_lines(one: SentenceMap, top: float) -> Iterator[str]:
@@ -282,25 +283,25 @@ def triangle_lines(one: SentenceMap, top: float) -> Iterator[str]:
     record, empty = one.record, np.full(len(one.record), np.nan)
     targets, heads = ([_cut(word) + one.mark(word) for word in words] for words in (record.targets, record.words))
     width = max(map(len, targets))
-    cell = next((cell for cell in (3, 2) if width + cell * len(targets) <= _LINE), 1)
+    cell = next((cell for cell in (4, 2) if width + cell * len(targets) <= _LINE), 1)
     for row in range(-1, len(targets)):
         label, weights = (targets[row], one.matrix[row]) if row >= 0 else ("", empty)
         column = row + 1 - record.nearest_lag
-        if cell < 3 and row >= 0:
+        if cell < 4 and row >= 0:
             weights = one.relative[row]
         cells = "".join(_cell(float(weight), top, cell) for weight in weights[: max(column, 0)])
         head = heads[column] if 0 <= column < len(heads) else ""
         if label or head:
             yield f"{label:>{width}} {cells}{' ' * max(cell - 1, 1)}{head}".rstrip()
-    shades = "percent" if cell == 3 else f"{SHADES[0]} little, {SHADES[-1]} {top:g} times an equal share or more"
-    yield f"({shades}; a row: the next word; a column: the word at its head, on the diagonal)"
+    shades = "percent" if cell == 4 else f"{SHADES[0]} little, {SHADES[-1]} {top:g} times an equal share or more"
+    yield from wrap(f"({shades}; row: the next word; column: the word at its head, on the diagonal)", _WIDE)
 
 
 def _cell(weight: float, top: float, width: int) -> str:
     if np.isnan(weight):
         return " " * width
-    if width == 3:
-        return f"{percent(weight, 0):>3}"
+    if width == 4:
+        return f"{percent(weight, 0):>4}"
     return SHADES[min(round(weight / top * (len(SHADES) - 1)), len(SHADES) - 1)] * width
 
 

@@ -23,8 +23,10 @@ from spanlm.cli.options import (
     add_device,
     add_gate,
     check_gate,
+    check_output,
     corpus_of,
     load_run,
+    own_texts,
     run_names,
     verb_parser,
 )
@@ -191,9 +193,10 @@ def _check(options: argparse.Namespace, what: str) -> None:
     check_gate(options.gate_temperature, count)
     if options.column is not None and options.state == "document":
         raise InputError("--state=document: rows of a table are no documents; take line or carry")
+    check_output(options.out, own_texts(options))
     suffix = export.checked_suffix(options.out, view.suffixes) if view.suffixes and options.out is not None else None
     if suffix in FIGURES and what != "--sentence":  # where each run has a panel of its own
-        check_series(count)
+        check_series(count, "write .csv or .json")
 
 
 # --- a text ---

@@ -35,6 +35,7 @@ from spanlm.cli.options import (
     corpus_of,
     keep_freed_memory,
     load_run,
+    own_texts,
     run_names,
     verb_parser,
 )
@@ -155,7 +156,7 @@ def _sides(options: argparse.Namespace) -> list[_Side]:
         runs = [path for side in sides for path in side.runs]
         sides.append(_Side(f"all as one ({options.combine})", runs, combined=True))
     if len(sides) < 2:
-        raise InputError(f"{folders[0]}: is one run; name another to compare with it, or --attention or --cache")
+        raise InputError(f"{folders[0]}: nothing to compare it with; name another run, or --attention or --cache")
     return sides
 
 
@@ -187,7 +188,7 @@ def _names(folders: Sequence[Path]) -> list[str]:
 
 def _check_out(options: argparse.Namespace) -> None:
     if options.out is not None:
-        check_output(options.out, [options.tags] if options.tags else [])
+        check_output(options.out, own_texts(options))
         checked_suffix(options.out, _SUFFIXES)
 
 
@@ -316,7 +317,7 @@ def _print_where(one: Comparison, baseline: TokenBits) -> None:
         rows += [[f"  {row.name}", *_cells(row)] for row in classes]
     header = ["", "tokens", "difference", "95 %", "part"]
     grid(header, rows, f"{one.name} − {baseline.name}, bits a token; part: of the difference, over all tokens")
-    if any(math.isnan(row.interval[0]) for classes in one.where.values() for row in classes):
+    if not all(_is_sure(row) for classes in one.where.values() for row in classes):
         paragraph(f"– in fewer than {FEWEST_BLOCKS} of the blocks that intervals are drawn from")
 
 
@@ -326,7 +327,7 @@ def _cells(row: ClassDifference) -> list[str]:
 
 def _interval(row: ClassDifference) -> str:
     low, high = map(signed, row.interval)
-    return f"{low} to {high}" if math.isfinite(row.interval[0]) else "–"
+    return f"{low} to {high}" if _is_sure(row) else "–"
 
 
 def _write(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, path: Path) -> None:
@@ -337,16 +338,15 @@ def _write(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, p
     rows, panels = _rows(found), []
     for one in found:
         each = ((title, row) for title, classes in one.where.items() for row in classes)
-        values = {(title, row.name): _value(row) for title, row in each}
+        values = {(title, row.name): Value(row.difference, *row.interval) for title, row in each if _is_sure(row)}
         panels.append((one.name, [values.get(row) for row in rows]))
     title = f"Bits a token beside {baseline.name}"
-    caption = f"{text.name}. Left of 0 the model is better. Whiskers: 95 % intervals."
+    caption = f"{text.name}. Left of 0 the model is better. Whiskers: 95 % intervals; classes without one are left out."
     write_whole(path, figure_bytes(differences_figure(title, rows, panels, caption), suffix))
 
 
-def _value(row: ClassDifference) -> Value:
-    low, high = row.interval if math.isfinite(row.interval[0]) else (row.difference, row.difference)
-    return Value(row.difference, low, high)
+def _is_sure(row: ClassDifference) -> bool:
+    return math.isfinite(row.interval[0])
 
 
 def _rows(found: Sequence[Comparison]) -> list[tuple[str, str]]:
@@ -354,5 +354,5 @@ def _rows(found: Sequence[Comparison]) -> list[tuple[str, str]]:
     names: dict[str, dict[str, None]] = {}
     for one in found:
         for title, classes in one.where.items():
-            names.setdefault(title, {}).update(dict.fromkeys(row.name for row in classes))
+            names.setdefault(title, {}).update(dict.fromkeys(row.name for row in classes if _is_sure(row)))
     return [(title, name) for title, of in names.items() for name in of]

@@ -36,6 +36,7 @@ from spanlm.cli.options import (
     field_values,
     keep_freed_memory,
     load_runs,
+    own_texts,
     verb_parser,
 )
 from spanlm.cli.render import grid, out, out_json, paragraph, progress, table
@@ -66,7 +67,7 @@ def run(arguments: list[str]) -> None:
     keep_freed_memory()
     options = _parsed(arguments)
     if options.out is not None:
-        check_output(options.out)
+        check_output(options.out, own_texts(options))
         checked_suffix(options.out, FIGURES)
     asked = field_values(options, ContextOptions)
     model = load_runs([options.run, *options.more], options)
@@ -108,8 +109,8 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
 
 
 def _print(found: ContextUse, model: Sequence[str]) -> None:
-    low, high = map(_length, found.effective_interval)
-    used = f"{_length(found.effective)} words back (95 %: {low} to {high}); further ones are worth 1 % of the gain"
+    length, low, high = _lengths(found)
+    used = f"{length} words back (95 %: {low} to {high}); further ones are worth 1 % of the gain"
     if math.isnan(found.effective):
         used = f"not known: no length has targets in {FEWEST_BLOCKS} of these blocks"
     what, *members = model
@@ -177,8 +178,11 @@ def _left(found: ContextUse, point: ContextPoint) -> str:
     return f"{0.0 if abs(share) < 0.05 else share:.1f} %".replace("-", "−") if found.gain > 0 else ""
 
 
-def _length(words: float) -> str:
-    return "more than were tried" if math.isinf(words) else f"{words:.0f}"
+def _lengths(found: ContextUse) -> list[str]:
+    """Write the effective length and its interval; beyond the longest that was tried, so."""
+    longest = found.curves[TRUNCATED][-1].words
+    values = (found.effective, *found.effective_interval)
+    return [f"over {longest}" if math.isinf(value) else f"{value:.0f}" for value in values]
 
 
 def _drawn(point: ContextPoint) -> Point:
@@ -190,10 +194,10 @@ def _figure(found: ContextUse) -> Figure:
     curves = [
         Series(name, tuple(_drawn(point) for point in points if point.words)) for name, points in found.curves.items()
     ]
-    low, high = map(_length, found.effective_interval)
+    length, low, high = _lengths(found)
     marks = []
     if math.isfinite(found.effective) and found.effective >= 1:
-        name = f"1 % of the gain left: {_length(found.effective)} ({low} to {high})"
+        name = f"1 % of the gain left: {length} ({low} to {high})"
         marks.append((name, Point(found.effective, 0.0)))
     caption = f"{found.text}. Bands: 95 % intervals, drawn from {found.blocks}."
     if any(name in found.curves for name in (SHUFFLED, DROPPED, REPLACED)):

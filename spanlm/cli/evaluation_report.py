@@ -197,6 +197,10 @@ def print_excess(found: Sequence[Excess]) -> None:
         for name, each in zip(names, found, strict=True)
     ]
     grid(["needed word, steps back", "targets", "law", "model", "excess"], rows)
+    if any(each.excess < 0 for each in found[1:]):
+        paragraph(
+            "No model is better than the law over all targets; over those that turned out as it guessed it may be."
+        )
 
 
 # --- each of several runs ---

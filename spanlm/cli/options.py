@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import ctypes
+import gzip
 import inspect
 import io
 import os
@@ -180,7 +181,8 @@ def corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, 
         name = os.path.join(folder, "stdin")
         if sys.stdin is None:
             raise InputError("--corpus=-: there is no standard input to read")
-        Path(name).write_bytes(sys.stdin.buffer.read())
+        if Path(name).write_bytes(sys.stdin.buffer.read()) == 0:
+            raise InputError("--corpus=-: standard input is empty; give a text with at least one word")
     corpus = model.corpus(name, split, as_text=options.as_text, **where)
     if WHOLE not in corpus.splits:
         return corpus, split
@@ -307,11 +309,19 @@ def load_kenlm(run: Path, options: argparse.Namespace) -> Kenlm | None:
 
 def tuning_part(model: LoadedModel, options: argparse.Namespace, option: str, otherwise: str) -> Corpus:
     """Load the part to tune on; an error names the `option` that needs it, and what to give `otherwise`."""
+    if options.corpus == "-":
+        raise InputError(f"{option}: standard input has no {TUNED_ON} part to tune on. Give {otherwise}.")
     valid = model.corpus(options.corpus, TUNED_ON, data_dir=options.data_dir, download=options.download)
     if TUNED_ON not in valid.splits:
         why = f"{valid.name} has no {TUNED_ON} part to tune on"
         raise InputError(f"{option}: {why}. Name a corpus that has one, or give {otherwise}.")
     return valid
+
+
+def own_texts(options: argparse.Namespace) -> list[Path]:
+    """Return the files that options name to be read."""
+    given = (getattr(options, name, None) for name in ("file", "corpus", "tags"))
+    return [Path(name) for name in given if name is not None]
 
 
 def check_output(path: Path | None, read: Iterable[Path] = (), option: str = "--out", *, folder: bool = False) -> None:
@@ -344,10 +354,13 @@ def output(path: Path | None) -> Iterator[TextIO]:
         return
     check_output(path)
     with replacing(path) as file:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if path.suffix == ".gz" else None
+        text = io.TextIOWrapper(packed or file, encoding="utf-8", newline="")
         yield text
         text.flush()
         text.detach()  # the bytes below it are for `replacing` to sync and close
+        if packed is not None:
+            packed.close()
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from spanlm.cli.family import family_members
 from spanlm.cli.options import check_output, run_names, verb_parser
 from spanlm.cli.render import out
 from spanlm.errors import InputError
@@ -23,7 +24,8 @@ def run(arguments: list[str]) -> None:
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders of runs, or of families of runs")
     text = "the horizontal axis (default: tokens, or epochs if a run is of an older version, which counted none)"
     parser.add_argument("--by", choices=("tokens", "epochs", "steps", "seconds"), help=text)
-    parser.add_argument("--out", type=Path, default=Path("curves.svg"), metavar="FILE", help=".svg, .png or .pdf")
+    text = ".svg, .png or .pdf (default curves.svg)"
+    parser.add_argument("--out", type=Path, default=Path("curves.svg"), metavar="FILE", help=text)
     options = parser.parse_intermixed_args(arguments)
     from spanlm.analysis.curves import LABELS, common_unit, curve_of
     from spanlm.analysis.export import write_whole
@@ -32,6 +34,8 @@ def run(arguments: list[str]) -> None:
     if options.out.suffix not in FIGURES:
         raise InputError(f"--out={options.out}: must end in {', '.join(FIGURES)}")
     check_output(options.out)
+    for folder in options.runs:
+        family_members(folder)  # refuses what is none
     names = run_names(options.runs)
     by = options.by or common_unit(options.runs)
     curves = [curve_of(folder, name, by) for folder, name in zip(options.runs, names, strict=True)]

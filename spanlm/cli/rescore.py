@@ -111,9 +111,11 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
 
 
 def _weights(given: Sequence[str]) -> dict[str, float]:
-    found = {}
+    found: dict[str, float] = {}
     for item in given:
         name, equals, value = item.rpartition("=")
+        if name in found:
+            raise InputError(f"--weights {item}: {name} has the weight {found[name]:g} already; give it one")
         try:
             found[name] = float(value)
         except ValueError:

@@ -123,7 +123,7 @@ def run(arguments: list[str]) -> None:
             count, unknown = count + 1, unknown + row["oov"]
             file.write(_line(row, form))
     if apart and options.out is not None and (options.out.is_file() or not options.out.exists()):
-        with output(options.out.with_suffix(".meta.json")) as file:
+        with output(options.out.with_name(f"{options.out.name}.meta.json")) as file:
             file.write(json.dumps(_meta(items, names, header), ensure_ascii=False, indent=1) + "\n")
     if apart and unknown:
         note(f"note: {unknown:,} of {count:,} rows have a word outside the vocabulary (oov), which is scored as <unk>")

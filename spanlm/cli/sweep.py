@@ -169,7 +169,7 @@ class _Sweep:
         """Train what is not done, and show what came of all."""
         before = {folder for folder in self.members if self._ended(folder) is not None}
         done = f"; {len(before)} finished before" * bool(before)
-        out(f"{len(self.members)} runs in {self.out}; what each prints is in logs/NAME.log beside its folder{done}")
+        out(f"{_runs(len(self.members))} in {self.out}; what each prints is in logs/NAME.log beside its folder{done}")
         threads = engine.threads(len(self.members))
         commands = {
             folder: of_spanlm(self._command(setting, folder), threads)
@@ -212,7 +212,7 @@ class _Sweep:
             for folder in result.setting.members:
                 begun = "begun" if (folder / METRICS).exists() else "new"
                 rows.append((self._label(folder), "finished" if folder in result.ended else begun))
-        grid(["run", ""], rows, f"{len(rows)} runs in {self.out}")
+        grid(["run", ""], rows, f"{_runs(len(rows))} in {self.out}")
         first = self.settings[0]
         out(f"the first: {shlex.join(['spanlm', *self._command(first, next(iter(first.members)))])}")
         if any(result.ended for result in results):
@@ -294,6 +294,10 @@ def _best(at: Position | None) -> str:
     return (
         f"valid ppl {shown(perplexity(at.best_loss))}, best epoch {at.best_epoch} of {at.epoch}" if at else "finished"
     )
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'s' * (count != 1)}"
 
 
 def _range(values: Sequence[int]) -> str:

@@ -132,7 +132,8 @@ def _cells(path: Path, file: TextIO, delimiter: str) -> Iterator[Row]:
                 yield Row(line, dict(zip(names, cells, strict=True)))
             line = reader.line_num + 1
     except csv.Error as error:
-        raise InputError(f"{path}, line {line}: {error}") from None
+        why = f"a cell of more than {csv.field_size_limit():,} characters; perhaps a quotation mark is left open"
+        raise InputError(f"{path}, line {line}: {why if 'field limit' in str(error) else error}") from None
 
 
 def _require_names(path: Path, names: list[str]) -> None:

@@ -54,7 +54,7 @@ YARDSTICK = Paper(
     scales=(
         Scale(
             name="small",
-            purpose="as many parameters as an LSTM of 64 units; an hour or two of two CPU cores",
+            purpose="as many parameters as an LSTM of 64 units; all five tables take about an hour of two CPU cores",
             sizes=Matched(units=64, init_range=0.2, recurrent_memory_too=True),
         ),
     ),

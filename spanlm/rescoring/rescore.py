@@ -87,9 +87,9 @@ class Scored:
         """
         for name in given:
             if name not in self.names:
-                raise InputError(
-                    f"weights: no score {name}.{nearest(name, self.names)} There are {', '.join(self.names)}."
-                )
+                likely = nearest(name, self.names)
+                there = "" if "Choose" in likely else f" There are: {', '.join(self.names)}."
+                raise InputError(f"weights: no score {name}.{likely}{there}")
         usual = dict.fromkeys(self.first or self.language[:1], 1.0)
         return np.array([given.get(name, usual.get(name, 0.0)) for name in self.names])
 

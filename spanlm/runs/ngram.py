@@ -83,7 +83,7 @@ class NgramRun(LoadedModel):
         if other.texts is self.texts:
             return self
         lost = sum(word not in other.vocabulary for word in self.vocabulary.words)
-        if lost:
+        if lost and other.folder != self.folder:
             why = "their probability is lost, which costs the perplexity of an ensemble"
             _LOG.info(
                 "note: %s: %s of its words are not in the vocabulary of %s: %s", self.folder, lost, other.folder, why

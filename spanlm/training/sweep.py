@@ -55,6 +55,8 @@ class Sweep:
             InputError: not YAML, an unknown key (the nearest is named), a value that its key cannot have.
         """
         tree, names = read_yaml(path, pipes=True), [field.name for field in fields(Sweep)]
+        if not tree:
+            raise InputError(f"{path}: is empty; give it a grid of fields and values, or runs, or a preset")
         for name, value in tree.items():
             if name not in names:
                 like = nearest(str(name), names)

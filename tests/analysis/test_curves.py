@@ -86,3 +86,7 @@ def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
     (tmp_path / "ngram/metrics.jsonl").write_text('{"event": "valid", "loss": 4.0, "perplexity": 54.6}\n')
     with pytest.raises(InputError, match="n-gram model"):
         curve_of(tmp_path / "ngram", "ngram")
+    log(tmp_path / "some/one", [3.0])
+    log(tmp_path / "some/other", [2.0])
+    with pytest.raises(InputError, match="name the folder of a run"):  # models, not seeds of one
+        curve_of(tmp_path / "some", "some")

@@ -180,25 +180,27 @@ SENTENCE = ["the", "law", "which", "he", "wrote", "in", "N", "was", "long"]
 @pytest.mark.parametrize("how", [{}, {"window": 3}, {"window": 3, "nearest_lag": 0}], ids=str)
 def test_text_has_the_numbers_of_each_row_and_the_head_above_each_column(how: dict[str, int]) -> None:
     one = make_sentence(SENTENCE, **how)  # type: ignore[arg-type]
-    *lines, key = triangle_lines(one, 1.0)
+    lines = list(triangle_lines(one, 1.0))
+    key = lines.pop()
     assert "percent" in key
     lag, width = one.record.nearest_lag, max(map(len, one.record.targets)) + 1
     lines = lines[1:] if lag == 0 else lines
     for t, line in enumerate(lines):
         assert line[:width].strip() == one.record.targets[t]
         for s in range(max(t + 1 - lag, 0)):
-            weight, cell = float(one.matrix[t, s]), line[width + 3 * s : width + 3 * s + 3].strip()
+            weight, cell = float(one.matrix[t, s]), line[width + 4 * s : width + 4 * s + 4].strip()
             assert cell == ("" if np.isnan(weight) else "100" if weight > 0.9995 else f"{100 * weight:.0f}")
         head = t + 1 - lag
         if head < len(one.record):
-            assert line[width + 3 * head :].strip() == one.record.words[head]
+            assert line[width + 4 * head :].strip() == one.record.words[head]
 
 
 def test_long_sentences_in_text_are_shaded_and_fit_a_line() -> None:
     one = make_sentence([f"word{n}" for n in range(60)])
     lines = list(triangle_lines(one, 6))
-    assert "6 times an equal share or more" in lines[-1]
-    assert max(map(len, lines[:-1])) <= 96
-    body = lines[-2].split()[1]
+    *lines, first, second = lines
+    assert "6 times an equal share or more" in first and len(first) < 80 and "on the diagonal" in second
+    assert max(map(len, lines)) <= 96
+    body = lines[-1].split()[1]
     assert len(body) == 60 and set(body) <= set(SHADES)
     assert body == "".join(SHADES[min(round(float(w) * 60 / 6 * 4), 4)] for w in one.matrix[-1, :60])

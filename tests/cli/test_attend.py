@@ -33,7 +33,7 @@ def test_a_huge_file_is_refused(cli: Cli, tiny_run: Path, tmp_path: Path, text: 
     [
         ("a.xyz", ["a.xyz: cannot write .xyz; end it in .html, .svg, .png, .pdf, .csv or .npz\n"]),
         ("a", ["a: cannot write a file without a suffix; end it in .html, .svg, .png, .pdf, .csv or .npz\n"]),
-        ("nowhere/a.html", ["nowhere/a.html", "folder nowhere does not exist"]),
+        ("nowhere/a.html", ["nowhere/a.html", "there is no folder nowhere"]),
         ("folder.html", ["folder.html: is a folder"]),
         ("a.json", ["a.json: cannot write .json"]),
     ],
@@ -41,6 +41,17 @@ def test_a_huge_file_is_refused(cli: Cli, tiny_run: Path, tmp_path: Path, text: 
 def test_where_nothing_can_be_written(cli: Cli, tiny_run: Path, tmp_path: Path, out: str, parts: list[str]) -> None:
     (tmp_path / "folder.html").mkdir()
     cli("attend", tiny_run, "--text", "the cat", "--out", out).refused(*parts)
+
+
+def test_the_file_that_is_read_is_not_written(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
+    """Nor by the verbs that draw a figure of a text."""
+    (tmp_path / "mine.csv").write_text("sentence\nthe cat sat\n")
+    asked = ("--file", "mine.csv", "--column", "sentence", "--out", "mine.csv")
+    cli("attend", tiny_run, *asked).refused("--out=mine.csv: is the file that is read")
+    assert (tmp_path / "mine.csv").read_text() == "sentence\nthe cat sat\n"
+    (tmp_path / "t.svg").write_text("the cat sat .\n")
+    for verb in (("context",), ("compare", tiny_run)):
+        cli(*verb, tiny_run, "--corpus", "t.svg", "--as-text", "--out", "t.svg").refused("is the file that is read")
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", " "])

@@ -123,15 +123,22 @@ def test_a_text_of_ones_own_with_tags(cli: Cli, tiny_run: Path, lstm_run: Path) 
     cli("compare", lstm_run, tiny_run, "--tags", "t.tagged").refused("t.tagged", "Tag", out=None)
 
 
+def test_a_text_without_a_known_word(cli: Cli, tiny_run: Path, lstm_run: Path, tmp_path: Path) -> None:
+    """It has no word to sort by its last occurrence."""
+    (tmp_path / "t.txt").write_text("zebra yak\n" * 40)
+    found = json.loads(cli("compare", tiny_run, lstm_run, "--corpus", "t.txt", "--json").done)
+    assert "words by last occurrence" not in found["comparisons"][0]["where"]
+
+
 def test_what_cannot_be_compared(cli: Cli, tiny_run: Path, lstm_run: Path, unopened_run: Path) -> None:
-    cli("compare", tiny_run).refused("is one run; name another", "--attention or --cache")
+    cli("compare", tiny_run).refused("nothing to compare it with; name another run", "--attention or --cache")
     cli("compare", tiny_run, lstm_run, "--attention", "none").refused("--attention: compares one run with itself")
     cli("compare", tiny_run, lstm_run, *CACHE).refused("--cache: compares one run with itself")
     cli("compare", lstm_run, "--attention", "none").refused("does not attend")
     cli("compare", tiny_run, unopened_run).refused("a word's context is document to one and line", "--state line")
     cli("compare", tiny_run, lstm_run, "--out", "x.csv").refused("x.csv", ".html")
     Path("short.txt").write_text("the cat\n")
-    cli("compare", tiny_run, lstm_run, "--corpus", "short.txt").refused("a text of 3 tokens: must have at least 40")
+    cli("compare", tiny_run, lstm_run, "--corpus", "short.txt").refused("a text of 3 tokens: is too short")
 
 
 # --- context ---
@@ -163,4 +170,5 @@ def test_context(cli: Cli, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.M
 def test_contexts_that_cannot_be_measured(cli: Cli, tiny_run: Path) -> None:
     cli("context", tiny_run, "--positions", "1").refused("--positions=1: must be at least 2")
     cli("context", tiny_run, "--lengths", "0", "3").refused("--lengths", "at least 1")
+    cli("context", tiny_run, "--lengths", "5000").refused("lengths 5000: at the places that were drawn a context has")
     cli("context", tiny_run, "--out", "x.html").refused("x.html", ".svg")

@@ -47,7 +47,7 @@ def test_every_verb_has_it_and_says_so(cli: Cli, tiny_run: Path, tmp_path: Path,
     assert scored.err == note
     (tmp_path / "t.csv").write_text(f"text\n{TEXT}\n")
     assert cli("score", tiny_run, "t.csv", "--text", "text", *option, "--out", "s.csv").status == 0
-    assert json.loads((tmp_path / "s.meta.json").read_text())["attention"] == how
+    assert json.loads((tmp_path / "s.csv.meta.json").read_text())["attention"] == how
 
     pair = {"sentence_good": TEXT, "sentence_bad": f"{TEXT} {TINY_WORDS[0]}"}
     (tmp_path / "p.jsonl").write_text(json.dumps(pair) + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import math
@@ -82,9 +83,16 @@ def test_a_row_a_word_as_written_with_the_columns_of_its_item(cli: Cli, words_ru
         assert math.fsum(float(row["surprisal"]) for row in own) == pytest.approx(
             math.fsum(token.surprisal for token in tokens), abs=1e-4
         )
-    told = json.loads(Path("o.meta.json").read_text())
+    told = json.loads(Path("o.csv.meta.json").read_text())
     assert list(told["columns"]) == list(rows[0]) and told["unit"] == "bits"
     assert told["runs"]["words"]["vocabulary"]["sha256"] == spanlm.load(words_run).vocabulary.hash
+
+
+def test_what_is_called_compressed_is(cli: Cli, words_run: Path) -> None:
+    for out in ("o.csv", "o.csv.gz"):
+        cli("score", words_run, write("s.csv"), "--text", "text", "--out", out)
+    assert gzip.decompress(Path("o.csv.gz").read_bytes()) == Path("o.csv").read_bytes()
+    assert Path("o.csv.gz.meta.json").exists() and Path("o.csv.meta.json").exists()
 
 
 @pytest.mark.parametrize("kind", ["tsv", "jsonl"])
@@ -181,7 +189,7 @@ def test_what_is_wrong_is_named_and_nothing_is_written(
     Path("s.csv").write_text(text)
     cli("score", tiny_run, "s.csv", *options.split(), "--out", "o.csv").refused(*parts)
     cli("score", tiny_run, "s.csv", *options.split()).refused(*parts)
-    assert not Path("o.csv").exists() and not Path("o.meta.json").exists()
+    assert not Path("o.csv").exists() and not Path("o.csv.meta.json").exists()
 
 
 def test_kinds_that_no_name_tells(cli: Cli, tiny_run: Path) -> None:

@@ -266,7 +266,7 @@ def test_both_stand_in_one_table(run: spanlm.TrainedModel, folder: Path, tmp_pat
     assert [row[rows[0].index("word")] for row in rows[1:]] == ["the", "cat", "sat", "."] * 2 + ["a", "dog"] * 2
     tokens = {row[rows[0].index("word")]: row[rows[0].index("tokens")] for row in rows[1:] if row[1] != "run"}
     assert tokens["cat"] == "Ġcat"
-    assert json.loads((tmp_path / "out.meta.json").read_text())["runs"]
+    assert json.loads((tmp_path / "out.csv.meta.json").read_text())["runs"]
 
 
 def test_pairs_and_lists_are_scored(folder: Path, tmp_path: Path) -> None:

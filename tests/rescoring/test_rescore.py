@@ -34,7 +34,7 @@ def test_weights_choose_and_reorder() -> None:
     first = SCORED.reordered(weights)[0]
     assert [each.text for each in first.hypotheses] == ["the cat", "the bat"]
     assert first.hypotheses[0].scores == {"am": -1.5, "lm": -5.0, TOTAL: pytest.approx(-2.5 - 2.5 + 4.0)}
-    with pytest.raises(InputError, match=r"no score lmm.*There are total, lm, words"):
+    with pytest.raises(InputError, match=r"no score lmm.*There are: total, lm, words"):
         SCORED.weights({"lmm": 1.0})
 
 
