@@ -28,7 +28,7 @@ def main(figure: str = "attention_by_lag.png") -> None:
         model = spanlm.load(Path(folder, "run"))
         assert isinstance(model, spanlm.TrainedModel)  # and not an n-gram model, which looks at nothing
         look = model.attend(topics["import"])
-    means = look.weights[look.window :].mean(axis=0)  # the first words have fewer to look at
+    means = look.settled.mean(axis=0)  # the first words of a line have fewer to look at
     for lag, weight in zip(look.lags, means, strict=True):
         print(f"{lag} word{'s' if lag > 1 else ' '} back: {weight:.0%} of the attention")
     pyplot.bar(list(look.lags), means)

@@ -339,7 +339,10 @@ def curves_figure(curves: Sequence[Curve], x_label: str) -> Figure:
     grey = Style(MUTED, "o")
     keys.append(_line(axes, [], [], grey, label="valid", markersize=5))
     keys.append(_line(axes, [], [], grey, label="train", linewidth=0.75, **_hollow(grey, 4)))
-    values = [value for curve in curves for run in (*curve.train, *curve.valid) for value in run]
+    drawn = [run for curve in curves for run in (*curve.train, *curve.valid)]
+    values = [value for run in drawn for value in run if math.isfinite(value)]
+    if not values:
+        raise InputError("no perplexity is finite, so there is nothing to draw")
     axes.set_ylim(0.93 * min(values), 1.07 * max(values))
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.2, 1.5, 2, 3, 5, 7)))
     axes.yaxis.set_major_formatter(ScalarFormatter())

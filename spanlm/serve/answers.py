@@ -33,6 +33,9 @@ Row = dict[str, Any]
 MOST_WEIGHTS = 5_000_000
 """Of a text that is drawn: of a memory of the whole text they are as many as the square of its words."""
 
+MOST_ROWS = 500_000
+"""Of the list of all weights: each takes a kilobyte and ten microseconds."""
+
 MOST_BITS = 1000
 """Beyond it 2^bits is no number for people, and soon none at all."""
 
@@ -150,9 +153,9 @@ def _weights(served: Served, words: int, starts: list[int], attention: str | Non
     return (words - 1) * (longest if slots is None else min(slots, longest))
 
 
-def _refuse_many(weights: int) -> None:
-    if weights > MOST_WEIGHTS:
-        many = f"text: has {weights:,} weights to draw; must be at most {MOST_WEIGHTS:,}"
+def _refuse_many(weights: int, most: int = MOST_WEIGHTS, what: str = "draw") -> None:
+    if weights > most:
+        many = f"text: has {weights:,} weights to {what}; must be at most {most:,}"
         raise InputError(f"{many}. Send it in parts; /api/score takes it whole.")
 
 
@@ -222,6 +225,8 @@ def attend(served: Served, values: Values) -> tuple[tuple[str, ...], list[tuple[
     with served.asked(values["attention"]) as model:
         _refuse(model, "text", text, needed=True)
         trained = require_weights(model, "attend")
+        words, starts = model.texts.to_attend(text, state)
+        _refuse_many(_weights(served, len(words), starts, values["attention"]), MOST_ROWS, "list")
         if served.has_spans:
             return SPAN_COLUMNS, list(span_rows(trained.attend_spans(text, state=state)))
         return CSV_COLUMNS, list(attention_rows(trained.attend(text, state=state)))

@@ -34,7 +34,7 @@ class Training:
 
     def begin(self) -> None:
         """Start it."""
-        self._runs.progress = "the demo is being trained"
+        self._runs.progress = "The demo is being trained, once. The page goes on by itself."
         command = [sys.executable, "-m", "spanlm", "train", "--out", str(DEMO), "--resume", "auto", "--no-tour"]
         self._process = start_command(command)
         threading.Thread(target=self._follow, args=(self._process,), daemon=True).start()
@@ -50,7 +50,8 @@ class Training:
             for line in process.stdout or ():
                 lines.append(line.strip())
                 if line.startswith("epoch"):
-                    self._runs.progress = f"the demo is being trained: {' '.join(line.split())}"
+                    at = " ".join(line.split())
+                    self._runs.progress = f"The demo is being trained, once: {at}. The page goes on by itself."
         if error := command_error(process.returncode, lines[-1] if lines else ""):
             self._failed(error)
             return
@@ -63,5 +64,5 @@ class Training:
         self._ready()
 
     def _failed(self, why: str) -> None:
-        self._runs.progress = f"the demo could not be trained: {why}"
+        self._runs.progress = f"The demo could not be trained: {why}"
         _LOG.error("%s", self._runs.progress)

@@ -166,12 +166,12 @@ class Served:
     def _curves(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
         with suppress(InputError):  # a run without its log is still a run
-            rows = epoch_rows(self.model.folder)
+            rows = [row for row in epoch_rows(self.model.folder) if "epoch" in row]  # an n-gram model has none
         times = [_time(row.get("time")) for row in rows]
         began = next((time for time in times if time is not None), 0.0)
         return [
             {
-                "epoch": row.get("epoch", 0),
+                "epoch": row["epoch"],
                 "seconds": None if time is None else round(time - began, 1),
                 "train": finite_perplexity(row.get("train_loss")),
                 "valid": valid,

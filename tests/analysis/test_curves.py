@@ -90,3 +90,10 @@ def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
     log(tmp_path / "some/other", [2.0])
     with pytest.raises(InputError, match="name the folder of a run"):  # models, not seeds of one
         curve_of(tmp_path / "some", "some")
+
+
+def test_a_perplexity_without_end_is_no_point(tmp_path: Path) -> None:
+    log(tmp_path / "a", [3.0, 800.0, 2.0])
+    assert main(["plot", str(tmp_path / "a"), "--out", str(tmp_path / "a.svg")]) == 0
+    log(tmp_path / "b", [800.0])
+    assert main(["plot", str(tmp_path / "b"), "--out", str(tmp_path / "b.svg")]) == 2

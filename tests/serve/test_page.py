@@ -79,8 +79,9 @@ OVERLAPS = """() => {
 # what a screen reader needs, as far as the tree of elements says it
 TROUBLES = """() => {
   const found = [], shown = (element) => !element.closest("[hidden]");
-  const nameOf = (element) => (element.getAttribute("aria-label") || element.textContent || element.title ||
-    [...(element.labels ?? [])].map((label) => label.textContent).join("") || element.placeholder || "").trim();
+  const nameOf = (element) => (element.getAttribute("aria-label") ||
+    (element.labels ? [...element.labels].map((label) => label.textContent).join("") : "") ||
+    (element.matches("select") ? "" : element.textContent) || element.title || element.placeholder || "").trim();
   const asked = "button, select, input, textarea, a[href], [role=button], [role=img]";
   for (const element of document.querySelectorAll(asked)) {
     if (shown(element) && !nameOf(element)) found.push(`no name: ${element.outerHTML.slice(0, 80)}`);

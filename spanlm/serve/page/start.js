@@ -102,7 +102,7 @@ async function start() {
         app.models = answer.models;
         break;
       }
-      waiting.textContent = `The demo model is being trained, once: ${answer.progress ?? "it begins"}. The page goes on by itself.`;
+      waiting.textContent = `${answer.progress ?? "The demo is being trained."}`;
     } catch (error) {
       waiting.textContent = troubleIn(error);
     }
