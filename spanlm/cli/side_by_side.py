@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from spanlm.cli.render import out
@@ -44,7 +45,7 @@ def train_side_by_side(
         make_folder(log_of(folder).parent, "--out")
 
     def heard(folder: Path, line: str) -> None:
-        with log_of(folder).open("a", encoding="utf-8") as file:
+        with suppress(OSError), log_of(folder).open("a", encoding="utf-8") as file:  # a full disk costs the line alone
             file.write(f"{line}\n")
         told = line.endswith((PASSED_OVER, STARTED_AGAIN))
         if told or folder not in begun:

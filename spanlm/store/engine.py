@@ -294,10 +294,15 @@ class Place:
         """Whether this machine has the disk."""
         return Path(self.folder, self.mark).exists()
 
+    @property
+    def own_environment(self) -> dict[str, str]:
+        """The variables, but for those that a machine without the disk has itself: where its text and its cache are."""
+        return {**self.environment, **{name: os.environ[name] for name in self.environment if name in os.environ}}
+
     def elsewhere(self) -> Path:
         """Make a folder of this machine that stands for the one that it does not see."""
         name = hashlib.sha256(f"{self.machine} {self.folder}".encode()).hexdigest()[:16]
-        cache = self.environment.get("SPANLM_CACHE") or os.environ.get("SPANLM_CACHE") or "~/.cache/spanlm"
+        cache = self.own_environment.get("SPANLM_CACHE") or "~/.cache/spanlm"
         folder = expanded(cache) / "elsewhere" / name
         folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -329,7 +334,7 @@ def as_task(words: Sequence[str], place: Place, sent: Sent | None, hear: Callabl
     for name, content in reads.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
-    error = _run(words, str(folder), place.environment, hear)
+    error = _run(words, str(folder), place.own_environment, hear)
     if error:
         return error, b""
     return "", packed(folder / makes)  # the folder stays: what is packed may be lost on its way

@@ -64,10 +64,24 @@ def memory() -> int:
     with suppress(OSError):  # Linux alone has these
         text = Path("/proc/meminfo").read_text() + Path("/proc/self/status").read_text()
         limits[0] = 1024 * sum(map(int, re.findall(r"^(?:MemAvailable|SwapFree|VmRSS):\s*(\d+)", text, re.M)))
-    for path in ("memory.max", "memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):
-            limits.append(int(Path("/sys/fs/cgroup", path).read_text()))
+    for folder in _control_groups():
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            with suppress(OSError, ValueError):
+                limits.append(int((folder / name).read_text()))
     return min(limits)
+
+
+def _control_groups() -> set[Path]:
+    """Return the folders of the limits that this process is under, such as a SLURM job's, and of those above."""
+    found = {Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")}
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, kinds, own = line.split(":", 2)
+            root = Path("/sys/fs/cgroup", "memory" if "memory" in kinds.split(",") else "")
+            if not kinds or "memory" in kinds.split(","):
+                folder = root / own.lstrip("/")
+                found |= {folder, *(above for above in folder.parents if root in (above, *above.parents))}
+    return found
 
 
 def pick_device(name: str, field: str) -> torch.device:

@@ -195,12 +195,12 @@ class Ranks:
                 self.from_first(str(status))
 
     def require_equal(self, what: str) -> None:
-        """Refuse to go on unless `what`, the step and the digest of the weights, is the same on every rank."""
+        """Refuse to go on unless `what`, the step, weights and what computes, is the same on every rank."""
         first = self.from_first(what)
         if what != first:
             raise RankError(
                 f"rank {self.rank}: stands at {what}, and rank 0 at {first}. Every process must see the same folder "
-                "of the run and the same text, and run the same version."
+                "of the run and the same text, run the same version, and compute on the same kind of device."
             )
 
     def gathered(self, state: LMState, batching: BatchingConfig) -> LMState:

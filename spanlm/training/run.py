@@ -6,10 +6,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from spanlm.config import CHANGEABLE, RunConfig, first_difference, fixed_parts
 from spanlm.data.corpora import Corpus, findable
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, SpanlmError, as_written
+from spanlm.models.ops.precision import usable
 from spanlm.store.checkpoints import holds_checkpoints, load_last_checkpoint
 from spanlm.store.files import make_folder, regular, remove_unfinished, replace_file
 from spanlm.store.run_folder import CHECKPOINTS, CONFIG, METRICS, MODEL, VOCABULARY, locked, weights_digest
@@ -68,7 +71,9 @@ def train(
             trainer.journal.lasting(lambda: _claim(config, corpus, folder))
         if ranks.count > 1:
             digest = weights_digest(dict(trainer.model.named_parameters()))
-            ranks.require_equal(f"step {trainer.position.step} with weights {digest}")
+            precision = usable(config.training.precision, trainer.device)
+            computes = f"{trainer.device.type} in {precision} by torch {torch.__version__}"
+            ranks.require_equal(f"step {trainer.position.step} with weights {digest} on {computes}")
             watcher.note(f"{ranks.count} processes, {len(trainer.streams)} streams each")
         watcher.start(config, corpus, folder, str(trainer.device), trainer.batcher.targets, trainer.started)
         return trainer.run()

@@ -86,18 +86,22 @@ def test_a_name_that_comes_twice_and_a_folder_that_is_there_are_refused(tmp_path
 
 
 def test_a_machine_without_the_disk_trains_in_its_own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its own cache and texts, where it says where they are."""
+    monkeypatch.setenv("SPANLM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("SPANLM_DATA", "here")
     (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "c.yaml").write_text("data: here\n")
+    (tmp_path / "home" / "c.yaml").write_text("data: ")
     monkeypatch.chdir(tmp_path / "home")
     files = sent_with(Files(Path("runs/a"), [Path("c.yaml")]))
-    place = Place(str(tmp_path / "gone"), "head", ".mark", {"SPANLM_CACHE": str(tmp_path / "cache")})
-    code = "import os, shutil; os.makedirs('runs/a'); shutil.copy('c.yaml', 'runs/a/x'); print('done')"
+    place = Place(str(tmp_path / "gone"), "head", ".mark", {"SPANLM_CACHE": "/no/such", "SPANLM_DATA": "there"})
+    code = "import os; os.makedirs('runs/a'); given = open('c.yaml').read() + os.environ['SPANLM_DATA']; "
+    code += "open('runs/a/x', 'w').write(given); print('done')"
     heard: list[str] = []
     error, content = as_task([sys.executable, "-c", code], place, files, heard.append)
     assert (error, heard) == ("", ["done"])
     assert list((tmp_path / "cache").rglob("x"))  # else a run that is lost on its way home would be lost for good
     unpack(content, Path("back"))
-    assert Path("back/x").read_text() == "data: here\n"
+    assert Path("back/x").read_text() == "data: here"
     for outside in (tmp_path / "home" / "new", Path("../new")):
         error, _ = as_task(["true"], place, sent_with(Files(outside)), heard.append)
         assert error.startswith(f"{outside}: is not below the folder of the command, and ")
