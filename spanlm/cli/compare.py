@@ -336,6 +336,9 @@ def _write(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, p
         write_whole(path, render_comparison(found, baseline.name, text.name).encode("utf-8"))
         return
     rows, panels = _rows(found), []
+    if not rows:
+        few = f"no class of words is in {FEWEST_BLOCKS} of the blocks that intervals are drawn from"
+        raise InputError(f"{path}: {few}; take a longer text, or write .html")
     for one in found:
         each = ((title, row) for title, classes in one.where.items() for row in classes)
         values = {(title, row.name): Value(row.difference, *row.interval) for title, row in each if _is_sure(row)}
