@@ -3,37 +3,16 @@
 FOLDER has runs/demo as `spanlm train`, given nothing else, leaves it.
 """
 
-import json
 import os
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-from record import write
+from record import asked, done, write
 
 from spanlm.store.provenance import starts
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 STIMULI = "".join((EXAMPLES / "stimuli.csv").read_text(encoding="utf-8").splitlines(keepends=True)[:2])
-EVERY_WORD = ("gains", "losses")  # of a comparison: many, and shown nowhere
-
-
-def _done(command: str, given: str = "") -> str:
-    words = [sys.executable, "-m", *command.split()]
-    return subprocess.run(words, check=True, stdout=subprocess.PIPE, input=given, encoding="utf-8").stdout
-
-
-def _asked(command: str) -> dict[str, Any]:
-    return {"command": command, **json.loads(_done(f"{command} --json"))}
-
-
-def _compared(command: str) -> dict[str, Any]:
-    found = _asked(command)
-    for one in found["comparisons"]:
-        for name in EVERY_WORD:
-            del one[name]
-    return found
 
 
 def main() -> None:
@@ -47,18 +26,16 @@ def main() -> None:
         "spanlm train, given nothing else; the text differs between versions of Python, and so do these numbers",
         training={run: starts(Path(run)) for run in runs},
         evaluations={
-            f"{run} {split}": _asked(f"spanlm evaluate {run} --split {split}")
-            for run in runs
-            for split in ("valid", "test")
+            f"{run} {split}": asked("evaluate", run, "--split", split) for run in runs for split in ("valid", "test")
         },
-        score=_done("spanlm score runs/demo -", "the name is bound\n").splitlines(),
-        stimuli=_done("spanlm score runs/demo - --input csv --text sentence", STIMULI).splitlines(),
-        without_memory=_asked("spanlm evaluate runs/demo --split valid --attention none"),
-        by_lag=_done("spanlm attend runs/demo --by-lag --split valid").splitlines(),
-        rescore=_asked("spanlm rescore runs/demo --nbest dev.nbest --refs dev.refs --tune"),
-        compare=_compared("spanlm compare runs/demo/lstm runs/demo"),
-        worth=_compared("spanlm compare runs/demo --attention none --cache 500 --tune-cache"),
-        context=_asked("spanlm context runs/demo --split valid"),
+        score=done("score", "runs/demo", "-", given="the name is bound\n").splitlines(),
+        stimuli=done("score", "runs/demo", "-", "--input", "csv", "--text", "sentence", given=STIMULI).splitlines(),
+        without_memory=asked("evaluate", "runs/demo", "--split", "valid", "--attention", "none"),
+        by_lag=done("attend", "runs/demo", "--by-lag", "--split", "valid").splitlines(),
+        rescore=asked("rescore", "runs/demo", "--nbest", "dev.nbest", "--refs", "dev.refs", "--tune"),
+        compare=asked("compare", "runs/demo/lstm", "runs/demo"),
+        worth=asked("compare", "runs/demo", "--attention", "none", "--cache", "500", "--tune-cache"),
+        context=asked("context", "runs/demo", "--split", "valid"),
     )
 
 

@@ -6,13 +6,10 @@ three seeds of each on the demo's text, and there `spanlm context` says how much
 """
 
 import argparse
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from record import write
+from record import asked, write
 
 from spanlm.presets.yardstick import MEMORIES
 from spanlm.reproduction.yardstick import SOURCES
@@ -23,20 +20,15 @@ FAMILIES |= {"roles=3": "Key-Value-Predict, window 5", "span_buffer": "Span buff
 """Part of a family's folder -> what it is; the first is the baseline."""
 
 
-def _asked(*words: object) -> Any:
-    command = [sys.executable, "-m", "spanlm", *map(str, words), "--json", "--threads", "1"]
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-
-
 def _against(folders: dict[str, Path]) -> list[dict[str, Any]]:
     """Compare all with the first."""
-    found = _asked("compare", *folders.values())["comparisons"]
+    found = asked("compare", *folders.values(), "--threads", 1)["comparisons"]
     whole = ({"bits": one["whole"]["difference"], "interval": one["whole"]["interval"], "p": one["p"]} for one in found)
     return [{"run": name, **one} for name, one in zip(list(folders)[1:], whole, strict=True)]
 
 
 def _context(run: Path) -> dict[str, Any]:
-    found = _asked("context", run)
+    found = asked("context", run, "--threads", 1)
     kept = {name: found[name] for name in ("bits", "gain", "effective", "effective_interval")}
     nearest = {name: point for name, curve in found["curves"].items() for point in curve if point["words"] == 1}
     return kept | {"beyond_the_last_word": nearest}

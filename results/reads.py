@@ -3,28 +3,15 @@
 CONTROL and RUN are folders of `spanlm sweep results/li2020/reads.yaml`.
 """
 
-import json
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-from record import write
+from record import asked, write
 
 from spanlm.store.provenance import starts
 from spanlm.store.run_folder import epoch_rows
 
-EVERY_WORD = ("gains", "losses")
-
-
-def _asked(*words: str) -> dict[str, Any]:
-    command = ["spanlm", *words, "--split", "valid", "--json"]
-    done = subprocess.run([sys.executable, "-m", *command], check=True, stdout=subprocess.PIPE, encoding="utf-8")
-    found = json.loads(done.stdout)
-    for one in found.get("comparisons", ()):
-        for name in EVERY_WORD:
-            del one[name]
-    return {"command": command, **found}
+VALID = "--split", "valid"
 
 
 def main() -> None:
@@ -37,10 +24,10 @@ def main() -> None:
             name: {"starts": starts(Path(name)), "valid": [row["perplexity"] for row in epoch_rows(Path(name))]}
             for name in (control, run)
         },
-        control=_asked("evaluate", control),
-        sum=_asked("evaluate", run, "--parts"),
-        at_temperature_1=_asked("evaluate", run, "--parts", "--gate-temperature", "1"),
-        compared=_asked("compare", control, run),
+        control=asked("evaluate", control, *VALID),
+        sum=asked("evaluate", run, "--parts", *VALID),
+        at_temperature_1=asked("evaluate", run, "--parts", "--gate-temperature", "1", *VALID),
+        compared=asked("compare", control, run, *VALID),
     )
 
 

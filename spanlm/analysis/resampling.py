@@ -117,9 +117,8 @@ def drawn_means(sums: Array, counts: Array, generator: np.random.Generator) -> A
 def _away(blocks: Counts) -> Array:
     """Return how much farther from their mean draws of so many blocks are put; 1 of one block, which never differs."""
     freedom = np.maximum(blocks - 1, 1)
-    t = (
-        Z + (Z**3 + Z) / (4 * freedom) + (5 * Z**5 + 16 * Z**3 + 3 * Z) / (96 * freedom**2)
-    )  # to 0.002 from 10 blocks on
+    # from 10 blocks on to 0.005
+    t = Z + (Z**3 + Z) / (4 * freedom) + (5 * Z**5 + 16 * Z**3 + 3 * Z) / (96 * freedom**2)
     return np.where(blocks > 1, t / Z * np.sqrt(blocks / freedom), 1.0)
 
 

@@ -17,8 +17,9 @@ from spanlm.cli.training_report import TrainingReport
 from spanlm.errors import InputError, Interrupted, RunError, require
 from spanlm.reproduction.plan import PAPERS, Plan, Request, Task, for_each_corpus
 from spanlm.reproduction.run import DIVERGED, Estimator, Outcome, Run, finished, finished_before
-from spanlm.reproduction.table import Overview, Page, several, write_pages
+from spanlm.reproduction.table import Overview, Page, write_pages
 from spanlm.store.engine import Engine
+from spanlm.store.plain import several
 
 _DESCRIPTION = """
 Run the tables of a paper again: every row one after another, at matched parameters where the paper matches them, then

@@ -24,6 +24,7 @@ from spanlm.errors import InputError, Interrupted, RunError
 from spanlm.evaluation.scoring import edge_note, perplexity, shown
 from spanlm.store.engine import Engine, of_spanlm
 from spanlm.store.files import make_folder
+from spanlm.store.plain import several
 from spanlm.store.run_folder import CONFIG, METRICS
 from spanlm.training.progress import Position
 from spanlm.training.run import ended, refuse_changes
@@ -169,7 +170,8 @@ class _Sweep:
         """Train what is not done, and show what came of all."""
         before = {folder for folder in self.members if self._ended(folder) is not None}
         done = f"; {len(before)} finished before" * bool(before)
-        out(f"{_runs(len(self.members))} in {self.out}; what each prints is in logs/NAME.log beside its folder{done}")
+        runs = several(len(self.members), "run")
+        out(f"{runs} in {self.out}; what each prints is in logs/NAME.log beside its folder{done}")
         threads = engine.threads(len(self.members))
         commands = {
             folder: of_spanlm(self._command(setting, folder), threads)
@@ -212,7 +214,7 @@ class _Sweep:
             for folder in result.setting.members:
                 begun = "begun" if (folder / METRICS).exists() else "new"
                 rows.append((self._label(folder), "finished" if folder in result.ended else begun))
-        grid(["run", ""], rows, f"{_runs(len(rows))} in {self.out}")
+        grid(["run", ""], rows, f"{several(len(rows), 'run')} in {self.out}")
         first = self.settings[0]
         out(f"the first: {shlex.join(['spanlm', *self._command(first, next(iter(first.members)))])}")
         if any(result.ended for result in results):
@@ -294,10 +296,6 @@ def _best(at: Position | None) -> str:
     return (
         f"valid ppl {shown(perplexity(at.best_loss))}, best epoch {at.best_epoch} of {at.epoch}" if at else "finished"
     )
-
-
-def _runs(count: int) -> str:
-    return f"{count} run{'s' * (count != 1)}"
 
 
 def _range(values: Sequence[int]) -> str:

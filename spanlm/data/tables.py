@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
-import json
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +12,8 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from spanlm.errors import InputError, nearest
+from spanlm.store.files import opened
+from spanlm.store.plain import json_value
 
 Kind = Literal["csv", "tsv", "jsonl"]
 
@@ -106,12 +105,10 @@ def _require_cell(path: Path, row: Row, name: str, empty: bool) -> None:
 @contextmanager
 def _opened(path: Path) -> Iterator[TextIO]:
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as raw:
+        with opened(path) as raw:
             yield io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 ({error.reason}); convert it, or save it as `CSV UTF-8`") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
 
 
 def _cells(path: Path, file: TextIO, delimiter: str) -> Iterator[Row]:
@@ -146,10 +143,8 @@ def _json_rows(path: Path, file: TextIO) -> Iterator[Row]:
         if not line.strip():
             continue
         try:
-            values = json.loads(line)
-            if "\\u" in line:  # half of a pair, which could not be written
-                json.dumps(values, ensure_ascii=False).encode()
-        except (ValueError, RecursionError) as error:
+            values = json_value(line)
+        except ValueError as error:
             raise InputError(f"{path}, line {number}: not JSON ({error})") from None
         if not isinstance(values, dict):
             raise InputError(f'{path}, line {number}: a JSON object is needed, as {{"sentence": …}}')

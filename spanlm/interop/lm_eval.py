@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
@@ -30,7 +30,6 @@ try:
 except ImportError:
     raise InputError("lm-eval needs more: pip install 'spanlm[eval]'") from None
 
-Token = TypeVar("Token")
 LENGTH = 256
 """Words that are generated where a task says nothing."""
 
@@ -74,7 +73,7 @@ class SpanlmLM(LM):  # type: ignore[misc]
     def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """Give log p(continuation | context) of each request, and whether each of its words was the likeliest."""
         pairs = [request.args for request in requests]
-        texts = [self._ended(context + continuation) for context, continuation in pairs]
+        texts = [self._closed(context + continuation) for context, continuation in pairs]
         found = []
         for (context, _), text, rows in zip(pairs, texts, self._rows(texts), strict=True):
             scored = rows[self._tokens(context, text) :]
@@ -83,7 +82,7 @@ class SpanlmLM(LM):  # type: ignore[misc]
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
         """Give log p of each whole text."""
-        return [_log_p(rows) for rows in self._rows([self._ended(request.args[0]) for request in requests])]
+        return [_log_p(rows) for rows in self._rows([self._closed(request.args[0]) for request in requests])]
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """Continue each context up to one of the strings `until`, or `max_gen_toks` words."""
@@ -100,7 +99,7 @@ class SpanlmLM(LM):  # type: ignore[misc]
                 return text[: min(cut)]
         return text
 
-    def _ended(self, text: str) -> str:
+    def _closed(self, text: str) -> str:
         return text + "\n" * (self.ends and not text.endswith("\n"))
 
     def _rows(self, texts: Sequence[str]) -> list[list[WordScore]]:
@@ -112,13 +111,13 @@ class SpanlmLM(LM):  # type: ignore[misc]
     def _stream(self, text: str) -> list[WordScore]:
         """Score a text of lines, and the <eos> of each that has its end."""
         alone = self.trained.texts.line_by_line or not self.trained.texts.predict_first
-        rows = self.trained.score(_lines(text), state="line" if alone else "carry", base=math.e, eos=True)
-        return _without_open_end(text, list(rows), lambda row: row.word)
+        rows = list(self.trained.score(_lines(text), state="line" if alone else "carry", base=math.e, eos=True))
+        return rows[: _ended(text, [row.word for row in rows])]
 
     def _tokens(self, context: str, text: str) -> int:
         """Count what `_rows` has of a context that a text begins with."""
         words = words_of(self.trained.texts.pieces(_lines(context)))
-        words = _without_open_end(context, words, lambda word: word)
+        words = words[: _ended(context, words)]
         return len(words) if "\n" in text else sum(word != EOS for word in words)
 
 
@@ -126,9 +125,9 @@ def _lines(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n")
 
 
-def _without_open_end(text: str, tokens: list[Token], word: Callable[[Token], str]) -> list[Token]:
-    """Leave out the <eos> after a last line that goes on."""
-    return tokens[:-1] if tokens and not text.endswith("\n") and word(tokens[-1]) == EOS else tokens
+def _ended(text: str, words: list[str]) -> int:
+    """Count the words of a text without the <eos> after a last line that goes on."""
+    return len(words) - (words[-1:] == [EOS] and not text.endswith("\n"))
 
 
 def _log_p(rows: Sequence[WordScore]) -> float:

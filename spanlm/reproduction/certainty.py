@@ -15,8 +15,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.analysis.resampling import Array, drawn_means, drawn_p, drawn_shifts, interval_of, sign_flip
+from spanlm.analysis.resampling import (
+    Array,
+    drawn_means,
+    drawn_p,
+    drawn_shifts,
+    interval_of,
+    of_chance,
+    sign_flip,
+    signed,
+)
 
+NONE = "–"
 SEED = 1
 Records = Sequence[Mapping[str, Any]]
 
@@ -53,6 +63,25 @@ class Certainty:
         """Return the place of a row, 1 for the fewest bits, and between which it is in 95 % of the draws."""
         low, high = _middle((self.draws < self.draws[:, [row]]).sum(1) + 1)
         return int((self.means < self.means[row]).sum()) + 1, low, high
+
+    def cells(self, row: int, control: int | None) -> tuple[str, str, str, str]:
+        """Write for people: bits, the difference from a control with its interval, p, and the place."""
+        difference = p = NONE
+        if control is not None:
+            mean, (low, high), found = self.against(row, control)
+            difference, p = f"{signed(mean)} ({signed(low)} to {signed(high)})", of_chance(found)
+        place, best, last = self.place(row)
+        return f"{self.means[row]:.2f}", difference, p, f"{place}{'' if best == last else f' ({best}–{last})'}"
+
+    def sentences(self, published: Sequence[float | None]) -> str:
+        """Say what was drawn and, where pairs of rows have published numbers, how sure their order is."""
+        seeds = "" if min(self.seeds) > 1 else "; rows with one seed: over the text alone"
+        text = f"In brackets 95 %, over {self.blocks} and over seeds{seeds}."
+        if agreed := self.agreement(published):
+            alike, (low, high), pairs, share = agreed
+            text += f" {alike} of {pairs} pairs of rows stand in the paper's order"
+            text += f"; in 95 % of the draws {low} to {high} do, and in {share:.0%} of them all."
+        return text
 
     def agreement(self, published: Sequence[float | None]) -> tuple[int, tuple[int, int], int, float] | None:
         """Compare with published numbers of the rows, None of one that has none.

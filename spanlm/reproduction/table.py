@@ -22,19 +22,17 @@ from spanlm.analysis import figures
 from spanlm.analysis.export import write_whole
 from spanlm.analysis.figures import Panel, RowsPanel, Value
 from spanlm.analysis.lags import PUBLISHED, LagProfile, MeasuredLags, lag_columns, notes
-from spanlm.analysis.resampling import of_chance, signed
 from spanlm.analysis.utilisation import Utilisation, spread_epochs
 from spanlm.evaluation.scoring import shown
 from spanlm.presets.preset import Reported
 from spanlm.reproduction import BY_EPOCH, BY_LAG, Averaged, Cached, Dynamic, Paper, Plain, Row, Section, Table
-from spanlm.reproduction.certainty import Certainty, certainty
+from spanlm.reproduction.certainty import NONE, Certainty, certainty
 from spanlm.reproduction.daniluk2017 import CLOZE_CLASSES, PUBLISHED_CLOZE
 from spanlm.reproduction.li2020 import PARTS
 from spanlm.reproduction.plan import Plan, Request
 from spanlm.reproduction.run import Outcome
-from spanlm.store.plain import markdown, markdown_table
+from spanlm.store.plain import markdown, markdown_table, several
 
-NONE = "–"
 _MOST_EPOCHS = 12  # columns of PoU by epoch
 _LAGS = "lag "
 
@@ -315,13 +313,9 @@ class Page:
         by_name, rows = {line.row.name: line for line in lines}, list[tuple[str, ...]]()
         for number, name in enumerate(sure.names):
             control = by_name[name].row.control
-            cells = [NONE] * 3
-            if control in sure.names:
-                mean, (low, high), p = sure.against(number, sure.names.index(control))
-                cells = [by_name[control].title, f"{signed(mean)} ({signed(low)} to {signed(high)})", of_chance(p)]
-            place, best, last = sure.place(number)
-            between = "" if best == last else f" ({best}–{last})"
-            rows.append((by_name[name].title, f"{sure.means[number]:.2f}", *cells, f"{place}{between}"))
+            there = control in sure.names
+            bits, *cells = sure.cells(number, sure.names.index(control) if there else None)
+            rows.append((by_name[name].title, bits, by_name[control].title if there else NONE, *cells))
         header = ("model", "bits", "control", "difference", "p", "place")
         return Grid(header, tuple(rows), "How sure differences are: bits a token on test, + is worse")
 
@@ -339,16 +333,11 @@ class Page:
         """Return sentences on the paper's order: how many pairs of rows stand in it, and how sure that is."""
         found, left = list[str](), {line.row.name for line in self.done}
         for lines, sure in self._sure:
-            seeds = "" if min(sure.seeds) > 1 else "; rows with one seed: over the text alone"
-            text = f"In brackets 95 %, over {sure.blocks} and over seeds{seeds}."
-            without = [line.title for line in lines if line.row.name not in sure.names]
-            text += f" Without blocks of this text in their records: {', '.join(without)}." if without else ""
             published = {line.row.name: line.row.reported.test_ppl for line in lines}
-            if not without and (agreed := sure.agreement([published[name] for name in sure.names])):
-                alike, (low, high), pairs, share = agreed
-                text += f" {alike} of {pairs} pairs of rows stand in the paper's order"
-                text += f"; in 95 % of the draws {low} to {high} do, and in {share:.0%} of them all."
-                left -= set(sure.names)
+            without = [line.title for line in lines if line.row.name not in sure.names]
+            text = sure.sentences([] if without else [published[name] for name in sure.names])
+            text += f" Without blocks of this text in their records: {', '.join(without)}." if without else ""
+            left -= set() if without else set(sure.names)
             found.append(text)
         for section, part in self.sections() if self.table.measure == "perplexity" else ():
             if not any(line.row.name in left for line in part):
@@ -504,11 +493,6 @@ def _noted(lines: Sequence[Line]) -> str:
     if any(record.get("cloze", {}).get("cbt_like") for _, record in records):
         found.append("CBT-like questions, which are not comparable with the published ones.")
     return ". " + " ".join(found) if found else ""
-
-
-def several(count: int, what: str) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _listed(lines: Iterable[str]) -> str:

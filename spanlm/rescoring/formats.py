@@ -16,7 +16,6 @@ a hypothesis may have no words. A file may end in `.gz`.
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import re
@@ -27,7 +26,8 @@ from typing import Literal, get_args
 
 from spanlm.data.tokenizer import written_words
 from spanlm.errors import InputError
-from spanlm.store.files import replacing
+from spanlm.store.files import opened, replacing
+from spanlm.store.plain import json_value
 
 Format = Literal["moses", "kaldi", "srilm", "espnet", "nemo", "jsonl"]
 FOLDERS: tuple[Format, ...] = ("kaldi", "srilm", "espnet")
@@ -187,15 +187,13 @@ def _with_ids(path: Path, lines: list[str], ids: set[str]) -> dict[str, list[str
 def _lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file with their numbers, from 1; those with nothing but white space where `blank`."""
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        with opened(path) as file:
             for number, raw in enumerate(file, 1):
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
                 if blank or line.strip():
                     yield number, line
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 ({error.reason}); convert it, as by iconv") from None
-    except (OSError, EOFError) as error:
-        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
 
 
 def _number(path: Path, line: int, text: str, what: str) -> float:
@@ -382,7 +380,7 @@ def _read_jsonl(path: Path) -> list[NBestList]:
     lists: dict[str, NBestList] = {}
     for number, line in _lines(path):
         try:
-            record = json.loads(line)
+            record = json_value(line)
             name, hypotheses = str(record["id"]), [dict(each) for each in record["hyps"]]
             texts = [str(each.pop("text")) for each in hypotheses]
         except (ValueError, TypeError, KeyError) as error:

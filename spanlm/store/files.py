@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gzip
 import os
 import re
 import secrets
 import stat
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -105,6 +107,20 @@ def sync_tree(folder: Path) -> None:
             with Path(path, name).open("rb") as file:
                 os.fsync(file.fileno())
         sync_folder(Path(path))
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a file to read its bytes, decompressed if its name ends in `.gz`.
+
+    Raises:
+        InputError: it cannot be read, or is damaged.
+    """
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            yield file  # type: ignore[misc]  # a GzipFile reads as a BinaryIO does
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
 
 
 def expanded(path: str | Path) -> Path:

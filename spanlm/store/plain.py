@@ -58,15 +58,32 @@ def cell(value: object) -> object:
     return int(value) if isinstance(value, bool) else "NaN" if value is None else value
 
 
-def json_object(text: str | bytes) -> dict[str, Any]:
-    """Read a JSON object; ValueError: it is not JSON, or JSON but no object."""
+def _json(text: str | bytes) -> Any:
     try:
-        found = json.loads(text)
+        return json.loads(text)
     except RecursionError:
         raise ValueError("is nested too deeply") from None
+
+
+def json_value(line: str) -> Any:
+    """Read JSON that a user gives; ValueError: it is none, or has half of a character, which could not be written."""
+    found = _json(line)
+    if "\\u" in line:
+        json.dumps(found, ensure_ascii=False).encode()
+    return found
+
+
+def json_object(text: str | bytes) -> dict[str, Any]:
+    """Read a JSON object; ValueError: it is not JSON, or JSON but no object."""
+    found = _json(text)
     if not isinstance(found, dict):
         raise ValueError("is no JSON object")
     return found
+
+
+def several(count: int, what: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def finite(value: Any) -> Any:

@@ -72,15 +72,14 @@ def memory() -> int:
 
 
 def _control_groups() -> set[Path]:
-    """Return the folders of the limits that this process is under, such as a SLURM job's, and of those above."""
+    """Return the folders of the limits that this process is under, such as a SLURM job's, and those above them."""
     found = {Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")}
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, kinds, own = line.split(":", 2)
-            root = Path("/sys/fs/cgroup", "memory" if "memory" in kinds.split(",") else "")
-            if not kinds or "memory" in kinds.split(","):
-                folder = root / own.lstrip("/")
-                found |= {folder, *(above for above in folder.parents if root in (above, *above.parents))}
+            if kinds in ("", "memory"):
+                folder = Path("/sys/fs/cgroup", kinds, own.lstrip("/"))
+                found |= {folder, *folder.parents}
     return found
 
 

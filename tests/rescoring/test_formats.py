@@ -130,6 +130,14 @@ def test_gz(tmp_path: Path) -> None:
     assert read_nbest(tmp_path / "n.gz")[1] == "moses"
 
 
+def test_damage_of_a_compressed_list_is_named(tmp_path: Path) -> None:
+    whole = gzip.compress(MOSES.encode() * 300)
+    for place in range(10, len(whole), 7):
+        (tmp_path / "n.gz").write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        with pytest.raises(InputError):
+            read_nbest(tmp_path / "n.gz", "moses")
+
+
 @given(st.lists(st.lists(st.text("abÄ'", min_size=1, max_size=3), max_size=4), min_size=1, max_size=5))
 def test_jsonl_keeps_every_text(texts: list[list[str]]) -> None:
     import tempfile
@@ -155,6 +163,8 @@ def test_jsonl_keeps_every_text(texts: list[list[str]]) -> None:
         ({"n.ctm": "u 1 0.0 0.1 a\n"}, "CTM"),
         ({"n.txt": "Call me Ishmael.\n"}, "no known n-best list begins so"),
         ({"n.jsonl": '{"id": 1, "hyps": [{"score": 3}]}\n'}, "line 1: is not"),
+        ({"n.jsonl": '{"id": 1, "hyps": ' + "[" * 100_000 + "\n"}, "line 1: is not .*nested"),
+        ({"n.jsonl": '{"id": 1, "hyps": [{"text": "\\ud800", "score": 3}]}\n'}, "line 1: is not .*surrogates"),
         ({"n.jsonl": '{"id": 1, "hyps": [{"text": "a", "score": "3"}]}\n'}, "line 1: the score score is '3'"),
         ({"n.tsv": "a\t-1\nb\t-2\nc\t-3\n"}, "3 lines are no whole number of lists of 2"),
         ({"n.txt": ""}, "no known n-best list"),

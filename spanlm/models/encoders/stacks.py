@@ -229,7 +229,7 @@ def one_step_of_few(x: Tensor) -> bool:
 
     At every call the kernel puts the weights in an order of its own. On two cores of Zen 3 a model of 10,000 words
     reads a word at a time 2.0 times as fast by the cell with 2×650 units and 1.5 times with 300 (`python -m benchmarks
-    words words-small`). At 16 streams a layer still gains a quarter by the cell, at 64 with two threads it loses.
+    words words-small`). The more streams there are, the less the weights' order costs beside the product.
     """
     few = len(x) == 1 and x.shape[1] <= STREAMS
     return few and x.device.type == "cpu" and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")

@@ -102,7 +102,7 @@ async function start() {
         app.models = answer.models;
         break;
       }
-      waiting.textContent = `${answer.progress ?? "The demo is being trained."}`;
+      waiting.textContent = answer.progress ?? "The demo is being trained.";
     } catch (error) {
       waiting.textContent = troubleIn(error);
     }
