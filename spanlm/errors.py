@@ -66,6 +66,13 @@ def as_written(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def nearest_or_all(name: str, options: Iterable[str]) -> str:
+    """Return `nearest`, and the options, however many, where it does not list them."""
+    options = list(options)
+    found = nearest(name, options)
+    return found if "Choose" in found else f"{found} There are: {', '.join(options)}."
+
+
 def nearest(name: str, options: Iterable[str]) -> str:
     """Return ` Did you mean 'x'?` for the option most like `name`, else the options if they are few."""
     options = [option for option in options if option != name]

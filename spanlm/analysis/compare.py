@@ -384,9 +384,9 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
     (whole,), draws, sums = _differences(text, text.everything, baseline, model, generator)
     families = len(baseline.bits) > 1 or len(model.bits) > 1
     p = drawn_p(draws[:, 0], whole.difference) if families else sign_flip(sums[:, 0], generator)
-    ways = [*text.classes(), *_by_looks(text, baseline, model)]
-    sorted_by = [each for each in ways if (each.where(text.known).labels >= 0).any()]
-    where = {each.title: _differences(text, each, baseline, model, generator)[0] for each in sorted_by}
+    sorted_by = [*text.classes(), *_by_looks(text, baseline, model)]
+    classes = {each.title: _differences(text, each, baseline, model, generator)[0] for each in sorted_by}
+    where = {title: rows for title, rows in classes.items() if rows}
     gains, losses = _moved(text, baseline.mean, model.mean)
     bits = float(model.mean[text.known].mean())
     return Comparison(model.name, len(model.bits), bits, whole, p, where, gains, losses)
@@ -414,6 +414,8 @@ def _differences(
     counts = blocks.sums(labels, size)
     tokens = counts.sum(0)
     present = np.flatnonzero(tokens)
+    if not len(present):
+        return [], np.empty((0, 0)), counts
     sums = blocks.sums(labels, size, model.mean - baseline.mean)
     draws = drawn_means(sums[:, present], counts[:, present], generator)
     for family in model.seeds_apart(baseline):

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from spanlm.errors import InputError, require
 from spanlm.evaluation.scoring import perplexity
-from spanlm.store.run_folder import METRICS, epoch_rows
+from spanlm.store.run_folder import METRICS, epoch_rows, seed_folders
 
 By = Literal["tokens", "epochs", "steps", "seconds"]
 """What a curve is drawn over; seconds: since the run's first epoch began, pauses included."""
@@ -70,7 +70,7 @@ def common_unit(folders: Sequence[Path]) -> By:
 
 def _logs(folder: Path) -> list[list[dict[str, Any]]]:
     """Read the epochs of a run, or of each run in a folder, as many as all of them have."""
-    seeds = [] if (folder / METRICS).exists() else sorted(path.parent for path in folder.glob(f"seed-*/{METRICS}"))
+    seeds = [] if (folder / METRICS).exists() else seed_folders(folder, METRICS)
     logs = [epoch_rows(each) for each in seeds or [folder]]
     count = min(map(len, logs))
     if not count:

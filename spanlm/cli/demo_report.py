@@ -96,7 +96,8 @@ def _print_worth(text: SharedText, before: TokenBits, after: TokenBits, what: st
             return
         low, high = (_bits(-each) for each in whole.interval[::-1])
         where = ", ".join(f"{_bits(-each.difference)} at {each.name}" for each in words)
-        paragraph(f"{what.format(_bits(-whole.difference))} (95 %: {low} to {high}): {where}{more}")
+        what = f"{what.format(_bits(-whole.difference))} (95 %: {low} to {high})"
+        paragraph(": ".join([what, *[where] * bool(where)]) + more)
 
 
 def _bits(value: float) -> str:

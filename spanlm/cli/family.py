@@ -16,27 +16,21 @@ from spanlm.config import RunConfig, first_difference
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, as_written
 from spanlm.store.engine import Engine, of_spanlm
-from spanlm.store.run_folder import CONFIG, FolderInUse, locked
+from spanlm.store.run_folder import CONFIG, SEED, FolderInUse, locked, seed_folders
 from spanlm.training.progress import Position
 from spanlm.training.run import ended, finished, refuse_changes, words_of
 from spanlm.training.setup import refuse_too_large
 
-_SEED = "seed-"
-
-
-def members_begun(folder: Path) -> list[Path]:
-    """Return the runs of a family that are begun, by their seeds."""
-    found = {path.parent: path.parent.name.removeprefix(_SEED) for path in folder.glob(f"{_SEED}*/{CONFIG}")}
-    return sorted((path for path, seed in found.items() if seed.isdecimal()), key=lambda path: int(found[path]))
-
 
 def family_members(folder: Path) -> list[Path]:
-    """Return `members_begun`, which differ in nothing but their seed; the machine's folders and device do not count.
+    """Return the runs of a family that are begun, by their seeds.
+
+    They differ in nothing but their seed; the machine's folders and device do not count.
 
     Raises:
         InputError: two have the same seed, or differ in another field; names it, and both values.
     """
-    members = members_begun(folder)
+    members = seed_folders(folder)
     seeds: dict[int, str] = {}
     first: RunConfig | None = None
     for path in members:
@@ -58,7 +52,7 @@ def family(config: RunConfig, folder: Path, seeds: int, resume: bool) -> dict[Pa
     """Return FOLDER/seed-S for `seeds` seeds, from the configuration's on; refuse what a later run would refuse."""
     first = config.training.seed
     configs = [replace(config, training=replace(config.training, seed=first + n)) for n in range(seeds)]
-    members = {folder / f"{_SEED}{member.training.seed}": member for member in configs}
+    members = {folder / f"{SEED}{member.training.seed}": member for member in configs}
     if (folder / CONFIG).exists():
         raise InputError(f"--out={folder}: is one run, not a family of seeds. Choose another --out.")
     begun = [path for path in members if (path / CONFIG).exists()]
@@ -130,4 +124,4 @@ def _best(at: Position) -> str:
 
 
 def _trained(members: Mapping[Path, RunConfig], folder: Path) -> None:
-    out(f"{len(members)} runs are trained. All as one: spanlm evaluate {shlex.quote(str(folder / _SEED))}*")
+    out(f"{len(members)} runs are trained. All as one: spanlm evaluate {shlex.quote(str(folder / SEED))}*")

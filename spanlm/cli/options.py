@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import atexit
 import ctypes
-import gzip
 import inspect
 import io
 import os
@@ -25,7 +24,7 @@ from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError, require
 from spanlm.store.engine import Engine
-from spanlm.store.files import is_arpa, is_hf, is_kenlm, replacing, run_name
+from spanlm.store.files import is_arpa, is_hf, is_kenlm, replacing_packed, run_name
 from spanlm.store.run_folder import CONFIG
 
 if TYPE_CHECKING:
@@ -353,14 +352,11 @@ def output(path: Path | None) -> Iterator[TextIO]:
         yield sys.stdout
         return
     check_output(path)
-    with replacing(path) as file:
-        packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if path.suffix == ".gz" else None
-        text = io.TextIOWrapper(packed or file, encoding="utf-8", newline="")
+    with replacing_packed(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         yield text
         text.flush()
         text.detach()  # the bytes below it are for `replacing` to sync and close
-        if packed is not None:
-            packed.close()
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from spanlm.cli.demo_report import print_demo_report
-from spanlm.cli.family import family, members_begun, train_in_turn, train_together
+from spanlm.cli.family import family, train_in_turn, train_together
 from spanlm.cli.main import VerbParser
 from spanlm.cli.options import (
     Fields,
@@ -49,7 +49,7 @@ from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.presets import NGRAM_PRESETS, PRESETS, find_preset
 from spanlm.store.engine import Engine
 from spanlm.store.files import expanded
-from spanlm.store.run_folder import CONFIG
+from spanlm.store.run_folder import CONFIG, seed_folders
 from spanlm.training import distributed
 from spanlm.training.distributed import ALONE, Ranks
 from spanlm.training.progress import Watcher
@@ -242,7 +242,7 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
     own.begun = None
     if own.resume and own.out is not None:
         one = [own.out] if (own.out / CONFIG).exists() else []
-        own.begun = next(iter(one if own.seeds is None else members_begun(own.out)), None)
+        own.begun = next(iter(one if own.seeds is None else seed_folders(own.out)), None)
     require(own.seeds is None or own.seeds >= 1, "--seeds", own.seeds, "at least 1")
     own.engine = field_values(own, Engine)
     for option, value in (("--jobs", own.jobs), ("--on", own.on)):
@@ -252,7 +252,7 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
         raise InputError("--tour and --seeds do not go together: the demo report is of one run")
     if own.resume and own.out is None:
         raise InputError("--resume auto: needs --out, the folder of the run to go on with")
-    if own.resume and own.seeds is None and own.begun is None and members_begun(own.out):
+    if own.resume and own.seeds is None and own.begun is None and seed_folders(own.out):
         raise InputError(f"--out={own.out}: holds no run to go on with. It holds a family of runs: add --seeds.")
     if own.tour is None:
         demo = own.preset is None and own.config is None and "data.corpus" not in fields

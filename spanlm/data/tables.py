@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from spanlm.errors import InputError, nearest
+from spanlm.errors import InputError, nearest_or_all
 from spanlm.store.files import opened
 from spanlm.store.plain import json_value
 
@@ -94,9 +94,7 @@ def read_table(path: Path, kind: Kind, needed: Sequence[str], also: Sequence[str
 
 def _require_cell(path: Path, row: Row, name: str, empty: bool) -> None:
     if name not in row.values:
-        likely = nearest(name, row.values)
-        there = "" if "Choose" in likely else f" There are: {', '.join(row.values)}."
-        raise InputError(f"{path}, line {row.line}: no column {name}.{likely}{there}")
+        raise InputError(f"{path}, line {row.line}: no column {name}.{nearest_or_all(name, row.values)}")
     value = row.values[name]
     if not empty and (value is None or not str(value).strip()):
         raise InputError(f"{path}, line {row.line}: the column {name} is empty. Fill it, or leave the row out.")

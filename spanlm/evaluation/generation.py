@@ -14,7 +14,7 @@ from torch import Tensor
 
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
-from spanlm.evaluation.recall import STEPS, Prefix, Recall, anew
+from spanlm.evaluation.recall import STEPS, Prefix, Recall, Recalled, anew
 from spanlm.evaluation.scoring import evaluating
 from spanlm.models.interfaces import LMState, NextWordModel
 
@@ -23,6 +23,8 @@ LEAST_TEMPERATURE = 0.001
 
 SIDE_BY_SIDE = 32
 """Samples that are drawn at a time."""
+
+_REMEMBERED = 1 << 28  # bytes of what a prompt left, of which the last matters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,17 +108,19 @@ def draw_samples(
     But for rounding, which differs with the number of texts that are read at a time. See `draw`.
 
     Raises:
-        InputError: no first word, without `predict_first`; several samples at temperature 0, which are all the same.
+        InputError: at once, several samples at temperature 0, which are all the same; at the first sample, no first
+            word without `predict_first`.
     """
     require(count >= 1, "samples", count, "at least 1")
     same = "1 with temperature=0, where all are the same"
     require(count == 1 or options.temperature > 0, "samples", count, same)
+    recall = Recalled(_REMEMBERED).of("")  # the prompt is read once
 
     def side_by_side(first: int) -> list[list[str]]:
         size, seeds = min(SIDE_BY_SIDE, count - first), replace(options, seed=(options.seed + first) % 2**63)
         texts = _Texts(model, vocabulary, seeds, size, line_by_line, predict_first)
         found: list[list[str]] = [[] for _ in range(size)]
-        for step in texts.drawn(prompt, anew):
+        for step in texts.drawn(prompt, recall):
             for words, drawn in zip(found, step, strict=True):
                 if drawn is not None:
                     words.append(drawn.word)

@@ -26,7 +26,7 @@ from typing import Literal, get_args
 
 from spanlm.data.tokenizer import written_words
 from spanlm.errors import InputError
-from spanlm.store.files import opened, replacing
+from spanlm.store.files import opened, replacing_packed
 from spanlm.store.plain import json_value
 
 Format = Literal["moses", "kaldi", "srilm", "espnet", "nemo", "jsonl"]
@@ -416,9 +416,8 @@ _READERS: dict[str, Callable[[Path], list[NBestList]]] = {
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    with replacing(path) as file:
-        for line in lines:
-            file.write(f"{line}\n".encode())
+    with replacing_packed(path) as file:
+        file.writelines(f"{line}\n".encode() for line in lines)
 
 
 def _each(lists: list[NBestList]) -> Iterator[tuple[str, int, Hypothesis]]:

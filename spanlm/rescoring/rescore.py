@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from spanlm.errors import InputError, nearest
+from spanlm.errors import InputError, nearest_or_all
 from spanlm.rescoring.formats import TOTAL, NBestList
 from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap, choose, edit_distances, tune
 
@@ -87,9 +87,7 @@ class Scored:
         """
         for name in given:
             if name not in self.names:
-                likely = nearest(name, self.names)
-                there = "" if "Choose" in likely else f" There are: {', '.join(self.names)}."
-                raise InputError(f"weights: no score {name}.{likely}{there}")
+                raise InputError(f"weights: no score {name}.{nearest_or_all(name, self.names)}")
         usual = dict.fromkeys(self.first or self.language[:1], 1.0)
         return np.array([given.get(name, usual.get(name, 0.0)) for name in self.names])
 

@@ -227,9 +227,11 @@ def attend(served: Served, values: Values) -> tuple[tuple[str, ...], list[tuple[
         trained = require_weights(model, "attend")
         words, starts = model.texts.to_attend(text, state)
         _refuse_many(_weights(served, len(words), starts, values["attention"]), MOST_ROWS, "list")
-        if served.has_spans:
-            return SPAN_COLUMNS, list(span_rows(trained.attend_spans(text, state=state)))
-        return CSV_COLUMNS, list(attention_rows(trained.attend(text, state=state)))
+        record = trained.attend_spans(text, state=state) if served.has_spans else trained.attend(text, state=state)
+        _refuse_many(record.weights.size, MOST_ROWS, "list")  # a lesion's window, or a span buffer's, is known now
+        if isinstance(record, SpanRecord):
+            return SPAN_COLUMNS, list(span_rows(record))
+        return CSV_COLUMNS, list(attention_rows(record))
 
 
 def attend_csv(columns: tuple[str, ...], rows: list[tuple[object, ...]]) -> bytes:

@@ -296,8 +296,8 @@ class Place:
 
     @property
     def own_environment(self) -> dict[str, str]:
-        """The variables, but for those that a machine without the disk has itself: where its text and its cache are."""
-        return {**self.environment, **{name: os.environ[name] for name in self.environment if name in os.environ}}
+        """The variables of a machine without the disk, whose text and cache lie where it says itself."""
+        return {**self.environment, **os.environ}
 
     def elsewhere(self) -> Path:
         """Make a folder of this machine that stands for the one that it does not see."""

@@ -46,6 +46,17 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
+def replacing_packed(path: Path) -> Iterator[BinaryIO]:
+    """Do the same, and compress if the name ends in `.gz`; the same content gives the same bytes."""
+    with replacing(path) as file:
+        if path.suffix != ".gz":
+            yield file
+            return
+        with gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as packed:
+            yield packed  # type: ignore[misc]  # a GzipFile writes as a BinaryIO does
+
+
+@contextmanager
 def _replacing_file(path: Path) -> Iterator[BinaryIO]:
     temporary = path.with_name(f"{path.name[:_REPEATED]}.{secrets.token_hex(8)}{UNFINISHED}")
     try:

@@ -27,12 +27,20 @@ from spanlm.store.plain import finite, json_object
 
 CONFIG, VOCABULARY, MODEL = "config.yaml", "vocabulary.json", "model.safetensors"
 METRICS, CHECKPOINTS = "metrics.jsonl", "checkpoints"
+SEED = "seed-"
+"""Begins the names of the runs of a family."""
 
 _LOG = logging.getLogger(__name__)
 
 
 class FolderInUse(InputError):
     """Another live process trains in a run's folder."""
+
+
+def seed_folders(folder: Path, begun: str = CONFIG) -> list[Path]:
+    """Return the runs of a family by their seeds, of those that have the file `begun`."""
+    found = {path.parent: path.parent.name.removeprefix(SEED) for path in folder.glob(f"{SEED}*/{begun}")}
+    return sorted((path for path, seed in found.items() if seed.isdecimal()), key=lambda path: int(found[path]))
 
 
 @contextmanager

@@ -44,6 +44,7 @@ def test_a_run_is_drawn_over_what_is_asked(tmp_path: Path, by: By, x: tuple[floa
 def test_seeds_are_one_curve_as_long_as_the_shortest(tmp_path: Path) -> None:
     log(tmp_path / "family/seed-1", [3.0, 2.0, 1.0])
     log(tmp_path / "family/seed-2", [4.0, 3.0])
+    log(tmp_path / "family/seed-old", [9.0])  # is none of its seeds
     curve = curve_of(tmp_path / "family", "family")
     assert curve.x == (700, 1400)
     assert [len(run) for run in curve.valid] == [2, 2]

@@ -25,6 +25,7 @@ from spanlm.models.memories import SpanBufferConfig
 from tests.conftest import needs_bf16
 
 ROOT, CPU = Path(__file__).parents[2], torch.device("cpu")
+WORDS = "words", "words-small"
 CEILING: Any = {"fp32": 10.0, "bf16": 20.0}
 
 
@@ -45,7 +46,7 @@ def shrunk(size: Size) -> Size:
 
 @needs_bf16
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(GROUPS.keys() - {"dropout", "words", "words-small"}))  # of later
+@pytest.mark.parametrize("name", sorted(GROUPS.keys() - {"dropout", *WORDS}))  # of a machine without bf16
 def test_names_ratios_and_targets_are_those_of_the_records(name: str) -> None:
     size, make = GROUPS[name]
     record = json.loads((ROOT / "results" / "bench-cpu-again.json").read_text(encoding="utf-8"))["groups"][size.title]
@@ -59,6 +60,14 @@ def test_names_ratios_and_targets_are_those_of_the_records(name: str) -> None:
         ]
 
     assert told(rows) == told(record)
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_word_by_word_the_record_has_the_cell_and_the_kernel(name: str) -> None:
+    size, make = GROUPS[name]
+    record = json.loads((ROOT / "results" / "bench-cpu-zen-3-words.json").read_text(encoding="utf-8"))
+    rows = race.race(shrunk(size), make(shrunk(size), CPU), CPU, 1, CEILING)
+    assert [row["name"] for row in rows] == [row["name"] for row in record["groups"][size.title]]
 
 
 def test_ratios_are_of_what_was_measured() -> None:

@@ -40,18 +40,33 @@ def test_lstm(steps: int, batch: int, layers: int, kernel: str, monkeypatch: pyt
 
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("config", [LSTMConfig(hidden_size=4, layers=2), AWDLSTMConfig(hidden_size=4, last_size=3)])
-def test_an_lstm_that_reads_word_by_word_without_a_gradient(config: Any, batch: int) -> None:
-    """As where text is drawn: a step at a time is computed otherwise than a segment."""
+def test_an_lstm_that_reads_word_by_word_without_a_gradient(
+    config: Any, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where text is drawn: a step at a time is not computed by the kernel, which computes a segment."""
     encoder, x = build(config, 3).eval(), values(5, batch, 3)
     zeros = encoder.init_state(batch)
     start = {name: values(*zeros[name].shape, seed=n) for n, name in enumerate(zeros)}
     whole, end = encoder(x, start)
     state, outputs = start, []
+    monkeypatch.delattr(torch, "lstm")
     with torch.no_grad():
         for step in x.split(1):
             output, state = encoder(step, state)
             outputs.append(output)
     assert_same([torch.cat(outputs), *state.values()], [whole, *end.values()])
+
+
+def test_the_kernel_reads_what_is_more_or_learns() -> None:
+    """The cell reads a word at a time of few streams, on a CPU, in its own type, without gradients."""
+    with torch.no_grad():
+        assert stacks.one_step_of_few(torch.empty(1, stacks.STREAMS, 3))
+        assert not stacks.one_step_of_few(torch.empty(1, stacks.STREAMS + 1, 3))
+        assert not stacks.one_step_of_few(torch.empty(2, 1, 3))
+        assert not stacks.one_step_of_few(torch.empty(1, 1, 3, device="meta"))
+        with torch.autocast("cpu", torch.bfloat16):
+            assert not stacks.one_step_of_few(torch.empty(1, 1, 3))
+    assert not stacks.one_step_of_few(torch.empty(1, 1, 3))
 
 
 NOISES = {

@@ -130,6 +130,12 @@ def test_gz(tmp_path: Path) -> None:
     assert read_nbest(tmp_path / "n.gz")[1] == "moses"
 
 
+def test_what_is_called_compressed_is_written_so(tmp_path: Path) -> None:
+    lists = [NBestList("a", (Hypothesis("x", {TOTAL: -1.0}),))]
+    write_nbest(tmp_path / "n.jsonl.gz", "jsonl", lists)
+    assert read_nbest(tmp_path / "n.jsonl.gz")[0] == lists
+
+
 def test_damage_of_a_compressed_list_is_named(tmp_path: Path) -> None:
     whole = gzip.compress(MOSES.encode() * 300)
     for place in range(10, len(whole), 7):

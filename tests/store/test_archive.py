@@ -100,6 +100,7 @@ def test_a_machine_without_the_disk_trains_in_its_own_place(tmp_path: Path, monk
     error, content = as_task([sys.executable, "-c", code], place, files, heard.append)
     assert (error, heard) == ("", ["done"])
     assert list((tmp_path / "cache").rglob("x"))  # else a run that is lost on its way home would be lost for good
+    assert Place(str(tmp_path / "gone"), "head", ".mark", {}).elsewhere().is_relative_to(tmp_path / "cache")
     unpack(content, Path("back"))
     assert Path("back/x").read_text() == "data: here"
     for outside in (tmp_path / "home" / "new", Path("../new")):

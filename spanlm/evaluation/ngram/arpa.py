@@ -41,7 +41,7 @@ from spanlm.evaluation.ngram.model import (
     Table,
     contexts_of,
 )
-from spanlm.store.files import replacing
+from spanlm.store.files import replacing_packed
 
 _BLOCK = 1 << 16
 _NO_UNKNOWN = -100.0
@@ -309,12 +309,8 @@ def write_arpa(model: ArpaModel, path: str | Path) -> None:
     """
     path = Path(path)
     try:
-        with replacing(path) as file:
-            if path.suffix == ".gz":
-                with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=6) as packed:
-                    packed.writelines(_lines(model))
-            else:
-                file.writelines(_lines(model))
+        with replacing_packed(path) as file:
+            file.writelines(_lines(model))
     except OSError as error:
         raise RunError(f"{path}: cannot write the model: {error.strerror}; choose another folder") from error
 
