@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from starlette.testclient import TestClient
 import spanlm
 from spanlm.analysis.pages import page_content
 from spanlm.cli.main import main
+from spanlm.models.memories import AttentiveConfig
 from spanlm.runs.trained_model import TrainedModel
 from spanlm.serve.app import make_app
 from spanlm.serve.fields import NEURAL_CACHE
@@ -56,6 +58,19 @@ def test_attend_is_the_command_line_s(
     assert main(["attend", str(folders[run]), "--text", TEXT, "--out", str(out)]) == 0
     asked = client.post("/api/attend", json={"run": run, "text": TEXT}, headers={"accept": "text/csv"})
     assert asked.text == out.read_text("utf-8")
+
+
+def test_a_list_of_too_many_weights_is_refused(lstm_run: Path, tmp_path: Path, work: Work) -> None:
+    """Of a memory with a long window; a lesion says only after it is read how many are left."""
+    config = spanlm.load(lstm_run).config
+    config = replace(config, model=replace(config.model, memory=AttentiveConfig(window=2000)))
+    config = replace(config, training=replace(config.training, epochs=1))
+    spanlm.train(config, spanlm.load_corpus(config.data), tmp_path / "whole")
+    client, asked = _server(tmp_path / "whole", work), {"text": "the cat " * 550}
+    for how in ({}, {"attention": "window=1000"}):
+        answer = client.post("/api/attend", json={**asked, **how})
+        assert answer.status_code == 400 and "must be at most 500,000" in answer.json()["error"]
+    assert client.post("/api/attend", json={"text": "the cat"}).status_code == 200
 
 
 @pytest.mark.parametrize("run", ["1", "2", "3", "4", "6"])
