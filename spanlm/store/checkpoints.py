@@ -19,10 +19,10 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import safetensors.torch
 from torch import Tensor
@@ -31,6 +31,7 @@ from spanlm.errors import RunError
 from spanlm.store.files import own, regular, sync_folder, write_synced
 from spanlm.store.plain import json_object
 
+Read = TypeVar("Read")
 KEPT = 2
 _ASIDE = ".before"
 _NAME = re.compile(rf"step-(\d{{9,}})({re.escape(_ASIDE)})?")
@@ -91,10 +92,24 @@ def load_last_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     Raises:
         RunError: there are checkpoints, and all are damaged.
     """
+    return _newest(folder, _read)
+
+
+def load_last_position(folder: Path) -> dict[str, Any] | None:
+    """Read where the run stands from the newest checkpoint whose position matches its manifest, without its tensors.
+
+    Raises:
+        RunError: there are checkpoints, and all are damaged.
+    """
+    return _newest(folder, lambda path: json.loads(_verified(path)("position.json")))[0]
+
+
+def _newest(folder: Path, read: Callable[[Path], Read]) -> tuple[Read | None, list[str]]:
+    """Read the newest checkpoint that can be read; return also why newer ones were refused."""
     refused: list[str] = []
     for path in reversed(_steps(folder)):
         try:
-            return _read(path), refused
+            return read(path), refused
         except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
             refused.append(f"{path}: damaged checkpoint refused: {error}")
     if refused:
@@ -135,7 +150,8 @@ def _write_contents(folder: Path, checkpoint: Checkpoint) -> None:
     sync_folder(folder)
 
 
-def _read(path: Path) -> Checkpoint:
+def _verified(path: Path) -> Callable[[str], bytes]:
+    """Return what reads a file of a checkpoint and holds it against the manifest."""
     try:
         manifest = json_object(regular(path / "manifest.json", 2**20).read_bytes())
     except ValueError:
@@ -147,6 +163,11 @@ def _read(path: Path) -> Checkpoint:
             raise ValueError(f"{name} does not have the SHA-256 of the manifest")
         return content
 
+    return get
+
+
+def _read(path: Path) -> Checkpoint:
+    get = _verified(path)
     tensors = {name: safetensors.torch.load(get(f"{name}.safetensors")) for name in TENSOR_FILES}
     return Checkpoint(**tensors, position=json.loads(get("position.json")))
 

@@ -13,7 +13,7 @@ from spanlm.data.corpora import Corpus, findable
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, SpanlmError, as_written
 from spanlm.models.ops.precision import usable
-from spanlm.store.checkpoints import holds_checkpoints, load_last_checkpoint
+from spanlm.store.checkpoints import holds_checkpoints, load_last_position
 from spanlm.store.files import make_folder, regular, remove_unfinished, replace_file
 from spanlm.store.run_folder import CHECKPOINTS, CONFIG, METRICS, MODEL, VOCABULARY, locked, weights_digest
 from spanlm.training.config import TrainingConfig
@@ -110,8 +110,8 @@ def ended(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None:
 
 
 def _position(folder: Path) -> Position | None:
-    checkpoint, _ = load_last_checkpoint(folder / CHECKPOINTS)
-    return None if checkpoint is None else Position.from_json(checkpoint.position)
+    position = load_last_position(folder / CHECKPOINTS)
+    return None if position is None else Position.from_json(position)
 
 
 def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> RunConfig:

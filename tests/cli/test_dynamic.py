@@ -19,6 +19,7 @@ from spanlm.evaluation.dynamic.statistics import DYNAMIC, gather_statistics
 from spanlm.evaluation.dynamic.tuning import TRIALS
 from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.protocol import Protocol
+from tests.cases import rest_slow
 from tests.cli.conftest import Cli
 
 GIVEN = ("--dynamic-rate", "0.002", "--dynamic-decay", "0.01", "--dynamic-epsilon", "0.001")
@@ -46,7 +47,7 @@ def evaluated(cli: Cli, *arguments: object) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("state", ["auto", "carry", "line"])
+@pytest.mark.parametrize("state", rest_slow(["auto", "carry", "line"]))
 def test_json_is_the_evaluation_with_and_without(cli: Cli, run: Path, state: Any) -> None:
     result, model = evaluated(cli, run, "--dynamic", *GIVEN, "--state", state), spanlm.load(run)
     corpus, protocol = model.corpus(), Protocol(context="document" if state == "auto" else state)

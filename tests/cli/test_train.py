@@ -26,6 +26,7 @@ from spanlm.models.memories import NGramConfig, NoMemoryConfig
 from spanlm.presets import PRESETS
 from spanlm.training.config import FinetuneConfig
 from spanlm.training.trainer import Trainer
+from tests.cases import rest_slow
 from tests.cli import conftest
 from tests.cli.conftest import Cli
 from tests.conftest import tiny_lines
@@ -134,7 +135,7 @@ def test_a_resumed_run_has_its_own_configuration(cli: Cli, tiny_run: Path) -> No
     assert printed(cli, "--out", tiny_run).model.encoder.hidden_size == 300
 
 
-@pytest.mark.parametrize(("wanted", "budget"), [("lstm9", None), ("1,500", 1500), ("0.0015M", 1500)])
+@pytest.mark.parametrize(("wanted", "budget"), rest_slow([("lstm9", None), ("1,500", 1500), ("0.0015M", 1500)]))
 def test_matched_sizes_are_those_of_the_run(cli: Cli, tiny_corpus: Path, wanted: str, budget: int | None) -> None:
     rest = [option for option in SMALL if "hidden_size" not in option]
     out = cli("train", "demo", *rest, "--corpus", tiny_corpus, "--out", "run", "--match-parameters", wanted).done

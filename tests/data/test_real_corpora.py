@@ -8,6 +8,7 @@ import pytest
 from spanlm.data.cbt import Question, read_questions, word_class
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import CORPORA, load_corpus
+from tests.cases import rest_slow
 
 pytestmark = [
     pytest.mark.corpus,
@@ -45,7 +46,7 @@ def test_the_childrens_books_have_their_published_counts() -> None:
     assert corpus.oov == {"train": 106_840, "valid": 5_977, "test": 9_089}
 
 
-@pytest.mark.parametrize("word_kind", ["NE", "CN", "V", "P"])
+@pytest.mark.parametrize("word_kind", rest_slow(["NE", "CN", "V", "P"]))
 @pytest.mark.parametrize(("part", "questions"), [("valid_2000", 2_000), ("test_2500", 2_500)])
 def test_every_question_is_well_formed(word_kind: str, part: str, questions: int) -> None:
     path = Path(os.environ["SPANLM_DATA"]) / "cbt" / "questions" / f"cbtlike_{word_kind}_{part}.txt.gz"

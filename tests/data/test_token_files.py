@@ -20,6 +20,7 @@ from spanlm.data.token_files import TokenFile, count_words, token_file
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
+from tests.cases import rest_slow
 from tests.data.reference import PLACES, TITLE, cut_at, lines_of, read_text
 
 LETTERS = [*"abÉ漢😀,.", "\u0301", "\u2028", "\u00a0", "\u0085", "\ufeff", " = ", *" \n\t\r\v\f", " <unk> "]
@@ -100,11 +101,13 @@ def test_words_ids_and_documents_are_those_of_a_plain_loop_wherever_the_text_is_
 
 @pytest.mark.parametrize(
     ("documents", "text"),
-    [
-        ("heading", "x\n\n= a =\n\ny = b =\n"),
-        ("blank-line", "x\n \ny z\n\n\nq"),
-        ("book-title", f"x\n {TITLE} t\na {TITLE} b\n{TITLE}\nz"),
-    ],
+    rest_slow(
+        [
+            ("heading", "x\n\n= a =\n\ny = b =\n"),
+            ("blank-line", "x\n \ny z\n\n\nq"),
+            ("book-title", f"x\n {TITLE} t\na {TITLE} b\n{TITLE}\nz"),
+        ]
+    ),
 )
 def test_where_a_chunk_ends_is_no_matter_at_any_place(tmp_path: Path, documents: Documents, text: str) -> None:
     for place in range(len(text)):

@@ -84,7 +84,7 @@ def test_nll_is_that_of_the_loop(context: Context, memory: str, length: int) -> 
     assert one_segment or result.nll != pytest.approx(result.without_dynamic.nll, rel=1e-4)
 
 
-@pytest.mark.parametrize("config", small.models())
+@pytest.mark.parametrize("config", small.one_of_each_kind(small.models()))
 def test_every_model_learns_and_comes_back(config: ModelConfig) -> None:
     model = small.language_model(config)
     before, (_, sums, n) = weights(model), statistics_of(model)

@@ -20,6 +20,7 @@ from spanlm.models.memories import (
     PointerSentinelConfig,
     SpanBufferConfig,
 )
+from tests.cases import rest_slow
 from tests.evaluation import reference
 from tests.models import small
 
@@ -52,7 +53,7 @@ def chi_square(found: Counter[int], probabilities: list[float]) -> float:
     return sum((found[i] - count * p) ** 2 / (count * p) for i, p in enumerate(probabilities) if p)
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("temperature", rest_slow([2.0, 1.0, 0.5]))
 def test_frequencies_are_the_probabilities(temperature: float) -> None:
     sharpened = np.array(PROBABILITIES) ** (1 / temperature)
     expected = (sharpened / sharpened.sum()).tolist()
@@ -104,7 +105,7 @@ def test_the_greedy_way_is_the_model_read_one_word_at_a_time(model: LanguageMode
 LINES = ["cat", "dog", "<eos>", "the", "zebra"]
 
 
-@pytest.mark.parametrize("prompt", [LINES, [*LINES, "<eos>"], ["the", "zebra"], []], ids=str)
+@pytest.mark.parametrize("prompt", rest_slow([LINES, [], ["the", "zebra"], [*LINES, "<eos>"]], always=2), ids=str)
 @pytest.mark.parametrize("how", ["carried", "line by line", "not opened"])
 def test_lines_begin_as_the_model_knows_them(model: LanguageModel, prompt: list[str], how: str) -> None:
     """Against a model read from the start for every word: what it is given is what it was trained on."""
@@ -151,7 +152,7 @@ def test_unk_is_drawn_only_if_asked_for(model: LanguageModel) -> None:
     ],
     ids=lambda memory: memory.kind,
 )
-@pytest.mark.parametrize("how", [{}, {"line_by_line": True}, {"predict_first": False}], ids=str)
+@pytest.mark.parametrize("how", rest_slow([{}, {"line_by_line": True}, {"predict_first": False}]), ids=str)
 def test_samples_are_the_texts_of_the_seeds_after_it(memory: AnyMemoryConfig, how: dict[str, bool]) -> None:
     """Each as long as it would be alone, also where lines end at other steps and what is remembered grows."""
     model = small.language_model(small.model_config(LSTMConfig(hidden_size=12), memory, SoftmaxConfig()))

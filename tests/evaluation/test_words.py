@@ -36,6 +36,7 @@ from spanlm.models.memories import (
 )
 from spanlm.models.ops import precision
 from spanlm.runs.texts import text_to_attend
+from tests.cases import rest_slow
 from tests.evaluation import reference
 from tests.evaluation.reference import CONTEXTS
 
@@ -130,7 +131,7 @@ def many_lines(count: int, seed: int = 1) -> list[str]:
     return [" ".join(draw.choices([*reference.WORDS[1:], "zebra"], k=length)) for length in lengths]
 
 
-@pytest.mark.parametrize("memory", ["none", *LOOKING])
+@pytest.mark.parametrize("memory", rest_slow(["none", *LOOKING], always=2))
 @pytest.mark.parametrize(("dtype", "bits"), [(torch.float32, 1e-5), (torch.float64, 1e-12)], ids=str)
 def test_a_row_is_that_of_its_line_alone_wherever_the_text_is_cut(memory: str, dtype: torch.dtype, bits: float) -> None:
     model = copy.deepcopy(MODEL if memory == "none" else LOOKING[memory]).to(dtype)

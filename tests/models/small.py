@@ -29,6 +29,7 @@ from spanlm.models.memories import (
     SpanBufferConfig,
 )
 from spanlm.models.memories.pointer_sentinel import Pointer
+from tests.cases import rest_slow
 
 HIDDEN = 12  # 1, 2, 3 and 4 parts divide it
 EMBEDDING = 5
@@ -128,6 +129,11 @@ def models(**changes: Any) -> list[Any]:
     rooms += [(p.values[0], plain[1], plain[2], p.id) for p in encoders()]
     rooms += [(plain[0], plain[1], p.values[0], p.id) for p in heads()]
     return [pytest.param(model_config(e, m, h, **changes), id=name) for e, m, h, name in rooms]
+
+
+def one_of_each_kind(cases: Sequence[Any]) -> list[Any]:
+    """Parameters: of each registered kind the first small configuration always, the others by `-m slow`."""
+    return rest_slow(cases, kind=lambda case: case.id.split("-")[0])
 
 
 def model_config(encoder: Any, memory: Any, head: Any, **changes: Any) -> ModelConfig:

@@ -14,6 +14,7 @@ from spanlm.errors import InputError
 from spanlm.presets import PRESETS
 from spanlm.reproduction import Averaged
 from spanlm.reproduction.plan import Plan, Request, chosen_text, find_questions
+from tests.cases import rest_slow
 
 RESULTS = Path(__file__).parents[2] / "results"
 QUESTION = "".join(f"{n} a b .\n" for n in range(1, 21)) + "21 a XXXXX .\tb\t\ta|b\n\n"
@@ -118,7 +119,9 @@ def test_the_documents_of_a_paper(paper: str, documents: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted(RESULTS.glob("*2017/**/*-seed-1.json")), ids=lambda path: "/".join(path.parts[-3:])
+    "path",
+    rest_slow(sorted(RESULTS.glob("*2017/**/*-seed-1.json")), always=3, kind=lambda path: path.parent),
+    ids=lambda path: "/".join(path.parts[-3:]),
 )
 def test_only_records_of_this_protocol_are_those_of_finished_runs(path: Path) -> None:
     record = json.loads(path.read_text(encoding="utf-8"))

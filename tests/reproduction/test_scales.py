@@ -25,6 +25,7 @@ from spanlm.reproduction.scales import SPENT, DynamicSearch, Matched, Proportion
 from spanlm.training.config import FinetuneConfig, ScheduleConfig, TrainingConfig
 from spanlm.training.optimizers import next_rate
 from spanlm.training.sweep import Sweep
+from tests.cases import rest_slow
 
 PRESETS = {name: sorted({row.preset for row in paper.rows.values()}) for name, paper in PAPERS.items()}
 MATCHED, PROPORTIONAL, LADDER = (
@@ -164,7 +165,7 @@ def test_a_bound_that_patience_never_reaches_is_no_length(factor: float, full: i
     assert compressed(training, length + 9) == replace(training, epochs=length + 9)
 
 
-@pytest.mark.parametrize("name", PRESETS["daniluk2017"])
+@pytest.mark.parametrize("name", rest_slow(PRESETS["daniluk2017"], always=8))
 def test_models_are_the_papers_at_its_vocabulary_and_else_no_size_is_nearer_to_the_lstms_parameters(name: str) -> None:
     preset = find_preset(name).config
     config = at(MATCHED["paper"], name, VOCABULARY_SIZE, 22_500_000)

@@ -28,6 +28,7 @@ from spanlm.serve.served import Runs
 from spanlm.serve.work import Work
 from spanlm.store.plain import finite
 from spanlm.store.run_folder import epoch_rows
+from tests.cases import rest_slow
 from tests.serve.conftest import Ask
 
 TEXT = "the cat sat on the mat . zebra\n\nthe dog ran to naïve 猫 object .\nname is bound to the object . 😀 <unk> the"
@@ -163,7 +164,7 @@ CACHED = "\n".join([LONG, TEXT, ""] * 5)
 OVER = [*((run, state) for run in "123" for state in ("line", "carry", "document")), ("6", "line"), ("6", "carry")]
 
 
-@pytest.mark.parametrize(("run", "state"), [*OVER, ("4", "line"), ("5", "line")])
+@pytest.mark.parametrize(("run", "state"), rest_slow([*OVER, ("4", "line"), ("5", "line")], always=3))
 def test_a_cache_is_that_of_evaluate(
     ask: Ask, folders: Mapping[str, Path], run: str, state: Any, tmp_path: Path
 ) -> None:

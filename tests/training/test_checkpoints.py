@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from spanlm.errors import RunError
-from spanlm.store.checkpoints import Checkpoint, load_last_checkpoint, save_checkpoint
+from spanlm.store.checkpoints import Checkpoint, load_last_checkpoint, load_last_position, save_checkpoint
 from spanlm.store.files import replace_file
 from spanlm.training.run import train
 from tests.training.small import checkpoints, goes_on_exactly, make_config, make_corpus
@@ -86,6 +86,14 @@ def test_all_damaged_is_an_error_that_names_the_newest(two: Path) -> None:
         (two / f"step-{step:09d}" / "weights.safetensors").write_bytes(b"")
     with pytest.raises(RunError, match=r"step-000000002: .*weights\.safetensors.*no checkpoint before it is whole"):
         load_last_checkpoint(two)
+
+
+def test_a_position_is_read_without_the_tensors_and_held_against_the_manifest(two: Path) -> None:
+    newest = two / "step-000000002"
+    (newest / "weights.safetensors").unlink()
+    assert load_last_position(two) == make_checkpoint(2).position
+    (newest / "position.json").write_bytes((newest / "position.json").read_bytes() + b" ")
+    assert load_last_position(two) == make_checkpoint(1).position
 
 
 def test_the_last_two_are_kept(two: Path) -> None:

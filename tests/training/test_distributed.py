@@ -25,6 +25,7 @@ from spanlm.store.provenance import starts
 from spanlm.training.distributed import Ranks
 from spanlm.training.step import backward
 from spanlm.training.trainer import Trainer
+from tests.cases import rest_slow
 from tests.training.processes import Processes
 from tests.training.small import (
     RUNS,
@@ -49,7 +50,7 @@ CLOSE: Any = {"rtol": 1e-12, "atol": 1e-12}
 # --- in one process: what ranks add up is what one has ---
 
 
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", rest_slow([2, 4]))
 @pytest.mark.parametrize("name", RUNS)
 def test_shares_of_the_streams_add_up_to_the_batch(name: str, count: int, corpus: Corpus, room: Path) -> None:
     """With dropout: gradients, loss, state and the generator after three segments, of every recipe there is."""

@@ -18,6 +18,7 @@ from spanlm.store.run_folder import MetricsLog
 from spanlm.training.progress import StepEvent
 from spanlm.training.run import train
 from spanlm.training.trainer import Trainer
+from tests.cases import rest_slow
 from tests.training.processes import Processes
 from tests.training.small import (
     Heard,
@@ -169,7 +170,7 @@ WRITES = [
 ]
 
 
-@pytest.mark.parametrize(("call", "file", "number"), WRITES)
+@pytest.mark.parametrize(("call", "file", "number"), rest_slow(WRITES, always=2))
 def test_what_the_disk_refuses_three_times_is_written_at_the_fourth(
     corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch, call: str, file: str, number: int
 ) -> None:

@@ -21,6 +21,7 @@ from spanlm.models.encoders import LSTMConfig
 from spanlm.store.checkpoints import load_last_checkpoint
 from spanlm.store.process import stop_request
 from spanlm.training.run import train
+from tests.cases import rest_slow
 from tests.training.processes import Processes
 from tests.training.small import (
     RUNS,
@@ -98,7 +99,15 @@ def stopped_at(config: RunConfig, folder: Path, step: int, number: signal.Signal
 
 @pytest.mark.parametrize(
     ("name", "step"),
-    [*((PLAIN, n) for n in (1, 7, 20, 21)), *((STAGES, n) for n in (STEPS, STEPS + 1, 2 * STEPS, 2 * STEPS + 1))],
+    rest_slow(
+        [
+            (PLAIN, 7),
+            (STAGES, STEPS + 1),
+            *((PLAIN, n) for n in (1, 20, 21)),
+            *((STAGES, n) for n in (STEPS, 2 * STEPS, 2 * STEPS + 1)),
+        ],
+        always=2,
+    ),
 )
 def test_interrupted_at_any_step(room: Path, name: str, step: int) -> None:
     """Step 7 is that of a checkpoint, and the last of an epoch is 20 or 21; of stages the first average, the last step
@@ -132,7 +141,9 @@ def test_interrupted_on_a_gpu(room: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "call", "epochs"), [(PLAIN, 3, 0), (STAGES, 12, 1), (STAGES, 21, 2)], ids=["weights", "averages", "stage"]
+    ("name", "call", "epochs"),
+    rest_slow([(PLAIN, 3, 0), (STAGES, 12, 1), (STAGES, 21, 2)]),
+    ids=["weights", "averages", "stage"],
 )
 def test_interrupted_while_validating(
     room: Path, monkeypatch: pytest.MonkeyPatch, name: str, call: int, epochs: int

@@ -24,6 +24,7 @@ from spanlm.store.run_folder import load_weights
 from spanlm.training.config import OptimizerConfig
 from spanlm.training.run import train
 from spanlm.training.trainer import Trainer
+from tests.cases import rest_slow
 from tests.training.small import RUNS, Heard, make_config, rows, with_training
 
 PLAIN = OptimizerConfig(kind="sgd", lr=0.5, clip=None)
@@ -183,7 +184,7 @@ def trained_by_hand(config: RunConfig, corpus: Corpus) -> tuple[list[float], lis
 
 @pytest.mark.parametrize("kind", ["streams", "documents", "sentences"])
 @pytest.mark.parametrize(
-    "memory", [NoMemoryConfig(), KeyValueConfig(window=9), NGramConfig(order=3), PointerSentinelConfig()]
+    "memory", rest_slow([KeyValueConfig(window=9), NoMemoryConfig(), NGramConfig(order=3), PointerSentinelConfig()])
 )
 def test_a_run_is_what_plain_loops_do(corpus: Corpus, room: Path, kind: str, memory: Any) -> None:
     config = make_config(memory, optimizer=PLAIN, dropout=0.0, kind=kind, shuffle=kind != "streams", log_every=1)
@@ -221,7 +222,7 @@ def test_rows_hold_the_mean_since_the_row_before(corpus: Corpus, room: Path) -> 
     assert [row["tokens"] / whole for row in rows(each) if row["event"] == "valid"] == [1, 2]
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", rest_slow(RUNS, always=5))
 def test_validation_is_what_evaluate_gives(corpus: Corpus, room: Path, name: str) -> None:
     """With dropout in training; the file holds the weights of the best epoch."""
     config = RUNS[name]()

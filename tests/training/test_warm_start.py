@@ -22,6 +22,7 @@ from spanlm.training.config import OptimizerConfig
 from spanlm.training.run import train
 from spanlm.training.setup import build_model
 from spanlm.training.trainer import Trainer
+from tests.cases import rest_slow
 from tests.training.small import (
     ADAGRAD,
     NT_ASGD,
@@ -98,7 +99,7 @@ def test_one_killed_at_its_first_step_goes_on_with_what_it_began_with(
     assert [start.get("started_from_weights") for start in starts(tmp_path / "cut")] == [digest, None]
 
 
-@pytest.mark.parametrize("optimizer", [None, replace(NT_ASGD, switch_after=None)], ids=["adam", "nt_asgd"])
+@pytest.mark.parametrize("optimizer", rest_slow([None, replace(NT_ASGD, switch_after=None)]), ids=["adam", "nt_asgd"])
 def test_only_the_memory_learns_where_that_is_asked_for(
     corpus: Corpus, first: Path, tmp_path: Path, optimizer: OptimizerConfig | None
 ) -> None:
@@ -115,7 +116,7 @@ def test_only_the_memory_learns_where_that_is_asked_for(
     assert differing(outcome(tmp_path / "cut"), outcome(tmp_path / "whole")) == []
 
 
-@pytest.mark.parametrize("kind", ["awd_lstm", "variational_lstm", "hornn"])
+@pytest.mark.parametrize("kind", rest_slow(["awd_lstm", "variational_lstm", "hornn"]))
 def test_every_encoder_can_be_held(corpus: Corpus, tmp_path: Path, kind: str) -> None:
     """Under weight drop, too, and with penalties on what does not learn."""
     encoder = ENCODERS[kind](hidden_size=6)
