@@ -87,7 +87,7 @@ def tiny_config(tiny_corpus: Path) -> RunConfig:
         training=TrainingConfig(
             optimizer=OptimizerConfig(lr=0.03),
             batching=BatchingConfig(batch_size=4, length=7, eval_batch_size=3),
-            epochs=10,
+            epochs=6,
             patience=None,
         ),
     )

@@ -31,6 +31,7 @@ from spanlm.models.memories.span_buffer.memory import Reads
 from spanlm.models.memories.span_buffer.mixture import GateConfig, RewardConfig
 from spanlm.presets import PRESETS
 from spanlm.training.config import OptimizerConfig, TrainingConfig
+from tests.cases import rest_slow
 from tests.training.small import RUNS
 
 # names that YAML could take for something else
@@ -81,7 +82,7 @@ KINDS = {tuple(flat(preset.config.to_tree())): name for name, preset in reversed
 """A preset for each set of fields that a configuration can have."""
 
 
-@pytest.mark.parametrize("name", KINDS.values())
+@pytest.mark.parametrize("name", rest_slow(KINDS.values(), always=5))
 def test_presets_survive_and_every_field_is_an_option(name: str) -> None:
     config = PRESETS[name].config
     assert RunConfig.from_tree(yaml.safe_load(config.to_yaml())) == config

@@ -26,6 +26,7 @@ from spanlm.evaluation.attention import STEPS, attend_words
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig
+from tests.cases import rest_slow
 from tests.models.small import SMALL_MEMORIES, identify
 
 from .conftest import make_sentence
@@ -93,7 +94,7 @@ def test_a_text_in_parts_is_the_text_whole(config: Any) -> None:
     np.testing.assert_allclose(parts.weights, whole, atol=1e-6)
 
 
-@pytest.mark.parametrize("config", ATTENDING)
+@pytest.mark.parametrize("config", rest_slow(ATTENDING, always=8))
 @pytest.mark.parametrize("kind", ["sentences", "documents"])
 def test_sums_over_a_corpus_are_those_of_its_pieces_read_alone(config: Any, kind: Any) -> None:
     """Flatness, and where the window has one length the mean by lag."""

@@ -78,6 +78,7 @@ def test_the_table_has_both_and_says_where_the_statistics_are_from(cli: Cli, run
     assert f"{statistics.description}; read from {run / DYNAMIC}" in again
 
 
+@pytest.mark.slow
 def test_the_published_grid_is_the_default(cli: Cli, run: Path, short: str) -> None:
     found = evaluated(cli, run, "--corpus", short, "--dynamic", "--tune-dynamic")
     assert found["dynamic_statistics"]["text"] == "tiny train"

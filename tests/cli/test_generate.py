@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import spanlm
+from tests.cases import rest_slow
 from tests.cli.conftest import Cli
 
 SAMPLED = {"length": 30, "seed": 3, "temperature": 0.9, "top_k": 9, "top_p": 0.95}
@@ -14,7 +15,14 @@ SAMPLED = {"length": 30, "seed": 3, "temperature": 0.9, "top_k": 9, "top_p": 0.9
 
 @pytest.mark.parametrize(
     ("prompt", "options", "drawn"),
-    [("the cat", SAMPLED, "<eos>"), ("", {"length": 200, "temperature": 3.0, "unk": True}, "<unk>"), ("", {}, "<eos>")],
+    rest_slow(
+        [
+            ("the cat", SAMPLED, "<eos>"),
+            ("", {"length": 200, "temperature": 3.0, "unk": True}, "<unk>"),
+            ("", {}, "<eos>"),
+        ],
+        always=2,
+    ),
 )
 def test_words_are_those_of_the_python_call(
     cli: Cli, tiny_run: Path, prompt: str, options: dict[str, Any], drawn: str

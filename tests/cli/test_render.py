@@ -102,7 +102,7 @@ def test_json_has_null_for_what_is_no_number(capsys: pytest.CaptureFixture[str])
 
 def test_a_terminal_obeys_no_word(tiny_run: Path, tmp_path: Path, on_terminal: OnTerminal) -> None:
     command = ["generate", str(tiny_run), "--prompt", f"{HOSTILE} the", "--length", "1"]
-    assert on_terminal(lambda: main(command)).startswith(f"{SHOWN} the ")
+    assert on_terminal(lambda: main(command)).startswith(f"{SHOWN} the")
     (tmp_path / "text.txt").write_text("the \x1b[2Jcat\u202e sat\n", encoding="utf-8")
     text = on_terminal(lambda: main(["score", str(tiny_run), "text.txt"]))
     assert "\x1b" not in text and "\t\\x1b[2Jcat\\u202e\t" in text
@@ -124,7 +124,7 @@ def test_a_terminal_obeys_no_cell_and_no_bar(monkeypatch: pytest.MonkeyPatch, on
 def test_data_in_a_pipe_stay_as_they_are_and_messages_are_escaped(
     tiny_run: Path, cli: Cli, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli("generate", tiny_run, "--prompt", f"{HOSTILE} the").done.startswith(f"{HOSTILE} the ")
+    assert cli("generate", tiny_run, "--prompt", f"{HOSTILE} the").done.startswith(f"{HOSTILE} the")
     cli("evaluate", f"no{HOSTILE.replace(chr(13), '')}run").refused(f"no{SHOWN.replace(chr(92) + 'r', '')}run")
     out(HOSTILE)
     note(HOSTILE)

@@ -20,6 +20,7 @@ from spanlm.evaluation.protocol import Protocol
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.runs.trained_model import TrainedModel
+from tests.cases import rest_slow
 from tests.cli.conftest import SMALL, Cli
 from tests.cli.span_runs import CONFIG, GIVEN, flat
 
@@ -63,6 +64,7 @@ def test_parts_alone_are_what_they_were_at_any_temperature(cli: Cli, span_run: P
     assert one["nll"] != pytest.approx(other["nll"], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_dynamic_evaluation_takes_statistics_of_the_likelihood_that_is_evaluated(cli: Cli, own_span_run: Path) -> None:
     """By hand those of a model that is configured so; in a file of their own, beside the run's, which stays."""
     model = spanlm.load(own_span_run)
@@ -162,7 +164,7 @@ def test_lines_that_fit_in_no_span_have_no_shares(cli: Cli, span_run: Path, tmp_
     assert "PoU" not in text and "buffer's share" not in text
 
 
-@pytest.mark.parametrize("state", ["auto", "line"])
+@pytest.mark.parametrize("state", rest_slow(["auto", "line"]))
 def test_json_has_them_adapting_and_as_trained(cli: Cli, own_span_run: Path, state: Any) -> None:
     found = json.loads(cli("evaluate", own_span_run, "--parts", *GIVEN, "--state", state, "--json").done)
     result = spanlm.load(own_span_run).evaluate(state=state, dynamic=CONFIG)

@@ -210,6 +210,7 @@ def test_the_tour(cli: Cli, prose: Path) -> None:
     assert {line for line in out.splitlines() if "test ppl" in line} <= set(again.splitlines())
 
 
+@pytest.mark.slow
 def test_the_tour_says_of_memory_and_cache_what_compare_says(cli: Cli, tiny_run: Path) -> None:
     """With the signs of what is saved: those of a difference to the better one, turned round with its interval."""
     shutil.copytree(tiny_run, "run")
@@ -235,7 +236,9 @@ def test_the_tour_says_of_memory_and_cache_what_compare_says(cli: Cli, tiny_run:
         ]
 
 
-@pytest.mark.parametrize("option", ["--model.memory.kind=none", "--model.memory.kind=ngram", "--model.head.tied=true"])
+@pytest.mark.parametrize(
+    "option", rest_slow(["--model.memory.kind=none", "--model.memory.kind=ngram", "--model.head.tied=true"])
+)
 def test_the_tour_of_every_model(cli: Cli, prose: Path, option: str) -> None:
     more = ["--model.embedding_size=4"] if "tied" in option else []
     cli("train", "demo", *SMALL, option, *more, "--corpus", prose, "--out", "run", "--tour").done  # noqa: B018

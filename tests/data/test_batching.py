@@ -13,6 +13,7 @@ from spanlm.data.batching import DocumentBatcher, Segment, make_batcher
 from spanlm.data.config import BatchingKind, SentenceRules, StreamRules
 from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError
+from tests.cases import rest_slow
 
 EOS_ID = 0
 KINDS: tuple[BatchingKind, ...] = ("streams", "documents", "sentences")
@@ -67,7 +68,7 @@ def read_streams(segments: list[Segment], batch_size: int) -> list[list[tuple[li
     return streams
 
 
-@pytest.mark.parametrize(("kind", "options"), HOW, ids=lambda part: str(part)[:40])
+@pytest.mark.parametrize(("kind", "options"), rest_slow(HOW, always=5), ids=lambda part: str(part)[:40])
 @given(tokens=CORPORA, batch_size=SIZES, length=st.integers(5, 9), seed=st.integers(0, 3), start=st.integers(0, 12))
 def test_every_token_is_a_target_exactly_once_from_any_start(
     kind: BatchingKind, options: dict[str, Any], tokens: TokenFile, batch_size: int, length: int, seed: int, start: int

@@ -69,6 +69,7 @@ def test_segments_are_those_of_a_loop_over_turned_columns(
     assert rules.partial_shuffle or not any(turns)
 
 
+@pytest.mark.slow
 def test_every_turn_of_every_stream_is_as_likely_and_none_tells_of_another() -> None:
     # three streams of 5, 5 and 3 words
     found = Counter(

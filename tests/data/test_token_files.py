@@ -64,7 +64,7 @@ def path(tmp_path: Path) -> Path:
 IDS = [0, 1, 2, 2, 3, 4, 2]
 
 
-@pytest.mark.parametrize("documents", get_args(Documents))
+@pytest.mark.parametrize("documents", rest_slow(get_args(Documents), always=2))
 @settings(max_examples=20)
 @given(tokenizer=st.sampled_from(get_args(Tokenizer)), text=TEXTS, place=PLACES, known=st.sets(WORDS))
 def test_words_ids_and_documents_are_those_of_a_plain_loop_wherever_the_text_is_cut(

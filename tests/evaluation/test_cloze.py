@@ -151,6 +151,7 @@ CANDIDATES = st.lists(
 RANDOM = st.builds(question, st.lists(SENTENCES, max_size=4), SENTENCES, SENTENCES, CANDIDATES)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(
     questions=st.lists(RANDOM, min_size=1, max_size=10),
@@ -170,6 +171,7 @@ def test_how_much_is_read_together_changes_nothing(
     assert_loop([item for item in found if isinstance(item, RankedQuestion)])
 
 
+@pytest.mark.slow
 def test_contexts_too_long_to_be_read_at_once_are_read_in_parts() -> None:
     sentences = ["the dog ran on the mat . the cat sat on the dog ."] * 40
     questions = [question(context=sentences[n:], line=n + 1) for n in range(16)]

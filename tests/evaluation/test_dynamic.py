@@ -33,6 +33,7 @@ from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
 from spanlm.models.memories.span_buffer.memory import Reads
 from tests import reference_dynamic
 from tests import reference_span_buffer as twin
+from tests.cases import rest_slow
 from tests.evaluation import reference
 from tests.evaluation.reference import CONTEXTS, CORPUS, TARGETS, VOCABULARY
 from tests.evaluation.reference import pieces as stream
@@ -228,7 +229,7 @@ def training_losses(model: LanguageModel, inputs: Any, targets: Any, state: LMSt
     return list(losses[:, 0])
 
 
-@pytest.mark.parametrize("reads", get_args(Reads))
+@pytest.mark.parametrize("reads", rest_slow(get_args(Reads), always=2))
 @pytest.mark.parametrize("head", HEADS)
 def test_the_weights_learn_from_the_loss_of_training(head: str, reads: Reads) -> None:
     """What counts is the likelihood at the temperature of evaluation, as when they learn from that."""

@@ -23,6 +23,7 @@ from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
 from spanlm.evaluation.scoring import perplexity
 from spanlm.runs.trained_model import TrainedModel
+from tests.cases import rest_slow
 from tests.evaluation import reference
 from tests.evaluation.reference import CONTEXTS, CORPUS, TARGETS, VOCABULARY
 from tests.evaluation.test_dynamic import statistics_of
@@ -41,7 +42,7 @@ def tuned(
     return tune_dynamic(model, reference.corpus(lines), "test", statistics_of(model)[0], grid or some_grid(), **how)
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("context", rest_slow(CONTEXTS))
 def test_every_point_is_an_evaluation_and_the_best_is_the_lowest(context: Context) -> None:
     protocol = Protocol(context=context)
     model, found = reference.small_model(), tuned(protocol=protocol)
@@ -58,6 +59,7 @@ def test_every_point_is_an_evaluation_and_the_best_is_the_lowest(context: Contex
     assert found.best == expected
 
 
+@pytest.mark.slow
 def test_most_points_read_only_the_first_tokens_and_the_best_few_all() -> None:
     model, lines = reference.small_model(), [*reference.TEXT, *[["dog", "sat"] * 4] * 6]
     corpus, first = reference.corpus(lines), 12
@@ -179,7 +181,7 @@ CHANGES: dict[str, Callable[[TrainedModel], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize("what", rest_slow(CHANGES, always=3))
 def test_a_trial_of_something_else_is_not_taken(searched: TrainedModel, what: str) -> None:
     changes = {"rates": [0.002], "decays": [0.02], **CHANGES[what](searched)}
     assert searched.tune_dynamic(**SMALL_GRID | changes).read_before == 0
@@ -198,13 +200,16 @@ def another_digit(content: bytes) -> bytes:
 
 @pytest.mark.parametrize(
     ("damage", "left"),
-    [
-        (lambda content: content[: content.index(b"\n") + 50], 1),
-        (another_digit, 3),
-        (other_lines, 1),
-        (lambda _: b"\x00" * 100, 0),
-        (lambda _: b"[" * 100_000, 0),
-    ],
+    rest_slow(
+        [
+            (lambda content: content[: content.index(b"\n") + 50], 1),
+            (another_digit, 3),
+            (other_lines, 1),
+            (lambda _: b"\x00" * 100, 0),
+            (lambda _: b"[" * 100_000, 0),
+        ],
+        always=2,
+    ),
     ids=["cut", "another digit", "other lines", "zeros", "nested"],
 )
 def test_a_damaged_line_is_ignored(
@@ -217,7 +222,7 @@ def test_a_damaged_line_is_ignored(
     assert searched.tune_dynamic(**SMALL_GRID).read_before == 4, "what was read is there again, on lines of its own"
 
 
-@pytest.mark.parametrize("kind", ["folder", "link", "pipe"])
+@pytest.mark.parametrize("kind", rest_slow(["folder", "link", "pipe"]))
 def test_a_file_that_cannot_be_written_stops_no_search(
     trained: TrainedModel, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:

@@ -193,6 +193,7 @@ def test_ids_of_a_vocabulary_in_pieces():
     assert np.isfinite(known).all()
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_text():
     def peak(sentences):
         tracemalloc.start()

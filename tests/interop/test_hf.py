@@ -135,6 +135,7 @@ def test_a_pipeline_puts_words_behind_the_prompt(run: spanlm.TrainedModel) -> No
     assert found["generated_text"].split() == words
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # the library's own warnings
 def test_a_trainer_trains_and_predicts(tmp_path: Path) -> None:
     pytest.importorskip("accelerate", reason="what a Trainer needs")

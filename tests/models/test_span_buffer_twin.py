@@ -14,6 +14,7 @@ from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferConfig, SpanBufferMemory
 from tests import reference
 from tests import reference_span_buffer as twin
+from tests.cases import rest_slow
 from tests.models import small
 from tests.models.small import VOCABULARY, assert_same, build, values, words
 from tests.models.twins import encoded, filled_slots, gradients, predicted, slots
@@ -114,7 +115,7 @@ def test_whole_language_model(tied: bool, config: SpanBufferConfig) -> None:
 
 
 @every_reading
-@pytest.mark.parametrize("epsilon", [0.0, 0.2])
+@pytest.mark.parametrize("epsilon", rest_slow([0.2, 0.0]))
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 def test_a_model_under_a_mixture_of_softmaxes(tied: bool, epsilon: float, config: SpanBufferConfig) -> None:
     """The same, rewards and margins included: both parts are predictions of the same experts."""

@@ -197,6 +197,7 @@ def test_memories_of_the_yardstick_have_as_many_parameters_as_its_lstm() -> None
     assert all(abs(count / counts["yardstick/lstm"] - 1) < 0.05 for count in counts.values()), counts
 
 
+@pytest.mark.slow
 def test_the_sweep_over_what_q_reads_has_sizes_and_recipe_of_small() -> None:
     """`results/li2020/reads.yaml`, in float32; a control without a buffer, then each reading with each η."""
     asked = Sweep.load(Path(__file__).parents[2] / "results" / "li2020" / "reads.yaml")

@@ -14,6 +14,7 @@ from spanlm.reproduction.plan import PAPERS, Plan, Request, Task
 from spanlm.reproduction.run import Outcome
 from spanlm.reproduction.table import Grid, Overview, Page, concordance, write_pages
 from tests.analysis.shown import texts
+from tests.cases import rest_slow
 from tests.reproduction.records import START, attention, cells, cloze, ended, record
 
 WHOLE = "mos-ps-at-snb-ptb"
@@ -237,10 +238,12 @@ def test_accuracies_have_a_panel_for_every_word_class_of_which_something_could_b
 
 @pytest.mark.parametrize(
     ("paper", "labels", "other"),
-    [
-        ("li2020", ("test ppl", "test ppl, dynamic"), "perplexity"),
-        ("salton2017", ("test ppl, running text", "test ppl, sentences, their count"), "salton2017"),
-    ],
+    rest_slow(
+        [
+            ("li2020", ("test ppl", "test ppl, dynamic"), "perplexity"),
+            ("salton2017", ("test ppl, running text", "test ppl, sentences, their count"), "salton2017"),
+        ]
+    ),
 )
 def test_what_does_not_compare_has_panels_of_its_own_with_the_papers_count(
     made: Any, paper: str, labels: tuple[str, str], other: str

@@ -199,6 +199,7 @@ def test_a_cache_says_where_it_had_read_a_word(ask: Ask, run: str) -> None:
     assert {(word["entropy"], word["rank"]) for word in read["words"]} == {(None, None)}
 
 
+@pytest.mark.slow
 def test_a_cache_holds_nothing_of_what_was_read_before(folders: Mapping[str, Path], work: Work) -> None:
     """Typed letter by letter, without the cache and with it, after another text, or asked once: the same to the bit."""
     for run in ("1", "2", "3"):

@@ -32,6 +32,7 @@ from spanlm.serve.served import Runs
 from spanlm.serve.server import Server, listening
 from spanlm.serve.work import Left, Work, held
 from spanlm.store.process import start_command
+from tests.cases import rest_slow
 
 JSON = {"content-type": "application/json"}
 PATIENCE = 120
@@ -146,6 +147,7 @@ def _steps(runs: Runs, id: str) -> Iterator[list[int]]:
         yield steps
 
 
+@pytest.mark.slow
 def test_a_long_text_does_not_keep_a_short_one_waiting(runs: Runs) -> None:
     work, go, at_work = Work(2, 64), threading.Event(), threading.Event()
 
@@ -311,7 +313,9 @@ def test_slow_clients_are_cut_off(runs: Runs, work: Work, monkeypatch: pytest.Mo
             assert not SLOW[name] or b'{"error": "the request did not come' in found, name
 
 
-@pytest.mark.parametrize("part", [HEAD[:60], HEAD, HEAD + b'{"text"'], ids=["head", "no body", "half a body"])
+@pytest.mark.parametrize(
+    "part", rest_slow([HEAD[:60], HEAD, HEAD + b'{"text"']), ids=["head", "no body", "half a body"]
+)
 def test_what_comes_with_the_request_before_is_cut_off_too(
     runs: Runs, work: Work, monkeypatch: pytest.MonkeyPatch, part: bytes
 ) -> None:
@@ -333,7 +337,7 @@ def test_a_drop_at_a_time_is_slow_too(runs: Runs, work: Work, monkeypatch: pytes
         assert time.monotonic() - began < PATIENCE
 
 
-@pytest.mark.parametrize("reads", [True, False])
+@pytest.mark.parametrize("reads", rest_slow([True, False]))
 def test_only_who_reads_nothing_of_an_answer_is_cut_off(
     runs: Runs, work: Work, monkeypatch: pytest.MonkeyPatch, reads: bool
 ) -> None:
@@ -385,7 +389,7 @@ def test_what_is_no_http_is_refused(runs: Runs, work: Work, sent: bytes) -> None
         assert _rest(client).startswith(b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json")
 
 
-@pytest.mark.parametrize("name", ["generate", "read"])
+@pytest.mark.parametrize("name", rest_slow(["generate", "read"]))
 def test_work_for_a_client_that_left_ends(runs: Runs, work: Work, name: str) -> None:
     asked = {"prompt": "the", "length": 10_000} if name == "generate" else {"text": "the cat " * 9000, "state": "carry"}
     body = json.dumps(asked).encode()

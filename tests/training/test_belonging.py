@@ -88,6 +88,7 @@ def test_another_configuration_is_neither_loaded_nor_trained(
     assert (run / "config.yaml").read_bytes() == damaged  # what is left of it is not overwritten
 
 
+@pytest.mark.slow
 def test_what_may_change_by_hand_or_by_going_on_leaves_the_run_whole(run: Path, corpus: Corpus) -> None:
     edit(run, r"  epochs: 1\n", "  epochs: 2\n")
     edit(run, "dir: null", "dir: elsewhere")

@@ -77,7 +77,7 @@ class Poisons(Heard):
         self.trainer.run()
 
 
-@pytest.mark.parametrize("validates", [False, True])
+@pytest.mark.parametrize("validates", rest_slow([False, True]))
 def test_a_run_stops_where_it_is_not_finite_with_the_best_model_and_can_go_on(
     corpus: Corpus, room: Path, validates: bool
 ) -> None:
@@ -202,7 +202,7 @@ ENDS = [
 """At the fourth time; at once, where the disk refuses for good; when a signal ends the waiting."""
 
 
-@pytest.mark.parametrize(("file", "times", "number", "watcher", "said"), ENDS)
+@pytest.mark.parametrize(("file", "times", "number", "watcher", "said"), rest_slow(ENDS))
 def test_what_the_disk_refuses_for_longer_ends_the_run_and_it_goes_on(
     room: Path, monkeypatch: pytest.MonkeyPatch, file: str, times: int, number: int, watcher: type[Heard], said: str
 ) -> None:

@@ -102,6 +102,7 @@ def test_the_inventory_is_complete_and_what_is_missing_is_refused_by_name(
         assert any(name in str(error.value) for name in gone)
 
 
+@pytest.mark.slow
 def test_the_stopped_run_goes_on_exactly(stopped: dict[str, Path], room: Path) -> None:
     """Tests below would say nothing otherwise."""
     for number, (case, (config, _)) in enumerate(CASES.items()):

@@ -23,6 +23,7 @@ from spanlm.store.checkpoints import to_bytes
 from spanlm.training.config import FinetuneConfig, OptimizerConfig
 from spanlm.training.run import train
 from spanlm.training.trainer import restore_generators
+from tests.cases import rest_slow
 from tests.training.small import (
     NT_ASGD,
     WORDS,
@@ -64,7 +65,7 @@ CHANGES: dict[str, Changed] = {
 }
 
 
-@pytest.mark.parametrize("difference", CHANGES)
+@pytest.mark.parametrize("difference", rest_slow(CHANGES, always=3))
 def test_another_configuration_is_refused_by_the_field(begun: Path, corpus: Corpus, difference: str) -> None:
     kept = (begun / "config.yaml").read_bytes()
     with pytest.raises(InputError, match="the run began with") as error:

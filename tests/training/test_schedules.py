@@ -17,6 +17,7 @@ from spanlm.training import trainer as trainer_module
 from spanlm.training.config import OptimizerConfig, ScheduleConfig
 from spanlm.training.optimizers import SGD
 from spanlm.training.run import train
+from tests.cases import rest_slow
 from tests.training.small import Heard, checkpoints, make_config, rows
 
 LOSSES = [3.0, 2.5, 2.6, 2.5, 2.4, 2.41, 2.42]
@@ -64,11 +65,13 @@ def test_patience_and_more_of_it(corpus: Corpus, room: Path) -> None:
 
 @pytest.mark.parametrize(
     ("schedule", "expected"),
-    [
-        (ScheduleConfig(), [0.5] * 7),
-        (ScheduleConfig(kind="step", full_epochs=2), [0.5, 0.5, 0.25, 0.125, 2**-4, 2**-5, 2**-6]),
-        (ScheduleConfig(kind="plateau"), [0.5, 0.5, 0.5, 0.25, 0.125, 0.125, 2**-4]),
-    ],
+    rest_slow(
+        [
+            (ScheduleConfig(kind="step", full_epochs=2), [0.5, 0.5, 0.25, 0.125, 2**-4, 2**-5, 2**-6]),
+            (ScheduleConfig(kind="plateau"), [0.5, 0.5, 0.5, 0.25, 0.125, 0.125, 2**-4]),
+            (ScheduleConfig(), [0.5] * 7),
+        ]
+    ),
 )
 @pytest.mark.usefixtures("scripted")
 def test_the_optimiser_steps_at_the_rate_of_the_schedule(

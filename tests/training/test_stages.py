@@ -21,6 +21,7 @@ from spanlm.training.config import FinetuneConfig, ScheduleConfig
 from spanlm.training.progress import EpochEvent, StepEvent
 from spanlm.training.setup import stage_config
 from spanlm.training.trainer import Trainer
+from tests.cases import rest_slow
 from tests.training.small import (
     LAGGED,
     NT_ASGD,
@@ -94,7 +95,7 @@ def valid_rows(folder: Path, *names: str) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in names) for row in rows(folder) if row["event"] == "valid"]
 
 
-@pytest.mark.parametrize("lagged", [False, True])
+@pytest.mark.parametrize("lagged", rest_slow([False, True]))
 def test_averages_are_validated_and_saved_and_training_goes_on_from_its_own_weights(
     room: Path, monkeypatch: pytest.MonkeyPatch, lagged: bool
 ) -> None:
@@ -133,12 +134,14 @@ def test_averages_are_validated_and_saved_and_training_goes_on_from_its_own_weig
 
 @pytest.mark.parametrize(
     ("fields", "averaged"),
-    [
-        # the loss of epoch 5 is above that of epoch 2
-        ({"nonmonotone": 2, "switch_after": None}, [False] * 5 + [True] * 2),
-        ({"nonmonotone": 5, "switch_after": None}, [False] * 7),
-        ({"switch_after": 3}, [False] * 3 + [True] * 4),
-    ],
+    rest_slow(
+        [
+            # the loss of epoch 5 is above that of epoch 2
+            ({"nonmonotone": 2, "switch_after": None}, [False] * 5 + [True] * 2),
+            ({"nonmonotone": 5, "switch_after": None}, [False] * 7),
+            ({"switch_after": 3}, [False] * 3 + [True] * 4),
+        ]
+    ),
 )
 def test_when_averages_begin(
     room: Path, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], averaged: list[bool]
@@ -155,7 +158,7 @@ def test_when_averages_begin(
     assert {row["rate"] for row in rows(room)} == {NT_ASGD.lr}
 
 
-@pytest.mark.parametrize(("patience", "epochs"), [(1, 5), (2, 6), (None, 7)])
+@pytest.mark.parametrize(("patience", "epochs"), rest_slow([(1, 5), (2, 6), (None, 7)]))
 def test_patience_counts_from_the_first_average_on(
     room: Path, monkeypatch: pytest.MonkeyPatch, patience: int | None, epochs: int
 ) -> None:

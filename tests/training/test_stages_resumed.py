@@ -19,6 +19,7 @@ from spanlm.training.progress import Position
 from spanlm.training.run import finished, refuse_changes, train
 from spanlm.training.setup import refuse_unfit
 from spanlm.training.trainer import Trainer
+from tests.cases import rest_slow
 from tests.training.small import (
     RUNS,
     STAGES,
@@ -40,7 +41,7 @@ class Died(Exception):
     """Stands for the end of the process."""
 
 
-@pytest.mark.parametrize("saved", [2, 3])
+@pytest.mark.parametrize("saved", rest_slow([2, 3]))
 def test_dead_between_a_better_model_and_its_checkpoint(
     room: Path, monkeypatch: pytest.MonkeyPatch, saved: int
 ) -> None:

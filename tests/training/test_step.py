@@ -17,6 +17,7 @@ from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, SpanBufferCon
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
 from spanlm.training.step import activation, backward, neighbours, temporal_activation
 from spanlm.training.trainer import Trainer
+from tests.cases import rest_slow
 from tests.training.small import SGD, Heard, make_config, with_batching, with_model, with_training
 
 
@@ -69,7 +70,7 @@ def gradients_of(
 
 
 @pytest.mark.parametrize("loss", ["mean", "time-sum"])
-@pytest.mark.parametrize("kind", ["streams", "documents", "sentences"])
+@pytest.mark.parametrize("kind", rest_slow(["streams", "documents", "sentences"], always=2))
 @pytest.mark.parametrize("group_size", [1, 2, 4])
 def test_groups_of_streams_add_up_to_the_batch(
     corpus: Corpus, room: Path, kind: str, group_size: int, loss: str

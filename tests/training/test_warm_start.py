@@ -81,7 +81,7 @@ def test_every_weight_is_that_of_the_other_run_and_new_ones_are_as_the_seed_draw
     assert trainer.started.fresh
 
 
-@pytest.mark.parametrize("optimizer", [None, ADAGRAD], ids=["adam", "adagrad"])
+@pytest.mark.parametrize("optimizer", rest_slow([None, ADAGRAD]), ids=["adam", "adagrad"])
 def test_one_killed_at_its_first_step_goes_on_with_what_it_began_with(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: OptimizerConfig | None
 ) -> None:

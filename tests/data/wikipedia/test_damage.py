@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from spanlm.errors import InputError
+from tests.cases import rest_slow
 from tests.data.wikipedia.small import build, dump, json_line, json_lines, listed, made_articles
 
 ARTICLES = made_articles(40)
@@ -30,7 +31,8 @@ def test_a_line_that_is_not_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "jobs"), [("x.jsonl", 1), ("x.jsonl.gz", 1), ("x.xml", 1), ("x.xml.bz2", 1), ("x.xml.bz2", 2)]
+    ("name", "jobs"),
+    rest_slow([("x.jsonl", 1), ("x.jsonl.gz", 1), ("x.xml", 1), ("x.xml.bz2", 1), ("x.xml.bz2", 2)], always=2),
 )
 def test_a_source_that_is_cut_off(tmp_path: Path, name: str, jobs: int) -> None:
     content = json_lines(ARTICLES) if "jsonl" in name else dump(ARTICLES)

@@ -16,6 +16,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.slow
 def test_some_real_articles(tmp_path: Path) -> None:
     source = Path(os.environ["SPANLM_DATA"]) / "wikipedia"
     told = build(source, tmp_path / "out", articles=150, jobs=2, vocabulary=12_000)

@@ -21,6 +21,7 @@ from spanlm.data.wikipedia import WikipediaConfig, cut_sources
 from spanlm.data.wikipedia.shards import Progress
 from spanlm.errors import InputError, RunError
 from spanlm.store.process import workers
+from tests.cases import rest_slow
 from tests.data.wikipedia.small import ROOT, build, contents, json_lines, made_articles, reused
 
 ARTICLES = made_articles(60)
@@ -54,7 +55,16 @@ def shards(out: Path) -> list[Path]:
 
 @pytest.mark.parametrize(
     ("phase", "articles", "made", "jobs"),
-    [("cutting", 1, 0, 1), ("cutting", 41, 2, 1), ("cutting", 41, 2, 2), ("counting", 9, 3, 1), ("writing", 50, 3, 1)],
+    rest_slow(
+        [
+            ("cutting", 1, 0, 1),
+            ("cutting", 41, 2, 1),
+            ("cutting", 41, 2, 2),
+            ("counting", 9, 3, 1),
+            ("writing", 50, 3, 1),
+        ],
+        always=2,
+    ),
 )
 def test_a_build_that_was_stopped_goes_on(
     folder: Path, tmp_path: Path, phase: str, articles: int, made: int, jobs: int
@@ -192,6 +202,7 @@ def await_end(workers: list[int]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_ended_from_outside(folder: Path, tmp_path: Path) -> None:
     def report(progress: Progress) -> None:
         for process in multiprocessing.active_children():
