@@ -57,6 +57,8 @@ class Parts:
         encoder: perplexity of p ("using only sequential RNN").
         buffer: perplexity of q, and of p where nothing is remembered ("using only sequential neural buffer").
         oracle: exp of the mean of −log max(p, q): the bound ("oracle policy").
+        untempered: perplexity with T = 1, the gate as it was learned ("w/o annealing in test").
+        equal: perplexity with T → ∞, of (p + q) / 2: nearly what T = 100 trains.
         remembering: how many of the tokens had anything to read; the numbers below are of these, None if there are
             none.
         utilisation: PoU, the share with λ >= 0.5 (Eq. 15); a temperature changes nothing about it.
@@ -68,9 +70,13 @@ class Parts:
     encoder: float
     buffer: float
     oracle: float
+    untempered: float
+    equal: float
     encoder_nll: float
     buffer_nll: float
     oracle_nll: float
+    untempered_nll: float
+    equal_nll: float
     remembering: int
     utilisation: float | None
     oracle_utilisation: float | None
@@ -297,12 +303,12 @@ def parts_of(sums: Mapping[str, float], tokens: int) -> Parts | None:
     """Turn the sums of a text's metrics into `Parts`; None for a model that makes one prediction."""
     if "buffer_nll" not in sums:
         return None
-    names, steps = ("encoder", "buffer", "oracle"), sums["steps"]
-    alone = {name: (sums.get(f"{name}_nll", math.nan) + sums.get("other_nll", 0.0)) / tokens for name in names}
+    names, steps = ("encoder", "buffer", "oracle", "untempered", "equal"), sums["steps"]
+    means = {name: (sums.get(f"{name}_nll", math.nan) + sums.get("other_nll", 0.0)) / tokens for name in names}
     shares: dict[str, Any] = {name: sums[name] / steps if steps else None for name in SHARES}
     return Parts(
-        **{name: perplexity(nll) for name, nll in alone.items()},
-        **{f"{name}_nll": nll for name, nll in alone.items()},
+        **{name: perplexity(nll) for name, nll in means.items()},
+        **{f"{name}_nll": nll for name, nll in means.items()},
         remembering=int(steps),
         **shares,
     )

@@ -149,6 +149,8 @@ def test_the_table_has_each_part_and_the_bound(cli: Cli, span_run: Path) -> None
         f"encoder alone {parts.encoder:.2f} ",
         f"buffer alone {parts.buffer:.2f};",
         f"oracle bound {parts.oracle:.2f}:",
+        f"gate at T 1 {parts.untempered:.2f}:",
+        f"equal shares {parts.equal:.2f}:",
         f" PoU {parts.utilisation:.2%} of {parts.remembering:,} tokens",
         f"oracle PoU {parts.oracle_utilisation:.2%}:",
         f"share {parts.gate:.3f} ",

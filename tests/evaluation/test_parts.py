@@ -94,9 +94,13 @@ def assert_parts(found: Parts, steps: list[Step]) -> None:
     assert found.buffer_nll == pytest.approx(mean([-(s.log_q if s.filled else s.log_p) for s in steps]), rel=1e-11)
     best = [-max(s.log_p, s.log_q) if s.filled else -s.log_p for s in steps]
     assert found.oracle_nll == pytest.approx(mean(best), rel=1e-11)
-    assert (found.encoder, found.buffer, found.oracle) == pytest.approx(
-        (math.exp(found.encoder_nll), math.exp(found.buffer_nll), math.exp(found.oracle_nll))
-    )
+    mixed = [math.log(s.share * math.exp(s.log_q) + (1 - s.share) * math.exp(s.log_p)) for s in steps if s.filled]
+    halves = [math.log((math.exp(s.log_q) + math.exp(s.log_p)) / 2) for s in steps if s.filled]
+    others = [s.log_p for s in steps if not s.filled]
+    assert found.untempered_nll == pytest.approx(-mean(mixed + others), rel=1e-11)
+    assert found.equal_nll == pytest.approx(-mean(halves + others), rel=1e-11)
+    for name in ("encoder", "buffer", "oracle", "untempered", "equal"):
+        assert getattr(found, name) == pytest.approx(math.exp(getattr(found, f"{name}_nll")))
     assert found.utilisation == pytest.approx(mean([s.share >= 0.5 for s in read]))
     assert found.oracle_utilisation == pytest.approx(mean([s.log_q > s.log_p for s in read]))
     assert 0 < mean([s.share >= 0.5 for s in read]) < 1 and 0 < mean([s.log_q > s.log_p for s in read]) < 1
@@ -137,7 +141,7 @@ def test_parts_of_an_adapting_model_are_from_before_each_update(context: Context
 def test_where_nothing_is_remembered_it_is_the_encoder_and_shares_are_of_nothing() -> None:
     model = span_model(memory=replace(MEMORY, span_length=20, buffer_size=20))
     result, found = evaluated(model, context="line"), parts_of(model, context="line")
-    assert found.encoder == found.buffer == found.oracle == result.perplexity
+    assert found.encoder == found.buffer == found.oracle == found.untempered == found.equal == result.perplexity
     assert found.remembering == 0
     assert (found.utilisation, found.oracle_utilisation, found.gate, found.reward) == (None, None, None, None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -185,6 +186,8 @@ def test_metrics_are_what_each_part_says_alone() -> None:
             "utilisation": float(share >= 0.5),
             "oracle_utilisation": float(log_q > log_p),
             "oracle_nll": -max(log_p, log_q),
+            "untempered_nll": -math.log(share * math.exp(log_q) + (1 - share) * math.exp(log_p)),
+            "equal_nll": -math.log((math.exp(log_q) + math.exp(log_p)) / 2),
         }
         others = {"other_nll": -log_p, "other_steps": 1.0}
         nothing = t < 2

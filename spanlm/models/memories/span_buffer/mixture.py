@@ -164,10 +164,12 @@ class SpanMixture:
         """What is summed over a text, (T, B) each; all but the last two are 0 with an empty buffer.
 
         steps: 1; encoder_nll: −log p; buffer_nll: −log q; reward: r; gate: λ, without temperature; utilisation: 1 if
-        λ >= ½ (Eq. 15); oracle_utilisation: 1 if q > p; oracle_nll: −log max(p, q). With an empty buffer,
-        other_nll: −log p; other_steps: 1.
+        λ >= ½ (Eq. 15); oracle_utilisation: 1 if q > p; oracle_nll: −log max(p, q). Not in training untempered_nll:
+        −log p̃ with T = 1; equal_nll: with T → ∞, −log (p + q) / 2. With an empty buffer, other_nll: −log p;
+        other_steps: 1.
         """
-        share = wide(self.gate).log_softmax(-1)[..., 0].exp()
+        shares = wide(self.gate).log_softmax(-1)
+        share = shares[..., 0].exp()
         one = torch.ones_like(share)
         found = {
             "steps": one,
@@ -181,6 +183,9 @@ class SpanMixture:
             "other_nll": -log_p,
             "other_steps": one,
         }
+        if not self.training:
+            both = torch.logaddexp(shares[..., 0] + log_q, shares[..., 1] + log_p)
+            found |= {"untempered_nll": -both, "equal_nll": math.log(2) - torch.logaddexp(log_q, log_p)}
         empty = ~self.filled
         return {name: x.where(empty if "other" in name else self.filled, 0) for name, x in found.items()}
 
