@@ -1,34 +1,55 @@
-"""What q reads, beside no buffer: `python results/reads.py CONTROL RUN` writes reads.json.
+"""What q reads, and how it is mixed in: `python results/reads.py CONTROL TWO RUN …` writes reads.json, on valid.
 
-CONTROL and RUN are folders of `spanlm sweep results/li2020/reads.yaml`.
+They are folders of `spanlm sweep results/li2020/reads.yaml`: without a buffer; of two softmaxes, which predicts twice,
+too, but looks at nothing; with buffers. All are compared with CONTROL, and those with buffers with TWO.
 """
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from record import asked, write
 
+from spanlm.config import RunConfig
+from spanlm.models.heads import MixtureOfSoftmaxesConfig
+from spanlm.models.language_model import ModelConfig
+from spanlm.models.memories import SpanBufferConfig
 from spanlm.store.provenance import starts
 from spanlm.store.run_folder import epoch_rows
 
-VALID = "--split", "valid"
+VALID = "--split", "valid", "--threads", 1
+PARTS = "encoder", "buffer", "oracle", "untempered", "equal", "utilisation"
+
+
+def _against(baseline: Path, run: Path) -> dict[str, Any]:
+    (found,) = asked("compare", baseline, run, *VALID)["comparisons"]
+    return {"bits": found["whole"]["difference"], "interval": found["whole"]["interval"], **found}
+
+
+def _title(config: ModelConfig) -> str:
+    if isinstance(config.memory, SpanBufferConfig):
+        gate = config.memory.gate
+        return f"q of {config.memory.seen}, T {gate.training_temperature:g} and {gate.evaluation_temperature:g}"
+    several = isinstance(config.head, MixtureOfSoftmaxesConfig)
+    return f"no buffer, {config.head.experts} softmaxes" if several else "no buffer"
 
 
 def main() -> None:
     """Ask, and write."""
-    control, run = sys.argv[1:]
-    write(
-        __file__,
-        "AWD-LSTM at a fifth of its width without a buffer and with one whose q is predicted from h_t + ξ_t",
-        runs={
-            name: {"starts": starts(Path(name)), "valid": [row["perplexity"] for row in epoch_rows(Path(name))]}
-            for name in (control, run)
-        },
-        control=asked("evaluate", control, *VALID),
-        sum=asked("evaluate", run, "--parts", *VALID),
-        at_temperature_1=asked("evaluate", run, "--parts", "--gate-temperature", "1", *VALID),
-        compared=asked("compare", control, run, *VALID),
-    )
+    runs, found = list(map(Path, sys.argv[1:])), {}
+    control, two = runs[:2]
+    for run in runs:
+        config = RunConfig.load(run / "config.yaml").model
+        one = found[_title(config)] = {"starts": starts(run)}
+        one["by_epoch"] = [row["perplexity"] for row in epoch_rows(run)]
+        spans = isinstance(config.memory, SpanBufferConfig)
+        evaluation = asked("evaluate", run, *VALID, *["--parts"] * spans)
+        parts = evaluation["parts"] or {}
+        one |= {"perplexity": evaluation["perplexity"], **{name: parts.get(name) for name in PARTS}}
+        one["equally"] = asked("evaluate", run, *VALID, "--attention", "uniform")["perplexity"] if spans else None
+        one["against_control"] = {} if run == control else _against(control, run)
+        one["against_two"] = _against(two, run) if spans else {}
+    write(__file__, "AWD-LSTM at a fifth of its width with other predictions beside its own, on valid", runs=found)
 
 
 if __name__ == "__main__":
