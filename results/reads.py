@@ -1,7 +1,7 @@
-"""What q reads, and how it is mixed in: `python results/reads.py CONTROL TWO RUN …` writes reads.json, on valid.
+"""What q reads, and how it is mixed in: `python results/reads.py CONTROL ONE RUN …` writes reads.json, on valid.
 
-They are folders of `spanlm sweep results/li2020/reads.yaml`: without a buffer; of two softmaxes, which predicts twice,
-too, but looks at nothing; with buffers. All are compared with CONTROL, and those with buffers with TWO.
+They are folders of `spanlm sweep results/li2020/reads.yaml`: without a buffer; with one span of two words, which
+predicts twice, too, but has nothing to choose from; with buffers. All are compared with CONTROL, and with ONE.
 """
 
 import sys
@@ -11,7 +11,6 @@ from typing import Any
 from record import asked, write
 
 from spanlm.config import RunConfig
-from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.store.provenance import starts
@@ -29,15 +28,16 @@ def _against(baseline: Path, run: Path) -> dict[str, Any]:
 def _title(config: ModelConfig) -> str:
     if isinstance(config.memory, SpanBufferConfig):
         gate = config.memory.gate
-        return f"q of {config.memory.seen}, T {gate.training_temperature:g} and {gate.evaluation_temperature:g}"
-    several = isinstance(config.head, MixtureOfSoftmaxesConfig)
-    return f"no buffer, {config.head.experts} softmaxes" if several else "no buffer"
+        spans = f"{config.memory.count} spans" if config.memory.count > 1 else "one span"
+        temperatures = f"T {gate.training_temperature:g} and {gate.evaluation_temperature:g}"
+        return f"{spans}, q of {config.memory.seen}, {temperatures}"
+    return "no buffer"
 
 
 def main() -> None:
     """Ask, and write."""
     runs, found = list(map(Path, sys.argv[1:])), {}
-    control, two = runs[:2]
+    control, one_span = runs[:2]
     for run in runs:
         config = RunConfig.load(run / "config.yaml").model
         one = found[_title(config)] = {"starts": starts(run)}
@@ -48,7 +48,7 @@ def main() -> None:
         one |= {"perplexity": evaluation["perplexity"], **{name: parts.get(name) for name in PARTS}}
         one["equally"] = asked("evaluate", run, *VALID, "--attention", "uniform")["perplexity"] if spans else None
         one["against_control"] = {} if run == control else _against(control, run)
-        one["against_two"] = _against(two, run) if spans else {}
+        one["against_one_span"] = {} if run in (control, one_span) else _against(one_span, run)
     write(__file__, "AWD-LSTM at a fifth of its width with other predictions beside its own, on valid", runs=found)
 
 

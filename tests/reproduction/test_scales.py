@@ -14,7 +14,6 @@ from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.models.counting import count_configured, lstm_budget
 from spanlm.models.encoders import AWDLSTMConfig
-from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.models.memories.span_buffer import RewardConfig
 from spanlm.presets import find_preset
@@ -198,11 +197,11 @@ def test_memories_of_the_yardstick_have_as_many_parameters_as_its_lstm() -> None
 
 @pytest.mark.slow
 def test_the_sweep_over_what_q_reads_has_sizes_and_recipe_of_small() -> None:
-    """`results/li2020/reads.yaml`, in float32: no buffer, two softmaxes, then buffers that differ as asked."""
+    """`results/li2020/reads.yaml`, in float32: no buffer, a buffer of one span, then buffers that differ as asked."""
     asked = Sweep.load(Path(__file__).parents[2] / "results" / "li2020" / "reads.yaml")
     assert asked.preset is not None and asked.seeds == 3
     base = find_preset(asked.preset).config
-    control, two, *others = (with_options(base, given) for given in asked.overrides())
+    control, *others = (with_options(base, given) for given in asked.overrides())
     small = {
         name: replace(config, training=replace(config.training, precision="fp32"))
         for name in ("merity2018/awd-ptb", "li2020/awd-snb-ptb")
@@ -211,11 +210,11 @@ def test_the_sweep_over_what_q_reads_has_sizes_and_recipe_of_small() -> None:
     assert control == small["merity2018/awd-ptb"]
     buffered = small["li2020/awd-snb-ptb"]
     assert isinstance(buffered.model.memory, SpanBufferConfig)
-    head = MixtureOfSoftmaxesConfig(experts=2, latent_dropout=0.0)
-    assert two == replace(control, model=replace(control.model, head=head))
-    for other in others:
+    sizes = [(2, 2)] + [(256, 8)] * (len(others) - 1)
+    for other, (size, length) in zip(others, sizes, strict=True):
         memory = other.model.memory
         assert isinstance(memory, SpanBufferConfig)
         reward = RewardConfig(weight=memory.reward.weight)
-        expected = replace(buffered.model.memory, reads=memory.reads, gate=memory.gate, reward=reward)
+        sized = replace(buffered.model.memory, buffer_size=size, span_length=length)
+        expected = replace(sized, reads=memory.reads, gate=memory.gate, reward=reward)
         assert other == replace(buffered, model=replace(buffered.model, memory=expected))
