@@ -14,6 +14,7 @@ from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.models.counting import count_configured, lstm_budget
 from spanlm.models.encoders import AWDLSTMConfig
+from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.models.memories.span_buffer import RewardConfig
 from spanlm.presets import find_preset
