@@ -11,7 +11,6 @@ from typing import Any
 from record import asked, write
 
 from spanlm.config import RunConfig
-from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.store.provenance import starts
 from spanlm.store.run_folder import epoch_rows
@@ -22,16 +21,16 @@ PARTS = "encoder", "buffer", "oracle", "untempered", "equal", "utilisation"
 
 def _against(baseline: Path, run: Path) -> dict[str, Any]:
     (found,) = asked("compare", baseline, run, *VALID)["comparisons"]
-    return {"bits": found["whole"]["difference"], "interval": found["whole"]["interval"], **found}
+    return {"difference": found["whole"]["difference"], "interval": found["whole"]["interval"], **found}
 
 
-def _title(config: ModelConfig) -> str:
-    if isinstance(config.memory, SpanBufferConfig):
-        gate = config.memory.gate
-        spans = f"{config.memory.count} spans" if config.memory.count > 1 else "one span"
-        temperatures = f"T {gate.training_temperature:g} and {gate.evaluation_temperature:g}"
-        return f"{spans}, q of {config.memory.seen}, {temperatures}"
-    return "no buffer"
+def _title(config: RunConfig) -> str:
+    memory = config.model.memory
+    if not isinstance(memory, SpanBufferConfig):
+        return f"no buffer, seed {config.training.seed}"
+    spans = f"{memory.count} spans" if memory.count > 1 else "one span"
+    gate = f"T {memory.gate.training_temperature:g} and {memory.gate.evaluation_temperature:g}"
+    return f"{spans}, q of {memory.seen}, η {memory.reward.weight:g}, {gate}, seed {config.training.seed}"
 
 
 def main() -> None:
@@ -39,16 +38,17 @@ def main() -> None:
     runs, found = list(map(Path, sys.argv[1:])), {}
     control, one_span = runs[:2]
     for run in runs:
-        config = RunConfig.load(run / "config.yaml").model
-        one = found[_title(config)] = {"starts": starts(run)}
-        one["by_epoch"] = [row["perplexity"] for row in epoch_rows(run)]
-        spans = isinstance(config.memory, SpanBufferConfig)
+        config = RunConfig.load(run / "config.yaml")
+        one: dict[str, Any] = {"starts": starts(run), "by_epoch": [row["perplexity"] for row in epoch_rows(run)]}
+        spans = isinstance(config.model.memory, SpanBufferConfig)
         evaluation = asked("evaluate", run, *VALID, *["--parts"] * spans)
         parts = evaluation["parts"] or {}
         one |= {"perplexity": evaluation["perplexity"], **{name: parts.get(name) for name in PARTS}}
-        one["equally"] = asked("evaluate", run, *VALID, "--attention", "uniform")["perplexity"] if spans else None
+        uniform = asked("evaluate", run, *VALID, "--attention", "uniform")["perplexity"] if spans else None
+        one["uniform_attention"] = uniform
         one["against_control"] = {} if run == control else _against(control, run)
         one["against_one_span"] = {} if run in (control, one_span) else _against(one_span, run)
+        assert found.setdefault(_title(config), one) is one, "two runs of one title"
     write(__file__, "AWD-LSTM at a fifth of its width with other predictions beside its own, on valid", runs=found)
 
 

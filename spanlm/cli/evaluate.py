@@ -85,9 +85,10 @@ the same command goes on with the trials that it had finished. The perplexity wi
 shown, too.
 
 A model with a span buffer mixes two predictions (Li et al., 2020). --parts shows each of them alone, the bound that no
-choice between them passes, and how often the gate prefers the buffer (PoU) and the buffer is better (oracle PoU), from
-the same pass; with --dynamic those of the weights that follow the text. --gate-temperature evaluates the same weights
-with another temperature of the gate than the run's (the paper's "w/o annealing in test" is 1).
+choice between them passes, both mixed by the gate without its temperature and equally, and how often the gate prefers
+the buffer (PoU) and the buffer is better (oracle PoU), from the same pass; with --dynamic those of the weights that
+follow the text. --gate-temperature evaluates the same weights with another temperature of the gate than the run's (the
+paper's "w/o annealing in test" is 1).
 
 hf:FOLDER is a causal model of Hugging Face as a yardstick: what counts are words between white space and line ends, so
 its numbers per word and per character stand beside a run's on the same text (extra `hf`; nothing is fetched).

@@ -158,8 +158,8 @@ def parts_rows(result: Evaluation) -> Rows:
         return rows
     return [
         *rows,
-        ("gate at T 1", f"{shown(parts.untempered)}: the gate as it was learned"),
-        ("equal shares", f"{shown(parts.equal)}: half of each at every token, T → ∞"),
+        ("gate at T 1", f"{shown(parts.untempered)}: the gate without its temperature"),
+        ("equal shares", f"{shown(parts.equal)}: half of each, wherever there is anything to read (T → ∞)"),
         ("PoU", f"{parts.utilisation:.2%} of {parts.remembering:,} tokens: the gate prefers the buffer (a share ≥ ½)"),
         ("oracle PoU", f"{parts.oracle_utilisation:.2%}: the buffer gives the token more"),
         ("gate", f"buffer's share {parts.gate:.3f} before the temperature (mean); mean reward {parts.reward:.3f}"),

@@ -57,8 +57,8 @@ class Parts:
         encoder: perplexity of p ("using only sequential RNN").
         buffer: perplexity of q, and of p where nothing is remembered ("using only sequential neural buffer").
         oracle: exp of the mean of −log max(p, q): the bound ("oracle policy").
-        untempered: perplexity with T = 1, the gate as it was learned ("w/o annealing in test").
-        equal: perplexity with T → ∞, of (p + q) / 2: nearly what T = 100 trains.
+        untempered: perplexity with T = 1 ("w/o annealing in test"); NaN in training.
+        equal: perplexity of (p + q) / 2, which is T → ∞; a gate of T = 100 is near it; NaN in training.
         remembering: how many of the tokens had anything to read; the numbers below are of these, None if there are
             none.
         utilisation: PoU, the share with λ >= 0.5 (Eq. 15); a temperature changes nothing about it.

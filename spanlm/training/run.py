@@ -13,7 +13,7 @@ from spanlm.data.corpora import Corpus, findable
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, SpanlmError, as_written
 from spanlm.models.ops.precision import usable
-from spanlm.store.checkpoints import holds_checkpoints, load_last_position
+from spanlm.store.checkpoints import holds_checkpoints, load_last_checkpoint, load_last_position
 from spanlm.store.files import make_folder, regular, remove_unfinished, replace_file
 from spanlm.store.run_folder import CHECKPOINTS, CONFIG, METRICS, MODEL, VOCABULARY, locked, weights_digest
 from spanlm.training.config import TrainingConfig
@@ -93,10 +93,13 @@ def words_of(config: RunConfig, folder: Path, file: Path) -> list[str]:
 def finished(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None:
     """Return where the run of a folder ended; None if it is not begun, not finished, or one of another text.
 
+    The tensors of its checkpoints are not read: what the run gave is its `model.safetensors`.
+
     Raises:
-        RunError: all its checkpoints are damaged.
+        RunError: the positions of all its checkpoints are damaged.
     """
-    position = _position(folder)
+    found = load_last_position(folder / CHECKPOINTS)
+    position = None if found is None else Position.from_json(found)
     ended = position is not None and position.run_over(config.training) and position.data == data_fingerprint(corpus)
     return position if ended else None
 
@@ -107,11 +110,6 @@ def ended(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None:
         return finished(config, corpus, folder) if folder.exists() else None
     except SpanlmError:  # its own process reports that
         return None
-
-
-def _position(folder: Path) -> Position | None:
-    position = load_last_position(folder / CHECKPOINTS)
-    return None if position is None else Position.from_json(position)
 
 
 def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> RunConfig:
@@ -174,7 +172,8 @@ def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
 
 def _refuse_another_past(old: TrainingConfig, new: TrainingConfig, folder: Path) -> None:
     """Refuse to change the end of a stage that is over, or the number of stages after the last."""
-    position = _position(folder) or Position(rate=new.optimizer.lr)
+    checkpoint, _ = load_last_checkpoint(folder / CHECKPOINTS)  # from which the trainer will go on
+    position = Position.from_json(checkpoint.position) if checkpoint else Position(rate=new.optimizer.lr)
     stage, done, before, now = position.stage, position.stage_epochs, old.finetune, new.finetune
     last_differs = before.last_latent_dropout is not None and stage in (before.stages, now.stages) and stage > 0
     for field, was, wanted, allowed in (

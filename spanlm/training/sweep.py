@@ -22,7 +22,7 @@ from spanlm.training.progress import Position
 MOST = 10_000
 """Runs of a sweep."""
 
-_LONGEST_NAME = 150
+_LONGEST_NAME = 200  # bytes; a file system takes 255, with what the files beside the folder add
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,11 +111,11 @@ def labels(names: Sequence[str]) -> dict[str, str]:
 def differences(configs: Sequence[RunConfig], given: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return for each setting those of the fields `given` to any of them that differ, with values as one types them.
 
-    A setting whose kind of model lacks a field lacks it here, and a field that is alike wherever it is does not differ.
+    A setting whose kind of model lacks a field lacks it here.
     """
     trees: list[Tree] = [flat(config.to_tree()) for config in configs]
     asked = dict.fromkeys(name for one in given for name in one)
-    varied = [name for name in asked if len({as_written(tree[name]) for tree in trees if name in tree}) > 1]
+    varied = [name for name in asked if len({as_written(tree.get(name)) for tree in trees}) > 1]
     return [{name: as_written(tree[name]) for name in varied if name in tree} for tree in trees]
 
 
@@ -123,8 +123,8 @@ def folder_name(values: Mapping[str, str], short: Mapping[str, str], otherwise: 
     """Name a setting's folder by what differs, `lr=0.5,memory=ngram`; `otherwise`: where nothing does."""
     plain = {field: "-".join(re.findall(r"[\w.+-]+", value)) for field, value in values.items()}
     named = ",".join(f"{short[field]}={value}" for field, value in plain.items())
-    if len(named) > _LONGEST_NAME:
-        named = f"{named[:_LONGEST_NAME]}-{hashlib.sha256(named.encode()).hexdigest()[:8]}"
+    if len(whole := named.encode()) > _LONGEST_NAME:
+        named = f"{whole[:_LONGEST_NAME].decode(errors='ignore')}-{hashlib.sha256(whole).hexdigest()[:8]}"
     return named or otherwise
 
 

@@ -94,7 +94,7 @@ def test_a_text_in_parts_is_the_text_whole(config: Any) -> None:
     np.testing.assert_allclose(parts.weights, whole, atol=1e-6)
 
 
-@pytest.mark.parametrize("config", rest_slow(ATTENDING, always=8))
+@pytest.mark.parametrize("config", rest_slow(ATTENDING, always=2, kind=lambda case: case.values[0].kind))
 @pytest.mark.parametrize("kind", ["sentences", "documents"])
 def test_sums_over_a_corpus_are_those_of_its_pieces_read_alone(config: Any, kind: Any) -> None:
     """Flatness, and where the window has one length the mean by lag."""

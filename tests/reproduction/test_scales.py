@@ -16,7 +16,7 @@ from spanlm.models.counting import count_configured, lstm_budget
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.models.memories.span_buffer import RewardConfig
+from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
 from spanlm.presets import find_preset
 from spanlm.presets.daniluk2017 import VOCABULARY_SIZE
 from spanlm.reproduction.plan import PAPERS
@@ -211,11 +211,21 @@ def test_the_sweep_over_what_q_reads_has_sizes_and_recipe_of_small() -> None:
     assert control == small["merity2018/awd-ptb"]
     buffered = small["li2020/awd-snb-ptb"]
     assert isinstance(buffered.model.memory, SpanBufferConfig)
-    sizes = [(2, 2)] + [(256, 8)] * (len(others) - 1)
-    for other, (size, length) in zip(others, sizes, strict=True):
-        memory = other.model.memory
-        assert isinstance(memory, SpanBufferConfig)
-        reward = RewardConfig(weight=memory.reward.weight)
+    temperatures = ((1.0, 1.0), (100.0, 0.1), (100.0, 100.0))
+    learned, annealed, equal = (
+        {"training_temperature": training, "evaluation_temperature": evaluation}
+        for training, evaluation in temperatures
+    )
+    asked_for: list[tuple[Any, ...]] = [
+        (2, 2, "merge", 0.0, learned),
+        (256, 8, "sum", 0.0, annealed),
+        (256, 8, "sum", 0.0, learned),
+        (256, 8, "merge", 0.0, learned),
+        (256, 8, "merge", 0.0, equal),
+        (256, 8, "spans", 0.0, learned),
+        *((256, 8, "merge", weight, gate) for gate in (learned, annealed) for weight in (0.001, 0.003)),
+    ]
+    for other, (size, length, reads, weight, gate) in zip(others, asked_for, strict=True):
         sized = replace(buffered.model.memory, buffer_size=size, span_length=length)
-        expected = replace(sized, reads=memory.reads, gate=memory.gate, reward=reward)
-        assert other == replace(buffered, model=replace(buffered.model, memory=expected))
+        memory = replace(sized, reads=reads, reward=RewardConfig(weight=weight), gate=GateConfig(**gate))
+        assert other == replace(buffered, model=replace(buffered.model, memory=memory))

@@ -72,7 +72,7 @@ def test_kills_of_every_kind(processes: Processes, undisturbed: Undisturbed, roo
     chosen = kinds_of_moments(moments, draw)[:3]
     died = 0
     for number, moment in enumerate(chosen):
-        # the process that resumes has about as many moments as were left
+        # in the first half of what is left, so that the process that goes on gets there
         folder, again = room / f"killed-{number}", draw.randrange(1 + (len(moments) - moment) // 2)
         died += killed_and_resumed(processes, folder, name, [moment, again])
         assert not differing(outcome(folder), expected), (moments[moment], moments[again])

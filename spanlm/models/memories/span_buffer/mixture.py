@@ -161,11 +161,11 @@ class SpanMixture:
 
     @torch.no_grad()
     def metrics(self, log_p: Tensor, log_q: Tensor, reward: Tensor) -> dict[str, Tensor]:
-        """What is summed over a text, (T, B) each; all but the last two are 0 with an empty buffer.
+        """What is summed over a text, (T, B) each; with an empty buffer 0, but for `other_`, which are 0 with another.
 
         steps: 1; encoder_nll: −log p; buffer_nll: −log q; reward: r; gate: λ, without temperature; utilisation: 1 if
-        λ >= ½ (Eq. 15); oracle_utilisation: 1 if q > p; oracle_nll: −log max(p, q). Not in training untempered_nll:
-        −log p̃ with T = 1; equal_nll: with T → ∞, −log (p + q) / 2. With an empty buffer, other_nll: −log p;
+        λ >= ½ (Eq. 15); oracle_utilisation: 1 if q > p; oracle_nll: −log max(p, q);
+        untempered_nll: −log p̃ with T = 1, and equal_nll: −log (p + q) / 2, neither in training; other_nll: −log p;
         other_steps: 1.
         """
         shares = wide(self.gate).log_softmax(-1)
