@@ -46,7 +46,7 @@ def _records(pattern: str, where: str) -> dict[str, Any]:
 
 
 def _at(record: Any, path: str) -> Any:
-    return reduce(lambda at, key: at[int(key)] if isinstance(at, list) else at.get(key), path.split("."), record)
+    return reduce(lambda at, key: at[int(key)] if isinstance(at, list) else (at or {}).get(key), path.split("."), record)
 
 
 def _number(value: object, digits: str = "1", factor: str = "1") -> str:
