@@ -101,8 +101,9 @@ def test_json_has_null_for_what_is_no_number(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_terminal_obeys_no_word(tiny_run: Path, tmp_path: Path, on_terminal: OnTerminal) -> None:
-    command = ["generate", str(tiny_run), "--prompt", f"{HOSTILE} the", "--length", "1"]
-    assert on_terminal(lambda: main(command)).startswith(f"{SHOWN} the")
+    command = ["generate", str(tiny_run), "--prompt", f"{HOSTILE} the", "--length", "5"]
+    said = on_terminal(lambda: main(command))
+    assert said.startswith(f"{SHOWN} the") and said.removeprefix(f"{SHOWN} the").strip()
     (tmp_path / "text.txt").write_text("the \x1b[2Jcat\u202e sat\n", encoding="utf-8")
     text = on_terminal(lambda: main(["score", str(tiny_run), "text.txt"]))
     assert "\x1b" not in text and "\t\\x1b[2Jcat\\u202e\t" in text
