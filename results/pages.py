@@ -10,7 +10,6 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,11 @@ def _records(pattern: str, where: str) -> dict[str, Any]:
 
 
 def _at(record: Any, path: str) -> Any:
-    return reduce(lambda at, key: at[int(key)] if isinstance(at, list) else (at or {}).get(key), path.split("."), record)
+    """Follow a path into a record; None where it ends before."""
+    at = record
+    for key in path.split("."):
+        at = at[int(key)] if isinstance(at, list) else (at or {}).get(key)
+    return at
 
 
 def _number(value: object, digits: str = "1", factor: str = "1") -> str:
