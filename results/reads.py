@@ -5,6 +5,7 @@ predicts twice, too, but has nothing to choose from; with buffers. All are compa
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,8 @@ VALID = "--split", "valid", "--threads", 1
 PARTS = "encoder", "buffer", "oracle", "untempered", "equal", "utilisation"
 
 
-def _against(baseline: Path, run: Path) -> dict[str, Any]:
-    (found,) = asked("compare", baseline, run, *VALID)["comparisons"]
-    return {"difference": found["whole"]["difference"], "interval": found["whole"]["interval"], **found}
+def _against(baseline: Path, others: Sequence[Path]) -> dict[Path, dict[str, Any]]:
+    return dict(zip(others, asked("compare", baseline, *others, *VALID)["comparisons"], strict=True))
 
 
 def _title(config: RunConfig) -> str:
@@ -36,7 +36,8 @@ def _title(config: RunConfig) -> str:
 def main() -> None:
     """Ask, and write."""
     runs, found = list(map(Path, sys.argv[1:])), {}
-    control, one_span = runs[:2]
+    control, one_span, *others = runs
+    against_control, against_one_span = _against(control, runs[1:]), _against(one_span, others)
     for run in runs:
         config = RunConfig.load(run / "config.yaml")
         one: dict[str, Any] = {"starts": starts(run), "by_epoch": [row["perplexity"] for row in epoch_rows(run)]}
@@ -46,8 +47,7 @@ def main() -> None:
         one |= {"perplexity": evaluation["perplexity"], **{name: parts.get(name) for name in PARTS}}
         uniform = asked("evaluate", run, *VALID, "--attention", "uniform")["perplexity"] if spans else None
         one["uniform_attention"] = uniform
-        one["against_control"] = {} if run == control else _against(control, run)
-        one["against_one_span"] = {} if run in (control, one_span) else _against(one_span, run)
+        one |= {"against_control": against_control.get(run), "against_one_span": against_one_span.get(run)}
         assert found.setdefault(_title(config), one) is one, "two runs of one title"
     write(__file__, "AWD-LSTM at a fifth of its width with other predictions beside its own, on valid", runs=found)
 

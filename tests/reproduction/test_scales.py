@@ -223,7 +223,8 @@ def test_the_sweep_over_what_q_reads_has_sizes_and_recipe_of_small() -> None:
         (256, 8, "merge", 0.0, learned),
         (256, 8, "merge", 0.0, equal),
         (256, 8, "spans", 0.0, learned),
-        *((256, 8, "merge", weight, gate) for gate in (learned, annealed) for weight in (0.001, 0.003)),
+        *((256, 8, "merge", weight, learned) for weight in (0.001, 0.003)),
+        *((256, 8, "merge", weight, annealed) for weight in (0.0, 0.001, 0.003)),
     ]
     for other, (size, length, reads, weight, gate) in zip(others, asked_for, strict=True):
         sized = replace(buffered.model.memory, buffer_size=size, span_length=length)
