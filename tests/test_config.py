@@ -188,9 +188,7 @@ def numbers_that_mean_nothing() -> set[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    "fields", [*REFUSED, *(pytest.param(one, marks=pytest.mark.slow) for one in sorted(numbers_that_mean_nothing()))]
-)
+@pytest.mark.parametrize("fields", rest_slow([*REFUSED, *sorted(numbers_that_mean_nothing())], always=len(REFUSED)))
 def test_errors_name_file_field_and_value(fields: str) -> None:
     values = (field.partition("=") for field in fields.split())
     with pytest.raises(InputError) as error:

@@ -14,6 +14,7 @@ import pytest
 
 import spanlm
 from spanlm.store.provenance import PACKAGE, commit_of
+from tests.cases import rest_slow
 from tests.cli.conftest import Cli
 
 
@@ -69,7 +70,7 @@ def test_output_that_nobody_reads_is_no_error(
     assert (found.returncode, found.stdout, found.stderr) == (status, printed, b"")
 
 
-DELAYS = (0.2, *(pytest.param(delay, marks=pytest.mark.slow) for delay in (0.02, 0.1, 0.8, 3.0)))
+DELAYS = rest_slow([0.2, 0.02, 0.1, 0.8, 3.0])
 
 
 @pytest.mark.parametrize("delay", DELAYS)

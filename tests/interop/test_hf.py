@@ -27,6 +27,7 @@ from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from spanlm.models.interfaces import LMState
 from spanlm.models.language_model import LanguageModel
+from tests.cases import rest_slow
 from tests.goldens.small import command, shrunk
 from tests.interop.equalities import BOUND, cut, padded, same_beams
 
@@ -64,7 +65,7 @@ def wrapped(name: str, **memory: Any) -> Any:
 
 KINDS = {tuple(flat(preset.config.to_tree())): name for name, preset in reversed(spanlm.PRESETS.items())}
 """A preset for each set of fields; `results/interop.py` takes them all."""
-NAMES = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in KINDS.values() if name not in QUICK)]
+NAMES = rest_slow([*QUICK, *(name for name in KINDS.values() if name not in QUICK)], always=len(QUICK))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -37,7 +37,7 @@ ATTENDS = ("1", "3", "5")
 
 
 @pytest.mark.parametrize("rows", ["tokens", "words"])
-@pytest.mark.parametrize("run", ["1", *(pytest.param(name, marks=pytest.mark.slow) for name in "23456")])
+@pytest.mark.parametrize("run", rest_slow("123456"))
 def test_score_is_the_command_line_s(
     client: TestClient, folders: Mapping[str, Path], run: str, rows: str, tmp_path: Path
 ) -> None:
