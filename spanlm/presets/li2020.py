@@ -12,7 +12,8 @@ The paper leaves open the following; options of `model.memory` are in parenthese
 * A span is h_i − h_{i−L+1}, as printed. The ends of Eq. 4 and 6 do not agree: the newest span ends at t − 1, each other
   one L before the next, and all move along with t. By Eq. 2 and 3 h_t has read x_t, by the text x_{t−1}: the former, so
   that no span of step t has h_t; one that ends at t itself is `newest`.
-* By Eq. 8 q sees ξ_t and not h_t; `reads` are other readings, in which it sees both.
+* By Eq. 8 q sees ξ_t and not h_t; `reads` are other readings, in which it sees both. The presets `…-snb-state-…` have
+  one of them, and a gate that the likelihood alone teaches: as printed the buffer is no gain (`results/li2020.md`).
 * The buffer holds encoder outputs before dropout, without gradients across segments, with them within a segment.
   Query, gate and ξ have one mask, in place of the output dropout.
 * An empty buffer has no share and no reward. No span reaches back beyond the beginning of a stream: with states of
@@ -44,6 +45,10 @@ _REMARK = (
     "below the buffer. The buffer adds {added:.2f}M, 2d² + 3d of d = {width}, which makes {total:.2f}M; the paper "
     "prints one size with and without it{printed}"
 )
+_STATE_REMARK = (
+    "our own reading, not the paper's: q of tanh(W [h_t; ξ_t]), both temperatures 1, no reward; the rest is "
+    "li2020/{printed}. The buffer adds {added:.2f}M, 4d² + 3d of d = {width}, which makes {total:.2f}M"
+)
 _MEASURED = "Table 3: the same model, one part alone, the oracle policy, and w/o annealing in test"
 
 
@@ -62,6 +67,12 @@ def _buffer(size: int, length: int, training: float, evaluation: float) -> SpanB
 BUFFERS = {"ptb": _buffer(2048, 8, 100.0, 0.1), "wt2": _buffer(512, 4, 10.0, 0.01)}
 
 
+def reading_state(buffer: SpanBufferConfig) -> SpanBufferConfig:
+    """Return our own reading of a buffer: q of tanh(W [h_t; ξ_t]), and a gate that the likelihood alone teaches."""
+    gate = GateConfig(training_temperature=1.0, evaluation_temperature=1.0)
+    return replace(buffer, reads="merge", gate=gate, reward=RewardConfig(weight=0.0))
+
+
 def buffered(base: RunConfig, buffer: SpanBufferConfig) -> RunConfig:
     """Return a configuration with a buffer; its dropout replaces the output dropout."""
     memory = replace(buffer, dropout=base.model.output_dropout)
@@ -74,18 +85,19 @@ _PARAMETERS = {"awd": _AWD, "mos": _MOS, "mos-ps": _MOS, "mos-ps-at": _MOS}
 """How many a base has, by corpus."""
 
 
+def _sizes(base: str, label: str, squares: int) -> dict[str, float]:
+    """Return what remarks say of sizes, in millions; a buffer has so many matrices (d, d), v (d) and W_g (2, d)."""
+    width = BASES[base].configs[label].model.encoder.output_size
+    added = squares * width**2 + 3 * width
+    return {"added": added / 1e6, "width": width, "total": (_PARAMETERS[base][label] + added) / 1e6}
+
+
 def _preset(
     name: str, sources: tuple[str, ...], base: str, label: str, buffer: SpanBufferConfig, reported: Reported
 ) -> Preset:
     config = BASES[base].configs[label]
-    width = config.model.encoder.output_size
-    added = 2 * width**2 + 3 * width  # W_h and W_s (d, d), v (d), W_g (2, d)
-    remark = _REMARK.format(
-        added=added / 1e6,
-        width=width,
-        total=(_PARAMETERS[base][label] + added) / 1e6,
-        printed=f", {reported.all_parameters:g}M" if reported.all_parameters else "",
-    )
+    printed = f", {reported.all_parameters:g}M" if reported.all_parameters else ""
+    remark = _REMARK.format(**_sizes(base, label, 2), printed=printed)
     return Preset(
         name=f"li2020/{name}-{label}",
         paper=PAPER,
@@ -99,6 +111,17 @@ def _preset(
 def _row(base: str, label: str, *printed: float) -> Preset:
     sources = (f"{TABLES[label]}, {BASES[base].title} + SNB", *((_MEASURED,) if base == TOP else ()))
     return _preset(f"{base}-snb", sources, base, label, BUFFERS[label], reported_on(CORPORA[label], *printed))
+
+
+def _reading_state(base: str, label: str) -> Preset:
+    return Preset(
+        name=f"li2020/{base}-snb-state-{label}",
+        paper=PAPER,
+        sources=(f"none; {BASES[base].title} + SNB whose q sees h_t, too",),
+        config=buffered(BASES[base].configs[label], reading_state(BUFFERS[label])),
+        reported=reported_on(CORPORA[label]),
+        remark=_STATE_REMARK.format(**_sizes(base, label, 4), printed=f"{base}-snb-{label}"),
+    )
 
 
 def _ablations(label: str, annealed: float, rewarded: float, spans: float) -> list[Preset]:
@@ -122,9 +145,11 @@ PRESETS = [
     _row("mos-ps", "ptb", 53.45, 51.1, 22, 45.51, 45.33),
     _row("mos-ps-at", "ptb", 52.37, 50.18, 22, 44.37, 43.87),
     *_ablations("ptb", 45.64, 45.92, 44.72),
+    *(_reading_state(base, "ptb") for base in BASES),
     _row("awd", "wt2", 63.07, 60.43, 33, 40.72, 38.59),
     _row("mos", "wt2", 60.62, 58.79, 35, 40.61, 37.76),
     _row("mos-ps", "wt2", 60.11, 57.87, 35, 39.98, 37.01),
     _row("mos-ps-at", "wt2", 58.75, 56.12, 35, 38.42, 35.16),
     *_ablations("wt2", 38.23, 38.76, 37.88),
+    *(_reading_state(base, "wt2") for base in BASES),
 ]

@@ -21,11 +21,13 @@ from spanlm.models.memories import (
     RecurrentMemoryConfig,
     SpanBufferConfig,
 )
+from spanlm.presets.li2020 import reading_state
 from spanlm.presets.preset import Preset
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
 
 PAPER = "none; every memory on one encoder, for texts with a known law"
 REACH = 32
+SPANS = SpanBufferConfig(buffer_size=REACH, span_length=2, dropout=0.0)
 
 MEMORIES: dict[str, tuple[str, AnyMemoryConfig]] = {
     "lstm": ("LSTM, no memory", NoMemoryConfig()),
@@ -37,7 +39,8 @@ MEMORIES: dict[str, tuple[str, AnyMemoryConfig]] = {
     "attentive-single": ("Attentive, single score", AttentiveConfig(score="single", window=REACH)),
     "attentive-combined": ("Attentive, combined score", AttentiveConfig(score="combined", window=REACH)),
     "pointer": ("Pointer sentinel", PointerSentinelConfig(window=REACH)),
-    "span-buffer": ("Span buffer", SpanBufferConfig(buffer_size=REACH, span_length=2, dropout=0.0)),
+    "span-buffer": ("Span buffer", SPANS),
+    "span-buffer-state": ("Span buffer, q sees h_t, too", reading_state(SPANS)),
 }
 """Name -> what tables call it, and its configuration."""
 

@@ -55,6 +55,10 @@ _ANALYSED = (
     "the paper's parts, oracle and temperatures are those of the trained model while it adapts; here it adapts as a "
     "whole, and each part is read off"
 )
+_OURS = (
+    "our own reading of the buffer, not the paper's: q is predicted from tanh(W [h_t; ξ_t]), and the likelihood alone "
+    "teaches the gate (temperature 1, no reward)"
+)
 _COLUMNS = (
     *("parameters", "seeds", "valid ppl", "test ppl", "over", "paper: valid", "paper: test", "paper: over"),
     *("PoU", "oracle PoU"),
@@ -78,12 +82,14 @@ _DETAILS = (
 )
 
 
-def _corpus(label: str, on: Measured, ladder: str, analysis: str, remark: str) -> tuple[list[Row], Table, Table]:
-    """Return the rows of a corpus and its two tables: the ladder, and the analysis of its topmost rung."""
-    rungs, whole = list[Row](), f"{TOP}-snb-{label}"
+def _corpus(label: str, on: Measured, names: tuple[str, str, str], remark: str) -> tuple[list[Row], *tuple[Table, ...]]:
+    """Return the rows of a corpus and its tables: the ladder, its topmost rung taken apart, our reading of SNB."""
+    rungs, states, whole = list[Row](), list[Row](), f"{TOP}-snb-{label}"
     for name, base in BASES.items():
         rungs += _twice(base.title, f"{base.name}-{label}", _BELOW[name] and f"{_BELOW[name]}-{label}")
         rungs += _twice(f"{base.title} + SNB", f"li2020/{name}-snb-{label}", f"{name}-{label}")
+        sees = _twice(f"{base.title} + SNB, q sees h_t", f"li2020/{name}-snb-state-{label}", f"{name}-{label}")
+        states += [*rungs[-4:-2], *(replace(row, in_paper=False) for row in sees)]
     first, *others = (_twice(title, f"li2020/{name}-{label}", whole) for name, title in _ABLATIONS.items())
     tempered = Row(
         name=f"unannealed-test-{label}-dynamic",
@@ -94,19 +100,20 @@ def _corpus(label: str, on: Measured, ladder: str, analysis: str, remark: str) -
         control=f"{whole}-dynamic",
     )
     ablations = [*first, tempered, *(row for pair in others for row in pair)]
-    names: list[Any] = [tuple(row.name for row in rows) for rows in (rungs, ablations)]
-    names[1] = (whole, f"{whole}-dynamic", *names[1])
+    ladder, taken_apart, ours = (tuple(row.name for row in rows) for rows in (rungs, ablations, states))
     parts = {whole: {}, f"{whole}-dynamic": _PARTS_TEST[label]}
     more: dict[str, Any] = {"columns": _COLUMNS, "details": _DETAILS[1:], "remark": _ANALYSED, "parts": parts}
+    state: dict[str, Any] = {"columns": _COLUMNS, "details": _DETAILS, "remark": _OURS}
     return (
-        [*rungs, *ablations],
-        perplexity_table(ladder, on, "1", rows=names[0], columns=_COLUMNS, details=_DETAILS, remark=remark),
-        perplexity_table(analysis, on, "3", "what is in it,", rows=names[1], **more),
+        [*rungs, *ablations, *(row for row in states if not row.in_paper)],
+        perplexity_table(names[0], on, "1", rows=ladder, columns=_COLUMNS, details=_DETAILS, remark=remark),
+        perplexity_table(names[1], on, "3", "what is in it,", rows=(whole, f"{whole}-dynamic", *taken_apart), **more),
+        perplexity_table(names[2], on, "state", "the buffer's q sees h_t, too,", rows=ours, **state),
     )
 
 
-_PTB, _TABLE_1, _TABLE_3 = _corpus("ptb", PENN_TREEBANK, "1", "3", _CONTRADICTIONS)
-_WT2, _TABLE_2, _TABLE_3_WT2 = _corpus("wt2", WIKITEXT_2, "2", "3-wt2", f"{_CONTRADICTIONS}{_MISPRINTED}")
+_PTB, *_PTB_TABLES = _corpus("ptb", PENN_TREEBANK, ("1", "3", "state"), _CONTRADICTIONS)
+_WT2, *_WT2_TABLES = _corpus("wt2", WIKITEXT_2, ("2", "3-wt2", "state-wt2"), f"{_CONTRADICTIONS}{_MISPRINTED}")
 
 _SMOKE_RECIPE = Shortened(lr=10.0, epochs=2, switch_after=1, finetune_epochs=1)
 _SMALL_RECIPE = Shortened(lr=20.0, epochs=6, switch_after=4, finetune_epochs=2)
@@ -116,7 +123,7 @@ LI = Paper(
     name="li2020",
     title="Li et al. 2020",
     rows={row.name: row for row in (*_PTB, *_WT2)},
-    tables=(_TABLE_1, _TABLE_2, _TABLE_3, _TABLE_3_WT2),
+    tables=(*_PTB_TABLES, *_WT2_TABLES),
     scales=(
         smoke_scale(
             Proportional(width=0.025, dropout=0.5, recipe=_SMOKE_RECIPE, experts=2, buffer_size=64),

@@ -46,6 +46,10 @@ def ablation(words: int, test: float) -> Row:
     return Row(words, None, (None, None), (None, test))
 
 
+def ours(words: int) -> Row:
+    return Row(words, None, (None, None), (None, None))
+
+
 ROWS = {
     "merity2018/awd-ptb": Row(PTB, 24, (60.00, 57.30), (51.60, 51.10)),
     "li2020/awd-snb-ptb": Row(PTB, 24, (56.82, 54.92), (48.23, 47.54)),
@@ -58,6 +62,10 @@ ROWS = {
     "li2020/unannealed-ptb": ablation(PTB, 45.64),
     "li2020/unrewarded-ptb": ablation(PTB, 45.92),
     "li2020/words-ptb": ablation(PTB, 44.72),
+    "li2020/awd-snb-state-ptb": ours(PTB),
+    "li2020/mos-snb-state-ptb": ours(PTB),
+    "li2020/mos-ps-snb-state-ptb": ours(PTB),
+    "li2020/mos-ps-at-snb-state-ptb": ours(PTB),
     "merity2018/awd-wt2": Row(WT2, 33, (68.60, 65.80), (46.40, 44.30)),
     "li2020/awd-snb-wt2": Row(WT2, 33, (63.07, 60.43), (40.72, 38.59)),
     "yang2018/mos-wt2": Row(WT2, 35, (63.88, 61.45), (42.41, 40.68)),
@@ -69,6 +77,10 @@ ROWS = {
     "li2020/unannealed-wt2": ablation(WT2, 38.23),
     "li2020/unrewarded-wt2": ablation(WT2, 38.76),
     "li2020/words-wt2": ablation(WT2, 37.88),
+    "li2020/awd-snb-state-wt2": ours(WT2),
+    "li2020/mos-snb-state-wt2": ours(WT2),
+    "li2020/mos-ps-snb-state-wt2": ours(WT2),
+    "li2020/mos-ps-at-snb-state-wt2": ours(WT2),
 }
 EVERY_ROW = pytest.mark.parametrize(("name", "row"), ROWS.items(), ids=ROWS)
 BUFFERED = [(name, row) for name, row in ROWS.items() if name.startswith("li2020/")]
@@ -77,7 +89,7 @@ EVERY_BUFFERED_ROW = pytest.mark.parametrize(("name", "row"), BUFFERED, ids=[nam
 
 def below(name: str, row: Row) -> RunConfig:
     """The configuration of the same rung without a buffer, by the names of Tables 1 and 2."""
-    rung = name.removeprefix("li2020/").removesuffix(f"-snb-{row.label}")
+    rung = name.removeprefix("li2020/").removesuffix(f"-{row.label}").removesuffix("-state").removesuffix("-snb")
     papers = {"awd": "merity2018", "mos": "yang2018", "mos-ps": "press2019"}
     if rung not in papers:  # and all of Table 3
         return PRESETS[f"wang2019/mos-ps-at-{row.label}"].config
@@ -99,6 +111,7 @@ def test_numbers_are_those_that_were_printed(name: str, row: Row) -> None:
     assert found.config.data.corpus == CORPORA[row.words]
     assert found.paper == PAPERS[name.partition("/")[0]]
     table = "Table 3" if row.millions is None else {PTB: "Table 1", WT2: "Table 2"}[row.words]
+    table = "none; " if "-state-" in name else table
     assert any(table in source for source in found.sources)
 
 
@@ -108,7 +121,7 @@ def test_sizes(name: str, row: Row) -> None:
     parameters = {"awd": AWD, "mos": MOS}[family][row.words]
     if name.startswith("li2020/"):
         width = WIDTHS[family][row.words]
-        parameters += width * width * 2 + width + 2 * width
+        parameters += width * width * (4 if "-state-" in name else 2) + width + 2 * width
     assert count_configured(PRESETS[name].config.model, row.words).total == parameters
 
 
@@ -120,6 +133,15 @@ def test_a_buffer_is_all_that_a_rung_adds(name: str, row: Row) -> None:
     assert memory["kind"] == "span_buffer"
     assert (memory["dropout"], config["model"].pop("output_dropout")) == (base["model"].pop("output_dropout"), 0.0)
     assert config == base
+
+
+@pytest.mark.parametrize("name", [name for name in ROWS if "-state-" in name])
+def test_our_reading_differs_from_the_papers_in_what_q_reads_and_in_the_gate(name: str) -> None:
+    found, printed = PRESETS[name].config.to_tree(), PRESETS[name.replace("-state", "")].config.to_tree()
+    memory = printed["model"]["memory"]
+    memory |= {"reads": "merge", "gate": {"training_temperature": 1.0, "evaluation_temperature": 1.0}}
+    memory["reward"]["weight"] = 0.0
+    assert found == printed
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,15 @@ def test_the_ladder_has_the_papers_rows_in_its_order_each_compared_with_the_one_
     assert controls == ladder | {f"{rung}-snb": rung for rung in ladder}
 
 
+@pytest.mark.parametrize(("table", "label"), [("state", "ptb"), ("state-wt2", "wt2")])
+@pytest.mark.parametrize("adapting", [False, True])
+def test_our_reading_stands_beside_each_rung_and_is_no_row_of_the_paper(table: str, label: str, adapting: bool) -> None:
+    found, end = rows(table, adapting=adapting), f"-{label}-dynamic" if adapting else f"-{label}"
+    assert [row.title for row in found if row.in_paper] == list(RUNGS)
+    ours = {row.name.removesuffix(end): row.control.removesuffix(end) for row in found if not row.in_paper}
+    assert ours == {f"{rung}-snb-state": rung for rung in ("awd", "mos", "mos-ps", "mos-ps-at")}
+
+
 @pytest.mark.parametrize(("table", "label"), ANALYSES.items())
 def test_the_analysis_has_the_papers_rows_in_its_order_with_its_numbers(table: str, label: str) -> None:
     column, parts = LABELS.index(label), TABLES[table].parts
