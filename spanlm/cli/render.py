@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 PLAIN_SECONDS = 60.0
 """Seconds between lines of progress where there is no terminal to draw a bar on."""
+
+_BLANK = r"(?<= )"
+_IN_NAMES = r"(?<= )|(?<=[,/_=])(?=[^\W\d])"
+"""Where a line may end: after a blank; in cells also before a word of a name such as reads=sum,memory=none."""
 
 _BAR = 10
 """The least width of a bar, in columns."""
@@ -68,15 +72,19 @@ def table(rows: Sequence[tuple[str, str]]) -> None:
 def grid(header: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
     """Print a column of text and columns of numbers.
 
-    In a file or a pipe a row is a line, as wide as its cells need. A terminal's cells are broken between words; where
-    even the longest words do not fit side by side, each row becomes a list of names and values.
+    In a file or a pipe a row is a line, as wide as its cells need. A terminal's cells are broken between words and
+    within names; where even the longest pieces do not fit side by side, each row becomes a list of names and values.
     """
     cells = [header, *rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    least = [max(len(word) for cell in column for word in cell.split() or [""]) for column in zip(*cells, strict=True)]
+    least = [
+        max(len(x.rstrip()) for cell in column for x in re.split(_IN_NAMES, cell))
+        for column in zip(*cells, strict=True)
+    ]
     columns = _columns()
     if title is not None:
-        paragraph(title)
+        for line in _broken(title, columns, _IN_NAMES):
+            out(line)
     while columns is not None and sum(widths) + 2 * (len(widths) - 1) > columns:
         wide = max(range(len(widths)), key=lambda n: widths[n] if widths[n] > least[n] else -1)
         if widths[wide] <= least[wide]:
@@ -84,7 +92,7 @@ def grid(header: Sequence[str], rows: Iterable[Sequence[str]], title: str | None
             return
         widths[wide] -= 1
     for row in cells:
-        broken = [_broken(cell, width) for cell, width in zip(row, widths, strict=True)]
+        broken = [_broken(cell, width, _IN_NAMES) for cell, width in zip(row, widths, strict=True)]
         for first, *others in zip_longest(*broken, fillvalue=""):
             right = "".join(f"  {cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
             out(f"{first:<{widths[0]}}{right}".rstrip())
@@ -103,11 +111,16 @@ def _columns() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def _broken(text: str, width: int | None) -> list[str]:
-    """Break a text between words, keeping the blanks that it begins with."""
+def _broken(text: str, width: int | None, ends: str = _BLANK) -> list[str]:
+    """Break a text where lines may end, keeping the blanks that it begins with."""
     if width is None or len(text) <= width:
         return [text]
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
+    lines = [""]
+    for piece in re.split(ends, text):
+        if lines[-1].strip() and len((lines[-1] + piece).rstrip()) > width:
+            lines.append("")
+        lines[-1] += piece
+    return [line.rstrip() for line in lines]
 
 
 class Progress:

@@ -92,6 +92,14 @@ def test_a_terminal_breaks_no_word_and_no_line(cells: list[list[str]]) -> None:
     assert printed <= given and {word for row in cells[1:] for cell in row for word in cell.split()} <= printed
 
 
+def test_a_terminal_breaks_a_long_name_within_it_and_keeps_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "output_dropout=0.0,memory=span_buffer,reads=merge,evaluation_temperature=0.1"
+    monkeypatch.setenv("COLUMNS", "50")
+    header, row, *rest = on_a_terminal(lambda: grid(["", "tokens"], [[name, "1,234,567,890"]])).splitlines()
+    assert header.split() == ["tokens"] and row.split()[1:] == ["1,234,567,890"]
+    assert row.split()[0] + "".join(rest) == name and max(map(len, [header, row, *rest])) <= 50
+
+
 def test_json_has_null_for_what_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
     out_json({"a": [math.nan, (math.inf, 1.5)], "b": "NaN"})
     assert json.loads(capsys.readouterr().out) == {"a": [None, [None, 1.5]], "b": "NaN"}
