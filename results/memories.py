@@ -11,12 +11,13 @@ from typing import Any
 
 from record import asked, write
 
-from spanlm.presets.yardstick import MEMORIES
+from spanlm.presets.yardstick import PRESETS
 from spanlm.reproduction.yardstick import SOURCES
 
 HERE = Path(__file__).parent
 FAMILIES = {"none": "LSTM, no memory", "ngram": "4-gram", "roles=1": "Attention, window 15"}
-FAMILIES |= {"roles=3": "Key-Value-Predict, window 5", "span_buffer": "Span buffer"}
+FAMILIES |= {"roles=3": "Key-Value-Predict, window 5", "reads=spans": "Span buffer"}
+FAMILIES |= {"reads=merge": "Span buffer, q sees h_t, too"}
 """Part of a family's folder -> what it is; the first is the baseline."""
 
 
@@ -43,8 +44,9 @@ def main() -> None:
     found = {}
     for source in SOURCES:
         own = Path("yardstick", f"{source}-small")
-        trained = [name for name in MEMORIES if (HERE / own / f"{name}-seed-1.json").exists()]
-        found[source] = _against({MEMORIES[name][0]: runs / own / name / "seed-1" for name in trained})
+        titles = {preset.name.partition("/")[2]: preset.sources[0] for preset in PRESETS}
+        trained = {name: title for name, title in titles.items() if (HERE / own / f"{name}-seed-1.json").exists()}
+        found[source] = _against({title: runs / own / name / "seed-1" for name, title in trained.items()})
     found["demo"] = _against(families)
     found["context"] = [{"run": title, **_context(family / "seed-1")} for title, family in families.items()]
     write(__file__, "memories against the LSTM, bits a token on test", **found)

@@ -1,9 +1,11 @@
-"""What q reads, and how it is mixed in: `python results/reads.py CONTROL ONE RUN …` writes reads.json, on valid.
+"""What q reads, and how it is mixed in: `python results/reads.py CONTROL ONE FAMILY …` writes reads.json.
 
-They are folders of `spanlm sweep results/li2020/reads.yaml`: without a buffer; with one span of two words, which
-predicts twice, too, but has nothing to choose from; with buffers. All are compared with CONTROL, and with ONE.
+They are folders of `spanlm sweep results/li2020/reads.yaml`, each with its seeds: without a buffer; with one span of
+two words, which predicts twice, too, but has nothing to choose from; with buffers. All are compared with CONTROL, and
+with ONE, on valid at the seeds that both have; those with more than one seed on test, too, once all is chosen.
 """
 
+import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,40 +18,74 @@ from spanlm.models.memories import SpanBufferConfig
 from spanlm.store.provenance import starts
 from spanlm.store.run_folder import epoch_rows
 
-VALID = "--split", "valid", "--threads", 1
 PARTS = "encoder", "buffer", "oracle", "untempered", "equal", "utilisation"
-
-
-def _against(baseline: Path, others: Sequence[Path]) -> dict[Path, dict[str, Any]]:
-    return dict(zip(others, asked("compare", baseline, *others, *VALID)["comparisons"], strict=True))
 
 
 def _title(config: RunConfig) -> str:
     memory = config.model.memory
     if not isinstance(memory, SpanBufferConfig):
-        return f"no buffer, seed {config.training.seed}"
+        return "no buffer"
     spans = f"{memory.count} spans" if memory.count > 1 else "one span"
     gate = f"T {memory.gate.training_temperature:g} and {memory.gate.evaluation_temperature:g}"
-    return f"{spans}, q of {memory.seen}, η {memory.reward.weight:g}, {gate}, seed {config.training.seed}"
+    return f"{spans}, q of {memory.seen}, η {memory.reward.weight:g}, {gate}"
+
+
+def _seeds(family: Path) -> list[Path]:
+    return sorted(family.glob("seed-*"))
+
+
+def _seed(run: Path, spans: bool, test: bool) -> dict[str, Any]:
+    """Return what one training came to."""
+    valid, test_split = (["evaluate", run, "--threads", 1, "--split", split] for split in ("valid", "test"))
+    evaluation = asked(*valid, *["--parts"] * spans)
+    parts = evaluation["parts"] or {}
+    return {
+        "starts": starts(run),
+        "by_epoch": [row["perplexity"] for row in epoch_rows(run)],
+        "perplexity": evaluation["perplexity"],
+        **{name: parts.get(name) for name in PARTS},
+        "uniform_attention": asked(*valid, "--attention", "uniform")["perplexity"] if spans else None,
+        "test": asked(*test_split)["perplexity"] if test else None,
+    }
+
+
+def _against(baseline: Path, family: Path, split: str) -> dict[str, Any]:
+    """Compare families, or the one seed that the other family has with that of the baseline."""
+    one = len(_seeds(family)) == 1
+    pair = [folder / _seeds(family)[0].name if one else folder for folder in (baseline, family)]
+    found: dict[str, Any] = asked("compare", *pair, "--split", split, "--threads", 1)["comparisons"][0]
+    return found
+
+
+def _means(seeds: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return means over seeds: of perplexities the geometric mean, which is that of bits."""
+    means: dict[str, Any] = {
+        "from": min(one["perplexity"] for one in seeds),
+        "to": max(one["perplexity"] for one in seeds),
+    }
+    for name in ("perplexity", "test", "uniform_attention", *PARTS):
+        values = [one[name] for one in seeds if one[name] is not None]
+        mean = statistics.mean if name == "utilisation" else statistics.geometric_mean
+        means[name] = mean(values) if values else None
+    return means
 
 
 def main() -> None:
     """Ask, and write."""
-    runs, found = list(map(Path, sys.argv[1:])), {}
-    control, one_span, *others = runs
-    against_control, against_one_span = _against(control, runs[1:]), _against(one_span, others)
-    for run in runs:
-        config = RunConfig.load(run / "config.yaml")
-        one: dict[str, Any] = {"starts": starts(run), "by_epoch": [row["perplexity"] for row in epoch_rows(run)]}
-        spans = isinstance(config.model.memory, SpanBufferConfig)
-        evaluation = asked("evaluate", run, *VALID, *["--parts"] * spans)
-        parts = evaluation["parts"] or {}
-        one |= {"perplexity": evaluation["perplexity"], **{name: parts.get(name) for name in PARTS}}
-        uniform = asked("evaluate", run, *VALID, "--attention", "uniform")["perplexity"] if spans else None
-        one["uniform_attention"] = uniform
-        one |= {"against_control": against_control.get(run), "against_one_span": against_one_span.get(run)}
-        assert found.setdefault(_title(config), one) is one, "two runs of one title"
-    write(__file__, "AWD-LSTM at a fifth of its width with other predictions beside its own, on valid", runs=found)
+    control, one_span, *others = map(Path, sys.argv[1:])
+    found: dict[str, dict[str, Any]] = {}
+    for family in (control, one_span, *others):
+        runs = _seeds(family)
+        config = RunConfig.load(runs[0] / "config.yaml")
+        spans, several = isinstance(config.model.memory, SpanBufferConfig), len(runs) > 1
+        seeds = {run.name: _seed(run, spans, several) for run in runs}
+        row: dict[str, Any] = {"count": len(runs), **_means(list(seeds.values())), "seeds": seeds}
+        for name, baseline in {"against_control": control, "against_one_span": one_span}.items():
+            if family not in (control, baseline):
+                row[name] = _against(baseline, family, "valid")
+                row[f"test_{name}"] = _against(baseline, family, "test") if several else None
+        assert found.setdefault(_title(config), row) is row, "two families of one title"
+    write(__file__, "AWD-LSTM at a fifth of its width with other predictions beside its own", families=found)
 
 
 if __name__ == "__main__":

@@ -261,14 +261,27 @@ def read_yaml(path: Path, *, pipes: bool = False) -> Tree:
             content = file.read(LONGEST + 1)
         if len(content) > LONGEST:
             raise ValueError(f"has more than {LONGEST:,} bytes")
-        tree = _Loader(content.decode()).get_single_data()
+        text = content.decode()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, ValueError) as error:  # a ValueError: no UTF-8, or a date that no calendar has
-        raise InputError(f"{path}: is not YAML that can be read: {' '.join(str(error).split())}") from None
+    except ValueError as error:  # too long, or no UTF-8
+        raise InputError(f"{path}: is not YAML that can be read: {error}") from None
+    return yaml_group(text, str(path))
+
+
+def yaml_group(text: str, name: str) -> Tree:
+    """Read nested fields from YAML text, which errors call `name`.
+
+    Raises:
+        InputError: it is not YAML, or holds no fields.
+    """
+    try:
+        tree = _Loader(text).get_single_data()
+    except (yaml.YAMLError, ValueError) as error:  # a ValueError: a date that no calendar has
+        raise InputError(f"{name}: is not YAML that can be read: {' '.join(str(error).split())}") from None
     except RecursionError:
-        raise InputError(f"{path}: is nested too deeply; fields are in groups of groups, no deeper") from None
-    return {} if tree is None else _as_group(tree, str(path))
+        raise InputError(f"{name}: is nested too deeply; fields are in groups of groups, no deeper") from None
+    return {} if tree is None else _as_group(tree, name)
 
 
 def _as_group(value: object, name: str) -> Tree:

@@ -41,9 +41,10 @@ from spanlm.config import (
     parsed_config,
     read_yaml,
     upgraded,
+    yaml_group,
 )
 from spanlm.data.corpora import Corpus, load_corpus
-from spanlm.errors import InputError, Interrupted, require
+from spanlm.errors import InputError, Interrupted, as_written, require
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.presets import NGRAM_PRESETS, PRESETS, find_preset
@@ -279,10 +280,17 @@ def named_config(preset: str | None, config: Path | None) -> RunConfig:
 
 
 def with_options(base: RunConfig, options: Mapping[str, str]) -> RunConfig:
-    """Apply fields by their full names, with values as they are typed."""
+    """Apply fields by their full names, with values as they are typed; a group may be one: `model.head={kind: …}`."""
     if not options:
         return base
-    fields = flat(upgraded(nested(options), base))
+    leaves = flat(base.to_tree())
+    given: Fields = {}
+    for name, value in options.items():
+        group = value.startswith("{") and name not in leaves
+        given |= (
+            {x: as_written(y) for x, y in flat(yaml_group(value, name), f"{name}.").items()} if group else {name: value}
+        )
+    fields = flat(upgraded(nested(given), base))
     parser = _field_parser(base, fields)
     return parsed_config(parser, parser.parse_args([f"--{name}={value}" for name, value in fields.items()]))
 

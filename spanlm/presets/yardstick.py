@@ -7,9 +7,12 @@ the law.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.models.encoders import LSTMConfig
+from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import (
     AnyMemoryConfig,
@@ -44,14 +47,16 @@ MEMORIES: dict[str, tuple[str, AnyMemoryConfig]] = {
 }
 """Name -> what tables call it, and its configuration."""
 
-PRESETS = [
-    Preset(
+
+def _preset(name: str, title: str, memory: AnyMemoryConfig, head: AnyHeadConfig | None = None) -> Preset:
+    model = ModelConfig(embedding_size=64, encoder=LSTMConfig(hidden_size=66), memory=memory)
+    return Preset(
         name=f"yardstick/{name}",
         paper=PAPER,
         sources=(title,),
         config=RunConfig(
             data=DataConfig(corpus="synthetic:recall"),
-            model=ModelConfig(embedding_size=64, encoder=LSTMConfig(hidden_size=66), memory=memory),
+            model=model if head is None else replace(model, head=head),
             training=TrainingConfig(
                 optimizer=OptimizerConfig(lr=0.005),
                 batching=BatchingConfig(kind="streams", batch_size=16, length=REACH),
@@ -60,5 +65,9 @@ PRESETS = [
             ),
         ),
     )
-    for name, (title, memory) in MEMORIES.items()
-]
+
+
+_LSTM, *_OTHERS = (_preset(name, title, memory) for name, (title, memory) in MEMORIES.items())
+_TWO = MixtureOfSoftmaxesConfig(experts=2, tied=False)
+PRESETS = [_LSTM, _preset("lstm-mos", "LSTM, two softmaxes", NoMemoryConfig(), _TWO), *_OTHERS]
+"""Beside the memories an LSTM with two softmaxes: the span buffer predicts twice, too."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spanlm.data.synthetic import PREFIX
-from spanlm.presets.yardstick import MEMORIES, REACH
+from spanlm.presets.yardstick import PRESETS, REACH
 from spanlm.reproduction import BY_LAG, Cached, Details, Paper, Row, Table
 from spanlm.reproduction.scales import Matched, Scale
 
@@ -23,10 +23,8 @@ _CACHED = Row(
     how=Cached(10 * REACH),
     control="lstm",
 )
-_ROWS = {
-    **{name: Row(name=name, title=title, preset=f"yardstick/{name}") for name, (title, _) in MEMORIES.items()},
-    _CACHED.name: _CACHED,
-}
+_TRAINED = (Row(name=x.name.partition("/")[2], title=x.sources[0], preset=x.name) for x in PRESETS)
+_ROWS = {row.name: row for row in (*_TRAINED, _CACHED)}
 _COLUMNS = ("units", "θ_M", "excess", "law", "test ppl", "best epoch", "tokens/s", "minutes")
 _BY_LAG = Details(
     "Excess in bits a target, by how many words back the word stands that the best prediction needs (0: none), first "
