@@ -19,6 +19,9 @@ SPEEDS = {"bench-cpu.json": "Zen 4", "bench-cpu-again.json": "Zen 4, again", "be
 SPEEDS |= {"bench-cpu-zen-3-before.json": "Zen 3, before", "bench-cpu-zen-3.json": "Zen 3"}
 SPEEDS |= {"bench-cpu-zen-3-words.json": "Zen 3"}
 CLASSES = "NE", "CN", "V", "P"  # of questions, in the order of the figure's page
+KINDS = {"the LSTM's kernel": ("rnn_layer",), "other products": ("_linear", "::mm", "::addmm", "::bmm")}
+KINDS |= {"masks": ("::random_", "::bernoulli_"), "copies": ("::copy_", "::cat"), "update": ("::_fused_",)}
+"""Of operations, by parts of their names."""
 WAITING = {"the library's own": "", "OMP_WAIT_POLICY=passive": ", passive", "GOMP_SPINCOUNT=1000": ", short"}
 
 
@@ -102,6 +105,21 @@ def busy_cores() -> Rows:
         name = f"{one['model']}, {one['busy processes']} busy"
         found.setdefault(name, {})[f"{one['threads']}{WAITING[one['waiting']]}"] = one["tokens a second"]
     return _from_records(found, [f"threads: {kind}={kind}:0" for kind in found["demo, 0 busy"]])
+
+
+def operations() -> Rows:
+    """Return what a training step does, in percent of its time, by preset; its operations are in the record."""
+    rows = [["", "ms", *KINDS, "the rest"]]
+    for name, training in _read(HERE / "operations-zen-3.json")["trainings"].items():
+        step = training["speeds"][0]["watched"]
+        spent = dict.fromkeys(KINDS, 0.0)
+        for one in step["operations"]:
+            kind = next((kind for kind, parts in KINDS.items() if any(part in one["name"] for part in parts)), None)
+            if kind is not None:
+                spent[kind] += one["milliseconds"]
+        shares = [100 * x / step["milliseconds"] for x in (*spent.values(), step["milliseconds"] - sum(spent.values()))]
+        rows.append([name, _number(training["speeds"][0]["milliseconds"], "0"), *(_number(x, "0") for x in shares)])
+    return rows
 
 
 def questions(*columns: str) -> Rows:
