@@ -7,12 +7,10 @@ the law.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.models.encoders import LSTMConfig
-from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig
+from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import (
     AnyMemoryConfig,
@@ -32,31 +30,33 @@ PAPER = "none; every memory on one encoder, for texts with a known law"
 REACH = 32
 SPANS = SpanBufferConfig(buffer_size=REACH, span_length=2, dropout=0.0)
 
-MEMORIES: dict[str, tuple[str, AnyMemoryConfig]] = {
-    "lstm": ("LSTM, no memory", NoMemoryConfig()),
-    "4-gram": ("4-gram", NGramConfig(order=4)),
-    "attention": ("Attention", KeyValueConfig(roles=1, window=REACH)),
-    "key-value": ("Key-Value", KeyValueConfig(roles=2, window=REACH)),
-    "key-value-predict": ("Key-Value-Predict", KeyValueConfig(roles=3, window=REACH)),
-    "recurrent-memory": ("Recurrent memory", RecurrentMemoryConfig(window=REACH)),
-    "attentive-single": ("Attentive, single score", AttentiveConfig(score="single", window=REACH)),
-    "attentive-combined": ("Attentive, combined score", AttentiveConfig(score="combined", window=REACH)),
-    "pointer": ("Pointer sentinel", PointerSentinelConfig(window=REACH)),
-    "span-buffer": ("Span buffer", SPANS),
-    "span-buffer-state": ("Span buffer, q sees h_t, too", reading_state(SPANS)),
+_ONE = SoftmaxConfig()
+_TWO = MixtureOfSoftmaxesConfig(experts=2, latent_dropout=0.0, tied=False)
+
+MODELS: dict[str, tuple[str, AnyMemoryConfig, AnyHeadConfig]] = {
+    "lstm": ("LSTM, no memory", NoMemoryConfig(), _ONE),
+    "lstm-mos": ("LSTM, two softmaxes", NoMemoryConfig(), _TWO),
+    "4-gram": ("4-gram", NGramConfig(order=4), _ONE),
+    "attention": ("Attention", KeyValueConfig(roles=1, window=REACH), _ONE),
+    "key-value": ("Key-Value", KeyValueConfig(roles=2, window=REACH), _ONE),
+    "key-value-predict": ("Key-Value-Predict", KeyValueConfig(roles=3, window=REACH), _ONE),
+    "recurrent-memory": ("Recurrent memory", RecurrentMemoryConfig(window=REACH), _ONE),
+    "attentive-single": ("Attentive, single score", AttentiveConfig(score="single", window=REACH), _ONE),
+    "attentive-combined": ("Attentive, combined score", AttentiveConfig(score="combined", window=REACH), _ONE),
+    "pointer": ("Pointer sentinel", PointerSentinelConfig(window=REACH), _ONE),
+    "span-buffer": ("Span buffer", SPANS, _ONE),
+    "span-buffer-state": ("Span buffer, q sees h_t, too", reading_state(SPANS), _ONE),
 }
-"""Name -> what tables call it, and its configuration."""
+"""Name -> title, memory and head; the LSTM with two softmaxes is there because the span buffer predicts twice, too."""
 
-
-def _preset(name: str, title: str, memory: AnyMemoryConfig, head: AnyHeadConfig | None = None) -> Preset:
-    model = ModelConfig(embedding_size=64, encoder=LSTMConfig(hidden_size=66), memory=memory)
-    return Preset(
+PRESETS = [
+    Preset(
         name=f"yardstick/{name}",
         paper=PAPER,
         sources=(title,),
         config=RunConfig(
             data=DataConfig(corpus="synthetic:recall"),
-            model=model if head is None else replace(model, head=head),
+            model=ModelConfig(embedding_size=64, encoder=LSTMConfig(hidden_size=66), memory=memory, head=head),
             training=TrainingConfig(
                 optimizer=OptimizerConfig(lr=0.005),
                 batching=BatchingConfig(kind="streams", batch_size=16, length=REACH),
@@ -65,9 +65,5 @@ def _preset(name: str, title: str, memory: AnyMemoryConfig, head: AnyHeadConfig 
             ),
         ),
     )
-
-
-_LSTM, *_OTHERS = (_preset(name, title, memory) for name, (title, memory) in MEMORIES.items())
-_TWO = MixtureOfSoftmaxesConfig(experts=2, tied=False)
-PRESETS = [_LSTM, _preset("lstm-mos", "LSTM, two softmaxes", NoMemoryConfig(), _TWO), *_OTHERS]
-"""Beside the memories an LSTM with two softmaxes: the span buffer predicts twice, too."""
+    for name, (title, memory, head) in MODELS.items()
+]
