@@ -110,6 +110,19 @@ def flat(tree: Tree, prefix: str = "") -> Tree:
     return found
 
 
+@cache
+def group_names() -> frozenset[str]:
+    """Return the full names of all groups of fields, whatever the kinds of the model's parts are."""
+    trees = [RunConfig().to_tree()]
+    trees += [{"model": {part: asdict(kind())}} for part, kinds in PARTS.items() for kind in kinds.values()]
+    return frozenset().union(*map(_groups, trees))
+
+
+def _groups(tree: Tree, prefix: str = "") -> set[str]:
+    inner = {f"{prefix}{name}": value for name, value in tree.items() if isinstance(value, dict)}
+    return set(inner).union(*(_groups(value, f"{name}.") for name, value in inner.items()))
+
+
 def nested(fields: Mapping[str, Any]) -> Tree:
     """Undo `flat`.
 

@@ -334,35 +334,6 @@ def test_fields_of_010_are_read_over_a_preset_and_as_options(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "group",
-    [
-        "{kind: ngram, order: 3}",
-        "{}",
-        "{kind: span_buffer, gate: {training_temperature: 1}, words: true, dropout: 0.1}",
-    ],
-)
-def test_a_group_is_an_option_with_the_meaning_that_it_has_in_a_file(tmp_path: Path, group: str) -> None:
-    base = with_options(PRESETS["demo"].config, {"model.output_dropout": "0"})
-    path = tmp_path / "a.yaml"
-    path.write_text(f"model: {{output_dropout: 0, memory: {group}}}")
-    assert with_options(base, {"model.memory": group}) == named_config("demo", path)
-
-
-@pytest.mark.parametrize(
-    ("group", "message"),
-    [
-        ("{kind: nram}", "model.memory.kind=nram: unknown"),
-        ("{kind: ngram, ordr: 2}", "unknown option --model.memory.ordr. Did you mean '--model.memory.order'?"),
-        ("{kind: [}", "model.memory: is not YAML that can be read"),
-        ("{kind: &x a, order: *x}", "model.memory: is not YAML that can be read: line 1: an alias or an anchor"),
-    ],
-)
-def test_errors_in_a_group_name_the_field(group: str, message: str) -> None:
-    with pytest.raises(InputError, match=f"^{re.escape(message)}"):
-        with_options(PRESETS["demo"].config, {"model.memory": group})
-
-
-@pytest.mark.parametrize(
     ("part", "name", "value"),
     [
         ("memory", "grid", "fixed"),

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -20,9 +20,10 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, get_args, get_origin, get_type_hints
 
 from spanlm.cli.main import VerbParser
+from spanlm.config import yaml_group
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import WHOLE, Corpus
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, as_written, require
 from spanlm.store.engine import Engine
 from spanlm.store.files import is_arpa, is_hf, is_kenlm, replacing_packed, run_name
 from spanlm.store.run_folder import CONFIG
@@ -413,22 +414,40 @@ def text_and_preset(names: Sequence[str], corpus: str | None, known: Iterable[st
     return next(iter(presets), None), next(iter(texts), None)
 
 
-def split_fields(arguments: list[str], short: Mapping[str, tuple[str, str, str]]) -> tuple[list[str], Fields]:
-    """Separate this verb's own arguments from the fields of the configuration: `--group.field VALUE` or `=VALUE`."""
+def split_fields(
+    arguments: list[str], short: Mapping[str, tuple[str, str, str]], groups: Collection[str]
+) -> tuple[list[str], Fields]:
+    """Separate this verb's own arguments from the fields of the configuration: `--group.field VALUE` or `=VALUE`.
+
+    Of `groups` all fields can be one option, as in YAML: `--group='{field: VALUE, …}'`.
+    """
     mine: list[str] = []
     fields: Fields = {}
     rest = iter(arguments)
     for argument in rest:
         name, equals, value = argument.partition("=")
         name = f"--{short[name][0]}" if name in short else name
-        if not (name.startswith("--") and "." in name):
+        field = name.removeprefix("--")
+        if field == name or not ("." in field or field in groups):
             mine.append(argument)
             continue
         value = value if equals else next(rest, "--")
         if not equals and value.startswith("--"):
             raise InputError(f"{name}: expected one argument")
-        fields[name.removeprefix("--")] = value
+        group = field in groups and (value.lstrip().startswith("{") or "." not in field)
+        fields |= _of_group(field, yaml_group(value, field)) if group else {field: value}
     return mine, fields
+
+
+def _of_group(name: str, group: Mapping[str, Any]) -> Fields:
+    """Return the fields of a group by their full names, as they would be typed."""
+    if not group:
+        raise InputError(f"{name}={{}}: names no field")
+    fields: Fields = {}
+    for inner, value in group.items():
+        full = f"{name}.{inner}"
+        fields |= _of_group(full, value) if isinstance(value, dict) else {full: as_written(value)}
+    return fields
 
 
 def free_folder(preset: str | None, text: str) -> Path:

@@ -26,8 +26,8 @@ PLAIN_SECONDS = 60.0
 """Seconds between lines of progress where there is no terminal to draw a bar on."""
 
 _BLANK = r"(?<= )"
-_IN_NAMES = r"(?<= )|(?<=[,/_=])(?=[^\W\d])"
-"""Where a line may end: after a blank; in cells also before a word of a name such as reads=sum,memory=none."""
+_IN_NAMES = r"(?<= )|(?<=[,/_=])(?=[^\W\d_])"
+"""Where a line may end: after a blank, and in names such as reads=sum,memory=none before a word."""
 
 _BAR = 10
 """The least width of a bar, in columns."""
@@ -72,35 +72,45 @@ def table(rows: Sequence[tuple[str, str]]) -> None:
 def grid(header: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
     """Print a column of text and columns of numbers.
 
-    In a file or a pipe a row is a line, as wide as its cells need. A terminal's cells are broken between words and
-    within names; where even the longest pieces do not fit side by side, each row becomes a list of names and values.
+    In a file or a pipe a row is a line, as wide as its cells need. A terminal's cells are broken between words, and the
+    text within long names if it must be; where even that does not fit, each row becomes a list of names and values.
     """
-    cells = [header, *rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    least = [
-        max(len(x.rstrip()) for cell in column for x in re.split(_IN_NAMES, cell))
-        for column in zip(*cells, strict=True)
-    ]
-    columns = _columns()
+    cells, columns = [header, *rows], _columns()
     if title is not None:
         for line in _broken(title, columns, _IN_NAMES):
             out(line)
+    fitting = ((ends, widths) for ends in (_BLANK, _IN_NAMES) if (widths := _fitted(cells, columns, ends)))
+    ends, widths = next(fitting, (_BLANK, None))
+    if widths is None:
+        _stacked(header, cells[1:])
+        return
+    for text, *numbers in cells:
+        others = [_broken(cell, width) for cell, width in zip(numbers, widths[1:], strict=True)]
+        for first, *right in zip_longest(_broken(text, widths[0], ends), *others, fillvalue=""):
+            line = "".join(f"  {cell:>{width}}" for cell, width in zip(right, widths[1:], strict=True))
+            out(f"{first:<{widths[0]}}{line}".rstrip())
+
+
+def _fitted(cells: Sequence[Sequence[str]], columns: int | None, ends: str) -> list[int] | None:
+    """Return the widths of a grid whose first column is broken at `ends`; None: it cannot be so narrow."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    breaks = [ends, *[_BLANK] * (len(widths) - 1)]
+    least = [
+        max(len(piece.rstrip()) for cell in column for piece in re.split(where, cell))
+        for column, where in zip(zip(*cells, strict=True), breaks, strict=True)
+    ]
     while columns is not None and sum(widths) + 2 * (len(widths) - 1) > columns:
         wide = max(range(len(widths)), key=lambda n: widths[n] if widths[n] > least[n] else -1)
         if widths[wide] <= least[wide]:
-            _stacked(header, cells[1:])
-            return
+            return None
         widths[wide] -= 1
-    for row in cells:
-        broken = [_broken(cell, width, _IN_NAMES) for cell, width in zip(row, widths, strict=True)]
-        for first, *others in zip_longest(*broken, fillvalue=""):
-            right = "".join(f"  {cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
-            out(f"{first:<{widths[0]}}{right}".rstrip())
+    return widths
 
 
 def _stacked(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for first, *others in rows:
-        paragraph(f"{header[0]} {first}".strip())
+        for line in _broken(f"{header[0]} {first}".strip(), _columns(), _IN_NAMES):
+            out(line)
         for name, cell in zip(header[1:], others, strict=True):
             if cell:
                 paragraph(f"  {name}  {cell}")
@@ -119,7 +129,7 @@ def _broken(text: str, width: int | None, ends: str = _BLANK) -> list[str]:
     for piece in re.split(ends, text):
         if lines[-1].strip() and len((lines[-1] + piece).rstrip()) > width:
             lines.append("")
-        lines[-1] += piece
+        lines[-1] += piece if lines[-1] or len(lines) == 1 else piece.lstrip()
     return [line.rstrip() for line in lines]
 
 

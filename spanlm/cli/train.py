@@ -36,15 +36,15 @@ from spanlm.config import (
     Tree,
     config_parser,
     flat,
+    group_names,
     kinds_of,
     nested,
     parsed_config,
     read_yaml,
     upgraded,
-    yaml_group,
 )
 from spanlm.data.corpora import Corpus, load_corpus
-from spanlm.errors import InputError, Interrupted, as_written, require
+from spanlm.errors import InputError, Interrupted, require
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.presets import NGRAM_PRESETS, PRESETS, find_preset
@@ -227,7 +227,7 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
     Beside the options, the former have `preset`, `begun` (the folder of the run to go on with, or of the first of a
     family), `engine`, and `resume` and `tour` as true or false.
     """
-    mine, fields = split_fields(arguments, SHORT)
+    mine, fields = split_fields(arguments, SHORT, group_names())
     own = _own_parser().parse_intermixed_args(mine)
     names = [*own.names, *([own.help] if own.help not in (None, "", "all") else [])]
     own.preset, own.corpus = text_and_preset(names, own.corpus, PRESETS)
@@ -280,17 +280,12 @@ def named_config(preset: str | None, config: Path | None) -> RunConfig:
 
 
 def with_options(base: RunConfig, options: Mapping[str, str]) -> RunConfig:
-    """Apply fields by their full names, with values as they are typed; a group may be one: `model.head={kind: …}`."""
+    """Apply fields by their full names, with values as they are typed."""
     if not options:
         return base
-    leaves = flat(base.to_tree())
-    given: Fields = {}
-    for name, value in options.items():
-        group = value.startswith("{") and name not in leaves
-        given |= (
-            {x: as_written(y) for x, y in flat(yaml_group(value, name), f"{name}.").items()} if group else {name: value}
-        )
-    fields = flat(upgraded(nested(given), base))
+    fields = flat(upgraded(nested(options), base))
+    for name in group_names() & fields.keys():
+        raise InputError(f"{name}={fields[name]}: must be a group of fields. Give one of them, as --{name}.FIELD VALUE")
     parser = _field_parser(base, fields)
     return parsed_config(parser, parser.parse_args([f"--{name}={value}" for name, value in fields.items()]))
 

@@ -37,7 +37,7 @@ SHORT = {
 
 def run(arguments: list[str]) -> None:
     """Estimate."""
-    mine, fields = split_fields(arguments, SHORT)
+    mine, fields = split_fields(arguments, SHORT, ("data", "ngram"))
     options = _parser().parse_intermixed_args(mine)
     preset, corpus_name = text_and_preset(options.names, options.corpus, NGRAM_PRESETS)
     if corpus_name is not None:

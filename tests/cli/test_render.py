@@ -92,12 +92,35 @@ def test_a_terminal_breaks_no_word_and_no_line(cells: list[list[str]]) -> None:
     assert printed <= given and {word for row in cells[1:] for cell in row for word in cell.split()} <= printed
 
 
-def test_a_terminal_breaks_a_long_name_within_it_and_keeps_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = "output_dropout=0.0,memory=span_buffer,reads=merge,evaluation_temperature=0.1"
-    monkeypatch.setenv("COLUMNS", "50")
-    header, row, *rest = on_a_terminal(lambda: grid(["", "tokens"], [[name, "1,234,567,890"]])).splitlines()
-    assert header.split() == ["tokens"] and row.split()[1:] == ["1,234,567,890"]
-    assert row.split()[0] + "".join(rest) == name and max(map(len, [header, row, *rest])) <= 50
+NAME = "output_dropout=0.0,memory=span_buffer,reads=merge,evaluation_temperature=0.1"
+
+
+@pytest.mark.parametrize("title", [None, f"{NAME} and what it is compared with"])
+@pytest.mark.parametrize("columns", [20, 50])
+def test_a_terminal_breaks_a_long_name_within_it(
+    monkeypatch: pytest.MonkeyPatch, columns: int, title: str | None
+) -> None:
+    """Beside its numbers where they fit, else above them."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = on_a_terminal(lambda: grid(["", "tokens/s"], [[NAME, "1,234,567,890"]], title)).splitlines()
+    assert max(map(len, lines)) <= max(columns, len("  tokens/s  1,234,567,890"))
+    shown = "".join(lines).replace(" ", "")
+    for header_or_number in ("tokens/s", "1,234,567,890"):
+        assert any(header_or_number in line for line in lines)
+        shown = shown.replace(header_or_number, "")
+    assert shown == f"{title or ''}{NAME}".replace(" ", "")
+    assert any(line.startswith("output_") and "1,234" in line for line in lines) == (columns == 50)
+
+
+def test_a_line_that_is_broken_begins_without_the_blanks_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "12")
+    assert on_a_terminal(lambda: paragraph("  perplexity  123.45")).splitlines() == ["  perplexity", "123.45"]
+
+
+def test_words_of_cells_are_not_broken_where_lines_between_words_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    lines = on_a_terminal(lambda: grid(["", "tokens/s"], [["Span buffer, q sees h_t, too", "1,234"]])).splitlines()
+    assert any("tokens/s" in line for line in lines) and any("h_t," in line for line in lines)
 
 
 def test_json_has_null_for_what_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ import spanlm
 from spanlm.cli.demo_report import THETAS
 from spanlm.cli.options import free_folder
 from spanlm.cli.train import parsed_options
-from spanlm.config import RunConfig
+from spanlm.config import RunConfig, nested
 from spanlm.data.config import DataConfig
 from spanlm.models.counting import count_parameters, lstm_budget, match_parameters
 from spanlm.models.memories import NGramConfig, NoMemoryConfig
@@ -119,6 +119,55 @@ def test_another_kind_drops_the_old_parts_fields(cli: Cli, tmp_path: Path) -> No
         (["--model.memory.kind=key_value"], PRESETS["demo"].config.model.memory),
     ):
         assert printed(cli, "demo", *options).model.memory == memory
+
+
+@pytest.mark.parametrize(
+    ("group", "fields"),
+    [
+        ("model.memory", "{kind: ngram, order: 3}"),
+        ("model", "{output_dropout: 0, memory: {kind: span_buffer, words: true, gate: {training_temperature: 1}}}"),
+        ("training.optimizer", " {kind: sgd, lr: 0.5, clip: null}"),
+        ("data", '{corpus: "2020-01-01"}'),
+    ],
+)
+def test_a_group_is_an_option_with_the_meaning_that_it_has_in_a_file(
+    cli: Cli, tmp_path: Path, group: str, fields: str
+) -> None:
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump(nested({group: yaml.safe_load(fields)})))
+    asked = printed(cli, "demo", "--config", "a.yaml")
+    assert asked != PRESETS["demo"].config
+    assert printed(cli, "demo", f"--{group}", fields) == printed(cli, "demo", f"--{group}={fields}") == asked
+
+
+def test_of_a_group_and_its_fields_what_is_typed_last_counts(cli: Cli) -> None:
+    group = "--model.memory={kind: ngram, order: 3}"
+    assert printed(cli, "demo", group, "--model.memory.order=2").model.memory == NGramConfig(order=2)
+    assert printed(cli, "demo", "--model.memory.order=2", group).model.memory == NGramConfig(order=3)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--model.memory={kind: nram}", "model.memory.kind=nram: unknown"),
+        ("--model.memory={kind: ngram, ordr: 2}", "unknown option --model.memory.ordr. Did you mean"),
+        ("--model.memory={gate: {}}", "model.memory.gate={}: names no field"),
+        ("--model.memory={kind: [}", "model.memory: is not YAML that can be read"),
+        ("--model.memory={kind: &x a, order: *x}", "model.memory: is not YAML that can be read: line 1: an alias"),
+        ("--model.memory=[1]", "model.memory=[1]: must be a group of fields"),
+        ("--model.memory=ngram", "model.memory=ngram: must be a group of fields"),
+        ("--data=ptb", "data=ptb: must be a group of fields"),
+    ],
+)
+def test_what_is_no_group_is_refused_by_name(cli: Cli, words: str, said: str) -> None:
+    cli("train", "demo", words).refused(said)
+
+
+def test_a_group_is_no_way_around_what_goes_together(cli: Cli) -> None:
+    encoder = "--model.encoder={hidden_size: 30}"
+    cli("train", "demo", encoder, "--match-parameters", "300").refused("--model.encoder.hidden_size=30")
+    cli("train", "demo", "--data={corpus: ptb}", "--corpus", "demo").refused("--data.corpus=ptb")
+    cli("train", "ngram", "--ngram={order: 9}").refused("ngram.order=9")
+    assert "model.memory.order" in cli("train", "demo", "--model.memory={kind: ngram}", "--help", "all").done
 
 
 @pytest.mark.parametrize("name", ["demo", "daniluk2017/4-gram"])
