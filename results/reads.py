@@ -26,6 +26,7 @@ def _title(config: RunConfig) -> str:
     if not isinstance(memory, SpanBufferConfig):
         return "no buffer"
     spans = f"{memory.count} spans" if memory.count > 1 else "one span"
+    spans += f" of {memory.span_length}"
     gate = f"T {memory.gate.training_temperature:g} and {memory.gate.evaluation_temperature:g}"
     return f"{spans}, q of {memory.seen}, η {memory.reward.weight:g}, {gate}"
 
@@ -50,11 +51,11 @@ def _seed(run: Path, spans: bool, test: bool) -> dict[str, Any]:
 
 
 def _against(baseline: Path, family: Path, split: str) -> dict[str, Any]:
-    """Compare families, or the one seed that the other family has with that of the baseline."""
-    one = len(_seeds(family)) == 1
-    pair = [folder / _seeds(family)[0].name if one else folder for folder in (baseline, family)]
-    found: dict[str, Any] = asked("compare", *pair, "--split", split, "--threads", 1)["comparisons"][0]
-    return found
+    """Compare families, or where one has a single seed that seed of both."""
+    single = next((runs[0].name for folder in (family, baseline) if len(runs := _seeds(folder)) == 1), None)
+    pair = [folder if single is None else folder / single for folder in (baseline, family)]
+    found: dict[str, Any] = asked("compare", *pair, "--split", split, "--threads", 1)
+    return {"seeds": [len(_seeds(folder)) if single is None else 1 for folder in pair], **found["comparisons"][0]}
 
 
 def _means(seeds: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -73,10 +74,13 @@ def _means(seeds: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     """Ask, and write."""
     control, one_span, *others = map(Path, sys.argv[1:])
+    families = control, one_span, *others
+    configs = [RunConfig.load(_seeds(family)[0] / "config.yaml") for family in families]
+    titles = list(map(_title, configs))
+    assert len(set(titles)) == len(titles), "two families of one title"
     found: dict[str, dict[str, Any]] = {}
-    for family in (control, one_span, *others):
+    for family, config, title in zip(families, configs, titles, strict=True):
         runs = _seeds(family)
-        config = RunConfig.load(runs[0] / "config.yaml")
         spans, several = isinstance(config.model.memory, SpanBufferConfig), len(runs) > 1
         seeds = {run.name: _seed(run, spans, several) for run in runs}
         row: dict[str, Any] = {"count": len(runs), **_means(list(seeds.values())), "seeds": seeds}
@@ -84,7 +88,7 @@ def main() -> None:
             if family not in (control, baseline):
                 row[name] = _against(baseline, family, "valid")
                 row[f"test_{name}"] = _against(baseline, family, "test") if several else None
-        assert found.setdefault(_title(config), row) is row, "two families of one title"
+        found[title] = row
     write(__file__, "AWD-LSTM at a fifth of its width with other predictions beside its own", families=found)
 
 

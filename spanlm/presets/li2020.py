@@ -113,7 +113,7 @@ def _row(base: str, label: str, *printed: float) -> Preset:
     return _preset(f"{base}-snb", sources, base, label, BUFFERS[label], reported_on(CORPORA[label], *printed))
 
 
-def _reading_state(base: str, label: str) -> Preset:
+def _state_row(base: str, label: str) -> Preset:
     return Preset(
         name=f"li2020/{base}-snb-state-{label}",
         paper=PAPER,
@@ -145,11 +145,11 @@ PRESETS = [
     _row("mos-ps", "ptb", 53.45, 51.1, 22, 45.51, 45.33),
     _row("mos-ps-at", "ptb", 52.37, 50.18, 22, 44.37, 43.87),
     *_ablations("ptb", 45.64, 45.92, 44.72),
-    *(_reading_state(base, "ptb") for base in BASES),
+    *(_state_row(base, "ptb") for base in BASES),
     _row("awd", "wt2", 63.07, 60.43, 33, 40.72, 38.59),
     _row("mos", "wt2", 60.62, 58.79, 35, 40.61, 37.76),
     _row("mos-ps", "wt2", 60.11, 57.87, 35, 39.98, 37.01),
     _row("mos-ps-at", "wt2", 58.75, 56.12, 35, 38.42, 35.16),
     *_ablations("wt2", 38.23, 38.76, 37.88),
-    *(_reading_state(base, "wt2") for base in BASES),
+    *(_state_row(base, "wt2") for base in BASES),
 ]

@@ -57,7 +57,8 @@ _ANALYSED = (
 )
 _OURS = (
     "our own reading of the buffer, not the paper's: q is predicted from tanh(W [h_t; ξ_t]), and the likelihood alone "
-    "teaches the gate (temperature 1, no reward)"
+    "teaches the gate (temperature 1, no reward). Two predictions are worth something without a memory, too: how much, "
+    "a buffer of one span shows"
 )
 _COLUMNS = (
     *("parameters", "seeds", "valid ppl", "test ppl", "over", "paper: valid", "paper: test", "paper: over"),
@@ -84,12 +85,13 @@ _DETAILS = (
 
 def _corpus(label: str, on: Measured, names: tuple[str, str, str], remark: str) -> tuple[list[Row], *tuple[Table, ...]]:
     """Return the rows of a corpus and its tables: the ladder, its topmost rung taken apart, our reading of SNB."""
-    rungs, states, whole = list[Row](), list[Row](), f"{TOP}-snb-{label}"
+    rungs, beside, whole = list[Row](), list[Row](), f"{TOP}-snb-{label}"
     for name, base in BASES.items():
-        rungs += _twice(base.title, f"{base.name}-{label}", _BELOW[name] and f"{_BELOW[name]}-{label}")
-        rungs += _twice(f"{base.title} + SNB", f"li2020/{name}-snb-{label}", f"{name}-{label}")
-        sees = _twice(f"{base.title} + SNB, q sees h_t", f"li2020/{name}-snb-state-{label}", f"{name}-{label}")
-        states += [*rungs[-4:-2], *(replace(row, in_paper=False) for row in sees)]
+        bare = _twice(base.title, f"{base.name}-{label}", _BELOW[name] and f"{_BELOW[name]}-{label}")
+        printed = _twice(f"{base.title} + SNB", f"li2020/{name}-snb-{label}", f"{name}-{label}")
+        ours = _twice(f"{base.title} + SNB, q sees h_t, too", f"li2020/{name}-snb-state-{label}", f"{name}-{label}")
+        rungs += [*bare, *printed]
+        beside += [*bare, *(replace(row, in_paper=False) for row in ours)]
     first, *others = (_twice(title, f"li2020/{name}-{label}", whole) for name, title in _ABLATIONS.items())
     tempered = Row(
         name=f"unannealed-test-{label}-dynamic",
@@ -100,20 +102,23 @@ def _corpus(label: str, on: Measured, names: tuple[str, str, str], remark: str) 
         control=f"{whole}-dynamic",
     )
     ablations = [*first, tempered, *(row for pair in others for row in pair)]
-    ladder, taken_apart, ours = (tuple(row.name for row in rows) for rows in (rungs, ablations, states))
+    ladder, taken_apart, with_ours = (tuple(row.name for row in rows) for rows in (rungs, ablations, beside))
     parts = {whole: {}, f"{whole}-dynamic": _PARTS_TEST[label]}
     more: dict[str, Any] = {"columns": _COLUMNS, "details": _DETAILS[1:], "remark": _ANALYSED, "parts": parts}
-    state: dict[str, Any] = {"columns": _COLUMNS, "details": _DETAILS, "remark": _OURS}
+    all_of_them: dict[str, Any] = {"columns": _COLUMNS, "details": _DETAILS}
+    first_name, second_name, third_name = names
     return (
-        [*rungs, *ablations, *(row for row in states if not row.in_paper)],
-        perplexity_table(names[0], on, "1", rows=ladder, columns=_COLUMNS, details=_DETAILS, remark=remark),
-        perplexity_table(names[1], on, "3", "what is in it,", rows=(whole, f"{whole}-dynamic", *taken_apart), **more),
-        perplexity_table(names[2], on, "state", "the buffer's q sees h_t, too,", rows=ours, **state),
+        [*rungs, *ablations, *(row for row in beside if not row.in_paper)],
+        perplexity_table(first_name, on, "1", rows=ladder, remark=remark, **all_of_them),
+        perplexity_table(
+            second_name, on, "3", "what is in it,", rows=(whole, f"{whole}-dynamic", *taken_apart), **more
+        ),
+        perplexity_table(third_name, on, "state", "q sees h_t, too,", rows=with_ours, remark=_OURS, **all_of_them),
     )
 
 
-_PTB, *_PTB_TABLES = _corpus("ptb", PENN_TREEBANK, ("1", "3", "state"), _CONTRADICTIONS)
-_WT2, *_WT2_TABLES = _corpus("wt2", WIKITEXT_2, ("2", "3-wt2", "state-wt2"), f"{_CONTRADICTIONS}{_MISPRINTED}")
+_PTB, *_OF_PTB = _corpus("ptb", PENN_TREEBANK, ("1", "3", "state"), _CONTRADICTIONS)
+_WT2, *_OF_WT2 = _corpus("wt2", WIKITEXT_2, ("2", "3-wt2", "state-wt2"), f"{_CONTRADICTIONS}{_MISPRINTED}")
 
 _SMOKE_RECIPE = Shortened(lr=10.0, epochs=2, switch_after=1, finetune_epochs=1)
 _SMALL_RECIPE = Shortened(lr=20.0, epochs=6, switch_after=4, finetune_epochs=2)
@@ -123,7 +128,7 @@ LI = Paper(
     name="li2020",
     title="Li et al. 2020",
     rows={row.name: row for row in (*_PTB, *_WT2)},
-    tables=(*_PTB_TABLES, *_WT2_TABLES),
+    tables=tuple(table for both in zip(_OF_PTB, _OF_WT2, strict=True) for table in both),
     scales=(
         smoke_scale(
             Proportional(width=0.025, dropout=0.5, recipe=_SMOKE_RECIPE, experts=2, buffer_size=64),

@@ -112,7 +112,7 @@ def test_rows_that_adapt_are_run_shown_and_written(cli: Cli, tiny_corpus: Path) 
         ((*SMOKE, "--corpus", "wikipedia"), ["--corpus=wikipedia", "spanlm data wikipedia"]),
         ((*SMOKE, "--tabel", "2b"), ["unknown option --tabel", "--table"]),
         (("reproduce", "salton2017"), ["--table: must be given at scale small: 1 (ptb), 2 (wikitext-2)"]),
-        ((*LI, "--table", "4"), ["--table=4", "Choose from: 1, 3, state, 2, 3-wt2, state-wt2"]),
+        ((*LI, "--table", "4"), ["--table=4", "Choose from: 1, 2, 3, 3-wt2, state, state-wt2"]),
     ],
 )
 def test_bad_requests_are_one_line(cli: Cli, arguments: tuple[Any, ...], parts: list[str]) -> None:
