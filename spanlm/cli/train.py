@@ -68,8 +68,8 @@ Train a language model. With nothing else: a small Key-Value-Predict model on th
   spanlm train daniluk2017/kvp-w5 --corpus ptb --seeds 8 --jobs 2
 
 On CPU a resumed run ends with the same weights, bit for bit, as one that was never stopped.
-Every field of the configuration is an option, too (--training.epochs 5); `--print_config` shows them all as YAML,
-`--config FILE` reads that.
+Every field of the configuration is an option, too (--training.epochs 5, --model.memory='{kind: ngram, order: 3}');
+`--print_config` shows them all as YAML, `--config FILE` reads that.
 """
 
 SHORT = {
