@@ -117,7 +117,7 @@ def _state_row(base: str, label: str) -> Preset:
     return Preset(
         name=f"li2020/{base}-snb-state-{label}",
         paper=PAPER,
-        sources=(f"none; {BASES[base].title} + SNB whose q sees h_t, too",),
+        sources=(f"not in the paper: {BASES[base].title} + SNB whose q sees h_t, too",),
         config=buffered(BASES[base].configs[label], reading_state(BUFFERS[label])),
         reported=reported_on(CORPORA[label]),
         remark=_STATE_REMARK.format(**_sizes(base, label, 4), printed=f"{base}-snb-{label}"),

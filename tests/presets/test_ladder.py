@@ -111,7 +111,7 @@ def test_numbers_are_those_that_were_printed(name: str, row: Row) -> None:
     assert found.config.data.corpus == CORPORA[row.words]
     assert found.paper == PAPERS[name.partition("/")[0]]
     table = "Table 3" if row.millions is None else {PTB: "Table 1", WT2: "Table 2"}[row.words]
-    table = "none; " if "-state-" in name else table
+    table = "not in the paper" if "-state-" in name else table
     assert any(table in source for source in found.sources)
 
 
