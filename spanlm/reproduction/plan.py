@@ -249,7 +249,8 @@ def _tables(request: Request, paper: Paper, scale: Scale) -> tuple[str, tuple[Ta
             f"--corpus={corpus}: table {named.name} has the settings of {named.home}; those of {corpus} are table "
             f"{twin.name}. Use --table {twin.name}, or --corpus {named.home}."
         )
-    chosen = [named] if named else at_home or able
+    own = [table for table in able if table.corpus == corpus]
+    chosen = [named] if named else at_home or own or able
     known = {row for table in chosen for row in table.rows}
     for row in request.rows or ():
         if row not in known:

@@ -49,6 +49,21 @@ def test_a_row_of_several_tables_is_run_once_and_measured_for_all(tiny_corpus: P
     assert measures["kvp-w5"] == ("perplexity",)
 
 
+@pytest.mark.parametrize(
+    ("corpus", "table", "chosen"),
+    [
+        ("synthetic:copy,tokens=9000", None, "copy"),
+        ("synthetic:copy,lag=20", None, "copy-lag-20"),
+        ("synthetic:copy,lag=20", "copy", "copy"),
+    ],
+)
+def test_a_text_with_options_has_the_table_of_just_these_else_of_its_kind(
+    corpus: str, table: str | None, chosen: str
+) -> None:
+    made = plan(corpus, paper="yardstick", scale="small", rows=("lstm",), table=table)
+    assert [one.name for one in made.tables] == [chosen]
+
+
 def test_a_corpus_built_from_wikipedia_has_its_articles_as_documents(tiny_corpus: Path, tmp_path: Path) -> None:
     built = tmp_path / "wikipedia"
     built.mkdir()
