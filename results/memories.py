@@ -1,9 +1,8 @@
 """What memories are worth, from trained runs: `python results/memories.py RUNS` writes memories.json.
 
 RUNS has the trainings of `spanlm reproduce yardstick --runs RUNS` that have a record here, and of `spanlm sweep
-results/worth.yaml` (in RUNS/worth). Each memory is compared by `spanlm compare` on the same test text with the LSTM and
-with the LSTM that has two softmaxes; on the demo's text, with three seeds of each, with the LSTM. There `spanlm
-context` says how much context the first seed of each uses.
+results/worth.yaml` (in RUNS/worth). Each model is compared with the LSTM on the same test text by `spanlm compare`,
+three seeds of each on the demo's text, and there `spanlm context` says how much context the first seed of each uses.
 """
 
 import argparse
@@ -42,14 +41,11 @@ def main() -> None:
     parser.add_argument("runs", type=Path)
     runs = parser.parse_args().runs
     families = {title: next((runs / "worth").glob(f"*{part}*")) for part, title in FAMILIES.items()}
-    found: dict[str, Any] = {"two softmaxes": {}}
+    found = {}
     for source in SOURCES:
         own = Path("yardstick", f"{source}-small")
-        trained = [name for name in MODELS if (HERE / own / f"{name}-seed-1.json").exists()]
-        folders = {MODELS[name][0]: runs / own / name / "seed-1" for name in trained}
-        found[source] = _against(folders)
-        two = MODELS["lstm-mos"][0]
-        found["two softmaxes"][source] = _against({two: folders.pop(two), **folders})
+        trained = {name: title for name, (title, *_) in MODELS.items() if (HERE / own / f"{name}-seed-1.json").exists()}
+        found[source] = _against({title: runs / own / name / "seed-1" for name, title in trained.items()})
     found["demo"] = _against(families)
     found["context"] = [{"run": title, **_context(family / "seed-1")} for title, family in families.items()]
     write(__file__, "memories against the LSTM, bits a token on test", **found)

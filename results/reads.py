@@ -2,7 +2,7 @@
 
 They are folders of `spanlm sweep results/li2020/reads.yaml`, each with its seeds: without a buffer; with one span of
 two words, which predicts twice, too, but has nothing to choose from; with buffers. All are compared with CONTROL, and
-with ONE, on valid at the seeds that both have; those with more than one seed on test, too, once all is chosen.
+with ONE, on valid, by all seeds of both or, where one has a single seed, by that; those with more on test, too.
 """
 
 import statistics
