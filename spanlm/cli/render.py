@@ -54,9 +54,9 @@ def out_json(value: Any) -> None:
     out(json.dumps(finite(value), allow_nan=False))
 
 
-def paragraph(text: str) -> None:
-    """Print prose; a terminal's lines are broken between words."""
-    for line in _broken(text, _columns()):
+def paragraph(text: str, ends: str = _BLANK) -> None:
+    """Print prose; a terminal's lines are broken between words, or where else `ends` says."""
+    for line in _broken(text, _columns(), ends):
         out(line)
 
 
@@ -77,8 +77,7 @@ def grid(header: Sequence[str], rows: Iterable[Sequence[str]], title: str | None
     """
     cells, columns = [header, *rows], _columns()
     if title is not None:
-        for line in _broken(title, columns, _IN_NAMES):
-            out(line)
+        paragraph(title, _IN_NAMES)
     fitting = ((ends, widths) for ends in (_BLANK, _IN_NAMES) if (widths := _fitted(cells, columns, ends)))
     ends, widths = next(fitting, (_BLANK, None))
     if widths is None:
@@ -109,8 +108,7 @@ def _fitted(cells: Sequence[Sequence[str]], columns: int | None, ends: str) -> l
 
 def _stacked(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for first, *others in rows:
-        for line in _broken(f"{header[0]} {first}".strip(), _columns(), _IN_NAMES):
-            out(line)
+        paragraph(f"{header[0]} {first}".strip(), _IN_NAMES)
         for name, cell in zip(header[1:], others, strict=True):
             if cell:
                 paragraph(f"  {name}  {cell}")

@@ -85,35 +85,35 @@ _DETAILS = (
 
 def _corpus(label: str, on: Measured, names: tuple[str, str, str], remark: str) -> tuple[list[Row], *tuple[Table, ...]]:
     """Return the rows of a corpus and its tables: the ladder, its topmost rung taken apart, our reading of SNB."""
-    rungs, beside, whole = list[Row](), list[Row](), f"{TOP}-snb-{label}"
+    rungs, beside = list[Row](), list[Row]()
     for name, base in BASES.items():
         bare = _twice(base.title, f"{base.name}-{label}", _BELOW[name] and f"{_BELOW[name]}-{label}")
         printed = _twice(f"{base.title} + SNB", f"li2020/{name}-snb-{label}", f"{name}-{label}")
         ours = _twice(f"{base.title} + SNB, q sees h_t, too", f"li2020/{name}-snb-state-{label}", f"{name}-{label}")
         rungs += [*bare, *printed]
         beside += [*bare, *(replace(row, in_paper=False) for row in ours)]
-    first, *others = (_twice(title, f"li2020/{name}-{label}", whole) for name, title in _ABLATIONS.items())
-    tempered = Row(
+    whole, adapting = (row for row in rungs if row.preset == f"li2020/{TOP}-snb-{label}")
+    first, *others = (_twice(title, f"li2020/{name}-{label}", whole.name) for name, title in _ABLATIONS.items())
+    tempered = replace(
+        adapting,
         name=f"unannealed-test-{label}-dynamic",
         title="w/o annealing in test",
-        preset=f"li2020/{whole}",
         how=Dynamic(gate_temperature=1.0),
         published=reported_on(on, test_ppl=_UNANNEALED_TEST[label]),
-        control=f"{whole}-dynamic",
+        control=adapting.name,
     )
-    ablations = [*first, tempered, *(row for pair in others for row in pair)]
-    ladder, taken_apart, with_ours = (tuple(row.name for row in rows) for rows in (rungs, ablations, beside))
-    parts = {whole: {}, f"{whole}-dynamic": _PARTS_TEST[label]}
-    more: dict[str, Any] = {"columns": _COLUMNS, "details": _DETAILS[1:], "remark": _ANALYSED, "parts": parts}
-    all_of_them: dict[str, Any] = {"columns": _COLUMNS, "details": _DETAILS}
-    first_name, second_name, third_name = names
+    ablations = [whole, adapting, *first, tempered, *(row for pair in others for row in pair)]
+    parts = {whole.name: {}, adapting.name: _PARTS_TEST[label]}
+
+    def table(name: str, twin_of: str, rows: list[Row], **more: Any) -> Table:
+        return perplexity_table(name, on, twin_of, rows=tuple(row.name for row in rows), columns=_COLUMNS, **more)
+
+    analysed: dict[str, Any] = {"details": _DETAILS[1:], "remark": _ANALYSED, "parts": parts}
     return (
-        [*rungs, *ablations, *(row for row in beside if not row.in_paper)],
-        perplexity_table(first_name, on, "1", rows=ladder, remark=remark, **all_of_them),
-        perplexity_table(
-            second_name, on, "3", "what is in it,", rows=(whole, f"{whole}-dynamic", *taken_apart), **more
-        ),
-        perplexity_table(third_name, on, "state", "q sees h_t, too,", rows=with_ours, remark=_OURS, **all_of_them),
+        [*rungs, *ablations, *beside],
+        table(names[0], "1", rungs, details=_DETAILS, remark=remark),
+        table(names[1], "3", ablations, about="what is in it,", **analysed),
+        table(names[2], "state", beside, about="q sees h_t, too,", details=_DETAILS, remark=_OURS),
     )
 
 

@@ -8,14 +8,26 @@ from spanlm.reproduction import BY_LAG, Cached, Details, Paper, Row, Table
 from spanlm.reproduction.scales import Matched, Scale
 
 SOURCES = {
-    "markov": ("a hidden Markov chain", "nothing to look back for: an encoder suffices"),
-    "copy": ("half of the words repeat the one five words back", "a memory, or an encoder that reaches so far"),
-    "copy-lag-20": ("half of the words repeat the one twenty words back", "a memory: no encoder of this size does"),
-    "agreement": ("verbs that agree with nested nouns, in reverse order", "a stack, or attention that skips"),
-    "recall": ("pairs of key and value, then keys that ask for their values", "attention by content"),
-    "topics": ("words that make themselves more probable", "the cache's own law, or nearly"),
+    "markov": ("markov", "a hidden Markov chain", "nothing to look back for: an encoder suffices"),
+    "copy": (
+        "copy",
+        "half of the words repeat the one five words back",
+        "a memory, or an encoder that reaches so far",
+    ),
+    "copy-lag-20": (
+        "copy,lag=20",
+        "half of the words repeat the one twenty words back",
+        "a memory: no encoder of this size does",
+    ),
+    "agreement": (
+        "agreement",
+        "verbs that agree with nested nouns, in reverse order",
+        "a stack, or attention that skips",
+    ),
+    "recall": ("recall", "pairs of key and value, then keys that ask for their values", "attention by content"),
+    "topics": ("topics", "words that make themselves more probable", "the cache's own law, or nearly"),
 }
-"""Table -> what its source is, and what can use it."""
+"""Table -> its source, what that is, and what can use it."""
 
 _CACHED = Row(
     name="lstm-cache",
@@ -45,10 +57,10 @@ YARDSTICK = Paper(
             measure="excess",
             columns=_COLUMNS,
             details=(_BY_LAG,),
-            corpus=f"{PREFIX}{name.replace('-lag-', ',lag=')}",
+            corpus=f"{PREFIX}{source}",
             remark=use,
         )
-        for name, (what, use) in SOURCES.items()
+        for name, (source, what, use) in SOURCES.items()
     ),
     scales=(
         Scale(
