@@ -97,7 +97,7 @@ def _print_worth(text: SharedText, before: TokenBits, after: TokenBits, what: st
         low, high = (_bits(-each) for each in whole.interval[::-1])
         where = ", ".join(f"{_bits(-each.difference)} at {each.name}" for each in words)
         what = f"{what.format(_bits(-whole.difference))} (95 %: {low} to {high})"
-        paragraph(": ".join([what, *[where] * bool(where)]) + more)
+        paragraph((f"{what}: {where}, <eos> and <unk> apart" if where else what) + more)
 
 
 def _bits(value: float) -> str:
