@@ -260,7 +260,7 @@ def _parse(kinds: dict[str, str], *options: str) -> RunConfig:
         (f"training:\n  seed: 1{':1' * 100}\n", "line 2: a number"),
         (f"data: [{'0,' * 10_001}]", "more than 10,000 values"),
         (f"# {'x' * 2**20}", "must have at most 1,048,576"),
-        ("[" * 3_000, "c.yaml: is nested too deeply"),
+        pytest.param("[" * 3_000, "c.yaml: is nested too deeply", marks=pytest.mark.slow),
     ],
     ids=lambda text: text[:20],
 )

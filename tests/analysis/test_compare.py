@@ -31,6 +31,7 @@ from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import PointerSentinelConfig
 from spanlm.runs.trained_model import TrainedModel
 from tests.analysis.conftest import HOSTILE
+from tests.cases import rest_slow
 
 WORDS = ("a", "b", "c", "d", "<eos>", "<unk>")
 VOCABULARY = Vocabulary(WORDS)
@@ -52,7 +53,7 @@ def bits(tokens: int, seed: int, seeds: int = 1) -> TokenBits:
 # --- what models give ---
 
 
-@pytest.mark.parametrize("run", ["tiny_run", "lstm_run", "unopened_run", "sentence_run"])
+@pytest.mark.parametrize("run", rest_slow(["tiny_run", "lstm_run", "unopened_run", "sentence_run"]))
 def test_tokens_are_those_of_evaluate_and_of_score_in_the_order_of_the_text(
     run: str, request: pytest.FixtureRequest
 ) -> None:

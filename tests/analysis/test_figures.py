@@ -34,6 +34,7 @@ from spanlm.analysis.lags import PUBLISHED, LagProfile, MeasuredLags
 from spanlm.analysis.utilisation import Utilisation
 from spanlm.analysis.word_figures import UNKNOWN_INK, blue, ink_on
 from spanlm.errors import InputError
+from tests.cases import rest_slow
 
 from .shown import assert_texts_apart, lines, texts
 from .test_lags import CURRENT, RM, SHORT, SPANS, WHOLE, as_published
@@ -51,6 +52,7 @@ PANELS = (
     RowsPanel("both", (Value(0.5, 0.5, 0.5), None, Value(0.7, 0.7, 0.7)), (0.6, 0.61, 0.7), 3),
     RowsPanel("all the same", (Value(5.0, 5.0, 5.0),) * 3, (None,) * 3),
 )
+
 KINDS: dict[str, Callable[[], Any]] = {
     "lag": cache(lambda: lag_figure([MeasuredLags("one", "a text", EQUAL, "key-value")])),
     "lag of the current word": cache(
@@ -93,7 +95,7 @@ def test_no_words_stand_on_others(name: str) -> None:
         assert_texts_apart(EVERY[name]())
 
 
-@every_kind
+@pytest.mark.parametrize("name", rest_slow(EVERY, always=3))
 def test_svg_has_its_words_as_text(name: str) -> None:
     figure = EVERY[name]()
     root = ElementTree.fromstring(figure_bytes(figure, ".svg"))

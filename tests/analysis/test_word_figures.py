@@ -158,6 +158,7 @@ def test_every_span_of_the_last_step_has_a_tile_in_the_order_of_the_text(name: s
     assert len({x for x, _ in corners.tolist()}) == max(map(len, spans))
 
 
+@pytest.mark.slow
 def test_of_a_large_buffer_the_heaviest_rows_and_the_newest_are_shown_and_the_others_counted() -> None:
     record = BUFFERS["as in the paper"]
     looks, written = record.looks(len(record) - 1), texts(span_figure(record))

@@ -63,6 +63,7 @@ def test_names_ratios_and_targets_are_those_of_the_records(name: str) -> None:
     assert told(rows) == told(record)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", rest_slow(WORDS))
 def test_word_by_word_the_record_has_the_cell_and_the_kernel(name: str) -> None:
     size, make = GROUPS[name]
@@ -71,6 +72,7 @@ def test_word_by_word_the_record_has_the_cell_and_the_kernel(name: str) -> None:
     assert [row["name"] for row in rows] == [row["name"] for row in record["groups"][size.title]]
 
 
+@pytest.mark.slow
 def test_ratios_are_of_what_was_measured() -> None:
     size = shrunk(lstm.LSTM_650)
     aims = [race.Aim("b", 1.0), race.Aim("b", 0.5, "memory"), race.Aim("b")]

@@ -101,6 +101,7 @@ def test_prose_is_read(tmp_path: Path, name: str) -> None:
     read(tmp_path / "a.txt")
 
 
+@pytest.mark.slow
 def test_this_repository_and_the_corpora_are_read() -> None:
     """From their first bytes on, and from every place in them."""
     root = Path(__file__).parents[2]

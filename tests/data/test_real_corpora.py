@@ -18,10 +18,12 @@ pytestmark = [
 
 @pytest.mark.parametrize(
     ("name", "types", "tokens"),
-    [
-        ("ptb", 10_000, {"train": 929_589, "valid": 73_760, "test": 82_430}),
-        ("wikitext-2", 33_278, {"train": 2_088_628, "valid": 217_646, "test": 245_569}),
-    ],
+    rest_slow(
+        [
+            ("ptb", 10_000, {"train": 929_589, "valid": 73_760, "test": 82_430}),
+            ("wikitext-2", 33_278, {"train": 2_088_628, "valid": 217_646, "test": 245_569}),
+        ]
+    ),
 )
 def test_the_published_counts_are_exact(name: str, types: int, tokens: dict[str, int]) -> None:
     corpus = load_corpus(DataConfig(corpus=name))
@@ -57,6 +59,7 @@ def test_every_question_is_well_formed(word_kind: str, part: str, questions: int
     assert word_class(path) == word_kind
 
 
+@pytest.mark.slow
 def test_wikitext_2_has_its_articles() -> None:
     corpus = load_corpus(DataConfig(corpus="wikitext-2", documents="heading"))
     assert [len(tokens.documents) for tokens in corpus.splits.values()] == [600, 60, 60]

@@ -68,6 +68,7 @@ def padding(batcher: SentenceBatcher, seed: int = 0) -> float:
     return 1 - sum(int(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
 
 
+@pytest.mark.slow
 def test_lines_are_found_to_the_end_of_a_text_of_millions_of_words() -> None:
     """Their ends are looked for in blocks of 2 ** 22 tokens."""
     ids = np.resize(np.array([*range(1, 10), EOS], np.int32), (1 << 22) + 26)

@@ -110,6 +110,7 @@ def sized(sizes: tuple[int, ...]) -> Iterator[None]:
 TEXTS = st.lists(st.lists(st.sampled_from([*reference.WORDS[1:], "zebra"]), max_size=9), min_size=1, max_size=7)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(lines=TEXTS, state=st.sampled_from(CONTEXTS), eos=st.booleans(), sizes=SIZES)
 def test_how_much_is_computed_together_changes_nothing(

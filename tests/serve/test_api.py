@@ -61,6 +61,7 @@ def test_attend_is_the_command_line_s(
     assert asked.text == out.read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_a_list_of_too_many_weights_is_refused(lstm_run: Path, tmp_path: Path, work: Work) -> None:
     """Of a memory with a long window; a lesion says only after it is read how many are left."""
     config = spanlm.load(lstm_run).config

@@ -75,6 +75,7 @@ def _answered(client: TestClient, request: tuple[str, bytes], headers: dict[str,
 PATIENT = {"suppress_health_check": list(HealthCheck)}
 
 
+@pytest.mark.slow
 @settings(max_examples=200, **PATIENT)
 @given(request=REQUESTS, headers=HEADERS)
 def test_any_request_is_answered_or_refused(client: TestClient, request: Any, headers: Any) -> None:

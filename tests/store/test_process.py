@@ -79,6 +79,7 @@ def test_commands_run_so_many_at_a_time_and_say_how_they_ended() -> None:
     assert [line for name, line in heard if name == "fine"] == ["one", "two"]
 
 
+@pytest.mark.slow
 def test_no_command_outlives_its_reader() -> None:
     waiting = shell("print(os.getpid(), flush=True); time.sleep(60)")
     pids: list[int] = []
