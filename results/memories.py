@@ -44,7 +44,7 @@ def main() -> None:
     found = {}
     for source in SOURCES:
         own = Path("yardstick", f"{source}-small")
-        trained = {name: title for name, (title, *_) in MODELS.items() if (HERE / own / f"{name}-seed-1.json").exists()}
+        trained = {name: title for name, (title, _) in MODELS.items() if (HERE / own / f"{name}-seed-1.json").exists()}
         found[source] = _against({title: runs / own / name / "seed-1" for name, title in trained.items()})
     found["demo"] = _against(families)
     found["context"] = [{"run": title, **_context(family / "seed-1")} for title, family in families.items()]

@@ -336,7 +336,7 @@ def _snapshots(reader: _Reader, places: _Places, whole: Array, report: Report) -
                 break
             chunk.append(number)
             states.append(state.map(Tensor.clone))  # what they are parts of goes
-            held += sum(x.numel() * x.element_size() for x in state.flat().values())
+            held += state.nbytes
             if len(chunk) == STREAMS or held > HELD:
                 yield np.array(chunk), LMState.beside(states)
                 report("reading", done, total)

@@ -305,6 +305,14 @@ class Corpus:
         """Return how many tokens of a split are `<unk>`."""
         return int(np.count_nonzero(self.splits[split].ids == self.vocabulary.unk_id))
 
+    def digest(self, *splits: str) -> str:
+        """Identify the text of some splits: the vocabulary, every id and where documents begin."""
+        digest = hashlib.sha256(self.vocabulary.hash.encode())
+        for split in splits:
+            digest.update(np.ascontiguousarray(self.splits[split].ids).data)
+            digest.update(self.splits[split].documents.tobytes())
+        return digest.hexdigest()
+
     def written_lines(self, split: str) -> Iterator[str]:
         """Read the lines of a split's text as they are written, without their ends.
 

@@ -24,7 +24,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +31,7 @@ from numpy.typing import NDArray
 from spanlm.data.formats import conversion, refuse_other_formats
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, RunError
+from spanlm.store.files import open_bytes
 
 CHUNK_BYTES = 1 << 20
 LONGEST_WORD = 1 << 24
@@ -111,7 +111,7 @@ def chunks(text: Text) -> Iterator[bytes]:
     """Read the decompressed bytes, `CHUNK_BYTES` at a time; InputError: no file, not readable, or no plain text."""
     unknown = text.start == 0 and not text.as_text
     try:
-        with _open(text.path) as file:
+        with open_bytes(text.path) as file:
             size, done = text.path.stat().st_size if text.path.suffix == ".gz" else 0, text.start
             if text.start:  # a pipe can be read but not sought in
                 file.seek(text.start)
@@ -170,12 +170,6 @@ def line_ends(text: Text) -> Iterator[NDArray[np.int64]]:
         offset, last = offset + len(chunk), chunk[-1:]
     if last != b"\n":
         yield np.array([offset])
-
-
-def _open(path: Path) -> BinaryIO:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rb")  # type: ignore[return-value]  # a GzipFile reads as a BinaryIO does
-    return path.open("rb")
 
 
 def _cut_at_spaces(text: Text, see: Callable[[bytes], object]) -> Iterator[bytes]:

@@ -402,9 +402,8 @@ class _Block:
     @property
     def nbytes(self) -> int:
         """About how many bytes it holds; a word that was expected counts 100."""
-        tensors = sum(x.nbytes for x in self.state.flat().values())
         arrays = self.weights.nbytes + sum(x.nbytes for x in self.numbers.values())
-        return tensors + arrays + 100 * sum(len(row) for rows in self.expected for row in rows)
+        return self.state.nbytes + arrays + 100 * sum(len(row) for rows in self.expected for row in rows)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ The text is read once: each member scores a segment before the next one is read.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError
 from spanlm.evaluation.perplexity import Evaluation, count_split
 from spanlm.evaluation.protocol import STANDARD, Protocol
 from spanlm.evaluation.scoring import Tally, score
@@ -122,9 +121,7 @@ def tune_weights(
     return em_weights(torch.cat([s.log_p[:, s.segment.mask].double().cpu() for s in scored], dim=1))
 
 
-def em_weights(
-    log_p: Tensor, *, start: Sequence[float] | None = None, tolerance: float = TOLERANCE, steps: int = STEPS
-) -> TunedWeights:
+def em_weights(log_p: Tensor, *, tolerance: float = TOLERANCE, steps: int = STEPS) -> TunedWeights:
     r"""Maximise the likelihood of a mixture over its weights by expectation maximisation (Dempster et al., 1977).
 
         w_m ← w_m g_m,    g_m = 1/N Σ_n p_mn / Σ_k w_k p_kn
@@ -132,16 +129,10 @@ def em_weights(
     A step never lowers the likelihood, which is concave in w. By Jensen's inequality no weights are better by more
     than max_m log g_m nats a token; the search ends when that is below `tolerance`.
 
-    `log_p` has log p_m of token n, (M, N), float64. The first weights are those of `start`, scaled to sum to 1, or
-    equal ones; there are at most so many `steps`.
-
-    Raises:
-        InputError: a start with a weight of 0, which would stay 0.
+    `log_p` has log p_m of token n, (M, N), float64. The first weights are equal; there are at most so many `steps`.
     """
     count = len(log_p)
-    weights = log_p.new_full((count,), 1 / count) if start is None else log_p.new_tensor(start)
-    require(bool((weights > 0).all()), "start", start, "above 0 throughout")
-    weights = weights / weights.sum()
+    weights = log_p.new_full((count,), 1 / count)
     # relative to the best member of each token: no probability is lost to rounding
     best = log_p.amax(0)
     likely, base, history = (log_p - best).exp(), float(best.mean()), []

@@ -138,7 +138,7 @@ class _Next:
 
     @property
     def nbytes(self) -> int:
-        return self.log_p.nbytes + sum(x.nbytes for x in self.state.flat().values())
+        return self.log_p.nbytes + self.state.nbytes
 
 
 @dataclass(frozen=True)

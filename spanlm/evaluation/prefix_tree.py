@@ -80,8 +80,7 @@ def score_texts(
 
 def _streams(model: NextWordModel) -> int:
     """How many words can be read side by side."""
-    size = sum(x.numel() * x.element_size() for x in model.init_state(1).flat().values())
-    return max(1, min(STREAMS, STATE_BYTES // max(1, size), LOGITS // model.vocabulary_size))
+    return max(1, min(STREAMS, STATE_BYTES // max(1, model.init_state(1).nbytes), LOGITS // model.vocabulary_size))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import io
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -34,19 +34,6 @@ WORDS = 24
 
 _INSTALL = {"tensorboard": "'spanlm[track]'", "wandb": "wandb", "trackio": "trackio"}
 _NUMBERS = {"loss", "perplexity", "train_loss", "rate", "gradient_norm", "tokens_per_second"}
-
-
-class Sink(Protocol):
-    """Where numbers, texts and figures go."""
-
-    def write(self, values: Mapping[str, float], step: int) -> None:
-        """Write numbers by name."""
-
-    def show(self, text: str, figure: NDArray[np.uint8] | None, step: int) -> None:
-        """Write a generated text, and a figure (height, width, 3) of the attention if there is any."""
-
-    def close(self) -> None:
-        """Write what is left."""
 
 
 class _TensorBoard:
@@ -109,7 +96,7 @@ class Tracked(Watcher):
     def __init__(self, watcher: Watcher, tracker: Tracker) -> None:
         _imported(tracker)
         self._watcher, self._tracker = watcher, tracker
-        self._sink: Sink | None = None
+        self._sink: _TensorBoard | _Api | None = None
         self.pauses = watcher.pauses
 
     def start(
@@ -151,7 +138,7 @@ class Tracked(Watcher):
     def _write(self, event: str, row: Mapping[str, Any], step: int) -> None:
         self._opened(step).write({f"{event}/{name}": row[name] for name in sorted(row.keys() & _NUMBERS)}, step)
 
-    def _opened(self, step: int) -> Sink:
+    def _opened(self, step: int) -> _TensorBoard | _Api:
         if self._sink is None:
             folder, config = self._folder, self._config
             board = self._tracker == "tensorboard"

@@ -65,10 +65,6 @@ class Ensemble(NextWordModel):
             assert isinstance(member, NextWordModel)
             yield member
 
-    def reweighted(self, weights: Sequence[float] | None) -> Ensemble:
-        """The same members, combined alike, with other weights."""
-        return Ensemble(self._members(), self.head.combination, weights)
-
     def init_state(self, batch_size: int) -> LMState:
         """State of `batch_size` streams that have read nothing."""
         return _joined(member.init_state(batch_size) for member in self._members())

@@ -42,6 +42,11 @@ class LMState:
         rooms = {"encoder": self.encoder, "memory": self.memory}
         return {f"{room}.{name}": x for room, tensors in rooms.items() for name, x in tensors.items()}
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes its tensors have."""
+        return sum(x.nbytes for x in self.flat().values())
+
     @staticmethod
     def from_flat(flat: Tensors) -> LMState:
         """Undo `flat`."""

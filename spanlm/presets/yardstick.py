@@ -10,7 +10,7 @@ from __future__ import annotations
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.models.encoders import LSTMConfig
-from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig, SoftmaxConfig
+from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import (
     AnyMemoryConfig,
@@ -30,24 +30,23 @@ PAPER = "none; every memory on one encoder, for texts with a known law"
 REACH = 32
 SPANS = SpanBufferConfig(buffer_size=REACH, span_length=2, dropout=0.0)
 
-_ONE = SoftmaxConfig()
-_TWO = MixtureOfSoftmaxesConfig(experts=2, latent_dropout=0.0, tied=False)
-
-MODELS: dict[str, tuple[str, AnyMemoryConfig, AnyHeadConfig]] = {
-    "lstm": ("LSTM, no memory", NoMemoryConfig(), _ONE),
-    "lstm-mos": ("LSTM, two softmaxes", NoMemoryConfig(), _TWO),
-    "4-gram": ("4-gram", NGramConfig(order=4), _ONE),
-    "attention": ("Attention", KeyValueConfig(roles=1, window=REACH), _ONE),
-    "key-value": ("Key-Value", KeyValueConfig(roles=2, window=REACH), _ONE),
-    "key-value-predict": ("Key-Value-Predict", KeyValueConfig(roles=3, window=REACH), _ONE),
-    "recurrent-memory": ("Recurrent memory", RecurrentMemoryConfig(window=REACH), _ONE),
-    "attentive-single": ("Attentive, single score", AttentiveConfig(score="single", window=REACH), _ONE),
-    "attentive-combined": ("Attentive, combined score", AttentiveConfig(score="combined", window=REACH), _ONE),
-    "pointer": ("Pointer sentinel", PointerSentinelConfig(window=REACH), _ONE),
-    "span-buffer": ("Span buffer", SPANS, _ONE),
-    "span-buffer-state": ("Span buffer, q sees h_t, too", reading_state(SPANS), _ONE),
+MODELS: dict[str, tuple[str, AnyMemoryConfig]] = {
+    "lstm": ("LSTM, no memory", NoMemoryConfig()),
+    "lstm-mos": ("LSTM, two softmaxes", NoMemoryConfig()),
+    "4-gram": ("4-gram", NGramConfig(order=4)),
+    "attention": ("Attention", KeyValueConfig(roles=1, window=REACH)),
+    "key-value": ("Key-Value", KeyValueConfig(roles=2, window=REACH)),
+    "key-value-predict": ("Key-Value-Predict", KeyValueConfig(roles=3, window=REACH)),
+    "recurrent-memory": ("Recurrent memory", RecurrentMemoryConfig(window=REACH)),
+    "attentive-single": ("Attentive, single score", AttentiveConfig(score="single", window=REACH)),
+    "attentive-combined": ("Attentive, combined score", AttentiveConfig(score="combined", window=REACH)),
+    "pointer": ("Pointer sentinel", PointerSentinelConfig(window=REACH)),
+    "span-buffer": ("Span buffer", SPANS),
+    "span-buffer-state": ("Span buffer, q sees h_t, too", reading_state(SPANS)),
 }
-"""Name -> title, memory and head; the LSTM with two softmaxes is there because the span buffer predicts twice, too."""
+"""Name -> title and memory; the LSTM with two softmaxes is there because the span buffer predicts twice, too."""
+
+_HEADS = {"lstm-mos": MixtureOfSoftmaxesConfig(experts=2, latent_dropout=0.0, tied=False)}
 
 PRESETS = [
     Preset(
@@ -56,7 +55,12 @@ PRESETS = [
         sources=(title,),
         config=RunConfig(
             data=DataConfig(corpus="synthetic:recall"),
-            model=ModelConfig(embedding_size=64, encoder=LSTMConfig(hidden_size=66), memory=memory, head=head),
+            model=ModelConfig(
+                embedding_size=64,
+                encoder=LSTMConfig(hidden_size=66),
+                memory=memory,
+                head=_HEADS.get(name, SoftmaxConfig()),
+            ),
             training=TrainingConfig(
                 optimizer=OptimizerConfig(lr=0.005),
                 batching=BatchingConfig(kind="streams", batch_size=16, length=REACH),
@@ -65,5 +69,5 @@ PRESETS = [
             ),
         ),
     )
-    for name, (title, memory, head) in MODELS.items()
+    for name, (title, memory) in MODELS.items()
 ]

@@ -97,9 +97,9 @@ class Scored:
         errors = [edit_distances([each.words for each in found.hypotheses], words) for found, words in pairs]
         return Candidates(self.names, self.scores, errors, np.array([len(words) for words in references]))
 
-    def tune(self, candidates: Candidates, first: Array, **how: Any) -> Tuned:
+    def tune(self, candidates: Candidates, first: Array) -> Tuned:
         """Tune every weight but the first, which gives the scale; see `spanlm.rescoring.weights.tune`."""
-        return tune(candidates, first, list(range(1, len(self.names))), **how)
+        return tune(candidates, first, list(range(1, len(self.names))))
 
     def best(self, weights: Array) -> list[int]:
         """Return which hypothesis of each list is the best."""
@@ -136,10 +136,10 @@ def word_errors(
     return WordErrors(counted.substitutions, counted.deletions, counted.insertions, total, interval)
 
 
-def weight_grid(candidates: Candidates, weights: Array, k: int, points: int = GRID) -> list[tuple[float, float]]:
+def weight_grid(candidates: Candidates, weights: Array, k: int) -> list[tuple[float, float]]:
     """Return word error rates with weight k from 0 to twice its value, the others as they are."""
     rates = []
-    for value in np.linspace(0.0, 2 * float(weights[k]) or 1.0, points):
+    for value in np.linspace(0.0, 2 * float(weights[k]) or 1.0, GRID):
         changed = weights.copy()
         changed[k] = value
         errors = candidates.errors_of(choose(candidates.scores, changed)).sum()

@@ -209,17 +209,15 @@ def _interval(edges: Array, counts: Counts) -> tuple[float, float]:
     return float(edges[low[-1]]) if len(low) else -np.inf, float(edges[high[0] - 1]) if len(high) else np.inf
 
 
-def bootstrap(errors: Counts, words: Counts, *, other: Counts | None = None, seed: int = 1) -> tuple[float, float]:
+def bootstrap(errors: Counts, words: Counts, *, other: Counts | None = None) -> tuple[float, float]:
     """Return the 95 % interval of a word error rate, or of the difference to another choice's, by drawing lists anew.
 
     Args:
         errors: of every list.
         words: of every list's reference.
         other: errors of the other choice; the difference is `other` − `errors`.
-        seed: of what is drawn.
     """
-    generator = np.random.default_rng(seed)
-    drawn = generator.integers(len(errors), size=(RESAMPLES, len(errors)))
+    drawn = np.random.default_rng(1).integers(len(errors), size=(RESAMPLES, len(errors)))
     wrong = errors if other is None else other - errors
     rates = wrong[drawn].sum(1) / np.maximum(1, words[drawn].sum(1))
     low, high = np.quantile(rates, [0.025, 0.975])

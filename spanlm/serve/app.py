@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from importlib import resources
@@ -26,7 +25,6 @@ from spanlm.serve.served import Runs, Served
 from spanlm.serve.work import SHORT, Busy, Left, Task, Work
 from spanlm.store.plain import finite, json_object
 
-_LOG = logging.getLogger(__name__)
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 _JSON, _CSV, _HTML = "application/json", "text/csv; charset=utf-8", "text/html; charset=utf-8"
 

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Any
 
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
 
-
-class Room(TypedDict):
-    """A part of the picture; `shape` is what goes in and what comes out at a step."""
-
-    name: str
-    shape: str
-    equation: str
-
-
-class Diagram(TypedDict):
-    """The picture; a model that does not look back has no memory."""
-
-    encoder: Room
-    memory: Room | None
-    head: Room
-
-
 _MIXED = "p̃ = λ̂ q({seen}) + (1 − λ̂) p(h_t)   (9),  each of them  "
 
 
-def diagram(config: ModelConfig, vocabulary_size: int) -> Diagram:
-    """Return the picture of a model over so many words."""
+def diagram(config: ModelConfig, vocabulary_size: int) -> dict[str, Any]:
+    """Return the picture of a model over so many words: of each part its name, its equation, and its `shape`.
+
+    That is what goes in and what comes out at a step. A model that does not look back has None as memory.
+    """
     encoder, memory, head = config.encoder, config.memory, config.head
     read = encoder.output_size // memory.parts
     mixed = _MIXED.format(seen=memory.seen) if isinstance(memory, SpanBufferConfig) else ""
@@ -41,5 +27,5 @@ def diagram(config: ModelConfig, vocabulary_size: int) -> Diagram:
     }
 
 
-def _room(name: str, shape: str, equation: str) -> Room:
+def _room(name: str, shape: str, equation: str) -> dict[str, str]:
     return {"name": name[:1].upper() + name[1:], "shape": shape, "equation": equation}

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import BinaryIO, TextIO, cast
 
 from spanlm.errors import InputError
 from spanlm.store.process import memory
@@ -120,16 +120,21 @@ def sync_tree(folder: Path) -> None:
         sync_folder(Path(path))
 
 
+def open_bytes(path: Path) -> BinaryIO:
+    """Open a file to read its bytes, decompressed if its name ends in `.gz`; errors are Python's."""
+    return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a file to read its bytes, decompressed if its name ends in `.gz`.
+    """Open a file as `open_bytes` does.
 
     Raises:
         InputError: it cannot be read, or is damaged.
     """
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            yield file  # type: ignore[misc]  # a GzipFile reads as a BinaryIO does
+        with open_bytes(path) as file:
+            yield file
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
 

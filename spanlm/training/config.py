@@ -227,14 +227,8 @@ class BatchingConfig(_Options, prefix="training.batching"):
 
     def streams(self, *, training: bool) -> StreamRules:
         """Return the random draws of streams; evaluation has none."""
-        if not training:
-            return StreamRules()
-        return StreamRules(
-            length_spread=self.length_spread,
-            short_share=self.short_share,
-            longest_over=self.longest_over,
-            partial_shuffle=self.partial_shuffle,
-        )
+        drawn = {each.name: getattr(self, each.name) for each in fields(StreamRules)}
+        return StreamRules(**drawn) if training else StreamRules()
 
     def sentences(self, *, training: bool) -> SentenceRules:
         """Return the rules for sentences; in evaluation none is cut, and their order changes nothing."""

@@ -19,7 +19,6 @@ from spanlm.store.run_folder import CHECKPOINTS, CONFIG, METRICS, MODEL, VOCABUL
 from spanlm.training.config import TrainingConfig
 from spanlm.training.distributed import ALONE, Ranks
 from spanlm.training.progress import Position, Watcher
-from spanlm.training.setup import data_fingerprint
 from spanlm.training.trainer import Trainer
 
 
@@ -100,8 +99,9 @@ def finished(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None
     """
     found = load_last_position(folder / CHECKPOINTS)
     position = None if found is None else Position.from_json(found)
-    ended = position is not None and position.run_over(config.training) and position.data == data_fingerprint(corpus)
-    return position if ended else None
+    if position is None or not position.run_over(config.training):
+        return None
+    return position if position.data == corpus.digest("train", "valid") else None
 
 
 def ended(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None:

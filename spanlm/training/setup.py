@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -171,15 +169,6 @@ def refuse_too_large(config: RunConfig, vocabulary_size: int, streams: int = 1, 
             f"model: would take at least {needed} bytes with {streams:,} streams, and there are {most:,}. Take smaller "
             "sizes (model, training.batching), or a smaller vocabulary (data.max_size)."
         )
-
-
-def data_fingerprint(corpus: Corpus) -> str:
-    """Return a digest of the vocabulary and every id of the training and validation splits."""
-    digest = hashlib.sha256(corpus.vocabulary.hash.encode())
-    for split in ("train", "valid"):
-        digest.update(np.ascontiguousarray(corpus.splits[split].ids).data)
-        digest.update(corpus.splits[split].documents.tobytes())
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True)

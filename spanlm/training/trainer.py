@@ -50,7 +50,7 @@ class Trainer:
         ranks.refuse_shared_gpu(self.device)
         self.position = Position(
             rate=config.training.optimizer.lr,
-            data=setup.data_fingerprint(corpus),
+            data=corpus.digest("train", "valid"),
             config=config_digest(config.to_tree()),
         )
         # streams of equal length in training; in validation the context of a word must not depend on the batch size

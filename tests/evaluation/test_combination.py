@@ -103,13 +103,6 @@ def test_probabilities_below_the_smallest_number_are_weighed_right() -> None:
     assert em_weights(moved).weights == pytest.approx(em_weights(log_p).weights)
 
 
-def test_a_start_at_zero_is_refused() -> None:
-    log_p = drawn(2, 10, 0)
-    assert em_weights(log_p, start=(2, 6)) == em_weights(log_p, start=(0.25, 0.75))
-    with pytest.raises(InputError, match=r"start=.* above 0 throughout"):
-        em_weights(log_p, start=(1, 0))
-
-
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_tuned_weights_are_those_of_a_plain_loop_over_the_text(context: Context) -> None:
     """Padding and <eos> that open streams are no tokens; the weights of the ensemble do not matter."""

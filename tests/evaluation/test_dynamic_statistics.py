@@ -27,7 +27,6 @@ from spanlm.evaluation.dynamic.statistics import (
     learning_weights,
     read_statistics,
     save_statistics,
-    text_digest,
 )
 from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.protocol import Context, Protocol
@@ -229,8 +228,8 @@ def test_every_change_of_a_text_is_seen() -> None:
     corpus = corpus_of(ids, starts)
     other_words = replace(corpus, vocabulary=type(corpus.vocabulary)((*reference.WORDS, "more")))
     others = [corpus_of([*ids[:-1], (ids[-1] + 1) % 11], starts), corpus_of(ids, (0, 11)), other_words]
-    assert text_digest(copy.deepcopy(corpus)) == text_digest(corpus)
-    assert len({text_digest(x) for x in [corpus, *others]}) == 4
+    assert copy.deepcopy(corpus).digest("train") == corpus.digest("train")
+    assert len({x.digest("train") for x in [corpus, *others]}) == 4
 
 
 # in the folder of a run

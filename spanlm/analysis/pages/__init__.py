@@ -30,7 +30,6 @@ _UNITS = 1000  # of a weight
 _SPAN_UNITS = 10_000  # of 256 spans most have less than a hundredth
 _SHADE_QUANTILE = 0.99  # the darkest blue: a few single peaks must not make all the rest pale
 _DIGITS = 4  # of bits: a probability of 99.9 % must not read as one of 100
-_STYLES = ("reader.css",)
 _SCRIPTS = ("reader.js", "help.js", "words_view.js", "spans_view.js", "cache_view.js", "offline.js")
 _WORDS = (
     "a word: the words before it turn blue where the model looked while it was guessing, deeper for more weight (the "
@@ -65,7 +64,10 @@ def render_content(content: Mapping[str, Any], title: str, about: str) -> str:
     """Return what `page_content` or `plain_content` gives as a page of its own."""
     introduction = _SPANS if content["spans"] else _PLAIN if content["weights"] is None else _WORDS
     introduction += _CACHED * ("cache" in content)
-    return _page(content, {"title": title, "about": about}, introduction)
+    data = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    escaped = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    parts = {"about": _escaped(about), "introduction": introduction, "record": escaped}
+    return filled_page("offline.html", parts, ("reader.css",), _SCRIPTS, title)
 
 
 def page_content(record: AttentionRecord | SpanRecord) -> dict[str, Any]:
@@ -188,20 +190,6 @@ def _darkest(seen: NDArray[np.floating[Any]]) -> float:
         seen: weights that were looked with; without any, it is 1.
     """
     return scale_top(float(np.quantile(seen, _SHADE_QUANTILE))) if seen.size else 1.0
-
-
-def _page(content: Mapping[str, Any], texts: Mapping[str, str], introduction: str) -> str:
-    """Fill the `{{places}}` of offline.html.
-
-    Args:
-        content: what the scripts read, as plain values.
-        texts: any text.
-        introduction: markup of our own.
-    """
-    data = json.dumps(content, allow_nan=False, separators=(",", ":"))
-    escaped = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-    parts = {**{name: _escaped(text) for name, text in texts.items()}, "introduction": introduction, "record": escaped}
-    return filled_page("offline.html", parts, _STYLES, _SCRIPTS, texts["title"])
 
 
 def filled_page(

@@ -26,7 +26,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
@@ -254,15 +253,6 @@ def statistics_name(gate: float | None = None) -> str:
     return DYNAMIC if gate is None else f"dynamic-gate-{float(gate)!r}.safetensors"
 
 
-def text_digest(corpus: Corpus, split: str = PART) -> str:
-    """Identify a text: its words, every id and where documents begin."""
-    tokens = corpus.splits[split]
-    digest = hashlib.sha256(corpus.vocabulary.hash.encode())
-    digest.update(np.ascontiguousarray(tokens.ids).data)
-    digest.update(tokens.documents.tobytes())
-    return digest.hexdigest()
-
-
 def find_statistics(
     path: Path,
     model: NextWordModel,
@@ -277,7 +267,7 @@ def find_statistics(
 
     Where the file cannot be written they are only returned (see `origin`). Other arguments: see `gather_statistics`.
     """
-    text, origin = text_digest(corpus), "gathered now"
+    text, origin = corpus.digest(PART), "gathered now"
     try:
         return read_statistics(path, model, text, length, segments)
     except FileNotFoundError:

@@ -27,7 +27,7 @@ from typing import Any, Literal
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError, require
 from spanlm.evaluation.dynamic.evaluate import DivergedError, adapted_tally, diverged
-from spanlm.evaluation.dynamic.statistics import LENGTH, DynamicLoss, DynamicStatistics, text_digest
+from spanlm.evaluation.dynamic.statistics import LENGTH, DynamicLoss, DynamicStatistics
 from spanlm.evaluation.dynamic.update import DynamicConfig, require_fit
 from spanlm.evaluation.protocol import STANDARD, Protocol
 from spanlm.evaluation.scoring import Report, Tally, edge_note, perplexity, quiet, score, tally
@@ -337,7 +337,7 @@ class _Search:
             "weights": weights_digest(dict(self.model.named_parameters())),
             "statistics": self.statistics.digest,
             "gate_temperature": self.statistics.gate_temperature,
-            "text": text_digest(self.corpus, self.split),
+            "text": self.corpus.digest(self.split),
             "protocol": asdict(self.protocol),
         }
 

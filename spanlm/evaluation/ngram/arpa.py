@@ -16,7 +16,6 @@ without it unknown words have the log10 probability -100, as in KenLM. Numbers a
 
 from __future__ import annotations
 
-import gzip
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +23,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice, repeat
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, cast
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +40,7 @@ from spanlm.evaluation.ngram.model import (
     Table,
     contexts_of,
 )
-from spanlm.store.files import replacing_packed
+from spanlm.store.files import open_bytes, replacing_packed
 
 _BLOCK = 1 << 16
 _NO_UNKNOWN = -100.0
@@ -65,7 +64,7 @@ def read_arpa(path: str | Path) -> ArpaModel:
 @contextmanager
 def _reading(path: Path) -> Iterator[_Reader]:
     try:
-        with _opened(path) as file:
+        with open_bytes(path) as file:
             yield _Reader(path, file)
     except (EOFError, zlib.error, OSError) as error:
         problem = getattr(error, "strerror", None) or f"{error}; the file is damaged or cut short: copy it again"
@@ -98,12 +97,6 @@ class _Tables(Sequence[Table]):
     @cached_property
     def _read(self) -> Sequence[Table]:
         return read_arpa(self._path).tables
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    with path.open("rb") as raw:
-        yield cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if path.suffix == ".gz" else raw
 
 
 class _Reader:
