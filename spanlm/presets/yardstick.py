@@ -35,6 +35,7 @@ MODELS: dict[str, tuple[str, AnyMemoryConfig]] = {
     "lstm-mos": ("LSTM, two softmaxes", NoMemoryConfig()),
     "4-gram": ("4-gram", NGramConfig(order=4)),
     "attention": ("Attention", KeyValueConfig(roles=1, window=REACH)),
+    "attention-mos": ("Attention, two softmaxes", KeyValueConfig(roles=1, window=REACH)),
     "key-value": ("Key-Value", KeyValueConfig(roles=2, window=REACH)),
     "key-value-predict": ("Key-Value-Predict", KeyValueConfig(roles=3, window=REACH)),
     "recurrent-memory": ("Recurrent memory", RecurrentMemoryConfig(window=REACH)),
@@ -44,9 +45,10 @@ MODELS: dict[str, tuple[str, AnyMemoryConfig]] = {
     "span-buffer": ("Span buffer", SPANS),
     "span-buffer-state": ("Span buffer, q sees h_t, too", reading_state(SPANS)),
 }
-"""Name -> title and memory; the LSTM with two softmaxes is there because the span buffer predicts twice, too."""
+"""Name -> title and memory; two softmaxes are there because the span buffer predicts twice, too."""
 
-_HEADS = {"lstm-mos": MixtureOfSoftmaxesConfig(experts=2, latent_dropout=0.0, tied=False)}
+_TWICE = MixtureOfSoftmaxesConfig(experts=2, latent_dropout=0.0, tied=False)
+_HEADS = {"lstm-mos": _TWICE, "attention-mos": _TWICE}
 
 PRESETS = [
     Preset(
