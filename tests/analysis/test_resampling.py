@@ -81,8 +81,22 @@ def test_seeds_spread_as_students_t() -> None:
 
 def test_p_of_draws() -> None:
     draws = np.array([-1.0, 0.5, 1.0, 2.0, 3.0])
-    assert drawn_p(draws, 1.0) == (1 + 3) / 6, "−1, 2 and 3 are as far from 1 as 0 is"
-    assert drawn_p(draws, 0.0) == 1.0
+    assert drawn_p(draws, 1.0) == drawn_p(-draws, -1.0) == 2 * (1 + 1) / 6, "−1 alone is beyond 0"
+    assert drawn_p(draws, 0.0) == drawn_p(np.zeros(9), 0.1) == 1.0
+
+
+def test_an_interval_without_0_has_a_p_below_5_percent_and_draws_hardly_matter() -> None:
+    """Two seeds against two: Student's t has one degree of freedom, and single far values would make an interval."""
+    sums = generator(7).normal(0.15, 0.3, (100, 1))
+    one, other = np.array([[0.0], [0.012]]), np.array([[0.15], [0.158]])
+    lows = []
+    for seed in range(20):
+        draw = generator(seed)
+        draws = drawn_means(sums, np.ones((100, 1)), draw) + drawn_shifts(one, draw) + drawn_shifts(other, draw)
+        ((low, high),) = interval_of(draws)
+        assert (low > 0 or high < 0) == (drawn_p(draws[:, 0], float(draws.mean())) < 0.05)
+        lows.append(low)
+    assert np.std(lows) < 0.01
 
 
 @pytest.mark.parametrize("documents", [[0], [0, 30, 500], list(range(0, 3_000, 60))])
