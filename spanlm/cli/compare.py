@@ -34,18 +34,19 @@ from spanlm.cli.options import (
     check_output,
     corpus_of,
     keep_freed_memory,
-    load_run,
+    note_unfinished,
     own_texts,
     run_names,
     verb_parser,
 )
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
-from spanlm.data.corpora import Corpus
+from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig
 from spanlm.evaluation.scoring import shown
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.ensemble import load_ensemble
+from spanlm.runs.loading import load
 from spanlm.runs.trained_model import LoadedModel, require_weights
 from spanlm.store.run_folder import CONFIG
 
@@ -67,8 +68,8 @@ of which the text and the seeds are both drawn anew. One run alone is compared w
 _MORE = """
 Interval: the text's documents, or blocks of it, are drawn with replacement (a paired bootstrap: both models read each).
 p: the signs of their differences are flipped at random. Of families: seeds are drawn, too, from Student's distribution
-around their mean, and p is from these draws. Classes of words are many, so that one in twenty has an interval without 0
-by chance alone.
+around their mean, and p is the interval's: below 0.05 where it is without 0. Classes of words are many, so that one in
+twenty has an interval without 0 by chance alone.
 
 Words: by how often they stand in the baseline's training text; by how far back they last stood in the same text or
 document; by their place in line and document; and, of a model with attention, by where it looked most. --tags has
@@ -97,7 +98,6 @@ def run(arguments: list[str]) -> None:
     check_cache(options)
     _check_out(options)
     first = _first(sides, options)
-    options.asked = options.split
     corpus, options.split = corpus_of(first, options)
     text = shared_text(first, corpus, options.split, options.state, options.tags)
     cache, _ = choose_cache(first, corpus, options)
@@ -197,10 +197,10 @@ def _check_out(options: argparse.Namespace) -> None:
 
 def _first(sides: Sequence[_Side], options: argparse.Namespace) -> LoadedModel:
     """Load the baseline; an n-gram model takes the words of the next that has words of its own."""
-    first = load_run(sides[0].runs[0], options.device)
+    first = load(sides[0].runs[0], options.device)
     if not first.any_words:
         return first
-    others = (load_run(side.runs[0], options.device) for side in sides[1:])
+    others = (load(side.runs[0], options.device) for side in sides[1:])
     own = (model for model in others if not model.any_words and isinstance(model.model, NextWordModel))
     return first.in_words_of(next(own, first))
 
@@ -219,7 +219,7 @@ def _read(
         read = corpus
         refuse_other_text(first, model, common=options.words is not None)
         if model.vocabulary.hash != first.vocabulary.hash:
-            read, _ = _corpus_of(model, options)
+            read = _in_words_of(model, first, corpus, options)
         refuse_other_context(first, text, model, read, options.split, options.state)
         text = check_alike(first, text, model, read, options.split)
         how: dict[str, Any] = {"name": side.name, "cache": cache if side.cached else None}
@@ -227,11 +227,12 @@ def _read(
     return text, TokenBits.family(side.name, members)
 
 
-def _corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, str]:
-    """Load the same text in another model's words."""
-    if options.corpus is None:
-        raise InputError(f"{model.folder}: has other words than the baseline. Name the text by --corpus.")
-    return corpus_of(model, argparse.Namespace(**{**vars(options), "split": options.asked}))
+def _in_words_of(model: LoadedModel, first: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> Corpus:
+    """Load the text that the baseline reads in another model's words."""
+    data, whole = first.texts.data, WHOLE in corpus.splits
+    where = {"data_dir": options.data_dir or data.dir, "download": options.download, "as_text": options.as_text}
+    name, split = options.corpus_read or data.corpus, None if whole else options.split
+    return model.texts.corpus(name, split, parts=not whole, **where)
 
 
 def _loaded(side: _Side, first: LoadedModel, options: argparse.Namespace) -> Iterator[LoadedModel]:
@@ -239,7 +240,9 @@ def _loaded(side: _Side, first: LoadedModel, options: argparse.Namespace) -> Ite
         yield load_ensemble(side.runs, combination=options.combine, device=options.device)
         return
     for folder in side.runs:
-        model = load_run(folder, options.device).in_words_of(first)
+        model = load(folder, options.device).in_words_of(first)
+        if side.attention is None and not side.cached:  # a run beside itself is told of once
+            note_unfinished(model)
         if side.attention is not None:
             model = require_weights(model, "--attention").with_attention(side.attention)
         yield model

@@ -112,7 +112,8 @@ def _print(found: ContextUse, model: Sequence[str]) -> None:
     length, low, high = _lengths(found)
     used = f"{length} words back (95 %: {low} to {high}); further ones are worth 1 % of the gain"
     if math.isnan(found.effective):
-        used = f"not known: no length has targets in {FEWEST_BLOCKS} of these blocks"
+        few = f"not known: no length has targets in {FEWEST_BLOCKS} of these blocks"
+        used = few if found.gain > 0 else "none: with no word of context it predicts as well"
     what, *members = model
     table(
         [
@@ -122,7 +123,7 @@ def _print(found: ContextUse, model: Sequence[str]) -> None:
             ("protocol", found.protocol),
             ("intervals", f"95 %, drawn from {found.blocks}"),
             ("whole context", f"{found.bits:.3f} bits a token"),
-            ("gain", f"{found.gain:.3f} bits a token, over no word of context"),
+            ("gain", f"{_bits(found.gain)} bits a token, over no word of context"),
             ("effective", used),
         ]
     )

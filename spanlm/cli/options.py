@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields
 from pathlib import Path
 from tempfile import mkdtemp
@@ -20,10 +20,12 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, get_args, get_origin, get_type_hints
 
 from spanlm.cli.main import VerbParser
+from spanlm.cli.render import note
 from spanlm.config import yaml_group
 from spanlm.data.config import SPLITS, Split
-from spanlm.data.corpora import WHOLE, Corpus
-from spanlm.errors import InputError, as_written, require
+from spanlm.data.corpora import CORPORA, WHOLE, Corpus
+from spanlm.data.synthetic import PREFIX
+from spanlm.errors import InputError, SpanlmError, as_written, require
 from spanlm.store.engine import Engine
 from spanlm.store.files import is_arpa, is_hf, is_kenlm, replacing_packed, run_name
 from spanlm.store.run_folder import CONFIG
@@ -171,7 +173,10 @@ def add_corpus(parser: VerbParser) -> None:
 
 
 def corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, str]:
-    """Load the corpus that `add_corpus` names; return it with the part that is meant."""
+    """Load the corpus that `add_corpus` names; return it with the part that is meant.
+
+    `options.corpus_read` is then its name for another model; that of standard input is a file.
+    """
     split: Split = options.split or "test"
     where = {"data_dir": options.data_dir, "download": options.download}
     name: str | None = options.corpus
@@ -184,12 +189,13 @@ def corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, 
         if Path(name).write_bytes(sys.stdin.buffer.read()) == 0:
             raise InputError("--corpus=-: standard input is empty; give a text with at least one word")
     corpus = model.corpus(name, split, as_text=options.as_text, **where)
+    options.corpus_read = name
     if WHOLE not in corpus.splits:
         return corpus, split
     if options.split is not None:
         raise InputError(
-            f"--split={options.split}: {options.corpus} is one file, which is taken whole. Leave --split out, or name "
-            "a folder with train.txt, valid.txt and test.txt."
+            f"--split={options.split}: {name} is one file, which is taken whole. Leave --split out, or name a folder "
+            "with train.txt, valid.txt and test.txt."
         )
     return corpus, WHOLE
 
@@ -260,11 +266,28 @@ def load_run(folder: Path, device: str, gate_temperature: float | None = None) -
     from spanlm.runs.trained_model import require_weights
 
     model = load(folder, device)
+    note_unfinished(model)
     if gate_temperature is None:
         return model
     trained = require_weights(model, GATE)
     require_span_buffer(trained.config.model.memory, GATE)
     return trained.at_gate_temperature(gate_temperature)
+
+
+def note_unfinished(model: LoadedModel) -> None:
+    """Tell of a run whose training has not ended: what is read is the best model so far."""
+    from spanlm.runs.trained_model import TrainedModel
+    from spanlm.store.checkpoints import load_last_position
+    from spanlm.store.run_folder import CHECKPOINTS
+    from spanlm.training.progress import Position
+
+    if not isinstance(model, TrainedModel):
+        return
+    found = None
+    with suppress(SpanlmError):  # what is damaged there is for who goes on with it
+        found = load_last_position(model.folder / CHECKPOINTS)
+    if found is not None and not (position := Position.from_json(found)).run_over(model.config.training):
+        note(f"note: {model.folder}: its training has not ended; this is its best model after {position.epoch} epochs")
 
 
 def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
@@ -285,6 +308,8 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
         normalised(options.weights, len(runs))  # before anything is loaded
         how: dict[str, Any] = {"weights": options.weights, "device": options.device}
         ensemble = load_ensemble(runs, combination=options.combine or "linear", **how)
+        for member in ensemble.runs:
+            note_unfinished(member)
         return ensemble if attention is None else ensemble.with_attention(attention)
     for name, given in (("--combine", options.combine), ("--weights", options.weights)):
         if given is not None:
@@ -370,9 +395,11 @@ def run_names(folders: Sequence[Path]) -> list[str]:
         return [run_name(folders[0])]
     while len({path.name for path in paths}) == 1:
         paths = [path.parent for path in paths]
-    parts = 1
-    while len({*(names := ["/".join([*path.parts[-parts:-1], _stem(path)]) for path in paths])}) < len(paths):
+    families = len({path.parent for path in paths}) > 1  # then a seed has its family's name before it
+    parts, names = 1, [run_name(path) if families else _stem(path) for path in paths]
+    while len({*names}) < len(paths):
         parts += 1
+        names = ["/".join([*path.parts[-parts:-1], _stem(path)]) for path in paths]
     return names
 
 
@@ -404,9 +431,12 @@ Fields = dict[str, str]
 
 def text_and_preset(names: Sequence[str], corpus: str | None, known: Iterable[str]) -> tuple[str | None, str | None]:
     """Sort the operands into a preset, one of those `known`, and a text, which may also be given by `--corpus`."""
-    starts, ends = ("/", ".", "~"), (".txt", ".gz")
-    files = [name for name in names if os.path.exists(name) or name.startswith(starts) or name.endswith(ends)]
-    texts = [name for name in files if name not in known]
+    starts, ends = ("/", ".", "~", PREFIX), (".txt", ".gz")
+
+    def is_text(name: str) -> bool:
+        return name in CORPORA or os.path.exists(name) or name.startswith(starts) or name.endswith(ends)
+
+    texts = [name for name in names if name not in known and is_text(name)]
     presets = [name for name in names if name not in texts]
     texts += [] if corpus is None else [corpus]
     if more := [*presets[1:], *texts[1:]]:

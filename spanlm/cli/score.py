@@ -146,7 +146,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--rows", choices=("words", "tokens"), help=text)
     text = "of the output (default: of a table its own; else tsv)"
     parser.add_argument("--format", choices=("csv", "tsv", "jsonl"), help=text)
-    text = "what is read (default: by the file's name, or by its first line)"
+    text = "what is read (default: by the file's name or first line; a table from standard input needs it)"
     parser.add_argument("--input", rare=True, choices=("csv", "tsv", "jsonl", "text"), help=text)
     add_fields(parser, ScoreOptions, base={"type": str, "choices": tuple(BASES), "default": "2"})
     add_gate(parser)
@@ -177,7 +177,8 @@ def _kind(path: Path, options: argparse.Namespace) -> Kind | None:
         return None
     kind = kind or first_line_kind(path)
     if kind is None:
-        raise InputError(f"{path}: say by --input csv, tsv or jsonl what kind of table it is")
+        name = "standard input" if path == Path("/dev/stdin") else path
+        raise InputError(f"{name}: say by --input csv, tsv or jsonl what kind of table it is")
     return kind
 
 

@@ -197,7 +197,9 @@ def _print_help(asked: str, preset: str | None, fields: Fields) -> None:
 def _own_parser() -> VerbParser:
     parser = VerbParser("train", _DESCRIPTION, help_action="store")
     parser.elsewhere = lambda: config_parser(kinds_of({})).option_strings()
-    parser.add_argument("names", nargs="*", metavar="PRESET|TEXT", help="a row of `spanlm presets`; a file or a folder")
+    parser.add_argument(
+        "names", nargs="*", metavar="PRESET|TEXT", help="a row of `spanlm presets`; a file, folder or corpus"
+    )
     parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
     for option, (field, metavar, meaning) in SHORT.items():
         parser.add_argument(option, metavar=metavar, help=f"{meaning} ({field})")

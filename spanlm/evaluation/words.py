@@ -102,8 +102,8 @@ class Looked:
     """Where the model looked when it predicted a word: at earlier words, with weights a_i.
 
     Attributes:
-        entropy: of the attention, −Σ p_i log p_i with p_i = a_i / Σ_j a_j, in the unit of the surprisal; NaN where
-            there was nothing to look at
+        entropy: of the attention, −Σ p_i log p_i with p_i = a_i / Σ_j a_j, in the unit of the surprisal; as the
+            weight, NaN where there was nothing to look at
         word: with the largest weight, of equal ones the nearest; of a span of words the last of it
         weight: the largest weight a_i
         lag: how many words before the last one read that word stands (0: it is the last one read), as in `attend`
@@ -203,6 +203,12 @@ def score_words(
     scorer = _WordScorer(model, vocabulary, options, predict_first)
     found = _each_line(scorer, pieces) if state == "line" else _one_stream(scorer, pieces, state == "document")
     return chain.from_iterable(found)
+
+
+def refuse_one_string(items: Iterable[str]) -> None:
+    """Refuse a text in place of several: its characters would be scored, each as a text of its own."""
+    if isinstance(items, str):
+        raise InputError(f"items={items[:20]!r}: is one text; give a list of them")
 
 
 def _refusing_unknown(pieces: Iterable[Piece], vocabulary: Vocabulary) -> Iterator[Piece]:
@@ -346,7 +352,7 @@ class _WordScorer:
             if looked:
                 spread, weight, lag = looked
                 at = int(lag) if weight > 0 else None
-                look = Looked(spread, "" if at is None else read[-1 - at], weight, at)
+                look = Looked(spread, "", math.nan, at) if at is None else Looked(spread, read[-1 - at], weight, at)
                 read.append(word)
             if self.options.eos or index < piece.start + len(piece.words):
                 oov = word not in self.vocabulary

@@ -50,6 +50,7 @@ from spanlm.evaluation.words import (
     WordScore,
     WrittenScore,
     lines_as_pieces,
+    refuse_one_string,
     whole_lines,
     written_scores,
 )
@@ -201,6 +202,7 @@ class Yardstick(LoadedModel):
         self, items: Iterable[str], *, state: Context = "line", eos: bool = False, **options: Any
     ) -> Iterator[list[WrittenScore]]:
         """Score the words of items as `LoadedModel.score_items` does; `tokens` are a word's sub-words."""
+        refuse_one_string(items)
         waiting: list[str] = []
 
         def lines() -> Iterator[str]:

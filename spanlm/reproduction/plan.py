@@ -254,7 +254,8 @@ def _tables(request: Request, paper: Paper, scale: Scale) -> tuple[str, tuple[Ta
     known = {row for table in chosen for row in table.rows}
     for row in request.rows or ():
         if row not in known:
-            raise InputError(f"--rows={row}: not in the table.{nearest(row, sorted(known))}")
+            rows = sorted(known)
+            raise InputError(f"--rows={row}: not in the table.{nearest(row, rows)} Its rows: {', '.join(rows)}.")
     return corpus, tuple(table for table in chosen if request.rows is None or set(table.rows) & set(request.rows))
 
 

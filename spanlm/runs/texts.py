@@ -85,6 +85,7 @@ class Texts:
         data_dir: str | None = None,
         download: bool = False,
         as_text: bool = False,
+        parts: bool | None = None,
     ) -> Corpus:
         """Load a corpus, or only a part of it, in this model's vocabulary.
 
@@ -95,6 +96,7 @@ class Texts:
             data_dir: where registered corpora are.
             download: fetch a registered corpus that is not there.
             as_text: read a file as text that is known to be in another format; the training's own always is.
+            parts: whether a text file has parts, as that of a training has; None: only the one of this training has.
 
         Raises:
             InputError: there is no such corpus, it breaks a rule of `spanlm.data.text`, or none is named and the model
@@ -104,12 +106,13 @@ class Texts:
             raise InputError(f"{self.folder}: {self._textless}; name one by --corpus")
         require(split is None or split in SPLITS, "split", split, "train, valid or test")
         data, other = self.data, name is not None and not self._is_of_training(name)
-        if name is not None and not other:
+        whole = other if parts is None else not parts
+        if name is not None and not other and not whole:
             data = replace(data, corpus=name)
         elif name is not None:
             tokenizer, documents = data.effective_tokenizer, data.effective_documents
             data = DataConfig(corpus=name, tokenizer=tokenizer, documents=documents, lines=data.lines)
-            if name not in CORPORA and expanded(name).is_file():
+            if whole and name not in CORPORA and expanded(name).is_file():
                 return self._with_unk_notes(load_text(data, self.vocabulary, as_text))
         if data_dir is not None:
             data = replace(data, dir=data_dir)

@@ -51,7 +51,15 @@ from spanlm.evaluation.prefix_tree import Prefixes, TextScore, by_written_words,
 from spanlm.evaluation.protocol import Context
 from spanlm.evaluation.recall import Recall, anew
 from spanlm.evaluation.scoring import Report, quiet
-from spanlm.evaluation.words import ScoreOptions, WordScore, WrittenScore, score_words, whole_lines, written_scores
+from spanlm.evaluation.words import (
+    ScoreOptions,
+    WordScore,
+    WrittenScore,
+    refuse_one_string,
+    score_words,
+    whole_lines,
+    written_scores,
+)
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.lesions import described_lesion, lesioned
@@ -185,6 +193,7 @@ class LoadedModel:
         Raises:
             InputError: as of `score`.
         """
+        refuse_one_string(items)
         waiting = deque[str]()
 
         def lines() -> Iterator[str]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+import spanlm
 from spanlm.analysis import context
 from spanlm.analysis.context import (
     DROPPED,
@@ -169,6 +170,16 @@ def test_a_text_as_one_stream_and_a_model_without_memory(corpus: Corpus, monkeyp
     assert seen[-1][1] == min(starts.max() + 3, 30) < 30, "nothing is read after the last target"
     with pytest.raises(InputError, match="positions=1: must be at least 2"):
         ContextOptions(positions=1)
+
+
+def test_without_a_gain_there_is_no_effective_length(tiny_run: Path) -> None:
+    """A model that learnt nothing predicts better without any context."""
+    run, options = spanlm.load(tiny_run), ContextOptions(positions=10_000, lengths=(1, 3), far=0)
+    text = run.corpus(None, "train")
+    for model, gains in ((run.model, True), (made(NoMemoryConfig(), len(text.vocabulary)), False)):
+        found = measure_context(model, text, "train", Protocol(), options)
+        assert (found.gain > 0) == gains
+        assert math.isnan(found.effective) == (not gains)
 
 
 def test_words_are_replaced_by_others_as_frequent() -> None:

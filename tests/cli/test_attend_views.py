@@ -87,6 +87,7 @@ def test_what_several_runs_cannot_do(cli: Cli, tiny_run: Path, lstm_run: Path) -
         (["runs/kv/seed-1", "runs/kvp/seed-1"], ["kv", "kvp"]),
         (["runs/kv/seed-1", "runs/kv/seed-2"], ["seed-1", "seed-2"]),
         (["runs/kv/seed-1", "runs/kv/seed-2", "runs/kvp/seed-1"], ["kv/seed-1", "kv/seed-2", "kvp/seed-1"]),
+        (["runs/kv", "runs/kvp/seed-1"], ["kv", "kvp/seed-1"]),
         (["runs/demo", "runs/demo/lstm"], ["demo", "lstm"]),
         (["a/x/b/s", "a/y/c/s"], ["b", "c"]),
         (["a/s", "s"], ["a", "FOLDER"]),

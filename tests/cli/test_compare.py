@@ -108,10 +108,23 @@ def test_other_words(cli: Cli, tiny_run: Path, tiny_corpus: Path, arpa: Path, ti
     few = replace(tiny_config, data=data, training=replace(tiny_config.training, epochs=1))
     spanlm.train(few, spanlm.load_corpus(few.data), Path("few"))
     cli("compare", tiny_run, "few").refused("have different vocabularies", "Add --words common")
-    cli("compare", tiny_run, "few", "--words", "common").refused("few: has other words", "Name the text by --corpus")
     found = json.loads(cli("compare", tiny_run, "few", "--words", "common", "--corpus", tiny_corpus, "--json").done)
+    alone = json.loads(cli("compare", tiny_run, "few", "--words", "common", "--json").done)
+    assert alone["comparisons"] == found["comparisons"], "the text is the baseline's"
     ids = spanlm.load("few").corpus(str(tiny_corpus), "test").splits["test"].ids
     assert found["compared"] == (ids != spanlm.load("few").vocabulary.unk_id).sum() < found["tokens"]
+
+
+def test_a_file_has_the_parts_that_the_baseline_reads(cli: Cli, tiny_run: Path) -> None:
+    """The text of the training has a test part, also for a model of other words, and another file is read whole."""
+    lines = [" ".join(TINY_WORDS[n % 7 : n % 7 + 5]) for n in range(600)]
+    Path("mine.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    small = ("--training.epochs", 1, "--model.memory.kind", "none")
+    cli("train", "mine.txt", *small, "--out", "mine").done  # noqa: B018 (checks)
+    for runs, tokens in ((("mine", tiny_run), 30 * 6), ((tiny_run, "mine"), 600 * 6)):
+        for corpus in ((), ("--corpus", "mine.txt"))[runs[0] == tiny_run :]:
+            found = json.loads(cli("compare", *runs, "--words", "common", *corpus, "--state", "carry", "--json").done)
+            assert found["tokens"] == tokens
 
 
 def test_a_text_of_ones_own_with_tags(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:

@@ -53,6 +53,25 @@ def test_a_run_from_end_to_end(cli: Cli, tiny_corpus: Path) -> None:
     assert model.config.model.encoder.hidden_size == 12
 
 
+def test_a_run_that_has_not_ended_is_read_with_a_note(cli: Cli, tiny_corpus: Path) -> None:
+    command = ["train", "demo", *SMALL, "--corpus", tiny_corpus, "--out", "run"]
+    cli(*command).done  # noqa: B018 (checks)
+    assert cli("evaluate", "run").err == ""
+    text = Path("run/config.yaml").read_text(encoding="utf-8")
+    Path("run/config.yaml").write_text(text.replace("epochs: 2\n", "epochs: 9\n"), encoding="utf-8")
+    for verb in ("evaluate", "compare"):
+        found = cli(verb, "run", *["--attention", "uniform"][: 2 * (verb == "compare")])
+        assert found.status == 0
+        assert found.err.count("note: run: its training has not ended; this is its best model after 2 epochs") == 1
+    shutil.rmtree("run/checkpoints")
+    assert cli("evaluate", "run").err == ""
+
+
+def test_a_registered_corpus_is_a_text_without_an_option(cli: Cli) -> None:
+    assert printed(cli, "daniluk2017/rnn", "ptb") == printed(cli, "daniluk2017/rnn", "--corpus", "ptb")
+    assert printed(cli, "synthetic:copy,lag=3").data.corpus == "synthetic:copy,lag=3"
+
+
 def test_going_on(cli: Cli, tiny_corpus: Path) -> None:
     command = ["train", "demo", *SMALL, "--corpus", tiny_corpus, "--data.documents=blank-line"]
     again = ["train", "--no-tour", "--out", "run", "--resume", "auto"]
