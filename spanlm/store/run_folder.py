@@ -234,6 +234,8 @@ def epoch_rows(folder: Path) -> list[dict[str, Any]]:
         # the last line of a run in training may be half written
         rows = [json_object(line) for line in lines if line.endswith(b"\n")]
     except OSError as error:
+        if not folder.exists():
+            raise InputError(f"{folder}: there is no such folder. Check the path") from None
         raise InputError(f"{folder}: has no {METRICS} ({error.strerror}); name the folder of a run") from None
     except ValueError as error:
         raise InputError(f"{folder / METRICS}: damaged: a line {error}; take that line out, or train again") from None

@@ -155,7 +155,7 @@ class KneserNey:
         raise InputError(
             f"Kneser-Ney: no discounts for order {length}: {n[1]}, {n[2]}, {n[3]} and {n[4]} {length}-grams have the "
             "counts 1 to 4; D_1, D_2 and D_3 must be from 0 to 1, 2 and 3. Give more text (not repeated), a lower "
-            "order, or discounts to fall back on (0.5, 1, 1.5)"
+            "order, or discounts to fall back on (ngram.fallback=[0.5, 1, 1.5])"
         )
 
     def _sums(self, disk: _Disk, order: _Order, contexts: int) -> list[Array]:
