@@ -1,11 +1,12 @@
 """What memories are worth, from trained runs: `python results/memories.py RUNS` writes memories.json.
 
 RUNS has the trainings of `spanlm reproduce yardstick --runs RUNS` that have a record here, and of `spanlm sweep
-results/worth.yaml` (in RUNS/worth). Each model is compared with the LSTM on the same test text by `spanlm compare`,
-three seeds of each on the demo's text, and there `spanlm context` says how much context the first seed of each uses.
+results/worth.yaml` (in RUNS/worth). Each model is compared with the LSTM on the same test text by `spanlm compare`, all
+seeds of both that there are, and on the demo's text `spanlm context` says how much context the first seed of each uses.
 """
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,11 @@ FAMILIES |= {"reads=merge": "Span buffer, q sees h_t, too"}
 def _against(folders: dict[str, Path]) -> list[dict[str, Any]]:
     """Compare all with the first."""
     found = asked("compare", *folders.values(), "--threads", 1)["comparisons"]
-    whole = ({"bits": one["whole"]["difference"], "interval": one["whole"]["interval"], "p": one["p"]} for one in found)
-    return [{"run": name, **one} for name, one in zip(list(folders)[1:], whole, strict=True)]
+    rows = []
+    for name, one in zip(list(folders)[1:], found, strict=True):
+        numbers = {"bits": one["whole"]["difference"], "interval": one["whole"]["interval"], "p": one["p"]}
+        rows.append({"run": name, "seeds": len(one["runs"]), **numbers})
+    return rows
 
 
 def _context(run: Path) -> dict[str, Any]:
@@ -44,8 +48,10 @@ def main() -> None:
     found = {}
     for source in SOURCES:
         own = Path("yardstick", f"{source}-small")
-        trained = {name: title for name, (title, _) in MODELS.items() if (HERE / own / f"{name}-seed-1.json").exists()}
-        found[source] = _against({title: runs / own / name / "seed-1" for name, title in trained.items()})
+        seeds = [(name, run) for name in MODELS for run in (runs / own / name).glob("seed-*")]
+        if begun := [str(run) for name, run in seeds if not (HERE / own / f"{name}-{run.name}.json").exists()]:
+            sys.exit(f"trained, or begun, without a record here: {', '.join(begun)}")
+        found[source] = _against({model.title: runs / own / name for name, model in MODELS.items()})
     found["demo"] = _against(families)
     found["context"] = [{"run": title, **_context(family / "seed-1")} for title, family in families.items()]
     write(__file__, "memories against the LSTM, bits a token on test", **found)

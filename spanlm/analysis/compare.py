@@ -201,8 +201,8 @@ class Comparison:
         runs: how many runs it is the mean of.
         bits: mean bits a token.
         whole: of all tokens that are compared.
-        p: how often a difference as large is drawn where there is none: by flips of the blocks' signs, or with families
-            by draws of seeds and text.
+        p: how often a difference as large comes of flips of the blocks' signs; with families, of the interval's draws
+            (`spanlm.analysis.resampling.drawn_p`).
         where: for each way to sort tokens its classes, by title.
         gains: the words at which the model is better by most.
         losses: those at which it is worse.

@@ -116,8 +116,8 @@ class ContextUse:
         protocol: how it is counted, for people.
         bits: with the whole context, a token, at all targets that were measured.
         curves: of each change; truncated begins with n = 0.
-        effective: n*; infinite: longer than all lengths; NaN: there is no gain, or no length has targets in enough
-            blocks.
+        effective: n*; infinite: longer than all lengths; NaN: the gain's interval holds 0, or no length has targets in
+            enough blocks.
         effective_interval: 95 %, from the same draws.
         blocks: what was drawn anew for the intervals.
         far: how many words were shuffled, dropped or replaced.
@@ -409,7 +409,7 @@ def _use(
         if name == TRUNCATED and draws.shape[1]:
             sure = [point for point in points if math.isfinite(point.interval[0])]
             means = np.array([point.excess for point in sure])
-            if means[0] > 0:
+            if sure[0].interval[0] > 0:
                 effective, interval = effective_context([point.words for point in sure], means, draws)
     text = f"{corpus.name} {split}"
     bits, described = -float(whole[targets].mean()), protocol.description(corpus, split)

@@ -37,6 +37,7 @@ from spanlm.cli.options import (
     note_unfinished,
     own_texts,
     run_names,
+    standard_input,
     verb_parser,
 )
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
@@ -98,6 +99,10 @@ def run(arguments: list[str]) -> None:
     check_cache(options)
     _check_out(options)
     first = _first(sides, options)
+    for folder in {path.resolve(): path for side in sides for path in side.runs}.values():
+        note_unfinished(folder)
+    if options.corpus == "-":
+        options.corpus = standard_input()
     corpus, options.split = corpus_of(first, options)
     text = shared_text(first, corpus, options.split, options.state, options.tags)
     cache, _ = choose_cache(first, corpus, options)
@@ -219,20 +224,14 @@ def _read(
         read = corpus
         refuse_other_text(first, model, common=options.words is not None)
         if model.vocabulary.hash != first.vocabulary.hash:
-            read = _in_words_of(model, first, corpus, options)
+            split = None if WHOLE in corpus.splits else options.split
+            how = {"data_dir": options.data_dir, "download": options.download, "as_text": options.as_text}
+            read = first.texts.corpus(options.corpus, split, reader=model.texts, **how)
         refuse_other_context(first, text, model, read, options.split, options.state)
         text = check_alike(first, text, model, read, options.split)
-        how: dict[str, Any] = {"name": side.name, "cache": cache if side.cached else None}
-        members.append(read_tokens(model, read, options.split, options.state, **how))
+        mixed = cache if side.cached else None
+        members.append(read_tokens(model, read, options.split, options.state, name=side.name, cache=mixed))
     return text, TokenBits.family(side.name, members)
-
-
-def _in_words_of(model: LoadedModel, first: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> Corpus:
-    """Load the text that the baseline reads in another model's words."""
-    data, whole = first.texts.data, WHOLE in corpus.splits
-    where = {"data_dir": options.data_dir or data.dir, "download": options.download, "as_text": options.as_text}
-    name, split = options.corpus_read or data.corpus, None if whole else options.split
-    return model.texts.corpus(name, split, parts=not whole, **where)
 
 
 def _loaded(side: _Side, first: LoadedModel, options: argparse.Namespace) -> Iterator[LoadedModel]:
@@ -241,8 +240,6 @@ def _loaded(side: _Side, first: LoadedModel, options: argparse.Namespace) -> Ite
         return
     for folder in side.runs:
         model = load(folder, options.device).in_words_of(first)
-        if side.attention is None and not side.cached:  # a run beside itself is told of once
-            note_unfinished(model)
         if side.attention is not None:
             model = require_weights(model, "--attention").with_attention(side.attention)
         yield model

@@ -111,9 +111,11 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
 def _print(found: ContextUse, model: Sequence[str]) -> None:
     length, low, high = _lengths(found)
     used = f"{length} words back (95 %: {low} to {high}); further ones are worth 1 % of the gain"
-    if math.isnan(found.effective):
-        few = f"not known: no length has targets in {FEWEST_BLOCKS} of these blocks"
-        used = few if found.gain > 0 else "none: with no word of context it predicts as well"
+    least, most = found.curves[TRUNCATED][0].interval
+    if math.isnan(least):
+        used = f"not known: no length has targets in {FEWEST_BLOCKS} of these blocks"
+    elif math.isnan(found.effective):
+        used = f"none: with no word of context it predicts {'better' if most < 0 else 'as well, but for chance'}"
     what, *members = model
     table(
         [

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spanlm.cli.options import verb_parser
+from spanlm.cli.options import load_run, verb_parser
 from spanlm.cli.render import out
-from spanlm.runs.loading import load
 
 _DESCRIPTION = """
 Write a trained model in the format of another library. hf: a folder with model and tokenizer for Hugging Face's
@@ -26,7 +25,7 @@ def run(arguments: list[str]) -> None:
     parser.add_argument("--to", choices=("hf",), default="hf", help="the library (default: hf)")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder")
     options = parser.parse_intermixed_args(arguments)
-    model = load(options.run, "cpu")
+    model = load_run(options.run, "cpu")
     from spanlm.interop.hf import export
 
     export(model, options.out)

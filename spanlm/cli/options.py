@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, get_args, get_o
 from spanlm.cli.main import VerbParser
 from spanlm.cli.render import note
 from spanlm.config import yaml_group
-from spanlm.data.config import SPLITS, Split
+from spanlm.data.config import DEMO, SPLITS, Split
 from spanlm.data.corpora import CORPORA, WHOLE, Corpus
 from spanlm.data.synthetic import PREFIX
-from spanlm.errors import InputError, SpanlmError, as_written, require
+from spanlm.errors import InputError, SpanlmError, as_written, nearest, require
 from spanlm.store.engine import Engine
 from spanlm.store.files import is_arpa, is_hf, is_kenlm, replacing_packed, run_name
 from spanlm.store.run_folder import CONFIG
@@ -173,31 +173,31 @@ def add_corpus(parser: VerbParser) -> None:
 
 
 def corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, str]:
-    """Load the corpus that `add_corpus` names; return it with the part that is meant.
-
-    `options.corpus_read` is then its name for another model; that of standard input is a file.
-    """
+    """Load the corpus that `add_corpus` names; return it with the part that is meant."""
     split: Split = options.split or "test"
     where = {"data_dir": options.data_dir, "download": options.download}
-    name: str | None = options.corpus
-    if name == "-":
-        folder = mkdtemp()  # a corpus is read more than once
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        name = os.path.join(folder, "stdin")
-        if sys.stdin is None:
-            raise InputError("--corpus=-: there is no standard input to read")
-        if Path(name).write_bytes(sys.stdin.buffer.read()) == 0:
-            raise InputError("--corpus=-: standard input is empty; give a text with at least one word")
+    name = standard_input() if options.corpus == "-" else options.corpus
     corpus = model.corpus(name, split, as_text=options.as_text, **where)
-    options.corpus_read = name
     if WHOLE not in corpus.splits:
         return corpus, split
     if options.split is not None:
         raise InputError(
-            f"--split={options.split}: {name} is one file, which is taken whole. Leave --split out, or name a folder "
-            "with train.txt, valid.txt and test.txt."
+            f"--split={options.split}: {options.corpus} is one file, which is taken whole. Leave --split out, or name "
+            "a folder with train.txt, valid.txt and test.txt."
         )
     return corpus, WHOLE
+
+
+def standard_input() -> str:
+    """Put standard input, as a corpus, into a file, since a corpus is read more than once; return its path."""
+    folder = mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    name = os.path.join(folder, "stdin")
+    if sys.stdin is None:
+        raise InputError("--corpus=-: there is no standard input to read")
+    if Path(name).write_bytes(sys.stdin.buffer.read()) == 0:
+        raise InputError("--corpus=-: standard input is empty; give a text with at least one word")
+    return name
 
 
 def add_runs(parser: VerbParser, files: str = "", files_help: str = "") -> None:
@@ -266,7 +266,7 @@ def load_run(folder: Path, device: str, gate_temperature: float | None = None) -
     from spanlm.runs.trained_model import require_weights
 
     model = load(folder, device)
-    note_unfinished(model)
+    note_unfinished(folder)
     if gate_temperature is None:
         return model
     trained = require_weights(model, GATE)
@@ -274,20 +274,15 @@ def load_run(folder: Path, device: str, gate_temperature: float | None = None) -
     return trained.at_gate_temperature(gate_temperature)
 
 
-def note_unfinished(model: LoadedModel) -> None:
-    """Tell of a run whose training has not ended: what is read is the best model so far."""
-    from spanlm.runs.trained_model import TrainedModel
-    from spanlm.store.checkpoints import load_last_position
-    from spanlm.store.run_folder import CHECKPOINTS
-    from spanlm.training.progress import Position
+def note_unfinished(folder: Path) -> None:
+    """Tell of a run whose training has not ended: what is read of it is the best model so far."""
+    from spanlm.config import RunConfig
+    from spanlm.training.run import last_position
 
-    if not isinstance(model, TrainedModel):
-        return
-    found = None
     with suppress(SpanlmError):  # what is damaged there is for who goes on with it
-        found = load_last_position(model.folder / CHECKPOINTS)
-    if found is not None and not (position := Position.from_json(found)).run_over(model.config.training):
-        note(f"note: {model.folder}: its training has not ended; this is its best model after {position.epoch} epochs")
+        at = last_position(folder)
+        if at is not None and not at.run_over(RunConfig.load(folder / CONFIG).training):
+            note(f"note: {folder}: its training has not ended; this is its best model after epoch {at.epoch}")
 
 
 def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
@@ -308,8 +303,8 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
         normalised(options.weights, len(runs))  # before anything is loaded
         how: dict[str, Any] = {"weights": options.weights, "device": options.device}
         ensemble = load_ensemble(runs, combination=options.combine or "linear", **how)
-        for member in ensemble.runs:
-            note_unfinished(member)
+        for run in runs:
+            note_unfinished(Path(run))
         return ensemble if attention is None else ensemble.with_attention(attention)
     for name, given in (("--combine", options.combine), ("--weights", options.weights)):
         if given is not None:
@@ -438,9 +433,15 @@ def text_and_preset(names: Sequence[str], corpus: str | None, known: Iterable[st
 
     texts = [name for name in names if name not in known and is_text(name)]
     presets = [name for name in names if name not in texts]
+    if DEMO in presets and (DEMO not in known or len(presets) > 1):  # it is a preset and a corpus
+        presets.remove(DEMO)
+        texts.append(DEMO)
     texts += [] if corpus is None else [corpus]
     if more := [*presets[1:], *texts[1:]]:
-        raise InputError(f"unrecognized arguments: {' '.join(more)}: name one preset and one text, or one of them")
+        like = nearest(more[0], [*known, *CORPORA])
+        raise InputError(
+            f"unrecognized arguments: {' '.join(more)}: name one preset and one text, or one of them.{like}"
+        )
     return next(iter(presets), None), next(iter(texts), None)
 
 

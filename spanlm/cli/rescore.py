@@ -249,7 +249,7 @@ def _print_errors(scored: Scored, weights: Array, errors: Mapping[str, WordError
     first, best = candidates.errors_of([0] * len(scored.lists)), candidates.errors_of(scored.best(weights))
     low, high = bootstrap(best, candidates.words, other=first)
     gained = (first.sum() - best.sum()) / max(1, candidates.words.sum())
-    gain, least, most = (f"{each:.2%}".replace("-", "−") for each in (gained, low, high))
+    gain, least, most = (f"{each:z.2%}".replace("-", "−") for each in (gained, low, high))
     paragraph(
         f"first − rescored: {gain} (95 %: {least} to {most}) of {candidates.words.sum():,} words of the references. "
         "oracle: the hypothesis with the fewest errors of each list"

@@ -63,7 +63,7 @@ def run(arguments: list[str]) -> None:
 def _parser() -> VerbParser:
     parser = VerbParser("train ngram", _DESCRIPTION)
     parser.elsewhere = lambda: ngram_parser().option_strings()
-    parser.add_argument("names", nargs="*", metavar="ngram|PRESET|TEXT", help="a row of `spanlm presets`; a text")
+    parser.add_argument("names", nargs="*", metavar="ngram|PRESET|TEXT", help="a preset; a file, folder or corpus")
     parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
     for option, (field, metavar, meaning) in SHORT.items():
         parser.add_argument(option, metavar=metavar, help=f"{meaning} ({field})")

@@ -219,6 +219,7 @@ class Yardstick(LoadedModel):
 
     def score_texts(self, texts: Sequence[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
         """Give log p of many short texts, each as a line by itself with its end; see `LoadedModel.score_texts`."""
+        refuse_one_string(texts)
         units = self._units(lines_as_pieces(texts, "whitespace"), "line", precision=precision)
         found, count = [], 0
         for _, own in groupby(units, key=lambda unit: unit.score.sentence):

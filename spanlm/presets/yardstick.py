@@ -7,10 +7,12 @@ the law.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.models.encoders import LSTMConfig
-from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
+from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import (
     AnyMemoryConfig,
@@ -30,38 +32,44 @@ PAPER = "none; every memory on one encoder, for texts with a known law"
 REACH = 32
 SPANS = SpanBufferConfig(buffer_size=REACH, span_length=2, dropout=0.0)
 
-MODELS: dict[str, tuple[str, AnyMemoryConfig]] = {
-    "lstm": ("LSTM, no memory", NoMemoryConfig()),
-    "lstm-mos": ("LSTM, two softmaxes", NoMemoryConfig()),
-    "4-gram": ("4-gram", NGramConfig(order=4)),
-    "attention": ("Attention", KeyValueConfig(roles=1, window=REACH)),
-    "attention-mos": ("Attention, two softmaxes", KeyValueConfig(roles=1, window=REACH)),
-    "key-value": ("Key-Value", KeyValueConfig(roles=2, window=REACH)),
-    "key-value-predict": ("Key-Value-Predict", KeyValueConfig(roles=3, window=REACH)),
-    "recurrent-memory": ("Recurrent memory", RecurrentMemoryConfig(window=REACH)),
-    "attentive-single": ("Attentive, single score", AttentiveConfig(score="single", window=REACH)),
-    "attentive-combined": ("Attentive, combined score", AttentiveConfig(score="combined", window=REACH)),
-    "pointer": ("Pointer sentinel", PointerSentinelConfig(window=REACH)),
-    "span-buffer": ("Span buffer", SPANS),
-    "span-buffer-state": ("Span buffer, q sees h_t, too", reading_state(SPANS)),
+TWICE = MixtureOfSoftmaxesConfig(experts=2, latent_dropout=0.0, tied=False)
+
+
+class Model(NamedTuple):
+    """A row; two softmaxes are there because the span buffer predicts twice, too."""
+
+    title: str
+    memory: AnyMemoryConfig
+    head: AnyHeadConfig = SoftmaxConfig()
+
+
+MODELS = {
+    "lstm": Model("LSTM, no memory", NoMemoryConfig()),
+    "lstm-mos": Model("LSTM, two softmaxes", NoMemoryConfig(), TWICE),
+    "4-gram": Model("4-gram", NGramConfig(order=4)),
+    "attention": Model("Attention", KeyValueConfig(roles=1, window=REACH)),
+    "attention-mos": Model("Attention, two softmaxes", KeyValueConfig(roles=1, window=REACH), TWICE),
+    "key-value": Model("Key-Value", KeyValueConfig(roles=2, window=REACH)),
+    "key-value-predict": Model("Key-Value-Predict", KeyValueConfig(roles=3, window=REACH)),
+    "recurrent-memory": Model("Recurrent memory", RecurrentMemoryConfig(window=REACH)),
+    "attentive-single": Model("Attentive, single score", AttentiveConfig(score="single", window=REACH)),
+    "attentive-combined": Model("Attentive, combined score", AttentiveConfig(score="combined", window=REACH)),
+    "pointer": Model("Pointer sentinel", PointerSentinelConfig(window=REACH)),
+    "span-buffer": Model("Span buffer", SPANS),
+    "span-buffer-state": Model("Span buffer, q sees h_t, too", reading_state(SPANS)),
 }
-"""Name -> title and memory; two softmaxes are there because the span buffer predicts twice, too."""
-
-_TWICE = MixtureOfSoftmaxesConfig(experts=2, latent_dropout=0.0, tied=False)
-_HEADS = {"lstm-mos": _TWICE, "attention-mos": _TWICE}
-
 PRESETS = [
     Preset(
         name=f"yardstick/{name}",
         paper=PAPER,
-        sources=(title,),
+        sources=(model.title,),
         config=RunConfig(
             data=DataConfig(corpus="synthetic:recall"),
             model=ModelConfig(
                 embedding_size=64,
                 encoder=LSTMConfig(hidden_size=66),
-                memory=memory,
-                head=_HEADS.get(name, SoftmaxConfig()),
+                memory=model.memory,
+                head=model.head,
             ),
             training=TrainingConfig(
                 optimizer=OptimizerConfig(lr=0.005),
@@ -71,5 +79,5 @@ PRESETS = [
             ),
         ),
     )
-    for name, (title, memory) in MODELS.items()
+    for name, model in MODELS.items()
 ]

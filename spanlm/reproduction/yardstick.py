@@ -36,7 +36,7 @@ _CACHED = Row(
     how=Cached(10 * REACH),
     control="lstm",
 )
-_TRAINED = (Row(name=name, title=title, preset=f"yardstick/{name}") for name, (title, _) in MODELS.items())
+_TRAINED = (Row(name=name, title=model.title, preset=f"yardstick/{name}") for name, model in MODELS.items())
 _ROWS = {row.name: row for row in (*_TRAINED, _CACHED)}
 _COLUMNS = ("units", "θ_M", "excess", "law", "test ppl", "best epoch", "tokens/s", "minutes")
 _BY_LAG = Details(

@@ -85,7 +85,7 @@ class Texts:
         data_dir: str | None = None,
         download: bool = False,
         as_text: bool = False,
-        parts: bool | None = None,
+        reader: Texts | None = None,
     ) -> Corpus:
         """Load a corpus, or only a part of it, in this model's vocabulary.
 
@@ -96,7 +96,7 @@ class Texts:
             data_dir: where registered corpora are.
             download: fetch a registered corpus that is not there.
             as_text: read a file as text that is known to be in another format; the training's own always is.
-            parts: whether a text file has parts, as that of a training has; None: only the one of this training has.
+            reader: cut it as the texts of another model, and in its vocabulary.
 
         Raises:
             InputError: there is no such corpus, it breaks a rule of `spanlm.data.text`, or none is named and the model
@@ -106,18 +106,20 @@ class Texts:
             raise InputError(f"{self.folder}: {self._textless}; name one by --corpus")
         require(split is None or split in SPLITS, "split", split, "train, valid or test")
         data, other = self.data, name is not None and not self._is_of_training(name)
-        whole = other if parts is None else not parts
-        if name is not None and not other and not whole:
+        if name is not None and not other:
             data = replace(data, corpus=name)
         elif name is not None:
             tokenizer, documents = data.effective_tokenizer, data.effective_documents
             data = DataConfig(corpus=name, tokenizer=tokenizer, documents=documents, lines=data.lines)
-            if whole and name not in CORPORA and expanded(name).is_file():
-                return self._with_unk_notes(load_text(data, self.vocabulary, as_text))
+        if reader is not None:
+            data = replace(data, tokenizer=reader.data.effective_tokenizer, lines=reader.data.lines)
+        vocabulary = self.vocabulary if reader is None else reader.vocabulary
+        if other and name is not None and name not in CORPORA and expanded(name).is_file():
+            return self._with_unk_notes(load_text(data, vocabulary, as_text))
         if data_dir is not None:
             data = replace(data, dir=data_dir)
         splits, as_text = SPLITS if split is None else (split,), as_text or not other
-        found = load_corpus(replace(data, download=download), self.vocabulary, splits, as_text=as_text)
+        found = load_corpus(replace(data, download=download), vocabulary, splits, as_text=as_text)
         return self._with_unk_notes(found if other else self._as_in_training(found))
 
     def unk_notes(self) -> list[str]:

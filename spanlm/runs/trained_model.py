@@ -220,6 +220,7 @@ class LoadedModel:
         Raises:
             InputError: a text holds the reserved word <eos>.
         """
+        refuse_one_string(texts)
         eos = self.vocabulary.eos_id
         sentences = [[line.words for line in whole_lines(self.texts.pieces([text]))] for text in texts]
         ids = [[*self.vocabulary.encode(words), eos] for each in sentences for words in each]

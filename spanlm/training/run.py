@@ -89,6 +89,16 @@ def words_of(config: RunConfig, folder: Path, file: Path) -> list[str]:
     return ["train", f"--config={file}", f"--out={folder}", "--resume=auto"]
 
 
+def last_position(folder: Path) -> Position | None:
+    """Return where the run of a folder stands, by its last good checkpoint; None: it has none.
+
+    Raises:
+        RunError: the positions of all its checkpoints are damaged.
+    """
+    found = load_last_position(folder / CHECKPOINTS)
+    return None if found is None else Position.from_json(found)
+
+
 def finished(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None:
     """Return where the run of a folder ended; None if it is not begun, not finished, or one of another text.
 
@@ -97,8 +107,7 @@ def finished(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None
     Raises:
         RunError: the positions of all its checkpoints are damaged.
     """
-    found = load_last_position(folder / CHECKPOINTS)
-    position = None if found is None else Position.from_json(found)
+    position = last_position(folder)
     if position is None or not position.run_over(config.training):
         return None
     return position if position.data == corpus.digest("train", "valid") else None

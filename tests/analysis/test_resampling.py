@@ -9,6 +9,7 @@ import pytest
 
 from spanlm.analysis.resampling import (
     BLOCKS,
+    DRAWS,
     FEWEST_DOCUMENTS,
     FLIPS,
     Blocks,
@@ -72,10 +73,12 @@ def test_draws_of_few_blocks_spread_as_students_t(blocks: int, t: float) -> None
 
 
 def test_seeds_spread_as_students_t() -> None:
-    """97.5 % of t with 2 degrees of freedom is below 4.303 (any table of t)."""
-    means = np.array([[1.0], [2.0], [3.0]])
-    shifts = drawn_shifts(means, generator()) * np.sqrt(3)  # s is 1
-    assert (shifts <= 4.303).mean() == pytest.approx(0.975, abs=0.01)
+    """97.5 % of t with 1, 2 and 9 degrees of freedom is below 12.706, 4.303 and 2.262 (any table of t)."""
+    for seeds, t in ((2, 12.706), (3, 4.303), (10, 2.262)):
+        means = np.arange(seeds, dtype=float)[:, None]
+        shifts = drawn_shifts(means, generator()) * np.sqrt(seeds) / means.std(ddof=1)
+        assert np.quantile(shifts, 0.975) == pytest.approx(t, rel=0.01)
+        assert (shifts <= t).mean() == pytest.approx(0.975, abs=0.001)
     assert (drawn_shifts(means[:1], generator()) == 0).all(), "one seed says nothing of others"
 
 
@@ -85,7 +88,15 @@ def test_p_of_draws() -> None:
     assert drawn_p(draws, 0.0) == drawn_p(np.zeros(9), 0.1) == 1.0
 
 
-def test_an_interval_without_0_has_a_p_below_5_percent_and_draws_hardly_matter() -> None:
+def test_p_is_below_5_percent_exactly_where_the_interval_is_without_0() -> None:
+    for beyond in range(40, 60):
+        for sign in (1.0, -1.0):
+            draws = sign * np.concatenate([-generator(1).random(beyond), generator(2).random(DRAWS - beyond)])
+            ((low, high),) = interval_of(draws[:, None])
+            assert (low > 0 or high < 0) == (drawn_p(draws, sign) < 0.05) == (beyond < 50), beyond
+
+
+def test_other_draws_hardly_move_an_interval() -> None:
     """Two seeds against two: Student's t has one degree of freedom, and single far values would make an interval."""
     sums = generator(7).normal(0.15, 0.3, (100, 1))
     one, other = np.array([[0.0], [0.012]]), np.array([[0.15], [0.158]])
@@ -93,9 +104,7 @@ def test_an_interval_without_0_has_a_p_below_5_percent_and_draws_hardly_matter()
     for seed in range(20):
         draw = generator(seed)
         draws = drawn_means(sums, np.ones((100, 1)), draw) + drawn_shifts(one, draw) + drawn_shifts(other, draw)
-        ((low, high),) = interval_of(draws)
-        assert (low > 0 or high < 0) == (drawn_p(draws[:, 0], float(draws.mean())) < 0.05)
-        lows.append(low)
+        lows.append(interval_of(draws)[0][0])
     assert np.std(lows) < 0.01
 
 

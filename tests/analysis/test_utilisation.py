@@ -44,7 +44,7 @@ def test_a_run_is_read_epoch_by_epoch_on_valid_up_to_a_line_that_is_being_writte
 def test_a_run_without_any_use_is_refused(tmp_path: Path, rows: list[dict[str, Any]], said: str) -> None:
     with pytest.raises(InputError, match=said):
         read_utilisation(run_folder(tmp_path / "r", *rows), "r")
-    with pytest.raises(InputError, match=r"x: has no metrics\.jsonl"):
+    with pytest.raises(InputError, match=r"x: there is no such folder"):
         read_utilisation(tmp_path / "x", "x")
 
 

@@ -22,7 +22,6 @@ from spanlm.models.encoders import AWDLSTMConfig, LSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
-from tests.cases import rest_slow
 from tests.conftest import needs_bf16
 
 ROOT, CPU = Path(__file__).parents[2], torch.device("cpu")
@@ -64,7 +63,7 @@ def test_names_ratios_and_targets_are_those_of_the_records(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", rest_slow(WORDS))
+@pytest.mark.parametrize("name", WORDS)
 def test_word_by_word_the_record_has_the_cell_and_the_kernel(name: str) -> None:
     size, make = GROUPS[name]
     record = json.loads((ROOT / "results" / "bench-cpu-zen-3-words.json").read_text(encoding="utf-8"))

@@ -62,7 +62,7 @@ def test_a_run_that_has_not_ended_is_read_with_a_note(cli: Cli, tiny_corpus: Pat
     for verb in ("evaluate", "compare"):
         found = cli(verb, "run", *["--attention", "uniform"][: 2 * (verb == "compare")])
         assert found.status == 0
-        assert found.err.count("note: run: its training has not ended; this is its best model after 2 epochs") == 1
+        assert found.err.count("note: run: its training has not ended; this is its best model after epoch 2") == 1
     shutil.rmtree("run/checkpoints")
     assert cli("evaluate", "run").err == ""
 
@@ -70,6 +70,8 @@ def test_a_run_that_has_not_ended_is_read_with_a_note(cli: Cli, tiny_corpus: Pat
 def test_a_registered_corpus_is_a_text_without_an_option(cli: Cli) -> None:
     assert printed(cli, "daniluk2017/rnn", "ptb") == printed(cli, "daniluk2017/rnn", "--corpus", "ptb")
     assert printed(cli, "synthetic:copy,lag=3").data.corpus == "synthetic:copy,lag=3"
+    assert printed(cli, "daniluk2017/rnn", "demo").data.corpus == "demo"
+    cli("train", "daniluk2017/rnn", "wikitext2").refused("wikitext2: name one preset and one text", "wikitext-2")
 
 
 def test_going_on(cli: Cli, tiny_corpus: Path) -> None:
