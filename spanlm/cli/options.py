@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, get_args, get_o
 
 from spanlm.cli.main import VerbParser
 from spanlm.cli.render import note
-from spanlm.config import yaml_group
+from spanlm.config import RunConfig, yaml_group
 from spanlm.data.config import DEMO, SPLITS, Split
 from spanlm.data.corpora import CORPORA, WHOLE, Corpus
 from spanlm.data.synthetic import PREFIX
@@ -276,7 +276,6 @@ def load_run(folder: Path, device: str, gate_temperature: float | None = None) -
 
 def note_unfinished(folder: Path) -> None:
     """Tell of a run whose training has not ended: what is read of it is the best model so far."""
-    from spanlm.config import RunConfig
     from spanlm.training.run import last_position
 
     with suppress(SpanlmError):  # what is damaged there is for who goes on with it

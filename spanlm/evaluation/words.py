@@ -205,10 +205,10 @@ def score_words(
     return chain.from_iterable(found)
 
 
-def refuse_one_string(items: Iterable[str]) -> None:
+def refuse_one_string(name: str, texts: Iterable[str]) -> None:
     """Refuse a text in place of several: its characters would be scored, each as a text of its own."""
-    if isinstance(items, str):
-        raise InputError(f"items={items[:20]!r}: is one text; give a list of them")
+    if isinstance(texts, str):
+        raise InputError(f"{name}={texts[:20]!r}: is one text; give a list of them")
 
 
 def _refusing_unknown(pieces: Iterable[Piece], vocabulary: Vocabulary) -> Iterator[Piece]:

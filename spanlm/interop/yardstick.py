@@ -202,7 +202,7 @@ class Yardstick(LoadedModel):
         self, items: Iterable[str], *, state: Context = "line", eos: bool = False, **options: Any
     ) -> Iterator[list[WrittenScore]]:
         """Score the words of items as `LoadedModel.score_items` does; `tokens` are a word's sub-words."""
-        refuse_one_string(items)
+        refuse_one_string("items", items)
         waiting: list[str] = []
 
         def lines() -> Iterator[str]:
@@ -219,7 +219,7 @@ class Yardstick(LoadedModel):
 
     def score_texts(self, texts: Sequence[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
         """Give log p of many short texts, each as a line by itself with its end; see `LoadedModel.score_texts`."""
-        refuse_one_string(texts)
+        refuse_one_string("texts", texts)
         units = self._units(lines_as_pieces(texts, "whitespace"), "line", precision=precision)
         found, count = [], 0
         for _, own in groupby(units, key=lambda unit: unit.score.sentence):

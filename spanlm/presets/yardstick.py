@@ -58,6 +58,7 @@ MODELS = {
     "span-buffer": Model("Span buffer", SPANS),
     "span-buffer-state": Model("Span buffer, q sees h_t, too", reading_state(SPANS)),
 }
+
 PRESETS = [
     Preset(
         name=f"yardstick/{name}",
@@ -66,10 +67,7 @@ PRESETS = [
         config=RunConfig(
             data=DataConfig(corpus="synthetic:recall"),
             model=ModelConfig(
-                embedding_size=64,
-                encoder=LSTMConfig(hidden_size=66),
-                memory=model.memory,
-                head=model.head,
+                embedding_size=64, encoder=LSTMConfig(hidden_size=66), memory=model.memory, head=model.head
             ),
             training=TrainingConfig(
                 optimizer=OptimizerConfig(lr=0.005),

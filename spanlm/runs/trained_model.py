@@ -193,7 +193,7 @@ class LoadedModel:
         Raises:
             InputError: as of `score`.
         """
-        refuse_one_string(items)
+        refuse_one_string("items", items)
         waiting = deque[str]()
 
         def lines() -> Iterator[str]:
@@ -220,7 +220,7 @@ class LoadedModel:
         Raises:
             InputError: a text holds the reserved word <eos>.
         """
-        refuse_one_string(texts)
+        refuse_one_string("texts", texts)
         eos = self.vocabulary.eos_id
         sentences = [[line.words for line in whole_lines(self.texts.pieces([text]))] for text in texts]
         ids = [[*self.vocabulary.encode(words), eos] for each in sentences for words in each]

@@ -59,8 +59,8 @@ def test_a_run_that_has_not_ended_is_read_with_a_note(cli: Cli, tiny_corpus: Pat
     assert cli("evaluate", "run").err == ""
     text = Path("run/config.yaml").read_text(encoding="utf-8")
     Path("run/config.yaml").write_text(text.replace("epochs: 2\n", "epochs: 9\n"), encoding="utf-8")
-    for verb in ("evaluate", "compare"):
-        found = cli(verb, "run", *["--attention", "uniform"][: 2 * (verb == "compare")])
+    for words in (["evaluate", "run"], ["compare", "run", "--attention", "uniform"]):
+        found = cli(*words)
         assert found.status == 0
         assert found.err.count("note: run: its training has not ended; this is its best model after epoch 2") == 1
     shutil.rmtree("run/checkpoints")

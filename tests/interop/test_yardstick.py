@@ -240,6 +240,8 @@ def test_an_exported_run_says_what_the_run_says(run: spanlm.TrainedModel, tmp_pa
     for model in (run, there):
         with pytest.raises(InputError, match="is one text; give a list of them"):
             list(model.score_items("the cat"))
+        with pytest.raises(InputError, match="texts='the cat': is one text"):
+            model.score_texts("the cat")
     items = [next(iter(model.score_items(text[1:]))) for model in (run, there)]
     assert [each.word for each in items[0]] == [each.word for each in items[1]]
     assert [each.entropy_reduction for each in items[0]] == pytest.approx(
