@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from spanlm.models.ops import precision as module
-from spanlm.models.ops.precision import crossed, linear, product
+from spanlm.models.ops.precision import crossed, linear, prepared, product
 from tests.models.small import bitwise
 
 SHAPES = [(70, 50, 33), (7, 1, 5), (1, 40, 40)]
@@ -45,6 +45,21 @@ def test_values_and_gradients_are_those_of_float64(shape: tuple[int, int, int], 
     torch.testing.assert_close(
         [x.double() for x in (actual, *found)], [expected, *wanted], rtol=1e-4, atol=1e-4 * shape[0] ** 0.5
     )
+
+
+@pytest.mark.parametrize("biased", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("transposed", [True, False], ids=["transposed", "as it lies"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_prepared_matrix_gives_the_same_products(dtype: torch.dtype, transposed: bool, biased: bool) -> None:
+    x, weight, *bias = (t.detach() for t in leaves(SHAPES[0], biased and dtype == torch.float32, dtype))
+    given = weight.t().contiguous().t() if transposed else weight
+    expected = functional.linear(x.double(), weight.double(), *(b.double() for b in bias))
+    rounding = 2 * torch.finfo(dtype).eps
+    for count in (1, module.OFTEN_TRANSPOSED):
+        times = prepared(given, count)
+        for rows in (slice(0, 1), slice(1, 70)):  # of any number, whatever was expected
+            found = times(x[rows, 0], *bias).double()
+            torch.testing.assert_close(found, expected[rows, 0], rtol=rounding, atol=50 * rounding)
 
 
 @pytest.mark.parametrize("case", ["float64", "autocast", "another processor"])

@@ -69,7 +69,8 @@ class _MixtureLogProb(torch.autograd.Function):
         margin: Tensor,
         dtype: torch.dtype,
     ) -> Tensor:
-        experts, linear = x.shape[1], LinearSoftmax(weight, bias, dtype)
+        experts = x.shape[1]
+        linear = LinearSoftmax(weight, bias, dtype, len(x) * experts)
         parts = chunks(len(x), experts * len(weight), MIXTURE_CHUNK_ELEMENTS)
         total = LinearGradients(linear)
 

@@ -45,7 +45,7 @@ from spanlm.models.ops.precision import (
     crossed,
     learns,
     linear,
-    product,
+    prepared,
     product_dtype,
     wide,
     wide_dtype,
@@ -66,10 +66,14 @@ def chunks(rows: int, row_elements: int, limit: int) -> Iterator[slice]:
 
 
 class LinearSoftmax:
-    """The softmaxes of one W (V, D) and b (V,); products are in `dtype`, everything else in float32 or float64."""
+    """The softmaxes of one W (V, D) and b (V,), for about `rows` rows in all.
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
-        self.matrix, self.wide = weight.to(dtype), wide_dtype(dtype)
+    Products are in `dtype`, everything else in float32 or float64.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, rows: int) -> None:
+        self.matrix, self.wide, self.products = weight.to(dtype), wide_dtype(dtype), rows // 64
+        self._times = prepared(self.matrix, self.products)
         self.bias = None if bias is None else bias.to(self.wide)
 
     def log_p(self, x: Tensor, targets: Tensor, margin: Tensor, *, keep: bool) -> tuple[Tensor, Tensor | None]:
@@ -77,7 +81,7 @@ class LinearSoftmax:
 
         With `keep`, P (N, V) comes with it, in the logits' place.
         """
-        logits = product(x, self.matrix, self.bias if self.matrix.dtype == self.wide else None)
+        logits = self._times(x, self.bias if self.matrix.dtype == self.wide else None)
         log_p = logits.new_empty(len(x), dtype=self.wide)
         limit = logits.numel() if logits.is_cuda else _BLOCK_ELEMENTS
         for rows in chunks(len(x), logits.shape[1], limit):
@@ -101,6 +105,7 @@ class LinearGradients:
 
     def __init__(self, linear: LinearSoftmax) -> None:
         self._matrix, self._wide = linear.matrix, linear.wide
+        self._times = prepared(linear.matrix.t(), linear.products)
         self.weight = torch.zeros_like(linear.matrix, dtype=linear.wide)
         self.bias = None if linear.bias is None else torch.zeros_like(linear.bias)
 
@@ -115,7 +120,7 @@ class LinearGradients:
         if self.bias is not None:
             self.bias -= both[:, size]
             self.bias.index_add_(0, targets, at_target)
-        grad_x = missed.unsqueeze(1) * self._matrix[targets].to(self._wide) - product(softmax, self._matrix.t())
+        grad_x = missed.unsqueeze(1) * self._matrix[targets].to(self._wide) - self._times(softmax)
         return grad_x.mul_(grad.unsqueeze(1))
 
 
@@ -135,7 +140,7 @@ class _LinearLogProb(torch.autograd.Function):
         dtype: torch.dtype,
         learning: bool,
     ) -> Tensor:
-        inputs, linear = x.to(dtype), LinearSoftmax(weight, bias, dtype)
+        inputs, linear = x.to(dtype), LinearSoftmax(weight, bias, dtype, len(x))
         parts = list(chunks(len(x), len(weight), CHUNK_ELEMENTS))
         keep = learning and len(parts) == 1
         found = [linear.log_p(inputs[rows], targets[rows], margin[rows], keep=keep) for rows in parts]
@@ -151,7 +156,7 @@ class _LinearLogProb(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor | None, None, Tensor, None, None]:
         (grad,) = grads
         inputs, matrix, bias, targets, margin, log_p, kept = ctx.saved_tensors
-        linear, missed = LinearSoftmax(matrix, bias, matrix.dtype), -torch.expm1(log_p)
+        linear, missed = LinearSoftmax(matrix, bias, matrix.dtype, len(inputs)), -torch.expm1(log_p)
         total = LinearGradients(linear)
 
         def of_rows(rows: slice) -> Tensor:

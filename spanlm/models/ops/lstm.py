@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spanlm.models.ops.precision import learns, product_dtype, without_autocast
+from spanlm.models.ops.precision import learns, prepared, product, product_dtype, without_autocast
 
 GATES = 4
 """Input, forget, candidate, output: the library's order."""
@@ -146,11 +146,11 @@ class _Layer(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         steps, (streams, size) = len(x), c.shape
         below, matrix_ih, matrix_hh = x.to(dtype).flatten(0, 1), weight_ih.to(dtype), weight_hh.to(dtype)
-        from_below = torch.mm(below, matrix_ih.t()) + bias
+        from_below = product(below, matrix_ih) + bias
         gates, rs = from_below.view(steps, streams, GATES, size), c.new_empty(steps, streams, size)
         hs, cs = c.new_empty(steps + 1, streams, size, dtype=dtype), c.new_empty(steps + 1, streams, size)
         hs[0], cs[0] = h, c
-        _loop(matrix_hh, gates, rs, hs, cs)
+        _loop(prepared(matrix_hh, steps), gates, rs, hs, cs)
         ctx.save_for_backward(below, matrix_ih, matrix_hh, gates, rs, hs, cs)
         return hs[1:], cs[-1]
 
@@ -162,19 +162,20 @@ class _Layer(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         given_h, grad_c = grads
         below, matrix_ih, matrix_hh, gates, rs, hs, cs = ctx.saved_tensors
-        at_gates, grad_bias, grad_c = _loop_back(given_h.to(cs.dtype), grad_c.clone(), matrix_hh, gates, rs, cs)
-        grad_h, rows = torch.mm(at_gates[0], matrix_hh), at_gates.flatten(0, 1)
-        grad_x = torch.mm(rows, matrix_ih).view(*at_gates.shape[:2], -1)
-        grad_ih, grad_hh = torch.mm(rows.t(), below), torch.mm(rows.t(), hs[:-1].flatten(0, 1))
+        times, at_gates = prepared(matrix_hh.t(), len(rs)), below.new_empty(*gates.shape[:2], len(matrix_hh))
+        grad_bias, grad_c = _loop_back(at_gates, given_h.to(cs.dtype), grad_c.clone(), times, gates, rs, cs)
+        grad_h, rows = product(at_gates[0], matrix_hh.t()), at_gates.flatten(0, 1)
+        grad_x = product(rows, matrix_ih.t()).view(*at_gates.shape[:2], -1)
+        grad_ih, grad_hh = (product(rows.t(), read.t()) for read in (below, hs[:-1].flatten(0, 1)))
         return grad_x, grad_h, grad_c, grad_ih, grad_bias, grad_hh, None
 
 
-def _loop(matrix: Tensor, gates: Tensor, rs: Tensor, hs: Tensor, cs: Tensor) -> None:
+def _loop(times: Callable[..., Tensor], gates: Tensor, rs: Tensor, hs: Tensor, cs: Tensor) -> None:
     """Turn what the inputs say to the gates into σ(a) of each, r for a_g; write r of c, h and c of every step."""
-    read, h = matrix.t(), torch.empty_like(cs[0])
+    h = torch.empty_like(cs[0])
     products, parts, outputs, cells = gates.flatten(2).unbind(), gates.unbind(), hs.unbind(), cs.unbind()
     for t, (gates_t, r) in enumerate(zip(parts, rs.unbind(), strict=True)):
-        products[t].add_(torch.mm(outputs[t], read))
+        products[t].add_(times(outputs[t]))
         i, f, g, o = gates_t.unbind(1)
         g.mul_(-2)
         gates_t.sigmoid_()
@@ -196,25 +197,30 @@ def _slopes(gates: Tensor, rs: Tensor, cs: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _loop_back(
-    given_h: Tensor, grad_c: Tensor, matrix: Tensor, gates: Tensor, rs: Tensor, cs: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return ∂/∂a (T, B, 4H) in the type of the products, ∂/∂b, and ∂/∂c_0, which takes the place of ∂/∂c_T."""
+    at_gates: Tensor,
+    given_h: Tensor,
+    grad_c: Tensor,
+    times: Callable[..., Tensor],
+    gates: Tensor,
+    rs: Tensor,
+    cs: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Write ∂/∂a (T, B, 4H) in the type of the products; return ∂/∂b and ∂/∂c_0, in the place of ∂/∂c_T."""
     slopes, to_c = _slopes(gates, rs, cs)
-    at_gates = matrix.new_empty(*gates.shape[:2], len(matrix))
     wide, summed = torch.empty_like(gates[0]), torch.zeros_like(gates[0])
     of_c, of_h, every_c = wide[:, :-1], wide[:, -1], grad_c.unsqueeze(1)
     to_gates = zip(slopes[:, :, :-1].unbind(), slopes[:, :, -1].unbind(), to_c.unbind(), strict=True)
     steps = list(zip(given_h.unbind(), gates[:, :, 1].unbind(), at_gates.unbind(), to_gates, strict=True))
     after: Tensor | None = None
     for given, kept, at, (slopes_c, slopes_h, slope) in reversed(steps):
-        grad_h = given if after is None else given + torch.mm(after, matrix)
+        grad_h = given if after is None else given + times(after)
         grad_c.addcmul_(grad_h, slope, value=4)
         torch.mul(every_c, slopes_c, out=of_c)
         torch.mul(grad_h, slopes_h, out=of_h)
         grad_c.mul_(kept)
         summed.add_(wide)
         after = at.copy_(wide.flatten(1))
-    return at_gates, summed.sum(0).flatten(), grad_c
+    return summed.sum(0).flatten(), grad_c
 
 
 _layer: Callable[..., tuple[Tensor, Tensor]] = _Layer.apply  # the library leaves it untyped
