@@ -213,17 +213,24 @@ def sample(
     barred: list[int],
     generator: torch.Generator,
 ) -> int:
-    """Draw a word from log_p (V,), changed as `GenerationOptions` says and without the words `barred`."""
+    """Draw a word from log_p (V,), changed as `GenerationOptions` says and without the words `barred`.
+
+    One uniform number u: the word is the first, in order of ids, up to which the probabilities add up to (1 − u) of all
+    or more. Such a word has a probability, as 1 − u is not 0.
+    """
     log_p = log_p.double().clone()
     log_p[barred] = -torch.inf
     if temperature == 0:
         return int(log_p.argmax())
-    values, words = (log_p / temperature).log_softmax(0).sort(descending=True, stable=True)
-    keep = torch.ones_like(words, dtype=torch.bool)
-    if top_k is not None:
-        keep[top_k:] = False
-    if top_p is not None:
-        before = values.exp().cumsum(0) - values.exp()
-        keep &= before < top_p  # the word that crosses the border stays
-    probabilities = torch.where(keep, values.exp(), 0.0)
-    return int(words[torch.multinomial(probabilities, 1, generator=generator)])
+    probabilities = (log_p / temperature).softmax(0)
+    if top_k is not None or top_p is not None:
+        values, words = probabilities.sort(descending=True, stable=True)
+        dropped = torch.zeros_like(words, dtype=torch.bool)
+        if top_k is not None:
+            dropped[top_k:] = True
+        if top_p is not None:
+            dropped |= values.cumsum(0) - values >= top_p  # the word that crosses the border stays
+        probabilities[words[dropped]] = 0
+    summed = probabilities.cumsum(0)
+    share = 1 - torch.rand((), generator=generator, dtype=summed.dtype)
+    return int(torch.searchsorted(summed, share * summed[-1]))

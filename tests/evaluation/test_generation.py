@@ -94,6 +94,11 @@ def test_supports_are_exact(options: dict[str, Any], support: set[int]) -> None:
     assert chi_square(found, [p / sum(kept) for p in kept]) < 20.5
 
 
+def test_what_keeps_every_word_draws_the_same_words() -> None:
+    counts = [draws(200, **options) for options in ({}, {"top_k": 6}, {"top_p": 1.0}, {"top_k": 6, "top_p": 1.0})]
+    assert len(counts[0]) == 6 and all(count == counts[0] for count in counts)
+
+
 def test_the_greedy_way_is_the_model_read_one_word_at_a_time(model: LanguageModel) -> None:
     found = words(model, "the cat zebra", length=12, temperature=0)
     ids = [VOCABULARY.eos_id, *VOCABULARY.encode(["the", "cat", "zebra"])]
