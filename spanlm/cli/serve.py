@@ -10,8 +10,9 @@ import secrets
 import sys
 import threading
 import webbrowser
+from pathlib import Path
 
-from spanlm.cli.options import add_device, keep_freed_memory, verb_parser
+from spanlm.cli.options import add_device, keep_freed_memory, note_unfinished, verb_parser
 from spanlm.cli.render import note, out
 from spanlm.errors import InputError, require
 
@@ -80,6 +81,7 @@ def _serve(options: argparse.Namespace) -> None:
         training = demo.Training(runs, options.device, lambda: note("the demo is trained, and served"))
         for name in options.runs or [str(demo.DEMO)] * demo.is_there():
             runs.add(name, options.device)
+            note_unfinished(Path(name))
         processors = os.cpu_count() or 1
         # two at least, of which one is for short texts
         work = Work(max(2, processors // torch.get_num_threads()), MOST_REQUESTS)

@@ -518,6 +518,16 @@ def test_what_cannot_be_served_is_refused(arguments: list[str], said: str, capsy
     assert found.out == "" and said in found.err and found.err.count("\n") == 1
 
 
+def test_a_run_that_has_not_ended_is_served_with_a_note(
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(tiny_run, tmp_path / "run"))
+    config = run / "config.yaml"
+    config.write_text(re.sub(r"\n  epochs: \d+\n", "\n  epochs: 99\n", config.read_text("utf-8")), "utf-8")
+    assert main(["serve", str(run), "nowhere", "--port", "0"]) == 2  # the second run ends it
+    assert f"note: {run}: its training has not ended; this is its best model after epoch" in capsys.readouterr().err
+
+
 def test_a_host_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def unknown(*_: object, **__: object) -> None:
         raise socket.gaierror
