@@ -215,15 +215,18 @@ def sample(
 ) -> int:
     """Draw a word from log_p (V,), changed as `GenerationOptions` says and without the words `barred`.
 
-    One uniform number u: the word is the first, in order of ids, up to which the probabilities add up to (1 − u) of all
-    or more. Such a word has a probability, as 1 − u is not 0.
+    With u uniform in [0, 1) it is the first word, by id, at which the running sum of the probabilities reaches (1 − u)
+    times their total. As 1 − u > 0, a word without a probability is never drawn.
+
+    Raises:
+        InputError: no word has a probability, as those of weights that are not numbers.
     """
     log_p = log_p.double().clone()
     log_p[barred] = -torch.inf
     if temperature == 0:
         return int(log_p.argmax())
     probabilities = (log_p / temperature).softmax(0)
-    if top_k is not None or top_p is not None:
+    if top_k is not None or (top_p is not None and top_p < 1):
         values, words = probabilities.sort(descending=True, stable=True)
         dropped = torch.zeros_like(words, dtype=torch.bool)
         if top_k is not None:
@@ -232,5 +235,7 @@ def sample(
             dropped |= values.cumsum(0) - values >= top_p  # the word that crosses the border stays
         probabilities[words[dropped]] = 0
     summed = probabilities.cumsum(0)
+    if not summed[-1] > 0:
+        raise InputError("the model gives no word a probability that is a number")
     share = 1 - torch.rand((), generator=generator, dtype=summed.dtype)
     return int(torch.searchsorted(summed, share * summed[-1]))

@@ -99,6 +99,23 @@ def test_what_keeps_every_word_draws_the_same_words() -> None:
     assert len(counts[0]) == 6 and all(count == counts[0] for count in counts)
 
 
+@pytest.mark.parametrize(("u", "word"), [(0.0, 3), (0.5, 2), (1 - 2**-53, 1)])
+@pytest.mark.parametrize("top_k", [None, 5])
+def test_words_without_a_probability_are_never_drawn(
+    u: float, word: int, top_k: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the ends of what can be drawn, too."""
+    monkeypatch.setattr(torch, "rand", lambda *_, **how: torch.tensor(u, dtype=how["dtype"]))
+    log_p = torch.tensor([0.0, 0.25, 0.5, 0.25, 0.0]).log()
+    assert sample(log_p, 1.0, top_k, None, [], torch.Generator()) == word
+
+
+@pytest.mark.parametrize("log_p", [[-1.0, torch.nan], [-torch.inf, -torch.inf], [0.0, -torch.inf]], ids=str)
+def test_a_model_that_gives_no_probability_is_refused(log_p: list[float]) -> None:
+    with pytest.raises(InputError, match=r"^the model gives no word a probability"):
+        sample(torch.tensor(log_p), 1.0, None, None, [0], torch.Generator())
+
+
 def test_the_greedy_way_is_the_model_read_one_word_at_a_time(model: LanguageModel) -> None:
     found = words(model, "the cat zebra", length=12, temperature=0)
     ids = [VOCABULARY.eos_id, *VOCABULARY.encode(["the", "cat", "zebra"])]

@@ -156,6 +156,7 @@ def test_float32_is_float64_but_for_rounding(
     if other_product:
         monkeypatch.setattr(linear, "LEAST_PRODUCTS", 1)
         monkeypatch.setattr(linear, "_library_is_slower", lambda: True)
+        monkeypatch.setattr(module, "MANY_ROWS", 1)
     leaves, targets = op.inputs(LARGER)
     narrow = [torch.cat([x, x], -1).float()[..., : x.shape[-1]].detach().requires_grad_() for x in leaves]
     actual = with_gradients(run(op, narrow, targets), narrow, kind)
@@ -167,8 +168,14 @@ def test_float32_is_float64_but_for_rounding(
 @every_op
 @every_kind
 @pytest.mark.parametrize("backward_inside", [False, True])
-def test_autocast(op: Op, kind: str, backward_inside: bool, division: None) -> None:
+@pytest.mark.parametrize("ordered", [False, True])
+def test_autocast(
+    op: Op, kind: str, backward_inside: bool, ordered: bool, division: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Products in bfloat16, the answer and the gradients of float32 weights in float32."""
+    if ordered:
+        monkeypatch.setattr(linear, "LEAST_PRODUCTS", 1)
+        monkeypatch.setattr(module, "MANY_ROWS", 1)
     leaves, targets = op.inputs(LARGER)
     narrow = [x.detach().float().requires_grad_() for x in leaves]
     with torch.autocast("cpu", torch.bfloat16):

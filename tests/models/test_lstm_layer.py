@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spanlm.models.encoders import LSTMConfig, VariationalLSTMConfig
-from spanlm.models.encoders.stacks import FEW, LSTMEncoder, loop_is_faster
+from spanlm.models.encoders.stacks import FEW, LSTMEncoder, loop_is_faster, square_units
 from spanlm.models.interfaces import Init, Tensors
+from spanlm.models.ops import lstm, precision
 from spanlm.models.ops.lstm import GATES, lstm_layer, lstm_recurrence
 from tests.models.small import EMBEDDING, HIDDEN, bitwise, build, values
 
@@ -47,8 +48,15 @@ def test_the_written_gradient_is_that_of_the_loop() -> None:
 
 
 @SIZES
-def test_in_bfloat16_it_is_near_the_kernel_in_float32(steps: int, batch: int, layers: int, looped: None) -> None:
-    """Outputs, state and every gradient, relative to the size of each."""
+@pytest.mark.parametrize("ordered", [False, True])
+def test_in_bfloat16_it_is_near_the_kernel_in_float32(
+    steps: int, batch: int, layers: int, ordered: bool, looped: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outputs, state and every gradient, relative to the size of each; with W_hh in the kernel's order, too."""
+    if ordered:
+        for limits, names in ((lstm, ("OFTEN", "OFTEN_BACK")), (precision, ("LEAST_PRODUCTS",))):
+            for name in names:
+                monkeypatch.setattr(limits, name, 1)
     encoder, (x, state) = stack(layers, hidden=40).float(), inputs(steps, batch, layers, hidden=40)
     x, state = x.detach().float().requires_grad_(), {n: s.detach().float().requires_grad_() for n, s in state.items()}
     leaves = [x, *state.values(), *[p for p in encoder.parameters() if p.requires_grad]]
@@ -152,6 +160,28 @@ def test_elsewhere_the_kernel_stays() -> None:
         assert not loop_is_faster(2000, torch.empty(LONG, 1, 1))
     for dtype in (torch.float64, torch.bfloat16):  # whose cells would be bfloat16
         assert not loop_is_faster(2000, torch.empty(FEW, 1, 1, dtype=dtype))
+
+
+@pytest.mark.parametrize(
+    ("widths", "threads", "looped"),
+    [
+        ((650, 650), 2, True),
+        ((1150, 400), 2, True),
+        ((600, 600), 2, False),
+        ((1000, 300), 2, False),
+        ((400, 550), 2, False),
+        ((500, 500), 1, True),
+        ((650, 400), 1, True),
+        ((300, 480), 1, False),
+        ((1150, 1150), 3, False),
+    ],
+)
+def test_in_bfloat16_layers_are_looped_as_measured(
+    widths: tuple[int, int], threads: int, looped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    with BF16:
+        assert loop_is_faster(square_units(*widths), torch.empty(LONG, 1, 1)) == looped
 
 
 @pytest.mark.parametrize("forget_bias", [1.5, None])

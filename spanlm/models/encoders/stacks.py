@@ -236,11 +236,10 @@ def one_step_of_few(x: Tensor) -> bool:
 
 
 def square_units(input_size: int, hidden_size: int) -> float:
-    """Return the units of a layer with equally wide input and output for which the loop is as much faster.
+    """Return √(H · max(E, H)), by which layers E → H are compared with `LOOP_FROM` and `FEW_FROM`.
 
-    `LOOP_FROM` is in these units. In bfloat16 with two threads of Zen 4 the loop takes 25 % less time for 1150 → 400
-    units (678), 22 % less for 300 → 800 and 650 → 650, and more for 600 → 600 (6 %), 400 → 550 (21 %) and 1000 → 300
-    (548, 6 %). With one thread it loses 3 to 14 % for 300 → 480.
+    The loop's time for that of the kernel, in bfloat16 with two threads of Zen 4: 0.75 for 1150 → 400 units (678), 0.78
+    for 300 → 800 (800) and for 650 → 650; 1.06 for 1000 → 300 (548) and 600 → 600, 1.21 for 400 → 550.
     """
     return math.sqrt(hidden_size * max(input_size, hidden_size))
 
@@ -250,8 +249,9 @@ def loop_is_faster(units: float, x: Tensor) -> bool:
 
     In bfloat16 long segments gain from some size on: a training step of two layers, 20 streams of 35 steps and 10,000
     words, on one thread of an EPYC of Zen 5, takes 2 % more time than the kernel's with 400 units, 5 % less with 450
-    and 34 % less with 650. Segments of a few words, as in dynamic evaluation, gain in float32, too: 5 steps of one
-    stream take 43 to 63 % less with 500 units. With more than two threads nothing was measured, and the kernel stays.
+    and 34 % less with 650; on one of Zen 4 a layer 300 → 480 takes 3 to 14 % more, 500 → 500 a third less. Segments of
+    a few words, as in dynamic evaluation, gain in float32, too: 5 steps of one stream take 14 to 63 % less with 500
+    units. With more than two threads nothing was measured, and the kernel stays.
     """
     if x.device.type != "cpu" or not torch.is_grad_enabled():
         return False

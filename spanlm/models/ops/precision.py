@@ -123,8 +123,12 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return x Wᵀ + b; W may be a transpose and is read where it lies, x is copied if it is not row after row."""
     if not (weight.is_contiguous() or weight.t().is_contiguous()):
         weight = weight.contiguous()  # the kernel has nothing but plain loops for gaps between rows
+    return _kernel(x, weight, bias)
+
+
+def _kernel(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if bias is not None:
-        bias = bias.contiguous()  # whose stride it does not look at
+        bias = bias.contiguous()  # whose stride the kernel does not look at
     result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return result
 
@@ -168,32 +172,29 @@ def crossed(large: Tensor, small: Tensor) -> Tensor:
     return torch.mm(large.t(), small)
 
 
-OFTEN, OFTEN_TRANSPOSED = 16, 64
-"""How many products of a few dozen rows are worth putting a matrix in the kernel's order; and its transpose."""
+def prepared(weight: Tensor, pays: bool) -> Callable[..., Tensor]:
+    """Return `product` of this W (D', D), which may be a transpose; like it, without gradients.
 
-
-def prepared(weight: Tensor, products: int) -> Callable[..., Tensor]:
-    """Return `product` with this W (D', D), which may be a transpose, for so many products of a few dozen rows.
-
-    The kernel (oneDNN) reads a matrix in an order of its own, and puts it so at every call. With that done once for
-    all, a training step of AWD-LSTM takes a tenth less time in bfloat16, one with a mixture of softmaxes a twentieth
-    (two cores of Zen 4); models of 650 units gain nothing.
+    The faster kernel (oneDNN) reads W in an order of its own, in which it puts it at every call. If that `pays`, a copy
+    in that order is made once, which does not see what becomes of W; the caller has measured from when on it does.
     """
-    often = OFTEN if weight.is_contiguous() else OFTEN_TRANSPOSED
-    if products < often or not _reads_in_order(weight):
+    if not (pays and _can_be_ordered(weight)):
         return lambda x, bias=None: product(x, weight, bias)
     ordered = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
-    return lambda x, bias=None: torch.ops.mkldnn._linear_pointwise(x, ordered, bias, "none", [], "")
+    return lambda x, bias=None: _kernel(x, ordered, bias)
 
 
-def _reads_in_order(weight: Tensor) -> bool:
-    """Whether the library lets the other kernel read W in its own order, and that kernel is the faster one."""
-    if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+def _can_be_ordered(weight: Tensor) -> bool:
+    """Whether there is such a copy, and the kernel that reads it is the faster one; it loses where W is small."""
+    if (
+        weight.device.type != "cpu"
+        or weight.numel() * 32 < LEAST_PRODUCTS
+        or not torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+        or not hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+    ):
         return False
-    if not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
-        return False
-    if weight.dtype == torch.bfloat16:
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    if weight.dtype == torch.bfloat16:  # elsewhere nothing was measured
+        return torch.backends.cpu.get_cpu_capability().startswith("AVX512")
     return weight.dtype == torch.float32 and _library_is_slower()
 
 
