@@ -15,9 +15,9 @@ from typing import Any
 
 HERE = Path(__file__).parent
 Rows = list[list[str]]  # the first is the header
-SPEEDS = {"bench-cpu.json": "Zen 4", "bench-cpu-again.json": "Zen 4, again", "bench-cpu-zen-5.json": "Zen 5"}
-SPEEDS |= {"bench-cpu-zen-3-before.json": "Zen 3, before", "bench-cpu-zen-3.json": "Zen 3"}
-SPEEDS |= {"bench-cpu-zen-3-words.json": "Zen 3"}
+SPEEDS = {"bench-cpu-before.json": "Zen 4, before", "bench-cpu.json": "Zen 4"}
+SPEEDS |= {"bench-cpu-zen-5.json": "Zen 5", "bench-cpu-zen-3-before.json": "Zen 3, before"}
+SPEEDS |= {"bench-cpu-zen-3.json": "Zen 3", "bench-cpu-zen-3-words.json": "Zen 3"}
 CLASSES = "NE", "CN", "V", "P"  # of questions, in the order of the figure's page
 KINDS = {"the LSTM's kernel": ("rnn_layer",), "other products": ("_linear", "::mm", "::addmm", "::bmm")}
 KINDS |= {"masks": ("::random_", "::bernoulli_"), "copies": ("::copy_", "::cat"), "update": ("::_fused_",)}
@@ -108,17 +108,18 @@ def busy_cores() -> Rows:
 
 
 def operations() -> Rows:
-    """Return what a training step does, in percent of its time, by preset; its operations are in the record."""
+    """Return what a training step does, in percent of its time, by preset and precision; the record has all."""
     rows = [["", "ms", *KINDS, "the rest"]]
-    for name, training in _read(HERE / "operations-zen-3.json")["trainings"].items():
-        step = training["speeds"][0]["watched"]
-        spent = dict.fromkeys(KINDS, 0.0)
+    trainings = _read(HERE / "operations-zen-4.json")["trainings"]
+    for name, speed in ((name, speed) for name, training in trainings.items() for speed in training["speeds"]):
+        step, spent = speed["watched"], dict.fromkeys(KINDS, 0.0)
         for one in step["operations"]:
             kind = next((kind for kind, parts in KINDS.items() if any(part in one["name"] for part in parts)), None)
             if kind is not None:
                 spent[kind] += one["milliseconds"]
         shares = [100 * x / step["milliseconds"] for x in (*spent.values(), step["milliseconds"] - sum(spent.values()))]
-        rows.append([name, _number(training["speeds"][0]["milliseconds"], "0"), *(_number(x, "0") for x in shares)])
+        numbers = (_number(x, "0") for x in (speed["milliseconds"], *shares))
+        rows.append([f"{name}, {speed['precision']}", *numbers])
     return rows
 
 
