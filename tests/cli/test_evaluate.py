@@ -60,7 +60,7 @@ def test_json_is_the_evaluation(
     assert found.pop("cache", None) == (cache and {"window": 20, "theta": 0.5, "lambda": 0.2, "tuned_on": None})
     assert timeless(found) == timeless(right.to_json())
     plain = right.without_cache or right
-    assert cache is None or right.perplexity != pytest.approx(plain.perplexity, rel=1e-3)
+    assert cache is None or right.perplexity != pytest.approx(plain.perplexity, rel=1e-4)
     assert how.keys() == {"split"} or plain.nll != pytest.approx(spanlm.load(tiny_run).evaluate().nll, rel=1e-7)
 
 
