@@ -157,14 +157,14 @@ def planned(room: Path, *trainings: dict[str, Any]) -> str:
 
 
 def assert_same_training(one: Path, two: Path) -> None:
-    """Compare losses, weights, optimisers, states and generators to 1e-12, and the rest of the position exactly."""
+    """Compare losses to 1e-12, weights, optimisers and states to 1e-11, and the rest of the position exactly."""
     last, other = checkpoints(one)[-1], checkpoints(two)[-1]
     assert last.name == other.name
     for name in ("weights", "optimizer", "carried"):
         expected, found = load_file(last / f"{name}.safetensors"), load_file(other / f"{name}.safetensors")
         assert expected.keys() == found.keys()
         for key in expected:
-            torch.testing.assert_close(found[key], expected[key], **CLOSE, msg=f"{name} {key}")
+            torch.testing.assert_close(found[key], expected[key], rtol=1e-12, atol=1e-11, msg=f"{name} {key}")
     for row, again in zip(rows(one), rows(two), strict=True):
         assert row.keys() == again.keys()
         for field in row.keys() - {"parts"}:
