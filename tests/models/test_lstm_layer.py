@@ -54,9 +54,9 @@ def test_in_bfloat16_it_is_near_the_kernel_in_float32(
 ) -> None:
     """Outputs, state and every gradient, relative to the size of each; with W_hh in the kernel's order, too."""
     if ordered:
-        for limits, names in ((lstm, ("OFTEN", "OFTEN_BACK")), (precision, ("LEAST_PRODUCTS",))):
-            for name in names:
-                monkeypatch.setattr(limits, name, 1)
+        monkeypatch.setattr(lstm, "OFTEN", 1)
+        monkeypatch.setattr(lstm, "OFTEN_BACK", 1)
+        monkeypatch.setattr(precision, "LEAST_PRODUCTS", 1)
     encoder, (x, state) = stack(layers, hidden=40).float(), inputs(steps, batch, layers, hidden=40)
     x, state = x.detach().float().requires_grad_(), {n: s.detach().float().requires_grad_() for n, s in state.items()}
     leaves = [x, *state.values(), *[p for p in encoder.parameters() if p.requires_grad]]

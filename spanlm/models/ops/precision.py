@@ -143,6 +143,13 @@ def _library_is_slower() -> bool:
     return mkl and processor_fields().get("vendor_id") == "AuthenticAMD"
 
 
+@cache
+def _has_kernel() -> bool:
+    """Whether this build of torch lets the other kernel be called."""
+    built: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return built and all(hasattr(torch.ops.mkldnn, name) for name in ("_linear_pointwise", "_reorder_linear_weight"))
+
+
 def _faster(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
     """Whether the other kernel multiplies x and Wᵀ; the library reports shapes that do not fit."""
     return (
@@ -153,8 +160,7 @@ def _faster(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
         and not torch.is_autocast_enabled("cpu")
         and x.numel() * len(weight) >= LEAST_PRODUCTS
         and _library_is_slower()
-        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+        and _has_kernel()
     )
 
 
@@ -186,12 +192,7 @@ def prepared(weight: Tensor, pays: bool) -> Callable[..., Tensor]:
 
 def _can_be_ordered(weight: Tensor) -> bool:
     """Whether there is such a copy, and the kernel that reads it is the faster one; it loses where W is small."""
-    if (
-        weight.device.type != "cpu"
-        or weight.numel() * 32 < LEAST_PRODUCTS
-        or not torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-        or not hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
-    ):
+    if weight.device.type != "cpu" or weight.numel() * 32 < LEAST_PRODUCTS or not _has_kernel():
         return False
     if weight.dtype == torch.bfloat16:  # elsewhere nothing was measured
         return torch.backends.cpu.get_cpu_capability().startswith("AVX512")
