@@ -251,7 +251,7 @@ def loop_is_faster(units: float, x: Tensor) -> bool:
     words, on one thread of an EPYC of Zen 5, takes 2 % more time than the kernel's with 400 units, 5 % less with 450
     and 34 % less with 650; on one of Zen 4 a layer 500 → 500 takes a third less, 300 → 480, which lost 3 to 14 % when
     the limit was set, 1 to 14 % less. Segments of a few words, as in dynamic evaluation, gain in float32, too: 5 steps
-    of one stream take 14 to 63 % less with 500 units. With more than two threads nothing was measured: the kernel stays.
+    of one stream take 14 to 63 % less with 500 units. Of more than two threads nothing is known: the kernel stays.
     """
     if x.device.type != "cpu" or not torch.is_grad_enabled():
         return False
