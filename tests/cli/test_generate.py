@@ -55,6 +55,13 @@ def test_a_line_end_in_a_prompt_is_one(cli: Cli, tiny_run: Path) -> None:
     assert out.startswith("the cat\n") and not out.startswith("the cat\n ")
 
 
+def test_words_of_a_prompt_that_are_read_as_unknown_are_named(cli: Cli, tiny_run: Path) -> None:
+    result = cli("generate", tiny_run, "--prompt", "the zebra\nthe zebra", "--length", "9")
+    assert result.status == 0 and result.out.startswith("the zebra\nthe zebra ")
+    assert "zebra\n" in result.err and result.err.count("zebra") == 1
+    assert "zebra" not in cli("generate", tiny_run, "--prompt", "the cat", "--length", "9").err
+
+
 def test_a_model_that_predicts_no_first_words_ends_with_its_line(cli: Cli, unopened_run: Path) -> None:
     words = spanlm.load(unopened_run).generate("the", length=200, seed=3)
     assert words.index("<eos>") == len(words) - 1 < 199

@@ -1,0 +1,99 @@
+"""How long commands take in two versions of spanlm: `python results/verbs.py FOLDER OLDER` writes verbs.json.
+
+FOLDER has two runs of the older version, lstm-ptb and demo; how well they predict does not matter. OLDER is a clone of
+it. Each command is a process of its own, the versions take turns, and nothing else should run meanwhile. The texts are
+lines of Penn Treebank's valid part and questions of the Children's Book Test, where $SPANLM_DATA has them.
+"""
+
+import gzip
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from record import write
+
+LINES, QUESTIONS, ROUNDS = 1000, 40, 9
+HERE = Path(__file__).parents[1]
+FAST = ("--precision", "bf16")
+
+
+def _texts(folder: Path) -> None:
+    """Write the lines as a text and as hypotheses, and the questions."""
+    data = Path(os.environ["SPANLM_DATA"])
+    lines = [line.strip() for line in (data / "ptb" / "valid.txt").read_text(encoding="utf-8").splitlines()[:LINES]]
+    (folder / "lines.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    lists = (f"{n // 10} ||| {line} ||| AM= 1.0 ||| 1.0\n" for n, line in enumerate(lines))
+    (folder / "lists.nbest").write_text("".join(lists), encoding="utf-8")
+    with gzip.open(next((data / "cbt" / "questions").glob("*_NE_test_*.gz")), "rt", encoding="utf-8") as file:
+        questions = "".join(islice(file, QUESTIONS * 22))
+    (folder / "questions.txt").write_text(questions, encoding="utf-8")
+
+
+def _commands(runs: Path) -> dict[str, tuple[list[str], bool]]:
+    """Return commands by name, and whether the older version knows their options."""
+    large, small = str(runs / "lstm-ptb"), str(runs / "demo")
+    read = ["evaluate", large, "--corpus", "lines.txt", "--state", "line"]
+    found: dict[str, list[str]] = {
+        "presets": ["presets"],
+        "train, one epoch of the demo": ["train", "--epochs", "1", "--no-tour"],
+        "evaluate": read,
+        "evaluate, bf16": [*read, *FAST],
+        "score": ["score", large, "lines.txt", "--out", "rows.tsv"],
+        "cloze": ["cloze", large, "questions.txt"],
+        "rescore": ["rescore", large, "--nbest", "lists.nbest", "--weights", "lstm-ptb=1"],
+        "generate, 200 words": ["generate", large, "--length", "200"],
+        "generate, the demo's model, 1,000 words": ["generate", small, "--length", "1000"],
+    }
+    known = {name: (command, True) for name, command in found.items()}
+    for name in ("score", "cloze", "rescore"):
+        known[f"{name}, bf16"] = [*found[name], *FAST], False
+    return known
+
+
+def _seconds(command: list[str], version: Path, folder: Path) -> float:
+    begun = time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-m", "spanlm", *command],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(version)},
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+    return time.perf_counter() - begun
+
+
+def main() -> None:
+    """Run them in turn, and write."""
+    runs, older = (Path(word).resolve() for word in sys.argv[1:])
+    found: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        _texts(folder)
+        for name, (command, known) in _commands(runs).items():
+            versions = {"before": older, "after": HERE} if known else {"after": HERE}
+            taken: dict[str, list[float]] = {version: [] for version in versions}
+            for _ in range(ROUNDS):
+                for version, path in versions.items():
+                    taken[version].append(_seconds(command, path, folder))
+            found[name] = {
+                version: {"seconds": statistics.median(times), "from": min(times), "to": max(times)}
+                for version, times in taken.items()
+            }
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=older, stdout=subprocess.PIPE, text=True, check=True)
+    write(
+        __file__,
+        f"seconds of whole commands, medians of {ROUNDS} with the least and the most; {LINES:,} lines, {QUESTIONS} "
+        "questions, a model of 2×650 units with 10,000 words, and the demo's",
+        before=commit.stdout.strip(),
+        seconds=found,
+    )
+
+
+if __name__ == "__main__":
+    main()
