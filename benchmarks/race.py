@@ -78,6 +78,7 @@ def race(
             "precision": contender.precision,
             "milliseconds": statistics.median(spent) * 1e3,
             "fastest_milliseconds": min(spent) * 1e3,
+            "slowest_milliseconds": max(spent) * 1e3,
             "tokens_per_second": rate,
             "of_ceiling": contender.flops * rate / 1e9 / ceiling[contender.precision],
             "step_megabytes": peak,
