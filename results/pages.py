@@ -98,6 +98,24 @@ def ratios() -> Rows:
     return [["size", "what", "of", "compared with", *titles], *lines]
 
 
+OURS = "spanlm, ", "attentive, ", "span buffer, ", "dynamic evaluation, ", "with a cache"
+"""Of contenders, how the names of those begin that are not there to be compared with."""
+
+
+def steps() -> Rows:
+    """Return the milliseconds of a step, median (fastest–slowest), of two versions that were measured in turn."""
+    found: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
+    for version, file in {"before": "bench-cpu-before.json", "after": "bench-cpu.json"}.items():
+        for size, contenders in _read(HERE / file)["groups"].items():
+            for one in (one for one in contenders if one["name"].startswith(OURS)):
+                taken = [_number(one[f"{which}milliseconds"], "0") for which in ("", "fastest_", "slowest_")]
+                key = size.split(", V 10,000")[0], re.sub(r",? (fp32|bf16)$", "", one["name"])
+                found.setdefault(key, {})[one["precision"], version] = "{} ({}–{})".format(*taken)
+    columns = [(precision, version) for precision in ("fp32", "bf16") for version in ("before", "after")]
+    lines = ([*key, *(one.get(column, "–") for column in columns)] for key, one in found.items())
+    return [["size", "what", *map(", ".join, columns)], *lines]
+
+
 def busy_cores() -> Rows:
     """Return tokens a second for each number of busy processes; "short": `GOMP_SPINCOUNT=1000`."""
     found: dict[str, dict[str, int]] = {}
