@@ -156,7 +156,9 @@ def test_a_terminal_obeys_no_cell_and_no_bar(monkeypatch: pytest.MonkeyPatch, on
 def test_data_in_a_pipe_stay_as_they_are_and_messages_are_escaped(
     tiny_run: Path, cli: Cli, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli("generate", tiny_run, "--prompt", f"{HOSTILE} the").done.startswith(f"{HOSTILE} the")
+    result = cli("generate", tiny_run, "--prompt", f"{HOSTILE} the")
+    assert result.status == 0 and result.out.startswith(f"{HOSTILE} the")
+    assert SHOWN.split("\\r")[0] in result.err and "\x1b" not in result.err
     cli("evaluate", f"no{HOSTILE.replace(chr(13), '')}run").refused(f"no{SHOWN.replace(chr(92) + 'r', '')}run")
     out(HOSTILE)
     note(HOSTILE)
