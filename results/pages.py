@@ -99,7 +99,7 @@ def ratios() -> Rows:
 
 
 OURS = "spanlm, ", "attentive, ", "span buffer, ", "dynamic evaluation, ", "with a cache"
-"""Of contenders, how the names of those begin that are not there to be compared with."""
+"""How the names of this library's contenders begin; the others are only compared with."""
 
 
 def steps() -> Rows:
@@ -107,7 +107,9 @@ def steps() -> Rows:
     found: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
     for version, file in {"before": "bench-cpu-before.json", "after": "bench-cpu.json"}.items():
         for size, contenders in _read(HERE / file)["groups"].items():
-            for one in (one for one in contenders if one["name"].startswith(OURS)):
+            for one in contenders:
+                if not one["name"].startswith(OURS):
+                    continue
                 taken = [_number(one[f"{which}milliseconds"], "0") for which in ("", "fastest_", "slowest_")]
                 key = size.split(", V 10,000")[0], re.sub(r",? (fp32|bf16)$", "", one["name"])
                 found.setdefault(key, {})[one["precision"], version] = "{} ({}–{})".format(*taken)

@@ -43,9 +43,9 @@ def run(arguments: list[str]) -> None:
     options = parser.parse_intermixed_args(arguments)
     drawn = field_values(options, GenerationOptions)
     model = load_runs([options.run, *options.more], options)
-    read = dict.fromkeys(model.texts.prompt(options.prompt))
-    if unknown := [word for word in read if word not in model.vocabulary]:
-        note(f"note: read as <unk>, since the vocabulary has no such word: {', '.join(unknown)}")
+    given = dict.fromkeys(model.texts.prompt(options.prompt))
+    if unknown := [word for word in given if word not in model.vocabulary]:
+        note(f"note: the vocabulary lacks these words of the prompt, which stand for <unk>: {', '.join(unknown)}")
     if options.samples == 1:
         _write(options.prompt, model.words(options.prompt, **asdict(drawn)))
     else:

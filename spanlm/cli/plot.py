@@ -45,5 +45,5 @@ def run(arguments: list[str]) -> None:
         best = min(range(len(curve.x)), key=lambda epoch: sum(run[epoch] for run in curve.valid))
         mean = sum(run[best] for run in curve.valid) / len(curve.valid)
         seeds = f", mean of {len(curve.valid)} seeds" * (len(curve.valid) > 1)
-        out(f"{curve.name}: best valid perplexity {mean:.2f} after epoch {best + 1} of {len(curve.x)} drawn{seeds}")
+        out(f"{curve.name}: best valid perplexity {mean:.2f} after epoch {best + 1} of the {len(curve.x)} shown{seeds}")
     out(f"written: {options.out}")

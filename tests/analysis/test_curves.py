@@ -60,8 +60,8 @@ def test_the_verb_draws_and_says_the_best(tmp_path: Path, capsys: pytest.Capture
     assert main(arguments) == 0
     assert (tmp_path / "c.svg").read_bytes() == first
     printed = capsys.readouterr().out
-    assert f"{math.exp(2):.2f} after epoch 2 of 2 drawn" in printed
-    assert f"{(math.exp(1) + math.exp(1.5)) / 2:.2f} after epoch 2 of 2 drawn, mean of 2 seeds" in printed
+    assert f"{math.exp(2):.2f} after epoch 2 of the 2 shown" in printed
+    assert f"{(math.exp(1) + math.exp(1.5)) / 2:.2f} after epoch 2 of the 2 shown, mean of 2 seeds" in printed
 
 
 def test_a_run_of_an_older_version_is_drawn_by_what_it_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
