@@ -75,10 +75,15 @@ def trained_and_adapted(page: str) -> Rows:
     return [[name, *left.get(name, ["–"] * 4), *right.get(name, ["–"] * 4)] for name in left | right]
 
 
+def _plain(*names: str) -> tuple[str, ...]:
+    """Return names of a record without the precision, a size's without what all sizes have."""
+    return tuple(re.sub(r",? (fp32|bf16)$", "", name.split(", V 10,000")[0]) for name in names)
+
+
 def ratios() -> Rows:
     """Return fp32 and bf16 of what has a target in a record: its speed or memory, where that of the other is 1."""
     rows = [
-        (title, (size.split(", V 10,000")[0], row["name"], one["what"], one["reference"]), row["precision"], one)
+        (title, (size, row["name"], one["what"], one["reference"]), row["precision"], one)
         for file, title in SPEEDS.items()
         for size, contenders in _read(HERE / file)["groups"].items()
         for row in contenders
@@ -88,7 +93,7 @@ def ratios() -> Rows:
     found: dict[tuple[str, ...], dict[str, dict[str, str]]] = {}
     for title, key, precision, one in (row for row in rows if row[1] in aims):
         missed = one["ratio"] > aims[key] if one["what"] == "memory" else one["ratio"] < aims[key]
-        cells = found.setdefault(tuple(re.sub(r",? (fp32|bf16)$", "", part) for part in key), {})
+        cells = found.setdefault(_plain(*key), {})
         cells.setdefault("target", {})[precision] = f"{aims[key]:.2f}"
         cells.setdefault(title, {})[precision] = f"{one['ratio']:.2f}{' ✗' if missed else ''}"
     titles = list(dict.fromkeys(["target", *SPEEDS.values()]))
@@ -104,15 +109,14 @@ OURS = "spanlm, ", "attentive, ", "span buffer, ", "dynamic evaluation, ", "with
 
 def steps() -> Rows:
     """Return the milliseconds of a step, median (fastest–slowest), of two versions that were measured in turn."""
-    found: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
+    found: dict[tuple[str, ...], dict[tuple[str, str], str]] = {}
     for version, file in {"before": "bench-cpu-before.json", "after": "bench-cpu.json"}.items():
         for size, contenders in _read(HERE / file)["groups"].items():
             for one in contenders:
                 if not one["name"].startswith(OURS):
                     continue
                 taken = [_number(one[f"{which}milliseconds"], "0") for which in ("", "fastest_", "slowest_")]
-                key = size.split(", V 10,000")[0], re.sub(r",? (fp32|bf16)$", "", one["name"])
-                found.setdefault(key, {})[one["precision"], version] = "{} ({}–{})".format(*taken)
+                found.setdefault(_plain(size, one["name"]), {})[one["precision"], version] = "{} ({}–{})".format(*taken)
     columns = [(precision, version) for precision in ("fp32", "bf16") for version in ("before", "after")]
     lines = ([*key, *(one.get(column, "–") for column in columns)] for key, one in found.items())
     return [["size", "what", *map(", ".join, columns)], *lines]
