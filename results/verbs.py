@@ -2,8 +2,8 @@
 
 OLDER is a checkout of the older version. FOLDER has two runs that it made, how well they predict does not matter: by
 `spanlm train salton2017/lstm-ptb --corpus CORPUS --epochs 1 --out FOLDER/lstm-ptb`, of a text with 10,000 words, and by
-`spanlm train --no-tour --epochs 2 --out FOLDER/demo`. Each command is a process of its own, the versions take turns, and
-nothing else should run meanwhile. The texts are lines of Penn Treebank's valid part and questions of the Children's
+`spanlm train --no-tour --epochs 2 --out FOLDER/demo`. Each command is a process of its own, the versions take turns,
+and nothing else should run meanwhile. The texts are lines of Penn Treebank's valid part and questions of the Children's
 Book Test, where $SPANLM_DATA has them.
 """
 
