@@ -84,10 +84,8 @@ class NgramRun(LoadedModel):
             return self
         lost = sum(word not in other.vocabulary for word in self.vocabulary.words)
         if lost and other.folder != self.folder:
-            why = "their probability is lost, which costs the perplexity of an ensemble"
-            _LOG.info(
-                "note: %s: %s of its words are not in the vocabulary of %s: %s", self.folder, lost, other.folder, why
-            )
+            where, why = f"in the vocabulary of {other.folder}", "their probability is lost, which raises its perplexity"
+            _LOG.info("note: %s: %s of its words are not %s: %s", self.folder, f"{lost:,}", where, why)
         model = NgramModel(self.model.arpa, other.vocabulary, self.model.cache).to(other.model.device)
         run = NgramRun(model.eval(), other.texts)
         run.folder, run._kenlm = self.folder, None
