@@ -2,7 +2,7 @@
 
     d_t = −log2 p_model(x_t | context) + log2 p_baseline(x_t | context)         bits; negative: the model is better
 
-Of a family, runs that differ in their seed, −log2 p is the mean over its runs. `spanlm.analysis.resampling` has the
+Of a family, runs that differ in their seed, −log2 p is the mean over its runs. `spanlm.evaluation.resampling` has the
 interval and p of the mean of d_t, `spanlm.analysis.classes` the classes of tokens, each of which has a mean of its own
 and a part in the whole: the parts of classes that sort all tokens sum to the mean over all.
 """
@@ -34,7 +34,13 @@ from spanlm.analysis.classes import (
     by_tag,
     openings,
 )
-from spanlm.analysis.resampling import (
+from spanlm.data.corpora import Corpus
+from spanlm.data.vocabulary import Vocabulary
+from spanlm.errors import InputError, SpanlmError
+from spanlm.evaluation.attention import attention_of
+from spanlm.evaluation.cache import CacheConfig, require_text, with_cache
+from spanlm.evaluation.protocol import Context, Protocol
+from spanlm.evaluation.resampling import (
     FEWEST_BLOCKS,
     Array,
     Blocks,
@@ -46,12 +52,6 @@ from spanlm.analysis.resampling import (
     interval_of,
     sign_flip,
 )
-from spanlm.data.corpora import Corpus
-from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError, SpanlmError
-from spanlm.evaluation.attention import attention_of
-from spanlm.evaluation.cache import CacheConfig, require_text, with_cache
-from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.evaluation.scoring import Scored, score
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.ensemble import refuse_other_words
@@ -202,7 +202,7 @@ class Comparison:
         bits: mean bits a token.
         whole: of all tokens that are compared.
         p: how often a difference as large comes of flips of the blocks' signs; with families, of the interval's draws
-            (`spanlm.analysis.resampling.drawn_p`).
+            (`spanlm.evaluation.resampling.drawn_p`).
         where: for each way to sort tokens its classes, by title.
         gains: the words at which the model is better by most.
         losses: those at which it is worse.

@@ -44,11 +44,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spanlm.analysis.classes import Counts, openings
-from spanlm.analysis.resampling import FEWEST_BLOCKS, Array, Interval, blocks_of, drawn_means, interval_of
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.evaluation.protocol import LENGTH, Protocol
+from spanlm.evaluation.resampling import FEWEST_BLOCKS, Array, Interval, blocks_of, drawn_means, interval_of
 from spanlm.evaluation.scoring import Report, evaluating, quiet
 from spanlm.models.interfaces import LMState, NextWordModel
 

@@ -24,7 +24,6 @@ from spanlm.analysis.compare import (
 from spanlm.analysis.comparison_page import render_comparison
 from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.analysis.figures import FIGURES, Value, differences_figure, figure_bytes
-from spanlm.analysis.resampling import FEWEST_BLOCKS, of_chance, signed
 from spanlm.cli.cache import add_cache, check_cache, choose_cache
 from spanlm.cli.family import family_members
 from spanlm.cli.options import (
@@ -44,6 +43,7 @@ from spanlm.cli.render import grid, note, out, out_json, paragraph, table
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig
+from spanlm.evaluation.resampling import FEWEST_BLOCKS, of_chance, signed
 from spanlm.evaluation.scoring import shown
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.ensemble import load_ensemble

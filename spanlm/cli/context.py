@@ -23,7 +23,6 @@ from spanlm.analysis.context import (
 )
 from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.analysis.figures import FIGURES, Point, Series, context_figure, figure_bytes
-from spanlm.analysis.resampling import FEWEST_BLOCKS
 from spanlm.cli.evaluation_report import described, run_field
 from spanlm.cli.options import (
     add_corpus,
@@ -42,6 +41,7 @@ from spanlm.cli.options import (
 from spanlm.cli.render import grid, out, out_json, paragraph, progress, table
 from spanlm.errors import InputError
 from spanlm.evaluation.protocol import Protocol
+from spanlm.evaluation.resampling import FEWEST_BLOCKS
 from spanlm.models.interfaces import NextWordModel
 
 if TYPE_CHECKING:

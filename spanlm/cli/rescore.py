@@ -47,7 +47,7 @@ _MORE = """
 Every score is a natural logarithm: SRILM's log10 and bytelogs are converted, Kaldi's costs negated. A list's
 hypotheses are scored each by itself, from the beginning of a line; what several have in common at their beginning is
 read once. The search moves one weight at a time, and sums of them, to the middle of the interval with the fewest
-errors (Och, 2003); the first score keeps the weight 1. Intervals of error rates are those of 1,000 draws of lists.
+errors (Och, 2003); the first score keeps the weight 1. Intervals of error rates are those of 2,000 draws of lists.
 
 --out has a line a list: `ID words`, or, of Moses and NeMo lists, which have numbers alone, the words. --nbest-out has
 all hypotheses in the format that was read, best first, with the models' scores and the new total.

@@ -20,7 +20,6 @@ import numpy as np
 from spanlm.analysis.attend import attention_by_lag
 from spanlm.analysis.compare import in_order, in_text_order
 from spanlm.analysis.export import write_whole
-from spanlm.analysis.resampling import blocks_of
 from spanlm.analysis.utilisation import utilisation_of
 from spanlm.config import RunConfig, first_difference
 from spanlm.data.cbt import Defect, is_cbt_like, word_class
@@ -34,6 +33,7 @@ from spanlm.evaluation.dynamic.statistics import LENGTH, STREAMS
 from spanlm.evaluation.dynamic.tuning import dynamic_grid
 from spanlm.evaluation.excess import law_bits
 from spanlm.evaluation.perplexity import Evaluation
+from spanlm.evaluation.resampling import blocks_of
 from spanlm.evaluation.scoring import Report, quiet
 from spanlm.models.counting import count_parameters
 from spanlm.reproduction import Averaged, Cached, Dynamic

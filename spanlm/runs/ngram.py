@@ -84,8 +84,8 @@ class NgramRun(LoadedModel):
             return self
         lost = sum(word not in other.vocabulary for word in self.vocabulary.words)
         if lost and other.folder != self.folder:
-            where, why = f"in the vocabulary of {other.folder}", "their probability is lost, which raises its perplexity"
-            _LOG.info("note: %s: %s of its words are not %s: %s", self.folder, f"{lost:,}", where, why)
+            why = f"not in the vocabulary of {other.folder}: their probability is lost, which raises its perplexity"
+            _LOG.info("note: %s: %s of its words are %s", self.folder, f"{lost:,}", why)
         model = NgramModel(self.model.arpa, other.vocabulary, self.model.cache).to(other.model.device)
         run = NgramRun(model.eval(), other.texts)
         run.folder, run._kenlm = self.folder, None
@@ -207,7 +207,7 @@ def train_ngram(
         The run, and its perplexity on the validation and the test part.
 
     Raises:
-        InputError: the folder is in use or holds a run, or the text is too short, see `KneserNey.estimate_ids`.
+        InputError: the folder is in use or holds a run, or the text is too short, see `KneserNey.estimate`.
         RunError: no room for the temporary files or the folder's.
     """
     new = not folder.exists()
@@ -217,7 +217,7 @@ def train_ngram(
         report(f"counting {len(corpus.splits['train']):,} tokens")
         ids, options = corpus.splits["train"].ids, config.ngram
         pieces = (np.asarray(ids[start : start + _TOKENS], np.int64) for start in range(0, len(ids), _TOKENS))
-        arpa = KneserNey(options.order, options.fallback).estimate_ids(pieces, corpus.vocabulary)
+        arpa = KneserNey(options.order, options.fallback).estimate(pieces, corpus.vocabulary)
         config = replace(config, data=findable(config.data), ngram=_with_share(options, arpa, corpus))
         model = NgramModel(arpa, corpus.vocabulary, cache_of(config.ngram)).eval()
         run = NgramRun(model, NgramTexts(corpus.vocabulary, config.data, folder))

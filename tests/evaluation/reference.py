@@ -190,3 +190,9 @@ def cached_distributions(
         rows.append(p)
         pairs.append((h, target))
     return np.array(rows)
+
+
+def numbered(sentences: Sequence[Sequence[str]]) -> tuple[list[NDArray[np.int64]], Vocabulary]:
+    """Return sentences by id, a piece each, and their vocabulary, in the order in which words appear."""
+    vocabulary = Vocabulary(tuple(dict.fromkeys([UNK, EOS, *(word for one in sentences for word in one)])))
+    return [np.array(vocabulary.encode([*one, EOS])) for one in sentences], vocabulary

@@ -12,6 +12,7 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation.ngram import KneserNey, write_arpa
 from tests.cases import rest_slow
+from tests.evaluation.reference import numbered
 
 FALLBACK = (0.5, 1.0, 1.5)
 TINY = [line.split() for line in ("a b a", "a b b c", "c", "", "b a c a b")]
@@ -128,7 +129,7 @@ def ngrams(model):
 
 
 def test_lmplz_writes_the_same(tmp_path):
-    write_arpa(KneserNey(3, FALLBACK).estimate(TINY), tmp_path / "tiny.arpa")
+    write_arpa(KneserNey(3, FALLBACK).estimate(*numbered(TINY)), tmp_path / "tiny.arpa")
     lines = (tmp_path / "tiny.arpa").read_text().splitlines()
     assert lines[:6] == ["\\data\\", "ngram 1=6", "ngram 2=13", "ngram 3=12", "", "\\1-grams:"]
     assert lines[-2:] == ["", "\\end\\"]
@@ -143,7 +144,7 @@ def test_lmplz_writes_the_same(tmp_path):
 @pytest.mark.parametrize("order", rest_slow([1, 3, 2, 4, 5, 6], always=2))
 def test_published_equations(order):
     sentences = rich()
-    listed = ngrams(KneserNey(order, FALLBACK).estimate(sentences))
+    listed = ngrams(KneserNey(order, FALLBACK).estimate(*numbered(sentences)))
     probability, gamma = published(sentences, order)
     assert set(listed) == {*probability, ("<s>",)}
     for gram, value in probability.items():
@@ -154,14 +155,14 @@ def test_published_equations(order):
 
 def test_unknown_words_in_the_text_are_counted():
     sentences = [[word if word != "y" else "<unk>" for word in sentence] for sentence in rich()]
-    listed = ngrams(KneserNey(3, FALLBACK).estimate(sentences))
+    listed = ngrams(KneserNey(3, FALLBACK).estimate(*numbered(sentences)))
     ours, _ = published(sentences, 3)
     assert all(listed[gram][0] == pytest.approx(math.log10(value), abs=2e-6) for gram, value in ours.items())
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
 def test_every_distribution_sums_to_one(order):
-    model = KneserNey(order, FALLBACK).estimate(zipf(150, words=25))
+    model = KneserNey(order, FALLBACK).estimate(*numbered(zipf(150, words=25)))
     contexts = np.random.default_rng(0).integers(-1, len(model.words), (500, order - 1))
     sums = (10.0 ** model.distributions(contexts).astype(float)).sum(axis=1)
     assert sums == pytest.approx(1, abs=2e-6)
@@ -170,8 +171,8 @@ def test_every_distribution_sums_to_one(order):
 @pytest.mark.parametrize("block", rest_slow([7, 1, 100]))
 def test_blocks_change_nothing(block, tmp_path):
     sentences = zipf(120, words=20)
-    whole = KneserNey(4, FALLBACK).estimate(sentences)
-    parts = KneserNey(4, FALLBACK, block=block, folder=tmp_path).estimate(sentences)
+    whole = KneserNey(4, FALLBACK).estimate(*numbered(sentences))
+    parts = KneserNey(4, FALLBACK, block=block, folder=tmp_path).estimate(*numbered(sentences))
     assert not list(tmp_path.iterdir())
     for one, other in zip(whole.tables, parts.tables, strict=True):
         assert (one.keys == other.keys).all() and (one.log10 == other.log10).all()
@@ -182,10 +183,10 @@ def test_ids_of_a_vocabulary_in_pieces():
     sentences = zipf(300, words=30)
     vocabulary = Vocabulary(("<eos>", *(f"w{index}" for index in range(30)), "never", "<unk>"))
     ids = np.array([vocabulary.id(word) for sentence in sentences for word in [*sentence, "<eos>"]])
-    model = KneserNey(3, FALLBACK).estimate_ids(np.array_split(ids, 50), vocabulary)
+    model = KneserNey(3, FALLBACK).estimate(np.array_split(ids, 50), vocabulary)
     start = np.array([[-1, model.ids["<s>"]]])
     assert (10.0 ** model.distributions(start, model.columns(vocabulary)).astype(float)).sum() == pytest.approx(1)
-    one, other = ngrams(model), ngrams(KneserNey(3, FALLBACK).estimate(sentences))
+    one, other = ngrams(model), ngrams(KneserNey(3, FALLBACK).estimate(*numbered(sentences)))
     assert one["never",] == one["<unk>",] and one.keys() - other.keys() == {("never",)}
     known = model.log10_probs(
         np.array([model.ids.get(word, 0) for word in ["never", "w1", "other"]]), start.repeat(3, axis=0)
@@ -196,8 +197,9 @@ def test_ids_of_a_vocabulary_in_pieces():
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_text():
     def peak(sentences):
+        pieces, vocabulary = numbered(sentences)
         tracemalloc.start()
-        KneserNey(4, FALLBACK, block=2048).estimate(iter(sentences))
+        KneserNey(4, FALLBACK, block=2048).estimate(pieces, vocabulary)
         found = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return found
@@ -212,12 +214,11 @@ def test_memory_does_not_grow_with_the_text():
         (TINY, {}, r"no discounts for order 1: 0, 0, 2 and 1 1-grams|no discounts for order 1: "),
         ([["a"], ["b"]], {"order": 4, "fallback": FALLBACK}, r"order=4: must be at most 3; no sentence has 2 words"),
         ([], {}, "the text is empty"),
-        ([["a", "</s>"]], {}, "holds </s> as a word"),
     ],
 )
 def test_texts_that_cannot_be_estimated(sentences, options, message):
     with pytest.raises(InputError, match=message):
-        KneserNey(**options).estimate(sentences)
+        KneserNey(**options).estimate(*numbered(sentences))
 
 
 @pytest.mark.parametrize("options", [{"order": 0}, {"order": 7}, {"block": 0}, {"fallback": (0.5, 1.0, 3.5)}])
@@ -228,8 +229,8 @@ def test_options_out_of_range(options):
 
 def test_other_refusals(tmp_path):
     with pytest.raises(InputError, match="does not end in <eos>"):
-        KneserNey(2, FALLBACK).estimate_ids([np.array([0, 1])], Vocabulary(("a", "<unk>", "<eos>")))
+        KneserNey(2, FALLBACK).estimate([np.array([0, 1])], Vocabulary(("a", "<unk>", "<eos>")))
     with pytest.raises(InputError, match="vocabulary=<s>: must be without"):
-        KneserNey(2, FALLBACK).estimate_ids([np.array([1])], Vocabulary(("<s>", "<eos>", "<unk>")))
+        KneserNey(2, FALLBACK).estimate([np.array([1])], Vocabulary(("<s>", "<eos>", "<unk>")))
     with pytest.raises(RunError, match="No such file"):
-        KneserNey(2, FALLBACK, folder=tmp_path / "none").estimate(TINY)
+        KneserNey(2, FALLBACK, folder=tmp_path / "none").estimate(*numbered(TINY))

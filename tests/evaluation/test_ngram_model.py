@@ -14,6 +14,7 @@ from spanlm.evaluation.ngram import ArpaModel, KneserNey
 from spanlm.evaluation.ngram.next_word import NgramModel, UnigramCache
 from spanlm.evaluation.prefix_tree import score_texts
 from spanlm.models.ensemble import Ensemble
+from tests.evaluation.reference import numbered
 
 VOCABULARY = Vocabulary(("w2", "<eos>", "w0", "strange", "<unk>", "w1", "w3", "w4", "new", "<s>"))
 CACHE = UnigramCache(window=4, share=0.3)
@@ -23,7 +24,7 @@ BOTH = pytest.mark.parametrize("cache", [None, CACHE], ids=["alone", "cache"])
 def arpa_of(order: int) -> ArpaModel:
     draw = random.Random(order)
     text = [[f"w{min(draw.randrange(5), draw.randrange(5))}" for _ in range(draw.randrange(1, 9))] for _ in range(200)]
-    return KneserNey(order, (0.5, 1.0, 1.5)).estimate(text)
+    return KneserNey(order, (0.5, 1.0, 1.5)).estimate(*numbered(text))
 
 
 def stream_of(length: int, streams: int, seed: int = 0) -> torch.Tensor:

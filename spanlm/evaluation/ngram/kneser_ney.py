@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,11 +42,9 @@ from spanlm.evaluation.ngram.model import (
     Floats,
     Integers,
     Table,
-    require_no_marks,
 )
 
 _START_ID, _END_ID = 1, 2
-_SENTENCES = 4096
 _LAST_KEY = np.uint64(2**64 - 1)
 
 Array = NDArray[Any]
@@ -75,20 +73,7 @@ class KneserNey:
         for count, discount in enumerate(self.fallback or (), 1):
             require(0 <= discount <= count, f"fallback: D_{count}", discount, f"from 0 to {count}")
 
-    def estimate(self, sentences: Iterable[Sequence[str]]) -> ArpaModel:
-        """Estimate a model of all the words of a text.
-
-        Args:
-            sentences: The words of each, read once.
-
-        Raises:
-            InputError: A sentence holds `<s>` or `</s>`, or the text is too short for the order or the discounts.
-            RunError: The temporary files have no room.
-        """
-        ids = {word: index for index, word in enumerate((UNKNOWN, START, END))}
-        return self._model(_numbered(sentences, ids), ids)
-
-    def estimate_ids(self, pieces: Iterable[Integers], vocabulary: Vocabulary) -> ArpaModel:
+    def estimate(self, pieces: Iterable[Integers], vocabulary: Vocabulary) -> ArpaModel:
         """Estimate a model of a whole vocabulary, with the words that the text lacks.
 
         Args:
@@ -96,7 +81,8 @@ class KneserNey:
             vocabulary: Its words.
 
         Raises:
-            InputError: As `estimate`, or the vocabulary has `<s>` or `</s>`, or the text does not end in `<eos>`.
+            InputError: The vocabulary has `<s>` or `</s>`, or the text does not end in `<eos>`, or is too short for the
+                order or the discounts.
             RunError: The temporary files have no room.
         """
         ids = {word: index for index, word in enumerate((UNKNOWN, START, END))}
@@ -327,19 +313,6 @@ def _shifted(array: Array, part: slice, by: int) -> Array:
     """Return `array[part]` as it was `by` places before; -1 before the first."""
     inside = array[max(0, part.start - by) : max(0, part.stop - by)]
     return np.concatenate([np.full(part.stop - part.start - len(inside), -1, array.dtype), inside])
-
-
-def _numbered(sentences: Iterable[Sequence[str]], ids: dict[str, int]) -> Iterator[Integers]:
-    """Yield sentences by id, each ended by `</s>`; words that are new are added to `ids`."""
-    piece: list[int] = []
-    for number, sentence in enumerate(sentences, 1):
-        require_no_marks(sentence)
-        piece.extend(ids.setdefault(word, len(ids)) for word in sentence)
-        piece.append(_END_ID)
-        if number % _SENTENCES == 0:
-            yield np.array(piece, np.int64)
-            piece = []
-    yield np.array(piece, np.int64)
 
 
 def _with_starts(pieces: Iterable[Integers]) -> Iterator[Integers]:

@@ -7,7 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from spanlm.analysis.resampling import (
+from spanlm.errors import InputError
+from spanlm.evaluation.resampling import (
     BLOCKS,
     DRAWS,
     FEWEST_DOCUMENTS,
@@ -20,7 +21,6 @@ from spanlm.analysis.resampling import (
     interval_of,
     sign_flip,
 )
-from spanlm.errors import InputError
 
 
 def generator(seed: int = 0) -> np.random.Generator:
