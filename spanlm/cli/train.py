@@ -318,11 +318,15 @@ def with_words(config: RunConfig, begun: Path | None) -> RunConfig:
     """Cut words as the run to go on with, or to start from, does (one of 0.1.0, maybe); else as new runs do."""
     data, started = config.data, config.training.start_from
     origin = begun or (expanded(started) if started else None)
-    old = replace(data, tokenizer="straight-words")
+    tokenizer, min_count = data.tokenizer, data.min_count
     if origin is not None and (origin / CONFIG).is_file():
         old = RunConfig.load(origin / CONFIG, whole=True).data
-    tokenizer = old.tokenizer if data.tokenizer == "words" and old.tokenizer != "whitespace" else data.tokenizer
-    return replace(config, data=replace(data, tokenizer=tokenizer, min_count=data.min_count or old.min_count))
+        min_count = min_count or old.min_count
+        if tokenizer == "words" and old.tokenizer != "whitespace":
+            tokenizer = old.tokenizer
+    elif tokenizer == "words":
+        tokenizer = "straight-words"
+    return replace(config, data=replace(data, tokenizer=tokenizer, min_count=min_count))
 
 
 def _matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:

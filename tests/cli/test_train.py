@@ -200,6 +200,11 @@ def test_what_is_printed_can_be_read_back(cli: Cli, tmp_path: Path, name: str) -
     assert cli("train", name, "--config", "c.yaml", "--print_config").done == text
 
 
+@pytest.mark.parametrize("name", rest_slow(PRESETS, kind=lambda name: PRESETS[name].config.data.lines))
+def test_presets_are_trained_as_they_are(cli: Cli, name: str) -> None:
+    assert printed(cli, name) == PRESETS[name].config
+
+
 def test_a_resumed_run_has_its_own_configuration(cli: Cli, tiny_run: Path) -> None:
     assert printed(cli, "--out", tiny_run, "--resume", "auto") == RunConfig.load(tiny_run / "config.yaml")
     assert printed(cli, "--out", tiny_run).model.encoder.hidden_size == 300
