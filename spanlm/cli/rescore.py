@@ -25,6 +25,7 @@ from spanlm.cli.render import grid, note, out, out_json, paragraph, table
 from spanlm.errors import InputError
 from spanlm.evaluation.prefix_tree import Prefixes
 from spanlm.evaluation.protocol import Protocol
+from spanlm.evaluation.resampling import FEWEST_BLOCKS
 from spanlm.models.ops.precision import usable
 from spanlm.rescoring.formats import FOLDERS, Format, NBestList, read_nbest, read_references, write_nbest
 from spanlm.rescoring.rescore import WORDS, Scored, WordErrors, weight_grid, word_errors
@@ -242,18 +243,26 @@ def _print_errors(scored: Scored, weights: Array, errors: Mapping[str, WordError
     header = ["", "WER", "95 %", "errors", "subst.", "del.", "ins."]
     rows = []
     for name, each in errors.items():
-        low, high = each.interval
         counts = (each.errors, each.substitutions, each.deletions, each.insertions)
-        rows.append([name, f"{each.rate:.2%}", f"{low:.2%} to {high:.2%}", *(f"{count:,}" for count in counts)])
+        rows.append([name, f"{each.rate:.2%}", _interval(each.interval, scored), *(f"{count:,}" for count in counts)])
     grid(header, rows)
     first, best = candidates.errors_of([0] * len(scored.lists)), candidates.errors_of(scored.best(weights))
-    low, high = bootstrap(best, candidates.words, other=first)
     gained = (first.sum() - best.sum()) / max(1, candidates.words.sum())
-    gain, least, most = (f"{each:z.2%}".replace("-", "−") for each in (gained, low, high))
+    interval = _interval(bootstrap(best, candidates.words, other=first), scored)
     paragraph(
-        f"first − rescored: {gain} (95 %: {least} to {most}) of {candidates.words.sum():,} words of the references. "
-        "oracle: the hypothesis with the fewest errors of each list"
+        f"first − rescored: {_percent(gained)} (95 %: {interval}) of {candidates.words.sum():,} words of the "
+        "references. oracle: the hypothesis with the fewest errors of each list"
     )
+    if len(scored.lists) < FEWEST_BLOCKS:
+        paragraph(f"– fewer than {FEWEST_BLOCKS} lists say little of others")
+
+
+def _percent(share: float) -> str:
+    return f"{share:z.2%}".replace("-", "−")
+
+
+def _interval(both: tuple[float, float], scored: Scored) -> str:
+    return " to ".join(map(_percent, both)) if len(scored.lists) >= FEWEST_BLOCKS else "–"
 
 
 def _print_tuned(scored: Scored, weights: Array, candidates: Candidates) -> None:

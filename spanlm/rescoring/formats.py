@@ -7,29 +7,33 @@ r"""n-best lists in the formats of the tools that make them.
 | srilm | `ascore lscore nwords w1 w2 …` (log10), or `NBestList1.0` and `(bytelog) w1 w2 …`; a file a list |
 | espnet | a folder with `1best_recog/`, `2best_recog/`, …; in each `text` (`ID w1 w2 …`) and `score` (`ID value`) |
 | nemo | `hypothesis<TAB>score`, the same number of lines a list (`list_size`); IDs are 1, 2, … |
-| jsonl | `{"id": …, "hyps": [{"text": …, "score": …}]}`; every number beside the text is a score |
+| jsonl | `{"id": …, "hyps": [{"text": …, "score": …}]}`; numbers beside the text are scores, other fields are kept |
 
 Scores are natural logarithms once they are read: log10 and bytelogs (1 is 1024/10000, as in SRILM) are converted, costs
 negated; what Moses, ESPnet, NeMo and JSON lines hold is taken as it is. The order of lists and of hypotheses is kept;
-a hypothesis may have no words. A file may end in `.gz`.
+a hypothesis may have no words, and a list of JSON lines or SRILM no hypotheses: it then has one without words. A file
+may end in `.gz`.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from spanlm.data.tokenizer import written_words
+from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
 from spanlm.store.files import opened, replacing_packed
 from spanlm.store.plain import json_value
 
 Format = Literal["moses", "kaldi", "srilm", "espnet", "nemo", "jsonl"]
+_LOG = logging.getLogger(__name__)
 FOLDERS: tuple[Format, ...] = ("kaldi", "srilm", "espnet")
 """Formats that are written as a folder of files."""
 TOTAL = "total"
@@ -73,10 +77,11 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class NBestList:
-    """The hypotheses of one utterance or sentence, best first as its maker thought."""
+    """The hypotheses of one utterance or sentence, best first as its maker thought; `more` as of a hypothesis."""
 
     id: str
     hypotheses: tuple[Hypothesis, ...]
+    more: tuple[str, ...] = ()
 
 
 def read_nbest(
@@ -91,7 +96,7 @@ def read_nbest(
 
     Raises:
         InputError: no such format, or a line that is not of it, an id that comes again, hypotheses with different
-            scores, or a score that is no finite number; names the file and the line.
+            scores or the reserved word <eos>, or a score that is no finite number; names the file and the place.
     """
     if not path.exists():
         raise InputError(f"{path}: no such file; name a file or a folder of n-best lists")
@@ -99,10 +104,15 @@ def read_nbest(
     if format not in get_args(Format):
         raise InputError(f"format={format}: must be one of {', '.join(get_args(Format))}")
     lists = _read_nemo(path, list_size) if format == "nemo" else _READERS[format](path)
-    if not lists:
+    first = next((each for found in lists for each in found.hypotheses), None)
+    if first is None:
         raise InputError(f"{path}: holds no hypotheses")
-    _require_same_scores(path, lists)
-    return lists, format
+    _check(path, lists, first)
+    if empty := [found.id for found in lists if not found.hypotheses]:
+        which = empty[0] if len(empty) == 1 else f"{empty[0]} and {len(empty) - 1:,} more"
+        _LOG.info("note: %s: no hypotheses of %s; each such list counts as one without words", path, which)
+    nothing = (Hypothesis("", dict.fromkeys(first.scores, 0.0)),)
+    return [found if found.hypotheses else replace(found, hypotheses=nothing) for found in lists], format
 
 
 def find_format(path: Path) -> Format:
@@ -159,6 +169,9 @@ def read_references(path: Path, lists: list[NBestList]) -> list[list[str]]:
     if missing := [name for name in ids if name not in by_id]:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(f"{path}: has no reference of {missing[0]}{more}, of {len(ids)} lists. Add them.")
+    if without := [name for name in by_id if name not in set(ids)]:
+        which = without[0] if len(without) == 1 else f"{without[0]} and {len(without) - 1:,} more"
+        _LOG.info("note: %s: no list of %s, whose words are not counted", path, which)
     return [by_id[name] for name in ids]
 
 
@@ -218,15 +231,18 @@ def _grouped(path: Path, found: Iterable[tuple[int, str, Hypothesis]]) -> list[N
     return [NBestList(name, tuple(hypotheses)) for name, hypotheses in lists.items()]
 
 
-def _require_same_scores(path: Path, lists: list[NBestList]) -> None:
-    expected = lists[0].hypotheses[0].scores.keys()
+def _check(path: Path, lists: list[NBestList], first: Hypothesis) -> None:
+    """Refuse hypotheses that have other scores than the first of all, or the reserved word."""
     for found in lists:
         for rank, hypothesis in enumerate(found.hypotheses, 1):
-            if hypothesis.scores.keys() != expected:
+            place = f"{path}: hypothesis {rank} of {found.id}"
+            if hypothesis.scores.keys() != first.scores.keys():
                 raise InputError(
-                    f"{path}: hypothesis {rank} of {found.id} has the scores {', '.join(hypothesis.scores) or 'none'}; "
-                    f"the first of all has {', '.join(expected) or 'none'}. All must have the same."
+                    f"{place} has the scores {', '.join(hypothesis.scores) or 'none'}; "
+                    f"the first of all has {', '.join(first.scores) or 'none'}. All must have the same."
                 )
+            if EOS in hypothesis.words:
+                raise InputError(f"{place} has the word {EOS}, which is reserved for the end of a line. Delete it.")
 
 
 def _read_moses(path: Path) -> list[NBestList]:
@@ -296,8 +312,7 @@ def _kaldi_lists(path: Path, tables: dict[str, dict[str, float]]) -> list[NBestL
 def _read_srilm(path: Path) -> list[NBestList]:
     entries = (entry for entry in path.iterdir() if entry.is_file()) if path.is_dir() else [path]
     files = sorted(entries, key=lambda entry: _in_numbers(entry.name))
-    found = [NBestList(file.name.removesuffix(".gz").removesuffix(".nbest"), _srilm_file(file)) for file in files]
-    return [each for each in found if each.hypotheses]
+    return [NBestList(file.name.removesuffix(".gz").removesuffix(".nbest"), _srilm_file(file)) for file in files]
 
 
 def _in_numbers(name: str) -> list[tuple[int, str]]:
@@ -390,17 +405,26 @@ def _read_jsonl(path: Path) -> list[NBestList]:
         if name in lists:
             raise InputError(f"{path}, line {number}: the id {name} is there twice")
         those = (_jsonl_hypothesis(path, number, *each) for each in zip(texts, hypotheses, strict=True))
-        lists[name] = NBestList(name, tuple(those))
-    return [found for found in lists.values() if found.hypotheses]
+        others = {key: value for key, value in record.items() if key != "hyps" and (key, value) != ("id", name)}
+        lists[name] = NBestList(name, tuple(those), _kept(others))
+    return list(lists.values())
 
 
 def _jsonl_hypothesis(path: Path, number: int, text: str, fields: dict[str, object]) -> Hypothesis:
-    scores = {}
+    scores, others = dict[str, float](), dict[str, object]()
     for name, value in fields.items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InputError(f"{path}, line {number}: the score {name} is {value!r}, not a number")
-        scores[name] = _number(path, number, str(value), f"score {name}")
-    return Hypothesis(" ".join(written_words(text)), scores)
+        if isinstance(value, str) and re.fullmatch(_NUMBER, value.strip()):
+            raise InputError(f"{path}, line {number}: the score {name} is {value!r}: write it without quotes")
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            scores[name] = _number(path, number, str(value), f"score {name}")
+        else:
+            others[name] = value
+    return Hypothesis(" ".join(written_words(text)), scores, _kept(others))
+
+
+def _kept(fields: dict[str, Any]) -> tuple[str, ...]:
+    """Return fields of JSON that are written again as they were read."""
+    return (json.dumps(fields, ensure_ascii=False),) if fields else ()
 
 
 _READERS: dict[str, Callable[[Path], list[NBestList]]] = {
@@ -495,10 +519,14 @@ def _write_nemo(path: Path, lists: list[NBestList]) -> None:
 
 def _write_jsonl(path: Path, lists: list[NBestList]) -> None:
     def record(found: NBestList) -> str:
-        hypotheses = [{"text": each.text, **each.scores} for each in found.hypotheses]
-        return json.dumps({"id": found.id, "hyps": hypotheses}, ensure_ascii=False)
+        hypotheses = [{"text": each.text, **each.scores, **_fields(each.more)} for each in found.hypotheses]
+        return json.dumps({"id": found.id, **_fields(found.more), "hyps": hypotheses}, ensure_ascii=False)
 
     _write_lines(path, map(record, lists))
+
+
+def _fields(kept: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for each in kept for name, value in json.loads(each).items()}
 
 
 _WRITERS: dict[str, Callable[[Path, list[NBestList]], None]] = {

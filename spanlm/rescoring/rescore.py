@@ -119,7 +119,7 @@ class Scored:
             kept = {name: value for name, value in before.items() if name != TOTAL}
             new = {**kept, **language, TOTAL: float(totals[rank])}
             hypotheses.append(replace(found.hypotheses[rank], scores=new))
-        return NBestList(found.id, tuple(hypotheses))
+        return replace(found, hypotheses=tuple(hypotheses))
 
 
 def word_errors(

@@ -63,6 +63,18 @@ def test_scores_are_those_of_score_and_files_hold_them(
     assert f"{name}=" in again[0][2]
 
 
+def test_utterances_without_hypotheses_count_and_those_without_a_list_are_named(
+    cli: Cli, tiny_run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    hypotheses = json.dumps([{"text": f"{A} {B}", "am": -1}])
+    (tmp_path / "n.jsonl").write_text(f'{{"id": "u1", "hyps": []}}\n{{"id": "u2", "hyps": {hypotheses}}}\n')
+    (tmp_path / "r").write_text(f"u1 {C} {D}\nu2 {A} {B}\nu3 {A}\nu4 {B}\n")
+    command = ("rescore", tiny_run, "--nbest", "n.jsonl", "--refs", "r", "--weights", "words=1", "--out", "o", "--json")
+    assert json.loads(cli(*command).done)["errors"]["rescored"]["word_error_rate"] == 0.5
+    assert "no hypotheses of u1;" in caplog.text and "no list of u3 and 1 more" in caplog.text
+    assert (tmp_path / "o").read_text() == f"u1\nu2 {A} {B}\n"
+
+
 def test_tuning_is_reported_with_its_intervals(cli: Cli, tiny_run: Path, files: tuple[Path, Path]) -> None:
     lists, references = files
     command = ("rescore", tiny_run, "--nbest", lists, "--refs", references, "--tune")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import math
 from pathlib import Path
 
@@ -125,6 +126,28 @@ def test_scores_may_come_in_any_order(tmp_path: Path) -> None:
     assert [each.scores for each in found.hypotheses] == [{"am": 1, "lm": 2}, {"am": 4, "lm": 3}]
 
 
+def test_fields_of_json_that_are_no_scores_are_kept(tmp_path: Path) -> None:
+    record = {"id": 7, "ref": "x", "hyps": [{"text": "x", "am": 1.0, "tokens": ["x"], "lm": None, "ok": True}]}
+    lists, _ = read_nbest(made(tmp_path, {"n.jsonl": json.dumps(record) + "\n"}))
+    assert lists[0].id == "7" and lists[0].hypotheses[0].scores == {"am": 1.0}
+    write_nbest(tmp_path / "again.jsonl", "jsonl", lists)
+    assert json.loads((tmp_path / "again.jsonl").read_text()) == record
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"n/a": "", "n/b": "-1 -2 1 x\n"},
+        {"n.jsonl": '{"id": "a", "hyps": []}\n{"id": "b", "hyps": [{"text": "x", "ascore": 1, "lscore": 2}]}\n'},
+    ],
+    ids=["srilm", "jsonl"],
+)
+def test_a_list_without_hypotheses_has_one_without_words(files: dict[str, str], tmp_path: Path) -> None:
+    empty, other = read_nbest(made(tmp_path, files))[0]
+    assert (empty.id, other.id) == ("a", "b")
+    assert empty.hypotheses == (Hypothesis("", {"ascore": 0.0, "lscore": 0.0}),)
+
+
 def test_gz(tmp_path: Path) -> None:
     (tmp_path / "n.gz").write_bytes(gzip.compress(MOSES.encode()))
     assert read_nbest(tmp_path / "n.gz")[1] == "moses"
@@ -172,6 +195,8 @@ def test_jsonl_keeps_every_text(texts: list[list[str]]) -> None:
         ({"n.jsonl": '{"id": 1, "hyps": ' + "[" * 100_000 + "\n"}, "line 1: is not .*nested"),
         ({"n.jsonl": '{"id": 1, "hyps": [{"text": "\\ud800", "score": 3}]}\n'}, "line 1: is not .*surrogates"),
         ({"n.jsonl": '{"id": 1, "hyps": [{"text": "a", "score": "3"}]}\n'}, "line 1: the score score is '3'"),
+        ({"n.jsonl": '{"id": 1, "hyps": []}\n'}, "holds no hypotheses"),
+        ({"n.txt": "u-1 a <eos>\n"}, "hypothesis 1 of u has the word <eos>"),
         ({"n.tsv": "a\t-1\nb\t-2\nc\t-3\n"}, "3 lines are no whole number of lists of 2"),
         ({"n.txt": ""}, "no known n-best list"),
         ({"n/1best_recog/text": "u1 a\n", "n/1best_recog/score": "u2 1\n"}, "has no score of u1"),
