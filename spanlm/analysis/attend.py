@@ -14,7 +14,7 @@ from spanlm.analysis.sentences import Flatness, FlatnessAccumulator
 from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
-from spanlm.evaluation.attention import attention_of
+from spanlm.evaluation.attention import Place, attention_of
 from spanlm.evaluation.scoring import Scored, score
 from spanlm.models.interfaces import NextWordModel
 
@@ -28,14 +28,14 @@ class Excerpt:
         source: the place in the corpus, in words.
         first: number of the first word, from 1, in the document or split.
         starts: index of the first word of each document, or of each other context that begins with an empty state.
-        places: of items of a table, the item of each word and its number there, both from 1.
+        places: of items of a table, those of its words, see `spanlm.evaluation.words.places_of`.
     """
 
     words: list[str]
     source: str
     first: int
     starts: Sequence[int] = (0,)
-    places: Sequence[tuple[int, int]] = ()
+    places: Sequence[Place] = ()
 
 
 def excerpt(

@@ -118,8 +118,8 @@ def _shortest(weights: NDArray[np.float32]) -> NDArray[np.float64]:
 # --- one text ---
 
 CSV_COLUMNS = ("position", "word", "target", "surprisal_nats", "lag", "source_position", "source_word", "weight")
-PLACE_COLUMNS = ("sentence", "index", "surprisal", "oov", "source_oov")
-"""Columns of a table's items, as `score` has them; surprisal in bits."""
+PLACE_COLUMNS = ("sentence", "index", "surprisal", "oov", "source_oov", "written")
+"""Columns of a table's items: as `score --rows tokens` has them, surprisal in bits; and the written word's number."""
 
 
 def save_attention(record: AttentionRecord, path: PathLike) -> None:
@@ -150,7 +150,8 @@ def attention_rows(record: AttentionRecord) -> Iterator[Row]:
         place: Row = ()
         if record.places:
             oov = (int(word in record.unknown) for word in (target, record.words[t - lag]))
-            place = (*record.places[t], float(record.bits[t]), *oov)
+            item, token, written = record.places[t]
+            place = (item, token, float(record.bits[t]), *oov, written)
         yield t, word, target, surprisal, lag, t - lag, record.words[t - lag], float(weights[t, column]), *place
 
 

@@ -38,7 +38,7 @@ from spanlm.data.text import Text
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, require
 from spanlm.evaluation.attention import EXPECTED, EXPECTED_OF_PART, attend_spans, attend_words, check_attends
-from spanlm.evaluation.words import Piece, words_of
+from spanlm.evaluation.words import Piece, places_of, words_of
 from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig, SpanBufferConfig
 from spanlm.runs.texts import text_to_attend
 from spanlm.runs.trained_model import TrainedModel, require_weights
@@ -244,14 +244,16 @@ def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
         state = options.state or ("line" if model.texts.line_by_line else "carry")
         return replace(found, starts=starts[state])
     read = options.text.split("\n") if options.text is not None else _lines(options)
-    pieces = _few(model.texts.pieces(read), options.file)
+    items: list[str] = []
+    kept = _kept(read, items) if options.column is not None and not isinstance(read, Text) else read
+    pieces = _few(model.texts.pieces(kept), options.file)
     words, starts_of_lines = text_to_attend(pieces, options.state or "line")
     if any(word not in model.vocabulary for word in words):
         for line in model.texts.unk_notes():
             note(f"note: {line}")
     source = "a text" if options.file is None else options.file.name
-    places = [(one.sentence, one.start + n) for one in pieces for n in range(len(one.words) + one.closes)]
-    return Excerpt(words, source, 1, starts_of_lines, places[: len(words)] if options.column is not None else ())
+    places = places_of(pieces, items, model.tokenize)[: len(words)] if items else ()
+    return Excerpt(words, source, 1, starts_of_lines, places)
 
 
 def _lines(options: argparse.Namespace) -> Text | Iterator[str]:
@@ -264,6 +266,12 @@ def _lines(options: argparse.Namespace) -> Text | Iterator[str]:
     if (kind := kind or first_line_kind(options.file)) is None:
         raise InputError(f"--file={options.file}: is no table that has a column {options.column}: CSV, TSV, JSON lines")
     return (str(row.values[options.column]) for row in read_table(options.file, kind, [options.column]))
+
+
+def _kept(lines: Iterable[str], items: list[str]) -> Iterator[str]:
+    for line in lines:
+        items.append(line)
+        yield line
 
 
 def _few(pieces: Iterable[Piece], file: Path | None) -> list[Piece]:

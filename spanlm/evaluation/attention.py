@@ -57,6 +57,10 @@ class Predicted(NamedTuple):
     rank: NDArray[np.int64]
 
 
+Place = tuple[int, int, int]
+"""Where a token of an item is: in which item, its number there as a token, and that of its written word, all from 1."""
+
+
 @dataclass(frozen=True, eq=False)
 class AttentionRecord:
     """The attention of a model over one text of N words with a window of L (Daniluk et al. 2017, Fig. 3a).
@@ -71,7 +75,7 @@ class AttentionRecord:
         nearest_lag: of the last column: 1 where the memory ends at the word before the one just read, 0 where it holds
             that word, too.
         unknown: words that the vocabulary lacks: read as <unk>, shown as written.
-        places: of items of a table, which item each target is in, and its number there, both from 1, as in `score`.
+        places: of items of a table, those of the targets, see `spanlm.evaluation.words.places_of`.
         predicted: entropy and rank beside the surprisal.
         about: what the model is, in a line.
         features: (N, D), what the head read, if it was asked for.
@@ -88,7 +92,7 @@ class AttentionRecord:
     title: str
     nearest_lag: int = 1
     unknown: frozenset[str] = frozenset()
-    places: Sequence[tuple[int, int]] = ()
+    places: Sequence[Place] = ()
     predicted: Predicted | None = None
     about: str = ""
     features: NDArray[np.floating[Any]] | None = None
@@ -261,7 +265,7 @@ def attend_words(
     title: str = "",
     predict_first: bool = True,
     starts: Sequence[int] = (0,),
-    places: Sequence[tuple[int, int]] = (),
+    places: Sequence[Place] = (),
     looks: bool = True,
     features: bool = False,
     recall: Recall = anew,

@@ -25,7 +25,7 @@ from spanlm.data.text import Text, pieces
 from spanlm.data.tokenizer import SentenceEnds, tokenize, written_spans
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
-from spanlm.evaluation.attention import attention_of
+from spanlm.evaluation.attention import Place, attention_of
 from spanlm.evaluation.protocol import SENTENCES, Context
 from spanlm.evaluation.scoring import evaluating, readout_values
 from spanlm.models.interfaces import LMState, NextWordModel
@@ -415,6 +415,23 @@ def written_scores(
                     look=first.look,
                 )
             )
+    return found
+
+
+def places_of(pieces: Iterable[Piece], items: Sequence[str], cut: Callable[[str], Sequence[str]]) -> list[Place]:
+    """Return the place of every token and `<eos>` of items' pieces; `cut` as in `written_scores`."""
+    found: list[Place] = []
+    words, position = list[int](), 0
+    for piece in pieces:
+        if piece.opens and (not found or found[-1][0] != piece.sentence):
+            text, position = items[piece.sentence - 1], 0
+            spans = written_spans(text)
+            words = [number for number, (start, end) in enumerate(spans, 1) for _ in cut(text[start:end])]
+            words.append(len(spans) + 1)
+        for token in range(piece.start, piece.start + len(piece.words) + piece.closes):
+            found.append((piece.sentence, token, words[position]))
+            position += 1
+        position -= piece.closes  # an <eos> has the number of the word after it
     return found
 
 

@@ -243,6 +243,11 @@ def test_attend_reads_the_same_items_at_the_same_places(cli: Cli, tiny_run: Path
         if row is not None:
             assert (row["target"], int(row["oov"])) == (score["word"], score["oov"])
             assert float(row["surprisal"]) == pytest.approx(score["surprisal"], rel=1e-5)
+    written = read(cli("score", tiny_run, "s.csv", "--text", "text").out)
+    for row in written:
+        looked = [one for one in rows.values() if (one["sentence"], one["written"]) == (row["sentence"], row["index"])]
+        targets = row["tokens"].split()
+        assert [one["target"] for one in looked] in (targets, targets[1:]), "the first token looks at nothing"
     cli("attend", tiny_run, "--file", "s.csv", "--out", "a.csv").refused("say which holds the text", "--column text")
     cli("attend", tiny_run, "--text", "a", "--column", "text", "--out", "a.csv").refused("--column=text: is for --file")
     cli("attend", tiny_run, "--file", "s.csv", "--column", "x", "--out", "a.csv").refused("line 2: no column x")
