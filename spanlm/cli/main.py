@@ -17,6 +17,7 @@ import signal
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, NoReturn, TextIO
 
 from spanlm import __version__
@@ -102,6 +103,7 @@ class VerbParser(argparse.ArgumentParser):
             add_help=False,
             allow_abbrev=False,
         )
+        self.register("type", Path, path)
         self._more, self._rare = _filled(more), dict[str, argparse._ArgumentGroup]()
         self._positionals.title = "arguments"
         self.elsewhere: Callable[[], Sequence[str]] = tuple
@@ -155,6 +157,13 @@ class VerbParser(argparse.ArgumentParser):
             option, kind, value = wrong.groups()
             message = f"{option}={value}: must be a {'whole number' if kind == 'int' else 'number'}"
         raise InputError(f"{message.removeprefix('argument ')} (see `{self.prog} --help`)")
+
+
+def path(text: str) -> Path:
+    """Return the path of an argument; a shell leaves the ~ of `--out=~/run` as it is."""
+    if not text:
+        raise argparse.ArgumentTypeError("is empty; name a file or a folder")
+    return Path(os.path.expanduser(text))
 
 
 def in_options(message: str) -> str:

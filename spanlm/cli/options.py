@@ -193,6 +193,8 @@ def standard_input() -> str:
     folder = mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     name = os.path.join(folder, "stdin")
+    if VerbParser.current is not None:
+        VerbParser.current.library_names[name] = "standard input"
     if sys.stdin is None:
         raise InputError("--corpus=-: there is no standard input to read")
     if Path(name).write_bytes(sys.stdin.buffer.read()) == 0:

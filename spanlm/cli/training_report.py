@@ -106,15 +106,16 @@ class TrainingReport(Watcher):
         """Print an epoch's line."""
         self._validation_seconds = time.monotonic() - self._last_step
         self._progress.pause()
-        remarks = ", ".join(filter(None, [self._phase(event.position), "best, saved" if event.improved else ""]))
-        line = (
-            f"epoch {event.position.epoch:>3}  train ppl {ppl(event.train_loss):>10}  valid ppl "
-            f"{ppl(event.valid_loss):>10}  {event.tokens_per_second:>8,.0f} tok/s  {event.seconds:>5.0f} s  {remarks}"
+        remarks = ", ".join(filter(None, [self._phase(event.position), "best" if event.improved else ""]))
+        line = (  # 80 columns wide, with the most usual remark
+            f"train ppl {ppl(event.train_loss):>8}  valid ppl {ppl(event.valid_loss):>8}  "
+            f"{event.tokens_per_second:>7,.0f} tok/s  {event.seconds:>4.0f} s  {remarks}"
         )
-        out(line.rstrip())
+        name = f"epoch {event.position.epoch:>3}"
+        table([(name, line.rstrip())])
         for split, parts in (("train", event.train_parts), ("valid", event.valid_parts)):
             if parts:
-                out(f"           {split} {_parts(parts)}")
+                table([(" " * len(name), f"{split} {_parts(parts)}")])
 
     def ended(self, position: Position, folder: Path) -> None:
         """Print where the run ended and what to do next."""

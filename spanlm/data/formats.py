@@ -76,6 +76,7 @@ FORMATS = (
     Format("HTML", ".html .htm", rb"(?i)\s*<(!doctype html|html)\b"),
     Format("XML", ".xml", rb"\s*<(\?xml|mediawiki)\b", way=_WIKIPEDIA),
     Format("JSON", ".json .jsonl .ndjson", rb'\s*(\[\s*)?(\{\s*"[^"\n]*"\s*:|\[\s*"[^"\n]*"\s*[,\]])', way=_WIKIPEDIA),
+    Format("YAML", ".yaml .yml", way="`spanlm train --config` reads configurations"),
     Format("ARPA", ".arpa", rb"([^\n]*\n){0,30}?\\data\\\s*\n\s*ngram 1\s*=", way=_ARPA),
     Format("CSV", ".csv", lines=lambda lines: _are_csv(lines, ",") or _are_csv(lines, ";"), way=_TABLE),
     Format("CoNLL-U", ".conllu", rb"(#[^\n]*\n)*1\t[^\t\n]+\t"),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TextIO
@@ -17,6 +19,7 @@ from spanlm.store.plain import json_value
 
 Kind = Literal["csv", "tsv", "jsonl"]
 
+_LOG = logging.getLogger(__name__)
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 _SUFFIXES: dict[str, Kind] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
@@ -125,10 +128,20 @@ def _cells(path: Path, file: TextIO, delimiter: str) -> Iterator[Row]:
                 if len(cells) != len(names):
                     raise InputError(f"{path}, line {line}: {len(cells)} cells where there are {len(names)} columns")
                 yield Row(line, dict(zip(names, cells, strict=True)))
+            if delimiter == "\t" and reader.line_num > line:
+                _note_lines(path)
             line = reader.line_num + 1
     except csv.Error as error:
-        why = f"a cell of more than {csv.field_size_limit():,} characters; perhaps a quotation mark is left open"
-        raise InputError(f"{path}, line {line}: {why if 'field limit' in str(error) else error}") from None
+        why = 'put a cell that begins with " in quotation marks as a whole, and write each " inside it twice'
+        if "expected after" not in str(error):  # the file, or the longest cell, ended before its mark
+            why = f"a quotation mark is left open: {why}"
+        raise InputError(f"{path}, line {line}: {why}") from None
+
+
+@cache
+def _note_lines(path: Path) -> None:
+    """Say, once a file, that rows are not lines: R and spreadsheets write such cells, and unquoted text looks so."""
+    _LOG.info("note: %s: a cell in quotation marks goes on over several lines; is that meant?", path)
 
 
 def _require_names(path: Path, names: list[str]) -> None:

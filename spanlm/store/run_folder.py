@@ -53,6 +53,11 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
     Raises:
         InputError: another live process trains in this folder (FolderInUse), or it cannot be made or written.
     """
+    try:
+        str(folder.absolute()).encode()
+    except UnicodeEncodeError:
+        what = f"--out={folder}: its whole path must be UTF-8, or weights cannot be read there. Choose another."
+        raise InputError(what) from None
     above = list(takewhile(lambda path: not path.exists(), folder.parents))
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -91,8 +96,10 @@ def save_model(folder: Path, model: nn.Module, vocabulary: str, config: str = ""
     try:
         replace_file(folder / MODEL, to_bytes(weights, {"spanlm": json.dumps(marks)}))
     except OSError as error:
-        message = f"{folder / MODEL}: could not be written: {error.strerror}; the file before is intact."
-        raise RunError(message) from error
+        raise RunError(
+            f"{folder / MODEL}: could not be written: {error.strerror}; the file before is intact. "
+            "Make room and go on with --resume auto."
+        ) from error
     return digest
 
 

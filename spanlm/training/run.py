@@ -15,7 +15,16 @@ from spanlm.errors import InputError, RunError, SpanlmError, as_written
 from spanlm.models.ops.precision import usable
 from spanlm.store.checkpoints import holds_checkpoints, load_last_checkpoint, load_last_position
 from spanlm.store.files import make_folder, regular, remove_unfinished, replace_file
-from spanlm.store.run_folder import CHECKPOINTS, CONFIG, METRICS, MODEL, VOCABULARY, locked, weights_digest
+from spanlm.store.run_folder import (
+    CHECKPOINTS,
+    CONFIG,
+    METRICS,
+    MODEL,
+    VOCABULARY,
+    locked,
+    seed_folders,
+    weights_digest,
+)
 from spanlm.training.config import TrainingConfig
 from spanlm.training.distributed import ALONE, Ranks
 from spanlm.training.progress import Position, Watcher
@@ -100,7 +109,7 @@ def last_position(folder: Path) -> Position | None:
 
 
 def finished(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None:
-    """Return where the run of a folder ended; None if it is not begun, not finished, or one of another text.
+    """Return where the run of a folder ended; None if it is not begun, not finished, lost, or one of another text.
 
     The tensors of its checkpoints are not read: what the run gave is its `model.safetensors`.
 
@@ -108,7 +117,7 @@ def finished(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None
         RunError: the positions of all its checkpoints are damaged.
     """
     position = last_position(folder)
-    if position is None or not position.run_over(config.training):
+    if position is None or not position.run_over(config.training) or not (folder / MODEL).is_file():
         return None
     return position if position.data == corpus.digest("train", "valid") else None
 
@@ -129,6 +138,11 @@ def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Run
         raise InputError(
             f"--out={folder}: already holds a run ({', '.join(existing)}). "
             "Go on with it by --resume auto, or choose another --out."
+        )
+    if CONFIG not in existing and (members := seed_folders(folder)):
+        raise InputError(
+            f"--out={folder}: holds a family of {len(members)} seeds, whose place a single run would take. "
+            "Go on with it by --seeds and --resume auto, or choose another --out."
         )
     if CONFIG in existing:
         old = RunConfig.load(folder / CONFIG, whole=True)

@@ -24,7 +24,16 @@ from spanlm.store.checkpoints import Checkpoint, holds_checkpoints, load_last_ch
 from spanlm.store.files import expanded
 from spanlm.store.process import StopRequest, pick_device, stop_request
 from spanlm.store.provenance import read_precision, record_start
-from spanlm.store.run_folder import CHECKPOINTS, CONFIG, MODEL, copy_weights, load_weights, save_model, weights_digest
+from spanlm.store.run_folder import (
+    CHECKPOINTS,
+    CONFIG,
+    MODEL,
+    copy_weights,
+    load_weights,
+    read_weights,
+    save_model,
+    weights_digest,
+)
 from spanlm.training import optimizers, setup
 from spanlm.training.distributed import ALONE, Ranks
 from spanlm.training.progress import Journal, Position, Watcher
@@ -80,7 +89,7 @@ class Trainer:
         """Go on from the last checkpoint, if there is one.
 
         Raises:
-            InputError: it is of another text or configuration.
+            InputError: it is of another text or configuration, or `model.safetensors` was lost with the best weights.
             RunError: all checkpoints are damaged, or incomplete.
         """
         checkpoint, refused = load_last_checkpoint(self.folder / CHECKPOINTS)
@@ -100,11 +109,29 @@ class Trainer:
         if position.stage:
             self._set_up()
         self._load(checkpoint)
+        if position.best_epoch and self.ranks.rank == 0:
+            self._require_best()
         self.journal.watcher.note(
             f"finished before, after {position.epoch} epochs; more training.epochs go on"
             if self.finished
             else f"going on from step {position.step} (epoch {position.epoch + 1})"
         )
+
+    def _require_best(self) -> None:
+        """Make `model.safetensors` again if it was lost and the checkpoint has its weights."""
+        position = self.position
+        try:
+            # of a run that was killed after it had saved a better one they are not those of `best_weights`
+            read_weights(self.folder, self.corpus.vocabulary.hash)
+        except InputError:
+            with optimizers.averaged(self.optimizer):
+                if weights_digest(dict(self.model.named_parameters())) != position.best_weights:
+                    raise InputError(
+                        f"{self.folder / MODEL}: is lost or damaged, and the last checkpoint has not the weights of "
+                        f"epoch {position.best_epoch}, the best. Put it back, or start with another --out."
+                    ) from None
+                self._save_best()
+            self.journal.watcher.note(f"{MODEL} was lost or damaged, and is made again from the last checkpoint")
 
     def run(self) -> Position:
         """Train until the last stage has ended, from the position on; see `restore`.
@@ -223,11 +250,14 @@ class Trainer:
             raise RunError(f"epoch {self.position.epoch + 1}: the validation loss is {loss}. Lower the learning rate.")
         improved = self.position.next_epoch(loss)
         if improved:
-            digest = self.position.config.partition(" ")[0]  # the best weights do not depend on later finetune stages
-            best = (self.folder, self.model, self.corpus.vocabulary.hash, digest)
-            saved = self.journal.lasting(lambda: save_model(*best))
-            self.position.best_weights = saved or weights_digest(dict(self.model.named_parameters()))
+            self.position.best_weights = self._save_best() or weights_digest(dict(self.model.named_parameters()))
         return improved
+
+    def _save_best(self) -> str | None:
+        digest = self.position.config.partition(" ")[0]  # the best weights do not depend on later finetune stages
+        best = (self.folder, self.model, self.corpus.vocabulary.hash, digest)
+        saved: str | None = self.journal.lasting(lambda: save_model(*best))
+        return saved
 
     def _next_stage(self) -> None:
         """Go on from the best weights so far, with averages from the next step on."""

@@ -38,6 +38,11 @@ train --config field.yaml | field.yaml: unknown field training.epoch | Did you m
 evaluate nowhere | nowhere: is not the folder of a run: there is no such folder.
 evaluate folder | folder: is not the folder of a run: it has no config.yaml.
 evaluate | RUN | `spanlm evaluate --help`
+train demo --out= | spanlm: --out: is empty; name a file or a folder
+train c.yaml | c.yaml: YAML, not plain text: `spanlm train --config` reads configurations
+train mistyped/text | unknown preset mistyped/text. | Nor is there a text of that name.
+score RUN open.tsv --text text | open.tsv, line 2: a quotation mark is left open
+score RUN inner.tsv --text text | inner.tsv, line 2: put a cell that begins with " in quotation marks as a whole
 evaluate RUN --split dev | --split | 'dev' | 'train', 'valid', 'test'
 evaluate RUN --batch-size 0 | spanlm: --batch-size=0: must be at least 1
 evaluate RUN --cache 5 | --cache=5: needs --cache-theta, or --tune-cache
@@ -135,6 +140,9 @@ def broken_files(tmp_path: Path) -> None:
         "reserved.txt": b"the\ncat <eos> sat\n",
         "two.txt": b"the cat\nsat\n",
         "q.txt": "".join(BLOCKS).encode(),
+        "c.yaml": b"training:\n  epochs: 3\n",
+        "open.tsv": b'id\ttext\n1\t"the cat\n2\tsat\n',
+        "inner.tsv": b'id\ttext\n1\t"the" cat\n',
         "broken.yaml": b"training: [",
         "field.yaml": b"training:\n  epoch: 3\n",
         "wiki.jsonl": json_lines(articles),

@@ -235,7 +235,7 @@ def test_an_epoch_is_a_line_and_one_for_each_split_of_a_span_buffer(capsys: pyte
             EpochEvent(Position(rate=1.0, epoch=8), 4.0, 4.1, False, 1000.0, 65.0, parts, parts | {"gate": 0.6})
         )
     seventh, eighth, *of_parts = capsys.readouterr().out.splitlines()
-    assert seventh.startswith("epoch   7  train ppl") and seventh.endswith("finetune 1/1, averaged, best, saved")
+    assert seventh.startswith("epoch   7  train ppl") and seventh.endswith("finetune 1/1, averaged, best")
     assert eighth.endswith(" s")
     alone = "encoder alone 60.00, buffer alone 400.00, PoU 12.3%, oracle PoU 7.0%, buffer's share"
     assert [line.strip() for line in of_parts] == [

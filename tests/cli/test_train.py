@@ -47,7 +47,7 @@ def test_a_run_from_end_to_end(cli: Cli, tiny_corpus: Path) -> None:
     epochs = [line for line in out.splitlines() if line.startswith("epoch")]
     assert [line.split()[1] for line in epochs] == ["1", "2"]
     best = re.search(r"best epoch (\d) of 2: valid ppl ([\d.]+)\. Test it once: spanlm evaluate run --split test", out)
-    assert best is not None and best[2] in epochs[int(best[1]) - 1] and epochs[int(best[1]) - 1].endswith("best, saved")
+    assert best is not None and best[2] in epochs[int(best[1]) - 1] and epochs[int(best[1]) - 1].endswith("best")
     files = {"config.yaml", "vocabulary.json", "model.safetensors", "metrics.jsonl", "checkpoints"}
     assert {path.name for path in Path("run").iterdir()} >= files
     assert model.config.model.encoder.hidden_size == 12

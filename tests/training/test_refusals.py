@@ -19,9 +19,9 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig, NoMemoryConfig
-from spanlm.store.checkpoints import to_bytes
+from spanlm.store.checkpoints import load_last_checkpoint, save_checkpoint, to_bytes
 from spanlm.training.config import FinetuneConfig, OptimizerConfig
-from spanlm.training.run import train
+from spanlm.training.run import finished, train
 from spanlm.training.trainer import restore_generators
 from tests.cases import rest_slow
 from tests.training.small import (
@@ -144,6 +144,38 @@ def test_a_model_without_checkpoints_is_not_trained_anew(begun: Path, corpus: Co
     with pytest.raises(InputError, match=r"holds a trained model, but no checkpoints/ to go on from.*another --out"):
         train(make_config(), corpus, begun, resume=True)
     assert contents(begun) == kept
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:2000])])
+def test_a_lost_model_is_made_again_or_missed(damage: Callable[[Path], object], begun: Path, corpus: Corpus) -> None:
+    """The checkpoint has the weights where the best epoch is the last."""
+    model, two = begun / "model.safetensors", make_config(epochs=2)
+    whole = model.read_bytes()
+    damage(model)
+    assert damage is not Path.unlink or finished(make_config(epochs=1), corpus, begun) is None
+    train(make_config(epochs=1), corpus, begun, resume=True)
+    assert model.read_bytes() == whole
+    ended = train(two, corpus, begun, resume=True)
+    checkpoint, _ = load_last_checkpoint(begun / "checkpoints")
+    assert checkpoint is not None
+    worse = checkpoint.position | {"best_epoch": 1, "best_weights": "of another epoch"}
+    save_checkpoint(begun / "checkpoints", ended.step, replace(checkpoint, position=worse))
+    damage(model)
+    with pytest.raises(InputError, match=r"is lost or damaged, and the last checkpoint has not the weights of epoch 1"):
+        train(two, corpus, begun, resume=True)
+
+
+def test_a_family_is_not_covered_by_a_single_run(room: Path, corpus: Corpus) -> None:
+    train(make_config(epochs=1), corpus, room / "family" / "seed-1")
+    with pytest.raises(InputError, match=r"family: holds a family of 1 seeds.*--seeds"):
+        train(make_config(epochs=1), corpus, room / "family")
+    assert [path.name for path in (room / "family").iterdir() if path.name != ".lock"] == ["seed-1"]
+
+
+def test_a_path_that_weights_cannot_be_read_from_is_refused(room: Path, corpus: Corpus) -> None:
+    with pytest.raises(InputError, match="must be UTF-8"):
+        train(make_config(epochs=1), corpus, room / "\udcfe" / "run")
+    assert not list(room.iterdir())
 
 
 def test_a_folder_that_cannot_be_made_is_refused(room: Path, corpus: Corpus) -> None:

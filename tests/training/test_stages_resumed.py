@@ -10,7 +10,7 @@ import pytest
 
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, RunError, SpanlmError
+from spanlm.errors import InputError, RunError
 from spanlm.store.checkpoints import Checkpoint, save_checkpoint
 from spanlm.store.run_folder import save_model
 from spanlm.training import trainer as trainer_module
@@ -140,17 +140,13 @@ def test_a_stage_does_not_begin_with_another_model(room: Path, corpus: Corpus) -
     """As when a damaged checkpoint was passed over, and the file holds a later stage's."""
     config = averaging(epochs=1, switch_after=None)
     train(config, corpus, room)
-    good = (room / "model.safetensors").read_bytes()
     save_model(room, Trainer(config, corpus, room, Heard()).model, corpus.vocabulary.hash)
     with_stage = with_finetune(config, stages=1, epochs=1)
     with pytest.raises(RunError, match=r"model\.safetensors: is not the model of epoch 1, from which finetune stage 1"):
         train(with_stage, corpus, room, resume=True)
     assert len(checkpoints(room)) == 2
     (room / "model.safetensors").unlink()
-    with pytest.raises(SpanlmError, match=r"model\.safetensors: no such file"):
-        train(with_stage, corpus, room, resume=True)
-    (room / "model.safetensors").write_bytes(good)
-    assert train(with_stage, corpus, room, resume=True).stage == 1
+    assert train(with_stage, corpus, room, resume=True).stage == 1, "the checkpoint has the weights"
 
 
 @pytest.mark.parametrize(("name", "value", "kept"), [("direction", "shared", "own"), ("gate", "none", "cosine")])
