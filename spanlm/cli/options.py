@@ -336,6 +336,7 @@ def tuning_part(model: LoadedModel, options: argparse.Namespace, option: str, ot
     if TUNED_ON not in valid.splits:
         why = f"{valid.name} has no {TUNED_ON} part to tune on"
         raise InputError(f"{option}: {why}. Name a corpus that has one, or give {otherwise}.")
+    model.texts.note_changes(valid)
     return valid
 
 

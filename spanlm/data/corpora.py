@@ -134,18 +134,21 @@ def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = Fal
     if os.path.isfile(path):
         texts, note = split_by_lines(path, as_text)
         return Source(path.name, {split: texts[split] for split in splits}, [note])
-    moved = " If it was moved, name its folder: --data.dir (--data-dir)."
+    moved = " If it was moved, name the folder that holds it now: --data.dir (--data-dir)."
     is_path = "/" in config.corpus or "." in config.corpus
     hint = moved if is_path else nearest(config.corpus, [DEMO, *CORPORA, *synthetic.NAMES])
     raise InputError(f"data.corpus={config.corpus}: no such corpus, folder or file.{hint}")
 
 
 def text_path(config: DataConfig) -> Path:
-    """Return where a user's own text is: where data.corpus says, or in data.dir if it is there alone."""
-    path = expanded(config.corpus)
-    moved = expanded(config.dir or "") / os.path.basename(os.path.abspath(path))
+    """Return where a user's own text is: where data.corpus says, or if only there in data.dir, or data.dir itself."""
+    path, folder = expanded(config.corpus), expanded(config.dir or "")
+    name = os.path.basename(os.path.abspath(path))
     # os.path takes every string; Path raises for one that is too long to be a name
-    return moved if config.dir and not os.path.exists(path) and os.path.exists(moved) else path
+    if not config.dir or os.path.exists(path):
+        return path
+    moved = [at for at in (folder / name, folder) if os.path.exists(at) and at.name == name]
+    return moved[0] if moved else path
 
 
 def findable(config: DataConfig) -> DataConfig:

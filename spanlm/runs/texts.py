@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -28,6 +29,8 @@ State = Literal["auto", "carry", "document", "line"]
 """A word's context; auto: as in training."""
 
 STREAMS = BatchingConfig(kind="streams")
+_LOG = logging.getLogger(__name__)
+_CHANGED = "not the text that it was when this model was trained"
 _CONTEXTS: dict[BatchingKind, Context] = {kind: context for context, kind in KINDS.items()}
 
 
@@ -122,6 +125,12 @@ class Texts:
         found = load_corpus(replace(data, download=download), vocabulary, splits, as_text=as_text)
         return self._with_unk_notes(found if other else self._as_in_training(found))
 
+    def note_changes(self, corpus: Corpus) -> None:
+        """Log the note on a text that is another than in training, of a corpus beside the one that is reported on."""
+        for line in corpus.notes:
+            if _CHANGED in line:
+                _LOG.info("note: %s", line)
+
     def unk_notes(self) -> list[str]:
         """Return a note if the training text had no <unk>: the model has learnt nothing of unknown words."""
         words, data = self.vocabulary, self.data
@@ -141,10 +150,7 @@ class Texts:
         """Note it if the corpus of the training is not what it was."""
         before = read_texts(self.folder)
         changed = [part for part, text in corpus.texts.items() if before.get(part, text) != text]
-        note = (
-            f"{corpus.name} {' and '.join(changed)}: not the text that it was when this model was trained, which may "
-            "have read some of it"
-        )
+        note = f"{corpus.name} {' and '.join(changed)}: {_CHANGED}, which may have read some of it"
         return replace(corpus, notes=[*corpus.notes, note]) if changed else corpus
 
     def _is_of_training(self, name: str) -> bool:

@@ -510,6 +510,7 @@ class TrainedModel(LoadedModel):
             corpus = self.corpus(None, PART, data_dir=data_dir, download=download)
         except SpanlmError as missing:
             return statistics_without_text(path, self.model, length, segments, missing)
+        self.texts.note_changes(corpus)
         protocol = self.texts.protocol(corpus, PART)
         return find_statistics(path, self.model, corpus, protocol, length=length, segments=segments, report=report)
 

@@ -50,7 +50,7 @@ def test_a_text_stands_beside_a_preset_or_alone(cli: Cli, tiny_corpus: Path, tmp
 
 @pytest.mark.slow
 def test_a_run_finds_its_text_from_another_folder_and_where_it_was_moved(
-    cli: Cli, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     cli("train", "my.txt", *SMALL, "--out", "run").done  # noqa: B018 (checks)
     found = cli("evaluate", "run").done.split("perplexity")[1].split("speed")[0]
@@ -59,14 +59,18 @@ def test_a_run_finds_its_text_from_another_folder_and_where_it_was_moved(
     assert found in cli("evaluate", "../run").done
     moved = text.rename(tmp_path / "elsewhere" / text.name)
     cli("evaluate", "../run").refused("my.txt: no such corpus, folder or file", "--data-dir")
-    for where in (".", str(moved.parent)):
+    for where in (".", str(moved.parent), str(moved)):
         assert found in cli("evaluate", "../run", "--data-dir", where).done
     again = ["train", "--out", "../run", "--resume", "auto", "--no-tour", "--training.epochs=2"]
     assert "epoch   2" in cli(*again, "--data.dir", ".").done
     monkeypatch.chdir(tmp_path)
     assert "not the text" not in cli("evaluate", "run").done, "the folder is kept, too"
-    moved.write_text(moved.read_text().replace("mat", "cat"))
+    moved.write_text(moved.read_text().replace("a", "e"))
     assert "not the text that it was" in cli("evaluate", "run").done
+    for also, part in (("--cache=5 --tune-cache", "valid"), ("--dynamic --dynamic-rate=0 --dynamic-decay=0", "train")):
+        caplog.clear()
+        cli("evaluate", "run", *also.split())
+        assert f"my.txt {part}: not the text that it was" in caplog.text
 
 
 def test_the_text_says_whether_rare_words_are_unknown(text: Path) -> None:
