@@ -83,13 +83,13 @@ class RunConfig:
             raise InputError(f"{source}: {error}" if source else str(error)) from None
 
     @staticmethod
-    def load(path: Path, *, whole: bool = False) -> RunConfig:
+    def load(path: str | Path, *, whole: bool = False) -> RunConfig:
         """Read a YAML file; `whole`: that of a run, which has every field of its version: one that it lacks was lost.
 
         Raises:
             InputError: no such file, not YAML, not a configuration, or not a whole one.
         """
-        tree = read_yaml(path)
+        tree = read_yaml(Path(path))
         config = RunConfig.from_tree(tree, str(path))
         given, every = set(flat(upgraded(tree))), flat(config.to_tree())
         for part in PARTS:

@@ -22,6 +22,7 @@ from spanlm.cli.options import (
     keep_freed_memory,
     load_runs,
     output,
+    refuse_table,
     runs_and_files,
     verb_parser,
 )
@@ -99,6 +100,7 @@ def run(arguments: list[str]) -> None:
     keep_freed_memory()
     options = _parse(arguments)
     check_output(options.out, map(Path, options.questions))
+    refuse_table(options.out)
     files = [_file(name, options.word_class) for name in options.questions]
     model = load_runs(options.runs, options)
     contexts = model.texts.cloze_contexts(options.contexts and list(dict.fromkeys(options.contexts)))
@@ -123,7 +125,7 @@ def run(arguments: list[str]) -> None:
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = verb_parser("cloze", _DESCRIPTION)
-    add_runs(parser, "QUESTIONS", "files [.gz]; - is standard input")
+    add_runs(parser, "QUESTIONS", "files [.gz]; - is standard input", hf=False)
     add_device(parser)
     add_attention(parser)
     context: dict[str, Any] = {"option": "--context", "action": "append", "nargs": None, "default": None}

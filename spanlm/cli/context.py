@@ -93,7 +93,7 @@ def run(arguments: list[str]) -> None:
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = verb_parser("context", _DESCRIPTION)
-    add_runs(parser)
+    add_runs(parser, hf=False)
     add_device(parser)
     add_corpus(parser)
     text = "a word's whole context: the split before it, its document, its line (default: as the model was trained)"

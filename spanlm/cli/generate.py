@@ -34,7 +34,7 @@ Of --samples N, text 1 has the words of --seed alone, text 2 those of the next s
 def run(arguments: list[str]) -> None:
     """Generate."""
     parser = verb_parser("generate", _DESCRIPTION, more=_MORE)
-    add_runs(parser)
+    add_runs(parser, hf=False)
     add_device(parser)
     parser.add_argument("--prompt", default="", metavar="TEXT", help="words to continue (default: start a line)")
     parser.add_argument("--samples", type=int, default=1, metavar="N", help="draw N texts, each under its number")

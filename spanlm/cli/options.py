@@ -25,6 +25,7 @@ from spanlm.config import RunConfig, yaml_group
 from spanlm.data.config import DEMO, SPLITS, Split
 from spanlm.data.corpora import CORPORA, WHOLE, Corpus
 from spanlm.data.synthetic import PREFIX
+from spanlm.data.tables import DELIMITERS, table_kind
 from spanlm.errors import InputError, SpanlmError, as_written, nearest, require
 from spanlm.store.engine import Engine
 from spanlm.store.files import is_arpa, is_hf, is_kenlm, replacing_packed, run_name
@@ -202,9 +203,10 @@ def standard_input() -> str:
     return name
 
 
-def add_runs(parser: VerbParser, files: str = "", files_help: str = "") -> None:
+def add_runs(parser: VerbParser, files: str = "", files_help: str = "", *, hf: bool = True) -> None:
     """Add the runs, how several are combined, and `files` that may follow; the parser must intermix."""
-    parser.add_argument("run", metavar="RUN", type=Path, help="a trained run's folder, NAME.arpa[.gz] or hf:FOLDER;")
+    text = f"a trained run's folder, {'NAME.arpa[.gz] or hf:FOLDER' if hf else 'or NAME.arpa[.gz]'};"
+    parser.add_argument("run", metavar="RUN", type=Path, help=text)
     text = f"more of them predict with it as one{f'; then {files_help}' if files else ''}"
     parser.add_argument("more", metavar=f"RUN|{files}" if files else "RUN", nargs="*", default=[], help=text)
     several = "several runs as one"
@@ -366,6 +368,12 @@ def check_output(path: Path | None, read: Iterable[Path] = (), option: str = "--
         raise InputError(f"{option}={path}: there is no folder {path.parent}. Make it first.")
     if not os.access(path.parent, os.W_OK):
         raise InputError(f"{option}={path}: the folder may not be written to. Choose another.")
+
+
+def refuse_table(path: Path | None) -> None:
+    """Refuse to write JSON lines into a file that is called CSV or TSV."""
+    if path is not None and table_kind(path) in DELIMITERS:
+        raise InputError(f"--out={path}: JSON lines are written, not a table. Name it .jsonl.")
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from spanlm.cli.options import (
     verb_parser,
 )
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
+from spanlm.data.tables import DELIMITERS, table_kind
 from spanlm.errors import InputError
 from spanlm.evaluation.prefix_tree import Prefixes
 from spanlm.evaluation.protocol import Protocol
@@ -101,9 +102,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
         "--tune", action="store_true", help="find the weights with the fewest word errors on these lists"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="the best hypothesis of each list")
-    parser.add_argument(
-        "--scores", type=Path, metavar="FILE", help="every hypothesis with all its scores, tab-separated"
-    )
+    parser.add_argument("--scores", type=Path, metavar="FILE", help="every hypothesis with all its scores, TSV or .csv")
     parser.add_argument("--nbest-out", type=Path, metavar="FILE", help="the lists, best first, in their format")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_fields(parser, Protocol, "precision")
@@ -173,15 +172,17 @@ def _write(
         write_nbest(options.nbest_out, form, scored.reordered(weights))
     if options.scores is None:
         return
+    between = DELIMITERS["csv" if table_kind(options.scores) == "csv" else "tsv"]
     with output(options.scores) as file:
-        file.write(cells_line(["id", "rank", "new_rank", "hypothesis", *scored.names, "new_score", "errors"]))
+        file.write(cells_line(["id", "rank", "new_rank", "hypothesis", *scored.names, "new_score", "errors"], between))
         for number, found in enumerate(scored.lists):
             totals = scored.scores[number] @ weights
             new = np.argsort(np.argsort(-totals, kind="stable"), kind="stable") + 1
             for rank, hypothesis in enumerate(found.hypotheses):
                 values = [f"{value:.6f}" for value in (*scored.scores[number][rank].tolist(), totals[rank])]
                 wrong = "NaN" if candidates is None else int(candidates.errors[number][rank])
-                file.write(cells_line([found.id, rank + 1, int(new[rank]), hypothesis.text, *values, wrong]))
+                cells = [found.id, rank + 1, int(new[rank]), hypothesis.text, *values, wrong]
+                file.write(cells_line(cells, between))
 
 
 # --- what is printed ---

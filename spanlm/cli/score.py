@@ -61,9 +61,8 @@ that word from: its row has NaN for surprisal, entropy and rank (null in jsonl),
 line stands alone there; --state has no other choice.
 
 Beside --out of a table OUT.meta.json says how the numbers were made, and what each column is. The kind that comes out
-is that of --format, of --out's name, or of what was read, and of plain text in tokens TSV unless --format says
-otherwise. Several runs of a table are one if --combine or --weights is given; with --rows words plain text is treated
-as a table of lines.
+is that of --format, of --out's name, or of the table that was read; else TSV. Several runs of a table are one if
+--combine or --weights is given; with --rows words plain text is treated as a table of lines.
 
 Words that hold a quotation mark are quoted, as R (read.delim, read.csv), pandas and spreadsheets read it. Of several
 files the rows follow each other, and a first column (key, in jsonl) `file` names theirs; in each the context begins
@@ -102,7 +101,7 @@ def run(arguments: list[str]) -> None:
     kinds = [_kind(path, options) for path in paths]
     options.rows = options.rows or ("tokens" if options.column is None else "words")
     apart = options.column is not None or options.rows == "words"
-    form = options.format or (apart and (table_kind(options.out or Path()) or kinds[0])) or "tsv"
+    form = options.format or table_kind(options.out or Path()) or (apart and kinds[0]) or "tsv"
     check_output(options.out, paths)
     models = _models(runs, options, apart)
     items = _Items(options, models, how, form, options.keep.split(",") if options.keep else [])

@@ -25,7 +25,7 @@ from spanlm.evaluation.scoring import edge_note, perplexity, shown
 from spanlm.store.engine import Engine, of_spanlm
 from spanlm.store.files import make_folder
 from spanlm.store.plain import several
-from spanlm.store.run_folder import CONFIG, METRICS
+from spanlm.store.run_folder import CONFIG, METRICS, seed_folders
 from spanlm.training.progress import Position
 from spanlm.training.run import ended, refuse_changes
 from spanlm.training.setup import refuse_too_large, refuse_unfit
@@ -130,6 +130,14 @@ class _Sweep:
                 raise InputError(f"{file}: runs {first} and {number + 1} are the same, or named alike: {name}")
         self.members = {folder: config for setting in self.settings for folder, config in setting.members.items()}
         for folder, config in self.members.items():
+            if folder.parent == self.out:  # without `seeds`
+                there, other = folder, bool(seed_folders(folder))
+            else:
+                there, other = folder.parent, (folder.parent / CONFIG).exists()
+            if other:
+                raise InputError(
+                    f"{file}: {there} was trained with another `seeds`. Put that back, or choose another `out`."
+                )
             if (folder / CONFIG).exists():
                 refuse_changes(RunConfig.load(folder / CONFIG, whole=True), config, folder)
 

@@ -101,7 +101,8 @@ class Yardstick(LoadedModel):
         corrected: count a word's end with the word, as the module says.
 
     Raises:
-        InputError: no such folder, no causal model, no tokenizer, or one with more sub-words than the model.
+        InputError: no such folder, no causal model, no tokenizer, or one with more sub-words than the model; an export
+            of a run that never predicted first words.
     """
 
     model: Any
@@ -110,6 +111,9 @@ class Yardstick(LoadedModel):
     def __init__(self, path: str | Path, device: str = "auto", *, corrected: bool = True) -> None:
         folder, target = expanded(str(path)), pick_device(device, "--device")
         model, self.tokenizer = _loaded(folder)
+        if not getattr(model.config, "run", {}).get("predict_first", True):
+            what = "a run that never predicted the first word of a line (training.batching.predict_first=false)"
+            raise InputError(f"hf:{path}: is an export of {what}, from which a text cannot be opened. Name the run.")
         name = Path(f"hf:{path}")
         data, textless = DataConfig(corpus=str(name)), "has no text of its own"
         super().__init__(model.to(target).eval(), Texts(_AnyWord((EOS, UNK)), data, name, textless=textless))
@@ -177,7 +181,7 @@ class Yardstick(LoadedModel):
 
     def score(
         self,
-        text: str | Text | Iterable[str],
+        text: str | Path | Text | Iterable[str],
         *,
         state: Context = "line",
         base: float = 2.0,
@@ -250,7 +254,7 @@ class Yardstick(LoadedModel):
         self._refuse("cache")
 
     def _refuse(self, what: str) -> NoReturn:
-        raise InputError(f"{what}: {self.folder} is {self.kind}, for evaluate, score, pairs and rescore alone")
+        raise InputError(f"{what}: {self.folder} is {self.kind}, for evaluate, score, compare, pairs and rescore alone")
 
     @property
     def _size(self) -> int:
@@ -268,7 +272,7 @@ class Yardstick(LoadedModel):
         if not torch.allclose(one, other, rtol=1e-4, atol=1e-5):
             raise InputError(f"{self.folder}: sees the words that it predicts; only causal models are a yardstick")
 
-    def _rows(self, lines: Text | Iterable[str], options: ScoreOptions) -> Iterator[_Unit]:
+    def _rows(self, lines: Path | Text | Iterable[str], options: ScoreOptions) -> Iterator[_Unit]:
         """Give units in the unit of the options' base."""
         if options.looks:
             self._refuse("looks")

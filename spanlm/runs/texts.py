@@ -65,13 +65,13 @@ class Texts:
         """Whether the training read each line alone."""
         return self.batching.kind == "sentences"
 
-    def pieces(self, text: Text | Iterable[str]) -> Iterator[Piece]:
+    def pieces(self, text: Text | Path | Iterable[str]) -> Iterator[Piece]:
         """Cut a file, or lines, into words, and into lines or sentences, as the training text was.
 
         Raises:
             InputError: the file breaks a rule of `spanlm.data.text`.
         """
-        tokenizer = self.data.effective_tokenizer
+        tokenizer, text = self.data.effective_tokenizer, Text(text) if isinstance(text, Path) else text
         found = text_as_pieces(text, tokenizer) if isinstance(text, Text) else lines_as_pieces(text, tokenizer)
         return in_lines(found, self.data.lines, self.vocabulary)
 

@@ -157,7 +157,7 @@ class LoadedModel:
 
     def score(
         self,
-        text: str | Text | Iterable[str],
+        text: str | Path | Text | Iterable[str],
         *,
         state: Context = "line",
         base: float = 2.0,
@@ -170,8 +170,8 @@ class LoadedModel:
 
         Lines are cut into sentences if those of the training were (data.lines). Where the first word of each was only
         read in training (training.batching.predict_first), the model has no surprisal for it: it is NaN. The `text` is
-        one string, cut at its line ends; lines; or a file of any size, read as rows are asked for. The options are
-        those of `spanlm.evaluation.words.ScoreOptions`.
+        one string, cut at its line ends; lines; or a file of any size, by its `Path`, read as rows are asked for. The
+        options are those of `spanlm.evaluation.words.ScoreOptions`.
 
         Raises:
             InputError: an option outside its range, with oov="error" a word outside the vocabulary, a file that cannot

@@ -34,7 +34,7 @@ from spanlm.training.trainer import Trainer
 def train(
     config: RunConfig,
     corpus: Corpus,
-    folder: Path,
+    folder: str | Path,
     watcher: Watcher | None = None,
     *,
     resume: bool = False,
@@ -59,12 +59,12 @@ def train(
         RunError: see `Trainer.restore` and `Trainer.run`.
 
     Example:
-        >>> from pathlib import Path
         >>> tree = {"data": {"corpus": "synthetic:copy,tokens=2000"}, "training": {"epochs": 1}}
         >>> config = spanlm.RunConfig.from_tree(tree)
-        >>> spanlm.train(config, spanlm.load_corpus(config.data), Path("runs/copy")).best_epoch
+        >>> spanlm.train(config, spanlm.load_corpus(config.data), "runs/copy").best_epoch
         1
     """
+    folder = Path(folder)
     first, new = ranks.rank == 0, not folder.exists()
     watcher = watcher if watcher is not None and first else Watcher()
     with ExitStack() as lock:

@@ -75,6 +75,14 @@ def test_utterances_without_hypotheses_count_and_those_without_a_list_are_named(
     assert (tmp_path / "o").read_text() == f"u1\nu2 {A} {B}\n"
 
 
+def test_scores_are_csv_where_their_name_is(cli: Cli, tiny_run: Path, files: tuple[Path, Path]) -> None:
+    command = ("rescore", tiny_run, "--nbest", files[0], "--weights", "words=1", "--scores")
+    cli(*command, "s.csv")
+    cli(*command, "s.tsv")
+    with Path("s.csv").open(encoding="utf-8", newline="") as file:
+        assert list(csv.DictReader(file)) == rows(Path("s.tsv"))
+
+
 def test_tuning_is_reported_with_its_intervals(cli: Cli, tiny_run: Path, files: tuple[Path, Path]) -> None:
     lists, references = files
     command = ("rescore", tiny_run, "--nbest", lists, "--refs", references, "--tune")

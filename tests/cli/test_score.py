@@ -51,6 +51,15 @@ def test_rows_are_those_of_a_loop_over_the_words(cli: Cli, tiny_run: Path, file:
     assert [float(r["entropy"]) for r in rows] == pytest.approx([r.entropy / math.log(2) for r in expected], abs=1e-5)
 
 
+def test_the_name_of_the_output_says_its_kind(cli: Cli, tiny_run: Path, file: Path) -> None:
+    for name, options in (("o.csv", ["--format", "csv"]), ("o.jsonl", ["--format", "jsonl"]), ("o.txt", [])):
+        expected = cli("score", tiny_run, file, *options).out
+        cli("score", tiny_run, file, "--out", name)
+        assert Path(name).read_text(encoding="utf-8") == expected
+    rows = [word.word for word in spanlm.load(tiny_run).score(file)]
+    assert rows == [row["word"] for row in table(cli("score", tiny_run, file).out)], "a path is a file to read"
+
+
 def test_quotation_marks_lose_no_rows(cli: Cli, tiny_run: Path) -> None:
     text = '" a "\n" b\nsay ""\n"\n\' ` \'\n'
     Path("quoted.txt").write_text(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -91,6 +92,16 @@ def test_a_dry_run_lists_the_runs_and_the_first_command_is_one(cli: Cli, tiny_co
     assert names == [f"lr={rate}/seed-{seed}" for rate in (0.01, 0.03) for seed in (1, 2)]
     command = text.splitlines()[-1].partition("spanlm ")[2].split()
     assert cli(*command, "--print_config").status == 0 and not Path("runs").exists()
+
+
+@pytest.mark.parametrize(("before", "after"), [("seeds: 2", ""), ("", "seeds: 2")])
+def test_seeds_that_come_or_go_are_refused_before_anything_starts(
+    cli: Cli, tiny_corpus: Path, tiny_run: Path, before: str, after: str
+) -> None:
+    run = Path("runs/lr/lr=0.01") / ("seed-1" if before else "")
+    run.mkdir(parents=True)
+    shutil.copy(tiny_run / "config.yaml", run)
+    cli("sweep", write(tiny_corpus, more=after)).refused("lr=0.01 was trained with another `seeds`. Put that back")
 
 
 def test_without_ray_it_says_what_to_install(cli: Cli, tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:

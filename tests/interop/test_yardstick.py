@@ -256,6 +256,12 @@ def test_an_exported_run_says_what_the_run_says(run: spanlm.TrainedModel, tmp_pa
         assert own.perplexity_without_unk == pytest.approx(other.perplexity_without_unk, abs=1e-4)
 
 
+def test_an_exported_run_that_never_opened_a_line_is_refused(unopened_run: Path, tmp_path: Path) -> None:
+    hf.export(spanlm.load(unopened_run), tmp_path / "out")
+    with pytest.raises(InputError, match=r"never predicted the first word of a line .* Name the run"):
+        spanlm.load(f"hf:{tmp_path / 'out'}", "cpu")
+
+
 def test_a_folder_called_as_a_corpus_is_read_as_any_other(run: spanlm.TrainedModel, tmp_path: Path) -> None:
     hf.export(run, tmp_path / "demo")
     with contextlib.chdir(tmp_path):
