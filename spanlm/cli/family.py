@@ -7,17 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from spanlm.cli.render import out
-from spanlm.cli.side_by_side import beside, train_side_by_side
-from spanlm.cli.training_report import ppl
+from spanlm.cli.side_by_side import beside, best, train_side_by_side
 from spanlm.config import RunConfig, first_difference
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, as_written
-from spanlm.store.engine import Engine, of_spanlm
+from spanlm.store.engine import Engine
 from spanlm.store.run_folder import CONFIG, SEED, FolderInUse, locked, seed_folders
-from spanlm.training.progress import Position
 from spanlm.training.run import ended, finished, refuse_changes, words_of
 from spanlm.training.setup import refuse_too_large
 
@@ -77,7 +74,7 @@ def train_in_turn(
             with locked(path) if path.exists() else nullcontext():
                 before = finished(member, corpus, path)
             if before is not None:
-                out(f"{this}, {path}: finished before; {_best(before)}")
+                out(f"{this}, {path}: finished before; {best(before)}")
                 continue
             out(f"{this}: {path}")
             train(member, corpus, path)
@@ -101,26 +98,15 @@ def train_together(
     """
     for member in members.values():
         refuse_too_large(member, len(corpus.vocabulary))  # what cannot be made, too
-    left = {path: member for path, member in members.items() if ended(member, corpus, path) is None}
-    done = f"; {len(members) - len(left)} finished before" * (len(left) < len(members))
-    out(f"{len(members)} runs in {folder}; what each prints is in logs/{done}")
-    threads = engine.threads(len(members))
-    commands = {
-        path: of_spanlm([*words_of(member, path, beside(path, ".yaml")), *more], threads)
-        for path, member in left.items()
-    }
-
-    def reached(path: Path) -> str:
-        position = ended(members[path], corpus, path)
-        return _best(position) if position else "finished"
-
-    how: dict[str, Any] = {"of": len(members), "threads": threads, "reached": reached}
-    train_side_by_side(engine, commands, folder, reads=lambda path: [beside(path, ".yaml")], **how)
+    train_side_by_side(
+        engine,
+        members,
+        folder,
+        words=lambda path: [*words_of(members[path], path, beside(path, ".yaml")), *more],
+        reads=lambda path: [beside(path, ".yaml")],
+        ended=lambda path: ended(members[path], corpus, path),
+    )
     _trained(members, folder)
-
-
-def _best(at: Position) -> str:
-    return f"best epoch {at.best_epoch} of {at.epoch}: valid ppl {ppl(at.best_loss)}"
 
 
 def _trained(members: Mapping[Path, RunConfig], folder: Path) -> None:

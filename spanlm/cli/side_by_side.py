@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from spanlm.cli.render import out
+from spanlm.cli.training_report import ppl
 from spanlm.errors import RunError
-from spanlm.store.engine import PASSED_OVER, STARTED_AGAIN, Engine, Files
+from spanlm.store.engine import PASSED_OVER, STARTED_AGAIN, Engine, Files, of_spanlm
 from spanlm.store.files import make_folder
+from spanlm.store.plain import several
+from spanlm.training.progress import Position
 
 
 def beside(folder: Path, suffix: str) -> Path:
     """Return the file of a run in `logs`, beside its folder, where `seed-*` finds none but runs."""
     return folder.parent / "logs" / f"{folder.name}{suffix}"
+
+
+def best(at: Position) -> str:
+    """Say what a run that has ended reached."""
+    return f"best epoch {at.best_epoch} of {at.epoch}: valid ppl {ppl(at.best_loss)}"
 
 
 def log_of(folder: Path) -> Path:
@@ -24,22 +32,25 @@ def log_of(folder: Path) -> Path:
 
 def train_side_by_side(
     engine: Engine,
-    commands: Mapping[Path, Sequence[str]],
+    folders: Collection[Path],
     root: Path,
-    *,
-    of: int,
-    threads: int,
-    reached: Callable[[Path], str],
-    reads: Callable[[Path], Sequence[Path]] = lambda folder: (),
+    words: Callable[[Path], Sequence[str]],
+    reads: Callable[[Path], Sequence[Path]],
+    ended: Callable[[Path], Position | None],
 ) -> None:
-    """Train the runs of some folders below `root`, and print how each ended; `of` are all, with those done before.
+    """Train the runs of folders below `root` that have not `ended`, and print how each ends.
 
-    `reads` has the files that the command of a folder reads, beside the text.
+    `words` are what `spanlm` is to do for a folder, `reads` the files that this reads, beside the text.
 
     Raises:
         RunError: some failed; the others have ended.
         Interrupted: see `Engine.run`.
     """
+    left, of = [folder for folder in folders if ended(folder) is None], len(folders)
+    done = f"; {of - len(left)} finished before" * (len(left) < of)
+    out(f"{several(of, 'run')} in {root}; what each prints is in logs/ beside its folder{done}")
+    threads = engine.threads(of)
+    commands = {folder: of_spanlm(words(folder), threads) for folder in left}
     begun, failed = set[Path](), dict[Path, str]()
     for folder in commands:
         make_folder(log_of(folder).parent, "--out")
@@ -56,7 +67,8 @@ def train_side_by_side(
     first = of - len(commands) + 1
     for number, (folder, error) in enumerate(engine.run(commands, threads, heard, files), start=first):
         failed |= {folder: error} if error else {}
-        out(f"[{number}/{of}] {folder.relative_to(root)}: {f'failed: {error}' if error else reached(folder)}")
+        came = f"failed: {error}" if error else best(at) if (at := ended(folder)) else "finished"
+        out(f"[{number}/{of}] {folder.relative_to(root)}: {came}")
     if failed:
         alike = {why: [folder for folder in failed if failed[folder] == why] for why in failed.values()}
         each = "; ".join(

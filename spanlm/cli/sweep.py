@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spanlm.analysis.curves import LABELS, curve_of
 from spanlm.analysis.export import write_whole
@@ -21,8 +21,8 @@ from spanlm.config import RunConfig, flat, nested, upgraded
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.errors import InputError, Interrupted, RunError
-from spanlm.evaluation.scoring import edge_note, perplexity, shown
-from spanlm.store.engine import Engine, of_spanlm
+from spanlm.evaluation.scoring import edge_note, shown
+from spanlm.store.engine import Engine
 from spanlm.store.files import make_folder
 from spanlm.store.plain import several
 from spanlm.store.run_folder import CONFIG, METRICS, seed_folders
@@ -176,21 +176,10 @@ class _Sweep:
 
     def train(self, engine: Engine) -> None:
         """Train what is not done, and show what came of all."""
-        before = {folder for folder in self.members if self._ended(folder) is not None}
-        done = f"; {len(before)} finished before" * bool(before)
-        runs = several(len(self.members), "run")
-        out(f"{runs} in {self.out}; what each prints is in logs/NAME.log beside its folder{done}")
-        threads = engine.threads(len(self.members))
-        commands = {
-            folder: of_spanlm(self._command(setting, folder), threads)
-            for setting in self.settings
-            for folder in setting.members
-            if folder not in before
-        }
+        words = {path: self._command(setting, path) for setting in self.settings for path in setting.members}
+        reads = [Path(self.asked.config)] if self.asked.config else []
         try:
-            how: dict[str, Any] = {"of": len(self.members), "threads": threads}
-            how["reads"] = lambda folder: [Path(self.asked.config)] if self.asked.config else []
-            train_side_by_side(engine, commands, self.out, reached=lambda folder: _best(self._ended(folder)), **how)
+            train_side_by_side(engine, words, self.out, words.__getitem__, lambda path: reads, self._ended)
         except Interrupted as stop:
             raise Interrupted(f"{stop}. The same command goes on", stop.signal_number) from None
         except RunError:
@@ -298,12 +287,6 @@ class _Sweep:
         out(
             _SLURM.format(name=name, last=len(words) - 1, threads=engine.threads(len(words)), cases=cases, **where)[:-1]
         )
-
-
-def _best(at: Position | None) -> str:
-    return (
-        f"valid ppl {shown(perplexity(at.best_loss))}, best epoch {at.best_epoch} of {at.epoch}" if at else "finished"
-    )
 
 
 def _range(values: Sequence[int]) -> str:
