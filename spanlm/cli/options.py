@@ -357,6 +357,8 @@ def check_output(path: Path | None, read: Iterable[Path] = (), option: str = "--
     """
     if path is None:
         return
+    if str(path) == "-":
+        raise InputError(f"{option}=-: name a file; without {option} it is printed where it can be")
     for source in read:
         if path.resolve() == source.resolve() or (path.exists() and source.exists() and path.samefile(source)):
             raise InputError(f"{option}={path}: is the file that is read, which would be lost. Choose another.")

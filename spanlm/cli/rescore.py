@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -158,6 +159,8 @@ def _check_outputs(options: argparse.Namespace, form: Format) -> None:
     read = [path for path in (options.nbest, options.refs) if path is not None]
     for option, path in outputs.items():
         check_output(path, read, option, folder=option == "--nbest-out" and form in FOLDERS)
+    if options.scores is not None and table_kind(options.scores) == "jsonl":
+        raise InputError(f"--scores={options.scores}: a table is written, TSV or CSV. Name it so.")
 
 
 def _write(
@@ -245,25 +248,25 @@ def _print_errors(scored: Scored, weights: Array, errors: Mapping[str, WordError
     rows = []
     for name, each in errors.items():
         counts = (each.errors, each.substitutions, each.deletions, each.insertions)
-        rows.append([name, f"{each.rate:.2%}", _interval(each.interval, scored), *(f"{count:,}" for count in counts)])
+        rows.append([name, f"{each.rate:.2%}", _interval(each.interval), *(f"{count:,}" for count in counts)])
     grid(header, rows)
     first, best = candidates.errors_of([0] * len(scored.lists)), candidates.errors_of(scored.best(weights))
     gained = (first.sum() - best.sum()) / max(1, candidates.words.sum())
-    interval = _interval(bootstrap(best, candidates.words, other=first), scored)
+    interval = _interval(bootstrap(best, candidates.words, other=first))
     paragraph(
         f"first − rescored: {_percent(gained)} (95 %: {interval}) of {candidates.words.sum():,} words of the "
         "references. oracle: the hypothesis with the fewest errors of each list"
     )
-    if len(scored.lists) < FEWEST_BLOCKS:
-        paragraph(f"– fewer than {FEWEST_BLOCKS} lists say little of others")
+    if interval == "–":
+        paragraph(f"– fewer than {FEWEST_BLOCKS} references with words say little of others")
 
 
 def _percent(share: float) -> str:
     return f"{share:z.2%}".replace("-", "−")
 
 
-def _interval(both: tuple[float, float], scored: Scored) -> str:
-    return " to ".join(map(_percent, both)) if len(scored.lists) >= FEWEST_BLOCKS else "–"
+def _interval(both: tuple[float, float]) -> str:
+    return "–" if math.isnan(both[0]) else " to ".join(map(_percent, both))
 
 
 def _print_tuned(scored: Scored, weights: Array, candidates: Candidates) -> None:

@@ -104,7 +104,7 @@ def _numbered(starts: Counts, tokens: int) -> Counts:
 
 
 def drawn_means(sums: Array, counts: Array, generator: np.random.Generator) -> Array:
-    """Draw blocks with replacement: means (DRAWS, K) of sums and counts (blocks, K); NaN where nothing was drawn.
+    """Draw blocks with replacement: means (DRAWS, K) of sums and counts (blocks, K); NaN or ±∞ if no count was drawn.
 
     B of a column are its blocks that have a count.
     """
@@ -112,7 +112,7 @@ def drawn_means(sums: Array, counts: Array, generator: np.random.Generator) -> A
     for size in _sizes(DRAWS, blocks):
         drawn = generator.integers(blocks, size=(size, blocks)) + blocks * np.arange(size)[:, None]
         times = np.bincount(drawn.ravel(), minlength=size * blocks).reshape(size, blocks).astype(np.float64)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore"):
             found.append((times @ sums) / (times @ counts))
     mean = sums.sum(0) / counts.sum(0)
     return np.asarray(mean + (np.concatenate(found) - mean) * _away((counts > 0).sum(0)))

@@ -62,12 +62,14 @@ class Hypothesis:
     Attributes:
         text: its words as written, with one space between them.
         scores: natural logarithms by name, in the order of the file.
-        more: fields that are written again as they were read.
+        more: fields of Moses' that are written again as they were read.
+        fields: likewise of JSON lines, by name.
     """
 
     text: str
     scores: dict[str, float] = field(default_factory=dict)
     more: tuple[str, ...] = ()
+    fields: dict[str, Any] = field(default_factory=dict)
 
     @property
     def words(self) -> list[str]:
@@ -77,11 +79,11 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class NBestList:
-    """The hypotheses of one utterance or sentence, best first as its maker thought; `more` as of a hypothesis."""
+    """The hypotheses of one utterance or sentence, best first as its maker thought; `fields` as of a hypothesis."""
 
     id: str
     hypotheses: tuple[Hypothesis, ...]
-    more: tuple[str, ...] = ()
+    fields: dict[str, Any] = field(default_factory=dict)
 
 
 def read_nbest(
@@ -157,8 +159,8 @@ def read_references(path: Path, lists: list[NBestList]) -> list[list[str]]:
         InputError: a list without reference, or an id twice, or another number of lines than of lists.
     """
     ids = [found.id for found in lists]
-    lines = [line for _, line in _lines(path, blank=True)]
-    by_id = _with_ids(path, lines, set(ids))
+    lines, known = [line for _, line in _lines(path, blank=True)], set(ids)
+    by_id = _with_ids(path, lines, known)
     if by_id is None:
         if len(lines) != len(ids):
             raise InputError(
@@ -169,7 +171,7 @@ def read_references(path: Path, lists: list[NBestList]) -> list[list[str]]:
     if missing := [name for name in ids if name not in by_id]:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(f"{path}: has no reference of {missing[0]}{more}, of {len(ids)} lists. Add them.")
-    if without := [name for name in by_id if name not in set(ids)]:
+    if without := [name for name in by_id if name not in known]:
         which = without[0] if len(without) == 1 else f"{without[0]} and {len(without) - 1:,} more"
         _LOG.info("note: %s: no list of %s, whose words are not counted", path, which)
     return [by_id[name] for name in ids]
@@ -312,7 +314,10 @@ def _kaldi_lists(path: Path, tables: dict[str, dict[str, float]]) -> list[NBestL
 def _read_srilm(path: Path) -> list[NBestList]:
     entries = (entry for entry in path.iterdir() if entry.is_file()) if path.is_dir() else [path]
     files = sorted(entries, key=lambda entry: _in_numbers(entry.name))
-    return [NBestList(file.name.removesuffix(".gz").removesuffix(".nbest"), _srilm_file(file)) for file in files]
+    lists = [NBestList(file.name.removesuffix(".gz").removesuffix(".nbest"), _srilm_file(file)) for file in files]
+    # an empty file that is called otherwise is none of them
+    called = [".nbest" in file.name or "." not in file.name for file in files]
+    return [found for found, own in zip(lists, called, strict=True) if own or found.hypotheses]
 
 
 def _in_numbers(name: str) -> list[tuple[int, str]]:
@@ -406,25 +411,20 @@ def _read_jsonl(path: Path) -> list[NBestList]:
             raise InputError(f"{path}, line {number}: the id {name} is there twice")
         those = (_jsonl_hypothesis(path, number, *each) for each in zip(texts, hypotheses, strict=True))
         others = {key: value for key, value in record.items() if key != "hyps" and (key, value) != ("id", name)}
-        lists[name] = NBestList(name, tuple(those), _kept(others))
+        lists[name] = NBestList(name, tuple(those), others)
     return list(lists.values())
 
 
 def _jsonl_hypothesis(path: Path, number: int, text: str, fields: dict[str, object]) -> Hypothesis:
-    scores, others = dict[str, float](), dict[str, object]()
+    scores, others = dict[str, float](), dict[str, Any]()
     for name, value in fields.items():
-        if isinstance(value, str) and re.fullmatch(_NUMBER, value.strip()):
-            raise InputError(f"{path}, line {number}: the score {name} is {value!r}: write it without quotes")
         if isinstance(value, int | float) and not isinstance(value, bool):
             scores[name] = _number(path, number, str(value), f"score {name}")
+        elif name.endswith("score") and value is not None:
+            raise InputError(f"{path}, line {number}: the score {name} is {value!r}, not a number")
         else:
             others[name] = value
-    return Hypothesis(" ".join(written_words(text)), scores, _kept(others))
-
-
-def _kept(fields: dict[str, Any]) -> tuple[str, ...]:
-    """Return fields of JSON that are written again as they were read."""
-    return (json.dumps(fields, ensure_ascii=False),) if fields else ()
+    return Hypothesis(" ".join(written_words(text)), scores, fields=others)
 
 
 _READERS: dict[str, Callable[[Path], list[NBestList]]] = {
@@ -519,14 +519,10 @@ def _write_nemo(path: Path, lists: list[NBestList]) -> None:
 
 def _write_jsonl(path: Path, lists: list[NBestList]) -> None:
     def record(found: NBestList) -> str:
-        hypotheses = [{"text": each.text, **each.scores, **_fields(each.more)} for each in found.hypotheses]
-        return json.dumps({"id": found.id, **_fields(found.more), "hyps": hypotheses}, ensure_ascii=False)
+        hypotheses = [{"text": each.text, **each.fields, **each.scores} for each in found.hypotheses]
+        return json.dumps({"id": found.id, **found.fields, "hyps": hypotheses}, ensure_ascii=False)
 
     _write_lines(path, map(record, lists))
-
-
-def _fields(kept: tuple[str, ...]) -> dict[str, Any]:
-    return {name: value for each in kept for name, value in json.loads(each).items()}
 
 
 _WRITERS: dict[str, Callable[[Path, list[NBestList]], None]] = {

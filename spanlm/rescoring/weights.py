@@ -10,6 +10,7 @@ chance, until none helps; from several starts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanlm.errors import InputError, require
-from spanlm.evaluation.resampling import drawn_means, interval_of
+from spanlm.evaluation.resampling import FEWEST_BLOCKS, drawn_means, interval_of
 
 STARTS = 8
 ROUNDS = 20
@@ -212,7 +213,8 @@ def _interval(edges: Array, counts: Counts) -> tuple[float, float]:
 def bootstrap(errors: Counts, words: Counts, *, other: Counts | None = None) -> tuple[float, float]:
     """Return the 95 % interval of a word error rate, or of the difference to another choice's, by drawing lists anew.
 
-    As `spanlm.evaluation.resampling` says: with few lists it is wider than the middle of the plain draws.
+    As `spanlm.evaluation.resampling` says: with few lists it is wider than the middle of the plain draws, and NaN where
+    fewer than `FEWEST_BLOCKS` of the references have words.
 
     Args:
         errors: of every list.
@@ -220,8 +222,8 @@ def bootstrap(errors: Counts, words: Counts, *, other: Counts | None = None) -> 
         other: errors of the other choice; the difference is `other` − `errors`.
     """
     wrong = errors if other is None else other - errors
-    if not words.any():
-        return float(wrong.sum()), float(wrong.sum())
+    if (words > 0).sum() < FEWEST_BLOCKS:
+        return math.nan, math.nan
     draws = drawn_means(wrong[:, None].astype(float), words[:, None].astype(float), np.random.default_rng(1))
-    ((low, high),) = interval_of(draws)
+    ((low, high),) = interval_of(draws[np.isfinite(draws)][:, None])
     return (max(0.0, low) if other is None else low), high

@@ -70,7 +70,9 @@ def test_utterances_without_hypotheses_count_and_those_without_a_list_are_named(
     (tmp_path / "n.jsonl").write_text(f'{{"id": "u1", "hyps": []}}\n{{"id": "u2", "hyps": {hypotheses}}}\n')
     (tmp_path / "r").write_text(f"u1 {C} {D}\nu2 {A} {B}\nu3 {A}\nu4 {B}\n")
     command = ("rescore", tiny_run, "--nbest", "n.jsonl", "--refs", "r", "--weights", "words=1", "--out", "o", "--json")
-    assert json.loads(cli(*command).done)["errors"]["rescored"]["word_error_rate"] == 0.5
+    errors = json.loads(cli(*command).done)["errors"]["rescored"]
+    assert errors["word_error_rate"] == 0.5 and errors["interval"] == [None, None]
+    assert "–" in cli(*command[:-1]).done
     assert "no hypotheses of u1;" in caplog.text and "no list of u3 and 1 more" in caplog.text
     assert (tmp_path / "o").read_text() == f"u1\nu2 {A} {B}\n"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,17 +128,20 @@ def test_scores_may_come_in_any_order(tmp_path: Path) -> None:
 
 
 def test_fields_of_json_that_are_no_scores_are_kept(tmp_path: Path) -> None:
-    record = {"id": 7, "ref": "x", "hyps": [{"text": "x", "am": 1.0, "tokens": ["x"], "lm": None, "ok": True}]}
+    record = {"id": 7, "ref": "x", "hyps": [{"text": "x", "am": 1.0, "tokens": ["x"], "total": None, "who": "103"}]}
     lists, _ = read_nbest(made(tmp_path, {"n.jsonl": json.dumps(record) + "\n"}))
     assert lists[0].id == "7" and lists[0].hypotheses[0].scores == {"am": 1.0}
     write_nbest(tmp_path / "again.jsonl", "jsonl", lists)
     assert json.loads((tmp_path / "again.jsonl").read_text()) == record
+    scored = replace(lists[0].hypotheses[0], scores={"am": 1.0, "total": 2.0})
+    write_nbest(tmp_path / "again.jsonl", "jsonl", [replace(lists[0], hypotheses=(scored,))])
+    assert json.loads((tmp_path / "again.jsonl").read_text())["hyps"][0]["total"] == 2.0
 
 
 @pytest.mark.parametrize(
     "files",
     [
-        {"n/a": "", "n/b": "-1 -2 1 x\n"},
+        {"n/a": "", "n/.hidden": "", "n/b": "-1 -2 1 x\n"},
         {"n.jsonl": '{"id": "a", "hyps": []}\n{"id": "b", "hyps": [{"text": "x", "ascore": 1, "lscore": 2}]}\n'},
     ],
     ids=["srilm", "jsonl"],

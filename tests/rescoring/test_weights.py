@@ -88,8 +88,11 @@ def test_bootstrap_holds_the_rate_and_is_none_wide_where_lists_are_alike() -> No
     errors, words = generator.integers(0, 5, size=200), np.full(200, 10)
     low, high = bootstrap(errors, words)
     assert low < errors.sum() / words.sum() < high
-    assert bootstrap(np.full(9, 2), np.full(9, 8)) == (0.25, 0.25)
+    assert bootstrap(np.full(10, 2), np.full(10, 8)) == (0.25, 0.25)
     assert bootstrap(errors, words, other=errors) == (0.0, 0.0)
+    assert np.isnan(bootstrap(np.full(9, 2), np.full(9, 8))).all()
+    words[5:190] = 0  # references of silence
+    assert np.isfinite(bootstrap(errors, words)).all() and np.isnan(bootstrap(errors[5:], words[5:] * 0)).all()
 
 
 def test_nothing_to_tune_is_refused() -> None:
