@@ -219,6 +219,7 @@ def add_runs(parser: VerbParser, files: str = "", files_help: str = "", *, hf: b
 def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
     """Split the operands into runs (folders with a configuration, ARPA files, hf:FOLDER) and the files after them."""
     more: list[str] = options.more
+    require("" not in more, "FILE", '""', "a name")
     given = [Path(name) for name in more]
     runs = [(path / CONFIG).is_file() or is_arpa(path) or is_kenlm(path) or is_hf(path) for path in given]
     count = next((n for n, run in enumerate(runs) if not run), len(more))

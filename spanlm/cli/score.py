@@ -143,7 +143,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     table.add_argument("--document", metavar="COLUMN", help=text)
     text = "words as written, or what the model reads (default: words of tables, tokens of plain text)"
     parser.add_argument("--rows", choices=("words", "tokens"), help=text)
-    text = "of the output (default: of a table its own; else tsv)"
+    text = "of the output (default: by --out, or the table's own; else tsv)"
     parser.add_argument("--format", choices=("csv", "tsv", "jsonl"), help=text)
     text = "what is read (default: by the file's name or first line; a table from standard input needs it)"
     parser.add_argument("--input", rare=True, choices=("csv", "tsv", "jsonl", "text"), help=text)

@@ -130,11 +130,9 @@ class _Sweep:
                 raise InputError(f"{file}: runs {first} and {number + 1} are the same, or named alike: {name}")
         self.members = {folder: config for setting in self.settings for folder, config in setting.members.items()}
         for folder, config in self.members.items():
-            if folder.parent == self.out:  # without `seeds`
-                there, other = folder, bool(seed_folders(folder))
-            else:
-                there, other = folder.parent, (folder.parent / CONFIG).exists()
-            if other:
+            alone = self.asked.seeds is None
+            there = folder if alone else folder.parent
+            if seed_folders(there) if alone else (there / CONFIG).exists():
                 raise InputError(
                     f"{file}: {there} was trained with another `seeds`. Put that back, or choose another `out`."
                 )

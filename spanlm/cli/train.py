@@ -44,7 +44,7 @@ from spanlm.config import (
     upgraded,
 )
 from spanlm.data.corpora import Corpus, load_corpus
-from spanlm.errors import InputError, Interrupted, require
+from spanlm.errors import InputError, Interrupted, nearest, require
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.presets import NGRAM_PRESETS, PRESETS, find_preset
@@ -233,6 +233,8 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
     own = _own_parser().parse_intermixed_args(mine)
     names = [*own.names, *([own.help] if own.help not in (None, "", "all") else [])]
     own.preset, own.corpus = text_and_preset(names, own.corpus, PRESETS)
+    if own.preset is not None and own.preset not in PRESETS and "/" in own.preset:
+        raise InputError(f"{own.preset}: neither a text that is there nor a preset.{nearest(own.preset, PRESETS)}")
     for option, value, field in (
         ("--corpus", own.corpus, "data.corpus"),
         ("--match-parameters", own.match_parameters, "model.encoder.hidden_size"),

@@ -52,8 +52,7 @@ def find_preset(name: str) -> Preset:
         raise InputError(f"{name}: is the preset of an n-gram model, for `spanlm train {name}` alone")
     if name not in PRESETS:
         raise InputError(
-            f"unknown preset {name}.{nearest(name, [*PRESETS, *NGRAM_PRESETS])} `spanlm presets` lists them all. "
-            "Nor is there a text of that name."
+            f"unknown preset {name}.{nearest(name, [*PRESETS, *NGRAM_PRESETS])} `spanlm presets` lists them all."
         )
     return PRESETS[name]
 

@@ -34,7 +34,7 @@ from spanlm.runs.texts import Texts
 from spanlm.runs.trained_model import LoadedModel
 from spanlm.store.files import is_arpa, replace_file, run_name
 from spanlm.store.provenance import record_start
-from spanlm.store.run_folder import CONFIG, METRICS, MODEL, VOCABULARY, MetricsLog, locked
+from spanlm.store.run_folder import CONFIG, METRICS, MODEL, VOCABULARY, MetricsLog, locked, refuse_family
 
 _LOG = logging.getLogger(__name__)
 
@@ -214,6 +214,7 @@ def train_ngram(
     with locked(folder, forget=new):
         if found := [name for name in (CONFIG, ARPA, MODEL, METRICS) if (folder / name).exists()]:
             raise InputError(f"--out={folder}: already holds a run ({', '.join(found)}). Choose another --out.")
+        refuse_family(folder)
         report(f"counting {len(corpus.splits['train']):,} tokens")
         ids, options = corpus.splits["train"].ids, config.ngram
         pieces = (np.asarray(ids[start : start + _TOKENS], np.int64) for start in range(0, len(ids), _TOKENS))

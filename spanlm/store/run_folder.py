@@ -9,6 +9,7 @@ import hashlib
 import json
 import logging
 import os
+import shlex
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -41,6 +42,15 @@ def seed_folders(folder: Path, begun: str = CONFIG) -> list[Path]:
     """Return the runs of a family by their seeds, of those that have the file `begun`."""
     found = {path.parent: path.parent.name.removeprefix(SEED) for path in folder.glob(f"{SEED}*/{begun}")}
     return sorted((path for path, seed in found.items() if seed.isdecimal()), key=lambda path: int(found[path]))
+
+
+def refuse_family(folder: Path) -> None:
+    """Refuse a family's folder, whose place a single run would take; InputError says how many seeds it has."""
+    if not (folder / CONFIG).exists() and (members := seed_folders(folder)):
+        raise InputError(
+            f"--out={folder}: holds a family of {len(members)} seeds, whose place a single run would take. "
+            "Go on with it by --seeds and --resume auto, or choose another --out."
+        )
 
 
 @contextmanager
@@ -98,9 +108,13 @@ def save_model(folder: Path, model: nn.Module, vocabulary: str, config: str = ""
     except OSError as error:
         raise RunError(
             f"{folder / MODEL}: could not be written: {error.strerror}; the file before is intact. "
-            "Make room and go on with --resume auto."
+            "Make room or give permission, and go on with --resume auto."
         ) from error
     return digest
+
+
+class LostWeights(InputError):
+    """`model.safetensors` is not there, or damaged."""
 
 
 def load_weights(folder: Path, model: nn.Module, vocabulary: str) -> str:
@@ -123,7 +137,7 @@ def read_weights(folder: Path, vocabulary: str) -> Weights:
     """Read `model.safetensors`, which must belong to the vocabulary of that hash.
 
     Raises:
-        InputError: no such file, a damaged one, or one of another vocabulary.
+        InputError: no such file, a damaged one (`LostWeights`), or one of another vocabulary.
     """
     path = folder / MODEL
     try:
@@ -131,9 +145,9 @@ def read_weights(folder: Path, vocabulary: str) -> Weights:
     except FileNotFoundError:
         if path.exists():  # safetensors finds none that it must not read
             raise InputError(f"{path}: may not be read. Change its permissions, or copy the run.") from None
-        raise InputError(f"{path}: no such file. Is {folder} the folder of a run that finished an epoch?") from None
+        raise LostWeights(f"{path}: no such file. Is {folder} the folder of a run that finished an epoch?") from None
     except (OSError, ValueError, SafetensorError) as error:
-        raise InputError(f"{path}: damaged: {error}. Train again, or copy it again.") from None
+        raise LostWeights(f"{path}: damaged: {error}. {_again(folder)}") from None
     if marks.get("vocabulary") != vocabulary:
         raise InputError(
             f"{path}: was trained with another vocabulary than {folder / VOCABULARY} "
@@ -141,8 +155,13 @@ def read_weights(folder: Path, vocabulary: str) -> Weights:
         )
     digest = weights_digest(tensors)
     if marks.get("weights") != digest:
-        raise InputError(f"{path}: damaged: its weights do not have their SHA-256. Train again, or copy it again.")
+        raise LostWeights(f"{path}: damaged: its weights do not have their SHA-256. {_again(folder)}")
     return Weights(tensors, digest, str(marks.get("config", "")))
+
+
+def _again(folder: Path) -> str:
+    command = f"spanlm train --out {shlex.quote(str(folder))} --resume auto"
+    return f"Copy it again, or try `{command}`, which makes it again where the last checkpoint has its weights."
 
 
 def weights_digest(weights: Mapping[str, Tensor]) -> str:

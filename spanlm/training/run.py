@@ -22,7 +22,7 @@ from spanlm.store.run_folder import (
     MODEL,
     VOCABULARY,
     locked,
-    seed_folders,
+    refuse_family,
     weights_digest,
 )
 from spanlm.training.config import TrainingConfig
@@ -139,11 +139,7 @@ def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Run
             f"--out={folder}: already holds a run ({', '.join(existing)}). "
             "Go on with it by --resume auto, or choose another --out."
         )
-    if CONFIG not in existing and (members := seed_folders(folder)):
-        raise InputError(
-            f"--out={folder}: holds a family of {len(members)} seeds, whose place a single run would take. "
-            "Go on with it by --seeds and --resume auto, or choose another --out."
-        )
+    refuse_family(folder)
     if CONFIG in existing:
         old = RunConfig.load(folder / CONFIG, whole=True)
         refuse_changes(old, config, folder)

@@ -28,6 +28,7 @@ from spanlm.store.run_folder import (
     CHECKPOINTS,
     CONFIG,
     MODEL,
+    LostWeights,
     copy_weights,
     load_weights,
     read_weights,
@@ -110,28 +111,35 @@ class Trainer:
             self._set_up()
         self._load(checkpoint)
         if position.best_epoch and self.ranks.rank == 0:
-            self._require_best()
+            self._find_best()
         self.journal.watcher.note(
             f"finished before, after {position.epoch} epochs; more training.epochs go on"
             if self.finished
             else f"going on from step {position.step} (epoch {position.epoch + 1})"
         )
 
-    def _require_best(self) -> None:
-        """Make `model.safetensors` again if it was lost and the checkpoint has its weights."""
-        position = self.position
+    def _find_best(self) -> None:
+        """Make `model.safetensors` again if it was lost and the checkpoint has its weights.
+
+        Raises:
+            InputError: it was lost with the best weights, and the run, which is finished, finds no better ones.
+        """
         try:
             # of a run that was killed after it had saved a better one they are not those of `best_weights`
             read_weights(self.folder, self.corpus.vocabulary.hash)
-        except InputError:
-            with optimizers.averaged(self.optimizer):
-                if weights_digest(dict(self.model.named_parameters())) != position.best_weights:
-                    raise InputError(
-                        f"{self.folder / MODEL}: is lost or damaged, and the last checkpoint has not the weights of "
-                        f"epoch {position.best_epoch}, the best. Put it back, or start with another --out."
-                    ) from None
+            return
+        except LostWeights:
+            at, file = self.position, self.folder / MODEL
+        with optimizers.averaged(self.optimizer):
+            last = at.best_epoch == at.epoch and at.segment == 0  # older versions kept no digest
+            if (at.best_weights or last) in (True, weights_digest(dict(self.model.named_parameters()))):
                 self._save_best()
-            self.journal.watcher.note(f"{MODEL} was lost or damaged, and is made again from the last checkpoint")
+                self.journal.watcher.note(f"{MODEL} was lost or damaged, and is made again from the last checkpoint")
+                return
+        lost = f"{file}: is lost or damaged, and the last checkpoint has not the weights of epoch {at.best_epoch}"
+        if self.finished:
+            raise InputError(f"{lost}, the best. Put it back, or start with another --out.")
+        self.journal.watcher.note(f"{lost}, the best so far: put it back, or there is none until a better one comes")
 
     def run(self) -> Position:
         """Train until the last stage has ended, from the position on; see `restore`.

@@ -40,7 +40,9 @@ evaluate folder | folder: is not the folder of a run: it has no config.yaml.
 evaluate | RUN | `spanlm evaluate --help`
 train demo --out= | spanlm: --out: is empty; name a file or a folder
 train c.yaml | c.yaml: YAML, not plain text: `spanlm train --config` reads configurations
-train mistyped/text | unknown preset mistyped/text. | Nor is there a text of that name.
+train mistyped/text | mistyped/text: neither a text that is there nor a preset
+score RUN o.csv --out - | --out=-: name a file
+rescore RUN --nbest n.jsonl --weights words=1 --scores s.jsonl | --scores=s.jsonl: a table is written
 score RUN open.tsv --text text | open.tsv, line 2: a quotation mark is left open
 score RUN inner.tsv --text text | inner.tsv, line 2: put a cell that begins with " in quotation marks as a whole
 evaluate RUN --split dev | --split | 'dev' | 'train', 'valid', 'test'
@@ -142,6 +144,7 @@ def broken_files(tmp_path: Path) -> None:
         "reserved.txt": b"the\ncat <eos> sat\n",
         "two.txt": b"the cat\nsat\n",
         "q.txt": "".join(BLOCKS).encode(),
+        "n.jsonl": b'{"id": 1, "hyps": [{"text": "cat", "score": -1}]}\n',
         "c.yaml": b"training:\n  epochs: 3\n",
         "open.tsv": b'id\ttext\n1\t"the cat\n2\tsat\n',
         "inner.tsv": b'id\ttext\n1\t"the" cat\n',

@@ -236,7 +236,7 @@ def test_an_epoch_is_a_line_and_one_for_each_split_of_a_span_buffer(capsys: pyte
         )
     seventh, eighth, *of_parts = capsys.readouterr().out.splitlines()
     assert seventh.startswith("epoch   7  train ppl") and seventh.endswith("finetune 1/1, averaged, best")
-    assert eighth.endswith(" s")
+    assert eighth.endswith(" s") and len(f"{eighth}  best") <= 80
     alone = "encoder alone 60.00, buffer alone 400.00, PoU 12.3%, oracle PoU 7.0%, buffer's share"
     assert [line.strip() for line in of_parts] == [
         f"{split} {alone} {share}, reward -0.250" for split, share in (("train", "0.400"), ("valid", "0.600"))

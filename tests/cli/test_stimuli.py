@@ -231,6 +231,14 @@ def test_a_pipe_is_read_row_by_row_and_leaves_no_half_file(cli: Cli, typed: Type
     assert sorted(path.name for path in Path().iterdir()) == ["s.csv"]
 
 
+def test_a_quoted_cell_of_several_lines_in_tsv_is_noted_once(
+    cli: Cli, tiny_run: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Path("q.tsv").write_text('id\ttext\n1\t"the cat\nsat"\n2\t"the\nmat"\n')
+    assert len(read(cli("score", tiny_run, "q.tsv", "--text", "text", "--format", "csv").out)) == 5
+    assert caplog.text.count("q.tsv: a cell in quotation marks goes on over several lines") == 1
+
+
 def test_attend_reads_the_same_items_at_the_same_places(cli: Cli, tiny_run: Path) -> None:
     scored = cli(
         "score", tiny_run, write("s.csv"), "--text", "text", "--rows", "tokens", "--format", "jsonl", "--eos"

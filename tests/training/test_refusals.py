@@ -14,15 +14,18 @@ import pytest
 import safetensors.torch
 import torch
 
+import spanlm
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig, NoMemoryConfig
 from spanlm.store.checkpoints import load_last_checkpoint, save_checkpoint, to_bytes
+from spanlm.store.run_folder import save_model
 from spanlm.training.config import FinetuneConfig, OptimizerConfig
+from spanlm.training.progress import Watcher
 from spanlm.training.run import finished, train
-from spanlm.training.trainer import restore_generators
+from spanlm.training.trainer import Trainer, restore_generators
 from tests.cases import rest_slow
 from tests.training.small import (
     NT_ASGD,
@@ -158,11 +161,30 @@ def test_a_lost_model_is_made_again_or_missed(damage: Callable[[Path], object], 
     ended = train(two, corpus, begun, resume=True)
     checkpoint, _ = load_last_checkpoint(begun / "checkpoints")
     assert checkpoint is not None
-    worse = checkpoint.position | {"best_epoch": 1, "best_weights": "of another epoch"}
-    save_checkpoint(begun / "checkpoints", ended.step, replace(checkpoint, position=worse))
-    damage(model)
+
+    def again(config: RunConfig, **position: object) -> None:
+        at = replace(checkpoint, position=checkpoint.position | position)
+        save_checkpoint(begun / "checkpoints", ended.step, at)
+        if model.exists():
+            damage(model)
+        train(config, corpus, begun, resume=True)
+
+    whole = model.read_bytes()
+    again(two, best_weights="")  # as older versions have it
+    assert model.read_bytes() == whole
+    worse: dict[str, object] = {"best_epoch": 1, "best_weights": "of another epoch"}
     with pytest.raises(InputError, match=r"is lost or damaged, and the last checkpoint has not the weights of epoch 1"):
-        train(two, corpus, begun, resume=True)
+        again(two, **worse)
+    again(make_config(epochs=3), **worse, best_loss=99.0)
+    assert spanlm.load(begun).config.training.epochs == 3, "a better model came"
+
+
+def test_a_model_of_another_vocabulary_is_not_written_over(begun: Path, corpus: Corpus) -> None:
+    save_model(begun, Trainer(make_config(), corpus, begun, Watcher()).model, "another")
+    kept = contents(begun)
+    with pytest.raises(InputError, match="another vocabulary"):
+        train(make_config(epochs=2), corpus, begun, resume=True)
+    assert contents(begun) == kept
 
 
 def test_a_family_is_not_covered_by_a_single_run(room: Path, corpus: Corpus) -> None:
