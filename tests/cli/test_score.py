@@ -175,8 +175,8 @@ def test_a_blank_text_has_a_header_alone(cli: Cli, tiny_run: Path) -> None:
     assert cli("score", tiny_run, "blank.txt").done == "\t".join(COLUMNS) + "\n"
 
 
-def test_standard_input_as_a_corpus_is_called_so(cli: Cli, typed: Typed, tiny_run: Path) -> None:
-    typed(b"the <eos> cat\n")
+def test_standard_input_as_a_corpus_is_called_so(cli: Cli, tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the <eos> cat\n")))
     cli("evaluate", tiny_run, "--corpus", "-").refused("spanlm: standard input, line 1: the word <eos> is reserved")
 
 
