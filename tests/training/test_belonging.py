@@ -185,5 +185,5 @@ def test_weights_of_another_model_are_refused_by_name(
 def test_marks_that_are_no_object_are_damage(room: Path, corpus: Corpus, saved: LanguageModel, marks: str) -> None:
     weights = dict(saved.named_parameters())
     (room / "model.safetensors").write_bytes(to_bytes(weights, {"spanlm": marks}))
-    with pytest.raises(InputError, match=r"model\.safetensors: damaged: .*\. Train again"):
+    with pytest.raises(InputError, match=r"model\.safetensors: damaged: .*\. Copy it again"):
         load_weights(room, fresh(), corpus.vocabulary.hash)
