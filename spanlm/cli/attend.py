@@ -6,6 +6,7 @@ import argparse
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import tee
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -243,16 +244,17 @@ def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
         starts = {"carry": [0], "document": found.starts, "line": lines}
         state = options.state or ("line" if model.texts.line_by_line else "carry")
         return replace(found, starts=starts[state])
-    read = options.text.split("\n") if options.text is not None else _lines(options)
-    items: list[str] = []
-    kept = _kept(read, items) if options.column is not None and not isinstance(read, Text) else read
-    pieces = _few(model.texts.pieces(kept), options.file)
+    read: Text | Iterable[str] = options.text.split("\n") if options.text is not None else _lines(options)
+    items: Iterable[str] = ()
+    if not isinstance(read, Text):
+        read, items = tee(read)
+    pieces = _few(model.texts.pieces(read), options.file)
     words, starts_of_lines = text_to_attend(pieces, options.state or "line")
     if any(word not in model.vocabulary for word in words):
         for line in model.texts.unk_notes():
             note(f"note: {line}")
     source = "a text" if options.file is None else options.file.name
-    places = places_of(pieces, items, model.tokenize)[: len(words)] if items else ()
+    places = () if options.column is None else places_of(pieces, list(items), model.tokenize)[: len(words)]
     return Excerpt(words, source, 1, starts_of_lines, places)
 
 
@@ -266,12 +268,6 @@ def _lines(options: argparse.Namespace) -> Text | Iterator[str]:
     if (kind := kind or first_line_kind(options.file)) is None:
         raise InputError(f"--file={options.file}: is no table that has a column {options.column}: CSV, TSV, JSON lines")
     return (str(row.values[options.column]) for row in read_table(options.file, kind, [options.column]))
-
-
-def _kept(lines: Iterable[str], items: list[str]) -> Iterator[str]:
-    for line in lines:
-        items.append(line)
-        yield line
 
 
 def _few(pieces: Iterable[Piece], file: Path | None) -> list[Piece]:

@@ -17,12 +17,12 @@ from spanlm.cli.options import (
     add_device,
     add_fields,
     add_runs,
+    check_kind,
     check_output,
     field_values,
     keep_freed_memory,
     load_runs,
     output,
-    refuse_table,
     runs_and_files,
     verb_parser,
 )
@@ -100,7 +100,7 @@ def run(arguments: list[str]) -> None:
     keep_freed_memory()
     options = _parse(arguments)
     check_output(options.out, map(Path, options.questions))
-    refuse_table(options.out)
+    check_kind(options.out, "--out", ["jsonl"], "JSON lines are written, not a table. Name it .jsonl.")
     files = [_file(name, options.word_class) for name in options.questions]
     model = load_runs(options.runs, options)
     contexts = model.texts.cloze_contexts(options.contexts and list(dict.fromkeys(options.contexts)))

@@ -67,7 +67,7 @@ def train_in_turn(
     members: Mapping[Path, RunConfig], corpus: Corpus, folder: Path, train: Callable[[RunConfig, Corpus, Path], None]
 ) -> None:
     """Train one after the other in this process; skip those finished or trained elsewhere."""
-    elsewhere, refused = list[str](), dict[str, InputError]()
+    elsewhere, refused = list[str](), list[InputError]()
     for number, (path, member) in enumerate(members.items(), start=1):
         this = f"run {number} of {len(members)}"
         try:
@@ -84,9 +84,9 @@ def train_in_turn(
             elsewhere.append(path.name)
         except InputError as error:  # as of one that has lost its weights
             out(f"{this}, {path}: {error}")
-            refused[path.name] = error
+            refused.append(error)
     if refused:
-        raise InputError(f"{len(refused)} of {len(members)} runs are not trained. {next(iter(refused.values()))}")
+        raise InputError(f"{len(refused)} of {len(members)} runs are not trained. {refused[0]}")
     if elsewhere:
         done = len(members) - len(elsewhere)
         out(f"{done} of {len(members)} runs are trained; other processes train {', '.join(elsewhere)}")

@@ -163,7 +163,9 @@ def path(text: str) -> Path:
     """Return the path of an argument; a shell leaves the ~ of `--out=~/run` as it is."""
     if not text:
         raise argparse.ArgumentTypeError("is empty; name a file or a folder")
-    return Path(os.path.expanduser(text))
+    from spanlm.store.files import expanded
+
+    return expanded(text)
 
 
 def in_options(message: str) -> str:

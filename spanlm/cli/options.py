@@ -25,7 +25,7 @@ from spanlm.config import RunConfig, yaml_group
 from spanlm.data.config import DEMO, SPLITS, Split
 from spanlm.data.corpora import CORPORA, WHOLE, Corpus
 from spanlm.data.synthetic import PREFIX
-from spanlm.data.tables import DELIMITERS, table_kind
+from spanlm.data.tables import Kind, table_kind
 from spanlm.errors import InputError, SpanlmError, as_written, nearest, require
 from spanlm.store.engine import Engine
 from spanlm.store.files import is_arpa, is_hf, is_kenlm, replacing_packed, run_name
@@ -373,10 +373,10 @@ def check_output(path: Path | None, read: Iterable[Path] = (), option: str = "--
         raise InputError(f"{option}={path}: the folder may not be written to. Choose another.")
 
 
-def refuse_table(path: Path | None) -> None:
-    """Refuse to write JSON lines into a file that is called CSV or TSV."""
-    if path is not None and table_kind(path) in DELIMITERS:
-        raise InputError(f"--out={path}: JSON lines are written, not a table. Name it .jsonl.")
+def check_kind(path: Path | None, option: str, kinds: Collection[Kind], what: str) -> None:
+    """Refuse an output that is named as a kind of table that is none of `kinds`; `what` is written instead."""
+    if path is not None and table_kind(path) not in (None, *kinds):
+        raise InputError(f"{option}={path}: {what}")
 
 
 @contextmanager

@@ -15,12 +15,12 @@ from spanlm.cli.options import (
     add_fields,
     add_gate,
     add_runs,
+    check_kind,
     check_output,
     keep_freed_memory,
     load_kenlm,
     load_runs,
     output,
-    refuse_table,
     runs_and_files,
     verb_parser,
 )
@@ -58,7 +58,7 @@ def run(arguments: list[str]) -> None:
         raise InputError(f"{' '.join(files) or 'pairs'}: name one file of pairs after the models")
     path = Path(files[0])
     check_output(options.out, [path])
-    refuse_table(options.out)
+    check_kind(options.out, "--out", ["jsonl"], "JSON lines are written, not a table. Name it .jsonl.")
     pairs = _read(path, options)
     model = (load_kenlm(runs[0], options) if len(runs) == 1 else None) or load_runs(runs, options)
     compared = compare_pairs(pairs, lambda texts: model.score_texts(texts, precision=options.precision)[0])

@@ -14,6 +14,7 @@ from spanlm.cli.options import (
     add_device,
     add_fields,
     add_gate,
+    check_kind,
     check_output,
     keep_freed_memory,
     load_kenlm,
@@ -159,8 +160,7 @@ def _check_outputs(options: argparse.Namespace, form: Format) -> None:
     read = [path for path in (options.nbest, options.refs) if path is not None]
     for option, path in outputs.items():
         check_output(path, read, option, folder=option == "--nbest-out" and form in FOLDERS)
-    if options.scores is not None and table_kind(options.scores) == "jsonl":
-        raise InputError(f"--scores={options.scores}: a table is written, TSV or CSV. Name it so.")
+    check_kind(options.scores, "--scores", ["tsv", "csv"], "a table is written, TSV or CSV. Name it so.")
 
 
 def _write(

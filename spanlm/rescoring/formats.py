@@ -111,8 +111,7 @@ def read_nbest(
         raise InputError(f"{path}: holds no hypotheses")
     _check(path, lists, first)
     if empty := [found.id for found in lists if not found.hypotheses]:
-        which = empty[0] if len(empty) == 1 else f"{empty[0]} and {len(empty) - 1:,} more"
-        _LOG.info("note: %s: no hypotheses of %s; each such list counts as one without words", path, which)
+        _LOG.info("note: %s: no hypotheses of %s; each such list counts as one without words", path, _some(empty))
     nothing = (Hypothesis("", dict.fromkeys(first.scores, 0.0)),)
     return [found if found.hypotheses else replace(found, hypotheses=nothing) for found in lists], format
 
@@ -169,12 +168,14 @@ def read_references(path: Path, lists: list[NBestList]) -> list[list[str]]:
             )
         return [written_words(line) for line in lines]
     if missing := [name for name in ids if name not in by_id]:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise InputError(f"{path}: has no reference of {missing[0]}{more}, of {len(ids)} lists. Add them.")
+        raise InputError(f"{path}: has no reference of {_some(missing)}, of {len(ids)} lists. Add them.")
     if without := [name for name in by_id if name not in known]:
-        which = without[0] if len(without) == 1 else f"{without[0]} and {len(without) - 1:,} more"
-        _LOG.info("note: %s: no list of %s, whose words are not counted", path, which)
+        _LOG.info("note: %s: no list of %s, whose words are not counted", path, _some(without))
     return [by_id[name] for name in ids]
+
+
+def _some(names: list[str]) -> str:
+    return names[0] + (f" and {len(names) - 1:,} more" if len(names) > 1 else "")
 
 
 def _with_ids(path: Path, lines: list[str], ids: set[str]) -> dict[str, list[str]] | None:
@@ -243,7 +244,7 @@ def _check(path: Path, lists: list[NBestList], first: Hypothesis) -> None:
                     f"{place} has the scores {', '.join(hypothesis.scores) or 'none'}; "
                     f"the first of all has {', '.join(first.scores) or 'none'}. All must have the same."
                 )
-            if EOS in hypothesis.words:
+            if EOS in hypothesis.text.split():
                 raise InputError(f"{place} has the word {EOS}, which is reserved for the end of a line. Delete it.")
 
 

@@ -225,5 +225,5 @@ def bootstrap(errors: Counts, words: Counts, *, other: Counts | None = None) -> 
     if (words > 0).sum() < FEWEST_BLOCKS:
         return math.nan, math.nan
     draws = drawn_means(wrong[:, None].astype(float), words[:, None].astype(float), np.random.default_rng(1))
-    ((low, high),) = interval_of(draws[np.isfinite(draws)][:, None])
+    ((low, high),) = interval_of(draws[np.isfinite(draws)][:, None])  # without draws of silence alone
     return (max(0.0, low) if other is None else low), high

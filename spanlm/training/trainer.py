@@ -131,8 +131,9 @@ class Trainer:
         except LostWeights:
             at, file = self.position, self.folder / MODEL
         with optimizers.averaged(self.optimizer):
-            last = at.best_epoch == at.epoch and at.segment == 0  # older versions kept no digest
-            if (at.best_weights or last) in (True, weights_digest(dict(self.model.named_parameters()))):
+            # older versions kept no digest: theirs are the best if no step was done since
+            best = weights_digest(dict(self.model.named_parameters())) == at.best_weights
+            if best or (not at.best_weights and at.best_epoch == at.epoch and at.segment == 0):
                 self._save_best()
                 self.journal.watcher.note(f"{MODEL} was lost or damaged, and is made again from the last checkpoint")
                 return
