@@ -18,6 +18,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
 import yaml
 from jsonargparse import SUPPRESS, ArgumentParser
 
@@ -77,7 +78,7 @@ class RunConfig:
             InputError: an unknown field or kind (with the nearest name), a wrong type, a value out of range.
         """
         try:
-            fields = upgraded(_as_group(tree, "the configuration"))
+            fields = upgraded(_as_group(_plain(tree), "the configuration"))
             return _built(_Written(repr(fields), fields))
         except InputError as error:
             raise InputError(f"{source}: {error}" if source else str(error)) from None
@@ -100,6 +101,13 @@ class RunConfig:
                 f"(by default {as_written(every[lost])})."
             )
         return config
+
+
+def _plain(value: object) -> object:
+    """Return paths, and numbers of numpy, as YAML would have them."""
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items()}
+    return str(value) if isinstance(value, Path) else value.item() if isinstance(value, np.generic) else value
 
 
 def flat(tree: Tree, prefix: str = "") -> Tree:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import fields
+from operator import index
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -46,6 +47,21 @@ def require(ok: bool, field: str, value: object, limit: str) -> None:
     """Raise InputError `field=value: must be <limit>` unless `ok`."""
     if not ok:
         raise InputError(f"{field}={as_written(value)}: must be {limit}")
+
+
+def require_numbers(owner: DataclassInstance, prefix: str = "") -> None:
+    """Make the numbers of a frozen dataclass, such as those of numpy, Python's; InputError: a field has none."""
+    for field in fields(owner):
+        value, kinds = getattr(owner, field.name), str(field.type).split(" | ")
+        if value is None or isinstance(value, int) or not {"int", "float"} & set(kinds):
+            continue
+        make, limit = (index, "a whole number") if "int" in kinds else (float, "a number")
+        name = prefix + field.name.rstrip("_")
+        require(not isinstance(value, str), name, repr(value), limit)
+        try:
+            object.__setattr__(owner, field.name, make(value))
+        except (TypeError, ValueError):
+            require(False, name, value, limit)
 
 
 def require_defaults(owner: DataclassInstance, prefix: str, names: Iterable[str], why: str) -> None:

@@ -43,7 +43,6 @@ from spanlm.evaluation.words import Piece, places_of, words_of
 from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig, SpanBufferConfig
 from spanlm.runs.texts import text_to_attend
 from spanlm.runs.trained_model import TrainedModel, require_weights
-from spanlm.training.setup import remembers_everything
 
 _DESCRIPTION = """
 Where the model looked.
@@ -347,7 +346,7 @@ def _by_lag(options: argparse.Namespace) -> None:
     check_alike({name: slots_of(model) for name, model in models.items()})
     for name, model in models.items():
         text, batcher = _split(model, options)
-        nearest = NEAREST if remembers_everything(model.config.model.memory) else None
+        nearest = NEAREST if model.config.model.memory.slots is None else None
         profile = attention_by_lag(model.model, batcher, nearest)
         measured.append(MeasuredLags(name, text, profile, published_name(model.config)))
     attend_show.print_lags(measured)

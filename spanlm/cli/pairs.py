@@ -81,8 +81,7 @@ def run(arguments: list[str]) -> None:
         )
         return
     header = [by or "", "pairs", "accuracy", "95 %", "ties", "with OOV", "of them right"]
-    rows = [*groups.items(), ("all", whole)] if len(groups) != 1 else [("all", whole)]
-    grid(header, [[name, *_cells(each)] for name, each in rows])
+    grid(header, [[name, *_cells(each)] for name, each in (*groups.items(), ("all", whole))])
     if options.critical is not None:
         out("Only the words of the critical region are compared.")
     if isinstance(model, Kenlm):

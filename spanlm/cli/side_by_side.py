@@ -46,6 +46,7 @@ def train_side_by_side(
         RunError: some failed; the others have ended.
         Interrupted: see `Engine.run`.
     """
+    make_folder(root, "--out")
     left, of = [folder for folder in folders if ended(folder) is None], len(folders)
     done = f"; {of - len(left)} finished before" * (len(left) < of)
     out(f"{several(of, 'run')} in {root}; what each prints is in logs/ beside its folder{done}")

@@ -22,7 +22,7 @@ from spanlm.data.text import Text, fingerprint, line_ends, lines_of, pieces
 from spanlm.data.token_files import TokenFile, cache_folder, count_words, text_pieces, token_file
 from spanlm.data.tokenizer import into_sentences
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.errors import InputError, RunError, nearest
+from spanlm.errors import InputError, RunError, nearest, require
 from spanlm.store.files import expanded, replacing
 
 # words that occur once in the demo stand for the words it does not have
@@ -291,6 +291,7 @@ class Corpus:
         tokenizer: How the text was cut into words; new text must be cut by the same rule.
         lines: Where lines end, as in `DataConfig`.
         texts: The SHA-256 of each split's text, where it came from a file.
+        config: What it was loaded by.
         sources: What reads each split's text as it is written, in pieces that end between words.
     """
 
@@ -302,7 +303,8 @@ class Corpus:
     tokenizer: Tokenizer
     lines: Lines = "as-written"
     texts: dict[str, str] = field(default_factory=dict)
-    sources: dict[str, Callable[[], Iterable[bytes]]] = field(default_factory=dict, compare=False)
+    config: DataConfig | None = field(default=None, compare=False, repr=False)
+    sources: dict[str, Callable[[], Iterable[bytes]]] = field(default_factory=dict, compare=False, repr=False)
 
     def unk_tokens(self, split: str) -> int:
         """Return how many tokens of a split are `<unk>`."""
@@ -343,24 +345,31 @@ class Corpus:
 
 
 def load_corpus(
-    config: DataConfig, vocabulary: Vocabulary | None = None, splits: Sequence[Split] = SPLITS, as_text: bool = False
+    config: DataConfig | str | Path,
+    vocabulary: Vocabulary | None = None,
+    splits: Sequence[Split] = SPLITS,
+    as_text: bool = False,
 ) -> Corpus:
     """Load a corpus: find its texts, build its vocabulary from the training part, and give every word an id.
 
     The first load of a text reads it three times (hash, counts, ids) and keeps the result in the cache folder; a later
     one reads it once, to check by its hash that it is the same text. Memory grows with the number of different
     words, not with the length of the text. A given vocabulary is used, and none built; `as_text` reads files that are
-    known to be in another format (`spanlm.data.formats`).
+    known to be in another format (`spanlm.data.formats`). A name or a path is that of `DataConfig.corpus`.
 
     Raises:
         InputError: The corpus is not there, is not what was published, or breaks a rule of `spanlm.data.text`.
         RunError: A download failed, or the cache folder cannot be written.
 
     Example:
-        >>> corpus = spanlm.load_corpus(spanlm.find_preset("demo").config.data)
+        >>> corpus = spanlm.load_corpus("demo")
         >>> list(corpus.splits), corpus.vocabulary.words[0] in corpus.vocabulary
         (['train', 'valid', 'test'], True)
     """
+    if not isinstance(config, DataConfig):
+        config = DataConfig(corpus=str(config))
+    for split in splits:
+        require(split in SPLITS, "splits", split, f"some of {', '.join(SPLITS)}")
     if config.corpus == DEMO:
         return _load_demo(config, vocabulary, splits)
     needed = [split for split in SPLITS if split in splits or (split == "train" and vocabulary is None)]
@@ -396,7 +405,7 @@ def _encoded(name: str, config: DataConfig, texts: dict[str, tuple[Text, str]], 
         notes = [f"lines cut into sentences, blank ones left out: {counts}"]
     oov, cut = {split: unknown for split, (_, unknown) in found.items()}, config.tokenizer
     sources = {split: partial(text_pieces, *text, config.effective_documents) for split, text in texts.items()}
-    what: dict[str, Any] = {"splits": tokens, "sources": sources, "oov": oov}
+    what: dict[str, Any] = {"splits": tokens, "sources": sources, "oov": oov, "config": config}
     return Corpus(name=name, vocabulary=vocabulary, notes=notes, tokenizer=cut, lines=config.lines, **what)
 
 
@@ -432,6 +441,7 @@ def _load_demo(config: DataConfig, vocabulary: Vocabulary | None, splits: Sequen
         "splits": tokens,
         "sources": {str(split): partial(_demo_text, topics[split]) for split in splits},
         "oov": oov,
+        "config": config,
     }
     return Corpus(name=DEMO, vocabulary=vocabulary, notes=notes, tokenizer=config.effective_tokenizer, **what)
 

@@ -106,7 +106,8 @@ def conversion(path: Path, piece: bytes, offset: int) -> str:
     """Return advice on a file that is not UTF-8 in `piece`, read at byte `offset`."""
     marked = (name for mark, name in _MARKS.items() if offset == 0 and piece.startswith(mark))
     name = next(marked, None) or _encoding(piece[-offset % 4 :])
-    way = f"convert it by `iconv -f {name} -t UTF-8 {shlex.quote(str(path))} > NEW.txt`"
+    ending = path.suffix if path.suffix in (".csv", ".tsv") else ".txt"
+    way = f"convert it by `iconv -f {name} -t UTF-8 {shlex.quote(str(path))} > NEW{ending}`"
     return "give a plain text file in UTF-8" if name is None else f"it looks like {name}: {way}"
 
 

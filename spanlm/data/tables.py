@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
+from spanlm.data.formats import conversion
 from spanlm.errors import InputError, nearest_or_all
 from spanlm.store.files import opened
 from spanlm.store.plain import json_value
@@ -87,6 +89,8 @@ def read_table(path: Path, kind: Kind, needed: Sequence[str], also: Sequence[str
     count = 0
     with _opened(path) as file:
         for row in _json_rows(path, file) if kind == "jsonl" else _cells(path, file, DELIMITERS[kind]):
+            if any("\0" in value for value in row.values.values() if isinstance(value, str)):
+                raise InputError(f"{path}, line {row.line}: a NUL character; take it out")
             for name in (*needed, *also):
                 _require_cell(path, row, name, empty=name not in needed)
             count += 1
@@ -109,16 +113,19 @@ def _opened(path: Path) -> Iterator[TextIO]:
         with opened(path) as raw:
             yield io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 ({error.reason}); convert it, or save it as `CSV UTF-8`") from None
+        raise InputError(f"{path}: not UTF-8 ({error.reason}); {conversion(path, error.object, 0)}") from None
 
 
 def _cells(path: Path, file: TextIO, delimiter: str) -> Iterator[Row]:
-    first = file.readline()
-    if delimiter == "," not in first and ";" in first:  # where a comma is in numbers, spreadsheets write CSV so
+    first, line = file.readline(), 1
+    if "\0" in first:  # UTF-16 without a mark, maybe, whose names would not be found
+        raise InputError(f"{path}, line 1: a NUL byte; {conversion(path, first.encode(), 0)}")
+    if said := re.fullmatch(r"sep=(.)\s*", first):  # as Excel takes it
+        delimiter, first, line = said[1], file.readline(), 2
+    elif delimiter == "," not in first and ";" in first:  # where a comma is in numbers, spreadsheets write CSV so
         delimiter = ";"
     reader = csv.reader(chain([first], file), delimiter=delimiter, strict=True)
-    names: list[str] = []
-    line = 1
+    names, begin = list[str](), line
     try:
         for cells in reader:
             if not names:
@@ -128,9 +135,9 @@ def _cells(path: Path, file: TextIO, delimiter: str) -> Iterator[Row]:
                 if len(cells) != len(names):
                     raise InputError(f"{path}, line {line}: {len(cells)} cells where there are {len(names)} columns")
                 yield Row(line, dict(zip(names, cells, strict=True)))
-            if delimiter == "\t" and reader.line_num > line:
+            if delimiter == "\t" and begin - 1 + reader.line_num > line:
                 _note_lines(path)
-            line = reader.line_num + 1
+            line = begin + reader.line_num
     except csv.Error as error:
         why = 'put a cell that begins with " in quotation marks as a whole, and write each " inside it twice'
         if "expected after" not in str(error):  # the file, or the longest cell, ended before its mark

@@ -243,8 +243,7 @@ def attention_of(readout: Readout) -> Attention:
     if readout.attention is None:
         raise InputError(
             "this model attends to nothing: it has no attention to show. "
-            "Train one with model.memory.kind=key_value (attention, key-value, key-value-predict), recurrent_memory, "
-            "attentive, pointer_sentinel or span_buffer."
+            "Train one whose memory attends, as that of model.memory.kind=key_value."
         )
     return readout.attention
 

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, require, require_numbers
 from spanlm.evaluation.protocol import STANDARD, Protocol
 from spanlm.evaluation.scoring import Scored, edge_note, perplexity, score
 from spanlm.models.interfaces import NextWordModel, Readout
@@ -62,6 +62,7 @@ class CacheConfig:
     tuned_on: str | None = None
 
     def __post_init__(self) -> None:
+        require_numbers(self, "cache.")
         require(self.window >= 1, "cache.window", self.window, "at least 1")
         require(0 <= self.theta < math.inf, "cache.theta", self.theta, "finite and at least 0")
         require(0 <= self.lambda_ <= 1, "cache.lambda", self.lambda_, "in [0, 1]")
@@ -205,6 +206,7 @@ LAMBDAS = tuple(number / 50 for number in range(31))
 def _require_grid(windows: Sequence[int], thetas: Sequence[float], lambdas: Sequence[float]) -> None:
     """Raise InputError for an empty grid, or for a value that no cache can have."""
     for name, values in (("window", windows), ("theta", thetas), ("lambda", lambdas)):
+        require(not isinstance(values, int | float), f"cache.{name}", values, "several values, as a list")
         require(len(values) > 0, f"cache.{name}", "", "at least one value")
     for window, theta, lambda_ in product(windows, thetas, lambdas):
         CacheConfig(window=window, theta=theta, lambda_=lambda_)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from spanlm.data.vocabulary import EOS, Vocabulary
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, require, require_numbers
 from spanlm.evaluation.recall import STEPS, Prefix, Recall, Recalled, anew
 from spanlm.evaluation.scoring import evaluating
 from spanlm.models.interfaces import LMState, NextWordModel
@@ -54,6 +54,7 @@ class GenerationOptions:
     unk: bool = False
 
     def __post_init__(self) -> None:
+        require_numbers(self)
         require(self.length >= 1, "length", self.length, "at least 1")
         usable = self.temperature == 0 or LEAST_TEMPERATURE <= self.temperature < math.inf
         require(usable, "temperature", self.temperature, f"0, or from {LEAST_TEMPERATURE} on")

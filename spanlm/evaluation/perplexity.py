@@ -130,6 +130,7 @@ class Evaluation:
         without_cache: where a cache was mixed in, the same without it; else None.
         without_dynamic: where the weights followed the text, the same with the trained ones throughout; else None.
         parts: the perplexities of the two predictions of a mixture; None of a model that makes one, and with a cache.
+        notes: what one must know of the text, as that it is no longer the one of the training.
     """
 
     corpus: str
@@ -151,10 +152,11 @@ class Evaluation:
     without_cache: Evaluation | None = None
     without_dynamic: Evaluation | None = None
     parts: Parts | None = None
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
+        """Return plain values; the notes, which a record has but once, are not among them."""
+        return asdict(self, dict_factory=lambda items: {name: value for name, value in items if name != "notes"})
 
 
 def evaluate(
@@ -173,6 +175,7 @@ def evaluate(
     Raises:
         InputError: no such split, a size below 1, or a cache whose window is longer than the text.
     """
+    require(cache is None or isinstance(cache, CacheConfig), "cache", cache, "a CacheConfig, as tune_cache([500]).best")
 
     def read(batcher: Batcher) -> list[Tally]:
         """Sum over the text; with a cache, without it and with it in one pass."""
@@ -276,6 +279,7 @@ def evaluation_of(
         tokens_per_second=total.tokens / seconds,
         shares={name: Share.of(nll, count) for name, (nll, count) in shared.items() if count},
         parts=parts_of(total.metrics, total.tokens),
+        notes=tuple(corpus.notes),
     )
 
 

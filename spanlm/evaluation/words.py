@@ -24,7 +24,7 @@ from spanlm.data.config import Lines, Tokenizer
 from spanlm.data.text import Text, pieces
 from spanlm.data.tokenizer import SentenceEnds, tokenize, written_spans
 from spanlm.data.vocabulary import EOS, Vocabulary
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, require, require_numbers
 from spanlm.evaluation.attention import Place, attention_of
 from spanlm.evaluation.protocol import SENTENCES, Context
 from spanlm.evaluation.scoring import evaluating, readout_values
@@ -72,9 +72,10 @@ class ScoreOptions:
     precision: Precision = "fp32"
 
     def __post_init__(self) -> None:
+        require_numbers(self)
         require(self.state in get_args(Context), "state", self.state, "carry, line or document")
         require(self.oov in ("flag", "error"), "oov", self.oov, "flag or error")
-        require(0 < self.base < math.inf and self.base != 1, "base", self.base, "positive and not 1")
+        require(1 < self.base < math.inf, "base", self.base, "above 1 and finite")
 
 
 @dataclass(frozen=True)
@@ -205,10 +206,17 @@ def score_words(
     return chain.from_iterable(found)
 
 
-def refuse_one_string(name: str, texts: Iterable[str]) -> None:
-    """Refuse a text in place of several: its characters would be scored, each as a text of its own."""
-    if isinstance(texts, str):
-        raise InputError(f"{name}={texts[:20]!r}: is one text; give a list of them")
+def refuse_one_string(name: str, several: Iterable[object]) -> None:
+    """Refuse a string in place of several: its characters would be taken, each as one of its own."""
+    if isinstance(several, str):
+        raise InputError(f"{name}={several[:20]!r}: is one string; give a list of them")
+
+
+def texts_alone(texts: Iterable[str]) -> Iterator[str]:
+    """Give texts as they are; InputError: one is none, as a missing value of a table."""
+    for number, text in enumerate(texts, 1):
+        require(isinstance(text, str), f"text {number}", text, "a string. Leave missing values out")
+        yield text
 
 
 def _refusing_unknown(pieces: Iterable[Piece], vocabulary: Vocabulary) -> Iterator[Piece]:
@@ -436,8 +444,8 @@ def places_of(pieces: Iterable[Piece], items: Sequence[str], cut: Callable[[str]
 
 
 def lines_as_pieces(lines: Iterable[str], tokenizer: Tokenizer) -> Iterator[Piece]:
-    """Tokenise lines that are in memory."""
-    return _cut(word for line in lines for word in [*tokenize(line, tokenizer), EOS])
+    """Tokenise lines that are in memory; InputError: one is no text."""
+    return _cut(word for line in texts_alone(lines) for word in [*tokenize(line, tokenizer), EOS])
 
 
 def text_as_pieces(text: Text, tokenizer: Tokenizer) -> Iterator[Piece]:

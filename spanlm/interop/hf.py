@@ -28,7 +28,7 @@ from torch.nn.functional import pad
 
 from spanlm.config import RunConfig
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.errors import InputError
+from spanlm.errors import InputError, require
 from spanlm.models.interfaces import LMState, Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
@@ -247,18 +247,21 @@ def to_hf(trained: LoadedModel) -> tuple[SpanlmForCausalLM, transformers.PreTrai
     """Return a trained model and its tokenizer as `transformers` knows them; the weights are copied.
 
     Raises:
-        InputError: several models as one, or n-grams.
+        InputError: several models as one, n-grams, or a model with the lesion `none`, which is no other weights.
 
     Example:
         >>> model, tokenizer = spanlm.to_hf(spanlm.load("runs/demo"))
         >>> model(**tokenizer("<eos> the name is bound", return_tensors="pt")).logits.shape[:2]  # rows, words
         torch.Size([1, 5])
     """
+    require(isinstance(trained, LoadedModel), "trained", trained, "a loaded model, of spanlm.load")
     if not isinstance(trained, TrainedModel):
         raise InputError(f"{trained.folder}: only a single recurrent model can be exported; name one run")
+    if trained.attention == "none":
+        raise InputError(f"attention=none: {trained.folder}: an empty memory cannot be exported; export it as trained")
     config, model = trained.config, trained.model
     run = {
-        "model": asdict(config.model),
+        "model": asdict(model.config),
         "tokenizer": config.data.effective_tokenizer,
         "lines": config.data.lines,
         "predict_first": config.training.batching.predict_first,

@@ -145,7 +145,7 @@ class Yardstick(LoadedModel):
 
     def evaluate(
         self,
-        corpus: Corpus | str | None = None,
+        corpus: Corpus | str | Path | None = None,
         split: Split = "test",
         *,
         state: State = "auto",
@@ -221,7 +221,7 @@ class Yardstick(LoadedModel):
             tokens = [" ".join(unit.subwords) for unit in own]
             yield [each if each.word == EOS else replace(each, tokens=tokens[each.index - 1]) for each in found]
 
-    def score_texts(self, texts: Sequence[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
+    def score_texts(self, texts: Iterable[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
         """Give log p of many short texts, each as a line by itself with its end; see `LoadedModel.score_texts`."""
         refuse_one_string("texts", texts)
         units = self._units(lines_as_pieces(texts, "whitespace"), "line", precision=precision)

@@ -243,11 +243,11 @@ class MemoryConfig:
 
     @property
     def slots(self) -> int | None:
-        """How many slots it attends to at most; 0: it does not attend, None: no limit."""
+        """How many slots it attends to at most; 0: it does not attend, None: no limit, and its state grows."""
         return 0
 
     def nearest(self, slots: int) -> Self:
-        """Return the same with so many slots, the nearest; only if it attends."""
+        """Return the same with so many slots, the nearest; only if it attends, by default by a field `window`."""
         window: dict[str, Any] = {"window": slots}
         return replace(self, **window)
 

@@ -76,7 +76,7 @@ class ModelConfig:
 
 
 class LanguageModel(NextWordModel):
-    """A recurrent language model that may look back.
+    """A recurrent language model that may look back; `config` is what it is built of.
 
     Raises:
         InputError: sizes of the rooms that do not fit each other.
@@ -84,7 +84,7 @@ class LanguageModel(NextWordModel):
 
     def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
         super().__init__()
-        self.vocabulary_size = vocabulary_size
+        self.config, self.vocabulary_size = config, vocabulary_size
         self.embedding_dropout, self.shared_words = config.embedding_dropout, config.shared_words
         self.input_noise = config.input_noise
         self.input_dropout, self.output_dropout = config.input_dropout, config.output_dropout

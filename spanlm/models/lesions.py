@@ -20,8 +20,8 @@ from dataclasses import replace
 from torch import Tensor
 
 from spanlm.errors import InputError
-from spanlm.models.interfaces import Memory, NextWordModel, Readout, Tensors
-from spanlm.models.language_model import LanguageModel, ModelConfig
+from spanlm.models.interfaces import Memory, Readout, Tensors
+from spanlm.models.language_model import LanguageModel
 
 _WINDOW = re.compile(r"window=([1-9]\d*)", re.ASCII)
 
@@ -47,16 +47,17 @@ def described_lesion(how: str) -> str:
     return "equal weights on all slots" if how == "uniform" else "nothing is remembered"
 
 
-def lesioned(model: NextWordModel, config: ModelConfig, how: str, title: str) -> LanguageModel:
-    """Return a trained model of this configuration with a lesion; `title` names it in errors.
+def lesioned(model: LanguageModel, how: str, title: str) -> LanguageModel:
+    """Return a trained model with a lesion; `title` names it in errors.
 
     Raises:
         InputError: `how` is no lesion, the memory does not attend, or its window is narrower than K.
     """
-    nearest, slots = require_lesion(how), config.memory.slots
+    config, nearest = model.config, require_lesion(how)
+    slots = config.memory.slots
     if slots == 0:
-        kinds = "key_value, recurrent_memory, attentive, pointer_sentinel or span_buffer"
-        raise InputError(f"attention={how}: {title}: does not attend. Name a run with model.memory.kind={kinds}.")
+        attends = "Name a run whose memory does, as that of model.memory.kind=key_value"
+        raise InputError(f"attention={how}: {title}: does not attend. {attends}.")
     if nearest is not None and slots is not None and nearest > slots:
         raise InputError(f"attention={how}: {title}: has {slots} slots. Use window={slots} or fewer.")
     # of a stream that has read nothing, the narrowest memory holds as much as the widest

@@ -14,7 +14,7 @@ from spanlm.data.cbt import is_cbt_like, read_questions, word_class
 from spanlm.data.config import CBT, DATA_VARIABLE, DataConfig, Lines
 from spanlm.data.corpora import CORPORA, Corpus, load_corpus
 from spanlm.data.synthetic import PREFIX
-from spanlm.errors import InputError, nearest
+from spanlm.errors import InputError, nearest, nearest_or_all
 from spanlm.models.counting import ParameterCount, count_configured
 from spanlm.models.ops.precision import Precision
 from spanlm.reproduction import Averaged, Dynamic, Measure, Paper, Plain, Row, Table
@@ -254,8 +254,7 @@ def _tables(request: Request, paper: Paper, scale: Scale) -> tuple[str, tuple[Ta
     known = {row for table in chosen for row in table.rows}
     for row in request.rows or ():
         if row not in known:
-            rows = sorted(known)
-            raise InputError(f"--rows={row}: not in the table.{nearest(row, rows)} Its rows: {', '.join(rows)}.")
+            raise InputError(f"--rows={row}: not in the table.{nearest_or_all(row, sorted(known))}")
     return corpus, tuple(table for table in chosen if request.rows is None or set(table.rows) & set(request.rows))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
+from spanlm.evaluation.words import refuse_one_string
 from spanlm.models.ensemble import Combination, Ensemble
 from spanlm.models.ops.precision import Precision
 from spanlm.runs.loading import load
@@ -67,7 +68,7 @@ class TrainedEnsemble(LoadedModel):
 
     def evaluate_members(
         self,
-        corpus: Corpus | str | None = None,
+        corpus: Corpus | str | Path | None = None,
         split: Split = "test",
         *,
         state: State = "auto",
@@ -79,7 +80,7 @@ class TrainedEnsemble(LoadedModel):
 
     def tune_weights(
         self,
-        corpus: Corpus | str | None = None,
+        corpus: Corpus | str | Path | None = None,
         split: Split = "valid",
         *,
         state: State = "auto",
@@ -91,7 +92,7 @@ class TrainedEnsemble(LoadedModel):
 
 
 def load_ensemble(
-    runs: Sequence[str | Path],
+    runs: Iterable[str | Path],
     *,
     combination: Combination = "linear",
     weights: Sequence[float] | None = None,
@@ -111,6 +112,8 @@ def load_ensemble(
         >>> both.model.head.weights
         (0.25, 0.75)
     """
+    refuse_one_string("runs", runs)
+    runs = list(runs)
     if names := list(filter(is_hf, runs)):
         raise InputError(f"{names[0]}: predicts sub-words, so it cannot be one of several as one. Name it alone.")
     paths = [Path(run).resolve() for run in runs]

@@ -45,7 +45,7 @@ def load(run: str | Path, device: str = "auto") -> LoadedModel:
         if members := sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}")):
             raise InputError(
                 f"{folder}: holds {', '.join(members[:3])}{', …' * (len(members) > 3)}, and is no run itself. Name one "
-                f"of them, {folder / members[0]}, or several as an ensemble."
+                f"of them, {folder / members[0]}, or several."
             )
         why = f"it has no {CONFIG}" if folder.exists() else "there is no such folder. Check the path"
         beside = sorted(str(path.parent) for path in folder.parent.glob(f"*/{CONFIG}"))

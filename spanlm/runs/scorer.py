@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spanlm.errors import InputError
-from spanlm.evaluation.words import WordScore, by_line
+from spanlm.errors import InputError, require
+from spanlm.evaluation.words import WordScore, by_line, texts_alone
 from spanlm.runs.loading import load
 from spanlm.runs.trained_model import LoadedModel
 
@@ -38,6 +38,7 @@ class Scorer:
     """
 
     def __init__(self, run: LoadedModel) -> None:
+        require(isinstance(run, LoadedModel), "run", run, "a loaded model; a folder is for Scorer.from_pretrained")
         self.run = run
 
     @classmethod
@@ -78,23 +79,29 @@ class Scorer:
         """Give the same of each of the stimuli after its prefix, whose tokens are read and not counted.
 
         Raises:
-            InputError: there are not as many prefixes as stimuli.
+            InputError: there are not as many prefixes as stimuli, or a token reaches from a prefix into its stimulus.
         """
         pairs = _paired(prefix, stimuli)
-        texts, skipped = [separator.join(pair) for pair in pairs], [len(self.run.tokenize(first)) for first, _ in pairs]
+        texts, read = [separator.join(pair) for pair in pairs], [self.run.tokenize(first) for first, _ in pairs]
+        for text, tokens in zip(texts, read, strict=True):
+            whole = self.run.tokenize(text)
+            if whole[: len(tokens)] != tokens:
+                raise InputError(
+                    f"prefix={' '.join(tokens)!r}: is cut into other words in {text!r}. End it with a word."
+                )
         rows = self._rows(texts, base_two)
-        return [reduction(_log_p(own[count:])) for own, count in zip(rows, skipped, strict=True)]
+        return [reduction(_log_p(own[len(tokens) :])) for own, tokens in zip(rows, read, strict=True)]
 
     def compare(self, good: Batch, bad: Batch) -> list[bool]:
-        """Say of each pair whether the good text is more probable, line ends included; equal ones are no.
+        """Say of each pair whether the good text is more probable, line ends included.
 
         Raises:
-            InputError: there are not as many good texts as bad ones.
+            InputError: there are not as many good texts as bad ones, or the two of a pair are the same.
         """
         return [self.run.compare(*pair).correct for pair in _paired(good, bad)]
 
     def _rows(self, texts: Sequence[str], base_two: bool) -> list[list[WordScore]]:
-        lines = [" ".join(text.split("\n")) for text in texts]
+        lines = [" ".join(text.split("\n")) for text in texts_alone(texts)]
         return by_line(self.run.score(lines, state="line", base=2.0 if base_two else math.e), len(lines))
 
 

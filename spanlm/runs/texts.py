@@ -23,7 +23,7 @@ from spanlm.models.ops.precision import Precision
 from spanlm.store.files import expanded
 from spanlm.store.provenance import read_texts, starts
 from spanlm.training.config import BatchingConfig
-from spanlm.training.setup import batching_kind, remembers_everything
+from spanlm.training.setup import batching_kind
 
 State = Literal["auto", "carry", "document", "line"]
 """A word's context; auto: as in training."""
@@ -53,7 +53,7 @@ class Texts:
     ) -> None:
         self.vocabulary, self.data, self.folder = vocabulary, data, folder
         self.batching, self._textless = batching, textless
-        self._remembers_everything = any(map(remembers_everything, memories))
+        self._remembers_everything = any(memory.slots is None for memory in memories)
 
     @property
     def predict_first(self) -> bool:
@@ -65,13 +65,15 @@ class Texts:
         """Whether the training read each line alone."""
         return self.batching.kind == "sentences"
 
-    def pieces(self, text: Text | Path | Iterable[str]) -> Iterator[Piece]:
-        """Cut a file, or lines, into words, and into lines or sentences, as the training text was.
+    def pieces(self, text: str | Text | Path | Iterable[str]) -> Iterator[Piece]:
+        """Cut one string, a file, or lines, into words, and into lines or sentences, as the training text was.
 
         Raises:
             InputError: the file breaks a rule of `spanlm.data.text`.
         """
         tokenizer, text = self.data.effective_tokenizer, Text(text) if isinstance(text, Path) else text
+        if isinstance(text, str):
+            text = text.removesuffix("\n").split("\n")
         found = text_as_pieces(text, tokenizer) if isinstance(text, Text) else lines_as_pieces(text, tokenizer)
         return in_lines(found, self.data.lines, self.vocabulary)
 
@@ -82,7 +84,7 @@ class Texts:
 
     def corpus(
         self,
-        name: str | None = None,
+        name: str | Path | None = None,
         split: Split | None = None,
         *,
         data_dir: str | None = None,
@@ -108,6 +110,7 @@ class Texts:
         if self._textless and name is None:
             raise InputError(f"{self.folder}: {self._textless}; name one by --corpus")
         require(split is None or split in SPLITS, "split", split, "train, valid or test")
+        name = None if name is None else str(name)
         data, other = self.data, name is not None and not self._is_of_training(name)
         if name is not None and not other:
             data = replace(data, corpus=name)
@@ -175,7 +178,7 @@ class Texts:
         # the short parts first: another text is known by them
         return all(fingerprint(parts[split]) == known[split] for split in reversed(SPLITS))
 
-    def part(self, corpus: Corpus | str | None, split: Split) -> tuple[Corpus, str]:
+    def part(self, corpus: Corpus | str | Path | None, split: Split) -> tuple[Corpus, str]:
         """Return a corpus in this model's vocabulary, and which part of it is meant; a file is taken whole.
 
         Raises:
@@ -200,8 +203,8 @@ class Texts:
         """Return how a part of a corpus is counted where a word's context is `state`; auto: as in training.
 
         Raises:
-            InputError: there is no such state, the corpus has no such part, documents are asked for and the part is one
-                document, or the model was never given that context, see `refuse_context`.
+            InputError: there is no such state, the corpus has no such part or fewer tokens than streams, documents are
+                asked for and the part is one document, or the model was never given that context, see `refuse_context`.
         """
         require(state in get_args(State), "state", state, "auto, carry, document or line")
         if split not in corpus.splits:
@@ -221,11 +224,13 @@ class Texts:
                     f"{instead}; data.documents of the training says what starts a document "
                     f"({self.data.effective_documents})."
                 )
+        most = f"at most {len(tokens)}, the tokens of {corpus.name} {split}"
+        require(context != "carry" or (batch_size or 1) <= len(tokens), "batch_size", batch_size, most)
         return Protocol(context=context, batch_size=batch_size, precision=precision, predict_first=self.predict_first)
 
     def counted(
         self,
-        corpus: Corpus | str | None,
+        corpus: Corpus | str | Path | None,
         split: Split,
         state: State = "auto",
         batch_size: int | None = None,
@@ -288,10 +293,10 @@ class Texts:
             "training.batching.predict_first": str(self.batching.predict_first).lower(),
         }
 
-    def to_attend(self, text: str, state: Context) -> tuple[list[str], list[int]]:
+    def to_attend(self, text: str | Path | Iterable[str], state: Context) -> tuple[list[str], list[int]]:
         """Return the words of a text with the <eos> of its lines, and at which of them a context begins."""
         self.refuse_context(state)
-        return text_to_attend(self.pieces(text.split("\n")), state)
+        return text_to_attend(self.pieces(text), state)
 
 
 def text_to_attend(pieces: Iterable[Piece], state: Context) -> tuple[list[str], list[int]]:

@@ -17,7 +17,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.text import Text
 from spanlm.data.tokenizer import tokenize, written_words
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError, SpanlmError
+from spanlm.errors import InputError, SpanlmError, require
 from spanlm.evaluation.attention import AttentionRecord, SpanRecord, attend_spans, attend_words
 from spanlm.evaluation.cache import LAMBDAS, THETAS, CacheConfig, CacheTuning, tune_cache
 from spanlm.evaluation.cloze import ClozeContext, ClozeOptions, RankedQuestion, rank_questions
@@ -57,11 +57,12 @@ from spanlm.evaluation.words import (
     WrittenScore,
     refuse_one_string,
     score_words,
+    texts_alone,
     whole_lines,
     written_scores,
 )
 from spanlm.models.interfaces import NextWordModel
-from spanlm.models.language_model import LanguageModel, ModelConfig
+from spanlm.models.language_model import LanguageModel
 from spanlm.models.lesions import described_lesion, lesioned
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.models.memories.span_buffer import require_temperature
@@ -110,7 +111,7 @@ class LoadedModel:
 
     def corpus(
         self,
-        name: str | None = None,
+        name: str | Path | None = None,
         split: Split | None = None,
         *,
         data_dir: str | None = None,
@@ -126,7 +127,7 @@ class LoadedModel:
 
     def evaluate(
         self,
-        corpus: Corpus | str | None = None,
+        corpus: Corpus | str | Path | None = None,
         split: Split = "test",
         *,
         state: State = "auto",
@@ -150,7 +151,7 @@ class LoadedModel:
         return evaluate(self.model, *self.texts.counted(corpus, split, state, batch_size, precision), cache=cache)
 
     def excess(
-        self, corpus: Corpus | str | None = None, split: Split = "test", *, state: State = "auto"
+        self, corpus: Corpus | str | Path | None = None, split: Split = "test", *, state: State = "auto"
     ) -> list[Excess]:
         """Compare with the law of a synthetic text, by lag; see `spanlm.evaluation.excess.excess_by_lag`."""
         return excess_by_lag(self.model, *self.texts.counted(corpus, split, state))
@@ -178,7 +179,7 @@ class LoadedModel:
                 be read, or a `state` that the model cannot use, see `spanlm.runs.texts.Texts.refuse_context`.
         """
         options = ScoreOptions(state=state, base=base, oov=oov, eos=eos, looks=looks, precision=precision)
-        pieces = self.texts.pieces(text.removesuffix("\n").split("\n") if isinstance(text, str) else text)
+        pieces = self.texts.pieces(text)
         self.texts.refuse_context(state)
         return score_words(self.model, self.vocabulary, pieces, options, predict_first=self.texts.predict_first)
 
@@ -211,16 +212,17 @@ class LoadedModel:
             yield written_scores(waiting.popleft(), list(scores), self.tokenize, eos=eos)
         yield from ([] for _ in waiting)
 
-    def score_texts(self, texts: Sequence[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
+    def score_texts(self, texts: Iterable[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
         """Give log p of many short texts, each by itself, and how much was read: beginnings in common are read once.
 
         Words are cut, and lines into sentences, as those of the training were. Where first words were only read in
         training (training.batching.predict_first), they count nothing. Matrix products are in `precision`.
 
         Raises:
-            InputError: a text holds the reserved word <eos>.
+            InputError: a text holds the reserved word <eos>, or is no string.
         """
         refuse_one_string("texts", texts)
+        texts = list(texts_alone(texts))
         eos = self.vocabulary.eos_id
         sentences = [[line.words for line in whole_lines(self.texts.pieces([text]))] for text in texts]
         ids = [[*self.vocabulary.encode(words), eos] for each in sentences for words in each]
@@ -267,6 +269,7 @@ class LoadedModel:
             InputError: a context that is unknown or that the model cannot use, see
                 `spanlm.runs.texts.Texts.cloze_contexts`; a file that cannot be read or holds no question.
         """
+        refuse_one_string("contexts", contexts or ())
         before = self.texts.cloze_contexts(contexts)
         options = ClozeOptions(contexts=before, batch_size=batch_size, precision=precision)
         read = read_questions(Path(questions)) if isinstance(questions, str | Path) else questions
@@ -326,7 +329,7 @@ class LoadedModel:
     def tune_cache(
         self,
         windows: Sequence[int],
-        corpus: Corpus | str | None = None,
+        corpus: Corpus | str | Path | None = None,
         split: Split = "valid",
         *,
         thetas: Sequence[float] = THETAS,
@@ -362,17 +365,10 @@ class TrainedModel(LoadedModel):
             InputError: `how` is none of these, the memory does not attend, or it has fewer than K slots.
         """
         trained = self._trained or self
-        model = lesioned(trained.model, trained._built(), how, self.title())
+        model = lesioned(trained.model, how, self.title())
         changed = TrainedModel(model, self.vocabulary, self.config, self.folder)
         changed.attention, changed._trained = how, trained
         return changed
-
-    def _built(self) -> ModelConfig:
-        """Return what `model` was built of: as the run's, but for the temperature of its gate."""
-        config, temperature = self.config.model, self.gate_temperature
-        if temperature is None or not isinstance(config.memory, SpanBufferConfig):
-            return config
-        return replace(config, memory=config.memory.at_temperature(temperature))
 
     def _refuse_lesion(self) -> None:
         if self.attention is not None:
@@ -409,7 +405,7 @@ class TrainedModel(LoadedModel):
 
     def evaluate(
         self,
-        corpus: Corpus | str | None = None,
+        corpus: Corpus | str | Path | None = None,
         split: Split = "test",
         *,
         state: State = "auto",
@@ -430,6 +426,7 @@ class TrainedModel(LoadedModel):
             InputError: as of `LoadedModel.evaluate`; a cache and weights that follow the text at once.
             DivergedError: weights that followed the text diverged.
         """
+        require(dynamic is None or isinstance(dynamic, DynamicConfig), "dynamic", dynamic, "a DynamicConfig, or None")
         if dynamic is None:
             return super().evaluate(corpus, split, state=state, batch_size=batch_size, precision=precision, cache=cache)
         self._refuse_lesion()
@@ -439,11 +436,13 @@ class TrainedModel(LoadedModel):
         statistics = statistics or self.dynamic_statistics(length=dynamic.length, report=report)
         return evaluate_dynamic(self.model, loaded, part, statistics, dynamic, protocol, report=report)
 
-    def attend(self, text: str, *, expected: int = 5, state: Context = "line") -> AttentionRecord:
+    def attend(
+        self, text: str | Path | Iterable[str], *, expected: int = 5, state: Context = "line"
+    ) -> AttentionRecord:
         """Read a text and record where the model looked at each word, and the `expected` likeliest next words.
 
         Lines, or sentences if the training's lines were cut into them (data.lines), are closed by <eos>; a word's
-        context is `state`, as of `score`.
+        context is `state`, and the `text` is as of `score`.
 
         Raises:
             InputError: no words, a model that attends to nothing or to spans, which `attend_spans` shows, or a `state`
@@ -462,7 +461,9 @@ class TrainedModel(LoadedModel):
         """Whether it has a span buffer."""
         return isinstance(self.config.model.memory, SpanBufferConfig)
 
-    def attend_spans(self, text: str, *, expected: int = 5, state: Context = "line") -> SpanRecord:
+    def attend_spans(
+        self, text: str | Path | Iterable[str], *, expected: int = 5, state: Context = "line"
+    ) -> SpanRecord:
         """Read a text and record at which spans a span buffer looked, its gate, and what each part expected next.
 
         The arguments are as of `attend`; `expected` words are kept of each part.
@@ -481,7 +482,7 @@ class TrainedModel(LoadedModel):
         what = about(self)
         return {"title": f"{what.run}{lesion}, reading {source}", "about": what.line}
 
-    def _to_attend(self, text: str, state: Context) -> tuple[list[str], dict[str, Any]]:
+    def _to_attend(self, text: str | Path | Iterable[str], state: Context) -> tuple[list[str], dict[str, Any]]:
         words, starts = self.texts.to_attend(text, state)
         return words, {**self.headings(), "predict_first": self.texts.predict_first, "starts": starts}
 
@@ -516,7 +517,7 @@ class TrainedModel(LoadedModel):
 
     def tune_dynamic(
         self,
-        corpus: Corpus | str | None = None,
+        corpus: Corpus | str | Path | None = None,
         split: Split = "valid",
         *,
         rates: Sequence[float] | None = None,

@@ -205,7 +205,7 @@ def score(served: Served, values: Values) -> list[Row]:
     """Return the rows of `spanlm score`: of tokens, or of words as they are written."""
     text, how = values["text"], {"state": values["state"], "base": BASES[values["base"]]}
     with served.asked(values["attention"]) as model:
-        _refuse(model, "text", text)
+        _refuse(model, "text", text, needed=True)
         lines = text.removesuffix("\n").split("\n")
         if values["rows"] == "tokens":
             return [as_row(each) for each in model.score(lines, **how)]
@@ -215,7 +215,7 @@ def score(served: Served, values: Values) -> list[Row]:
 
 def score_csv(rows: list[Row]) -> bytes:
     """Return rows as `spanlm score --format csv` writes them."""
-    lines = [list(rows[0]) if rows else [], *(row.values() for row in rows)]
+    lines = [list(rows[0]), *(row.values() for row in rows)]
     return "".join(cells_line(line, ",", cell) for line in lines).encode()
 
 

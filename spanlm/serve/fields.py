@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any, get_args
@@ -131,7 +132,7 @@ def _value(name: str, value: Any, schema: Schema) -> Any:
     if "enum" in schema:
         # True == 1: of equal values the type counts, too
         if not any(value is one or (isinstance(one, str) and value == one) for one in schema["enum"]):
-            raise _wrong(name, value, " or ".join(str(one).lower() for one in schema["enum"]))
+            raise _wrong(name, value, " or ".join(map(json.dumps, schema["enum"])))
         return value
     types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
     if value is None and "null" in types:
@@ -182,10 +183,10 @@ def refuse_long(name: str, words: int) -> None:
 
 
 def _wrong(name: str, value: Any, limit: str) -> InputError:
-    return InputError(f"{name}={_short(value)}: must be {limit}")
+    return InputError(f"{name}={_short(json.dumps(value, ensure_ascii=False))}: must be {limit}")
 
 
-def _short(value: Any) -> str:
-    shown = visible(value if isinstance(value, str) else repr(value)[: 2 * _SHOWN])
+def _short(text: str) -> str:
+    shown = visible(text[: 2 * _SHOWN])
     shown = shown.encode("ascii", "backslashreplace").decode()
     return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 1]}…"

@@ -83,10 +83,11 @@ def _control_groups() -> set[Path]:
     return found
 
 
-def pick_device(name: str, field: str) -> torch.device:
+def pick_device(device: str | torch.device, field: str) -> torch.device:
     """Return the device of that name; auto is a GPU if there is one. InputError of `field`: no such device."""
     import torch  # takes seconds: what only asks for the memory does without
 
+    name = str(device)
     if name.startswith("mps"):
         raise InputError(f"{field}={name}: is not used: it has no float64, in which losses are summed up. Use cpu.")
     if name == "auto":

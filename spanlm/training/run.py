@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -55,7 +55,8 @@ def train(
         Where the run ended; `best_epoch` and `best_loss` are those of `model.safetensors`.
 
     Raises:
-        InputError: the folder is in use, holds a run and `resume` is False, or holds another configuration.
+        InputError: the folder is in use, holds a run and `resume` is False, or holds another configuration; the corpus
+            is another than `config.data` says.
         RunError: see `Trainer.restore` and `Trainer.run`.
 
     Example:
@@ -131,8 +132,16 @@ def ended(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None:
 
 
 def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> RunConfig:
-    """Refuse a folder with another run; return the configuration that the folder will have."""
-    data, metrics = findable(config.data), folder / METRICS
+    """Refuse a folder with another run, or another corpus; return the configuration that the folder will have."""
+    read, data, metrics = corpus.config or config.data, findable(config.data), folder / METRICS
+    if difference := first_difference(asdict(config.data.compared), asdict(read.compared)):
+        field, mine, other = difference
+        raise InputError(
+            f"data.{field}={as_written(mine)}: the corpus given was loaded with {as_written(other)}. Give "
+            "load_corpus(config.data)."
+        )
+    if missing := [part for part in ("train", "valid") if part not in corpus.splits]:
+        raise InputError(f"splits={', '.join(corpus.splits)}: training needs {missing[0]}, too. Load it.")
     existing = [name for name in (CONFIG, CHECKPOINTS, MODEL, METRICS) if (folder / name).exists()]
     if existing and not resume:
         raise InputError(
@@ -183,7 +192,7 @@ def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
             raise InputError(
                 f"{folder}: the run began with {field}={as_written(before)}, not {as_written(after)}; resuming would "
                 f"not be the same run. Leave {field} as it was (only {', '.join(CHANGEABLE)} may change), or choose "
-                "another --out."
+                "another folder."
             )
     if old.training != new.training:
         _refuse_another_past(old.training, new.training, folder)

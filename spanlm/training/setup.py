@@ -19,7 +19,6 @@ from spanlm.errors import InputError, require, require_defaults
 from spanlm.models.counting import count_configured
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig
 from spanlm.store.process import memory, pick_device
 from spanlm.store.run_folder import CONFIG, VOCABULARY, copy_weights, read_weights
 
@@ -88,11 +87,6 @@ def batching_kind(kind: str, tokens: TokenFile) -> BatchingKind:
     return cast(BatchingKind, kind)
 
 
-def remembers_everything(memory: AnyMemoryConfig) -> bool:
-    """Return whether a memory's state grows until a reset."""
-    return isinstance(memory, AttentiveConfig) and memory.window is None and memory.score != "none"
-
-
 def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int, *, whole: bool) -> Batcher:
     """Cut a split of the corpus as the configuration says.
 
@@ -113,7 +107,7 @@ def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int
         batching = replace(asked, kind=kind)
     except InputError as error:
         raise InputError(f"training.batching.kind={asked.kind}, which is {kind} for this text: {error}") from None
-    if remembers_everything(config.model.memory) and kind != "sentences":
+    if config.model.memory.slots is None and kind != "sentences":
         cut = kind if asked.kind == kind else f"{asked.kind} (here {kind})"
         raise InputError(
             "model.memory.window=null: everything since the last reset is remembered, which needs a reset at each "

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanlm.data.tables import Kind, Row, read_table, table_kind
+from spanlm.data.tables import DELIMITERS, Kind, Row, read_table, table_kind
 from spanlm.errors import InputError
 
 CELL = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=8)
@@ -58,6 +58,9 @@ def test_kind_by_name(name: str, kind: Kind | None) -> None:
         ("csv", 'item,sentence\n1,"a\n', "line 2: "),
         ("csv", "sentence,sentence\na,b\n", "two columns are called 'sentence'"),
         ("csv", "item,sentence\n", "no rows"),
+        ("csv", "item,sentence\n1,a\n2,a\0b\n", "line 3: a NUL character"),
+        ("jsonl", '{"sentence": "a\\u0000b"}\n', "line 1: a NUL character"),
+        ("csv", "sep=;\nitem;sentence\n1;a;b\n", "line 3: 3 cells where there are 2 columns"),
         ("jsonl", '{"sentence": "a"}\n{"sentence": \n', "line 2: not JSON"),
         ("jsonl", "[1]\n", "line 1: a JSON object"),
         ("jsonl", '{"sentence": ' + "[" * 100_000 + "\n", "line 1: not JSON"),
@@ -69,6 +72,23 @@ def test_what_is_wrong_is_named(kind: Kind, text: str, message: str, tmp_path: P
     (tmp_path / "t").write_text(text)
     with pytest.raises(InputError, match=message):
         list(read_table(tmp_path / "t", kind, ["sentence"]))
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv"])
+@pytest.mark.parametrize("coding", ["utf-16", "utf-16-le", "utf-16-be", "latin-1"])
+def test_how_to_convert_another_encoding_is_said(kind: Kind, coding: str, tmp_path: Path) -> None:
+    path = tmp_path / f"s.{kind}"
+    rows = [[str(n), "the café is"] for n in ("item", *range(9))]
+    path.write_bytes("\n".join(DELIMITERS[kind].join(row) for row in rows).encode(coding))
+    name = {"latin-1": "ISO-8859-1"}.get(coding, coding.upper().replace("-LE", "LE").replace("-BE", "BE"))
+    with pytest.raises(InputError, match=rf"it looks like {name}: convert it by .* > NEW\.{kind}"):
+        list(read_table(path, kind, []))
+
+
+@pytest.mark.parametrize("mark", [";", ",", "\t", "|"])
+def test_the_delimiter_that_excel_names_is_taken(mark: str, tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text(f"sep={mark}\r\nitem{mark}sentence\r\n1{mark}a b\r\n", newline="")
+    assert list(read_table(tmp_path / "s.csv", "csv", [])) == [Row(3, {"item": "1", "sentence": "a b"})]
 
 
 def test_damage_of_a_compressed_table_is_named(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from spanlm.evaluation.dynamic.statistics import (
     gate_temperature,
     learning_weights,
     segment_gradients,
+    weights_of,
 )
 from spanlm.evaluation.dynamic.tuning import tune_dynamic
 from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
@@ -51,7 +52,7 @@ def statistics_of(model: LanguageModel, length: int = 5) -> tuple[DynamicStatist
     ids = small.words(3 * 22, seed=4, size=model.vocabulary_size).tolist()
     sums, n = reference_dynamic.mean_squares(model, reference_dynamic.columns_of(ids, EOS_ID, 3), length)
     sizes = {name: (x / n).sqrt() for name, x in zip(learning_weights(model), sums, strict=True)}
-    read = (n, 5, len(ids), True, length, gate_temperature(model))
+    read = (n, 5, len(ids), True, length, gate_temperature(model), weights_of(model))
     return DynamicStatistics(sizes, "small train", *read), sums, n
 
 
@@ -243,6 +244,13 @@ def test_the_weights_learn_from_the_loss_of_training(head: str, reads: Reads) ->
     assert found.without_dynamic.nll == usual.without_dynamic.nll
     assert "learning from the loss of training" in found.protocol and "loss of training" not in usual.protocol
     assert all(torch.equal(a, b) for a, b in zip(weights(model), before, strict=True))
+
+
+def test_statistics_of_another_model_are_refused() -> None:
+    one, other = reference.small_model(), reference.small_model("none")
+    for function, config in ((evaluate_dynamic, USUAL), (tune_dynamic, [USUAL])):
+        with pytest.raises(InputError, match=r"statistics: are of other weights. Take those of this model's"):
+            function(one, CORPUS, "test", statistics_of(other)[0], config)
 
 
 def test_several_streams_and_without_a_gate_the_loss_of_training_are_refused() -> None:

@@ -172,7 +172,7 @@ Saved = tuple[Path, LanguageModel, DynamicStatistics]
 def saved(tmp_path: Path) -> Saved:
     model = reference.small_model().float()
     found = gathered(model, corpus_of(drawn(40)))
-    save_statistics(tmp_path / "dynamic.safetensors", found, model, OTHER)
+    save_statistics(tmp_path / "dynamic.safetensors", found, OTHER)
     return tmp_path / "dynamic.safetensors", model, found
 
 
@@ -184,7 +184,7 @@ def test_the_file_gives_back_what_was_saved(saved: Saved, tmp_path: Path) -> Non
     for name, size in found.root_mean_squares.items():
         assert torch.equal(again.root_mean_squares[name], size)
     assert read_statistics(path, model, None, 5, 10_000).mean == pytest.approx(found.mean, rel=1e-12)
-    save_statistics(tmp_path / "again", again, model, OTHER)
+    save_statistics(tmp_path / "again", again, OTHER)
     assert (tmp_path / "again").read_bytes() == path.read_bytes()
 
 

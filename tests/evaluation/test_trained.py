@@ -180,3 +180,48 @@ def test_a_damaged_run_is_refused(
     damage(folder, lstm_run)
     with pytest.raises(InputError, match=re.escape(message)):
         spanlm.load(folder)
+
+
+def test_what_scripts_and_notebooks_give_is_taken(model: TrainedModel, text: str, tmp_path: Path) -> None:
+    """Paths, generators and the numbers of numpy, as what they stand for."""
+    path = tmp_path / "own.txt"
+    path.write_text(text)
+    assert model.evaluate(path).nll == model.evaluate(str(path)).nll
+    for same in (path, text.split("\n")):
+        np.testing.assert_array_equal(model.attend(same).bits, model.attend(text).bits)
+    assert model.generate("the", seed=np.int64(3)) == model.generate("the", seed=3)
+    assert model.score_texts(line for line in ["the cat", "a dog"])[0] == model.score_texts(["the cat", "a dog"])[0]
+    cache = spanlm.CacheConfig(window=np.int32(5), theta=np.float32(0.5), lambda_=0.25)
+    assert cache.to_json() == {"window": 5, "theta": 0.5, "lambda": 0.25, "tuned_on": None}
+    assert json.dumps(cache.to_json())
+    assert spanlm.load(model.folder, torch.device("cpu")).evaluate().nll == model.evaluate().nll
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            lambda m: m.evaluate(state="carry", batch_size=10**6),
+            r"batch_size=1000000: must be at most \d+, the tokens of tiny test",
+        ),
+        (lambda m: m.evaluate(cache=500), "cache=500: must be a CacheConfig"),
+        (lambda m: m.evaluate(dynamic=True), "dynamic=true: must be a DynamicConfig"),
+        (lambda m: m.tune_cache(500), "cache.window=500: must be several values"),
+        (lambda m: m.generate("the", length=1.5), "length=1.5: must be a whole number"),
+        (lambda m: m.score("the", base="e"), "base='e': must be a number"),
+        (lambda m: m.score("the", base=0.5), "base=0.5: must be above 1"),
+        (lambda m: list(m.score(["the", math.nan])), "text 2=nan: must be a string"),
+        (lambda m: m.score_texts(["the", None]), "text 2=null: must be a string"),
+        (lambda m: list(m.cloze([], contexts="full")), "contexts='full': is one string; give a list of them"),
+        (lambda m: spanlm.load_ensemble("run"), "runs='run': is one string; give a list of them"),
+        (lambda m: spanlm.load_corpus("demo", splits=["dev"]), "splits=dev: must be some of train, valid, test"),
+        (lambda m: spanlm.Scorer("run"), "run=run: must be a loaded model"),
+        (lambda m: spanlm.DynamicConfig(length=1.5), "dynamic.length=1.5: must be a whole number"),
+        (lambda m: spanlm.CacheConfig(window=2, theta="x", lambda_=0), "cache.theta='x': must be a number"),
+    ],
+)
+def test_what_means_nothing_is_refused_by_name(
+    model: TrainedModel, wrong: Callable[[TrainedModel], object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        wrong(model)

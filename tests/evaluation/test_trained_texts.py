@@ -109,6 +109,7 @@ def test_a_text_that_was_changed_since_the_training_is_noted(tiny_config: RunCon
     text.write_text("\n".join(tiny_lines(200, 1)[50:]) + "\n")
     for name in (None, str(text)):
         assert model.corpus(name, "test").notes[-1].startswith("own.txt test: not the text that it was when this model")
+    assert model.evaluate().notes == tuple(model.corpus(None, "test").notes)
     (tmp_path / "copy.txt").write_text(text.read_text())
     assert not any("not the text" in note for note in model.corpus(str(tmp_path / "copy.txt")).notes)
     (tmp_path / "run" / "provenance.jsonl").unlink()

@@ -268,3 +268,32 @@ def test_an_extra_that_is_missing_is_named_with_its_install_line(run: spanlm.Tra
     for line, extra in zip(found.stderr.splitlines(), ("hf", "hf", "track"), strict=True):
         assert f"pip install 'spanlm[{extra}]'" in line
     assert not (tmp_path / "out").exists()
+
+
+def nll(model: spanlm.TrainedModel, text: str) -> tuple[float, float]:
+    """Nats of a text's words by `score`, and by the exported model."""
+    exported, tokenizer = spanlm.to_hf(model)
+    ids = tokenizer(f"{EOS} {text}", return_tensors="pt").input_ids
+    with torch.no_grad():
+        theirs = float(exported(ids, labels=ids).loss) * (ids.shape[1] - 1)
+    return sum(word.surprisal for word in model.score(text, base=math.e)), theirs
+
+
+def test_a_changed_model_is_exported_as_it_is_asked(run: spanlm.TrainedModel, span_run: Path) -> None:
+    """With another temperature of its gate, or with a lesion; an empty memory is no other weights."""
+    spans, words, text = (
+        spanlm.load(span_run),
+        spanlm.load(run.folder),
+        "the cat sat on a mat . the dog sat on the mat .",
+    )
+    assert isinstance(spans, spanlm.TrainedModel) and isinstance(words, spanlm.TrainedModel)
+    with torch.no_grad():  # so little trained, a model looks at all words alike
+        for weight in [*spans.model.parameters(), *words.model.parameters()]:
+            weight.mul_(8)
+    changed = [spans.at_gate_temperature(0.001), *(words.with_attention(how) for how in ("uniform", "window=2"))]
+    for model, trained in zip(changed, (spans, words, words), strict=True):
+        ours, theirs = nll(model, text)
+        assert theirs == pytest.approx(ours, rel=1e-5)
+        assert abs(theirs - nll(trained, text)[0]) > 1e-4
+    with pytest.raises(InputError, match=r"attention=none: .* cannot be exported"):
+        spanlm.to_hf(run.with_attention("none"))

@@ -50,13 +50,20 @@ def test_a_prefix_is_read_and_not_counted(run: spanlm.TrainedModel) -> None:
         scorer.conditional_score(["a", "b"], ["c"])
 
 
-def test_equal_texts_are_no_better(run: spanlm.TrainedModel) -> None:
+def test_a_word_that_reaches_from_the_prefix_on_is_refused(run: spanlm.TrainedModel) -> None:
+    with pytest.raises(InputError, match=r"prefix='the do': is cut into other words in 'the dog sat'"):
+        spanlm.Scorer(run).conditional_score(["the do"], ["g sat"], separator="")
+
+
+def test_equal_texts_are_refused(run: spanlm.TrainedModel) -> None:
     scorer = spanlm.Scorer(run)
     assert scorer.compare(["the unicorn ran"], ["the giraffe ran"]) == [False]
     with pytest.raises(InputError, match="2 texts for 1"):
         scorer.compare(["the cat", "a dog"], ["cat the"])
     one, other = scorer.compare(["the cat", "cat the"], ["cat the", "the cat"])
     assert one != other
+    with pytest.raises(InputError, match="the cat"):
+        scorer.compare(["the cat"], ["the cat"])
 
 
 @pytest.mark.slow

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from spanlm.models.interfaces import Memory, Readout, Tensors
 from spanlm.models.memories.pointer_sentinel import Pointer
-from spanlm.models.memories.span_buffer import SpanMixture
 from tests.models import small
 from tests.models.small import HIDDEN, VOCABULARY, build, read, values
 
-UNBOUNDED = 100  # more than any test has steps
+UNBOUNDED = 100
+"""The reach of a memory without a limit: more than any test has steps."""
+
 REACH = {
     "none": lambda c: 0,
     "key_value": lambda c: c.window,
@@ -67,26 +68,17 @@ def only(which: Callable[[Memory], bool]) -> Any:
     return pytest.mark.parametrize("config", chosen)
 
 
-def unbounded(config: Any) -> bool:
-    """Everything since the reset is remembered: the state grows."""
-    return bool(REACH[config.kind](config) == UNBOUNDED)
-
-
 def attends(memory: Memory) -> bool:
     return read(memory, values(1, 1, HIDDEN), memory.init_state(1))[0].attention is not None
 
 
 def answer(readout: Readout) -> Tensor:
     """What the memory does to the prediction: the features; of a mixture, numbers that all change where it does."""
-    mixture = readout.mixture
-    if mixture is None:
+    if readout.mixture is None:
         return readout.features
-    if isinstance(mixture, SpanMixture):
-        mixed = torch.cat([readout.features, mixture.features, mixture.gate], -1)
-    else:
-        assert isinstance(mixture, Pointer)
-        mixed = torch.cat([small.copied(mixture), mixture.log_gate.unsqueeze(-1)], -1)
-    return mixed @ values(mixed.shape[-1], 4, seed=3)
+    parts = small.mixed(readout) if isinstance(readout.mixture, Pointer) else [readout.features, *small.mixed(readout)]
+    both = torch.cat([x.reshape(*x.shape[:2], -1) for x in parts], -1)
+    return both @ values(both.shape[-1], 4, seed=3)
 
 
 def after_prefix(memory: Memory, steps: int, batch: int = 2) -> Tensors:

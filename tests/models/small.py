@@ -220,6 +220,14 @@ def copied(pointer: Pointer) -> Tensor:
     return (one_hot(pointer.words, VOCABULARY) * pointer.log_weights.exp().unsqueeze(-1)).sum(-2)
 
 
+def mixed(readout: Readout) -> list[Tensor]:
+    """What a mixture is made of: its numbers, and its words; a pointer's words by what each of them is given."""
+    if isinstance(readout.mixture, Pointer):
+        return [copied(readout.mixture), readout.mixture.log_gate]
+    numbers = [x for x in mixture_tensors(readout) if x.dtype != torch.bool]
+    return [x if x.is_floating_point() else one_hot(x, VOCABULARY).to(readout.features) for x in numbers]
+
+
 def tensors(result: Readout | LMState | Tensors | Tensor | list[Tensor]) -> list[Tensor]:
     """Everything in a result, in a fixed order."""
     if isinstance(result, list):
@@ -228,9 +236,7 @@ def tensors(result: Readout | LMState | Tensors | Tensor | list[Tensor]) -> list
         return [result]
     if isinstance(result, Readout):
         attended = [] if result.attention is None else [result.attention.weights]
-        mixture = result.mixture
-        mixed = [copied(mixture), mixture.log_gate] if isinstance(mixture, Pointer) else mixture_tensors(result)[:2]
-        return [result.features, *attended, *mixed]
+        return [result.features, *attended, *mixed(result)]
     named = result.flat() if isinstance(result, LMState) else result
     return [named[name] for name in sorted(named)]
 

@@ -17,7 +17,6 @@ from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig, PointerSentinelConfig, SpanBufferConfig
 from tests.conftest import needs_bf16
 from tests.models import small
-from tests.models.contract import unbounded
 from tests.models.small import assert_same, bitwise, join, language_model, tensors, words
 
 every_model = pytest.mark.parametrize("config", small.models())
@@ -123,7 +122,7 @@ def test_streams_do_not_touch_each_other(config: ModelConfig) -> None:
 def test_reset_streams_start_again(config: ModelConfig) -> None:
     """A reset stream is a new stream, bit by bit, even if NaN or no word stood in it; the others go on, bit by bit."""
     begun, new = begun_and_new(language_model(config))
-    if not unbounded(config.memory):
+    if config.memory.slots is not None:
         assert bitwise(begun, new)
     else:
         # the slots of the stream that goes on are there for all, empty, and a sum over more of them rounds differently
@@ -183,6 +182,14 @@ def test_gradients_end_at_the_segment_border(config: ModelConfig) -> None:
 
     assert reached(detach=True).tolist() == [4, 5]
     assert reached(detach=False).tolist() == [1, 2, 3, 4, 5]
+
+
+@every_model
+def test_sizes_are_counted_without_memory_for_the_weights(config: ModelConfig) -> None:
+    """As before every training: no number may be asked of a tensor while a room is built."""
+    with torch.device("meta"):
+        counted = sum(x.numel() for x in LanguageModel(config, 50).parameters())
+    assert counted == sum(x.numel() for x in LanguageModel(config, 50).parameters())
 
 
 @every_model

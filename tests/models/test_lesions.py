@@ -28,14 +28,13 @@ TOKENS = words(STEPS, STREAMS)
 attending = only(attends)
 
 
-def model_of(memory: Any) -> tuple[LanguageModel, ModelConfig]:
-    config = small.model_config(LSTM, memory, SOFTMAX)
-    return language_model(config), config
+def model_of(memory: Any) -> LanguageModel:
+    return language_model(small.model_config(LSTM, memory, SOFTMAX))
 
 
 def pair(memory: Any, how: str) -> tuple[LanguageModel, LanguageModel]:
-    model, config = model_of(memory)
-    return model, lesioned(model, config, how, "run")
+    model = model_of(memory)
+    return model, lesioned(model, how, "run")
 
 
 @torch.no_grad()
@@ -162,7 +161,7 @@ def test_uniform_recurrent_memory() -> None:
 @pytest.mark.parametrize("score", ["single", "combined"])
 def test_uniform_attentive_memory_is_the_mean(score: Any, zero_slot: bool, window: int | None) -> None:
     trained, equal = pair(AttentiveConfig(score=score, window=window, zero_slot=zero_slot), "uniform")
-    mean, _ = model_of(AttentiveConfig(score="mean", window=window, zero_slot=zero_slot))
+    mean = model_of(AttentiveConfig(score="mean", window=window, zero_slot=zero_slot))
     mean.load_state_dict({name: x for name, x in trained.state_dict().items() if name in mean.state_dict()})
     assert_same(read(equal).features, read(mean).features)
 
@@ -183,20 +182,20 @@ def test_uniform_span_buffer_reads_the_mean_of_the_spans(config: SpanBufferConfi
 @pytest.mark.parametrize("config", [p for p in small.models() if p.values[0].memory.slots])
 def test_a_window_as_wide_as_the_model_changes_nothing_whatever_stands_around_it(config: ModelConfig) -> None:
     trained = language_model(config)
-    assert_same(log_probs(lesioned(trained, config, f"window={config.memory.slots}", "run")), log_probs(trained))
+    assert_same(log_probs(lesioned(trained, f"window={config.memory.slots}", "run")), log_probs(trained))
 
 
 def test_the_trained_model_is_left_as_it_is() -> None:
-    trained, config = model_of(KeyValueConfig(window=3))
+    trained = model_of(KeyValueConfig(window=3))
     before = log_probs(trained)
     for how in ("uniform", "none", "window=2"):
-        assert not torch.equal(log_probs(lesioned(trained, config, how, "run")), before)
+        assert not torch.equal(log_probs(lesioned(trained, how, "run")), before)
     assert torch.equal(log_probs(trained), before)
 
 
 @pytest.mark.parametrize("config", [p for p in small.memories() if p.values[0].slots == 0])
 def test_a_memory_that_does_not_attend_has_no_lesion(config: Any) -> None:
-    with pytest.raises(InputError, match=r"attention=uniform: run: does not attend. Name a run with model.memory.kind"):
+    with pytest.raises(InputError, match=r"attention=uniform: run: does not attend. Name a run whose memory does"):
         pair(config, "uniform")
 
 

@@ -22,7 +22,6 @@ from tests.models.contract import (
     every_memory,
     looked_at,
     only,
-    unbounded,
 )
 from tests.models.small import HIDDEN, VOCABULARY, bitwise, build, read, values, words_at
 
@@ -61,7 +60,7 @@ def test_attention_rows_sum_to_one_or_are_empty(config: Any) -> None:
     steps_without = next(t for t in range(8) if attended(config, t, nearest_lag))
     if config.kind != "span_buffer":
         assert steps_without == nearest_lag
-        assert attention.shape == (8, 2, config.window or 7)
+        assert attention.shape == (8, 2, config.slots or 7)
     assert not attention[:steps_without].any()
     total = attention.sum(-1) + (readout.mixture.log_gate.exp() if isinstance(readout.mixture, Pointer) else 0)
     if getattr(config, "zero_slot", False):  # how much lies there: `test_loop_twins.py`
@@ -77,7 +76,7 @@ def test_columns_are_lags_the_nearest_last(config: Any) -> None:
     attention = read(memory, values(8, 1, HIDDEN), memory.init_state(1))[0].attention
     every, nearest, stride = attention.by_lag(), attention.nearest_lag, attention.stride
     lags = [every.shape[-1] - 1 - column + nearest for column in range(every.shape[-1])]
-    farthest = 7 if unbounded(config) else max(attended(config, 100, nearest))
+    farthest = 7 if config.slots is None else max(attended(config, 100, nearest))
     assert farthest <= lags[0] < farthest + stride
     slots = attention.slots(torch.arange(8).unsqueeze(1), attention.weights.shape[-1])
     for t in range(8):
@@ -106,7 +105,7 @@ def only_shown(config: Any) -> set[str]:
     """Tensors of the state that the attention follows from, but not the answer: that has its running sums."""
     return (
         {"scores", "filled"}
-        if config.kind == "attentive" and config.score in ("single", "mean") and unbounded(config)
+        if config.kind == "attentive" and config.score in ("single", "mean") and config.slots is None
         else set()
     )
 
@@ -139,8 +138,8 @@ def test_state_keeps_its_shape_and_type(config: Any, steps: int) -> None:
     """Where everything is remembered, what has no slot at the start has one for each step."""
     memory = build(config, HIDDEN, VOCABULARY)
     start = state = memory.init_state(3)
-    growing = {name for name, x in start.items() if len(x) == 0 and unbounded(config)}
-    assert bool(growing) == unbounded(config)
+    growing = {name for name, x in start.items() if len(x) == 0 and config.slots is None}
+    assert bool(growing) == (config.slots is None)
     for total in (steps, steps + 2):
         _, state = read(memory, values(total - len(state[min(growing)]) if growing else steps, 3, HIDDEN), state)
         assert {name: (x.shape, x.dtype) for name, x in state.items()} == {

@@ -223,6 +223,21 @@ def test_a_cache_is_there_or_not(client: TestClient, value: Any) -> None:
     assert answer.json()["error"].startswith("cache=") and answer.json()["error"].endswith("must be false or true")
 
 
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"text": "the", "base": 2}, 'base=2: must be "2" or "e" or "10"'),
+        ({"text": " \n"}, "text: has no words; write some"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused_as_json_writes_it(
+    client: TestClient, asked: dict[str, Any], message: str
+) -> None:
+    for accept in ("text/csv", "application/json"):
+        answer = client.post("/api/score", json=asked, headers={"accept": accept})
+        assert (answer.status_code, answer.json()["error"]) == (400, message)
+
+
 def test_the_cache_is_described_as_it_is(client: TestClient) -> None:
     assert "neural cache of the last 500 words" in client.get("/schema").text
     said = next(line for line in client.get("/static/help.js").text.split("\n") if line.startswith('"cache"'))

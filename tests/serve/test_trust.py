@@ -132,6 +132,7 @@ def test_a_word_that_is_many_to_the_model_is_counted_as_many(work: Work, words_r
 
 
 def test_weights_that_no_page_can_draw_are_refused_before_a_word_is_read(client: TestClient, runs: Runs) -> None:
+    assert runs.get("5").attends  # which a word is read for, once
     with _steps(runs, "5") as steps:
         answer = client.post("/api/read", json={"text": "the " * 2300, "run": "5"})  # which remembers all of a line
     _refused(answer, 400, "text: has 5,28", "5,000,000")

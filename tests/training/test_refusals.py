@@ -242,3 +242,16 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
             train(config, text, room / name)
         assert said in str(error.value) and "\n" not in str(error.value)
     assert {path.name for path in (room / "own").iterdir()} == {".lock"} and not (room / "new").exists()
+
+
+def test_a_corpus_that_the_configuration_does_not_name_is_refused(room: Path) -> None:
+    """The run's folder would name a text that it never saw."""
+    (room / "own.txt").write_text("the cat sat .\n" * 40)
+    config = make_config(epochs=1)
+    for corpus, message in (
+        (spanlm.load_corpus("demo"), "data.corpus=.*the corpus given was loaded with demo"),
+        (replace(make_corpus(), splits={"train": make_corpus().splits["train"]}), "training needs valid, too"),
+    ):
+        with pytest.raises(InputError, match=message):
+            train(replace(config, data=replace(config.data, corpus=str(room / "own.txt"))), corpus, room / "run")
+        assert not (room / "run").exists()

@@ -152,6 +152,7 @@ class DynamicStatistics:
         whole: all of the text was read, not its first segments alone.
         length: steps of a full segment.
         gate_temperature: of the likelihood, for a model with a span buffer; None: there is no gate.
+        weights: SHA-256 of the weights that they are of.
         origin: for people: gathered now, or read from a file.
     """
 
@@ -163,6 +164,7 @@ class DynamicStatistics:
     whole: bool
     length: int = LENGTH
     gate_temperature: float | None = None
+    weights: str = ""
     origin: str = ""
 
     @property
@@ -236,10 +238,16 @@ def gather_statistics(
         whole=tokens == batcher.targets,
         length=length,
         gate_temperature=gate_temperature(model),
+        weights=weights_of(model),
     )
     if not 0 < found.mean < math.inf:
         raise RunError(f"gradient statistics: their mean on {found.text} is {found.mean}, and must be positive.")
     return found
+
+
+def weights_of(model: nn.Module) -> str:
+    """Return the SHA-256 of a model's weights."""
+    return weights_digest(dict(model.named_parameters()))
 
 
 def gate_temperature(model: NextWordModel) -> float | None:
@@ -276,7 +284,7 @@ def find_statistics(
         origin = f"gathered anew ({stale})"
     found = gather_statistics(model, corpus, protocol, length=length, segments=segments, report=report)
     try:
-        save_statistics(path, found, model, text)
+        save_statistics(path, found, text)
     except OSError as error:
         return replace(found, origin=f"{origin}; kept in memory alone: {path} could not be written: {error.strerror}")
     return replace(found, origin=f"{origin}, saved in {path}")
@@ -298,11 +306,11 @@ def statistics_without_text(
     return replace(found, origin=f"{found.origin}; the training text is not there to be compared")
 
 
-def save_statistics(path: Path, statistics: DynamicStatistics, model: NextWordModel, text: str) -> None:
+def save_statistics(path: Path, statistics: DynamicStatistics, text: str) -> None:
     """Write statistics with the SHA-256 of weights, training text and tensors; OSError: the file before is intact."""
     marks = {
         "format": 1,
-        "weights": weights_digest(dict(model.named_parameters())),
+        "weights": statistics.weights,
         "training_text": text,
         "statistics": statistics.digest,
         **{name: getattr(statistics, name) for name in _KEPT},
@@ -330,9 +338,10 @@ def read_statistics(
         found = DynamicStatistics(
             {name: x.to(model.device) for name, x in tensors.items()},
             **{name: marks[name] for name in _KEPT},
+            weights=marks["weights"],
             origin=f"read from {path}",
         )
-        of_weights, of_text, damaged = marks["weights"], marks["training_text"], marks["statistics"] != _digest(tensors)
+        of_text, damaged = marks["training_text"], marks["statistics"] != _digest(tensors)
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, SafetensorError) as error:
@@ -341,7 +350,7 @@ def read_statistics(
     enough = found.whole or (segments is not None and found.read >= segments)
     for wrong, why in (
         (damaged, "damaged: it does not have its SHA-256"),
-        (of_weights != weights_digest(dict(model.named_parameters())), "is of other weights"),
+        (found.weights != weights_of(model), "is of other weights"),
         (text not in (None, of_text), "is of another training text"),
         (found.gate_temperature != gate, f"is of temperature {found.gate_temperature} of a gate, not {gate}"),
         (found.length != length, f"is of segments of {found.length} steps, not {length}"),

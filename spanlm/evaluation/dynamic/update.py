@@ -29,7 +29,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from spanlm.errors import require
+from spanlm.errors import InputError, require, require_numbers
 from spanlm.evaluation.dynamic.statistics import (
     LENGTH,
     DynamicLoss,
@@ -37,6 +37,7 @@ from spanlm.evaluation.dynamic.statistics import (
     SegmentGradients,
     gate_temperature,
     learning_weights,
+    weights_of,
 )
 from spanlm.models.interfaces import NextWordModel
 
@@ -75,6 +76,7 @@ class DynamicConfig:
     tuned_on: str | None = None
 
     def __post_init__(self) -> None:
+        require_numbers(self, "dynamic.")
         require(0 <= self.rate < math.inf, "dynamic.rate", self.rate, "finite and at least 0")
         require(0 <= self.decay <= 1, "dynamic.decay", self.decay, "in [0, 1]")
         require(0 < self.epsilon < math.inf, "dynamic.epsilon", self.epsilon, "positive and finite")
@@ -137,7 +139,9 @@ def _split(tensors: Iterable[Tensor], size: int) -> list[Tensor]:
 
 
 def require_fit(config: DynamicConfig, statistics: DynamicStatistics, model: NextWordModel) -> None:
-    """Raise InputError for statistics of another length or temperature; errors as of `require_loss`, too."""
+    """Raise InputError for statistics of other weights, length or temperature; errors as of `require_loss`, too."""
+    if statistics.weights != weights_of(model):
+        raise InputError("statistics: are of other weights. Take those of this model's dynamic_statistics().")
     require(config.length == statistics.length, "dynamic.length", config.length, f"that of {statistics.description}")
     gate = gate_temperature(model)
     require(statistics.gate_temperature == gate, "statistics.gate_temperature", statistics.gate_temperature, f"{gate}")
