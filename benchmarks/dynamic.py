@@ -71,7 +71,7 @@ def dynamic_step(model: LanguageModel, precision: Precision) -> Step:
     """Return the dynamic evaluation of a text; what it has learnt stays from one text to the next."""
     # the time does not depend on how large gradients usually are
     sizes = {name: torch.full_like(weight, 1e-3).detach() for name, weight in learning_weights(model).items()}
-    statistics = DynamicStatistics(sizes, "random", segments=1.0, read=1, tokens=500, whole=False)
+    statistics = DynamicStatistics(sizes, "random", segments=1.0, read=1, tokens=500, whole=False, weights="")
     follower, learn = adapting(model, statistics, DynamicConfig())
 
     def step(segment: Segment) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from dataclasses import fields
 from operator import index
 from typing import TYPE_CHECKING
@@ -50,18 +50,26 @@ def require(ok: bool, field: str, value: object, limit: str) -> None:
 
 
 def require_numbers(owner: DataclassInstance, prefix: str = "") -> None:
-    """Make the numbers of a frozen dataclass, such as those of numpy, Python's; InputError: a field has none."""
+    """Make the numbers of a frozen dataclass, such as those of numpy, Python's; InputError: one is no number."""
     for field in fields(owner):
         value, kinds = getattr(owner, field.name), str(field.type).split(" | ")
-        if value is None or isinstance(value, int) or not {"int", "float"} & set(kinds):
+        if not {"int", "float"} & set(kinds) or (value is None and "None" in kinds):
             continue
         make, limit = (index, "a whole number") if "int" in kinds else (float, "a number")
-        name = prefix + field.name.rstrip("_")
-        require(not isinstance(value, str), name, repr(value), limit)
+        name, shown = prefix + field.name.rstrip("_"), repr(value) if isinstance(value, str) else value
+        require(not isinstance(value, str | bool), name, shown, limit)
         try:
-            object.__setattr__(owner, field.name, make(value))
+            number = make(value)
         except (TypeError, ValueError):
-            require(False, name, value, limit)
+            raise InputError(f"{name}={as_written(value)}: must be {limit}") from None
+        if not isinstance(value, int):  # which is written without a point also where another may have one
+            object.__setattr__(owner, field.name, number)
+
+
+def require_several(name: str, values: Sized) -> None:
+    """Raise InputError for a list without values, or for what is no list."""
+    require(hasattr(values, "__len__") and not isinstance(values, str), name, values, "a list of values")
+    require(len(values) > 0, name, "", "at least one value")
 
 
 def require_defaults(owner: DataclassInstance, prefix: str, names: Iterable[str], why: str) -> None:

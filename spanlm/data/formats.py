@@ -106,9 +106,12 @@ def conversion(path: Path, piece: bytes, offset: int) -> str:
     """Return advice on a file that is not UTF-8 in `piece`, read at byte `offset`."""
     marked = (name for mark, name in _MARKS.items() if offset == 0 and piece.startswith(mark))
     name = next(marked, None) or _encoding(piece[-offset % 4 :])
-    ending = path.suffix if path.suffix in (".csv", ".tsv") else ".txt"
-    way = f"convert it by `iconv -f {name} -t UTF-8 {shlex.quote(str(path))} > NEW{ending}`"
-    return "give a plain text file in UTF-8" if name is None else f"it looks like {name}: {way}"
+    if name is None:
+        return "give a plain text file in UTF-8"
+    packed, file = path.suffix == ".gz", shlex.quote(str(path))
+    ending = Path(path.stem if packed else path.name).suffix or ".txt"
+    read = f"gzip -dc {file} | iconv -f {name} -t UTF-8" if packed else f"iconv -f {name} -t UTF-8 {file}"
+    return f"it looks like {name}: convert it by `{read} > NEW{ending}`"
 
 
 def _encoding(piece: bytes) -> str | None:

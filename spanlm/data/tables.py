@@ -119,9 +119,9 @@ def _opened(path: Path) -> Iterator[TextIO]:
 def _cells(path: Path, file: TextIO, delimiter: str) -> Iterator[Row]:
     first, line = file.readline(), 1
     if "\0" in first:  # UTF-16 without a mark, maybe, whose names would not be found
-        raise InputError(f"{path}, line 1: a NUL byte; {conversion(path, first.encode(), 0)}")
-    if said := re.fullmatch(r"sep=(.)\s*", first):  # as Excel takes it
-        delimiter, first, line = said[1], file.readline(), 2
+        raise InputError(f"{path}, line 1: a NUL character; {conversion(path, first.encode(), 0)}")
+    if named := re.fullmatch(r'sep=([^\r\n"])\s*', first):  # as Excel takes it
+        delimiter, first, line = named[1], file.readline(), 2
     elif delimiter == "," not in first and ";" in first:  # where a comma is in numbers, spreadsheets write CSV so
         delimiter = ";"
     reader = csv.reader(chain([first], file), delimiter=delimiter, strict=True)

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, require, require_numbers
+from spanlm.errors import InputError, require, require_numbers, require_several
 from spanlm.evaluation.protocol import STANDARD, Protocol
 from spanlm.evaluation.scoring import Scored, edge_note, perplexity, score
 from spanlm.models.interfaces import NextWordModel, Readout
@@ -206,8 +206,7 @@ LAMBDAS = tuple(number / 50 for number in range(31))
 def _require_grid(windows: Sequence[int], thetas: Sequence[float], lambdas: Sequence[float]) -> None:
     """Raise InputError for an empty grid, or for a value that no cache can have."""
     for name, values in (("window", windows), ("theta", thetas), ("lambda", lambdas)):
-        require(not isinstance(values, int | float), f"cache.{name}", values, "several values, as a list")
-        require(len(values) > 0, f"cache.{name}", "", "at least one value")
+        require_several(f"cache.{name}", values)
     for window, theta, lambda_ in product(windows, thetas, lambdas):
         CacheConfig(window=window, theta=theta, lambda_=lambda_)
 

@@ -54,7 +54,8 @@ class EnsembleEvaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {**asdict(self), "weights": list(self.weights), "members": [asdict(one) for one in self.members]}
+        members, ensemble = [one.to_json() for one in self.members], self.ensemble.to_json()
+        return asdict(self) | {"weights": list(self.weights), "members": members, "ensemble": ensemble}
 
 
 @dataclass(frozen=True)

@@ -212,8 +212,8 @@ def refuse_one_string(name: str, several: Iterable[object]) -> None:
         raise InputError(f"{name}={several[:20]!r}: is one string; give a list of them")
 
 
-def texts_alone(texts: Iterable[str]) -> Iterator[str]:
-    """Give texts as they are; InputError: one is none, as a missing value of a table."""
+def require_texts(texts: Iterable[str]) -> Iterator[str]:
+    """Give texts as they are; InputError: one is not a string, as a missing value of a table."""
     for number, text in enumerate(texts, 1):
         require(isinstance(text, str), f"text {number}", text, "a string. Leave missing values out")
         yield text
@@ -444,8 +444,8 @@ def places_of(pieces: Iterable[Piece], items: Sequence[str], cut: Callable[[str]
 
 
 def lines_as_pieces(lines: Iterable[str], tokenizer: Tokenizer) -> Iterator[Piece]:
-    """Tokenise lines that are in memory; InputError: one is no text."""
-    return _cut(word for line in texts_alone(lines) for word in [*tokenize(line, tokenizer), EOS])
+    """Tokenise lines that are in memory; InputError: one is not a string."""
+    return _cut(word for line in require_texts(lines) for word in [*tokenize(line, tokenizer), EOS])
 
 
 def text_as_pieces(text: Text, tokenizer: Tokenizer) -> Iterator[Piece]:

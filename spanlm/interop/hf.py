@@ -247,7 +247,7 @@ def to_hf(trained: LoadedModel) -> tuple[SpanlmForCausalLM, transformers.PreTrai
     """Return a trained model and its tokenizer as `transformers` knows them; the weights are copied.
 
     Raises:
-        InputError: several models as one, n-grams, or a model with the lesion `none`, which is no other weights.
+        InputError: several models as one, n-grams, or a lesion that weights do not have (`uniform`, `none`).
 
     Example:
         >>> model, tokenizer = spanlm.to_hf(spanlm.load("runs/demo"))
@@ -257,8 +257,9 @@ def to_hf(trained: LoadedModel) -> tuple[SpanlmForCausalLM, transformers.PreTrai
     require(isinstance(trained, LoadedModel), "trained", trained, "a loaded model, of spanlm.load")
     if not isinstance(trained, TrainedModel):
         raise InputError(f"{trained.folder}: only a single recurrent model can be exported; name one run")
-    if trained.attention == "none":
-        raise InputError(f"attention=none: {trained.folder}: an empty memory cannot be exported; export it as trained")
+    if trained.attention in ("uniform", "none"):
+        what = f"attention={trained.attention}: {trained.folder}"
+        raise InputError(f"{what}: weights alone do not say so, and no more is exported. Export the run as trained.")
     config, model = trained.config, trained.model
     run = {
         "model": asdict(model.config),

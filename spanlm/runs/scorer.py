@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from spanlm.errors import InputError, require
-from spanlm.evaluation.words import WordScore, by_line, texts_alone
+from spanlm.evaluation.words import WordScore, by_line, require_texts
 from spanlm.runs.loading import load
 from spanlm.runs.trained_model import LoadedModel
 
@@ -83,12 +83,9 @@ class Scorer:
         """
         pairs = _paired(prefix, stimuli)
         texts, read = [separator.join(pair) for pair in pairs], [self.run.tokenize(first) for first, _ in pairs]
-        for text, tokens in zip(texts, read, strict=True):
-            whole = self.run.tokenize(text)
-            if whole[: len(tokens)] != tokens:
-                raise InputError(
-                    f"prefix={' '.join(tokens)!r}: is cut into other words in {text!r}. End it with a word."
-                )
+        for (first, _), text, tokens in zip(pairs, texts, read, strict=True):
+            if self.run.tokenize(text)[: len(tokens)] != tokens:
+                raise InputError(f"prefix={first!r}: goes on within a word in {text!r}. Cut between two words.")
         rows = self._rows(texts, base_two)
         return [reduction(_log_p(own[len(tokens) :])) for own, tokens in zip(rows, read, strict=True)]
 
@@ -101,7 +98,7 @@ class Scorer:
         return [self.run.compare(*pair).correct for pair in _paired(good, bad)]
 
     def _rows(self, texts: Sequence[str], base_two: bool) -> list[list[WordScore]]:
-        lines = [" ".join(text.split("\n")) for text in texts_alone(texts)]
+        lines = [" ".join(text.split("\n")) for text in require_texts(texts)]
         return by_line(self.run.score(lines, state="line", base=2.0 if base_two else math.e), len(lines))
 
 

@@ -72,6 +72,7 @@ class Texts:
             InputError: the file breaks a rule of `spanlm.data.text`.
         """
         tokenizer, text = self.data.effective_tokenizer, Text(text) if isinstance(text, Path) else text
+        require(isinstance(text, Text | Iterable), "text", text, "a string, a path or several strings")
         if isinstance(text, str):
             text = text.removesuffix("\n").split("\n")
         found = text_as_pieces(text, tokenizer) if isinstance(text, Text) else lines_as_pieces(text, tokenizer)
@@ -79,6 +80,7 @@ class Texts:
 
     def prompt(self, text: str) -> list[str]:
         """Return the words of a text that is to go on: line ends among them, the last line or sentence open."""
+        require(isinstance(text, str), "prompt", text, "a string")
         *before, last = self.pieces(text.split("\n"))
         return [*words_of(before), *last.words]
 

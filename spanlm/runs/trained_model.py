@@ -56,8 +56,8 @@ from spanlm.evaluation.words import (
     WordScore,
     WrittenScore,
     refuse_one_string,
+    require_texts,
     score_words,
-    texts_alone,
     whole_lines,
     written_scores,
 )
@@ -222,7 +222,7 @@ class LoadedModel:
             InputError: a text holds the reserved word <eos>, or is no string.
         """
         refuse_one_string("texts", texts)
-        texts = list(texts_alone(texts))
+        texts = list(require_texts(texts))
         eos = self.vocabulary.eos_id
         sentences = [[line.words for line in whole_lines(self.texts.pieces([text]))] for text in texts]
         ids = [[*self.vocabulary.encode(words), eos] for each in sentences for words in each]
@@ -249,6 +249,7 @@ class LoadedModel:
         Raises:
             InputError: both are the same.
         """
+        list(require_texts((good, bad)))
         return compare_pairs([Pair(good, bad)], lambda texts: self.score_texts(texts)[0])[0]
 
     def cloze(
@@ -387,8 +388,9 @@ class TrainedModel(LoadedModel):
         if self._trained is not None and self.attention is not None:
             return self._trained.at_gate_temperature(temperature).with_attention(self.attention)
         require_temperature(temperature, "gate_temperature")
-        memory = require_span_buffer(self.config.model.memory, "gate_temperature").at_temperature(temperature)
-        model = LanguageModel(replace(self.config.model, memory=memory), len(self.vocabulary))
+        config = self.model.config
+        memory = require_span_buffer(config.memory, "gate_temperature").at_temperature(float(temperature))
+        model = LanguageModel(replace(config, memory=memory), len(self.vocabulary))
         model.load_state_dict(self.model.state_dict())
         return TrainedModel(model.to(self.model.device).eval(), self.vocabulary, self.config, self.folder)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from spanlm.config import CHANGEABLE, RunConfig, first_difference, fixed_parts
+from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus, findable
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, SpanlmError, as_written
@@ -133,8 +135,8 @@ def ended(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None:
 
 def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> RunConfig:
     """Refuse a folder with another run, or another corpus; return the configuration that the folder will have."""
-    read, data, metrics = corpus.config or config.data, findable(config.data), folder / METRICS
-    if difference := first_difference(asdict(config.data.compared), asdict(read.compared)):
+    data, metrics = findable(config.data), folder / METRICS
+    if corpus.config and (difference := first_difference(*(_text_of(each) for each in (config.data, corpus.config)))):
         field, mine, other = difference
         raise InputError(
             f"data.{field}={as_written(mine)}: the corpus given was loaded with {as_written(other)}. Give "
@@ -167,6 +169,12 @@ def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Run
                 f"replace it. Put {CHECKPOINTS}/ back, or choose another --out."
             )
     return replace(config, data=data)
+
+
+def _text_of(data: DataConfig) -> dict[str, Any]:
+    """Return what says which text a corpus has, and how it is cut and numbered."""
+    own = {"tokenizer": data.effective_tokenizer, "documents": data.effective_documents}
+    return asdict(findable(data)) | own | {"dir": None, "download": False}
 
 
 def _claim(config: RunConfig, corpus: Corpus, folder: Path) -> None:

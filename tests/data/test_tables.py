@@ -74,14 +74,17 @@ def test_what_is_wrong_is_named(kind: Kind, text: str, message: str, tmp_path: P
         list(read_table(tmp_path / "t", kind, ["sentence"]))
 
 
-@pytest.mark.parametrize("kind", ["csv", "tsv"])
+@pytest.mark.parametrize(("kind", "packed"), [("csv", ""), ("tsv", ""), ("csv", ".gz")])
 @pytest.mark.parametrize("coding", ["utf-16", "utf-16-le", "utf-16-be", "latin-1"])
-def test_how_to_convert_another_encoding_is_said(kind: Kind, coding: str, tmp_path: Path) -> None:
-    path = tmp_path / f"s.{kind}"
+def test_how_to_convert_another_encoding_is_said(kind: Kind, packed: str, coding: str, tmp_path: Path) -> None:
+    path = tmp_path / f"s.{kind}{packed}"
     rows = [[str(n), "the café is"] for n in ("item", *range(9))]
-    path.write_bytes("\n".join(DELIMITERS[kind].join(row) for row in rows).encode(coding))
+    content = "\n".join(DELIMITERS[kind].join(row) for row in rows).encode(coding)
+    path.write_bytes(gzip.compress(content) if packed else content)
     name = {"latin-1": "ISO-8859-1"}.get(coding, coding.upper().replace("-LE", "LE").replace("-BE", "BE"))
-    with pytest.raises(InputError, match=rf"it looks like {name}: convert it by .* > NEW\.{kind}"):
+    with pytest.raises(
+        InputError, match=rf"it looks like {name}: convert it by `{'gzip -dc' if packed else 'iconv'} .* > NEW\.{kind}`"
+    ):
         list(read_table(path, kind, []))
 
 

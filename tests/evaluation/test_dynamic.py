@@ -52,7 +52,7 @@ def statistics_of(model: LanguageModel, length: int = 5) -> tuple[DynamicStatist
     ids = small.words(3 * 22, seed=4, size=model.vocabulary_size).tolist()
     sums, n = reference_dynamic.mean_squares(model, reference_dynamic.columns_of(ids, EOS_ID, 3), length)
     sizes = {name: (x / n).sqrt() for name, x in zip(learning_weights(model), sums, strict=True)}
-    read = (n, 5, len(ids), True, length, gate_temperature(model), weights_of(model))
+    read = (n, 5, len(ids), True, weights_of(model), length, gate_temperature(model))
     return DynamicStatistics(sizes, "small train", *read), sums, n
 
 
@@ -249,7 +249,7 @@ def test_the_weights_learn_from_the_loss_of_training(head: str, reads: Reads) ->
 def test_statistics_of_another_model_are_refused() -> None:
     one, other = reference.small_model(), reference.small_model("none")
     for function, config in ((evaluate_dynamic, USUAL), (tune_dynamic, [USUAL])):
-        with pytest.raises(InputError, match=r"statistics: are of other weights. Take those of this model's"):
+        with pytest.raises(InputError, match="statistics: of another model's weights"):
             function(one, CORPUS, "test", statistics_of(other)[0], config)
 
 

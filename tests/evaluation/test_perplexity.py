@@ -32,7 +32,7 @@ from tests.evaluation.reference import CONTEXTS, CORPUS, TARGETS, evaluated, sma
 def test_nll_is_that_of_one_word_at_a_time(context: Context, memory: str) -> None:
     rows = reference.rows(small_model(memory), reference.VOCABULARY, reference.TEXT, context)
     result = evaluated(small_model(memory), context=context)
-    assert {*result.to_json(), "notes"} == vars(result).keys()
+    assert result.to_json().keys() == vars(result).keys() - {"notes"}
     nll = sum(row.nll for row in rows)
     unknown = [row.nll for row in rows if row.oov or row.word == "<unk>"]
     assert result.tokens == len(rows) == TARGETS

@@ -238,7 +238,7 @@ def test_an_exported_run_says_what_the_run_says(run: spanlm.TrainedModel, tmp_pa
             )
             assert one.oov == other.oov
     for model in (run, there):
-        with pytest.raises(InputError, match="give a list of them"):
+        with pytest.raises(InputError, match="items='the cat': is one string; give a list of them"):
             list(model.score_items("the cat"))
         with pytest.raises(InputError, match="texts='the cat': is one string"):
             model.score_texts("the cat")

@@ -16,6 +16,7 @@ import torch
 
 import spanlm
 from spanlm.config import RunConfig
+from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError
@@ -246,12 +247,17 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
 
 def test_a_corpus_that_the_configuration_does_not_name_is_refused(room: Path) -> None:
     """The run's folder would name a text that it never saw."""
-    (room / "own.txt").write_text("the cat sat .\n" * 40)
-    config = make_config(epochs=1)
+    own, twin = room / "own.txt", room / "other" / "own.txt"
+    twin.parent.mkdir()
+    for path in (own, twin):
+        path.write_text(f"the cat of {path.parent.name} sat .\n" * 40)
+    config = replace(make_config(epochs=1), data=DataConfig(corpus=str(own)))
     for corpus, message in (
-        (spanlm.load_corpus("demo"), "data.corpus=.*the corpus given was loaded with demo"),
+        (spanlm.load_corpus("demo"), r"data\.corpus=.*the corpus given was loaded with demo"),
+        (spanlm.load_corpus(twin), rf"data\.corpus={own}: the corpus given was loaded with {twin}"),
+        (spanlm.load_corpus(DataConfig(corpus=str(own), min_count=1)), r"data\.min_count=null: .* loaded with 1"),
         (replace(make_corpus(), splits={"train": make_corpus().splits["train"]}), "training needs valid, too"),
     ):
         with pytest.raises(InputError, match=message):
-            train(replace(config, data=replace(config.data, corpus=str(room / "own.txt"))), corpus, room / "run")
+            train(config, corpus, room / "run")
         assert not (room / "run").exists()

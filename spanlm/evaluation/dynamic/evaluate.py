@@ -20,7 +20,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import RunError, require
 from spanlm.evaluation.dynamic.statistics import DynamicStatistics, segment_gradients
-from spanlm.evaluation.dynamic.update import DynamicConfig, adapting, require_fit
+from spanlm.evaluation.dynamic.update import DynamicConfig, adapting, require_fit, require_own
 from spanlm.evaluation.perplexity import Evaluation, count_split, counted_with, evaluate
 from spanlm.evaluation.protocol import STANDARD, Protocol
 from spanlm.evaluation.scoring import Report, Scored, Tally, quiet
@@ -68,12 +68,13 @@ def evaluate_dynamic(
     The model is not changed: a copy of it learns, from one stream. Its `statistics` are of segments of `config.length`.
 
     Raises:
-        InputError: no such split, several streams, statistics of segments of another length or of another temperature
-            of the gate, or the loss of training for a model without a span buffer.
+        InputError: no such split, several streams, statistics of other weights, of segments of another length or of
+            another temperature of the gate, or the loss of training for a model without a span buffer.
         DivergedError: see `diverged`.
     """
     size = "dynamic evaluation reads one stream, whose weights adapt"
     require(protocol.batch_size in (None, 1), "batch_size", protocol.batch_size, f"1: {size}")
+    require_own(statistics, model)
     require_fit(config, statistics, model)
     static = evaluate(model, corpus, split, replace(protocol, batch_size=None))
 

@@ -151,8 +151,8 @@ class DynamicStatistics:
         read: how many segments were read, full or not.
         whole: all of the text was read, not its first segments alone.
         length: steps of a full segment.
-        gate_temperature: of the likelihood, for a model with a span buffer; None: there is no gate.
         weights: SHA-256 of the weights that they are of.
+        gate_temperature: of the likelihood, for a model with a span buffer; None: there is no gate.
         origin: for people: gathered now, or read from a file.
     """
 
@@ -162,9 +162,9 @@ class DynamicStatistics:
     read: int
     tokens: int
     whole: bool
+    weights: str
     length: int = LENGTH
     gate_temperature: float | None = None
-    weights: str = ""
     origin: str = ""
 
     @property

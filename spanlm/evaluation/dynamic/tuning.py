@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, RunError, require
+from spanlm.errors import InputError, RunError, require, require_several
 from spanlm.evaluation.dynamic.evaluate import DivergedError, adapted_tally, diverged
 from spanlm.evaluation.dynamic.statistics import LENGTH, DynamicLoss, DynamicStatistics
-from spanlm.evaluation.dynamic.update import DynamicConfig, require_fit
+from spanlm.evaluation.dynamic.update import DynamicConfig, require_fit, require_own
 from spanlm.evaluation.protocol import STANDARD, Protocol
 from spanlm.evaluation.scoring import Report, Tally, edge_note, perplexity, quiet, score, tally
 from spanlm.models.interfaces import NextWordModel
@@ -109,7 +109,7 @@ def dynamic_grid(
     rates = [rate * (length / LENGTH) for rate in RATES] if rates is None else rates
     decays = [decay * (length / LENGTH) for decay in DECAYS] if decays is None else decays
     for name, values in (("rate", rates), ("decay", decays)):
-        require(len(values) > 0, f"dynamic.{name}", "", "at least one value")
+        require_several(f"dynamic.{name}", values)
     how: dict[str, Any] = {"epsilon": epsilon, "length": length, "loss": loss}
     return [DynamicConfig(rate=rate, decay=decay, **how) for rate, decay in product(rates, decays)]
 
@@ -267,13 +267,14 @@ def tune_dynamic(
     first tokens decide. What is in the file of `trials` is not read again.
 
     Raises:
-        InputError: no such split, statistics of other segments or another gate, or the loss of training without a
-            span buffer.
+        InputError: no such split, statistics of other weights, segments or another gate, or the loss of training
+            without a span buffer.
         DivergedError: the weights diverged at every point; has the grid.
         RunError: the trained weights predict no finite numbers.
     """
     require(first_tokens >= 1, "dynamic.first_tokens", first_tokens, "at least 1")
     require(finalists >= 0, "dynamic.finalists", finalists, "0 or more")
+    require_own(statistics, model)
     for config in grid:
         require_fit(config, statistics, model)
     trials = trials or Trials()

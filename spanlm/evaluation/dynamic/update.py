@@ -138,10 +138,14 @@ def _split(tensors: Iterable[Tensor], size: int) -> list[Tensor]:
     return [part for x in tensors for part in torch.split(x, size)]
 
 
-def require_fit(config: DynamicConfig, statistics: DynamicStatistics, model: NextWordModel) -> None:
-    """Raise InputError for statistics of other weights, length or temperature; errors as of `require_loss`, too."""
+def require_own(statistics: DynamicStatistics, model: NextWordModel) -> None:
+    """Raise InputError for statistics of other weights than the model's."""
     if statistics.weights != weights_of(model):
-        raise InputError("statistics: are of other weights. Take those of this model's dynamic_statistics().")
+        raise InputError("statistics: of another model's weights. Use model.dynamic_statistics().")
+
+
+def require_fit(config: DynamicConfig, statistics: DynamicStatistics, model: NextWordModel) -> None:
+    """Raise InputError for statistics of another length or temperature; errors as of `require_loss`, too."""
     require(config.length == statistics.length, "dynamic.length", config.length, f"that of {statistics.description}")
     gate = gate_temperature(model)
     require(statistics.gate_temperature == gate, "statistics.gate_temperature", statistics.gate_temperature, f"{gate}")
