@@ -54,8 +54,13 @@ class EnsembleEvaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        members, ensemble = [one.to_json() for one in self.members], self.ensemble.to_json()
-        return asdict(self) | {"weights": list(self.weights), "members": members, "ensemble": ensemble}
+        return {
+            "combination": self.combination,
+            "weights": list(self.weights),
+            "members": [one.to_json() for one in self.members],
+            "ensemble": self.ensemble.to_json(),
+            "oracle_bound": asdict(self.oracle_bound),
+        }
 
 
 @dataclass(frozen=True)

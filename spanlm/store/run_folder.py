@@ -173,6 +173,11 @@ def weights_digest(weights: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
+def model_digest(model: nn.Module) -> str:
+    """SHA-256 of the weights that a model has now."""
+    return weights_digest(dict(model.named_parameters()))
+
+
 def copy_weights(tensors: dict[str, Any], model: nn.Module, source: str) -> None:
     """Copy named tensors into the model's parameters, in place; all must be there, of its shapes and finite."""
     parameters = dict(model.named_parameters())

@@ -24,8 +24,8 @@ from spanlm.store.run_folder import (
     MODEL,
     VOCABULARY,
     locked,
+    model_digest,
     refuse_family,
-    weights_digest,
 )
 from spanlm.training.config import TrainingConfig
 from spanlm.training.distributed import ALONE, Ranks
@@ -81,7 +81,7 @@ def train(
             trainer.restore()
             trainer.journal.lasting(lambda: _claim(config, corpus, folder))
         if ranks.count > 1:
-            digest = weights_digest(dict(trainer.model.named_parameters()))
+            digest = model_digest(trainer.model)
             precision = usable(config.training.precision, trainer.device)
             computes = f"{trainer.device.type} in {precision} by torch {torch.__version__}"
             ranks.require_equal(f"step {trainer.position.step} with weights {digest} on {computes}")

@@ -31,9 +31,9 @@ from spanlm.store.run_folder import (
     LostWeights,
     copy_weights,
     load_weights,
+    model_digest,
     read_weights,
     save_model,
-    weights_digest,
 )
 from spanlm.training import optimizers, setup
 from spanlm.training.distributed import ALONE, Ranks
@@ -132,7 +132,7 @@ class Trainer:
             at, file = self.position, self.folder / MODEL
         with optimizers.averaged(self.optimizer):
             # older versions kept no digest: theirs are the best if no step was done since
-            best = weights_digest(dict(self.model.named_parameters())) == at.best_weights
+            best = model_digest(self.model) == at.best_weights
             if best or (not at.best_weights and at.best_epoch == at.epoch and at.segment == 0):
                 self._save_best()
                 self.journal.watcher.note(f"{MODEL} was lost or damaged, and is made again from the last checkpoint")
@@ -259,7 +259,7 @@ class Trainer:
             raise RunError(f"epoch {self.position.epoch + 1}: the validation loss is {loss}. Lower the learning rate.")
         improved = self.position.next_epoch(loss)
         if improved:
-            self.position.best_weights = self._save_best() or weights_digest(dict(self.model.named_parameters()))
+            self.position.best_weights = self._save_best() or model_digest(self.model)
         return improved
 
     def _save_best(self) -> str | None:

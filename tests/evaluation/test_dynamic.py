@@ -19,7 +19,6 @@ from spanlm.evaluation.dynamic.statistics import (
     gate_temperature,
     learning_weights,
     segment_gradients,
-    weights_of,
 )
 from spanlm.evaluation.dynamic.tuning import tune_dynamic
 from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
@@ -32,6 +31,7 @@ from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
 from spanlm.models.memories.span_buffer.memory import Reads
+from spanlm.store.run_folder import model_digest
 from tests import reference_dynamic
 from tests import reference_span_buffer as twin
 from tests.cases import rest_slow
@@ -52,7 +52,7 @@ def statistics_of(model: LanguageModel, length: int = 5) -> tuple[DynamicStatist
     ids = small.words(3 * 22, seed=4, size=model.vocabulary_size).tolist()
     sums, n = reference_dynamic.mean_squares(model, reference_dynamic.columns_of(ids, EOS_ID, 3), length)
     sizes = {name: (x / n).sqrt() for name, x in zip(learning_weights(model), sums, strict=True)}
-    read = (n, 5, len(ids), True, weights_of(model), length, gate_temperature(model))
+    read = (n, 5, len(ids), True, model_digest(model), length, gate_temperature(model))
     return DynamicStatistics(sizes, "small train", *read), sums, n
 
 

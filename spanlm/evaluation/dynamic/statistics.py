@@ -41,7 +41,7 @@ from spanlm.models.memories.span_buffer import SpanMixture
 from spanlm.models.ops.precision import Precision, autocast
 from spanlm.store.checkpoints import read_tensors, to_bytes
 from spanlm.store.files import replace_file
-from spanlm.store.run_folder import weights_digest
+from spanlm.store.run_folder import model_digest
 
 DYNAMIC = "dynamic.safetensors"
 """Their name in the folder of a run."""
@@ -238,16 +238,11 @@ def gather_statistics(
         whole=tokens == batcher.targets,
         length=length,
         gate_temperature=gate_temperature(model),
-        weights=weights_of(model),
+        weights=model_digest(model),
     )
     if not 0 < found.mean < math.inf:
         raise RunError(f"gradient statistics: their mean on {found.text} is {found.mean}, and must be positive.")
     return found
-
-
-def weights_of(model: nn.Module) -> str:
-    """Return the SHA-256 of a model's weights."""
-    return weights_digest(dict(model.named_parameters()))
 
 
 def gate_temperature(model: NextWordModel) -> float | None:
@@ -350,7 +345,7 @@ def read_statistics(
     enough = found.whole or (segments is not None and found.read >= segments)
     for wrong, why in (
         (damaged, "damaged: it does not have its SHA-256"),
-        (found.weights != weights_of(model), "is of other weights"),
+        (found.weights != model_digest(model), "is of other weights"),
         (text not in (None, of_text), "is of another training text"),
         (found.gate_temperature != gate, f"is of temperature {found.gate_temperature} of a gate, not {gate}"),
         (found.length != length, f"is of segments of {found.length} steps, not {length}"),

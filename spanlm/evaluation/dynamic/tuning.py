@@ -34,7 +34,6 @@ from spanlm.evaluation.scoring import Report, Tally, edge_note, perplexity, quie
 from spanlm.models.interfaces import NextWordModel
 from spanlm.store.files import own, regular
 from spanlm.store.plain import finite, json_object
-from spanlm.store.run_folder import weights_digest
 
 RATES = (3e-5, 4e-5, 5e-5, 6e-5, 7e-5, 1e-4)
 """η of the published grid, for segments of 5 tokens; with others in proportion."""
@@ -335,7 +334,7 @@ class _Search:
     def _key(self) -> dict[str, Any]:
         """What the trials of this search have in common."""
         return {
-            "weights": weights_digest(dict(self.model.named_parameters())),
+            "weights": self.statistics.weights,
             "statistics": self.statistics.digest,
             "gate_temperature": self.statistics.gate_temperature,
             "text": self.corpus.digest(self.split),

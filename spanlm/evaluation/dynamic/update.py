@@ -37,9 +37,9 @@ from spanlm.evaluation.dynamic.statistics import (
     SegmentGradients,
     gate_temperature,
     learning_weights,
-    weights_of,
 )
 from spanlm.models.interfaces import NextWordModel
+from spanlm.store.run_folder import model_digest
 
 BLOCK = 2**17
 """Weights that a CPU changes at a time: between the two passes over them they stay in its cache."""
@@ -140,7 +140,7 @@ def _split(tensors: Iterable[Tensor], size: int) -> list[Tensor]:
 
 def require_own(statistics: DynamicStatistics, model: NextWordModel) -> None:
     """Raise InputError for statistics of other weights than the model's."""
-    if statistics.weights != weights_of(model):
+    if statistics.weights != model_digest(model):
         raise InputError("statistics: of another model's weights. Use model.dynamic_statistics().")
 
 
