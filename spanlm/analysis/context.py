@@ -35,7 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -277,14 +277,10 @@ class _Reader:
                 readout, state = self.model(x, state)
                 if len(here):
                     at = torch.from_numpy(steps[here] - begin).to(device)
-                    asked = readout.map(partial(_at, at))
+                    asked = readout.map(itemgetter(at))
                     log_p = self.model.head.log_prob(asked, torch.from_numpy(targets[here]).to(device))
                     found.append(log_p.double().cpu().numpy() / math.log(2))
         return (np.concatenate(found) if found else np.empty((0, inputs.shape[1]))), state
-
-
-def _at(steps: Tensor, values: Tensor) -> Tensor:
-    return values[steps]
 
 
 def measure_context(

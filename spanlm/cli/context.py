@@ -173,12 +173,12 @@ def _around(point: ContextPoint) -> str:
 
 
 def _bits(value: float) -> str:
-    return f"{0.0 if abs(value) < 0.0005 else value:.3f}".replace("-", "−")
+    return f"{value:z.3f}".replace("-", "−")
 
 
 def _left(found: ContextUse, point: ContextPoint) -> str:
     share = 100 * point.excess / found.gain
-    return f"{0.0 if abs(share) < 0.05 else share:.1f} %".replace("-", "−") if found.gain > 0 else ""
+    return f"{share:z.1f} %".replace("-", "−") if found.gain > 0 else ""
 
 
 def _lengths(found: ContextUse) -> list[str]:

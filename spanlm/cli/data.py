@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spanlm.cli.main import VerbParser
-from spanlm.cli.options import add_fields, field_values, verb_parser
+from spanlm.cli.options import add_fields, field_values
 from spanlm.cli.render import Progress, eta, out, table
 from spanlm.data.wikipedia import WikipediaConfig, build_corpus, cut_sources
 from spanlm.data.wikipedia.shards import Progress as Step
@@ -72,7 +72,7 @@ def run(arguments: list[str]) -> None:
 
 
 def _wikipedia_parser() -> VerbParser:
-    parser = verb_parser("data wikipedia", _DESCRIPTION, threads=False)
+    parser = VerbParser("data wikipedia", _DESCRIPTION)
     changes: dict[str, Any] = {"sources": {"option": "--source", "metavar": "PATH"}, "out": {"metavar": "DIR"}}
     changes |= {"coverage": {"metavar": "SHARE"}, "category": {"metavar": "REGEX"}}
     changes["on"] = {"metavar": "ray[:ADDRESS]"}

@@ -101,7 +101,7 @@ def _print_worth(text: SharedText, before: TokenBits, after: TokenBits, what: st
 
 
 def _bits(value: float) -> str:
-    return f"{0.0 if abs(value) < 0.005 else value:.2f}".replace("-", "−")
+    return f"{value:z.2f}".replace("-", "−")
 
 
 def _baseline(config: RunConfig, corpus: Corpus, folder: Path) -> float:

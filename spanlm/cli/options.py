@@ -48,11 +48,10 @@ _MALLOPT = {-4: 0, -1: 2**31 - 1, -2: 64 * 2**20}
 Owner = TypeVar("Owner", bound="DataclassInstance")
 
 
-def verb_parser(verb: str, description: str, *, more: str = "", threads: bool = True) -> VerbParser:
-    """Make a verb's parser, with the option `threads` if the verb computes."""
+def verb_parser(verb: str, description: str, *, more: str = "") -> VerbParser:
+    """Make the parser of a verb that computes, which has the option `threads`."""
     parser = VerbParser(verb, description, more=more)
-    if threads:
-        add_threads(parser)
+    add_threads(parser)
     return parser
 
 

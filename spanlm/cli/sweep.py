@@ -185,9 +185,6 @@ class _Sweep:
             raise
         self._show(ranked(self._results()))
 
-    def _label(self, folder: Path) -> str:
-        return str(folder.relative_to(self.out))
-
     def _ended(self, folder: Path) -> Position | None:
         config = self.members[folder]
         return ended(config, self.corpora[config.data], folder)
@@ -208,7 +205,7 @@ class _Sweep:
         for result in results:
             for folder in result.setting.members:
                 begun = "begun" if (folder / METRICS).exists() else "new"
-                rows.append((self._label(folder), "finished" if folder in result.ended else begun))
+                rows.append((str(folder.relative_to(self.out)), "finished" if folder in result.ended else begun))
         grid(["run", ""], rows, f"{several(len(rows), 'run')} in {self.out}")
         first = self.settings[0]
         out(f"the first: {shlex.join(['spanlm', *self._command(first, next(iter(first.members)))])}")

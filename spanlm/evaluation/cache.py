@@ -259,10 +259,6 @@ class Tried:
     lambda_: float
     perplexity: float
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values, under the papers' names."""
-        return {"window": self.window, "theta": self.theta, "lambda": self.lambda_, "perplexity": self.perplexity}
-
 
 @dataclass(frozen=True)
 class CacheTuning:
@@ -281,9 +277,8 @@ class CacheTuning:
     notes: list[str]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        grid = [point.to_json() for point in self.grid]
-        return {**asdict(self), "best": self.best.to_json(), "grid": grid}
+        """Return plain values, under the papers' names."""
+        return asdict(self, dict_factory=lambda items: {name.removesuffix("_"): value for name, value in items})
 
 
 def tune_cache(

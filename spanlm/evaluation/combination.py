@@ -15,7 +15,7 @@ from torch import Tensor
 from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
-from spanlm.evaluation.perplexity import Evaluation, count_split
+from spanlm.evaluation.perplexity import Evaluation, count_split, without_notes
 from spanlm.evaluation.protocol import STANDARD, Protocol
 from spanlm.evaluation.scoring import Tally, score
 from spanlm.models.ensemble import Combination, Ensemble
@@ -54,13 +54,7 @@ class EnsembleEvaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {
-            "combination": self.combination,
-            "weights": list(self.weights),
-            "members": [one.to_json() for one in self.members],
-            "ensemble": self.ensemble.to_json(),
-            "oracle_bound": asdict(self.oracle_bound),
-        }
+        return asdict(self, dict_factory=without_notes)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import tee
 from typing import Any
@@ -156,7 +156,12 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; the notes, which a record has but once, are not among them."""
-        return asdict(self, dict_factory=lambda items: {name: value for name, value in items if name != "notes"})
+        return asdict(self, dict_factory=without_notes)
+
+
+def without_notes(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a dictionary of all that is not called notes."""
+    return {name: value for name, value in items if name != "notes"}
 
 
 def evaluate(

@@ -26,7 +26,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, tee
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -173,10 +173,11 @@ class Yardstick(LoadedModel):
         seconds, counted = time.perf_counter() - began, replace(loaded, oov={part: total.unk_tokens})
         result = evaluation_of(total, seconds, counted, part, Protocol(context=context), loaded.written(part))
         where = "each line by itself" if context == "line" else "the text as one, state carried"
+        opening = self.tokenizer.convert_ids_to_tokens(self._opening)
         read = (
             f"read by {count:,} sub-words, {self.window:,} at a time, moved on by {self.stride:,} where there are more"
         )
-        how = f"every written word and line end predicted once; {where}, opened by {self._opened_by}; {read}"
+        how = f"every written word and line end predicted once; {where}, opened by {opening}; {read}"
         return replace(result, protocol=f"{how}; {self.description.partition('(')[2][:-1]}")
 
     def score(
@@ -207,17 +208,11 @@ class Yardstick(LoadedModel):
     ) -> Iterator[list[WrittenScore]]:
         """Score the words of items as `LoadedModel.score_items` does; `tokens` are a word's sub-words."""
         refuse_one_string("items", items)
-        waiting: list[str] = []
-
-        def lines() -> Iterator[str]:
-            for item in items:
-                waiting.append(item)
-                yield item
-
-        rows = self._rows(lines(), ScoreOptions(state=state, **options))
-        for _, units in groupby(rows, key=lambda unit: unit.score.sentence):
+        lines, items = tee(items)
+        rows = self._rows(lines, ScoreOptions(state=state, **options))
+        for (_, units), item in zip(groupby(rows, key=lambda unit: unit.score.sentence), items, strict=False):
             own = list(units)
-            found = written_scores(waiting.pop(0), [unit.score for unit in own], self.tokenize, eos=eos)
+            found = written_scores(item, [unit.score for unit in own], self.tokenize, eos=eos)
             tokens = [" ".join(unit.subwords) for unit in own]
             yield [each if each.word == EOS else replace(each, tokens=tokens[each.index - 1]) for each in found]
 
@@ -259,10 +254,6 @@ class Yardstick(LoadedModel):
     @property
     def _size(self) -> int:
         return int(self.model.get_input_embeddings().weight.shape[0])
-
-    @property
-    def _opened_by(self) -> str:
-        return str(self.tokenizer.convert_ids_to_tokens(self._opening))
 
     def _refuse_looking_ahead(self) -> None:
         """Refuse a model whose prediction depends on what comes after, such as a masked one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
@@ -50,9 +50,15 @@ def reported_on(
     dynamic_test_ppl: float | None = None,
 ) -> Reported:
     """Return the numbers printed for a row on a registered corpus."""
-    printed = Reported(valid_ppl=valid_ppl, test_ppl=test_ppl, all_parameters=all_parameters)
-    dynamic = replace(printed, dynamic_valid_ppl=dynamic_valid_ppl, dynamic_test_ppl=dynamic_test_ppl)
-    return replace(dynamic, corpus=measured.title, vocabulary_size=measured.vocabulary_size)
+    return Reported(
+        valid_ppl=valid_ppl,
+        test_ppl=test_ppl,
+        all_parameters=all_parameters,
+        dynamic_valid_ppl=dynamic_valid_ppl,
+        dynamic_test_ppl=dynamic_test_ppl,
+        corpus=measured.title,
+        vocabulary_size=measured.vocabulary_size,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -107,19 +107,18 @@ class Scored:
 
     def reordered(self, weights: Array) -> list[NBestList]:
         """Return the lists, best first, with log p of the language models and the new total among the scores."""
-        return [self._reordered(place, weights) for place in range(len(self.lists))]
-
-    def _reordered(self, place: int, weights: Array) -> NBestList:
-        scores, found = self.scores[place], self.lists[place]
-        totals = scores @ weights
-        hypotheses = []
-        for rank in np.argsort(-totals, kind="stable").tolist():
-            said = dict(zip(self.names, scores[rank].tolist(), strict=True))
-            before, language = found.hypotheses[rank].scores, {name: said[name] for name in self.language}
-            kept = {name: value for name, value in before.items() if name != TOTAL}
-            new = {**kept, **language, TOTAL: float(totals[rank])}
-            hypotheses.append(replace(found.hypotheses[rank], scores=new))
-        return replace(found, hypotheses=tuple(hypotheses))
+        lists = []
+        for scores, found in zip(self.scores, self.lists, strict=True):
+            totals = scores @ weights
+            hypotheses = []
+            for rank in np.argsort(-totals, kind="stable").tolist():
+                said = dict(zip(self.names, scores[rank].tolist(), strict=True))
+                before, language = found.hypotheses[rank].scores, {name: said[name] for name in self.language}
+                kept = {name: value for name, value in before.items() if name != TOTAL}
+                new = {**kept, **language, TOTAL: float(totals[rank])}
+                hypotheses.append(replace(found.hypotheses[rank], scores=new))
+            lists.append(replace(found, hypotheses=tuple(hypotheses)))
+        return lists
 
 
 def word_errors(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, islice, tee
 from pathlib import Path
 from typing import Any, Literal
 
@@ -84,6 +83,8 @@ class LoadedModel:
     """What it is where it is no `TrainedModel`, for errors."""
     any_words = False
     """Whether `in_words_of` makes it predict the words of any vocabulary."""
+    attention: str | None = None
+    """What `TrainedModel.with_attention` was given; None: the attention is as it was trained, if there is any."""
 
     def __init__(self, model: NextWordModel, texts: Texts, config: RunConfig | None = None) -> None:
         self.model, self.texts, self._config = model, texts, config
@@ -104,6 +105,12 @@ class LoadedModel:
     def title(self) -> str:
         """Name the run and its memory."""
         return f"{run_name(self.folder)}, {self.config.model.memory.description}"
+
+    def headings(self, source: str = "a text") -> dict[str, str]:
+        """Return the `title` and the line `about` it of a record: which run read what, and what it is."""
+        lesion = "" if self.attention is None else f", with {described_lesion(self.attention)}"
+        what = about(self)
+        return {"title": f"{what.run}{lesion}, reading {source}", "about": what.line}
 
     def in_words_of(self, other: LoadedModel) -> LoadedModel:
         """Return the same model over another one's vocabulary, if it is of `any_words`."""
@@ -195,21 +202,14 @@ class LoadedModel:
             InputError: as of `score`.
         """
         refuse_one_string("items", items)
-        waiting = deque[str]()
-
-        def lines() -> Iterator[str]:
-            for item in items:
-                waiting.append(item)
-                yield item
-
+        waiting, lines = tee(items)
         done = 0
-        scored = self.score(lines(), state=state, eos=True, **options)
+        scored = self.score(lines, state=state, eos=True, **options)
         for number, scores in groupby(scored, key=lambda score: score.sentence):
-            for _ in range(done + 1, number):  # blank ones, which a model of sentences does not read
-                waiting.popleft()
+            for _ in islice(waiting, number - done - 1):  # blank ones, which a model of sentences does not read
                 yield []
             done = number
-            yield written_scores(waiting.popleft(), list(scores), self.tokenize, eos=eos)
+            yield written_scores(next(waiting), list(scores), self.tokenize, eos=eos)
         yield from ([] for _ in waiting)
 
     def score_texts(self, texts: Iterable[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
@@ -347,8 +347,6 @@ class TrainedModel(LoadedModel):
     """What `spanlm.load` gives of a training: weights and a memory, what they look at and how they go on learning."""
 
     model: LanguageModel
-    attention: str | None = None
-    """What `with_attention` was given; None: the attention is as it was trained."""
     _trained: TrainedModel | None = None
     """Of a model with a lesion, the one without."""
 
@@ -477,12 +475,6 @@ class TrainedModel(LoadedModel):
             raise InputError(f"{self.title()}: has no span buffer; attend(text) records at which words a model looked")
         words, how = self._to_attend(text, state)
         return attend_spans(self.model, self.vocabulary, words, expected=expected, **how)
-
-    def headings(self, source: str = "a text") -> dict[str, str]:
-        """Return the `title` and the line `about` it of a record: which run read what, and what it is."""
-        lesion = "" if self.attention is None else f", with {described_lesion(self.attention)}"
-        what = about(self)
-        return {"title": f"{what.run}{lesion}, reading {source}", "about": what.line}
 
     def _to_attend(self, text: str | Path | Iterable[str], state: Context) -> tuple[list[str], dict[str, Any]]:
         words, starts = self.texts.to_attend(text, state)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 
-from spanlm.analysis.export import CSV_COLUMNS, SPAN_COLUMNS, attention_rows, csv_bytes, span_rows
+from spanlm.analysis.export import CSV_COLUMNS, SPAN_COLUMNS, attention_rows, span_rows
 from spanlm.analysis.pages import cached_content, page_content, plain_content, render_content
 from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import EOS, UNK
@@ -21,8 +21,7 @@ from spanlm.evaluation.cache import CachedWords, cached_words
 from spanlm.evaluation.generation import Drawn
 from spanlm.evaluation.words import BASES, WordScore, as_row, written_scores
 from spanlm.models.interfaces import NextWordModel
-from spanlm.runs.about import about
-from spanlm.runs.trained_model import LoadedModel, TrainedModel, require_weights
+from spanlm.runs.trained_model import LoadedModel, require_weights
 from spanlm.serve.fields import NEURAL_CACHE, refuse_long
 from spanlm.serve.served import Served
 from spanlm.store.plain import cell, cells_line, finite
@@ -159,13 +158,6 @@ def _refuse_many(weights: int, most: int = MOST_WEIGHTS, what: str = "draw") -> 
         raise InputError(f"{many}. Send it in parts; /api/score takes it whole.")
 
 
-def _headings(model: LoadedModel) -> dict[str, str]:
-    if isinstance(model, TrainedModel):
-        return model.headings()
-    what = about(model)
-    return {"title": f"{what.run}, reading a text", "about": what.line}
-
-
 def _unknown(model: LoadedModel, tokens: list[str]) -> set[str]:
     return {token for token in tokens if token not in model.vocabulary or token == UNK}
 
@@ -234,17 +226,12 @@ def attend(served: Served, values: Values) -> tuple[tuple[str, ...], list[tuple[
         return CSV_COLUMNS, list(attention_rows(record))
 
 
-def attend_csv(columns: tuple[str, ...], rows: list[tuple[object, ...]]) -> bytes:
-    """Return rows as `spanlm attend --out FILE.csv` writes them."""
-    return csv_bytes(chain([columns], rows))
-
-
 def page(served: Served, values: Values) -> str:
     """Return the page of a text that is read without a server."""
     text = values["text"]
     with served.asked(values["attention"]) as model:
         _refuse(model, "text", text, needed=True)
-        return render_content(_item(served, model, text, values).record, **_headings(model))
+        return render_content(_item(served, model, text, values).record, **model.headings())
 
 
 # --- the next word ---

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from spanlm import __version__
+from spanlm.analysis.export import csv_bytes
 from spanlm.errors import InputError, SpanlmError
 from spanlm.serve import answers, fields
 from spanlm.serve.guard import ClientLeft, Guard, Names, TooLarge, body_of, too_large, trouble, until_left
@@ -172,7 +173,7 @@ class _Api:
     def _attend(self, request: Request, served: Served, values: Values) -> Response:
         columns, rows = answers.attend(served, values)
         if _wants_csv(request):
-            return Response(answers.attend_csv(columns, rows), media_type=_CSV)
+            return Response(csv_bytes([columns, *rows]), media_type=_CSV)
         return _json({"rows": [dict(zip(columns, row, strict=True)) for row in rows]})
 
     def _page(self, request: Request, served: Served, values: Values) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from functools import cached_property
@@ -17,20 +17,21 @@ from spanlm.evaluation.attention import check_attends
 from spanlm.evaluation.protocol import KINDS, Context
 from spanlm.evaluation.recall import Recall, Recalled
 from spanlm.models.interfaces import NextWordModel
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.lesions import require_lesion
-from spanlm.models.memories import PointerSentinelConfig, SpanBufferConfig
+from spanlm.models.memories import NoMemoryConfig, PointerSentinelConfig, SpanBufferConfig
 from spanlm.presets import PRESETS
 from spanlm.runs.about import about, finite_perplexity
 from spanlm.runs.loading import load
 from spanlm.runs.trained_model import LoadedModel, TrainedModel, require_weights
-from spanlm.serve.diagram import diagram
-from spanlm.serve.examples import Example, examples_for
+from spanlm.serve.examples import examples_for
 from spanlm.serve.work import held, stop_if_left
 from spanlm.store.run_folder import epoch_rows
 
 REMEMBERED = 256 * 2**20
 """Bytes of what was read, of all runs together."""
 
+_MIXED = "p̃ = λ̂ q({seen}) + (1 − λ̂) p(h_t)   (9),  each of them  "
 _COUNTED: dict[Context, str] = {
     "carry": "state carried throughout",
     "document": "state reset at each document",
@@ -123,7 +124,10 @@ class Served:
     def described(self) -> dict[str, Any]:
         """What /api/models says of it."""
         memory, what = None if self.config is None else self.config.model.memory, about(self.model)
-        best = {"split": "valid", "value": what.perplexity, "protocol": self._protocol}
+        # how a training counts valid, as `spanlm evaluate` says it
+        protocol = f"best epoch; every token predicted once, <eos> counted; {_COUNTED[self.state]}"
+        corpus = None if self.config is None else Path(self.config.data.corpus).name
+        best = {"split": "valid", "value": what.perplexity, "protocol": protocol}
         return {
             "id": self.id,
             "name": self.name,
@@ -146,22 +150,14 @@ class Served:
             "state": self.state,
             "diagram": None if self.config is None else diagram(self.config.model, len(self.model.vocabulary)),
             "curves": self._curves(),
-            "examples": [example._asdict() for example in self._examples()],
+            "examples": [example._asdict() for example in examples_for(corpus)],
         }
-
-    @property
-    def _protocol(self) -> str:
-        """How a training counts valid, as `spanlm evaluate` says it."""
-        return f"best epoch; every token predicted once, <eos> counted; {_COUNTED[self.state]}"
 
     def _preset(self) -> str | None:
         """Return the preset whose model it is, if there is one, whatever the text."""
         if self.config is None:
             return None
         return next((name for name, preset in PRESETS.items() if preset.config.model == self.config.model), None)
-
-    def _examples(self) -> Sequence[Example]:
-        return examples_for(None if self.config is None else Path(self.config.data.corpus).name)
 
     def _curves(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
@@ -211,3 +207,24 @@ class Runs:
         if id not in self._served:
             raise InputError(f"run={id[:20]!r}: there is no such run; there are {', '.join(self._served)}")
         return self._served[id]
+
+
+def diagram(config: ModelConfig, vocabulary_size: int) -> dict[str, Any]:
+    """Return the picture of a model over so many words: of each part its name, its equation, and its `shape`.
+
+    That is what goes in and what comes out at a step. A model that does not look back has None as memory.
+    """
+    encoder, memory, head = config.encoder, config.memory, config.head
+    read = encoder.output_size // memory.parts
+    mixed = _MIXED.format(seen=memory.seen) if isinstance(memory, SpanBufferConfig) else ""
+    return {
+        "encoder": _room(encoder.description, f"{config.embedding_size} → {encoder.output_size}", encoder.equation),
+        "memory": None
+        if isinstance(memory, NoMemoryConfig)
+        else _room(memory.description, f"{encoder.output_size} → {read}", memory.equation),
+        "head": _room(head.description, f"{read} → {vocabulary_size:,} words", mixed + head.equation),
+    }
+
+
+def _room(name: str, shape: str, equation: str) -> dict[str, str]:
+    return {"name": name[:1].upper() + name[1:], "shape": shape, "equation": equation}

@@ -1,7 +1,7 @@
 """Makes the goldens: `python -m tests.goldens.make [NAME …]` writes tests/goldens/data/NAME.json anew, by default all.
 
-The tests call the same functions and compare. The folders under data/runs were made by spanlm 0.1.0 and are never made
-anew: what reads them must go on reading them. (`python -m tests.goldens.old` made them.)
+The tests call the same functions and compare. The folders under data/runs were made by spanlm 0.1.0 (commit d184f9b)
+and are never made anew: what reads them must go on reading them.
 """
 
 from __future__ import annotations

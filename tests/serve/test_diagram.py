@@ -16,8 +16,8 @@ from spanlm.models.heads import HEADS
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import MEMORIES
 from spanlm.presets import PRESETS
-from spanlm.serve.diagram import diagram
 from spanlm.serve.examples import examples_for
+from spanlm.serve.served import diagram
 from tests.models.small import HIDDEN, SMALL_MEMORIES
 
 
