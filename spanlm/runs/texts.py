@@ -251,8 +251,8 @@ class Texts:
         """
         if state == "carry" and self._remembers_everything:
             raise InputError(
-                "state=carry: the model remembers everything since the last reset (as with model.memory.window=null), and "
-                f"carry would make that {text}. Take line or document."
+                "state=carry: the model remembers everything since the last reset (as with model.memory.window=null), "
+                f"and carry would make that {text}. Take line or document."
             )
         if state != "line" and not self.predict_first:
             raise InputError(
