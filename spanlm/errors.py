@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Sized
 from dataclasses import fields
 from operator import index
+from os import PathLike
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -64,6 +65,11 @@ def require_numbers(owner: DataclassInstance, prefix: str = "") -> None:
             raise InputError(f"{name}={as_written(value)}: must be {limit}") from None
         if not isinstance(value, int):  # which is written without a point also where another may have one
             object.__setattr__(owner, field.name, number)
+
+
+def require_path(name: str, value: object) -> None:
+    """Raise InputError for what is no path."""
+    require(isinstance(value, str | PathLike), name, type(value).__name__, "a path, a string or a Path")
 
 
 def require_several(name: str, values: Sized) -> None:

@@ -200,6 +200,7 @@ class Comparison:
         name: of the model.
         runs: how many runs it is the mean of.
         bits: mean bits a token.
+        bits_by_run: of each run.
         whole: of all tokens that are compared.
         p: how often a difference as large comes of flips of the blocks' signs; with families, of the interval's draws
             (`spanlm.evaluation.resampling.drawn_p`).
@@ -211,6 +212,7 @@ class Comparison:
     name: str
     runs: int
     bits: float
+    bits_by_run: list[float]
     whole: ClassDifference
     p: float
     where: dict[str, list[ClassDifference]]
@@ -388,8 +390,8 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
     classes = {each.title: _differences(text, each, baseline, model, generator)[0] for each in sorted_by}
     where = {title: rows for title, rows in classes.items() if rows}
     gains, losses = _moved(text, baseline.mean, model.mean)
-    bits = float(model.mean[text.known].mean())
-    return Comparison(model.name, len(model.bits), bits, whole, p, where, gains, losses)
+    bits = model.bits[:, text.known].mean(axis=1)
+    return Comparison(model.name, len(bits), float(bits.mean()), bits.tolist(), whole, p, where, gains, losses)
 
 
 def differences(text: SharedText, classes: Classes, baseline: TokenBits, model: TokenBits) -> list[ClassDifference]:

@@ -529,7 +529,8 @@ def differences_figure(
 ) -> Figure:
     """Draw a dot with its interval on a line for each of `rows`, (table, class), in every panel; a rule marks 0.
 
-    A table's name stands over its first class. A panel has a heading and a value for each row, or None.
+    A table's name stands over its first class. A panel has a heading and a value for each row, or None; all panels have
+    one scale.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -551,6 +552,9 @@ def differences_figure(
         for place, value in zip(places, values, strict=True):
             if value is not None:
                 _dot(axes, value, place, STYLES[0], "")
+    ends = [end for axes in plots for end in axes.get_xlim()]
+    for axes in plots:
+        axes.set_xlim(min(ends), max(ends))
     left = 6 + max(text_width(name, TEXT_SIZE) for _, name in rows)
     for head in heads:
         at = (0.0, places[head] - 1)

@@ -209,6 +209,7 @@ def _text(options: argparse.Namespace) -> None:
     if options.out is not None:
         export.checked_suffix(options.out, suffixes)
     elif not model.has_spans:
+        check_attends(model.model)
         raise InputError(f"--out is missing: name a file that ends in {export.listed(suffixes)}")
     text = _excerpt(model, options)
     how: dict[str, Any] = {

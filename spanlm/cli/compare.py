@@ -49,6 +49,7 @@ from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.ensemble import load_ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.trained_model import LoadedModel, require_weights
+from spanlm.store.plain import table_bytes
 from spanlm.store.run_folder import CONFIG
 
 _DESCRIPTION = """
@@ -77,7 +78,8 @@ document; by their place in line and document; and, of a model with attention, b
 the text's lines with each word as word_TAG. --words common compares models of different vocabularies at the words that
 both know; they share out their probability over different words, so that the smaller vocabulary has it easier.
 """
-_SUFFIXES = (".html", *FIGURES)
+_SUFFIXES = (".html", ".csv", *FIGURES)
+_COLUMNS = ("run", "baseline", "sorted_by", "class", "tokens", "difference", "low", "high", "part")
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--combine", rare=True, choices=("linear", "geometric"), help=text)
     add_attention(parser)
     add_cache(parser)
-    text = "a figure of the classes (.svg, .png, .pdf), or the hundred words that gain and lose most (.html)"
+    text = "the classes as a figure (.svg, .png, .pdf) or table (.csv), or the words that gain and lose most (.html)"
     parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(tune_weights=False, precision="fp32")
@@ -261,6 +263,8 @@ def _fields(
             "name": baseline.name,
             "runs": [str(path) for path in sides[0].runs],
             "bits": _bits(text, baseline),
+            "bits_by_run": baseline.bits[:, text.known].mean(axis=1).tolist(),
+            "perplexity": 2 ** _bits(text, baseline),
         },
         "comparisons": [
             {**one.to_json(), "runs": [str(path) for path in side.runs]}
@@ -334,6 +338,15 @@ def _write(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, p
     suffix = checked_suffix(path, _SUFFIXES)
     if suffix == ".html":
         write_whole(path, render_comparison(found, baseline.name, text.name).encode("utf-8"))
+        return
+    if suffix == ".csv":
+        table_rows = (
+            (one.name, baseline.name, title, row.name, row.tokens, row.difference, *row.interval, row.part)
+            for one in found
+            for title, classes in {"all": [one.whole], **one.where}.items()
+            for row in classes
+        )
+        write_whole(path, table_bytes(_COLUMNS, table_rows))
         return
     rows, panels = _rows(found), []
     if not rows:

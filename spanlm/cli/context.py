@@ -43,6 +43,7 @@ from spanlm.errors import InputError
 from spanlm.evaluation.protocol import Protocol
 from spanlm.evaluation.resampling import FEWEST_BLOCKS
 from spanlm.models.interfaces import NextWordModel
+from spanlm.store.plain import table_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,7 +69,7 @@ def run(arguments: list[str]) -> None:
     options = _parsed(arguments)
     if options.out is not None:
         check_output(options.out, own_texts(options))
-        checked_suffix(options.out, FIGURES)
+        checked_suffix(options.out, (".csv", *FIGURES))
     asked = field_values(options, ContextOptions)
     model = load_runs([options.run, *options.more], options)
     if not isinstance(model.model, NextWordModel):
@@ -80,7 +81,8 @@ def run(arguments: list[str]) -> None:
             model.model, corpus, split, protocol, asked, counts=training_counts(model), report=report
         )
     if options.out is not None:
-        write_whole(options.out, figure_bytes(_figure(found), options.out.suffix.lower()))
+        suffix = options.out.suffix.lower()
+        write_whole(options.out, _csv(found) if suffix == ".csv" else figure_bytes(_figure(found), suffix))
     if options.json:
         out_json({**run_field(model), "notes": corpus.notes, **found.to_json(), "gain": found.gain})
         return
@@ -103,9 +105,15 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     add_fields(parser, ContextOptions, positions=shown, lengths=lengths, far=shown, seed={"rare": True})
     add_fields(parser, Protocol, "precision", rare="more options")
     add_gate(parser)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="a figure: .svg, .png or .pdf")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="a figure (.svg, .png, .pdf) or a table (.csv)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser.parse_intermixed_args(arguments)
+
+
+def _csv(found: ContextUse) -> bytes:
+    points = [(change, point) for change, curve in found.curves.items() for point in curve]
+    rows = ((change, at.words, at.positions, at.bits, at.excess, *at.interval) for change, at in points)
+    return table_bytes(("change", "words", "positions", "bits", "excess", "low", "high"), rows)
 
 
 def _print(found: ContextUse, model: Sequence[str]) -> None:

@@ -181,7 +181,8 @@ def _check(options: argparse.Namespace, runs: int) -> None:
         other |= {name: vars(options)[name] not in (None, False) for name in names}
         for name in (name for name, given in other.items() if given):
             option = f"--{name.replace('_', '-')}"
-            raise InputError(f"--format={options.format} and {option} do not go together: each line is read alone")
+            why = "it is a text of its own" if name == "json" else "each line is read alone"
+            raise InputError(f"--format={options.format} and {option} do not go together: {why}")
     if not options.tune_weights:
         return
     if runs == 1:

@@ -218,6 +218,8 @@ def add_runs(parser: VerbParser, files: str = "", files_help: str = "", *, hf: b
 def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
     """Split the operands into runs (folders with a configuration, ARPA files, hf:FOLDER) and the files after them."""
     more: list[str] = options.more
+    if table_kind(options.run) is not None and options.run.is_file():
+        raise InputError(f"{options.run}: is a file; name the folder of a run before it")
     require("" not in more, "FILE", '""', "a name")
     given = [Path(name) for name in more]
     runs = [(path / CONFIG).is_file() or is_arpa(path) or is_kenlm(path) or is_hf(path) for path in given]

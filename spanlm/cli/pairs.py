@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from spanlm.cli.evaluation_report import attention_field, departures
+from spanlm.cli.evaluation_report import departures, described, run_field
 from spanlm.cli.options import (
     add_attention,
     add_device,
     add_fields,
     add_gate,
     add_runs,
-    check_kind,
     check_output,
     keep_freed_memory,
     load_kenlm,
@@ -24,14 +22,14 @@ from spanlm.cli.options import (
     runs_and_files,
     verb_parser,
 )
-from spanlm.cli.render import grid, note, out, out_json
-from spanlm.data.tables import Row, read_table, table_kind
+from spanlm.cli.render import grid, note, out, out_json, table
+from spanlm.data.tables import DELIMITERS, Row, read_table, table_kind
 from spanlm.errors import InputError
 from spanlm.evaluation.ngram.kenlm import Kenlm
-from spanlm.evaluation.pairs import Accuracy, Pair, accuracies, compare_pairs, region_of
+from spanlm.evaluation.pairs import SAID, Accuracy, Pair, accuracies, compare_pairs, region_of
 from spanlm.evaluation.protocol import Protocol
 from spanlm.models.ops.precision import usable
-from spanlm.store.plain import finite
+from spanlm.store.plain import cells_line, row_line
 
 _DESCRIPTION = """
 Minimal pairs: is the good sentence of each pair more probable than the bad one? A sentence's log-probability is the
@@ -58,21 +56,28 @@ def run(arguments: list[str]) -> None:
         raise InputError(f"{' '.join(files) or 'pairs'}: name one file of pairs after the models")
     path = Path(files[0])
     check_output(options.out, [path])
-    check_kind(options.out, "--out", ["jsonl"], "JSON lines are written, not a table. Name it .jsonl.")
     pairs = _read(path, options)
+    if options.out is not None and (clash := next((name for name in SAID if name in pairs[0].fields), None)):
+        raise InputError(f"{path}: --out has a column {clash} of its own, what the model says; rename yours")
     model = (load_kenlm(runs[0], options) if len(runs) == 1 else None) or load_runs(runs, options)
     compared = compare_pairs(pairs, lambda texts: model.score_texts(texts, precision=options.precision)[0])
     if options.out is not None:
         with output(options.out) as file:
-            for each in compared:
-                file.write(json.dumps(finite(each.to_json()), ensure_ascii=False, allow_nan=False) + "\n")
+            kind = table_kind(options.out) or "jsonl"
+            rows = [each.to_json() for each in compared]
+            if kind != "jsonl":
+                file.write(cells_line(rows[0], DELIMITERS[kind]))
+            for row in rows:
+                file.write(row_line(row, kind))
     by = options.by or next((name for name in _PARADIGMS if name in pairs[0].fields), None)
     groups = accuracies(compared, by) if by is not None else {}
     whole = Accuracy.of(compared)
     if options.json:
         out_json(
             {
-                **attention_field(model),
+                **({"run": str(runs[0])} if isinstance(model, Kenlm) else run_field(model)),
+                "file": path.name,
+                "critical": options.critical,
                 **({} if isinstance(model, Kenlm) else {"precision": usable(options.precision, model.model.device)}),
                 "pairs": whole.to_json(),
                 "by": by,
@@ -80,6 +85,9 @@ def run(arguments: list[str]) -> None:
             }
         )
         return
+    named = [f"{runs[0]}: KenLM's binary format"] if isinstance(model, Kenlm) else described(model)
+    table([("model" if not place else "", line) for place, line in enumerate(named)])
+    out()
     header = [by or "", "pairs", "accuracy", "95 %", "ties", "with OOV", "of them right"]
     grid(header, [[name, *_cells(each)] for name, each in (*groups.items(), ("all", whole))])
     if options.critical is not None:
@@ -111,7 +119,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     add_fields(parser, Protocol, "precision")
     add_attention(parser)
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="JSON lines: every pair with its log-probabilities (nats)"
+        "--out", type=Path, metavar="FILE", help="every pair with its log-probabilities (nats): .jsonl, .csv or .tsv"
     )
     parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
     return parser.parse_intermixed_args(arguments)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import chain, groupby, islice, tee
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -34,11 +35,14 @@ from spanlm.cli.options import (
 from spanlm.cli.render import note
 from spanlm.data.tables import DELIMITERS, Kind, first_line_kind, read_table, refuse_without_column, table_kind
 from spanlm.data.text import Text, lines_of, pieces
+from spanlm.data.tokenizer import written_spans
+from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
+from spanlm.evaluation.attention import check_attends
 from spanlm.evaluation.words import BASES, Looked, ScoreOptions, WordScore, WrittenScore, as_row
 from spanlm.models.ops.precision import usable
-from spanlm.runs.trained_model import LoadedModel
-from spanlm.store.plain import cell, cells_line, finite
+from spanlm.runs.trained_model import LoadedModel, TrainedModel
+from spanlm.store.plain import cells_line, row_line
 from spanlm.store.provenance import file_provenance
 
 _DESCRIPTION = """
@@ -77,8 +81,6 @@ _UNSCORED = (
 )
 COLUMNS = [one.name for one in fields(WordScore) if one.name != "look"]
 
-_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-
 _Row = dict[str, Any]
 
 
@@ -88,6 +90,7 @@ class _Item(NamedTuple):
     text: str
     kept: Mapping[str, Any] = {}
     document: str = ""
+    line: str = ""
 
 
 def run(arguments: list[str]) -> None:
@@ -104,6 +107,8 @@ def run(arguments: list[str]) -> None:
     form = options.format or table_kind(options.out or Path()) or (apart and kinds[0]) or "tsv"
     check_output(options.out, paths)
     models = _models(runs, options, apart)
+    for model in models.values() if how.looks else ():
+        _require_attention(model)
     items = _Items(options, models, how, form, options.keep.split(",") if options.keep else [])
     if names == ["-"] and sys.stdin is not None and sys.stdin.isatty():
         note("reading standard input; end it with Ctrl-D")
@@ -120,10 +125,12 @@ def run(arguments: list[str]) -> None:
             file.write(cells_line(header, DELIMITERS[form]))
         for row in chain(first, rows):
             count, unknown = count + 1, unknown + row["oov"]
-            file.write(_line(row, form))
+            file.write(row_line(row, form))
     if apart and options.out is not None and (options.out.is_file() or not options.out.exists()):
         with output(options.out.with_name(f"{options.out.name}.meta.json")) as file:
             file.write(json.dumps(_meta(items, names, header), ensure_ascii=False, indent=1) + "\n")
+    if options.column is not None and options.line is None and items.single and count > 1:
+        note("note: each row is one word, and was read as a line of its own; say by --line which are one line")
     if apart and unknown:
         note(f"note: {unknown:,} of {count:,} rows have a word outside the vocabulary (oov), which is scored as <unk>")
     for line in dict.fromkeys(line for model in models.values() for line in _notes(model, bool(unknown))):
@@ -139,6 +146,8 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     table.add_argument("--text", "--column", dest="column", metavar="COLUMN", help=text)
     text = "columns to repeat (default: all but the text's)"
     table.add_argument("--keep", metavar="COLUMN[,…]", help=text)
+    text = "rows in succession with one value here are one line, as where each row is a word"
+    table.add_argument("--line", metavar="COLUMN", help=text)
     text = "with --state carry: a new value begins a new context"
     table.add_argument("--document", metavar="COLUMN", help=text)
     text = "words as written, or what the model reads (default: words of tables, tokens of plain text)"
@@ -154,12 +163,17 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
     options = parser.parse_intermixed_args(arguments)
     options.as_text = options.as_text or options.input == "text"
-    if options.column is None and (given := [name for name in ("keep", "document") if vars(options)[name] is not None]):
+    if options.column is None and (
+        given := [name for name in ("keep", "line", "document") if vars(options)[name] is not None]
+    ):
         raise InputError(f"--{given[0]}: is for tables; say by --text which column holds the text")
     if options.column is not None and options.as_text:
         raise InputError(f"--text={options.column}: is for tables, and --input text (--as-text) reads plain text")
     if options.document is not None and options.state == "line":
-        raise InputError(f"--document={options.document}: each row is a context of its own; add --state carry")
+        each = "each row" if options.line is None else "each line"
+        raise InputError(f"--document={options.document}: {each} is a context of its own; add --state carry")
+    if options.line is not None and options.rows == "tokens":
+        raise InputError(f"--line={options.line}: words as written find their rows again; leave out --rows tokens")
     if options.column is not None and options.document is None and options.state == "document":
         raise InputError("--state=document: say by --document COLUMN what a document is, or take --state carry")
     return options
@@ -187,6 +201,14 @@ def _models(runs: Sequence[Path], options: argparse.Namespace, apart: bool) -> d
         return {"": load_runs(runs, options)}
     check_gate(options.gate_temperature, len(runs))
     return {name: load_runs([run], options) for name, run in zip(run_names(runs), runs, strict=True)}
+
+
+def _require_attention(model: LoadedModel) -> None:
+    if isinstance(model, TrainedModel):
+        try:
+            check_attends(model.model)
+        except InputError as error:
+            raise InputError(f"--looks: {model.folder}: {error}") from None
 
 
 # --- tokens of plain text ---
@@ -220,6 +242,8 @@ class _Items:
     form: str
     kept: list[str]
     named: tuple[str, ...] = ()
+    single: bool = True
+    """Whether each item so far was one word."""
 
     def rows(self, names: Sequence[str], files: Sequence[tuple[Path, Kind | None]]) -> Iterator[_Row]:
         self.named = ("file",) * (len(files) > 1)
@@ -231,6 +255,7 @@ class _Items:
             items, *copies = tee(self._read(path, kind, checked=path.is_file()), len(self.models) + 1)
             each = [self._scored(*both) for both in zip(self.models.values(), copies, strict=True)]
             for number, (item, *found) in enumerate(zip(items, *each, strict=True), 1):
+                self.single = self.single and len(written_spans(item.text)) == 1
                 for model, scores in zip(self.models, found, strict=True):
                     before = file | item.kept | ({"run": model} if model else {})
                     yield from (before | as_row(score) | {"sentence": number} for score in scores)
@@ -242,8 +267,8 @@ class _Items:
             yield from map(_Item, lines_of(pieces(Text(path, as_text=options.as_text))))
             return
         taken = {*self.named, *_columns(options.rows, self.models, self.how)}
-        needed = [options.column, *([] if options.document is None else [options.document])]
-        for row in read_table(path, kind, needed, self.kept):
+        groups = [name for name in (options.document, options.line) if name is not None]
+        for row in read_table(path, kind, [options.column, *groups], self.kept):
             place, text = f"{path}, line {row.line}", str(row.values[options.column])
             own = [name for name in row.values if name != options.column]
             self.kept = self.kept or own
@@ -257,7 +282,10 @@ class _Items:
             values = {name: row.values[name] for name in self.kept}
             if self.form != "jsonl":  # JSON's numbers keep all their digits
                 values = {name: x if isinstance(x, str) else json.dumps(x) for name, x in values.items()}
-            yield _Item(text, values, *(str(row.values[name]) for name in needed[1:]))
+            document, line = (
+                "" if name is None else str(row.values[name]) for name in (options.document, options.line)
+            )
+            yield _Item(text, values, document, line)
 
     def _scored(self, model: LoadedModel, items: Iterable[_Item]) -> Iterator[Sequence[WordScore | WrittenScore]]:
         """Score items, one list each; a document goes on from no other."""
@@ -265,11 +293,28 @@ class _Items:
         if self.options.document is not None:
             how["state"], documents = "document", groupby(items, key=lambda item: item.document)
         for _, own in documents:
+            if self.options.line is not None:
+                lines, copy = tee([*line] for _, line in groupby(own, key=lambda item: item.line))
+                found = model.score_items((" ".join(item.text for item in line) for line in copy), **how)
+                for line, scores in zip(lines, found, strict=True):
+                    yield from _shared_out(line, scores)
+                continue
             texts = (item.text for item in own)
             if self.options.rows == "words":
                 yield from model.score_items(texts, **how)
             else:  # an item has a token at least: empty cells are refused
                 yield from (list(scores) for _, scores in groupby(model.score(texts, **how), lambda x: x.sentence))
+
+
+def _shared_out(line: Sequence[_Item], scores: Sequence[WrittenScore]) -> Iterator[list[WrittenScore]]:
+    """Give the items of a line their own words, counted within each; an <eos> goes with the word before it."""
+    words = start = 0
+    for place, item in enumerate(line):
+        count = len(written_spans(item.text))
+        last = words + count if place < len(line) - 1 else math.inf
+        own = [each for each in scores if words < each.index - (each.word == EOS) <= last]
+        yield [replace(x, index=x.index - words, start=x.start - start, end=x.end - start) for x in own]
+        words, start = words + count, start + len(item.text) + 1
 
 
 def _refuse_words(model: LoadedModel, text: str, place: str, how: ScoreOptions) -> None:
@@ -292,12 +337,6 @@ def _columns(rows: str, models: Mapping[str, LoadedModel], how: ScoreOptions) ->
     return {**({"run": "which model"} if len(models) > 1 else {}), **found, **(looks if how.looks else {})}
 
 
-def _line(row: _Row, form: str) -> str:
-    if form == "jsonl":
-        return _JSON(finite(row)) + "\n"
-    return cells_line(row.values(), DELIMITERS[form], cell)
-
-
 def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
     """Say how the rows were made, and what is in each column."""
     options, how = items.options, items.how
@@ -316,7 +355,7 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
         "format": 1,
         "made": file_provenance(),
         "files": [Path(name).name for name in names],
-        **{"text": options.column, "rows": options.rows, "document": options.document},
+        **{"text": options.column, "rows": options.rows, "line": options.line, "document": options.document},
         **{"state": how.state, "base": how.base, "unit": UNITS[options.base], "oov": how.oov},
         "precision": usable(how.precision, next(iter(items.models.values())).model.device),
         "attention": options.attention,

@@ -243,10 +243,12 @@ class _Sweep:
             if all(map(_is_number, tried)) and (text := edge_note(label, float(tried[0]), [*map(float, tried)])):
                 out(f"note: {text}")
         where = shlex.quote(str(self.out / best.setting.name))
-        where += "" if self.asked.seeds is None else "/seed-*"
         mean = f"mean of {len(best.ended)} seeds " if len(best.ended) > 1 else ""
         out(f"best by valid: {best.setting.name}, {mean}ppl {shown(best.mean)}")
-        out(f"Test it once: spanlm evaluate {where} --split test")
+        each = "spanlm evaluate {} --split test"
+        # named together, they would be measured as one model, whose perplexity is lower
+        loop = f"for run in {where}/seed-*; do {each.format(chr(34) + '$run' + chr(34))}; done"
+        out(f"Test it once: {each.format(where) if self.asked.seeds is None else loop}")
 
     def _figure(self, results: Sequence[Result]) -> Figure:
         """Draw valid over the numbers of one field if there are enough; else the learning curves of the best."""

@@ -41,6 +41,9 @@ class Pair:
     place: str = "pair"
 
 
+SAID = ("good", "bad", "correct", "tie", "oov")
+
+
 @dataclass(frozen=True)
 class Compared:
     """What a model says of a pair.
@@ -69,8 +72,7 @@ class Compared:
 
     def to_json(self) -> dict[str, Any]:
         """Return the pair's fields with what the model says."""
-        said = {"good": self.good, "bad": self.bad, "correct": self.correct, "tie": self.tie, "oov": self.oov}
-        return {**self.pair.fields, **said}
+        return {**self.pair.fields, **{name: getattr(self, name) for name in SAID}}
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ The text of a run is lines, each opened and closed by <eos>, which is the tokeni
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -300,6 +301,8 @@ def export(trained: LoadedModel, folder: Path) -> None:
     }
     with quiet():
         model.save_pretrained(folder)
+    # safetensors lets its owner alone read the file
+    shutil.copymode(folder / "config.json", folder / "model.safetensors")
     tokenizer.save_pretrained(folder)
     names = f"{SpanlmConfig.__name__}, {SpanlmForCausalLM.__name__}"
     (folder / MODELING).write_text(f"from spanlm.interop.hf import {names}  # noqa: F401\n")

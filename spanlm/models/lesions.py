@@ -35,7 +35,7 @@ def require_lesion(how: str) -> int | None:
     """
     if how in ("uniform", "none"):
         return None
-    if found := _WINDOW.fullmatch(how):
+    if found := _WINDOW.fullmatch(str(how)):
         return int(found[1])
     raise InputError(f"attention={how}: must be uniform, none or window=K, with a number K of slots, at least 1")
 

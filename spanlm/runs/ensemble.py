@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, require, require_path
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
 from spanlm.evaluation.words import refuse_one_string
 from spanlm.models.ensemble import Combination, Ensemble
@@ -56,6 +56,9 @@ class TrainedEnsemble(LoadedModel):
         read = first.texts
         texts = Texts(read.vocabulary, read.data, read.folder, batching=read.batching, memories=memories)
         super().__init__(ensemble, texts, first.config)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self.runs)} runs: {', '.join(str(run.folder) for run in self.runs)}>"
 
     def reweighted(self, weights: Sequence[float] | None) -> TrainedEnsemble:
         """The same members, combined alike, with other weights; None: equal ones."""
@@ -114,6 +117,8 @@ def load_ensemble(
     """
     refuse_one_string("runs", runs)
     runs = list(runs)
+    for run in runs:
+        require_path("runs", run)
     if names := list(filter(is_hf, runs)):
         raise InputError(f"{names[0]}: predicts sub-words, so it cannot be one of several as one. Name it alone.")
     paths = [Path(run).resolve() for run in runs]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spanlm.config import RunConfig, check_config, config_digest
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import FEW, InputError
+from spanlm.errors import FEW, InputError, require_path
 from spanlm.models.language_model import LanguageModel
 from spanlm.runs.ngram import is_ngram_run, load_arpa, load_ngram_run
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
@@ -30,6 +30,7 @@ def load(run: str | Path, device: str = "auto") -> LoadedModel:
         >>> [word.word for word in model.score("the name is bound .")]
         ['the', 'name', 'is', 'bound', '.']
     """
+    require_path("run", run)
     if is_hf(run):
         from spanlm.interop.yardstick import Yardstick
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, islice, tee
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from spanlm.config import RunConfig
 from spanlm.data.cbt import Defect, Question, read_questions
@@ -89,6 +89,16 @@ class LoadedModel:
     def __init__(self, model: NextWordModel, texts: Texts, config: RunConfig | None = None) -> None:
         self.model, self.texts, self._config = model, texts, config
         self.vocabulary, self.folder = texts.vocabulary, texts.folder
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.folder}: {self.description}>"
+
+    if not TYPE_CHECKING:  # to a type checker it would be every attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            owned = hasattr(TrainedModel, name)
+            why = f": {self.kind}, and {name} is of one training alone" if owned and "folder" in vars(self) else ""
+            raise AttributeError(f"{type(self).__name__} has no {name}{why}", name=name, obj=self)
 
     @property
     def config(self) -> RunConfig:
@@ -178,7 +188,8 @@ class LoadedModel:
 
         Lines are cut into sentences if those of the training were (data.lines). Where the first word of each was only
         read in training (training.batching.predict_first), the model has no surprisal for it: it is NaN. The `text` is
-        one string, cut at its line ends; lines; or a file of any size, by its `Path`, read as rows are asked for. The
+        one string, cut at its line ends; lines; or a file of any size, by its `Path`, read as rows are asked for: make
+        a list of them to go through them twice. The
         options are those of `spanlm.evaluation.words.ScoreOptions`.
 
         Raises:

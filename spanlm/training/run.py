@@ -13,7 +13,7 @@ from spanlm.config import CHANGEABLE, RunConfig, first_difference, fixed_parts
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus, findable
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError, RunError, SpanlmError, as_written
+from spanlm.errors import InputError, RunError, SpanlmError, as_written, require, require_path
 from spanlm.models.ops.precision import usable
 from spanlm.store.checkpoints import holds_checkpoints, load_last_checkpoint, load_last_position
 from spanlm.store.files import make_folder, regular, remove_unfinished, replace_file
@@ -67,6 +67,9 @@ def train(
         >>> spanlm.train(config, spanlm.load_corpus(config.data), "runs/copy").best_epoch
         1
     """
+    require(isinstance(config, RunConfig), "config", type(config).__name__, "a RunConfig, such as a preset's .config")
+    require(isinstance(corpus, Corpus), "corpus", type(corpus).__name__, "a Corpus; load_corpus(config.data) gives it")
+    require_path("folder", folder)
     folder = Path(folder)
     first, new = ranks.rank == 0, not folder.exists()
     watcher = watcher if watcher is not None and first else Watcher()

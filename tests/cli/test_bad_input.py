@@ -120,7 +120,6 @@ cloze RUN q.txt missing.txt | missing.txt: no such file
 cloze RUN blank.txt | blank.txt: no question in it
 cloze RUN  | QUESTIONS
 cloze RUN q.txt --out r.csv | --out=r.csv: JSON lines are written, not a table. Name it .jsonl.
-pairs RUN q.txt --out r.tsv | --out=r.tsv: JSON lines are written
 cloze RUN q.txt --context half | --context | 'half'
 cloze RUN q.txt --limit 0 | --limit=0: must be at least 1
 cloze RUN q.txt --out nowhere/r.jsonl | --out=nowhere/r.jsonl | no folder nowhere

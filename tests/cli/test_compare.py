@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from dataclasses import replace
@@ -80,6 +81,18 @@ def test_families_ensembles_and_files(cli: Cli, tiny_run: Path, lstm_run: Path, 
     assert [Path(run).name for run in one["runs"]] == ["seed-1", "seed-2"]
     bits = [spanlm.load(Path("family") / run).evaluate().bits_per_token for run in ("seed-1", "seed-2")]
     assert bits[0] != bits[1] and one["bits"] == pytest.approx(sum(bits) / 2, rel=1e-6)
+    assert one["bits_by_run"] == pytest.approx(bits, rel=1e-6)
+    assert found["baseline"]["bits_by_run"] == [found["baseline"]["bits"]]
+    assert found["baseline"]["perplexity"] == pytest.approx(spanlm.load(tiny_run).evaluate().perplexity, rel=1e-6)
+    cli("compare", tiny_run, "family", "--out", "where.csv").done  # noqa: B018 (checks)
+    rows = [*csv.DictReader(Path("where.csv").read_text().splitlines())]
+    whole, *classes = rows
+    assert whole["sorted_by"] == "all" and float(whole["low"]) < float(whole["difference"]) < float(whole["high"])
+    for title, expected in one["where"].items():
+        named = {row["class"]: row for row in classes if row["sorted_by"] == title}
+        assert [*named] == [each["name"] for each in expected]
+        for each in expected:
+            assert float(named[each["name"]]["part"]) == pytest.approx(each["part"], abs=1e-6)
     cli("compare", lstm_run, tiny_run, "--combine", "linear", "--out", page).done  # noqa: B018 (checks)
     assert "all as one (linear): gains most" in page.read_text(encoding="utf-8")
     found = json.loads(cli("compare", lstm_run, tiny_run, "--combine", "linear", "--json").done)
@@ -151,7 +164,7 @@ def test_what_cannot_be_compared(cli: Cli, tiny_run: Path, lstm_run: Path, unope
     cli("compare", tiny_run, lstm_run, *CACHE).refused("--cache: compares one run with itself")
     cli("compare", lstm_run, "--attention", "none").refused("does not attend")
     cli("compare", tiny_run, unopened_run).refused("a word's context is document to one and line", "--state line")
-    cli("compare", tiny_run, lstm_run, "--out", "x.csv").refused("x.csv", ".html")
+    cli("compare", tiny_run, lstm_run, "--out", "x.txt").refused("x.txt", ".html")
     Path("short.txt").write_text("the cat\n")
     cli("compare", tiny_run, lstm_run, "--corpus", "short.txt").refused("a text of 3 tokens: is too short")
 
@@ -177,6 +190,12 @@ def test_context(cli: Cli, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.M
         whole = point["bits"] - point["excess"]
         row = f"{point['words']} {point['positions']} {whole:.3f} {point['bits']:.3f} {point['excess']:.3f} "
         assert row.replace("-", "−") in " ".join(shown.split())
+    cli(*how, "--out", "context.csv").done  # noqa: B018 (checks)
+    rows = [*csv.DictReader(Path("context.csv").read_text().splitlines())]
+    written = [(row["change"], int(row["words"]), float(row["excess"])) for row in rows]
+    points = [(change, at["words"], at["excess"]) for change, curve in curves.items() for at in curve]
+    assert [each[:2] for each in written] == [each[:2] for each in points]
+    assert [each[2] for each in written] == pytest.approx([each[2] for each in points], abs=1e-6)
     few = cli("context", tiny_run, "--positions", 8, "--lengths", 1, "--far", 0).done
     assert "not known: no length has targets in 10 of these blocks" in few and "– in fewer than 10 of the blocks" in few
     assert "shuffled" in figure.read_text(encoding="utf-8")

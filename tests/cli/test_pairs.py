@@ -46,10 +46,32 @@ def test_every_pair_is_what_score_says(cli: Cli, tiny_run: Path, pairs: Path, tm
     assert counted["by"] == "UID"
     assert counted["groups"]["unknown"]["ties"] == counted["pairs"]["oov"] == 1
     assert counted["pairs"]["correct"] == sum(answer["correct"] for answer in answers)
-    lines = cli("pairs", tiny_run, pairs).done.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == ["order", "unknown", "all"]
+    model, rows = cli("pairs", tiny_run, pairs).done.split("\n\n")
+    assert model.startswith(f"model  {tiny_run}: ")
+    assert [line.split()[0] for line in rows.splitlines()[1:]] == ["order", "unknown", "all"]
+    assert (counted["run"], counted["file"]) == (str(tiny_run), pairs.name)
+    cli("pairs", tiny_run, pairs, "--out", "o.csv").done  # noqa: B018 (checks)
+    for answer, row in zip(answers, csv.DictReader(Path("o.csv").read_text().splitlines()), strict=True):
+        assert [*row] == [*answer] and float(row["good"]) == pytest.approx(answer["good"], abs=1e-6)
+        assert [row[name] for name in ("correct", "tie", "oov")] == [
+            str(int(answer[name])) for name in ("correct", "tie", "oov")
+        ]
     alone = spanlm.load(tiny_run).compare(PAIRS[0]["sentence_good"], PAIRS[0]["sentence_bad"])
     assert alone.good == pytest.approx(answers[0]["good"], abs=1e-5)
+
+
+def test_several_runs_are_named_as_the_one_that_they_are(cli: Cli, tiny_run: Path, lstm_run: Path, pairs: Path) -> None:
+    assert "2 runs as one: average of the probabilities" in cli("pairs", tiny_run, lstm_run, pairs).done
+    counted = json.loads(cli("pairs", tiny_run, lstm_run, pairs, "--json", "--weights", 3, 1).done)
+    assert (counted["runs"], counted["weights"]) == ([str(tiny_run), str(lstm_run)], [0.75, 0.25])
+
+
+def test_columns_of_a_table_that_answers_would_cover_are_refused(cli: Cli, tiny_run: Path) -> None:
+    Path("p.csv").write_text(f"good,bad\n{A} {B},{B} {A}\n")
+    how = ("pairs", tiny_run, "p.csv", "--good", "good", "--bad", "bad")
+    assert cli(*how).status == 0
+    cli(*how, "--out", "o.csv").refused("p.csv", "column good")
+    assert not Path("o.csv").exists()
 
 
 def test_the_critical_region_alone(cli: Cli, tiny_run: Path, pairs: Path, tmp_path: Path) -> None:

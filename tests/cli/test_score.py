@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import spanlm
-from spanlm.cli.score import cell
 from spanlm.models.ops.precision import usable
+from spanlm.store.plain import cell
 from tests.cli.conftest import Cli, Typed
 from tests.conftest import TINY_WORDS
 from tests.evaluation import reference

@@ -136,7 +136,7 @@ def test_several_runs_stand_beside_each_other_or_are_one(cli: Cli, tiny_run: Pat
         chances = [2 ** -row["surprisal"] for row in each]
         assert 2 ** -mixed["surprisal"] == pytest.approx(sum(chances) / 2, rel=1e-4)
     cli("score", tiny_run, lstm_run, *command[1:], "--combine", "linear", "--looks").refused("attention of their own")
-    cli("score", lstm_run, *command[1:], "--looks").refused("attends to nothing")
+    cli("score", tiny_run, lstm_run, *command[1:], "--looks").refused(f"{lstm_run}: this model attends to nothing")
 
 
 def test_a_document_goes_on_from_row_to_row_and_not_into_another(cli: Cli, tiny_run: Path) -> None:
@@ -278,3 +278,29 @@ def test_of_items_in_sentences_and_of_first_words_that_are_only_read(
     cli("score", unopened_run, *command, "--state", "carry").refused("--state=carry")
     rows = [json.loads(line) for line in cli("score", span_run, *command, "--looks").out.splitlines()]
     assert any(row["attention_word"] for row in rows)
+
+
+@pytest.mark.parametrize("state", ["line", "carry"])
+def test_rows_of_one_line_are_read_as_that_line(cli: Cli, words_run: Path, state: str) -> None:
+    lines = [f"{A.title()} {B}, {C} {D}.", f"{D} Zebra {A}", f"{B}"]
+    cut = [[A.title(), f"{B}, {C}", f"{D}."], [f" {D} Zebra", A], [B]]
+    rows = [{"trial": str(n), "text": text} for n, parts in enumerate(cut) for text in parts]
+    how = ("--text", "text", "--state", state, "--eos", "--looks")
+    found = read(cli("score", words_run, write("words.csv", rows), *how, "--line", "trial").out)
+    whole = read(cli("score", words_run, write("lines.csv", [{"text": text} for text in lines]), *how).out)
+    numbers = ["word", "tokens", *WORDS[6:], *LOOKS]
+    assert [[row[name] for name in numbers] for row in found] == [[row[name] for name in numbers] for row in whole]
+    for row in found:
+        text = rows[int(row["sentence"]) - 1]["text"]
+        assert row["word"] in (text[int(row["start"]) : int(row["end"])], "<eos>")
+    ends = [(row["sentence"], row["index"]) for row in found if row["word"] == "<eos>"]
+    assert ends == [("3", "2"), ("5", "2"), ("6", "2")]
+
+
+def test_words_in_rows_of_their_own_are_told_of(cli: Cli, tiny_run: Path) -> None:
+    table = write("w.csv", [{"trial": "1", "text": word} for word in (A, B, C)])
+    assert "--line" in cli("score", tiny_run, table, "--text", "text").err
+    assert "--line" not in cli("score", tiny_run, table, "--text", "text", "--line", "trial").err
+    cli("score", tiny_run, table, "--text", "text", "--line", "trial", "--rows", "tokens").refused("--line")
+    cli("score", tiny_run, table, "--text", "text", "--line", "nope").refused("nope")
+    cli("score", table, "--text", "text").refused("w.csv: is a file; name the folder of a run before it")

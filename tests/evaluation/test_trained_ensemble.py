@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 import shutil
@@ -117,3 +118,21 @@ def test_what_is_tuned_for_sentences_that_are_not_opened_is_tuned_on_such(unopen
 def test_sentences_that_are_not_opened_have_no_other_context(unopened_run: Path, state: Any) -> None:
     with pytest.raises(InputError, match=rf"state={state}: .* Take line"):
         spanlm.load(unopened_run).evaluate(state=state)
+
+
+def test_what_several_are_not_is_said_in_a_notebook(tiny_run: Path, lstm_run: Path) -> None:
+    run, several = spanlm.load(tiny_run), spanlm.load_ensemble([tiny_run, lstm_run])
+    assert str(tiny_run) in repr(run) and run.description in repr(run)
+    assert str(tiny_run) in repr(several) and str(lstm_run) in repr(several)
+    with pytest.raises(AttributeError, match="TrainedEnsemble has no attend: several models"):
+        several.attend("the cat")  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"has no nonsense$"):
+        several.nonsense  # type: ignore[attr-defined]  # noqa: B018
+    assert copy.copy(several).runs == several.runs
+    wrong: Any
+    for wrong in (None, 3, [tiny_run]):
+        with pytest.raises(InputError, match=r"^run=.*: must be a path"):
+            spanlm.load(wrong)
+    wrong = [run, run]
+    with pytest.raises(InputError, match=r"^runs=TrainedModel: must be a path"):
+        spanlm.load_ensemble(wrong)

@@ -227,6 +227,7 @@ def test_words_are_cut_as_in_training(rule: Rule, lines: list[str]) -> None:
 @pytest.mark.slow
 def test_the_verb_writes_a_folder_that_another_process_reads(run: spanlm.TrainedModel, tmp_path: Path) -> None:
     command("export", run.folder, "--to", "hf", "--out", tmp_path / "out")
+    assert len({path.stat().st_mode for path in (tmp_path / "out").iterdir()}) == 1, "others read it as a whole"
     program = (
         "import sys, torch, transformers as t; folder = sys.argv[1]; "
         "model = t.AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True); "

@@ -261,3 +261,13 @@ def test_a_corpus_that_the_configuration_does_not_name_is_refused(room: Path) ->
         with pytest.raises(InputError, match=message):
             train(config, corpus, room / "run")
         assert not (room / "run").exists()
+
+
+def test_what_is_no_configuration_corpus_or_path_leaves_no_folder(room: Path, corpus: Corpus) -> None:
+    config, folder = make_config(epochs=1), room / "run"
+    given: list[tuple[Any, ...]]
+    given = [(config, "demo", folder), ({}, corpus, folder), (spanlm.find_preset("demo"), corpus, folder)]
+    for wrong, name in zip([*given, (config, corpus, None)], ("corpus", "config", "config", "folder"), strict=True):
+        with pytest.raises(InputError, match=rf"^{name}="):
+            train(*wrong)
+    assert not folder.exists()
