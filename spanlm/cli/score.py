@@ -44,6 +44,7 @@ from spanlm.models.ops.precision import usable
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
 from spanlm.store.plain import cells_line, row_line
 from spanlm.store.provenance import file_provenance
+from spanlm.store.run_folder import model_digest
 
 _DESCRIPTION = """
 Surprisal −log p(word | context) of every word, the entropy of the distribution it was drawn from, its rank in it, and
@@ -344,6 +345,7 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
     models = {
         name or model.folder.name: {
             "model": model.description,
+            **({"weights": model_digest(model.model)} if isinstance(model, TrainedModel) else {}),
             "vocabulary": {"words": len(model.vocabulary), "sha256": model.vocabulary.hash},
             "tokenizer": model.texts.data.effective_tokenizer,
             "lines": model.texts.data.lines,

@@ -15,6 +15,7 @@ import pytest
 
 import spanlm
 from spanlm.config import RunConfig
+from spanlm.store.run_folder import model_digest
 from tests.cli.conftest import Cli, Typed
 from tests.conftest import TINY_WORDS, configure_anew
 
@@ -84,6 +85,8 @@ def test_a_row_a_word_as_written_with_the_columns_of_its_item(cli: Cli, words_ru
             math.fsum(token.surprisal for token in tokens), abs=1e-4
         )
     told = json.loads(Path("o.csv.meta.json").read_text())
+    (run,) = told["runs"].values()
+    assert run["weights"] == model_digest(spanlm.load(words_run).model)
     assert list(told["columns"]) == list(rows[0]) and told["unit"] == "bits"
     assert told["runs"]["words"]["vocabulary"]["sha256"] == spanlm.load(words_run).vocabulary.hash
 
