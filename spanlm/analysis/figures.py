@@ -552,7 +552,8 @@ def differences_figure(
         for place, value in zip(places, values, strict=True):
             if value is not None:
                 _dot(axes, value, place, STYLES[0], "")
-    ends = [end for axes in plots for end in axes.get_xlim()]
+    drawn = [axes for axes, (_, values) in zip(plots, panels, strict=True) if any(values)]
+    ends = [end for axes in drawn for end in axes.get_xlim()]
     for axes in plots:
         axes.set_xlim(min(ends), max(ends))
     left = 6 + max(text_width(name, TEXT_SIZE) for _, name in rows)

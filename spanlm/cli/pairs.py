@@ -23,13 +23,13 @@ from spanlm.cli.options import (
     verb_parser,
 )
 from spanlm.cli.render import grid, note, out, out_json, table
-from spanlm.data.tables import DELIMITERS, Row, read_table, table_kind
+from spanlm.data.tables import DELIMITERS, Kind, Row, read_table, repeated, row_line, table_kind
 from spanlm.errors import InputError
 from spanlm.evaluation.ngram.kenlm import Kenlm
-from spanlm.evaluation.pairs import SAID, Accuracy, Pair, accuracies, compare_pairs, region_of
+from spanlm.evaluation.pairs import ANSWERS, Accuracy, Pair, accuracies, compare_pairs, region_of
 from spanlm.evaluation.protocol import Protocol
 from spanlm.models.ops.precision import usable
-from spanlm.store.plain import cells_line, row_line
+from spanlm.store.plain import cells_line
 
 _DESCRIPTION = """
 Minimal pairs: is the good sentence of each pair more probable than the bad one? A sentence's log-probability is the
@@ -57,17 +57,20 @@ def run(arguments: list[str]) -> None:
     path = Path(files[0])
     check_output(options.out, [path])
     pairs = _read(path, options)
-    if options.out is not None and (clash := next((name for name in SAID if name in pairs[0].fields), None)):
-        raise InputError(f"{path}: --out has a column {clash} of its own, what the model says; rename yours")
+    kind = (options.out and table_kind(options.out)) or "jsonl"
+    if options.out is not None:
+        _check_fields(pairs, kind)
     model = (load_kenlm(runs[0], options) if len(runs) == 1 else None) or load_runs(runs, options)
     compared = compare_pairs(pairs, lambda texts: model.score_texts(texts, precision=options.precision)[0])
     if options.out is not None:
         with output(options.out) as file:
-            kind = table_kind(options.out) or "jsonl"
-            rows = [each.to_json() for each in compared]
             if kind != "jsonl":
-                file.write(cells_line(rows[0], DELIMITERS[kind]))
-            for row in rows:
+                file.write(cells_line([*pairs[0].fields, *ANSWERS], DELIMITERS[kind]))
+            for each in compared:
+                row = each.to_json()
+                if kind != "jsonl":
+                    own = {name: row.pop(name) for name in pairs[0].fields}
+                    row = repeated(own, kind) | row
                 file.write(row_line(row, kind))
     by = options.by or next((name for name in _PARADIGMS if name in pairs[0].fields), None)
     groups = accuracies(compared, by) if by is not None else {}
@@ -137,6 +140,15 @@ def _read(path: Path, options: argparse.Namespace) -> list[Pair]:
     by = [options.by] if options.by else []
     rows = read_table(path, kind, [options.good, options.bad, *regions, *by])
     return [_pair(path, row, options, regions) for row in rows]
+
+
+def _check_fields(pairs: Sequence[Pair], kind: Kind) -> None:
+    """Refuse fields that the answers would cover, and in a table rows with other columns than the first."""
+    for pair in pairs:
+        if clash := next((name for name in ANSWERS if name in pair.fields), None):
+            raise InputError(f"{pair.place}: --out writes a column {clash}, and the pairs have one, too; rename it")
+        if kind != "jsonl" and pair.fields.keys() != pairs[0].fields.keys():
+            raise InputError(f"{pair.place}: has other columns than the first row; take a name for --out with .jsonl")
 
 
 def _pair(path: Path, row: Row, options: argparse.Namespace, columns: Sequence[str]) -> Pair:

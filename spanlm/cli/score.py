@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,16 +32,26 @@ from spanlm.cli.options import (
     verb_parser,
 )
 from spanlm.cli.render import note
-from spanlm.data.tables import DELIMITERS, Kind, first_line_kind, read_table, refuse_without_column, table_kind
+from spanlm.data.tables import (
+    DELIMITERS,
+    Kind,
+    first_line_kind,
+    read_table,
+    refuse_without_column,
+    repeated,
+    row_line,
+    table_kind,
+)
 from spanlm.data.text import Text, lines_of, pieces
 from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
 from spanlm.evaluation.attention import check_attends
 from spanlm.evaluation.words import BASES, Looked, ScoreOptions, WordScore, WrittenScore, as_row
+from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import usable
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
-from spanlm.store.plain import cells_line, row_line
+from spanlm.store.plain import cells_line
 from spanlm.store.provenance import file_provenance
 from spanlm.store.run_folder import model_digest
 
@@ -55,9 +64,9 @@ were (data.lines=sentences: a sentence then is what a line is to others); it str
   spanlm score runs/demo text.txt --base 2 > surprisal.tsv
   echo "the name is bound ." | spanlm score runs/demo - --format jsonl
 
-Of a table (CSV, TSV, JSON lines) each row is an item, a context of its own. Each word of it as written gives a row with
-its place, its tokens, its entropy reduction and the item's own columns, and so for each of several runs (column `run`).
-Of plain text each token gives a row, and several runs are one.
+Of a table (CSV, TSV, JSON lines) each row is an item, by default a context of its own. Each word of it as written gives
+a row with its place, its tokens, its entropy reduction and the item's own columns, and so for each of several runs
+(column `run`). Of plain text each token gives a row, and several runs are one.
 """
 _MORE = """
 The first word of a line is scored from the line end before it (<eos>), so no word is left out. A model that was trained
@@ -91,7 +100,7 @@ class _Item(NamedTuple):
     text: str
     kept: Mapping[str, Any] = {}
     document: str = ""
-    line: str = ""
+    line: Sequence[Any] = ()
 
 
 def run(arguments: list[str]) -> None:
@@ -105,11 +114,12 @@ def run(arguments: list[str]) -> None:
     kinds = [_kind(path, options) for path in paths]
     options.rows = options.rows or ("tokens" if options.column is None else "words")
     apart = options.column is not None or options.rows == "words"
-    form = options.format or table_kind(options.out or Path()) or (apart and kinds[0]) or "tsv"
+    form: Kind = options.format or table_kind(options.out or Path()) or (apart and kinds[0]) or "tsv"
     check_output(options.out, paths)
     models = _models(runs, options, apart)
-    for model in models.values() if how.looks else ():
-        _require_attention(model)
+    if how.looks:
+        for model in models.values():
+            _require_attention(model)
     items = _Items(options, models, how, form, options.keep.split(",") if options.keep else [])
     if names == ["-"] and sys.stdin is not None and sys.stdin.isatty():
         note("reading standard input; end it with Ctrl-D")
@@ -130,8 +140,8 @@ def run(arguments: list[str]) -> None:
     if apart and options.out is not None and (options.out.is_file() or not options.out.exists()):
         with output(options.out.with_name(f"{options.out.name}.meta.json")) as file:
             file.write(json.dumps(_meta(items, names, header), ensure_ascii=False, indent=1) + "\n")
-    if options.column is not None and options.line is None and items.single and count > 1:
-        note("note: each row is one word, and was read as a line of its own; say by --line which are one line")
+    if options.column is not None and options.rows == "words" and options.line is None and items.single > 1:
+        note("note: most rows are one word, each read as a line of its own; --line COLUMN joins those of a sentence")
     if apart and unknown:
         note(f"note: {unknown:,} of {count:,} rows have a word outside the vocabulary (oov), which is scored as <unk>")
     for line in dict.fromkeys(line for model in models.values() for line in _notes(model, bool(unknown))):
@@ -147,8 +157,8 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     table.add_argument("--text", "--column", dest="column", metavar="COLUMN", help=text)
     text = "columns to repeat (default: all but the text's)"
     table.add_argument("--keep", metavar="COLUMN[,…]", help=text)
-    text = "rows in succession with one value here are one line, as where each row is a word"
-    table.add_argument("--line", metavar="COLUMN", help=text)
+    text = "rows in succession that agree here are read as one line, as where each row is a word"
+    table.add_argument("--line", metavar="COLUMN[,…]", help=text)
     text = "with --state carry: a new value begins a new context"
     table.add_argument("--document", metavar="COLUMN", help=text)
     text = "words as written, or what the model reads (default: words of tables, tokens of plain text)"
@@ -205,7 +215,7 @@ def _models(runs: Sequence[Path], options: argparse.Namespace, apart: bool) -> d
 
 
 def _require_attention(model: LoadedModel) -> None:
-    if isinstance(model, TrainedModel):
+    if isinstance(model.model, NextWordModel):
         try:
             check_attends(model.model)
         except InputError as error:
@@ -240,11 +250,11 @@ class _Items:
     options: argparse.Namespace
     models: Mapping[str, LoadedModel]
     how: ScoreOptions
-    form: str
+    form: Kind
     kept: list[str]
     named: tuple[str, ...] = ()
-    single: bool = True
-    """Whether each item so far was one word."""
+    single: int = 0
+    """How many more items were one word than were not, so far."""
 
     def rows(self, names: Sequence[str], files: Sequence[tuple[Path, Kind | None]]) -> Iterator[_Row]:
         self.named = ("file",) * (len(files) > 1)
@@ -256,7 +266,7 @@ class _Items:
             items, *copies = tee(self._read(path, kind, checked=path.is_file()), len(self.models) + 1)
             each = [self._scored(*both) for both in zip(self.models.values(), copies, strict=True)]
             for number, (item, *found) in enumerate(zip(items, *each, strict=True), 1):
-                self.single = self.single and len(written_spans(item.text)) == 1
+                self.single += 1 if len(written_spans(item.text)) == 1 else -1
                 for model, scores in zip(self.models, found, strict=True):
                     before = file | item.kept | ({"run": model} if model else {})
                     yield from (before | as_row(score) | {"sentence": number} for score in scores)
@@ -268,7 +278,8 @@ class _Items:
             yield from map(_Item, lines_of(pieces(Text(path, as_text=options.as_text))))
             return
         taken = {*self.named, *_columns(options.rows, self.models, self.how)}
-        groups = [name for name in (options.document, options.line) if name is not None]
+        lines = options.line.split(",") if options.line else []
+        groups = [*lines, *([] if options.document is None else [options.document])]
         for row in read_table(path, kind, [options.column, *groups], self.kept):
             place, text = f"{path}, line {row.line}", str(row.values[options.column])
             own = [name for name in row.values if name != options.column]
@@ -280,13 +291,9 @@ class _Items:
             if not checked:
                 for model in self.models.values():
                     _refuse_words(model, text, place, self.how)
-            values = {name: row.values[name] for name in self.kept}
-            if self.form != "jsonl":  # JSON's numbers keep all their digits
-                values = {name: x if isinstance(x, str) else json.dumps(x) for name, x in values.items()}
-            document, line = (
-                "" if name is None else str(row.values[name]) for name in (options.document, options.line)
-            )
-            yield _Item(text, values, document, line)
+            values = repeated({name: row.values[name] for name in self.kept}, self.form)
+            document = "" if options.document is None else str(row.values[options.document])
+            yield _Item(text, values, document, [row.values[name] for name in lines])
 
     def _scored(self, model: LoadedModel, items: Iterable[_Item]) -> Iterator[Sequence[WordScore | WrittenScore]]:
         """Score items, one list each; a document goes on from no other."""
@@ -309,13 +316,15 @@ class _Items:
 
 def _shared_out(line: Sequence[_Item], scores: Sequence[WrittenScore]) -> Iterator[list[WrittenScore]]:
     """Give the items of a line their own words, counted within each; an <eos> goes with the word before it."""
-    words = start = 0
-    for place, item in enumerate(line):
-        count = len(written_spans(item.text))
-        last = words + count if place < len(line) - 1 else math.inf
-        own = [each for each in scores if words < each.index - (each.word == EOS) <= last]
+    words = start = position = 0
+    for item in line:
+        last = words + len(written_spans(item.text))
+        own = []
+        while position < len(scores) and scores[position].index - (scores[position].word == EOS) <= last:
+            own.append(scores[position])
+            position += 1
         yield [replace(x, index=x.index - words, start=x.start - start, end=x.end - start) for x in own]
-        words, start = words + count, start + len(item.text) + 1
+        words, start = last, start + len(item.text) + 1
 
 
 def _refuse_words(model: LoadedModel, text: str, place: str, how: ScoreOptions) -> None:

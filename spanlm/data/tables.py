@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +18,7 @@ from typing import Any, Literal, TextIO
 from spanlm.data.formats import conversion
 from spanlm.errors import InputError, nearest_or_all
 from spanlm.store.files import opened
-from spanlm.store.plain import json_value
+from spanlm.store.plain import cell, cells_line, finite, json_value
 
 Kind = Literal["csv", "tsv", "jsonl"]
 
@@ -167,3 +168,20 @@ def _json_rows(path: Path, file: TextIO) -> Iterator[Row]:
         if not isinstance(values, dict):
             raise InputError(f'{path}, line {number}: a JSON object is needed, as {{"sentence": …}}')
         yield Row(number, values)
+
+
+_encoded = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+def row_line(row: Mapping[str, object], kind: Kind) -> str:
+    """Return a row as a line of a table; in JSON lines, NaN and infinities are null."""
+    if kind == "jsonl":
+        return _encoded(finite(row)) + "\n"
+    return cells_line(row.values(), DELIMITERS[kind], cell)
+
+
+def repeated(values: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
+    """Return what was read, to be written again: in CSV and TSV JSON's numbers keep all their digits."""
+    if kind == "jsonl":
+        return dict(values)
+    return {name: x if isinstance(x, str) else json.dumps(x, ensure_ascii=False) for name, x in values.items()}

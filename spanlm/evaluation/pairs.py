@@ -41,7 +41,7 @@ class Pair:
     place: str = "pair"
 
 
-SAID = ("good", "bad", "correct", "tie", "oov")
+ANSWERS = ("good", "bad", "correct", "tie", "oov")
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Compared:
 
     def to_json(self) -> dict[str, Any]:
         """Return the pair's fields with what the model says."""
-        return {**self.pair.fields, **{name: getattr(self, name) for name in SAID}}
+        return {**self.pair.fields, **{name: getattr(self, name) for name in ANSWERS}}
 
 
 @dataclass(frozen=True)

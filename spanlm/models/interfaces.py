@@ -283,8 +283,8 @@ class Memory(nn.Module, ABC):
         """Look back from every step of h (T, B, H); `tokens` (T, B) are the words the encoder read at these steps."""
 
     def equalise(self) -> None:
-        """From now on give all slots of a step equal weights; only if it attends. Here its vector `score` becomes 0."""
-        nn.init.zeros_(self.get_parameter("score"))
+        """From now on give all slots of a step equal weights; only if it attends."""
+        raise NotImplementedError
 
 
 class Head(nn.Module, ABC):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, islice, tee
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 from spanlm.config import RunConfig
 from spanlm.data.cbt import Defect, Question, read_questions
@@ -91,13 +91,15 @@ class LoadedModel:
         self.vocabulary, self.folder = texts.vocabulary, texts.folder
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.folder}: {self.description}>"
+        lesion = "" if self.attention is None else f", with {described_lesion(self.attention)}"
+        return f"<{type(self).__name__} {self.folder}: {self.description}{lesion}>"
 
     if not TYPE_CHECKING:  # to a type checker it would be every attribute
 
-        def __getattr__(self, name: str) -> NoReturn:
-            owned = hasattr(TrainedModel, name)
-            why = f": {self.kind}, and {name} is of one training alone" if owned and "folder" in vars(self) else ""
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):  # a property, which failed of something else
+                return object.__getattribute__(self, name)
+            why = f": only a single trained model has {name}" * (name[0] != "_" and hasattr(TrainedModel, name))
             raise AttributeError(f"{type(self).__name__} has no {name}{why}", name=name, obj=self)
 
     @property
@@ -188,9 +190,9 @@ class LoadedModel:
 
         Lines are cut into sentences if those of the training were (data.lines). Where the first word of each was only
         read in training (training.batching.predict_first), the model has no surprisal for it: it is NaN. The `text` is
-        one string, cut at its line ends; lines; or a file of any size, by its `Path`, read as rows are asked for: make
-        a list of them to go through them twice. The
-        options are those of `spanlm.evaluation.words.ScoreOptions`.
+        one string, cut at its line ends; lines; or a file of any size, by its `Path`, read as rows are asked for. The
+        rows come once: make a list of them to go through them twice. The options are those of
+        `spanlm.evaluation.words.ScoreOptions`.
 
         Raises:
             InputError: an option outside its range, with oov="error" a word outside the vocabulary, a file that cannot

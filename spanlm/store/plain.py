@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -56,16 +56,6 @@ def cell(value: object) -> object:
     if isinstance(value, float):
         return f"{value:z.6f}" if value == value else "NaN"  # z: nothing is ever minus zero
     return int(value) if isinstance(value, bool) else "NaN" if value is None else value
-
-
-_encoded = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-
-
-def row_line(row: Mapping[str, object], kind: str) -> str:
-    """Return a row of a table of data: csv, tsv, or jsonl, where NaN and infinities are null."""
-    if kind == "jsonl":
-        return _encoded(finite(row)) + "\n"
-    return cells_line(row.values(), "," if kind == "csv" else "\t", cell)
 
 
 def table_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:

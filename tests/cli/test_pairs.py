@@ -6,6 +6,7 @@ import csv
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,8 +71,22 @@ def test_columns_of_a_table_that_answers_would_cover_are_refused(cli: Cli, tiny_
     Path("p.csv").write_text(f"good,bad\n{A} {B},{B} {A}\n")
     how = ("pairs", tiny_run, "p.csv", "--good", "good", "--bad", "bad")
     assert cli(*how).status == 0
-    cli(*how, "--out", "o.csv").refused("p.csv", "column good")
-    assert not Path("o.csv").exists()
+    for out in ("o.csv", "o.jsonl"):
+        cli(*how, "--out", out).refused("p.csv, line 2", "column good")
+        assert not Path(out).exists()
+
+
+def test_a_table_of_answers_keeps_every_value_in_its_column(cli: Cli, tiny_run: Path) -> None:
+    rows: list[dict[str, Any]] = [{**PAIRS[0], "z": 0.1234567890123, "l": ["é"]}, {**PAIRS[1], "l": None, "z": 1e-9}]
+    rows[1] = dict(reversed(rows[1].items()))
+    Path("p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    cli("pairs", tiny_run, "p.jsonl", "--out", "o.csv").done  # noqa: B018 (checks)
+    for row, found in zip(rows, csv.DictReader(Path("o.csv").read_text().splitlines()), strict=True):
+        expected = {name: x if isinstance(x, str) else json.dumps(x, ensure_ascii=False) for name, x in row.items()}
+        assert {name: found[name] for name in expected} == expected
+    Path("p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in (*rows, PAIRS[2])))
+    cli("pairs", tiny_run, "p.jsonl", "--out", "o.tsv").refused("p.jsonl, line 3", "other columns")
+    assert cli("pairs", tiny_run, "p.jsonl", "--out", "o.jsonl").status == 0
 
 
 def test_the_critical_region_alone(cli: Cli, tiny_run: Path, pairs: Path, tmp_path: Path) -> None:

@@ -300,10 +300,27 @@ def test_rows_of_one_line_are_read_as_that_line(cli: Cli, words_run: Path, state
     assert ends == [("3", "2"), ("5", "2"), ("6", "2")]
 
 
-def test_words_in_rows_of_their_own_are_told_of(cli: Cli, tiny_run: Path) -> None:
+def test_lines_of_several_columns_runs_and_files(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
+    words = [("1", "1", A), ("1", "1", B), ("2", "1", A), ("2", "1", B), ("2", "2", A)]
+    table = write("w.csv", [dict(zip(("who", "trial", "text"), row, strict=True)) for row in words])
+    lines = write("l.csv", [{"text": f"{A} {B}"}, {"text": f"{A} {B}"}, {"text": A}])
+    how = ("score", tiny_run, lstm_run, "--text", "text")
+    found = read(cli(*how, table, table, "--line", "who,trial").done)
+    whole = read(cli(*how, lines, lines).done)
+    for run in (tiny_run, lstm_run):
+        each = [[row["surprisal"] for row in rows if row["run"] == run.name] for rows in (found, whole)]
+        assert each[0] == each[1] and len(each[0]) == 2 * len(words)
+    joined = read(cli(*how, table, "--line", "trial").done)
+    assert [row["surprisal"] for row in joined] != [row["surprisal"] for row in found][: len(joined)]
+
+
+def test_rows_of_single_words_are_noted(cli: Cli, tiny_run: Path) -> None:
     table = write("w.csv", [{"trial": "1", "text": word} for word in (A, B, C)])
     assert "--line" in cli("score", tiny_run, table, "--text", "text").err
-    assert "--line" not in cli("score", tiny_run, table, "--text", "text", "--line", "trial").err
+    for more in (["--line", "trial"], ["--rows", "tokens"]):
+        assert "--line" not in cli("score", tiny_run, table, "--text", "text", *more).err
+    one = write("one.csv", [{"trial": "1", "text": A}])
+    assert "--line" not in cli("score", tiny_run, one, "--text", "text", "--eos").err
     cli("score", tiny_run, table, "--text", "text", "--line", "trial", "--rows", "tokens").refused("--line")
     cli("score", tiny_run, table, "--text", "text", "--line", "nope").refused("nope")
     cli("score", table, "--text", "text").refused("w.csv: is a file; name the folder of a run before it")

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import spanlm
 from benchmarks.ranks import worker_of
 from tests.cli.conftest import Cli
 
@@ -168,3 +169,16 @@ def test_the_script_for_slurm_trains_a_run_for_each_task(cli: Cli, tiny_corpus: 
     subprocess.run(["bash", "lr.sh"], check=True, env={**os.environ, **environment}, stdout=subprocess.DEVNULL)
     assert Path("asked").read_text() == "--cpus-per-task=1\n"
     assert [path.parent for path in Path("my runs").rglob("model.safetensors")] == [Path("my runs/lr=0.03/seed-1")]
+
+
+@pytest.mark.slow
+def test_the_best_setting_of_several_seeds_is_tested_seed_by_seed(cli: Cli, tiny_corpus: Path) -> None:
+    shown = cli("sweep", write(tiny_corpus, "[0.03]", more="seeds: 2\nout: my runs"), "--threads", 1).out
+    command = shown.partition("Test it once: ")[2].strip()
+    tested = subprocess.run(
+        ["bash", "-c", f'spanlm() {{ "{sys.executable}" -m spanlm "$@"; }}; {command}'], **HOW
+    ).stdout
+    members = sorted(path.parent for path in Path("my runs").rglob("model.safetensors"))
+    assert [path.name for path in members] == ["seed-1", "seed-2"]
+    for member in members:
+        assert f"perplexity  {spanlm.load(member).evaluate().perplexity:.2f}" in tested

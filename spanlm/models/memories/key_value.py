@@ -109,6 +109,10 @@ class KeyValueMemory(Memory):
         filled = torch.zeros(self.window, batch_size, dtype=torch.bool, device=empty.device)
         return {"keys": empty, "values": empty.clone(), "filled": filled}
 
+    def equalise(self) -> None:
+        """Let all scores be zero."""
+        nn.init.zeros_(self.score)
+
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         """Look back from every step of h (T, B, roles·k)."""
         parts = torch.split(h, self.readout_size, dim=-1)

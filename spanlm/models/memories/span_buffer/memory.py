@@ -221,6 +221,10 @@ class SpanBufferMemory(Memory):
         states = self.score.new_zeros(self.carried, batch_size, self.readout_size)
         return {"states": states, "filled": torch.zeros(states.shape[:2], dtype=torch.bool, device=states.device)}
 
+    def equalise(self) -> None:
+        """Let all scores be zero; the gate stays."""
+        nn.init.zeros_(self.score)
+
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         """Look back from every step of h (T, B, H)."""
         config = self.config
