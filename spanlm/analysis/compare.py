@@ -151,6 +151,10 @@ class TokenBits:
         runs = tuple(path for one in members for path in one.runs)
         return TokenBits(name, np.concatenate([one.bits for one in members]), members[0].looks, runs)
 
+    def by_run(self, known: NDArray[np.bool_]) -> Array:
+        """(R,), mean bits of each run at the `known` (N,) of the tokens."""
+        return np.asarray(self.bits[:, known].mean(axis=1))
+
     def seeds_apart(self, other: TokenBits) -> list[Array]:
         """Return the bits by seed, (R, N) each, of which means are drawn: of the same runs, their differences alone."""
         return [self.bits - other.bits] if self.runs and self.runs == other.runs else [self.bits, other.bits]
@@ -390,7 +394,7 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
     classes = {each.title: _differences(text, each, baseline, model, generator)[0] for each in sorted_by}
     where = {title: rows for title, rows in classes.items() if rows}
     gains, losses = _moved(text, baseline.mean, model.mean)
-    bits = model.bits[:, text.known].mean(axis=1)
+    bits = model.by_run(text.known)
     return Comparison(model.name, len(bits), float(bits.mean()), bits.tolist(), whole, p, where, gains, losses)
 
 

@@ -253,6 +253,7 @@ def _loaded(side: _Side, first: LoadedModel, options: argparse.Namespace) -> Ite
 def _fields(
     found: Sequence[Comparison], text: SharedText, baseline: TokenBits, sides: Sequence[_Side]
 ) -> dict[str, Any]:
+    bits = _bits(text, baseline)
     return {
         "text": text.name,
         "protocol": text.protocol,
@@ -262,9 +263,9 @@ def _fields(
         "baseline": {
             "name": baseline.name,
             "runs": [str(path) for path in sides[0].runs],
-            "bits": _bits(text, baseline),
-            "bits_by_run": baseline.bits[:, text.known].mean(axis=1).tolist(),
-            "perplexity": 2 ** _bits(text, baseline),
+            "bits": bits,
+            "bits_by_run": baseline.by_run(text.known).tolist(),
+            "perplexity": 2**bits,
         },
         "comparisons": [
             {**one.to_json(), "runs": [str(path) for path in side.runs]}
@@ -274,7 +275,7 @@ def _fields(
 
 
 def _bits(text: SharedText, baseline: TokenBits) -> float:
-    return float(baseline.mean[text.known].mean())
+    return float(baseline.by_run(text.known).mean())
 
 
 def _families(found: Sequence[Comparison], baseline: TokenBits) -> bool:

@@ -301,14 +301,13 @@ class _Items:
         if self.options.document is not None:
             how["state"], documents = "document", groupby(items, key=lambda item: item.document)
         for _, own in documents:
+            texts = (item.text for item in own)
             if self.options.line is not None:
                 lines, copy = tee([*line] for _, line in groupby(own, key=lambda item: item.line))
                 found = model.score_items((" ".join(item.text for item in line) for line in copy), **how)
                 for line, scores in zip(lines, found, strict=True):
                     yield from _shared_out(line, scores)
-                continue
-            texts = (item.text for item in own)
-            if self.options.rows == "words":
+            elif self.options.rows == "words":
                 yield from model.score_items(texts, **how)
             else:  # an item has a token at least: empty cells are refused
                 yield from (list(scores) for _, scores in groupby(model.score(texts, **how), lambda x: x.sentence))

@@ -245,10 +245,10 @@ class _Sweep:
         where = shlex.quote(str(self.out / best.setting.name))
         mean = f"mean of {len(best.ended)} seeds " if len(best.ended) > 1 else ""
         out(f"best by valid: {best.setting.name}, {mean}ppl {shown(best.mean)}")
-        each = "spanlm evaluate {} --split test"
-        # named together, they would be measured as one model, whose perplexity is lower
-        loop = f"for run in {where}/seed-*; do {each.format(chr(34) + '$run' + chr(34))}; done"
-        out(f"Test it once: {each.format(where) if self.asked.seeds is None else loop}")
+        command = f"spanlm evaluate {where} --split test"
+        if self.asked.seeds is not None:  # named together, they would be measured as one model
+            command = f'for run in {where}/seed-*; do spanlm evaluate "$run" --split test; done'
+        out(f"Test it once: {command}")
 
     def _figure(self, results: Sequence[Result]) -> Figure:
         """Draw valid over the numbers of one field if there are enough; else the learning curves of the best."""

@@ -42,6 +42,7 @@ class Pair:
 
 
 ANSWERS = ("good", "bad", "correct", "tie", "oov")
+"""What is written of a pair after its own fields."""
 
 
 @dataclass(frozen=True)

@@ -90,9 +90,12 @@ class LoadedModel:
         self.model, self.texts, self._config = model, texts, config
         self.vocabulary, self.folder = texts.vocabulary, texts.folder
 
+    @property
+    def _lesion(self) -> str:
+        return "" if self.attention is None else f", with {described_lesion(self.attention)}"
+
     def __repr__(self) -> str:
-        lesion = "" if self.attention is None else f", with {described_lesion(self.attention)}"
-        return f"<{type(self).__name__} {self.folder}: {self.description}{lesion}>"
+        return f"<{type(self).__name__} {self.folder}: {self.description}{self._lesion}>"
 
     if not TYPE_CHECKING:  # to a type checker it would be every attribute
 
@@ -120,9 +123,8 @@ class LoadedModel:
 
     def headings(self, source: str = "a text") -> dict[str, str]:
         """Return the `title` and the line `about` it of a record: which run read what, and what it is."""
-        lesion = "" if self.attention is None else f", with {described_lesion(self.attention)}"
         what = about(self)
-        return {"title": f"{what.run}{lesion}, reading {source}", "about": what.line}
+        return {"title": f"{what.run}{self._lesion}, reading {source}", "about": what.line}
 
     def in_words_of(self, other: LoadedModel) -> LoadedModel:
         """Return the same model over another one's vocabulary, if it is of `any_words`."""

@@ -24,7 +24,7 @@ from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.trained_model import LoadedModel, require_weights
 from spanlm.serve.fields import NEURAL_CACHE, refuse_long
 from spanlm.serve.served import Served
-from spanlm.store.plain import cell, cells_line, finite
+from spanlm.store.plain import finite, table_bytes
 
 Values = Mapping[str, Any]
 Row = dict[str, Any]
@@ -207,8 +207,7 @@ def score(served: Served, values: Values) -> list[Row]:
 
 def score_csv(rows: list[Row]) -> bytes:
     """Return rows as `spanlm score --format csv` writes them."""
-    lines = [list(rows[0]), *(row.values() for row in rows)]
-    return "".join(cells_line(line, ",", cell) for line in lines).encode()
+    return table_bytes(list(rows[0]), (row.values() for row in rows))
 
 
 def attend(served: Served, values: Values) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:

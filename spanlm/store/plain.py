@@ -58,7 +58,7 @@ def cell(value: object) -> object:
     return int(value) if isinstance(value, bool) else "NaN" if value is None else value
 
 
-def table_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
+def table_bytes(header: Sequence[str], rows: Iterable[Iterable[object]]) -> bytes:
     """Return CSV of such lines, each value as `cell` writes it."""
     return "".join([cells_line(header, ","), *(cells_line(row, ",", cell) for row in rows)]).encode()
 
