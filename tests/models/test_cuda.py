@@ -62,7 +62,7 @@ def test_later_words_change_nothing_before_them(config: ModelConfig) -> None:
 def test_reduced_precision_trains(config: Any) -> None:
     """bfloat16 autocast over two segments: float32 answers near the exact ones, finite gradients."""
     torch.manual_seed(0)
-    model = LanguageModel(config, small.VOCABULARY).to("cuda")
+    model = LanguageModel(config, small.VOCABULARY).to("cuda").eval()  # without dropout
     tokens, targets = words(8, 2).to("cuda"), words(8, 2, seed=1).to("cuda")
     expected, _ = model.log_prob(tokens, targets, model.init_state(2))
     state, scores = model.init_state(2), []

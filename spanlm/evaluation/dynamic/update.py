@@ -116,6 +116,9 @@ def adapting(
 ) -> tuple[NextWordModel, Callable[[SegmentGradients], None]]:
     """Return a copy of a model, and the update of its weights after a segment; the model itself is never written."""
     follower = copy.deepcopy(model)
+    for part in follower.modules():
+        if isinstance(part, torch.nn.RNNBase):
+            part.flatten_parameters()  # cuDNN would gather copied weights at every call, and warn of it
     # views of the parameters' memory, without a graph
     trained, weights = ([w.detach().view(-1) for w in learning_weights(m).values()] for m in (model, follower))
     sizes, mean = [statistics.root_mean_squares[name].view(-1) for name in learning_weights(model)], statistics.mean
