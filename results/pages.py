@@ -18,6 +18,7 @@ Rows = list[list[str]]  # the first is the header
 SPEEDS = {"bench-cpu-before.json": "Zen 4, before", "bench-cpu.json": "Zen 4"}
 SPEEDS |= {"bench-cpu-zen-5.json": "Zen 5", "bench-cpu-zen-3-before.json": "Zen 3, before"}
 SPEEDS |= {"bench-cpu-zen-3.json": "Zen 3", "bench-cpu-zen-3-words.json": "Zen 3"}
+GPU = "bench-gpu.json", "bench-gpu-more.json"
 CLASSES = "NE", "CN", "V", "P"  # of questions, in the order of the figure's page
 KINDS = {"the LSTM's kernel": ("rnn_layer",), "other products": ("_linear", "::mm", "::addmm", "::bmm")}
 KINDS |= {"masks": ("::random_", "::bernoulli_"), "copies": ("::copy_", "::cat"), "update": ("::_fused_",)}
@@ -120,6 +121,23 @@ def steps() -> Rows:
     columns = [(precision, version) for precision in ("fp32", "bf16") for version in ("before", "after")]
     lines = ([*key, *(one.get(column, "–") for column in columns)] for key, one in found.items())
     return [["size", "what", *map(", ".join, columns)], *lines]
+
+
+def gpu() -> Rows:
+    """Return a GPU's milliseconds of a step in fp32 and bf16, tokens a second in fp32, and how these compare."""
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for file in GPU:
+        for size, contenders in _read(HERE / file)["groups"].items():
+            for one in contenders:
+                found.setdefault(_plain(size, one["name"]), {})[one["precision"]] = one
+    rows = [["size", "what", "ms, fp32", "ms, bf16", "tokens/s, fp32", "speed, fp32", "of"]]
+    for key, one in found.items():
+        compared = next((each for each in one["fp32"]["compared"] if each["what"] == "speed"), {})
+        (of,) = _plain(compared.get("reference", "–"))
+        times = [_number(_at(one, f"{precision}.milliseconds")) for precision in ("fp32", "bf16")]
+        rate, ratio = _number(one["fp32"]["tokens_per_second"], "0"), _number(compared.get("ratio"), "2")
+        rows.append([*key, *times, rate, ratio, of])
+    return rows
 
 
 def busy_cores() -> Rows:

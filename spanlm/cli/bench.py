@@ -43,14 +43,14 @@ def run(arguments: list[str]) -> None:
     named = {name: _with_corpus(name, options) for name in options.names}
     device = pick_device(options.device, "--device")
     started = provenance(device)
-    timed = {name: time_training(name, *one, device, asked, note=_note) for name, one in named.items()}
+    timed = ((name, time_training(name, *one, device, asked, note=_note)) for name, one in named.items())
     if options.json:
-        trainings = {name: one.to_json() for name, one in timed.items()}
+        trainings = {name: training.to_json() for name, training in timed}
         report = {"started": started, "rounds": options.rounds, "trainings": trainings}
         out(json.dumps(report, indent=1, ensure_ascii=False))
         return
     out(", ".join(f"{name} {value}" for name, value in started.items() if name != "command"))
-    for name, training in timed.items():
+    for name, training in timed:  # each is shown when it is done: Ctrl-C loses only what is being timed
         out()
         _show_speeds(name, training)
         for speed in training.speeds:
