@@ -284,6 +284,8 @@ def read_tokens(
     """
     name, runs = name or str(model.folder), (model.folder.resolve(),)
     if not isinstance(model.model, NextWordModel):
+        if cache is not None:
+            raise InputError(f"cache: {model.folder} is {model.kind}, and a cache holds words of a vocabulary")
         context = model.texts.protocol(corpus, split, state).context
         if context == "document":
             raise InputError(f"state={state}: must be carry or line of {model.folder}, which is {model.kind}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from spanlm.analysis.compare import (
 from spanlm.analysis.comparison_page import render_comparison
 from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.analysis.figures import FIGURES, Value, differences_figure, figure_bytes
-from spanlm.cli.cache import add_cache, check_cache, choose_cache
+from spanlm.cli.cache import add_cache, cache_fields, check_cache, choose_cache
 from spanlm.cli.family import family_members
 from spanlm.cli.options import (
     add_attention,
@@ -60,12 +60,13 @@ difference as large would come by chance. Negative: the run is better than the b
   spanlm compare runs/demo/lstm runs/demo
   spanlm compare runs/demo --attention none
   spanlm compare runs/demo --cache 500 --tune-cache
+  spanlm compare runs/lstm runs/kvp --cache 500 --tune-cache
   spanlm compare runs/lstm runs/kvp --out where.svg
   spanlm compare kn5.arpa runs/kvp --out words.html
 
 A folder with seed-1, seed-2 and so on, as --seeds of `spanlm train` makes it, is a family: one model in several seeds,
 of which the text and the seeds are both drawn anew. One run alone is compared with itself, changed by --attention or
---cache.
+--cache; with several, all have a cache, each with the θ and λ that fit it.
 """
 _MORE = """
 Interval: the text's documents, or blocks of it, are drawn with replacement (a paired bootstrap: both models read each).
@@ -107,19 +108,19 @@ def run(arguments: list[str]) -> None:
         options.corpus = standard_input()
     corpus, options.split = corpus_of(first, options)
     text = shared_text(first, corpus, options.split, options.state, options.tags)
-    cache, _ = choose_cache(first, corpus, options)
+    caches: dict[str, CacheConfig] = {}
     read = []
     for side in sides:
-        text, bits = _read(side, first, corpus, text, cache, options)
+        text, bits = _read(side, first, corpus, text, caches, options)
         read.append(bits)
     baseline, *others = read
     found = [compare(text, baseline, other) for other in others]
     if options.out is not None:
         _write(found, text, baseline, options.out)
     if options.json:
-        out_json(_fields(found, text, baseline, sides))
+        out_json(_fields(found, text, baseline, sides, caches))
         return
-    _print(found, text, baseline, [*corpus.notes, *([] if cache is None else [cache.description])])
+    _print(found, text, baseline, [*corpus.notes, *(f"{name}: {cache.description}" for name, cache in caches.items())])
     if options.out is not None:
         out(f"wrote {options.out}")
 
@@ -154,14 +155,16 @@ def _sides(options: argparse.Namespace) -> list[_Side]:
     """Return what is compared, the baseline first; refuse what leaves nothing to compare."""
     folders = options.runs
     sides = [_Side(name, _members(folder)) for name, folder in zip(_names(folders), folders, strict=True)]
-    changes = _changed(sides[0], options)
-    if changes and len(sides) > 1:
-        option = "--attention" if options.attention is not None else "--cache"
-        raise InputError(f"{option}: compares one run with itself, so changed; name {folders[0]} alone")
-    sides += changes
+    if len(sides) == 1:
+        sides += _changed(sides[0], options)
+    elif options.attention is not None:
+        raise InputError(f"--attention: compares one run with itself, so changed; name {folders[0]} alone")
+    elif options.cache is not None:
+        sides = [_with_cache(side) for side in sides]
     if options.combine is not None:
         runs = [path for side in sides for path in side.runs]
-        sides.append(_Side(f"all as one ({options.combine})", runs, combined=True))
+        cached = all(side.cached for side in sides)
+        sides.append(_Side(f"all as one ({options.combine})", runs, combined=True, cached=cached))
     if len(sides) < 2:
         raise InputError(f"{folders[0]}: nothing to compare it with; name another run, or --attention or --cache")
     return sides
@@ -173,8 +176,12 @@ def _changed(side: _Side, options: argparse.Namespace) -> list[_Side]:
     if (how := options.attention) is not None:
         found.append(replace(side, name=f"{side.name}, attention {how}", attention=how))
     if options.cache is not None:
-        found.append(replace(side, name=f"{side.name}, cache", cached=True))
+        found.append(_with_cache(side))
     return found
+
+
+def _with_cache(side: _Side) -> _Side:
+    return replace(side, name=f"{side.name}, cache", cached=True)
 
 
 def _members(folder: Path) -> list[Path]:
@@ -217,10 +224,13 @@ def _read(
     first: LoadedModel,
     corpus: Corpus,
     text: SharedText,
-    cache: CacheConfig | None,
+    caches: dict[str, CacheConfig],
     options: argparse.Namespace,
 ) -> tuple[SharedText, TokenBits]:
-    """Read the text with each run of a side, one at a time; return it with the tokens that all know so far."""
+    """Read the text with each run of a side, one at a time; return it with the tokens that all know so far.
+
+    A side's cache is put into `caches`: its first run chooses.
+    """
     members = []
     for model in _loaded(side, first, options):
         read = corpus
@@ -231,8 +241,11 @@ def _read(
             read = first.texts.corpus(options.corpus, split, reader=model.texts, **how)
         refuse_other_context(first, text, model, read, options.split, options.state)
         text = check_alike(first, text, model, read, options.split)
-        mixed = cache if side.cached else None
-        members.append(read_tokens(model, read, options.split, options.state, name=side.name, cache=mixed))
+        if side.cached and side.name not in caches:
+            chosen, _ = choose_cache(model, read, options)
+            caches |= {} if chosen is None else {side.name: chosen}
+        cache = caches.get(side.name)
+        members.append(read_tokens(model, read, options.split, options.state, name=side.name, cache=cache))
     return text, TokenBits.family(side.name, members)
 
 
@@ -251,9 +264,14 @@ def _loaded(side: _Side, first: LoadedModel, options: argparse.Namespace) -> Ite
 
 
 def _fields(
-    found: Sequence[Comparison], text: SharedText, baseline: TokenBits, sides: Sequence[_Side]
+    found: Sequence[Comparison],
+    text: SharedText,
+    baseline: TokenBits,
+    sides: Sequence[_Side],
+    caches: Mapping[str, CacheConfig],
 ) -> dict[str, Any]:
     bits = _bits(text, baseline)
+    more = [{"runs": [str(path) for path in side.runs], **cache_fields(caches.get(side.name), None)} for side in sides]
     return {
         "text": text.name,
         "protocol": text.protocol,
@@ -262,15 +280,12 @@ def _fields(
         "blocks": text.blocks.description,
         "baseline": {
             "name": baseline.name,
-            "runs": [str(path) for path in sides[0].runs],
             "bits": bits,
             "bits_by_run": baseline.by_run(text.known).tolist(),
             "perplexity": 2**bits,
+            **more[0],
         },
-        "comparisons": [
-            {**one.to_json(), "runs": [str(path) for path in side.runs]}
-            for one, side in zip(found, sides[1:], strict=True)
-        ],
+        "comparisons": [{**one.to_json(), **how} for one, how in zip(found, more[1:], strict=True)],
     }
 
 

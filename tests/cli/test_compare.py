@@ -62,6 +62,21 @@ def test_a_run_against_itself_and_changed(cli: Cli, tiny_run: Path) -> None:
     assert [one["perplexity"] for one in changed] == pytest.approx([each.perplexity for each in expected], rel=1e-5)
 
 
+def test_several_each_with_a_cache(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
+    command = ("compare", lstm_run, tiny_run, "--cache", "20", "--tune-cache", "--combine", "linear")
+    found = json.loads(cli(*command, "--json").done)
+    sides = [found["baseline"], *found["comparisons"]]
+    assert [one["name"] for one in sides] == ["lstm, cache", "tiny, cache", "all as one (linear)"]
+    valid = spanlm.load(lstm_run).corpus(None, "valid")
+    for run, one in zip((lstm_run, tiny_run), sides, strict=False):
+        model = spanlm.load(run)
+        cache = model.tune_cache((20,), valid, "valid").best
+        assert (one["cache"]["theta"], one["cache"]["lambda"]) == (cache.theta, cache.lambda_)
+        assert one["perplexity"] == pytest.approx(model.evaluate(cache=cache).perplexity, rel=1e-5)
+    shown = cli(*command).done
+    assert shown.count("neural cache of the last 20") == 3
+
+
 @pytest.mark.slow
 def test_families_ensembles_and_files(cli: Cli, tiny_run: Path, lstm_run: Path, tmp_path: Path) -> None:
     config = spanlm.load(lstm_run).config
@@ -161,7 +176,6 @@ def test_a_text_without_a_known_word(cli: Cli, tiny_run: Path, lstm_run: Path, t
 def test_what_cannot_be_compared(cli: Cli, tiny_run: Path, lstm_run: Path, unopened_run: Path) -> None:
     cli("compare", tiny_run).refused("nothing to compare it with; name another run", "--attention or --cache")
     cli("compare", tiny_run, lstm_run, "--attention", "none").refused("--attention: compares one run with itself")
-    cli("compare", tiny_run, lstm_run, *CACHE).refused("--cache: compares one run with itself")
     cli("compare", lstm_run, "--attention", "none").refused("does not attend")
     cli("compare", tiny_run, unopened_run).refused("a word's context is document to one and line", "--state line")
     cli("compare", tiny_run, lstm_run, "--out", "x.txt").refused("x.txt", ".html")

@@ -321,6 +321,18 @@ def test_what_it_cannot_do_is_refused_in_one_line(
     assert named in line
 
 
+def test_it_is_compared_without_a_cache(
+    folder: Path, tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from spanlm.cli.main import main
+
+    (tmp_path / "text.txt").write_text("the cat\n" * 40)
+    command = ["compare", str(tiny_run), f"hf:{folder}", "--words", "common", "--corpus", str(tmp_path / "text.txt")]
+    assert main(command) == 0
+    assert main([*command, "--cache", "9", "--cache-theta", "1", "--cache-lambda", "0.5"]) == 2
+    assert "a cache holds words of a vocabulary" in capsys.readouterr().err
+
+
 def test_a_text_with_a_law_is_measured_without_it(folder: Path) -> None:
     source = "synthetic:recall,tokens=100,pairs=1,queries=1"
     found = json.loads(command("evaluate", f"hf:{folder}", "--corpus", source, "--json"))
