@@ -255,15 +255,16 @@ def shared_text(
         ids=ids,
         documents=np.asarray(tokens.documents, np.int64),
         known=np.ones(len(ids), np.bool_),
-        counts=training_counts(model),
+        counts=training_counts(model, corpus),
         tags=None if tags is None else by_tag(tags, ids, model.vocabulary),
     )
 
 
-def training_counts(model: LoadedModel) -> Counts | None:
-    """Count the words of the training text, if that is there."""
+def training_counts(model: LoadedModel, read: Corpus) -> Counts | None:
+    """Count the words of the training text, if that is where it was or in the folder in which `read` was found."""
+    folder = None if read.config is None else read.config.dir
     with suppress(SpanlmError):
-        corpus = model.corpus(None, "train")
+        corpus = model.corpus(None, "train", data_dir=folder)
         return np.bincount(np.asarray(corpus.splits["train"].ids), minlength=len(model.vocabulary))
     return None
 

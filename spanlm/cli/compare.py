@@ -315,7 +315,8 @@ def _print(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, n
     for one in found:
         _print_where(one, baseline)
     if text.counts is None:
-        note("note: the baseline's training text is not there, so that words are not sorted by their frequency")
+        where = "the baseline's training text is not there (--data-dir names the folder that holds it now)"
+        note(f"note: {where}, so that words are not sorted by their frequency")
 
 
 def _print_whole(found: Sequence[Comparison], text: SharedText, baseline: TokenBits) -> None:

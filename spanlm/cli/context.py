@@ -78,7 +78,7 @@ def run(arguments: list[str]) -> None:
     protocol = model.texts.protocol(corpus, split, options.state, precision=options.precision)
     with progress(shown=not options.json) as report:
         found = measure_context(
-            model.model, corpus, split, protocol, asked, counts=training_counts(model), report=report
+            model.model, corpus, split, protocol, asked, counts=training_counts(model, corpus), report=report
         )
     if options.out is not None:
         suffix = options.out.suffix.lower()

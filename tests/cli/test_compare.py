@@ -173,6 +173,19 @@ def test_a_text_without_a_known_word(cli: Cli, tiny_run: Path, lstm_run: Path, t
     assert "words by last occurrence" not in found["comparisons"][0]["where"]
 
 
+def test_a_training_text_that_was_moved(cli: Cli, tiny_corpus: Path, tiny_config: RunConfig, tmp_path: Path) -> None:
+    run, text, moved = tmp_path / "run", tmp_path / "tiny", tmp_path / "moved" / "tiny"
+    shutil.copytree(tiny_corpus, text)
+    config = replace(tiny_config, data=replace(tiny_config.data, corpus=str(text)))
+    spanlm.train(config, spanlm.load_corpus(config.data), run)
+    moved.parent.mkdir()
+    text.rename(moved)
+    found = json.loads(cli("compare", run, "--attention", "none", "--data-dir", moved.parent, "--json").done)
+    assert "frequency in training" in found["comparisons"][0]["where"]
+    elsewhere = cli("compare", run, "--attention", "none", "--corpus", moved)
+    assert elsewhere.status == 0 and "frequency in training" not in elsewhere.out and "--data-dir" in elsewhere.err
+
+
 def test_what_cannot_be_compared(cli: Cli, tiny_run: Path, lstm_run: Path, unopened_run: Path) -> None:
     cli("compare", tiny_run).refused("nothing to compare it with; name another run", "--attention or --cache")
     cli("compare", tiny_run, lstm_run, "--attention", "none").refused("--attention: compares one run with itself")
