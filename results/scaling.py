@@ -1,8 +1,8 @@
 """How far several machines carry one training: a simulation, `python results/scaling.py`; `--check` compares.
 
-It writes the tables of docs/scale.md and docs/scale.svg. Nothing here is measured but a processor: its step of
-20 streams (bench-cpu.json), and which part of that no smaller number of streams shortens (streams.json). A step of n
-processes takes
+It writes the tables of docs/scale.md and docs/scale.svg. Measured are a step of 20 streams on a processor and on a GPU
+(bench-cpu.json, bench-gpu.json), and which part of the processor's no smaller number of streams shortens
+(streams.json). A step of n processes takes
 
     T(n) = serial + compute(streams of one) + all-reduce(n)
 
@@ -57,15 +57,20 @@ class Machine:
         return self.serial() + self.compute(streams) + self.sum(count)
 
 
+def _measured(record: str, what: str) -> float:
+    groups = json.loads((HERE / record).read_text(encoding="utf-8"))["groups"]
+    (rows,) = (rows for name, rows in groups.items() if name.startswith("AWD-LSTM PTB size tied, V"))
+    (row,) = (row for row in rows if row["name"] == "spanlm, training fp32")
+    return float(row[what])
+
+
 def processor() -> Machine:
     """Return two cores, as measured, behind a network of 10 Gbit/s, as assumed.
 
     Weights are read once a time step, for however few streams: the floor is where the line through the times of 1 and
     20 streams meets none.
     """
-    groups = json.loads((HERE / "bench-cpu.json").read_text(encoding="utf-8"))["groups"]
-    (rows,) = (rows for name, rows in groups.items() if name.startswith("AWD-LSTM PTB size tied, V"))
-    (speed,) = (row["tokens_per_second"] for row in rows if row["name"] == "spanlm, training fp32")
+    speed = _measured("bench-cpu.json", "tokens_per_second")
     times = {int(n): t for n, t in json.loads((HERE / "streams.json").read_text(encoding="utf-8"))["seconds"].items()}
     floor = 1 - (times[STREAMS] - times[1]) / (STREAMS - 1) * STREAMS / times[STREAMS]
     rate = OPERATIONS * PARAMETERS * speed / (1 - floor)
@@ -76,10 +81,7 @@ def processor() -> Machine:
 def gpu() -> Machine:
     """Return one GPU, whose whole step is as measured, with links and shares of the step as assumed."""
     assumed = Machine("GPUs, eight in a box", 30e12, 15e-6, 0.0, 200e9, 25e9, 10e-6, 8)
-    groups = json.loads((HERE / "bench-gpu.json").read_text(encoding="utf-8"))["groups"]
-    (rows,) = (rows for name, rows in groups.items() if name.startswith("AWD-LSTM PTB size tied, V"))
-    (measured,) = (row["milliseconds"] for row in rows if row["name"] == "spanlm, training fp32")
-    return replace(assumed, overhead=measured / 1e3 - assumed.step(1, STREAMS))
+    return replace(assumed, overhead=_measured("bench-gpu.json", "milliseconds") / 1e3 - assumed.step(1, STREAMS))
 
 
 GPU = gpu()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from spanlm.cli.options import (
     add_attention,
     add_corpus,
     add_device,
+    check_hf,
     check_output,
     corpus_of,
     keep_freed_memory,
@@ -42,7 +43,7 @@ from spanlm.cli.options import (
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError
-from spanlm.evaluation.cache import CacheConfig
+from spanlm.evaluation.cache import CacheConfig, CacheTuning
 from spanlm.evaluation.resampling import FEWEST_BLOCKS, of_chance, signed
 from spanlm.evaluation.scoring import shown
 from spanlm.models.interfaces import NextWordModel
@@ -66,7 +67,7 @@ difference as large would come by chance. Negative: the run is better than the b
 
 A folder with seed-1, seed-2 and so on, as --seeds of `spanlm train` makes it, is a family: one model in several seeds,
 of which the text and the seeds are both drawn anew. One run alone is compared with itself, changed by --attention or
---cache; with several, all have a cache, each with the θ and λ that fit it.
+--cache; of several, each has a cache.
 """
 _MORE = """
 Interval: the text's documents, or blocks of it, are drawn with replacement (a paired bootstrap: both models read each).
@@ -74,11 +75,15 @@ p: the signs of their differences are flipped at random. Of families: seeds are 
 around their mean, and p is the interval's: below 0.05 where it is without 0. Classes of words are many, so that one in
 twenty has an interval without 0 by chance alone.
 
+--tune-cache: each model has the θ and λ that fit it best, and a family those of its first seed. With --combine, the
+runs are one without their caches, and have one cache together.
+
 Words: by how often they stand in the baseline's training text; by how far back they last stood in the same text or
 document; by their place in line and document; and, of a model with attention, by where it looked most. --tags has
 the text's lines with each word as word_TAG. --words common compares models of different vocabularies at the words that
 both know; they share out their probability over different words, so that the smaller vocabulary has it easier.
 """
+_Cache = tuple[CacheConfig | None, CacheTuning | None]  # and how it was tuned
 _SUFFIXES = (".html", ".csv", *FIGURES)
 _COLUMNS = ("run", "baseline", "sorted_by", "class", "tokens", "difference", "low", "high", "part")
 
@@ -100,6 +105,8 @@ def run(arguments: list[str]) -> None:
     options = _parsed(arguments)
     sides = _sides(options)
     check_cache(options)
+    for side in sides:
+        check_hf(side.runs[0], options)
     _check_out(options)
     first = _first(sides, options)
     for folder in {path.resolve(): path for side in sides for path in side.runs}.values():
@@ -108,11 +115,11 @@ def run(arguments: list[str]) -> None:
         options.corpus = standard_input()
     corpus, options.split = corpus_of(first, options)
     text = shared_text(first, corpus, options.split, options.state, options.tags)
-    caches: dict[str, CacheConfig] = {}
-    read = []
+    read, caches = [], []
     for side in sides:
-        text, bits = _read(side, first, corpus, text, caches, options)
+        text, bits, cache = _read(side, first, corpus, text, options)
         read.append(bits)
+        caches.append(cache)
     baseline, *others = read
     found = [compare(text, baseline, other) for other in others]
     if options.out is not None:
@@ -120,7 +127,8 @@ def run(arguments: list[str]) -> None:
     if options.json:
         out_json(_fields(found, text, baseline, sides, caches))
         return
-    _print(found, text, baseline, [*corpus.notes, *(f"{name}: {cache.description}" for name, cache in caches.items())])
+    described = [f"{side.name}: {cache.description}" for side, (cache, _) in zip(sides, caches, strict=True) if cache]
+    _print(found, text, baseline, [*corpus.notes, *described])
     if options.out is not None:
         out(f"wrote {options.out}")
 
@@ -224,14 +232,14 @@ def _read(
     first: LoadedModel,
     corpus: Corpus,
     text: SharedText,
-    caches: dict[str, CacheConfig],
     options: argparse.Namespace,
-) -> tuple[SharedText, TokenBits]:
+) -> tuple[SharedText, TokenBits, _Cache]:
     """Read the text with each run of a side, one at a time; return it with the tokens that all know so far.
 
-    A side's cache is put into `caches`: its first run chooses.
+    The third is the side's cache, which is chosen for its first run.
     """
-    members = []
+    members: list[TokenBits] = []
+    chosen: _Cache = None, None
     for model in _loaded(side, first, options):
         read = corpus
         refuse_other_text(first, model, common=options.words is not None)
@@ -241,12 +249,10 @@ def _read(
             read = first.texts.corpus(options.corpus, split, reader=model.texts, **how)
         refuse_other_context(first, text, model, read, options.split, options.state)
         text = check_alike(first, text, model, read, options.split)
-        if side.cached and side.name not in caches:
-            chosen, _ = choose_cache(model, read, options)
-            caches |= {} if chosen is None else {side.name: chosen}
-        cache = caches.get(side.name)
-        members.append(read_tokens(model, read, options.split, options.state, name=side.name, cache=cache))
-    return text, TokenBits.family(side.name, members)
+        if side.cached and not members:
+            chosen = choose_cache(model, read, options)
+        members.append(read_tokens(model, read, options.split, options.state, name=side.name, cache=chosen[0]))
+    return text, TokenBits.family(side.name, members), chosen
 
 
 def _loaded(side: _Side, first: LoadedModel, options: argparse.Namespace) -> Iterator[LoadedModel]:
@@ -268,10 +274,13 @@ def _fields(
     text: SharedText,
     baseline: TokenBits,
     sides: Sequence[_Side],
-    caches: Mapping[str, CacheConfig],
+    caches: Sequence[_Cache],
 ) -> dict[str, Any]:
     bits = _bits(text, baseline)
-    more = [{"runs": [str(path) for path in side.runs], **cache_fields(caches.get(side.name), None)} for side in sides]
+    more = [
+        {"runs": [str(path) for path in side.runs], **cache_fields(*cache)}
+        for side, cache in zip(sides, caches, strict=True)
+    ]
     return {
         "text": text.name,
         "protocol": text.protocol,

@@ -300,10 +300,7 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
     temperature: float | None = vars(options).get("gate_temperature")
     attention: str | None = vars(options).get("attention")
     check_gate(temperature, len(runs))
-    if is_hf(runs[0]) and (
-        given := [name for name in ("vocab-pad", "cache") if vars(options).get(name.replace("-", "_"))]
-    ):
-        raise InputError(f"--{given[0]}: {runs[0]} predicts sub-words, not the words of a vocabulary. Leave it out.")
+    check_hf(runs[0], options)
     if len(runs) > 1:
         normalised(options.weights, len(runs))  # before anything is loaded
         how: dict[str, Any] = {"weights": options.weights, "device": options.device}
@@ -316,6 +313,13 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
             raise InputError(f"{name}: is for several runs; name more than {runs[0]}")
     model = load_run(runs[0], options.device, temperature)
     return model if attention is None else require_weights(model, ATTENTION).with_attention(attention)
+
+
+def check_hf(run: str | Path, options: argparse.Namespace) -> None:
+    """Refuse what is for the words of a vocabulary, if the run is a model of Hugging Face's."""
+    given = [name for name in ("vocab-pad", "cache") if vars(options).get(name.replace("-", "_"))]
+    if given and is_hf(run):
+        raise InputError(f"--{given[0]}: {run} predicts sub-words, not the words of a vocabulary. Leave it out.")
 
 
 def load_kenlm(run: Path, options: argparse.Namespace) -> Kenlm | None:

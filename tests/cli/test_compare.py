@@ -68,11 +68,11 @@ def test_several_each_with_a_cache(cli: Cli, tiny_run: Path, lstm_run: Path) -> 
     sides = [found["baseline"], *found["comparisons"]]
     assert [one["name"] for one in sides] == ["lstm, cache", "tiny, cache", "all as one (linear)"]
     valid = spanlm.load(lstm_run).corpus(None, "valid")
-    for run, one in zip((lstm_run, tiny_run), sides, strict=False):
-        model = spanlm.load(run)
-        cache = model.tune_cache((20,), valid, "valid").best
-        assert (one["cache"]["theta"], one["cache"]["lambda"]) == (cache.theta, cache.lambda_)
-        assert one["perplexity"] == pytest.approx(model.evaluate(cache=cache).perplexity, rel=1e-5)
+    models = [spanlm.load(lstm_run), spanlm.load(tiny_run), spanlm.load_ensemble([lstm_run, tiny_run])]
+    for model, one in zip(models, sides, strict=True):
+        tuning = model.tune_cache((20,), valid, "valid")
+        assert (one["cache"], one["tuning"]) == (tuning.best.to_json(), json.loads(json.dumps(tuning.to_json())))
+        assert one["perplexity"] == pytest.approx(model.evaluate(cache=tuning.best).perplexity, rel=1e-5)
     shown = cli(*command).done
     assert shown.count("neural cache of the last 20") == 3
 
@@ -99,6 +99,13 @@ def test_families_ensembles_and_files(cli: Cli, tiny_run: Path, lstm_run: Path, 
     assert one["bits_by_run"] == pytest.approx(bits, rel=1e-6)
     assert found["baseline"]["bits_by_run"] == [found["baseline"]["bits"]]
     assert found["baseline"]["perplexity"] == pytest.approx(spanlm.load(tiny_run).evaluate().perplexity, rel=1e-6)
+    cached = json.loads(cli("compare", tiny_run, "family", "--cache", "20", "--tune-cache", "--json").done)
+    first = spanlm.load("family/seed-1")
+    tuned = first.tune_cache((20,), first.corpus(None, "valid"), "valid").best
+    perplexities = [spanlm.load(f"family/seed-{n}").evaluate(cache=tuned).perplexity for n in (1, 2)]
+    (mixed,) = cached["comparisons"]
+    assert mixed["cache"] == tuned.to_json()
+    assert [2**bits for bits in mixed["bits_by_run"]] == pytest.approx(perplexities, rel=1e-5)
     cli("compare", tiny_run, "family", "--out", "where.csv").done  # noqa: B018 (checks)
     rows = [*csv.DictReader(Path("where.csv").read_text().splitlines())]
     whole, *classes = rows

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import spanlm
+from spanlm.analysis.compare import read_tokens
 from spanlm.errors import InputError
 from tests.goldens.small import command
 
@@ -321,7 +322,7 @@ def test_what_it_cannot_do_is_refused_in_one_line(
     assert named in line
 
 
-def test_it_is_compared_without_a_cache(
+def test_it_is_compared_but_not_with_a_cache(
     folder: Path, tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from spanlm.cli.main import main
@@ -329,8 +330,13 @@ def test_it_is_compared_without_a_cache(
     (tmp_path / "text.txt").write_text("the cat\n" * 40)
     command = ["compare", str(tiny_run), f"hf:{folder}", "--words", "common", "--corpus", str(tmp_path / "text.txt")]
     assert main(command) == 0
-    assert main([*command, "--cache", "9", "--cache-theta", "1", "--cache-lambda", "0.5"]) == 2
-    assert "a cache holds words of a vocabulary" in capsys.readouterr().err
+    for more in (["--tune-cache"], ["--cache-theta", "1", "--cache-lambda", "0.5"]):
+        assert main([*command, "--cache", "9", *more]) == 2
+        assert f"--cache: hf:{folder} predicts sub-words" in capsys.readouterr().err
+    with pytest.raises(InputError, match="a cache holds words of a vocabulary"):
+        model = spanlm.load(f"hf:{folder}", "cpu")
+        corpus = model.corpus(tmp_path / "text.txt")
+        read_tokens(model, corpus, "text", cache=spanlm.CacheConfig(window=9, theta=1.0, lambda_=0.5))
 
 
 def test_a_text_with_a_law_is_measured_without_it(folder: Path) -> None:
