@@ -75,11 +75,13 @@ def test_tables_and_threads(cli: Cli, config: Path) -> None:
     assert torch.get_num_threads() == before
 
 
-def test_one_that_diverges_is_named(cli: Cli, config: Path) -> None:
-    asked = RunConfig.load(config)
+def test_one_that_diverges_is_named_after_those_that_are_timed(cli: Cli, config: Path) -> None:
+    asked, first = RunConfig.load(config), config.with_name("first.yaml")
+    first.write_text(asked.to_yaml())
     wild = with_training(asked, optimizer=replace(asked.training.optimizer, lr=1e30))
     config.write_text(wild.to_yaml())
-    result = cli("bench", config, "--device", "cpu", "--rounds", 9)
+    result = cli("bench", first, config, "--device", "cpu", "--rounds", 9)
+    assert f"{first} on" in result.out and "tokens/s" in result.out
     *_, last = result.err.splitlines()
     assert result.status == 1 and last.startswith(f"spanlm: {config}, fp32: cannot be timed")
     assert "training.optimizer.lr" in last and "checkpoint" not in last
