@@ -134,19 +134,22 @@ def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = Fal
     if os.path.isfile(path):
         texts, note = split_by_lines(path, as_text)
         return Source(path.name, {split: texts[split] for split in splits}, [note])
-    moved = " If it was moved, name the folder that holds it now: --data.dir (--data-dir)."
+    moved = f" If it was moved, name the folder that holds it now: --data.dir (--data-dir), or {DATA_VARIABLE}."
     is_path = "/" in config.corpus or "." in config.corpus
     hint = moved if is_path else nearest(config.corpus, [DEMO, *CORPORA, *synthetic.NAMES])
     raise InputError(f"data.corpus={config.corpus}: no such corpus, folder or file.{hint}")
 
 
 def text_path(config: DataConfig) -> Path:
-    """Return where a user's own text is: where data.corpus says, or if only there in data.dir, or data.dir itself."""
-    path, folder = expanded(config.corpus), expanded(config.dir or "")
-    name = os.path.basename(os.path.abspath(path))
+    """Return where a user's own text is: where data.corpus says, or if only there in data.dir, or data.dir itself.
+
+    The folder of corpora, where data.dir names none, is $SPANLM_DATA.
+    """
+    path, local = expanded(config.corpus), config.dir or os.environ.get(DATA_VARIABLE)
     # os.path takes every string; Path raises for one that is too long to be a name
-    if not config.dir or os.path.exists(path):
+    if not local or os.path.exists(path):
         return path
+    folder, name = expanded(local), os.path.basename(os.path.abspath(path))
     moved = [at for at in (folder / name, folder) if os.path.exists(at) and at.name == name]
     return moved[0] if moved else path
 

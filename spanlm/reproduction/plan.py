@@ -12,7 +12,7 @@ from typing import TypeVar
 from spanlm.config import RunConfig
 from spanlm.data.cbt import is_cbt_like, read_questions, word_class
 from spanlm.data.config import CBT, DATA_VARIABLE, DataConfig, Lines
-from spanlm.data.corpora import CORPORA, Corpus, load_corpus
+from spanlm.data.corpora import CORPORA, Corpus, load_corpus, text_path
 from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, nearest, nearest_or_all
 from spanlm.models.counting import ParameterCount, count_configured
@@ -260,18 +260,15 @@ def _tables(request: Request, paper: Paper, scale: Scale) -> tuple[str, tuple[Ta
 
 def chosen_text(corpus: str, request: Request) -> DataConfig:
     """Return the text that `corpus` means; an InputError if it is wikipedia, which is missing."""
-    path, built = expanded(corpus), corpus not in CORPORA
-    if corpus == "wikipedia" and not path.is_dir():
-        roots = [expanded(root) / corpus for root in (request.data_dir, os.environ.get(DATA_VARIABLE)) if root]
-        path, built = next((root for root in roots if (root / _BUILT).is_file()), path), True
-        if not path.is_dir():
-            raise InputError(
-                "--corpus=wikipedia: the paper's corpus is no longer available. Build one: `spanlm data wikipedia "
-                "--source ARTICLES --out wikipedia`, then `--corpus wikipedia` (a folder of that name here or in "
-                "--data-dir)."
-            )
-    if built and (path / _BUILT).is_file():
+    path = text_path(DataConfig(corpus=corpus, dir=request.data_dir))
+    if corpus not in CORPORA and (path / _BUILT).is_file():
         return DataConfig(corpus=str(path), documents="blank-line")
+    if corpus == "wikipedia" and not expanded(corpus).is_dir():
+        raise InputError(
+            "--corpus=wikipedia: the paper's corpus is no longer available. Build one: `spanlm data wikipedia "
+            "--source ARTICLES --out wikipedia`, then `--corpus wikipedia` (a folder of that name here or in "
+            "--data-dir)."
+        )
     row = next(iter(PAPERS[request.paper].rows.values()))
     return DataConfig(corpus=corpus, dir=request.data_dir, documents=row.trained.config.data.documents)
 

@@ -61,6 +61,9 @@ def test_a_run_finds_its_text_from_another_folder_and_where_it_was_moved(
     cli("evaluate", "../run").refused("my.txt: no such corpus, folder or file", "--data-dir")
     for where in (".", str(moved.parent), str(moved)):
         assert found in cli("evaluate", "../run", "--data-dir", where).done
+    with monkeypatch.context() as patch:
+        patch.setenv("SPANLM_DATA", str(moved.parent))
+        assert found in cli("evaluate", "../run").done
     again = ["train", "--out", "../run", "--resume", "auto", "--no-tour", "--training.epochs=2"]
     assert "epoch   2" in cli(*again, "--data.dir", ".").done
     monkeypatch.chdir(tmp_path)

@@ -96,6 +96,19 @@ def test_a_local_copy_is_found_by_dir_or_by_the_environment(tiny: Path, monkeypa
     assert load_corpus(DataConfig(corpus="tiny", dir=str(tiny))).vocabulary == by_dir.vocabulary
 
 
+def test_a_corpus_of_ones_own_is_found_by_its_name(
+    make_corpus: MakeCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_corpus(dict(TEXTS), name="data/mine").parent
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SPANLM_DATA", str(folder))
+    by_name = load_corpus(DataConfig(corpus="mine"))
+    assert by_name.vocabulary == load_corpus(DataConfig(corpus=str(folder / "mine"))).vocabulary
+    assert findable(DataConfig(corpus="mine")).corpus == str(folder / "mine")
+    with pytest.raises(InputError, match="no such corpus"):
+        load_corpus(DataConfig(corpus="mine", dir=str(tmp_path)))
+
+
 def test_a_text_is_found_from_every_folder(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tiny.parent)
     found = findable(DataConfig(corpus="tiny", dir=tiny.name))
