@@ -198,16 +198,22 @@ def texts() -> Rows:
     """Return what two memories are worth on texts of several lengths, in bits against the LSTM."""
     models = ("Key-Value-Predict, window 5", "4-gram RNN")
     rows = [["text", "training tokens", "seeds", *models]]
-    demo = {one["run"]: one for one in _read(HERE / "memories.json")["demo"]}
-    numbers = ((one["bits"], *one["interval"]) for one in (demo[model.removesuffix(" RNN")] for model in models))
-    rows.append(["the demo's", "31,260", "3", *("{:+.3f} ({:+.3f} to {:+.3f})".format(*each) for each in numbers)])
+
+    def tokens(file: str) -> str:
+        found = re.search(r"train ([\d,]+), valid", (HERE / file).read_text(encoding="utf-8"))
+        return f"{int(found[1].replace(',', '')):,}" if found else sys.exit(f"no training tokens: {file}")
+
+    every = {one["run"]: one for one in _read(HERE / "memories.json")["demo"]}
+    demo = [every[model.removesuffix(" RNN")] for model in models]
+    shown = ("{:+.3f} ({:+.3f} to {:+.3f})".format(one["bits"], *one["interval"]) for one in demo)
+    rows.append(["the demo's", tokens("demo.json"), str(demo[0]["seeds"]), *(x.replace("-", "−") for x in shown)])
     titles = {"ptb": "Penn Treebank", "wikitext-2": "WikiText-2", "wikipedia": "Wikipedia articles"}
     for folder, title in titles.items():
         page = f"daniluk2017/{folder}-small/figure-2c.md"
-        (tokens,) = re.findall(r"train ([\d,]+), valid", (HERE / page).read_text(encoding="utf-8"))
         seeds = dict(_from_page(page, 0, ["model", "seeds"]))
         found = dict(_from_page(page, 1, ["model", "difference"]))
-        rows.append([title, tokens, " and ".join(dict.fromkeys(seeds[m] for m in models)), *(found[m] for m in models)])
+        both = " and ".join(dict.fromkeys(seeds[model] for model in models))
+        rows.append([title, tokens(page), both, *(found[model] for model in models)])
     return rows
 
 

@@ -262,7 +262,7 @@ def shared_text(
 
 def training_counts(model: LoadedModel, read: Corpus) -> Counts | None:
     """Count the words of the training text, if that is where it was or in the folder in which `read` was found."""
-    for folder in (None, None if read.config is None else read.config.dir):
+    for folder in dict.fromkeys((None, None if read.config is None else read.config.dir)):
         with suppress(SpanlmError):
             corpus = model.corpus(None, "train", data_dir=folder)
             return np.bincount(np.asarray(corpus.splits["train"].ids), minlength=len(model.vocabulary))

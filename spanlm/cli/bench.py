@@ -69,7 +69,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     add_fields(parser, BenchOptions, "rounds", "operations")
     parser.add_argument("--compare-threads", action="store_true", help="time 1, 2, 4, … threads, too")
     parser.add_argument("--corpus", metavar="NAME|PATH", help="train all on this corpus (default: each on its own)")
-    parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
+    parser.add_argument("--data-dir", metavar="DIR", help="where corpora are (default: $SPANLM_DATA)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     if not options.names:

@@ -115,9 +115,11 @@ def run(arguments: list[str]) -> None:
         options.corpus = standard_input()
     corpus, options.split = corpus_of(first, options)
     text = shared_text(first, corpus, options.split, options.state, options.tags)
+    asked = choose_cache(first, corpus, options)  # refused before anything is read
     read, caches = [], []
     for side in sides:
-        text, bits, cache = _read(side, first, corpus, text, options)
+        own = asked if side.runs == sides[0].runs and not side.combined else None
+        text, bits, cache = _read(side, first, corpus, text, own, options)
         read.append(bits)
         caches.append(cache)
     baseline, *others = read
@@ -232,11 +234,12 @@ def _read(
     first: LoadedModel,
     corpus: Corpus,
     text: SharedText,
+    cache: _Cache | None,
     options: argparse.Namespace,
 ) -> tuple[SharedText, TokenBits, _Cache]:
     """Read the text with each run of a side, one at a time; return it with the tokens that all know so far.
 
-    The third is the side's cache, which is chosen for its first run.
+    The third is the side's cache: the one that is given, or None, and it is chosen for the first run.
     """
     members: list[TokenBits] = []
     chosen: _Cache = None, None
@@ -250,7 +253,7 @@ def _read(
         refuse_other_context(first, text, model, read, options.split, options.state)
         text = check_alike(first, text, model, read, options.split)
         if side.cached and not members:
-            chosen = choose_cache(model, read, options)
+            chosen = cache or choose_cache(model, read, options)
         members.append(read_tokens(model, read, options.split, options.state, name=side.name, cache=chosen[0]))
     return text, TokenBits.family(side.name, members), chosen
 

@@ -166,7 +166,7 @@ def add_corpus(parser: VerbParser) -> None:
     parser.add_argument("--corpus", metavar="NAME|PATH", help=text)
     text = "which part of a corpus (default: test); a text file alone is taken whole"
     parser.add_argument("--split", choices=SPLITS, help=text)
-    parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
+    parser.add_argument("--data-dir", metavar="DIR", help="where corpora are (default: $SPANLM_DATA)")
     text = "fetch a registered corpus that is not there"
     parser.add_argument("--download", action="store_true", rare=True, help=text)
     add_as_text(parser)

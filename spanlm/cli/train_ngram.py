@@ -31,7 +31,7 @@ Every field of the configuration is an option, too (--ngram.fallback '[0.5, 1, 1
 SHORT = {
     "--order": ("ngram.order", "N", "the length of the longest n-grams, 1 to 6"),
     "--cache": ("ngram.cache", "C", "mix in a unigram cache of the last C words, its share fitted on the valid part"),
-    "--data-dir": ("data.dir", "DIR", "where registered corpora are (default: $SPANLM_DATA)"),
+    "--data-dir": ("data.dir", "DIR", "where corpora are (default: $SPANLM_DATA)"),
 }
 
 

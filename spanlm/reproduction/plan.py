@@ -46,7 +46,7 @@ class Request:
         out: where records and tables go.
         device: auto (the default: a GPU if there is one), cpu, cuda.
         precision: of the products (default: the scale's).
-        data_dir: where registered corpora are (default: $SPANLM_DATA).
+        data_dir: where corpora are (default: $SPANLM_DATA).
         questions: of table 2d (default: the test files of cbt).
     """
 

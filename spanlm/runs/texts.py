@@ -100,7 +100,7 @@ class Texts:
             name: a registered corpus, a folder, or a text file (taken whole, unless it is the one of the training,
                 which has parts); by default the corpus of the training.
             split: load only this part.
-            data_dir: where registered corpora are.
+            data_dir: where corpora are.
             download: fetch a registered corpus that is not there.
             as_text: read a file as text that is known to be in another format; the training's own always is.
             reader: cut it as the texts of another model, and in its vocabulary.
