@@ -4,7 +4,9 @@ Such a model predicts sub-words; everything here is by *written word*, what stan
 so that its numbers stand beside those of a model of words. A text reaches the tokenizer with one space between two
 words and a line end after each line. A word is the sub-words of its letters and of the space before it; the line end
 is that of the text, or the `eos` token where the tokenizer has none. Each context is opened by the `bos` token, or, if
-there is none, by `eos`.
+there is none, by `eos`. Where the tokenizer would make one sub-word of a mark and the line end after it, as those of
+Llama 3 and Qwen do, the line end is a sub-word of its own, for it belongs to no word: such a model finds it less
+probable than the joined one.
 
 Where a space is part of the sub-word that *follows* it, as in GPT-2 and Llama, Π p(sub-word) leaves out that a word
 ends, and counts it with the next one. The correction for tokenizers that mark the beginnings of words (Pimentel &
@@ -28,6 +30,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby, tee
 from pathlib import Path
+from string import punctuation
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -125,7 +128,7 @@ class Yardstick(LoadedModel):
         if not known:
             raise InputError(f"{name}: the tokenizer has neither a bos nor an eos token to open a text; give it one")
         self._opening = known[0]
-        self._closing = None if _keeps_line_ends(self.tokenizer) else known[-1]
+        self._ends = _LineEnds.of(self.tokenizer, known[-1])
         self._begins = _begins_with_space(self.tokenizer, self._size, known) if corrected else None
         if self._begins is not None:
             self._begins = self._begins.to(target)
@@ -282,7 +285,7 @@ class Yardstick(LoadedModel):
         """Score words and line ends in order."""
         before = [self._opening]
         for texts, fresh in _contexts(pieces, state):
-            read = [_Read.of(text, self.tokenizer, self._closing) for text in texts]
+            read = [_Read.of(text, self.tokenizer, self._ends) for text in texts]
             before = [self._opening] if fresh else before
             sequences = [before + each.ids for each in read]
             values = self._values(sequences, len(before), rows or LINES, precision)
@@ -350,6 +353,34 @@ _Lines = list[tuple[int, list[str]]]
 
 
 @dataclass(frozen=True)
+class _LineEnds:
+    """How a tokenizer reads the ends of lines.
+
+    Attributes:
+        ids: what stands for each of them; None: what the tokenizer makes of them in the text.
+        joined: it joins them with marks before them, so that lines are read without their ends.
+    """
+
+    ids: list[int] | None
+    joined: bool = False
+
+    @classmethod
+    def of(cls, tokenizer: Any, eos: int) -> _LineEnds:
+        """Find out; `eos` stands for line ends where the tokenizer has none."""
+
+        def read(text: str) -> list[tuple[int, str]]:
+            found = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+            spans = zip(found["input_ids"], found["offset_mapping"], strict=True)
+            return [(id, text[start:end]) for id, (start, end) in spans]
+
+        own = [id for id, letters in read("a\nb") if "\n" in letters and id != tokenizer.unk_token_id]
+        if not own:
+            return cls([eos])
+        joined = any("\n" in letters and letters.strip() for _, letters in read("\n".join(["a", *punctuation, "a"])))
+        return cls(own, joined=True) if joined else cls(None)
+
+
+@dataclass(frozen=True)
 class _Read:
     """A text as the model reads it: line, place and letters of its words and line ends; sub-words, and of which."""
 
@@ -358,22 +389,23 @@ class _Read:
     units: list[int]
 
     @classmethod
-    def of(cls, lines: _Lines, tokenizer: Any, closing: int | None) -> _Read:
-        """Cut lines; `closing` stands for their ends where the tokenizer has none."""
+    def of(cls, lines: _Lines, tokenizer: Any, ends: _LineEnds) -> _Read:
+        """Cut lines into sub-words."""
         words = [(line, n, word) for line, own in lines for n, word in enumerate([*own, EOS], 1)]
         segments = ["\n" if word == EOS else f"{' ' * (index > 1)}{word}" for _, index, word in words]
         owner = np.repeat(np.arange(len(words)), [len(segment) for segment in segments]).tolist()
-        text = "".join(segments)
-        read = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        found = []
-        for id, (start, end) in zip(read["input_ids"], read["offset_mapping"], strict=True):
-            first, last = owner[min(start, len(owner) - 1)], owner[max(start, end - 1)]
-            if first != last and text[start:end].strip("\n"):
-                raise InputError(f"the tokenizer reads {text[start:end]!r} as one: its words cannot be told apart")
-            found.append((first, id))
-        if closing is not None:
+        text, found, begin = "".join(segments), [], 0
+        for part in text.split("\n") if ends.joined else [text]:
+            read = tokenizer(part, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+            for id, (start, end) in zip(read["input_ids"], read["offset_mapping"], strict=True):
+                first, last = owner[min(begin + start, len(owner) - 1)], owner[begin + max(start, end - 1)]
+                if first != last and part[start:end].strip("\n"):
+                    raise InputError(f"the tokenizer reads {part[start:end]!r} as one: its words cannot be told apart")
+                found.append((first, id))
+            begin += len(part) + 1
+        if ends.ids is not None:
             found = [(unit, id) for unit, id in found if words[unit][2] != EOS]
-            found += [(unit, closing) for unit, (_, _, word) in enumerate(words) if word == EOS]
+            found += [(unit, id) for unit, (_, _, word) in enumerate(words) if word == EOS for id in ends.ids]
             found.sort(key=lambda pair: pair[0])
         return cls(words, [id for _, id in found], [unit for unit, _ in found])
 
@@ -418,8 +450,9 @@ def _loaded(folder: Path) -> tuple[Any, Any]:
         )
     transformers, how = hf.transformers, {"local_files_only": True, "trust_remote_code": False}
     with hf.quiet(), _naming(folder, "the model"):
+        # a folder of half precision is read in float32, as all else; --precision chooses another
         model, info = transformers.AutoModelForCausalLM.from_pretrained(
-            folder, use_safetensors=True, output_loading_info=True, **how
+            folder, use_safetensors=True, output_loading_info=True, dtype=torch.float32, **how
         )
     with hf.quiet(), _naming(folder, "the tokenizer"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **how)
@@ -456,12 +489,6 @@ def _naming(folder: Path, what: str) -> Iterator[None]:
         elif "safetensors" in why:
             why = f"it has no model.safetensors: load it in transformers and save it by save_pretrained ({why})"
         raise InputError(f"hf:{folder}: {what} cannot be loaded: {why[:300]}") from None
-
-
-def _keeps_line_ends(tokenizer: Any) -> bool:
-    read = tokenizer("a\nb", add_special_tokens=False, return_offsets_mapping=True)
-    both = zip(read["input_ids"], read["offset_mapping"], strict=True)
-    return any(start <= 1 < end and id != tokenizer.unk_token_id for id, (start, end) in both)
 
 
 def _begins_with_space(tokenizer: Any, size: int, special: Sequence[int]) -> Tensor | None:

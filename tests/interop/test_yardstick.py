@@ -19,7 +19,7 @@ from spanlm.errors import InputError
 from tests.goldens.small import command
 
 transformers = pytest.importorskip("transformers", reason="pip install 'spanlm[hf]'")
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: E402
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: E402
 
 from spanlm.interop import hf  # noqa: E402
 from spanlm.interop.yardstick import Yardstick  # noqa: E402
@@ -35,6 +35,19 @@ def bytes_tokenizer(size: int = 290) -> Any:
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=[END], initial_alphabet=alphabet, show_progress=False)
     made.train_from_iterator(["the cat sat on the mat .\na dog sat on a log .\n\n"] * 3, trainer)
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, bos_token=END, eos_token=END)
+
+
+def joining_tokenizer() -> Any:
+    """Byte-level pairs of which some are a mark and the line end after it, as Llama 3 has them."""
+    made = Tokenizer(models.BPE())
+    marks = Regex(r"[^\r\n\p{L}\p{N}]?\p{L}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+    made.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(marks, "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    made.decoder, alphabet = decoders.ByteLevel(), pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=290, special_tokens=[END], initial_alphabet=alphabet, show_progress=False)
+    made.train_from_iterator(["the cat sat.\na dog sat on a log .\n\n"] * 3, trainer)
     return transformers.PreTrainedTokenizerFast(tokenizer_object=made, bos_token=END, eos_token=END)
 
 
@@ -161,6 +174,36 @@ def test_a_line_ends_by_eos_where_the_tokenizer_has_no_line_ends(tmp_path: Path)
         log_p = model.model(torch.tensor([ids])).logits[0].double().log_softmax(-1)
     total = float(log_p[:-1].gather(-1, torch.tensor(ids[1:])[:, None]).sum())
     assert math.fsum(row.surprisal for row in rows) == pytest.approx(-total, abs=1e-4)
+
+
+def test_a_line_end_that_the_tokenizer_joins_with_a_mark_stands_alone(tmp_path: Path) -> None:
+    tokenizer = joining_tokenizer()
+    text, line_end = "the cat sat.\n\nthe dog .", tokenizer.convert_tokens_to_ids("Ċ")
+    assert ".Ċ" in tokenizer.tokenize(text + "\n")
+    model = spanlm.load(f"hf:{saved(tmp_path, tokenizer)}", "cpu")
+    rows = list(model.score(text, state="carry", base=math.e, eos=True))
+    assert [row.word for row in rows] == "the cat sat. <eos> <eos> the dog . <eos>".split()
+    ids = [0]
+    for line in text.split("\n"):
+        ids += [*tokenizer(line).input_ids, line_end]
+    with torch.no_grad():
+        log_p = model.model(torch.tensor([ids])).logits[0].double().log_softmax(-1)
+    total = float(log_p[:-1].gather(-1, torch.tensor(ids[1:])[:, None]).sum())
+    assert math.fsum(row.surprisal for row in rows) == pytest.approx(-total, abs=1e-4)
+
+
+def test_a_folder_of_half_precision_is_read_as_its_weights_in_float32(folder: Path, tmp_path: Path) -> None:
+    """transformers alone would compute in bfloat16 what is called fp32."""
+    half, same = tmp_path / "half", tmp_path / "same"
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).bfloat16()
+    for place in (half, same):
+        model.save_pretrained(place)
+        bytes_tokenizer().save_pretrained(place)
+        model = model.float()
+    first, second = (
+        [row.surprisal for row in spanlm.load(f"hf:{place}", "cpu").score(LINES)] for place in (half, same)
+    )
+    assert first == second
 
 
 @pytest.mark.slow
