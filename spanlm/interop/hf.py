@@ -79,7 +79,8 @@ class SpanlmOutput(transformers.utils.ModelOutput):  # type: ignore[misc]
     """What the model gives for words (B, N).
 
     Attributes:
-        loss: mean −log p of the labels, nats, each predicted at the position before it.
+        loss: mean −log p of the labels, nats, each predicted at the position before it; no word is predicted where one
+            of the two is padding.
         logits: (B, N, V) log p(next word); 0 where there is padding.
         state: after the last word of each row.
         attentions: one tensor (B, 1, N, L): column j is lag L − 1 − j + `nearest_lag` of the model: how
@@ -175,7 +176,7 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
             weights += [] if looked is None else [_on_rows(looked, rows, len(input_ids))]
         found = torch.cat(logits, 1)
         output = SpanlmOutput(
-            loss=None if labels is None else _loss(found, labels),
+            loss=None if labels is None else _loss(found, labels, mask),
             logits=found,
             state=None if use_cache is False else state,
             attentions=(_aligned(weights).unsqueeze(1),) if output_attentions else None,
@@ -385,9 +386,10 @@ def _by_word(weights: Tensor, nearest_lag: int) -> Tensor:
     return square
 
 
-def _loss(log_p: Tensor, labels: Tensor) -> Tensor:
-    """Mean −log p of labels (B, N), each from the position before it."""
-    return torch.nn.functional.nll_loss(log_p[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=IGNORED)
+def _loss(log_p: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+    """Mean −log p of labels (B, N), each from the position before it; none of padding, nor what padding precedes."""
+    wanted = labels[:, 1:].masked_fill(~(mask[:, 1:] & mask[:, :-1]), IGNORED)
+    return torch.nn.functional.nll_loss(log_p[:, :-1].flatten(0, 1), wanted.flatten(), ignore_index=IGNORED)
 
 
 transformers.AutoConfig.register(SpanlmConfig.model_type, SpanlmConfig)

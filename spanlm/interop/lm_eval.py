@@ -7,7 +7,8 @@
 Importing this module registers the name `spanlm`: simple_evaluate(model="spanlm", model_args="run=runs/demo").
 
 Every text is opened by <eos>, as a line of the training was, and words are cut as there. A line end within a text is
-<eos>, and what stands before it stays in the state, but for a model that was trained on lines alone.
+<eos>, and what stands before it stays in the state, but for a model that was trained on lines alone. A word that
+begins in a context and ends in its continuation, as in "(" and "A)", counts with the continuation.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,7 @@ class SpanlmLM(LM):  # type: ignore[misc]
     Args:
         run: folder of a run, or a model from `load` or `load_ensemble`.
         ends: count the line end (<eos>) after each text, too, as `spanlm pairs` does.
-        device: as of `load`.
+        device: as of `load`; cuda and cuda:0, which lm_eval asks for where nothing is said, mean auto.
         batch_size, max_batch_size: without effect; texts are read side by side by themselves.
 
     Raises:
@@ -61,8 +63,8 @@ class SpanlmLM(LM):  # type: ignore[misc]
         max_batch_size: object = None,
     ) -> None:
         super().__init__()
-        # lm_eval asks for a GPU wherever nothing is said
-        self.trained = run if isinstance(run, LoadedModel) else load(run, "cpu" if device == "cpu" else "auto")
+        chosen = "auto" if device in (None, "cuda", "cuda:0") else device
+        self.trained = run if isinstance(run, LoadedModel) else load(run, chosen)
         self.ends = ends in (True, "True", "true")
 
     @property
@@ -76,7 +78,7 @@ class SpanlmLM(LM):  # type: ignore[misc]
         texts = [self._closed(context + continuation) for context, continuation in pairs]
         found = []
         for (context, _), text, rows in zip(pairs, texts, self._rows(texts), strict=True):
-            scored = rows[self._tokens(context, text) :]
+            scored = rows[self._read(context, text, rows) :]
             found.append((_log_p(scored), all(row.rank == 1 for row in scored)))
         return _last_of_equals(requests, found)
 
@@ -114,11 +116,13 @@ class SpanlmLM(LM):  # type: ignore[misc]
         rows = list(self.trained.score(_lines(text), state="line" if alone else "carry", base=math.e, eos=True))
         return rows[: _ended(text, [row.word for row in rows])]
 
-    def _tokens(self, context: str, text: str) -> int:
-        """Count what `_rows` has of a context that a text begins with."""
+    def _read(self, context: str, text: str, rows: Sequence[WordScore]) -> int:
+        """Count the rows of a text that are of the context alone that it begins with."""
         words = words_of(self.trained.texts.pieces(_lines(context)))
         words = words[: _ended(context, words)]
-        return len(words) if "\n" in text else sum(word != EOS for word in words)
+        words = words if "\n" in text else [word for word in words if word != EOS]
+        shared = (word == row.word for word, row in zip(words, rows, strict=False))
+        return sum(takewhile(bool, shared))
 
 
 def _lines(text: str) -> list[str]:

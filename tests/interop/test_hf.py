@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.nn.functional import pad
 from torch.testing import assert_close
 
 import spanlm
@@ -167,6 +168,12 @@ def test_surprisal_loss_and_words_are_those_of_the_run(run: spanlm.TrainedModel)
     some = ids.clone()
     some[0, :5] = hf.IGNORED
     assert_close(model(ids, labels=some).loss, own[4:].mean())
+    short = ids[:, :4]
+    for left in (True, False):
+        beside = pad(short, (ids.shape[1] - 4, 0) if left else (0, ids.shape[1] - 4), value=tokenizer.pad_token_id)
+        mask = pad(torch.ones_like(short), (ids.shape[1] - 4, 0) if left else (0, ids.shape[1] - 4))
+        rows, masks = torch.cat([ids, beside]), torch.cat([torch.ones_like(ids), mask])
+        assert_close(model(rows, masks, labels=rows).loss, torch.cat([own, own[:3]]).mean())
 
 
 def test_gradients_are_those_of_the_model(run: spanlm.TrainedModel) -> None:

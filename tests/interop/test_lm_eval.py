@@ -81,6 +81,15 @@ def test_continuations_are_scored_after_their_context(run: spanlm.TrainedModel) 
     assert found[2][0] == pytest.approx(-sum(row.surprisal for row in stream[5:]))
 
 
+def test_a_word_that_begins_in_the_context_counts_with_the_continuation(run: spanlm.TrainedModel) -> None:
+    """Cut after as many words as the context has alone, nothing would be left to tell the answers apart."""
+    found = model(run).loglikelihood([request("the c", "at"), request("the c", "at sat"), request("the do", "g")])
+    cat, dog = (list(run.score(text, base=math.e)) for text in ("the cat sat", "the dog"))
+    assert [log_p for log_p, _ in found] == pytest.approx(
+        [-cat[1].surprisal, -cat[1].surprisal - cat[2].surprisal, -dog[1].surprisal]
+    )
+
+
 def test_a_whole_text_has_the_likelihood_of_evaluate(run: spanlm.TrainedModel, tmp_path: Path) -> None:
     text = "the cat sat .\n\nhe ran to the dog .\nzebra\n"
     (tmp_path / "text.txt").write_text(text)
