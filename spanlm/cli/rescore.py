@@ -31,8 +31,8 @@ from spanlm.evaluation.protocol import Protocol
 from spanlm.evaluation.resampling import FEWEST_BLOCKS
 from spanlm.models.ops.precision import usable
 from spanlm.rescoring.formats import FOLDERS, Format, NBestList, read_nbest, read_references, write_nbest
-from spanlm.rescoring.rescore import WORDS, Scored, WordErrors, weight_grid, word_errors
-from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap
+from spanlm.rescoring.rescore import WORDS, Scored, Weighted, WordErrors, weight_grid, word_errors
+from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap, edits
 from spanlm.store.plain import cells_line
 from spanlm.store.process import pick_device
 
@@ -69,11 +69,15 @@ def run(arguments: list[str]) -> None:
     lists, form = read_nbest(options.nbest, options.format, options.list_size)
     references = None if options.refs is None else read_references(options.refs, lists)
     _check_outputs(options, form)
-    scored, prefixes, oov = _scored(lists, options)
-    if scored.first and not given and not options.tune:
-        names = " ".join(f"{name}=…" for name in (*scored.language, WORDS))
+    # all that can be refused, before hours of scoring
+    weighted, tuned = Weighted.of(lists, run_names(options.run)), None
+    if weighted.first and not given and not options.tune:
+        names = " ".join(f"{name}=…" for name in (*weighted.language, WORDS))
         raise InputError(f"--weights: say how much each score counts ({names}), or add --tune and --refs")
-    weights, tuned = scored.weights(given), None
+    weights = weighted.weights(given)
+    if references is not None:
+        edits()
+    scored, prefixes, oov = _scored(lists, options)
     candidates = None if references is None else scored.candidates(references)
     if options.tune:
         assert candidates is not None  # refused above

@@ -6,7 +6,8 @@ them), log p by each language model, and its number of words; all logarithms are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from spanlm.errors import InputError, nearest_or_all
 from spanlm.rescoring.formats import TOTAL, NBestList
-from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap, choose, edit_distances, tune
+from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap, choose, edit_distances, edits, tune
 
 WORDS = "words"
 GRID = 11
@@ -53,31 +54,38 @@ class WordErrors:
         return {**vars(self), "interval": list(self.interval), "errors": self.errors, "word_error_rate": self.rate}
 
 
-class Scored:
-    """Lists with all scores of their hypotheses.
+@dataclass(frozen=True)
+class Weighted:
+    """What has a weight in the choice of a hypothesis, by name.
 
-    Args:
-        lists: as they were read.
-        language: log p of every hypothesis of every list, in their order, by the name of the language model.
+    Attributes:
+        first: the lists' own scores: the total alone, where the format has one, else all of them.
+        language: the language models.
 
     Raises:
-        InputError: a language model is called as another score is.
+        InputError: two have one name.
     """
 
-    def __init__(self, lists: Sequence[NBestList], language: Mapping[str, Sequence[Sequence[float]]]) -> None:
-        self.lists = list(lists)
-        there = list(lists[0].hypotheses[0].scores)
-        self.first = [TOTAL] if TOTAL in there else there
-        self.language = list(language)
-        self.names = (*self.first, *self.language, WORDS)
-        if twice := [name for name in self.language if self.names.count(name) > 1]:
-            raise InputError(f"{twice[0]}: names a model and another score. Rename the model.")
-        self.scores: list[Array] = []
-        for place, found in enumerate(lists):
-            columns = [[each.scores[name] for each in found.hypotheses] for name in self.first]
-            columns += [list(values[place]) for values in language.values()]
-            columns.append([float(len(each.words)) for each in found.hypotheses])
-            self.scores.append(np.array(columns, dtype=np.float64).T)
+    first: tuple[str, ...]
+    language: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what would stand twice in every answer."""
+        for name in (*self.language, WORDS):
+            if self.names.count(name) > 1:
+                way = "Rename the model." if name in self.language else "Rename the score in the lists."
+                raise InputError(f"{name}: names two scores of the choice ({', '.join(self.names)}). {way}")
+
+    @classmethod
+    def of(cls, lists: Sequence[NBestList], language: Iterable[str]) -> Weighted:
+        """Name what lists have and language models add."""
+        there = tuple(lists[0].hypotheses[0].scores)
+        return cls((TOTAL,) if TOTAL in there else there, tuple(language))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them, the number of words last."""
+        return (*self.first, *self.language, WORDS)
 
     def weights(self, given: Mapping[str, float]) -> Array:
         """Return a weight of every score: those given, 1 of a first score that is not, 0 of what else is not.
@@ -90,6 +98,29 @@ class Scored:
                 raise InputError(f"weights: no score {name}.{nearest_or_all(name, self.names)}")
         usual = dict.fromkeys(self.first or self.language[:1], 1.0)
         return np.array([given.get(name, usual.get(name, 0.0)) for name in self.names])
+
+
+class Scored:
+    """Lists with all scores of their hypotheses.
+
+    Args:
+        lists: as they were read.
+        language: log p of every hypothesis of every list, in their order, by the name of the language model.
+
+    Raises:
+        InputError: two scores have one name.
+    """
+
+    def __init__(self, lists: Sequence[NBestList], language: Mapping[str, Sequence[Sequence[float]]]) -> None:
+        self.lists = list(lists)
+        self.weighted = Weighted.of(lists, language)
+        self.names = self.weighted.names
+        self.scores: list[Array] = []
+        for place, found in enumerate(lists):
+            columns = [[each.scores[name] for each in found.hypotheses] for name in self.weighted.first]
+            columns += [list(values[place]) for values in language.values()]
+            columns.append([float(len(each.words)) for each in found.hypotheses])
+            self.scores.append(np.array(columns, dtype=np.float64).T)
 
     def candidates(self, references: Sequence[Sequence[str]]) -> Candidates:
         """Count the word errors of every hypothesis."""
@@ -113,7 +144,7 @@ class Scored:
             hypotheses = []
             for rank in np.argsort(-totals, kind="stable").tolist():
                 said = dict(zip(self.names, scores[rank].tolist(), strict=True))
-                before, language = found.hypotheses[rank].scores, {name: said[name] for name in self.language}
+                before, language = found.hypotheses[rank].scores, {name: said[name] for name in self.weighted.language}
                 kept = {name: value for name, value in before.items() if name != TOTAL}
                 new = {**kept, **language, TOTAL: float(totals[rank])}
                 hypotheses.append(replace(found.hypotheses[rank], scores=new))
@@ -124,15 +155,13 @@ class Scored:
 def word_errors(
     lists: Sequence[NBestList], chosen: Sequence[int], references: Sequence[Sequence[str]], candidates: Candidates
 ) -> WordErrors:
-    """Count substitutions, deletions and insertions of one hypothesis a list, by jiwer."""
-    import jiwer
-
-    said = [found.hypotheses[place].text for found, place in zip(lists, chosen, strict=True)]
-    # every list alone: jiwer joins nothing, and an empty reference has all words inserted
-    counted = jiwer.process_words([" ".join(words) for words in references], said)
+    """Count substitutions, deletions and insertions of one hypothesis a list, by rapidfuzz."""
+    levenshtein, counted = edits(), Counter[str]()
+    for found, place, words in zip(lists, chosen, references, strict=True):
+        counted.update(edit.tag for edit in levenshtein.editops(list(words), list(found.hypotheses[place].words)))
     interval = bootstrap(candidates.errors_of(chosen), candidates.words)
     total = int(candidates.words.sum())
-    return WordErrors(counted.substitutions, counted.deletions, counted.insertions, total, interval)
+    return WordErrors(counted["replace"], counted["delete"], counted["insert"], total, interval)
 
 
 def weight_grid(candidates: Candidates, weights: Array, k: int) -> list[tuple[float, float]]:

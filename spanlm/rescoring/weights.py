@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,13 +73,19 @@ class Tuned:
     starts: int
 
 
-def edit_distances(hypotheses: Sequence[Sequence[str]], reference: Sequence[str]) -> Counts:
-    """Return the least number of words to substitute, delete or insert, of every hypothesis."""
+def edits() -> Any:
+    """Return what counts word errors; an InputError where it is not installed."""
     try:
         from rapidfuzz.distance import Levenshtein
     except ImportError:
-        raise InputError("word errors are counted by rapidfuzz and jiwer: pip install 'spanlm[rescore]'") from None
-    return np.array([Levenshtein.distance(list(words), list(reference)) for words in hypotheses], dtype=np.int64)
+        raise InputError("word errors are counted by rapidfuzz: pip install 'spanlm[rescore]'") from None
+    return Levenshtein
+
+
+def edit_distances(hypotheses: Sequence[Sequence[str]], reference: Sequence[str]) -> Counts:
+    """Return the least number of words to substitute, delete or insert, of every hypothesis."""
+    distance = edits().distance
+    return np.array([distance(list(words), list(reference)) for words in hypotheses], dtype=np.int64)
 
 
 def choose(scores: Sequence[Array], weights: Array) -> list[int]:

@@ -101,6 +101,11 @@ def test_tuning_is_reported_with_its_intervals(cli: Cli, tiny_run: Path, files: 
     assert same["errors"] == found["errors"]
 
 
+def test_a_weight_of_no_score_is_refused_before_any_model_is_read(cli: Cli, files: tuple[Path, Path]) -> None:
+    cli("rescore", "no-run", "--nbest", files[0], "--weights", "lm=1").refused("no score lm", "no-run")
+    cli("rescore", "no-run", "--nbest", files[0]).refused("--weights", "say how much")
+
+
 def test_without_scores_of_its_own_a_list_is_ranked_by_the_model(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
     (tmp_path / "n").write_text(f"u1-1 {A} {A} {A} {A}\nu1-2 {A}\n")
     cli("rescore", tiny_run, "--nbest", tmp_path / "n", "--out", tmp_path / "o")

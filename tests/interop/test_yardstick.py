@@ -182,7 +182,7 @@ def test_a_line_end_that_the_tokenizer_joins_with_a_mark_stands_alone(tmp_path: 
     assert ".Ċ" in tokenizer.tokenize(text + "\n")
     model = spanlm.load(f"hf:{saved(tmp_path, tokenizer)}", "cpu")
     rows = list(model.score(text, state="carry", base=math.e, eos=True))
-    assert [row.word for row in rows] == "the cat sat. <eos> <eos> the dog . <eos>".split()
+    assert [row.word for row in rows] == ["the", "cat", "sat.", "<eos>", "<eos>", "the", "dog", ".", "<eos>"]
     ids = [0]
     for line in text.split("\n"):
         ids += [*tokenizer(line).input_ids, line_end]

@@ -24,18 +24,18 @@ def test_the_total_stands_for_the_scores_that_it_sums() -> None:
     alone = [NBestList("a", (Hypothesis("x", {"ascore": -1.0, "lscore": -2.0}),))]
     assert Scored(alone, {"lm": [[-1.0]]}).names == ("ascore", "lscore", "lm", "words")
     none = Scored([NBestList("a", (Hypothesis("x"),))], {"p": [[-1.0]], "q": [[-1.0]]})
-    assert none.weights({}).tolist() == [1.0, 0.0, 0.0]
+    assert none.weighted.weights({}).tolist() == [1.0, 0.0, 0.0]
 
 
 def test_weights_choose_and_reorder() -> None:
-    assert SCORED.best(SCORED.weights({})) == [0, 0]
-    weights = SCORED.weights({"lm": 0.5, "words": 2.0})
+    assert SCORED.best(SCORED.weighted.weights({})) == [0, 0]
+    weights = SCORED.weighted.weights({"lm": 0.5, "words": 2.0})
     assert SCORED.best(weights) == [1, 1]
     first = SCORED.reordered(weights)[0]
     assert [each.text for each in first.hypotheses] == ["the cat", "the bat"]
     assert first.hypotheses[0].scores == {"am": -1.5, "lm": -5.0, TOTAL: pytest.approx(-2.5 - 2.5 + 4.0)}
     with pytest.raises(InputError, match=r"no score lmm.*There are: total, lm, words"):
-        SCORED.weights({"lmm": 1.0})
+        SCORED.weighted.weights({"lmm": 1.0})
 
 
 def test_errors_before_and_after_and_at_best() -> None:
@@ -43,17 +43,18 @@ def test_errors_before_and_after_and_at_best() -> None:
     before = word_errors(LISTS, [0, 0], REFERENCES, candidates)
     assert (before.substitutions, before.deletions, before.insertions, before.words) == (1, 3, 0, 5)
     assert before.rate == 0.8
-    tuned = SCORED.tune(candidates, SCORED.weights({}))
+    tuned = SCORED.tune(candidates, SCORED.weighted.weights({}))
     after = word_errors(LISTS, SCORED.best(tuned.weights), REFERENCES, candidates)
     assert after.errors == tuned.errors == 0 == word_errors(LISTS, candidates.oracle, REFERENCES, candidates).errors
 
 
-def test_jiwer_and_the_cached_counts_agree_on_empty_texts() -> None:
-    lists = [NBestList("a", (Hypothesis("x y"), Hypothesis("")))]
-    scored = Scored(lists, {"lm": [[-1.0, -2.0]]})
-    for reference in ([], ["x"]):
+def test_kinds_of_errors_sum_to_their_number() -> None:
+    """Also of empty texts, and where white space that is not ASCII is part of a word."""
+    lists = [NBestList("a", (Hypothesis("x y"), Hypothesis(""), Hypothesis("y\u00a0 x"), Hypothesis("z x x y")))]
+    scored = Scored(lists, {"lm": [[-1.0, -2.0, -3.0, -4.0]]})
+    for reference in ([], ["x"], ["x", "y"], ["y", "x"]):
         candidates = scored.candidates([reference])
-        for place in (0, 1):
+        for place in range(4):
             counted = word_errors(lists, [place], [reference], candidates)
             assert counted.errors == candidates.errors[0][place]
 
@@ -68,5 +69,11 @@ def test_the_grid_goes_through_the_weight() -> None:
 
 @pytest.mark.parametrize("name", [TOTAL, "words"])
 def test_two_scores_of_one_name_are_refused(name: str) -> None:
-    with pytest.raises(InputError, match=f"^{name}: names a model and another score"):
+    with pytest.raises(InputError, match=f"^{name}: names two scores .* Rename the model"):
         Scored(LISTS, {name: [[-9.0, -5.0], [-2.0, -6.0]]})
+
+
+def test_a_score_of_the_lists_called_as_the_number_of_words_is_refused() -> None:
+    lists = [NBestList("a", (Hypothesis("x y", {"am": -1.0, "words": 3.0}),))]
+    with pytest.raises(InputError, match=r"^words: names two scores .* Rename the score in the lists"):
+        Scored(lists, {"lm": [[-1.0]]})
