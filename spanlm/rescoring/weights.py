@@ -170,8 +170,9 @@ def line_search(candidates: Candidates, weights: Array, direction: Array) -> tup
     order = np.argsort(edges, kind="stable")
     counts = errors + np.concatenate([[0], np.cumsum(np.array(changes, dtype=np.int64)[order])]).astype(np.int64)
     ordered = np.array(edges, dtype=np.float64)[order]
-    # where several lists change at one value, nothing lies between but rounding
-    last = np.append(np.diff(ordered) > NEAR * np.abs(ordered[1:]), True)[: len(ordered)]
+    # where several lists change at one value, nothing lies between but rounding, of the value and of the weights
+    rounded = NEAR * np.maximum(np.abs(ordered[1:]), np.abs(weights).max() / np.abs(direction).max())
+    last = np.append(np.diff(ordered) > rounded, True)[: len(ordered)]
     return ordered[last], np.append(counts[:1], counts[1:][last])
 
 
