@@ -42,7 +42,7 @@ from spanlm.data.cbt import Defect, Question
 from spanlm.data.config import Tokenizer
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import require
+from spanlm.errors import InputError, require
 from spanlm.evaluation.scoring import evaluating, wilson
 from spanlm.models.interfaces import LMState, NextWordModel
 from spanlm.models.ops.precision import Precision
@@ -149,7 +149,8 @@ def rank_questions(
 
     Returns:
         For each question, its ranks in the order of `options.contexts`, or a defect: the one passed on, that its
-        candidates are all outside the vocabulary, or that they come first in a sentence that nothing opens.
+        candidates are all outside the vocabulary, that one is a reserved word, or that they come first in a sentence
+        that nothing opens.
 
     Raises:
         InputError: a context other than query where sentences are not opened.
@@ -166,7 +167,7 @@ def _ranked(
 ) -> Iterator[RankedQuestion | Defect]:
     contexts, batch_size = options.contexts, options.batch_size
     while items := list(islice(questions, batch_size * BATCHES)):
-        prepared = [item if isinstance(item, Defect) else ranker.prepare(item) for item in items]
+        prepared = [ranker.prepared(item) for item in items]
         gaps = sorted((item for item in prepared if isinstance(item, _Gap)), key=lambda gap: len(gap.context))
         found: dict[tuple[int, ClozeContext], RankedQuestion] = {}
         for context in contexts:
@@ -205,7 +206,14 @@ class _Ranker:
         self.model, self.vocabulary, self.tokenizer, self.precision = model, vocabulary, tokenizer, precision
         self.opening = [vocabulary.eos_id] * predict_first
 
-    def prepare(self, question: Question) -> _Gap | Defect:
+    def prepared(self, item: Question | Defect) -> _Gap | Defect:
+        """Give ids to the words of a question; a defect where they are no words."""
+        try:
+            return item if isinstance(item, Defect) else self._gap(item)
+        except InputError as error:  # of a reserved word, such as <eos> among the candidates
+            return Defect(item.file, item.line, str(error))
+
+    def _gap(self, question: Question) -> _Gap | Defect:
         words = [tokenize(candidate, self.tokenizer) for candidate in question.candidates]
         oov = tuple(any(word not in self.vocabulary for word in candidate) for candidate in words)
         if all(oov):

@@ -207,9 +207,17 @@ def test_candidates_that_are_all_unknown_are_a_defect_where_the_question_stood()
     found = rank([question(), bad, handed_on, question()], batch_size=1)
     assert [type(item) for item in found] == [RankedQuestion, Defect, Defect, RankedQuestion]
     assert found[1] == Defect("q", 7, "none of the 3 candidates is in the vocabulary")
+
     assert found[2] is handed_on
     (kept,) = ranks([question(candidates=["zebra", "gnu", "the"])])
     assert kept.oov == (True, True, False)
+
+
+def test_a_reserved_word_among_the_candidates_is_a_defect_and_the_others_are_ranked() -> None:
+    good = QUESTIONS[0]
+    found = rank([good, replace(good, line=7, candidates=(*good.candidates, "<eos>")), good])
+    assert [type(item) for item in found] == [RankedQuestion, Defect, RankedQuestion]
+    assert (found[1].line, "<eos>" in found[1].reason) == (7, True)  # type: ignore[union-attr]
 
 
 def test_questions_are_ranked_before_the_last_is_read() -> None:
