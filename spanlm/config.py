@@ -11,7 +11,8 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -244,7 +245,9 @@ def _history(part: str, kind: object) -> _History:
 
 
 def _refuse_removed(name: str, value: object, left: object) -> None:
-    if (yaml.safe_load(value) if isinstance(value, str) else value) != left:
+    with suppress(yaml.YAMLError):  # what is no YAML is another value than what is left
+        value = yaml.load(value, _Loader) if isinstance(value, str) else value
+    if value != left:
         raise InputError(
             f"{name}={as_written(value)}: was an option of spanlm 0.1.0, and this version has {as_written(left)} "
             "alone. Leave it out, or use 0.1.0, which can read it."
@@ -269,6 +272,15 @@ class _Loader(yaml.SafeLoader):
         if what or self._values > 10_000:
             raise yaml.YAMLError(f"line {event.start_mark.line + 1}: {what or 'more than 10,000 values'}; take it out")
         return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """Refuse a name that is there twice: the first value would be lost without a word."""
+        names = [name.value for name, _ in node.value if isinstance(name, yaml.ScalarNode)]
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                line = node.value[place][0].start_mark.line + 1
+                raise yaml.YAMLError(f"line {line}: {name} is there already; put all of it in one place")
+        return super().construct_mapping(node, deep)
 
 
 def read_yaml(path: Path, *, pipes: bool = False) -> Tree:
@@ -341,7 +353,13 @@ def kinds_of(tree: Tree) -> dict[str, str]:
 
 _WRONG_TYPE = re.compile(r'Parser key "(?P<field>[^"]+)": (?P<why>.*?)\.? (?:Got|Given) value: ?(?P<value>.*)$')
 _CHOICES = re.compile(r"Literal\[(.*?)\]")
-_TYPES = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+_EXPECTED = re.compile(r"Expected a <class '(\w+)'>")
+_TYPES = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "text, in YAML in quotation marks",
+}
 
 
 class ConfigParser(ArgumentParser):
@@ -361,7 +379,7 @@ class ConfigParser(ArgumentParser):
             raise InputError(f"unknown option {unknown[0]}.{nearest(unknown[0], self.option_strings())}")
         if found := _WRONG_TYPE.search(text):
             why, choices = found["why"], _CHOICES.search(found["why"])
-            types = [plain for name, plain in _TYPES.items() if name in why] or [why]
+            types = [_TYPES[name] for name in _EXPECTED.findall(why) if name in _TYPES] or [why]
             limits = [choices[1].replace("'", "")] if choices else types
             limit = ", or ".join([*limits, *(["null"] if "NoneType" in why else [])])
             text = f"{found['field']}={found['value']}: must be {limit}"

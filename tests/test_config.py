@@ -115,6 +115,7 @@ REFUSED = [
     "model.encoder.kind=hornn model.encoder.pooling=mean",
     "model.encoder.kind=hornn model.encoder.pooling=gated model.encoder.forgetting_factor=0.5",
     "model.memory.kind=recurrent_memory model.memory.composition=sum",
+    "data.corpus=2024",
     "training=5",
     "training=null",
     "training.optimizer=adam",
@@ -255,6 +256,7 @@ def _parse(kinds: dict[str, str], *options: str) -> RunConfig:
     [
         ("a: &a [1]\nb: *a\n", "line 1: an alias or an anchor"),
         ("data: {corpus: x}\ntraining: {<<: {seed: 1}}\n", "line 2: a merge"),
+        ("data: {corpus: ptb}\nmodel: {}\ndata: {min_count: 3}\n", "line 3: data is there already"),
         (f"training:\n  seed: {'9' * 4000}\n", "line 2: a number of more than 20 digits"),
         (f"training:\n  seed: 0x{'f' * 20_000}\n", "line 2: a number"),
         (f"training:\n  seed: 1{':1' * 100}\n", "line 2: a number"),
@@ -350,3 +352,5 @@ def test_what_is_gone_is_refused_with_the_version_that_has_it(part: str, name: s
         RunConfig.from_tree(tree, "a.yaml")
     with pytest.raises(InputError, match=f"^{said}"):
         with_options(PRESETS["li2020/mos-snb-ptb"].config, {f"model.{part}.{name}": written})
+    with pytest.raises(InputError, match=rf"^model\.{part}\.{name}=\[: was an option of"):  # no YAML
+        with_options(PRESETS["li2020/mos-snb-ptb"].config, {f"model.{part}.{name}": "["})

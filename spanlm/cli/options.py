@@ -340,7 +340,8 @@ def tuning_part(model: LoadedModel, options: argparse.Namespace, option: str, ot
     """Load the part to tune on; an error names the `option` that needs it, and what to give `otherwise`."""
     if options.corpus == "-":
         raise InputError(f"{option}: standard input has no {TUNED_ON} part to tune on. Give {otherwise}.")
-    valid = model.corpus(options.corpus, TUNED_ON, data_dir=options.data_dir, download=options.download)
+    where = {"data_dir": options.data_dir, "download": options.download, "as_text": options.as_text}
+    valid = model.corpus(options.corpus, TUNED_ON, **where)
     if TUNED_ON not in valid.splits:
         why = f"{valid.name} has no {TUNED_ON} part to tune on"
         raise InputError(f"{option}: {why}. Name a corpus that has one, or give {otherwise}.")

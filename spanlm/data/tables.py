@@ -23,6 +23,9 @@ from spanlm.store.plain import cell, cells_line, finite, json_value
 Kind = Literal["csv", "tsv", "jsonl"]
 
 _LOG = logging.getLogger(__name__)
+LONGEST_CELL = 1 << 26
+"""Characters, of which the library for CSV takes 131,072 otherwise: a cell may hold a document."""
+
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 _SUFFIXES: dict[str, Kind] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
@@ -65,6 +68,8 @@ def refuse_without_column(path: Path, kind: Kind, option: str) -> None:
     try:
         values = next(read_table(path, kind, ())).values
     except InputError:
+        return
+    if not values:
         return
     likely = next((name for name in values if name.lower() in ("sentence", "text", "stimulus")), None)
     likely = likely or max(values, key=lambda name: len(str(values[name])))
@@ -125,6 +130,7 @@ def _cells(path: Path, file: TextIO, delimiter: str) -> Iterator[Row]:
         delimiter, first, line = named[1], file.readline(), 2
     elif delimiter == "," not in first and ";" in first:  # where a comma is in numbers, spreadsheets write CSV so
         delimiter = ";"
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_CELL))
     reader = csv.reader(chain([first], file), delimiter=delimiter, strict=True)
     names, begin = list[str](), line
     try:
@@ -141,8 +147,10 @@ def _cells(path: Path, file: TextIO, delimiter: str) -> Iterator[Row]:
             line = begin + reader.line_num
     except csv.Error as error:
         why = 'put a cell that begins with " in quotation marks as a whole, and write each " inside it twice'
-        if "expected after" not in str(error):  # the file, or the longest cell, ended before its mark
+        if "expected after" not in str(error):  # the file ended before the mark of a cell
             why = f"a quotation mark is left open: {why}"
+        if "limit" in str(error):
+            why = f"a cell has more than {LONGEST_CELL:,} characters: score it as text, or cut it in rows"
         raise InputError(f"{path}, line {line}: {why}") from None
 
 

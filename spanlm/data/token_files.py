@@ -118,8 +118,10 @@ def text_pieces(text: Text, fingerprint: str, documents: Documents) -> Iterable[
 
 
 def _no_word(text: Text) -> InputError:
-    place = f", from byte {text.start}" if text.start else ""
-    return InputError(f"{text.path}{place}: no word in it; give a text with at least one word")
+    if text.start or text.stop is not None:
+        what = f"no word in the part of its lines from byte {text.start}, of train, valid and test"
+        return InputError(f"{text.path}: {what}; give a folder with train.txt, valid.txt and test.txt, or more text")
+    return InputError(f"{text.path}: no word in it; give a text with at least one word")
 
 
 def _written_words(piece: bytes) -> list[bytes]:

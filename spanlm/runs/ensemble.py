@@ -42,7 +42,9 @@ class TrainedEnsemble(LoadedModel):
         require(bool(self.runs), "runs", len(self.runs), "at least 1 model")
         # an n-gram model can be of any vocabulary: it takes that of the others
         trained = [run for run in self.runs if not run.any_words]
-        first, *others = trained or self.runs[:1]
+        # and an ARPA file does not say how it reads: the first that does stands for all
+        reading = [run for run in self.runs if run.texts.reading()]
+        first, *others = trained or reading[:1] or self.runs[:1]
         for other in others:
             refuse_other_words(first, other)
         for run in self.runs:

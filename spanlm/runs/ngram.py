@@ -33,7 +33,7 @@ from spanlm.models.ops.precision import Precision
 from spanlm.runs.texts import Texts
 from spanlm.runs.trained_model import LoadedModel
 from spanlm.store.files import is_arpa, replace_file, run_name
-from spanlm.store.provenance import record_start
+from spanlm.store.provenance import PROVENANCE, record_start
 from spanlm.store.run_folder import CONFIG, METRICS, MODEL, VOCABULARY, MetricsLog, locked, refuse_family
 
 _LOG = logging.getLogger(__name__)
@@ -212,7 +212,8 @@ def train_ngram(
     """
     new = not folder.exists()
     with locked(folder, forget=new):
-        if found := [name for name in (CONFIG, ARPA, MODEL, METRICS) if (folder / name).exists()]:
+        begun = (folder / PROVENANCE).exists()  # by a process that was killed before it wrote the configuration
+        if found := [name for name in (CONFIG, MODEL, *[ARPA] * (not begun)) if (folder / name).exists()]:
             raise InputError(f"--out={folder}: already holds a run ({', '.join(found)}). Choose another --out.")
         refuse_family(folder)
         report(f"counting {len(corpus.splits['train']):,} tokens")
@@ -225,15 +226,16 @@ def train_ngram(
         report("measuring the perplexity")
         results = {split: run.evaluate(corpus, split) for split in SPLITS[1:]}
         report(f"writing {folder / ARPA}")
-        write_arpa(arpa, folder / ARPA)
+        record_start(folder, model.device, None, corpus.texts, unk=corpus.unk_tokens("train"))
         corpus.vocabulary.save(folder / VOCABULARY)
+        write_arpa(arpa, folder / ARPA)
+        (folder / METRICS).unlink(missing_ok=True)
         log = MetricsLog(folder / METRICS)
         for split, result in results.items():
             values = {"loss": result.nll_per_token, "perplexity": result.perplexity}
             speed = {"tokens_per_second": round(result.tokens_per_second, 1)}
             log.write({"event": split, **values, **speed, "time": datetime.now(UTC).isoformat()})
         log.close()
-        record_start(folder, model.device, None, corpus.texts, unk=corpus.unk_tokens("train"))
         try:
             replace_file(folder / CONFIG, config.to_yaml().encode())
         except OSError as error:

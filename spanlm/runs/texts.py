@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from spanlm.data.config import DEMO, SPLITS, BatchingKind, DataConfig, Split
-from spanlm.data.corpora import CORPORA, WHOLE, Corpus, load_corpus, load_text, split_by_lines
+from spanlm.data.corpora import CORPORA, WHOLE, Corpus, load_corpus, load_text, split_by_lines, text_path
 from spanlm.data.synthetic import PREFIX
 from spanlm.data.text import Text, fingerprint
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
@@ -20,7 +20,6 @@ from spanlm.evaluation.protocol import KINDS, Context, Protocol
 from spanlm.evaluation.words import Piece, in_lines, lines_as_pieces, text_as_pieces, words_of
 from spanlm.models.memories import AnyMemoryConfig
 from spanlm.models.ops.precision import Precision
-from spanlm.store.files import expanded
 from spanlm.store.provenance import read_texts, starts
 from spanlm.training.config import BatchingConfig
 from spanlm.training.setup import batching_kind
@@ -113,7 +112,7 @@ class Texts:
             raise InputError(f"{self.folder}: {self._textless}; name one by --corpus")
         require(split is None or split in SPLITS, "split", split, "train, valid or test")
         name = None if name is None else str(name)
-        data, other = self.data, name is not None and not self._is_of_training(name)
+        data, other = self.data, name is not None and not self._is_of_training(name, data_dir)
         if name is not None and not other:
             data = replace(data, corpus=name)
         elif name is not None:
@@ -122,10 +121,10 @@ class Texts:
         if reader is not None:
             data = replace(data, tokenizer=reader.data.effective_tokenizer, lines=reader.data.lines)
         vocabulary = self.vocabulary if reader is None else reader.vocabulary
-        if other and name is not None and name not in CORPORA and expanded(name).is_file():
-            return self._with_unk_notes(load_text(data, vocabulary, as_text))
         if data_dir is not None:
             data = replace(data, dir=data_dir)
+        if other and name not in CORPORA and (path := text_path(data)).is_file():
+            return self._with_unk_notes(load_text(replace(data, corpus=str(path)), vocabulary, as_text))
         splits, as_text = SPLITS if split is None else (split,), as_text or not other
         found = load_corpus(replace(data, download=download), vocabulary, splits, as_text=as_text)
         return self._with_unk_notes(found if other else self._as_in_training(found))
@@ -158,12 +157,12 @@ class Texts:
         note = f"{corpus.name} {' and '.join(changed)}: {_CHANGED}, which may have read some of it"
         return replace(corpus, notes=[*corpus.notes, note]) if changed else corpus
 
-    def _is_of_training(self, name: str) -> bool:
+    def _is_of_training(self, name: str, data_dir: str | None) -> bool:
         """Whether a name is that of the training's corpus, however the path is written and wherever from."""
         known = self.data.corpus
         if name == known or any(each in (DEMO, *CORPORA) or each.startswith(PREFIX) for each in (name, known)):
             return name == known
-        one, two = (expanded(path) for path in (name, known))
+        one, two = (text_path(DataConfig(corpus=path, dir=data_dir or self.data.dir)) for path in (name, known))
         if one.exists() and two.exists() and one.samefile(two):
             return True
         # a relative path of the training means something else in another folder: what the file has in it does not

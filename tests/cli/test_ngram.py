@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -167,12 +168,39 @@ def test_what_cannot_be_estimated_leaves_nothing(
     assert not out.exists()
 
 
+def test_an_arpa_file_reads_as_the_runs_beside_it_wherever_it_stands(
+    cli: Cli, kn3: Path, tmp_path: Path, tiny_corpus: Path
+) -> None:
+    words = ("--corpus", tiny_corpus, "--data.tokenizer", "words", "--out", tmp_path / "words")
+    cli("train", "ngram", "--order", 2, *FALLBACK, *words).done  # noqa: B018 (checks)
+    (tmp_path / "text.txt").write_text("The cat, the dog.\n")
+    arpa, run = kn3 / ARPA, tmp_path / "words"
+    first, second = (
+        spanlm.load_ensemble(runs).evaluate(str(tmp_path / "text.txt")) for runs in ([arpa, run], [run, arpa])
+    )
+    assert (first.tokens, first.nll) == (second.tokens, pytest.approx(second.nll)) and first.tokens == 7
+    with pytest.raises(InputError, match="were not trained alike"):
+        spanlm.load_ensemble([arpa, run, kn3])
+
+
 def test_an_empty_corpus_a_second_run_and_files_that_do_not_belong(
     cli: Cli, tmp_path: Path, kn3: Path, tiny_corpus: Path
 ) -> None:
     (tmp_path / "empty.txt").write_text("")
     cli("train", "ngram", tmp_path / "empty.txt", "--out", tmp_path / "out").refused("empty.txt", "empty", out=None)
     cli("train", "ngram", "--corpus", tiny_corpus, "--out", kn3).refused("already holds a run", out=None)
+    # killed before its configuration was there, which comes last, it begins anew
+    unfinished = tmp_path / "unfinished"
+    shutil.copytree(kn3, unfinished)
+    (unfinished / CONFIG).unlink()
+    cli("train", "ngram", "--order", 3, *FALLBACK, "--corpus", tiny_corpus, "--out", unfinished).done  # noqa: B018
+    for name in (CONFIG, ARPA, "vocabulary.json"):
+        assert (unfinished / name).read_bytes() == (kn3 / name).read_bytes()
+    assert len((unfinished / "metrics.jsonl").read_text().splitlines()) == 2
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / ARPA).write_bytes((kn3 / ARPA).read_bytes())
+    cli("train", "ngram", "--corpus", tiny_corpus, "--out", own).refused("already holds a run", out=None)
     broken = tmp_path / "broken"
     broken.mkdir()
     for name in (CONFIG, "vocabulary.json", ARPA):

@@ -76,6 +76,19 @@ def test_a_run_finds_its_text_from_another_folder_and_where_it_was_moved(
         assert f"my.txt {part}: not the text that it was" in caplog.text
 
 
+def test_a_file_is_read_whole_however_it_is_named(
+    cli: Cli, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its name in a folder of corpora, too, where it was split in three."""
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "other.txt").write_text("".join(f"{line}\n" for line in tiny_lines(60, 5)))
+    found = json.loads(cli("evaluate", tiny_run, "--corpus", "texts/other.txt", "--json").done)
+    told = json.loads(cli("evaluate", tiny_run, "--corpus", "other.txt", "--data-dir", "texts", "--json").done)
+    monkeypatch.setenv("SPANLM_DATA", "texts")
+    named = json.loads(cli("evaluate", tiny_run, "--corpus", "other.txt", "--json").done)
+    assert found["nll"] == told["nll"] == named["nll"]
+
+
 def test_the_text_says_whether_rare_words_are_unknown(text: Path) -> None:
     plain = spanlm.load_corpus(DataConfig(corpus=str(text)))
     assert "hapax" not in plain.vocabulary and any("<unk>" in note for note in plain.notes)

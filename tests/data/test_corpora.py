@@ -135,8 +135,8 @@ def test_the_demo_is_written_as_its_words() -> None:
         (b"", "the file is empty"),
         (b"one line only", r"1 line\(s\) cannot be split into train, valid and test"),
         (b"one\ntwo\n", r"2 line\(s\) cannot be split"),
-        (b"\n\n\n\n", "no word in it"),
-        (b"one\ntwo\n\n", ", from byte 8: no word in it"),
+        (b"\n\n\n\n", "no word in the part of its lines from byte 0"),
+        (b"one\ntwo\n\n", "no word in the part of its lines from byte 8, of train, valid and test"),
         (b"one\ntwo\nthree <eos>\n", "line 3: the word <eos> is reserved"),
     ],
 )

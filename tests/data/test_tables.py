@@ -74,6 +74,14 @@ def test_what_is_wrong_is_named(kind: Kind, text: str, message: str, tmp_path: P
         list(read_table(tmp_path / "t", kind, ["sentence"]))
 
 
+@pytest.mark.parametrize("mark", ["", '"'])
+def test_a_cell_may_hold_a_document(mark: str, tmp_path: Path) -> None:
+    words = "the cat " * 50_000
+    (tmp_path / "t.csv").write_text(f"id,sentence\n1,{mark}{words}{mark}\n")
+    (row,) = read_table(tmp_path / "t.csv", "csv", ["sentence"])
+    assert row.values == {"id": "1", "sentence": words}
+
+
 @pytest.mark.parametrize(("kind", "packed"), [("csv", ""), ("tsv", ""), ("csv", ".gz")])
 @pytest.mark.parametrize("coding", ["utf-16", "utf-16-le", "utf-16-be", "latin-1"])
 def test_how_to_convert_another_encoding_is_said(kind: Kind, packed: str, coding: str, tmp_path: Path) -> None:

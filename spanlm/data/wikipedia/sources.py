@@ -151,7 +151,9 @@ class Source(NamedTuple):
             raise InputError(f"{self.path}, line {number}: no object with an id, a title and a text; {_ACCEPTED}")
         found = [fields.get(name) or [] for name in ("category", "categories")]
         names = (str(name) for one in found for name in (one if isinstance(one, list) else [one]))
-        return Page(" ".join(str(fields["id"]).split()), fields["title"], fields["text"], tuple(names))
+        # JSON can hold halves of surrogate pairs, which no file can
+        id, title = (str(fields[name]).encode(errors="ignore").decode() for name in ("id", "title"))
+        return Page(" ".join(id.split()), title, fields["text"], tuple(names))
 
 
 def find_sources(paths: Sequence[Path]) -> list[Source]:

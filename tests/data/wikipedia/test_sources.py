@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spanlm.data.wikipedia.sources import CHUNK_BYTES, ByteStream, Damage, DumpReader, Page
+from spanlm.data.wikipedia.sources import CHUNK_BYTES, ByteStream, Damage, DumpReader, Page, Source
 from tests.data.wikipedia import small
 from tests.data.wikipedia.small import FOOTER, HEADER, dump, made_articles, page, wikitext
 
@@ -81,6 +81,13 @@ def test_markup_of_the_text_is_not_that_of_the_dump(tmp_path: Path) -> None:
     text = "<ref>a & b</ref> &lt; <title>no</title> \"c\" 'd' ]]> é 漢"
     (found,) = pages(tmp_path / "x.xml", (HEADER + page("1", "A & <B>", text) + FOOTER).encode())
     assert found[:3] == ("1", "A & <B>", text)
+
+
+def test_half_a_surrogate_pair_is_no_letter_of_an_article(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"id": "1\\ud83d", "title": "A \\ud83dB", "text": "x"}\n')
+    (found,) = Source(path, is_dump=False).records(ByteStream(path))
+    assert found[:3] == ("1", "A B", "x")
 
 
 GOOD = (HEADER + page("1", "A", "x") + page("2", "B", "y")).encode()
