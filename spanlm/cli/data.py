@@ -135,7 +135,7 @@ def _show(summary: dict[str, Any], folder: Path, seconds: float) -> None:
     table(rows)
     every = " --data.min_count 1" if vocabulary["coverage"] == 1 else ""  # it has no <unk>
     out("to train on it:")
-    out(f"  spanlm train daniluk2017/kvp-w5 --corpus {shlex.quote(str(folder))} --data.documents blank-line{every}")
+    out(f"  spanlm train daniluk2017/kvp-w5 --corpus {shlex.quote(str(folder))}{every}")
 
 
 def _counted(counts: dict[str, int], what: str) -> str:

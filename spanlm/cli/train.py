@@ -43,7 +43,7 @@ from spanlm.config import (
     read_yaml,
     upgraded,
 )
-from spanlm.data.corpora import Corpus, load_corpus
+from spanlm.data.corpora import Corpus, load_corpus, with_own_documents
 from spanlm.errors import InputError, Interrupted, nearest, require
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
@@ -317,7 +317,7 @@ def _overlaid(base: Tree, change: Tree) -> Tree:
 
 
 def with_words(config: RunConfig, begun: Path | None) -> RunConfig:
-    """Cut words as the run to go on with, or to start from, does (one of 0.1.0, maybe); else as new runs do."""
+    """Cut a text as the run to go on with, or to start from, does (one of 0.1.0, maybe); else as new runs do."""
     data, started = config.data, config.training.start_from
     origin = begun or (expanded(started) if started else None)
     tokenizer, min_count = data.tokenizer, data.min_count
@@ -326,8 +326,11 @@ def with_words(config: RunConfig, begun: Path | None) -> RunConfig:
         min_count = min_count or old.min_count
         if tokenizer == "words" and old.tokenizer != "whitespace":
             tokenizer = old.tokenizer
-    elif tokenizer == "words":
-        tokenizer = "straight-words"
+        if old.documents != "auto":
+            data = with_own_documents(data)
+    else:
+        data = with_own_documents(data)
+        tokenizer = "straight-words" if tokenizer == "words" else tokenizer
     return replace(config, data=replace(data, tokenizer=tokenizer, min_count=min_count))
 
 

@@ -10,7 +10,7 @@ from spanlm.cli.main import VerbParser
 from spanlm.cli.options import Fields, add_as_text, free_folder, split_fields, text_and_preset
 from spanlm.cli.render import out, paragraph, table
 from spanlm.config import flat
-from spanlm.data.corpora import load_corpus
+from spanlm.data.corpora import load_corpus, with_own_documents
 from spanlm.evaluation.ngram.config import NgramRunConfig
 from spanlm.evaluation.scoring import shown
 from spanlm.presets import NGRAM_PRESETS
@@ -46,6 +46,7 @@ def run(arguments: list[str]) -> None:
     if options.print_config:
         out(config.to_yaml())
         return
+    config = replace(config, data=with_own_documents(config.data))
     corpus = load_corpus(config.data, as_text=options.as_text)
     folder = options.out or free_folder(preset, config.data.corpus)
     for note in corpus.notes:

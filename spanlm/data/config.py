@@ -24,6 +24,8 @@ CBT = "cbt"
 DATA_VARIABLE, CACHE_VARIABLE = "SPANLM_DATA", "SPANLM_CACHE"
 SHORTEST = 5
 """Steps of the shortest segment that is drawn, as in the code of Merity et al. (2018)."""
+BUILT = "corpus.json"
+"""What `spanlm data wikipedia` writes beside the texts of a corpus."""
 _OWN: dict[str, Documents] = {CBT: "book-title", "wikitext-2": "heading"}
 
 
@@ -45,7 +47,8 @@ class DataConfig:
         max_size: Largest vocabulary, <eos> and <unk> included; the most frequent words stay.
         documents: What starts a new document: nothing, a line after a blank line, a WikiText heading
             " = Title = ", or a line "_BOOK_TITLE_ : …", which is no text and is left out; "auto" is a heading in
-            wikitext-2, nothing in others. The documents of the demo are its topics, those of cbt always its books.
+            wikitext-2, a blank line in a corpus that `spanlm data wikipedia` built, nothing in others. The documents of
+            the demo are its topics, those of cbt always its books.
         lines: "as-written" ends a line with <eos> where the text does; "sentences" cuts lines that are paragraphs into
             sentences, each with its <eos>, and leaves out blank lines (the text gets another number of tokens, and
             perplexities that are not comparable).

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spanlm.data import synthetic
-from spanlm.data.config import CACHE_VARIABLE, DATA_VARIABLE, DEMO, SPLITS, DataConfig, Lines, Split, Tokenizer
+from spanlm.data.config import BUILT, CACHE_VARIABLE, DATA_VARIABLE, DEMO, SPLITS, DataConfig, Lines, Split, Tokenizer
 from spanlm.data.demo import Topic, demo_note, demo_topics
 from spanlm.data.synthetic import PREFIX, find_synthetic
 from spanlm.data.text import Text, fingerprint, line_ends, lines_of, pieces
@@ -152,6 +152,12 @@ def text_path(config: DataConfig) -> Path:
     folder, name = expanded(local), os.path.basename(os.path.abspath(path))
     moved = [at for at in (folder / name, folder) if os.path.exists(at) and at.name == name]
     return moved[0] if moved else path
+
+
+def with_own_documents(config: DataConfig) -> DataConfig:
+    """Say what starts a document where `documents` is auto and `spanlm data wikipedia` built the corpus."""
+    own = config.documents == "auto" and config.corpus not in (DEMO, *CORPORA)
+    return replace(config, documents="blank-line") if own and (text_path(config) / BUILT).is_file() else config
 
 
 def findable(config: DataConfig) -> DataConfig:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from spanlm.config import RunConfig
-from spanlm.data.cbt import is_cbt_like, read_questions, word_class
+from spanlm.data.cbt import Defect, is_cbt_like, read_questions, word_class
 from spanlm.data.config import CBT, DATA_VARIABLE, DataConfig, Lines
-from spanlm.data.corpora import CORPORA, Corpus, load_corpus, text_path
+from spanlm.data.corpora import Corpus, load_corpus, text_path, with_own_documents
 from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, nearest, nearest_or_all
 from spanlm.models.counting import ParameterCount, count_configured
@@ -26,8 +26,6 @@ from spanlm.reproduction.yardstick import YARDSTICK
 from spanlm.store.files import expanded
 
 PAPERS: dict[str, Paper] = {paper.name: paper for paper in (DANILUK, SALTON, LI, YARDSTICK)}
-
-_BUILT = "corpus.json"  # `spanlm data wikipedia` writes it beside a corpus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,26 +259,28 @@ def _tables(request: Request, paper: Paper, scale: Scale) -> tuple[str, tuple[Ta
 def chosen_text(corpus: str, request: Request) -> DataConfig:
     """Return the text that `corpus` means; an InputError if it is wikipedia, which is missing."""
     path = text_path(DataConfig(corpus=corpus, dir=request.data_dir))
-    if corpus not in CORPORA and (path / _BUILT).is_file():
-        return DataConfig(corpus=str(path), documents="blank-line")
-    if corpus == "wikipedia" and not expanded(corpus).is_dir():
+    if corpus == "wikipedia" and not path.is_dir():
         raise InputError(
             "--corpus=wikipedia: the paper's corpus is no longer available. Build one: `spanlm data wikipedia "
             "--source ARTICLES --out wikipedia`, then `--corpus wikipedia` (a folder of that name here or in "
             "--data-dir)."
         )
     row = next(iter(PAPERS[request.paper].rows.values()))
-    return DataConfig(corpus=corpus, dir=request.data_dir, documents=row.trained.config.data.documents)
+    documents = row.trained.config.data.documents
+    return with_own_documents(DataConfig(corpus=corpus, dir=request.data_dir, documents=documents))
 
 
 def find_questions(data_dir: str | None, given: tuple[Path, ...]) -> tuple[Path, ...]:
     """Return the question files that are given; else, from the corpus cbt, one a word class: real before CBT-like.
 
     Raises:
-        InputError: there are none, or one that is given cannot be read or has no word class in its name.
+        InputError: there are none, or one that is given cannot be read, has no question, or has no word
+            class in its name.
     """
     for path in given:
-        next(read_questions(path))
+        first = next(read_questions(path))
+        if isinstance(first, Defect) and all(isinstance(item, Defect) for item in read_questions(path)):
+            raise InputError(f"--questions={path}: has no question; line {first.line}: {first.reason}")
         if word_class(path) not in CLOZE_CLASSES:
             raise InputError(
                 f"--questions={path}: its name has no word class. Name it like cbtest_NE_test_2500ex.txt, with one of "

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import spanlm
 from tests.cli.conftest import SMALL, Cli
 from tests.data.wikipedia.small import ROOT, dump, json_lines, made_articles
 
@@ -57,6 +58,10 @@ def test_the_printed_command_trains_on_it(cli: Cli, tmp_path: Path) -> None:
     assert f"train {sizes[0]}, valid {sizes[1]}, test {sizes[2]} tokens" in result.out
     assert f"vocabulary {told['vocabulary']['size']:,}" in result.out
     assert "documents: blank-line" in (tmp_path / "run" / "config.yaml").read_text()
+    again = (*command, *SMALL, "--out", "run", "--resume", "auto", "--training.epochs", 2)
+    assert "epoch   2" in cli(*again).done
+    model = spanlm.load("run")
+    assert model.texts.protocol(model.corpus(), "test").context == "document"
 
 
 @pytest.mark.slow

@@ -158,3 +158,8 @@ def test_a_name_must_tell_the_word_class(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"mine\.txt.*NE, CN, V, P"):
         find_questions(None, (named, unnamed))
     assert find_questions(None, (named,)) == (named,)
+    named.write_text("hello world\n")
+    with pytest.raises(InputError, match=r"mine_CN_test\.txt: has no question; line 1: "):
+        find_questions(None, (named,))
+    named.write_text(f"hello world\n\n{QUESTION}")
+    assert find_questions(None, (named,)) == (named,)

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.data.config import SPLITS
+from spanlm.data.config import BUILT, SPLITS
 from spanlm.data.vocabulary import UNK, Vocabulary
 from spanlm.data.wikipedia.shards import Progress, Shards, categories, digest_of, versions
 from spanlm.data.wikipedia.sources import ByteStream, Page, Source, find_sources
@@ -134,7 +134,7 @@ def build_corpus(config: WikipediaConfig, report: Callable[[Progress], None] = l
         corpus.mkdir()
         summary = _write(config, shards, corpus)
         summary["versions"] = versions(any(source.is_dump for source in sources))
-        with replacing(corpus / "corpus.json") as file:
+        with replacing(corpus / BUILT) as file:
             file.write((json.dumps(summary, ensure_ascii=False, indent=1) + "\n").encode())
         os.rename(corpus, out)
         sync_folder(out.parent)
