@@ -353,6 +353,7 @@ def kinds_of(tree: Tree) -> dict[str, str]:
 
 _WRONG_TYPE = re.compile(r'Parser key "(?P<field>[^"]+)": (?P<why>.*?)\.? (?:Got|Given) value: ?(?P<value>.*)$')
 _CHOICES = re.compile(r"Literal\[(.*?)\]")
+_INNER = re.compile(r"NestedArg\(key='([^']*)'")
 _EXPECTED = re.compile(r"Expected a <class '(\w+)'>")
 _TYPES = {
     "int": "a whole number",
@@ -378,6 +379,10 @@ class ConfigParser(ArgumentParser):
         if "nrecognized arguments" in text and unknown:
             raise InputError(f"unknown option {unknown[0]}.{nearest(unknown[0], self.option_strings())}")
         if found := _WRONG_TYPE.search(text):
+            if inner := _INNER.match(found["value"]):
+                raise InputError(
+                    f"unknown option --{found['field']}.{inner[1]}: {found['field']} is no group of fields"
+                )
             why, choices = found["why"], _CHOICES.search(found["why"])
             types = [_TYPES[name] for name in _EXPECTED.findall(why) if name in _TYPES] or [why]
             limits = [choices[1].replace("'", "")] if choices else types

@@ -114,7 +114,10 @@ class _Sweep:
         self.out = Path(self.asked.out or "runs")
         self.corpora: dict[DataConfig, Corpus] = {}
         base = named_config(self.asked.preset, Path(self.asked.config) if self.asked.config else None)
-        given = [flat(upgraded(nested(fields), base)) for fields in self.asked.overrides()]
+        try:
+            given = [flat(upgraded(nested(fields), base)) for fields in self.asked.overrides()]
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from None
         configs = [self._checked(base, fields, file) for fields in given]
         values = differences(configs, given)
         self.short = labels(list(dict.fromkeys(name for one in values for name in one)))

@@ -93,7 +93,11 @@ class Shortened:
     length: int = 35
 
     def of(self, training: TrainingConfig) -> TrainingConfig:
-        """Shorten a published recipe; what is not named above stays, also ε and noise of finetuning."""
+        """Shorten a published recipe; what is not named above stays, also ε and noise of finetuning.
+
+        But the one stage of finetuning shuffles as the main training does, and has no rate of latent dropout of its
+        own, where the presets of `wang2019` have both.
+        """
         optimizer = replace(training.optimizer, lr=self.lr, switch_after=self.switch_after)
         batching = replace(training.batching, batch_size=self.batch_size, length=self.length, group_size=None)
         stage = replace(training.finetune, stages=1, lr=None, epochs=self.finetune_epochs)

@@ -108,6 +108,17 @@ class Position:
         """Whether the last stage has ended."""
         return self.stage >= training.finetune.stages and self.stage_over(training)
 
+    def why_over(self, training: TrainingConfig) -> str:
+        """Say of a run that is over what ended its last stage, and what would go on."""
+        if self.stage:
+            if self.stage_epochs < training.finetune.epochs:
+                return "the last stage of finetuning ended because valid stagnated"
+            more = ": more of them go on" if self.stage == 1 else ""
+            return f"training.finetune.epochs={training.finetune.epochs}{more}"
+        if self.epoch >= training.epochs:
+            return f"training.epochs={training.epochs}: more of them go on"
+        return f"training.patience={training.patience}: a larger one goes on"
+
     def advance(self, nll: float, tokens: int, metrics: Mapping[str, float]) -> None:
         """Add a step, with the sums of its predicted tokens."""
         self.step += 1

@@ -113,7 +113,7 @@ class Trainer:
         if position.best_epoch and self.ranks.rank == 0:
             self._find_best()
         self.journal.watcher.note(
-            f"finished before, after {position.epoch} epochs; more training.epochs go on"
+            f"finished before, after {position.epoch} epochs ({self.position.why_over(self.config.training)})"
             if self.finished
             else f"going on from step {position.step} (epoch {position.epoch + 1})"
         )
@@ -224,10 +224,14 @@ class Trainer:
         if math.isfinite(nll) and math.isfinite(norm):
             return
         step, what = self.position.step + 1, "loss" if not math.isfinite(nll) else "gradient"
+        change = "a lower training.optimizer.lr or training.optimizer.clip"
+        if step == 1:  # no rate was used yet
+            change = "a smaller model.init_range, or from other weights (training.start_from)"
+        kept = "the last checkpoint is intact" if holds_checkpoints(self.folder / CHECKPOINTS) else "no checkpoint yet"
         raise RunError(
             f"step {step} (epoch {self.position.epoch + 1}, segment {self.position.segment + 1}): the {what} is not "
-            f"finite (NLL {nll}, gradient norm {norm}). Nothing was updated; the last checkpoint is intact. "
-            "Start again in another --out with a lower training.optimizer.lr or training.optimizer.clip."
+            f"finite (NLL {nll}, gradient norm {norm}). Nothing was updated; {kept}. Start again in another --out with "
+            f"{change}."
         )
 
     def _validate(self, request: StopRequest) -> None:

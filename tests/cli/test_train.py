@@ -86,7 +86,12 @@ def test_going_on(cli: Cli, tiny_corpus: Path) -> None:
     cli(*command, "--out", "whole", "--training.epochs=3").done  # noqa: B018 (checks)
     assert same(weights("run"), weights("whole"))
     out = cli(*again).done
-    assert "finished before, after 3 epochs; more training.epochs go on" in out and "going on from" not in out
+    assert "finished before, after 3 epochs (training.epochs=3: more of them go on)" in " ".join(out.split())
+    assert "going on from" not in out
+    impatient = [*command, "--out", "impatient", "--training.epochs=9", "--training.patience=1", "--lr=1e-9"]
+    cli(*impatient).done  # noqa: B018 (checks)
+    out = cli(*impatient, "--resume", "auto").done
+    assert "(training.patience=1: a larger one goes on)" in " ".join(out.split())
     cli(*again, "--training.epochs=2").refused("training.epochs=2: run has had 3 already", "more")
     cli(*again, "--training.optimizer.lr=0.5").refused("training.optimizer.lr=0.002, not 0.5")
     assert RunConfig.load(Path("run/config.yaml")) == config

@@ -15,7 +15,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.models.encoders import ENCODERS, LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
+from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, SpanBufferConfig
 from spanlm.store.provenance import starts
 from spanlm.store.run_folder import CONFIG, read_weights
 from spanlm.training.config import OptimizerConfig
@@ -152,12 +152,14 @@ def test_what_cannot_be_begun_with_is_refused_before_anything_is_written(
     others = make_corpus(words=(*WORDS[:-1], "other"), documents=False)
     mine, wider = plain(start_from=str(first)), with_model(plain(start_from=str(first)), embedding_size=7)
     projected = with_model(mine, head=SoftmaxConfig(projection=True))
+    parted = with_model(mine, memory=KeyValueConfig(roles=2, window=3))
     buffered, nowhere = (plain(start_from=str(tmp_path / name)) for name in ("buffered", "nowhere"))
     for config, text, said in (
         (nowhere, corpus, r"training\.start_from=.*nowhere: is not the folder of a run"),
         (wider, corpus, r"its weight embedding\.weight is \(24, 5\), and this model has \(24, 7\)"),
         (buffered, corpus, r"its weight memory\.\w+.* and this model lacks it"),
         (mine, others, "its vocabulary is not that of the training text"),
+        (parted, corpus, r"its weight head\.weight .*key_value with roles 2 or 3"),
         (projected, corpus, r"it has no weight head\.projection\.\w+, which would begin at random"),
     ):
         with pytest.raises(InputError, match=said):
