@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanlm.data.text import Text, lines_of, pieces
+from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation.protocol import Context
@@ -189,7 +190,7 @@ def by_tag(path: Path, ids: Counts, vocabulary: Vocabulary) -> Classes:
 
 def _tags_of(line: str, ids: list[int], vocabulary: Vocabulary, place: str) -> list[str]:
     """Return the tags of a line's words."""
-    both = [word.rpartition("_") for word in line.split()]
+    both = [word.rpartition("_") for word in written_words(line)]
     if len(both) != len(ids):
         raise InputError(f"{place}: has {len(both)} words, and the text {len(ids)} there. Tag it as the run cuts it.")
     for (word, _, tag), id in zip(both, ids, strict=True):

@@ -35,6 +35,7 @@ from spanlm.analysis.classes import (
     openings,
 )
 from spanlm.data.corpora import Corpus
+from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, SpanlmError
 from spanlm.evaluation.attention import attention_of
@@ -340,7 +341,7 @@ def check_alike(baseline: LoadedModel, text: SharedText, model: LoadedModel, cor
     if model.vocabulary.hash == baseline.vocabulary.hash:
         return text
     if not isinstance(model.model, NextWordModel):
-        words = [word for line in corpus.written_lines(split) for word in (*line.split(), None)]
+        words = [word for line in corpus.written_lines(split) for word in (*written_words(line), None)]
         same = len(words) == len(text.ids)
         known = text.ids != text.vocabulary.unk_id
     else:
@@ -372,9 +373,12 @@ def refuse_other_context(
     """Refuse a model that reads a word in another context than the baseline does."""
     context = model.texts.protocol(corpus, split, state).context
     if context != text.context:
+        # a model of Hugging Face's knows no documents
+        words = all(isinstance(one.model, NextWordModel) for one in (baseline, model))
+        ways = [f"--state {way}" for way in (text.context, context) if words or way != "document"]
         raise InputError(
             f"{baseline.folder} and {model.folder}: a word's context is {text.context} to one and {context} to the "
-            f"other. Name one for both by --state {text.context} or --state {context}."
+            f"other. Name one for both by {' or '.join(ways)}."
         )
 
 

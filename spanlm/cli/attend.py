@@ -29,6 +29,7 @@ from spanlm.cli.options import (
     load_run,
     own_texts,
     run_names,
+    standard_input,
     verb_parser,
 )
 from spanlm.cli.render import note, out
@@ -99,6 +100,8 @@ def run(arguments: list[str]) -> None:
     options = _parser().parse_args(arguments)
     what = _what(options)
     _check(options, what)
+    if options.corpus == "-":  # which several runs read
+        options.corpus = standard_input()
     VIEWS[what].show(options)
     if options.out is not None:
         out(f"wrote {options.out}")
@@ -242,8 +245,7 @@ def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
         found = excerpt(corpus, split, document=options.document, start=start, length=length)
         lines = [0, *(at for at, word in enumerate(found.words[:-1], 1) if word == EOS)]
         starts = {"carry": [0], "document": found.starts, "line": lines}
-        state = options.state or ("line" if model.texts.line_by_line else "carry")
-        return replace(found, starts=starts[state])
+        return replace(found, starts=starts[options.state or model.texts.protocol(corpus, split).context])
     read: Text | Iterable[str] = options.text.split("\n") if options.text is not None else _lines(options)
     items: Iterable[str] = ()
     if not isinstance(read, Text):

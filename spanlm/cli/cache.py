@@ -12,6 +12,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig, CacheOptions, CacheTuning, require_text
 from spanlm.evaluation.perplexity import Evaluation
+from spanlm.runs.texts import Texts
 from spanlm.runs.trained_model import LoadedModel
 
 
@@ -40,16 +41,16 @@ def check_cache(options: argparse.Namespace) -> None:
 
 
 def choose_cache(
-    model: LoadedModel, corpus: Corpus, options: argparse.Namespace
+    model: LoadedModel, corpus: Corpus, options: argparse.Namespace, texts: Texts | None = None
 ) -> tuple[CacheConfig | None, CacheTuning | None]:
-    """Return the cache to evaluate with, or None, and how it was tuned, or None."""
+    """Return the cache to evaluate with, or None, and how it was tuned, or None; `texts` finds the text to tune on."""
     if options.cache is None:
         return None, None
     require_text(options.cache, *model.texts.part(corpus, options.split))  # before minutes are spent on tuning
     asked = _settings(options)
     if not asked.tune:
         return CacheConfig(window=asked.window, theta=asked.thetas[0], lambda_=asked.lambdas[0]), None
-    valid = tuning_part(model, options, "--tune-cache", "--cache-theta and --cache-lambda")
+    valid = tuning_part(model, options, "--tune-cache", "--cache-theta and --cache-lambda", texts)
     how: dict[str, Any] = {"state": options.state, "precision": options.precision}
     tuning = model.tune_cache((asked.window,), valid, TUNED_ON, thetas=asked.thetas, lambdas=asked.lambdas, **how)
     return tuning.best, tuning

@@ -50,6 +50,7 @@ from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.ensemble import load_ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.trained_model import LoadedModel, require_weights
+from spanlm.store.files import is_hf
 from spanlm.store.plain import table_bytes
 from spanlm.store.run_folder import CONFIG
 
@@ -116,10 +117,11 @@ def run(arguments: list[str]) -> None:
     corpus, options.split = corpus_of(first, options)
     text = shared_text(first, corpus, options.split, options.state, options.tags)
     asked = choose_cache(first, corpus, options)  # refused before anything is read
-    read, caches = [], []
+    read, caches, notes = [], [], list(corpus.notes)
     for side in sides:
         own = asked if side.runs == sides[0].runs and not side.combined else None
-        text, bits, cache = _read(side, first, corpus, text, own, options)
+        text, bits, cache, unlearnt = _read(side, first, corpus, text, own, options)
+        notes += unlearnt
         read.append(bits)
         caches.append(cache)
     baseline, *others = read
@@ -127,10 +129,10 @@ def run(arguments: list[str]) -> None:
     if options.out is not None:
         _write(found, text, baseline, options.out)
     if options.json:
-        out_json(_fields(found, text, baseline, sides, caches))
+        out_json({**_fields(found, text, baseline, sides, caches), "notes": notes})
         return
     described = [f"{side.name}: {cache.description}" for side, (cache, _) in zip(sides, caches, strict=True) if cache]
-    _print(found, text, baseline, [*corpus.notes, *described])
+    _print(found, text, baseline, [*notes, *described])
     if options.out is not None:
         out(f"wrote {options.out}")
 
@@ -221,10 +223,13 @@ def _check_out(options: argparse.Namespace) -> None:
 
 def _first(sides: Sequence[_Side], options: argparse.Namespace) -> LoadedModel:
     """Load the baseline; an n-gram model takes the words of the next that has words of its own."""
-    first = load(sides[0].runs[0], options.device)
+    runs = [side.runs[0] for side in sides]
+    if is_hf(runs[0]) and not all(map(is_hf, runs)):
+        raise InputError(f"{runs[0]}: predicts any word, and the words of the first run are compared. Name it last.")
+    first = load(runs[0], options.device)
     if not first.any_words:
         return first
-    others = (load(side.runs[0], options.device) for side in sides[1:])
+    others = (load(run, options.device) for run in runs[1:])
     own = (model for model in others if not model.any_words and isinstance(model.model, NextWordModel))
     return first.in_words_of(next(own, first))
 
@@ -236,12 +241,14 @@ def _read(
     text: SharedText,
     cache: _Cache | None,
     options: argparse.Namespace,
-) -> tuple[SharedText, TokenBits, _Cache]:
+) -> tuple[SharedText, TokenBits, _Cache, list[str]]:
     """Read the text with each run of a side, one at a time; return it with the tokens that all know so far.
 
-    The third is the side's cache: the one that is given, or None, and it is chosen for the first run.
+    The third is the side's cache: the one that is given, or None, and it is chosen for the first run; the fourth are
+    notes on what its runs never learnt.
     """
     members: list[TokenBits] = []
+    notes: list[str] = []
     chosen: _Cache = None, None
     for model in _loaded(side, first, options):
         read = corpus
@@ -253,9 +260,11 @@ def _read(
         refuse_other_context(first, text, model, read, options.split, options.state)
         text = check_alike(first, text, model, read, options.split)
         if side.cached and not members:
-            chosen = cache or choose_cache(model, read, options)
+            chosen = cache or choose_cache(model, read, options, first.texts)
+        if first.texts.predict_first and not model.texts.predict_first and not notes:
+            notes.append(f"{side.name} never learnt to predict the first word of a line, and is measured at it, too")
         members.append(read_tokens(model, read, options.split, options.state, name=side.name, cache=chosen[0]))
-    return text, TokenBits.family(side.name, members), chosen
+    return text, TokenBits.family(side.name, members), chosen, notes
 
 
 def _loaded(side: _Side, first: LoadedModel, options: argparse.Namespace) -> Iterator[LoadedModel]:

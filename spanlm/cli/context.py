@@ -118,7 +118,10 @@ def _csv(found: ContextUse) -> bytes:
 
 def _print(found: ContextUse, model: Sequence[str]) -> None:
     length, low, high = _lengths(found)
-    used = f"{length} words back (95 %: {low} to {high}); further ones are worth 1 % of the gain"
+    used = f"{length} words back (95 %: {low} to {high}); further ones are worth at most 1 % of the gain"
+    if math.isinf(found.effective):
+        left = _left(found, found.curves[TRUNCATED][-1])
+        used = f"{length} words back, the most that were tried: {left} of the gain is left there"
     least, most = found.curves[TRUNCATED][0].interval
     if math.isnan(least):
         used = f"not known: no length has targets in {FEWEST_BLOCKS} of these blocks"

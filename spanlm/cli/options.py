@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from spanlm.evaluation.ngram.kenlm import Kenlm
+    from spanlm.runs.texts import Texts
     from spanlm.runs.trained_model import LoadedModel
 
 PROCESSORS = os.cpu_count() or 1
@@ -336,12 +337,17 @@ def load_kenlm(run: Path, options: argparse.Namespace) -> Kenlm | None:
     return Kenlm(run)
 
 
-def tuning_part(model: LoadedModel, options: argparse.Namespace, option: str, otherwise: str) -> Corpus:
-    """Load the part to tune on; an error names the `option` that needs it, and what to give `otherwise`."""
+def tuning_part(
+    model: LoadedModel, options: argparse.Namespace, option: str, otherwise: str, texts: Texts | None = None
+) -> Corpus:
+    """Load the part to tune on; an error names the `option` that needs it, and what to give `otherwise`.
+
+    It is of the corpus that is named, else of the training of the model, or of the one whose `texts` are given.
+    """
     if options.corpus == "-":
         raise InputError(f"{option}: standard input has no {TUNED_ON} part to tune on. Give {otherwise}.")
     where = {"data_dir": options.data_dir, "download": options.download, "as_text": options.as_text}
-    valid = model.corpus(options.corpus, TUNED_ON, **where)
+    valid = (texts or model.texts).corpus(options.corpus, TUNED_ON, reader=model.texts, **where)
     if TUNED_ON not in valid.splits:
         why = f"{valid.name} has no {TUNED_ON} part to tune on"
         raise InputError(f"{option}: {why}. Name a corpus that has one, or give {otherwise}.")

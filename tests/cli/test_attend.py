@@ -133,7 +133,7 @@ def test_a_stretch_has_the_contexts_of_the_training_or_those_asked_for(cli: Cli,
     documents = _documents(spanlm.load(tiny_run).corpus(), "valid")
     words = [word for document in documents for word in document]
     lines = [[*line, "<eos>"] for line in " ".join(words).split(" <eos>")[:-1] for line in [line.split()]]
-    chosen = {"line": lines, "document": documents}.get(state or "carry", [words])
+    chosen = {"line": lines, "document": documents}.get(state or "document", [words])
     length = len(documents[0]) + len(documents[1]) + 3
     how = [] if state is None else ["--state", state]
     cli("attend", tiny_run, "--split", "valid", "--from", 1, "--words", length, *how, "--out", "a.npz").done  # noqa: B018

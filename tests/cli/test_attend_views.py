@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import shutil
 from dataclasses import replace
@@ -51,6 +52,19 @@ def current_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory
     config = replace(tiny_config, model=replace(tiny_config.model, memory=memory), training=training)
     spanlm.train(config, spanlm.load_corpus(config.data), folder)
     return folder
+
+
+def test_several_runs_read_one_standard_input(
+    cli: Cli, tiny_run: Path, current_run: Path, tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (tiny_corpus / "valid.txt").read_bytes()
+    told = []
+    for runs in ((tiny_run,), (tiny_run, current_run)):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+        told.append(
+            [line.split()[1] for line in cli("attend", *runs, "--by-lag", "--corpus", "-").done.splitlines()[2:5]]
+        )
+    assert told[0] == told[1]
 
 
 def test_several_runs_stand_side_by_side(cli: Cli, tiny_run: Path, current_run: Path) -> None:

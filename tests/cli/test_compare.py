@@ -139,7 +139,8 @@ def test_other_words(cli: Cli, tiny_run: Path, tiny_corpus: Path, arpa: Path, ti
     found = json.loads(cli("compare", arpa, tiny_run, "--json").done)
     assert found["compared"] == found["tokens"] == spanlm.load(tiny_run).evaluate().tokens
     assert found["baseline"]["name"] == "one"
-    data = DataConfig(corpus=str(tiny_corpus), documents="blank-line", max_size=9)
+    shutil.copytree(tiny_corpus, "copy")
+    data = DataConfig(corpus="copy", documents="blank-line", max_size=9)
     few = replace(tiny_config, data=data, training=replace(tiny_config.training, epochs=1))
     spanlm.train(few, spanlm.load_corpus(few.data), Path("few"))
     cli("compare", tiny_run, "few").refused("have different vocabularies", "Add --words common")
@@ -148,6 +149,10 @@ def test_other_words(cli: Cli, tiny_run: Path, tiny_corpus: Path, arpa: Path, ti
     assert alone["comparisons"] == found["comparisons"], "the text is the baseline's"
     ids = spanlm.load("few").corpus(str(tiny_corpus), "test").splits["test"].ids
     assert found["compared"] == (ids != spanlm.load("few").vocabulary.unk_id).sum() < found["tokens"]
+    shutil.rmtree("copy")  # a cache, too, is tuned on the baseline's text
+    command = ("compare", tiny_run, "few", "--words", "common", "--cache", "20", "--tune-cache", "--json")
+    tuned = json.loads(cli(*command).done)
+    assert all("tuning" in side for side in (tuned["baseline"], *tuned["comparisons"]))
 
 
 def test_a_file_has_the_parts_that_the_baseline_reads(cli: Cli, tiny_run: Path) -> None:
@@ -198,6 +203,8 @@ def test_what_cannot_be_compared(cli: Cli, tiny_run: Path, lstm_run: Path, unope
     cli("compare", tiny_run, lstm_run, "--attention", "none").refused("--attention: compares one run with itself")
     cli("compare", lstm_run, "--attention", "none").refused("does not attend")
     cli("compare", tiny_run, unopened_run).refused("a word's context is document to one and line", "--state line")
+    found = cli("compare", tiny_run, unopened_run, "--state", "line")
+    assert "unopened never learnt to predict the first word of a line" in " ".join(found.done.split())
     cli("compare", tiny_run, lstm_run, "--out", "x.txt").refused("x.txt", ".html")
     Path("short.txt").write_text("the cat\n")
     cli("compare", tiny_run, lstm_run, "--corpus", "short.txt").refused("a text of 3 tokens: is too short")

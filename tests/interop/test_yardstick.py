@@ -376,6 +376,10 @@ def test_it_is_compared_but_not_with_a_cache(
     for more in (["--tune-cache"], ["--cache-theta", "1", "--cache-lambda", "0.5"]):
         assert main([*command, "--cache", "9", *more]) == 2
         assert f"--cache: hf:{folder} predicts sub-words" in capsys.readouterr().err
+    swapped = ["compare", f"hf:{folder}", str(tiny_run), *command[3:]]
+    capsys.readouterr()
+    assert main(swapped) == 2
+    assert "predicts any word, and the words of the first run are compared. Name it last." in capsys.readouterr().err
     with pytest.raises(InputError, match="a cache holds words of a vocabulary"):
         model = spanlm.load(f"hf:{folder}", "cpu")
         corpus = model.corpus(tmp_path / "text.txt")

@@ -332,7 +332,7 @@ def test_switches_say_what_they_change(visit: Open) -> None:
     page.locator("#changed").wait_for()
     said = page.locator("#changed").inner_text()
     assert re.match(
-        r"With memory off it is (as surprised|\d\.\d\d bits a word (more|less) surprised than) as trained\.", said
+        r"With memory off it is (as surprised|\d\.\d\d bits a token (more|less) surprised than) as trained\.", said
     )
     assert page.locator("#reader .before").count() == 1 and "lesion=none" in _address(page)
     page.locator("#lesion").select_option("")
@@ -711,7 +711,7 @@ def test_a_cache_shows_its_hits_and_what_it_changes(
     file.write_text(TEXT + "\n", encoding="utf-8")
     cache = replace(NEURAL_CACHE, window=len(TEXT.split()))
     found = spanlm.load(lstm_run).evaluate(str(file), state="carry", cache=cache)
-    assert f"{found.bits_per_token:.2f} bits a word" in page.locator("#status").inner_text()
+    assert f"{found.bits_per_token:.2f} bits a token" in page.locator("#status").inner_text()
 
     (words.nth(8).tap if size == "phone" else words.nth(8).click)()
     assert re.match(r"The cache\s+had this word, [\d.]+ %: \d\.\d\d bits (gained|lost)\s", cached.inner_text())

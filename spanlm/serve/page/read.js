@@ -71,7 +71,7 @@ app.panes.read = (() => {
     const position = pinned ? Number(app.settings.pos) : typed ? positionAtCaret() : null;
     reader.fill(record, { position, pinned, before: before && bitsBefore(before.items[0].record.bits, record.bits.length) });
     const unknown = answer.unknown ? `, ${answer.unknown} unknown` : "";
-    const mean = answer.bits === null ? "" : `; ${answer.bits.toFixed(2)} bits a word`;
+    const mean = answer.bits === null ? "" : `; ${answer.bits.toFixed(2)} bits a token`;
     byId("status").replaceChildren(`${answer.words.toLocaleString("en")} word${answer.words === 1 ? "" : "s"}${unknown}${mean}`);
     if (answer.perplexity !== null && answer.perplexity < 1e6) {
       byId("status").append(" (", term("perplexity"), ` ${answer.perplexity.toFixed(1)})`);
@@ -87,7 +87,7 @@ app.panes.read = (() => {
       .filter(({ bits }) => Number.isFinite(bits)).sort((a, b) => a.bits - b.bits);
     const what = [app.lesion && `memory ${lesionName(app.lesion)}`, app.cached && "a cache", app.state !== app.model.state && `context: ${STATES[app.state]}`];
     const mean = answer.bits - before.bits;
-    const line = [make("b", "", `With ${what.filter(Boolean).join(", ")}`), ` it is ${Math.abs(mean) < 0.005 ? "as surprised" : `${Math.abs(mean).toFixed(2)} bits a word ${mean > 0 ? "more" : "less"} surprised than`} as trained.`];
+    const line = [make("b", "", `With ${what.filter(Boolean).join(", ")}`), ` it is ${Math.abs(mean) < 0.005 ? "as surprised" : `${Math.abs(mean).toFixed(2)} bits a token ${mean > 0 ? "more" : "less"} surprised than`} as trained.`];
     const named = (one) => ` “${one.word}” (${signedBits(one.bits)})`;
     if (gains.length && last(gains).bits > 0.05) line.push(" Most lost at", named(last(gains)), ".");
     if (gains.length && gains[0].bits < -0.05) line.push(" Most gained at", named(gains[0]), ".");
