@@ -35,6 +35,7 @@ def main() -> None:
         rescore=asked("rescore", "runs/demo", "--nbest", "dev.nbest", "--refs", "dev.refs", "--tune"),
         compare=asked("compare", "runs/demo/lstm", "runs/demo"),
         worth=asked("compare", "runs/demo", "--attention", "none", "--cache", "500", "--tune-cache"),
+        caches=asked("compare", "runs/demo/lstm", "runs/demo", "--cache", "500", "--tune-cache"),
         context=asked("context", "runs/demo", "--split", "valid"),
     )
 

@@ -433,12 +433,20 @@ class TrainedModel(LoadedModel):
     ) -> Evaluation:
         """Measure perplexity, with the trained weights or with `dynamic` ones that go on learning from the text.
 
-        The first six arguments are as of `LoadedModel.evaluate`. A result with `dynamic` has the numbers with the
-        trained weights throughout, too. `statistics` are those of the gradients, by default as `dynamic_statistics`
-        gives them, which may take long; `report` is called with the progress.
+        Args:
+            corpus: one that is loaded, a name or path (a file is taken whole), or None for the one of the training.
+            split: train, valid or test.
+            state: what a word's context is: the whole split (carry), its document, its line; auto: as in training.
+            batch_size: streams side by side; None: as many as change nothing.
+            precision: of the products.
+            cache: mix a neural cache in; the result has the numbers without it, too.
+            dynamic: let the weights follow the text; the result has the numbers with the trained ones, too.
+            statistics: of the gradients; by default as `dynamic_statistics` gives them, which may take long.
+            report: called with the progress.
 
         Raises:
-            InputError: as of `LoadedModel.evaluate`; a cache and weights that follow the text at once.
+            InputError: no such corpus or part, one in another vocabulary, an option outside its range; a cache and
+                weights that follow the text at once.
             DivergedError: weights that followed the text diverged.
         """
         require(dynamic is None or isinstance(dynamic, DynamicConfig), "dynamic", dynamic, "a DynamicConfig, or None")
