@@ -129,12 +129,14 @@ class TokenBits:
         bits: (R, N), −log2 p.
         looks: where the first looked; None: it does not attend.
         runs: which runs these are; two sides of the same runs are compared seed by seed.
+        context: what a word's context was; None: not known.
     """
 
     name: str
     bits: Array
     looks: Looks | None = None
     runs: tuple[Path, ...] = ()
+    context: Context | None = None
 
     @property
     def mean(self) -> Array:
@@ -150,7 +152,8 @@ class TokenBits:
     def family(name: str, members: Sequence[TokenBits]) -> TokenBits:
         """Join runs that differ in their seed."""
         runs = tuple(path for one in members for path in one.runs)
-        return TokenBits(name, np.concatenate([one.bits for one in members]), members[0].looks, runs)
+        bits = np.concatenate([one.bits for one in members])
+        return TokenBits(name, bits, members[0].looks, runs, members[0].context)
 
     def by_run(self, known: NDArray[np.bool_]) -> Array:
         """(R,), mean bits of each run at the `known` (N,) of the tokens."""
@@ -285,6 +288,7 @@ def read_tokens(
         InputError: as `LoadedModel.evaluate`.
     """
     name, runs = name or str(model.folder), (model.folder.resolve(),)
+    corpus, split = model.texts.part(corpus, split)  # type: ignore[arg-type]  # of a file alone it is its only part
     if not isinstance(model.model, NextWordModel):
         if cache is not None:
             raise InputError(f"cache: {model.folder} is {model.kind}, and a cache holds words of a vocabulary")
@@ -292,7 +296,7 @@ def read_tokens(
         if context == "document":
             raise InputError(f"state={state}: must be carry or line of {model.folder}, which is {model.kind}")
         rows = model.score(corpus.written_lines(split), state=context, eos=True)
-        return TokenBits(name, np.array([[row.surprisal for row in rows]]), runs=runs)
+        return TokenBits(name, np.array([[row.surprisal for row in rows]]), runs=runs, context=context)
     protocol = model.texts.protocol(corpus, split, state)
     scored = in_text_order(model.model, corpus, split, protocol)
     if cache is not None:
@@ -301,8 +305,8 @@ def read_tokens(
     config = model.config.model if isinstance(model, TrainedModel) and model.attention is None else None
     if config is None or config.memory.slots == 0:
         found = np.concatenate([in_order(item, item.log_p) for item in scored])
-        return TokenBits(name, -found.astype(np.float64)[None] / math.log(2), runs=runs)
-    return replace(_read_with_looks(name, scored), runs=runs)
+        return TokenBits(name, -found.astype(np.float64)[None] / math.log(2), runs=runs, context=protocol.context)
+    return replace(_read_with_looks(name, scored), runs=runs, context=protocol.context)
 
 
 def in_text_order(model: NextWordModel, corpus: Corpus, split: str, protocol: Protocol) -> Iterator[Scored]:
@@ -389,8 +393,16 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
     """Compare two models, or families, on a text that both have read.
 
     Raises:
-        InputError: the text is too short, or no word of it is known to both.
+        InputError: the text is too short, no word of it is known to both, or one has read another text or in another
+            context.
     """
+    for one in (baseline, model):
+        if one.bits.shape[1] != len(text.ids):
+            raise InputError(
+                f"{one.name}: has read {one.bits.shape[1]:,} tokens, and {text.name} has {len(text.ids):,}"
+            )
+        if one.context not in (None, text.context):
+            raise InputError(f"{one.name}: a word's context is {one.context} to it, and {text.context} in {text.name}")
     if not text.known.any():
         raise InputError(f"{text.name}: has no word that both {baseline.name} and {model.name} know")
     generator = np.random.default_rng(SEED)

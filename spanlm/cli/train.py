@@ -112,7 +112,9 @@ def _run(arguments: list[str], ranks: Ranks) -> None:
         return
     begun: Path | None = own.begun
     config = with_words(with_options(_base_config(own.preset, own.config, begun), fields), begun)
-    if own.print_config and own.match_parameters is None:
+    if own.print_config:
+        if own.match_parameters is not None:
+            out(f"# --match-parameters {own.match_parameters} chooses the hidden size when the text is read")
         out(config.to_yaml())
         return
     several = ranks.count > 1 and own.seeds is not None
@@ -123,11 +125,7 @@ def _run(arguments: list[str], ranks: Ranks) -> None:
         # a resumed run's text was accepted when it began
         corpus = load_corpus(config.data, as_text=own.as_text or begun is not None)
         if own.match_parameters is not None:
-            config, matched = _matched(config, own.match_parameters, len(corpus.vocabulary))
-            out(f"# {matched}" * own.print_config or matched)
-        if own.print_config:
-            out(config.to_yaml())
-            return
+            config = _matched(config, own.match_parameters, len(corpus.vocabulary))
     # where rank 0 begins the others would find no free folder
     folder = own.out or Path(ranks.from_first(str(free_folder(own.preset, config.data.corpus))))
     try:
@@ -338,8 +336,8 @@ def with_words(config: RunConfig, begun: Path | None) -> RunConfig:
     return replace(config, data=replace(data, tokenizer=tokenizer, min_count=min_count))
 
 
-def _matched(config: RunConfig, wanted: str, vocabulary_size: int) -> tuple[RunConfig, str]:
-    """Choose the hidden size that meets a budget, θ_M or the LSTMn that has it, and say so."""
+def _matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
+    """Choose the hidden size that meets a budget, θ_M or the LSTMn that has it, and print it."""
     found = _BUDGET.fullmatch(wanted.upper().replace("_", "").replace(",", ""))
     if found is None:
         raise InputError(
@@ -352,8 +350,8 @@ def _matched(config: RunConfig, wanted: str, vocabulary_size: int) -> tuple[RunC
     model = match_parameters(config.model, vocabulary_size, budget)
     count = count_configured(model, vocabulary_size)
     field = "last_size" if isinstance(model.encoder, AWDLSTMConfig) else "hidden_size"
-    said = (
+    out(
         f"matched to {wanted}: model.encoder.{field}={model.encoder.output_size}, θ_M {count.model:,} "
         f"at a vocabulary of {vocabulary_size:,} words"
     )
-    return replace(config, model=model), said
+    return replace(config, model=model)

@@ -377,8 +377,11 @@ def load_corpus(
     """
     if not isinstance(config, DataConfig):
         config = DataConfig(corpus=str(config))
+    require(not isinstance(splits, str), "splits", splits, f"a list of some of {', '.join(SPLITS)}")
+    splits = tuple(splits)
     for split in splits:
         require(split in SPLITS, "splits", split, f"some of {', '.join(SPLITS)}")
+    require(isinstance(vocabulary, Vocabulary | None), "vocabulary", vocabulary, "a Vocabulary, or None")
     if config.corpus == DEMO:
         return _load_demo(config, vocabulary, splits)
     needed = [split for split in SPLITS if split in splits or (split == "train" and vocabulary is None)]

@@ -12,7 +12,7 @@ one, so for what comes first in a line there is no distribution: no number is ma
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import Any, Literal, get_args
@@ -210,6 +210,14 @@ def refuse_one_string(name: str, several: Iterable[object]) -> None:
     """Refuse a string in place of several: its characters would be taken, each as one of its own."""
     if isinstance(several, str):
         raise InputError(f"{name}={several[:20]!r}: is one string; give a list of them")
+    require(isinstance(several, Iterable), name, several, "a list of strings")
+    refuse_table(name, several)
+
+
+def refuse_table(name: str, several: object) -> None:
+    """Refuse what gives the names of its columns, or its keys, where its texts are meant."""
+    if hasattr(several, "columns") or isinstance(several, Mapping):
+        raise InputError(f"{name}: is a table ({type(several).__name__}); give the column that holds the texts")
 
 
 def require_texts(texts: Iterable[str]) -> Iterator[str]:

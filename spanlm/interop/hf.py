@@ -31,7 +31,7 @@ from spanlm.config import RunConfig
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.models.interfaces import LMState, Readout
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.language_model import LanguageModel, to_be_filled
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
 
 try:
@@ -110,7 +110,7 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         if config.run is None:
             raise InputError("config.json has no `run`: export a run by `spanlm export RUN --to hf --out DIR`")
         model = RunConfig.from_tree({"model": config.run["model"]}, "config.json, run").model
-        self.model = LanguageModel(model, config.vocab_size)
+        self.model = to_be_filled(model, config.vocab_size)
         self._tied_weights_keys = {name: "model.embedding.weight" for name in _tied(self.model)}
         config.tie_word_embeddings = bool(self._tied_weights_keys)
         self.post_init()

@@ -131,3 +131,9 @@ def gaussian_noise(x: Tensor, deviation: float, training: bool) -> Tensor:
     if not training or not deviation:
         return x
     return x + drawn(lambda shape: torch.randn_like(x.new_empty(shape)), x.shape, 1) * deviation
+
+
+def to_be_filled(config: ModelConfig, vocabulary_size: int) -> LanguageModel:
+    """Make a model that gets its weights from elsewhere: what it draws at first leaves torch's generator as it was."""
+    with torch.random.fork_rng(devices=[]):
+        return LanguageModel(config, vocabulary_size)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from spanlm.errors import InputError
 from spanlm.models.interfaces import Memory, Readout, Tensors
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.language_model import LanguageModel, to_be_filled
 
 _WINDOW = re.compile(r"window=([1-9]\d*)", re.ASCII)
 
@@ -64,7 +64,7 @@ def lesioned(model: LanguageModel, how: str, title: str) -> LanguageModel:
     # of a stream that has read nothing, the narrowest memory holds as much as the widest
     fewer = 1 if how == "none" else nearest
     memory = config.memory if fewer is None else config.memory.nearest(fewer)
-    changed = LanguageModel(replace(config, memory=memory), model.vocabulary_size).to(next(model.parameters()))
+    changed = to_be_filled(replace(config, memory=memory), model.vocabulary_size).to(next(model.parameters()))
     rows = {name: len(x) for name, x in changed.state_dict().items()}
     # where each lag has a row, the oldest is the first
     changed.load_state_dict({name: x[len(x) - rows[name] :] for name, x in model.state_dict().items()})

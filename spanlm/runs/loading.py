@@ -7,7 +7,7 @@ from pathlib import Path
 from spanlm.config import RunConfig, check_config, config_digest
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import FEW, InputError, require_path
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.language_model import to_be_filled
 from spanlm.runs.ngram import is_ngram_run, load_arpa, load_ngram_run
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
 from spanlm.store.files import HF, is_arpa, is_hf, is_kenlm
@@ -60,6 +60,6 @@ def load(run: str | Path, device: str = "auto") -> LoadedModel:
     weights = read_weights(folder, vocabulary.hash)
     check_config(weights.config, config_digest(config.to_tree()), folder / MODEL)
     refuse_too_large(config, len(vocabulary))
-    model = LanguageModel(config.model, len(vocabulary))
+    model = to_be_filled(config.model, len(vocabulary))
     copy_weights(weights.tensors, model, str(folder / MODEL))
     return TrainedModel(model.to(pick_device(device, "--device")).eval(), vocabulary, config, folder)

@@ -17,7 +17,7 @@ from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, require
 from spanlm.evaluation.cloze import ClozeContext
 from spanlm.evaluation.protocol import KINDS, Context, Protocol
-from spanlm.evaluation.words import Piece, in_lines, lines_as_pieces, text_as_pieces, words_of
+from spanlm.evaluation.words import Piece, in_lines, lines_as_pieces, refuse_table, text_as_pieces, words_of
 from spanlm.models.memories import AnyMemoryConfig
 from spanlm.models.ops.precision import Precision
 from spanlm.store.provenance import read_texts, starts
@@ -72,6 +72,7 @@ class Texts:
         """
         tokenizer, text = self.data.effective_tokenizer, Text(text) if isinstance(text, Path) else text
         require(isinstance(text, Text | Iterable), "text", text, "a string, a path or several strings")
+        refuse_table("text", text)
         if isinstance(text, str):
             text = text.removesuffix("\n").split("\n")
         found = text_as_pieces(text, tokenizer) if isinstance(text, Text) else lines_as_pieces(text, tokenizer)
@@ -183,13 +184,20 @@ class Texts:
         """Return a corpus in this model's vocabulary, and which part of it is meant; a file is taken whole.
 
         Raises:
-            InputError: no such corpus or part, or one in another vocabulary.
+            InputError: no such corpus or part, or one in another vocabulary or cut otherwise.
         """
         loaded = corpus if isinstance(corpus, Corpus) else self.corpus(corpus, split)
         if loaded.vocabulary.hash != self.vocabulary.hash:
             raise InputError(
                 f"{loaded.name}: is encoded with another vocabulary than the model's. Load it with model.corpus(...)."
             )
+        cut = {"data.tokenizer": loaded.tokenizer, "data.lines": loaded.lines}
+        for field, value in self.reading().items():
+            if cut.get(field, value) != value:
+                raise InputError(
+                    f"{loaded.name}: is cut with {field}={cut[field]}, and the model's text was with {value}. Load it "
+                    "with model.corpus(...)."
+                )
         return loaded, WHOLE if WHOLE in loaded.splits else split
 
     def protocol(
@@ -260,7 +268,7 @@ class Texts:
                 "line."
             )
 
-    def cloze_contexts(self, asked: Sequence[ClozeContext] | None) -> tuple[ClozeContext, ...]:
+    def cloze_contexts(self, asked: Iterable[ClozeContext] | None) -> tuple[ClozeContext, ...]:
         """Return what is to be read before the query of a cloze question; None: all that the model can make use of.
 
         Raises:
@@ -268,6 +276,8 @@ class Texts:
         """
         if asked is None:
             return ("query",) if self.line_by_line else ("full",)
+        asked = tuple(asked)
+        require(bool(asked), "contexts", "()", "some of full, query, none")
         if "none" in asked and not self.predict_first:
             raise InputError(
                 "context=none: the candidate would be the first word of its line, and the model was trained on "
@@ -278,7 +288,7 @@ class Texts:
                 "context=full: the model was trained on independent lines, so it cannot use the "
                 "sentences before the query. Take context query, or none."
             )
-        return tuple(asked)
+        return asked
 
     def reading(self) -> dict[str, str]:
         """Return the fields on how a text is read: models that are asked as one must have the same."""

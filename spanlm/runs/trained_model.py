@@ -61,7 +61,7 @@ from spanlm.evaluation.words import (
     written_scores,
 )
 from spanlm.models.interfaces import NextWordModel
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.language_model import LanguageModel, to_be_filled
 from spanlm.models.lesions import described_lesion, lesioned
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.models.memories.span_buffer import require_temperature
@@ -403,7 +403,7 @@ class TrainedModel(LoadedModel):
         require_temperature(temperature, "gate_temperature")
         config = self.model.config
         memory = require_span_buffer(config.memory, "gate_temperature").at_temperature(float(temperature))
-        model = LanguageModel(replace(config, memory=memory), len(self.vocabulary))
+        model = to_be_filled(replace(config, memory=memory), len(self.vocabulary))
         model.load_state_dict(self.model.state_dict())
         return TrainedModel(model.to(self.model.device).eval(), self.vocabulary, self.config, self.folder)
 

@@ -70,10 +70,11 @@ def train(
     require(isinstance(config, RunConfig), "config", type(config).__name__, "a RunConfig, such as a preset's .config")
     require(isinstance(corpus, Corpus), "corpus", type(corpus).__name__, "a Corpus; load_corpus(config.data) gives it")
     require_path("folder", folder)
-    folder = Path(folder)
+    require(watcher is None or isinstance(watcher, Watcher), "watcher", watcher, "an object of a Watcher")
+    folder, config = Path(folder), RunConfig.from_tree(config.to_tree())  # whose values have the types of their fields
     first, new = ranks.rank == 0, not folder.exists()
     watcher = watcher if watcher is not None and first else Watcher()
-    with ExitStack() as lock:
+    with ExitStack() as lock, torch.random.fork_rng(devices=[]):  # a caller's generator goes on as if it had not been
         with ranks.first_alone():
             if first:
                 lock.enter_context(locked(folder, forget=new))
