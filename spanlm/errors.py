@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sized
 from dataclasses import fields
 from operator import index
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsIndex
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -65,6 +65,14 @@ def require_numbers(owner: DataclassInstance, prefix: str = "") -> None:
             raise InputError(f"{name}={as_written(value)}: must be {limit}") from None
         if not isinstance(value, int):  # which is written without a point also where another may have one
             object.__setattr__(owner, field.name, number)
+
+
+def whole_number(name: str, value: object, least: int = 1) -> int:
+    """Return a whole number, of numpy's kinds or Python's; InputError: it is none, or below the `least`."""
+    if not isinstance(value, SupportsIndex) or isinstance(value, bool):
+        raise InputError(f"{name}={as_written(value)}: must be a whole number")
+    require(index(value) >= least, name, value, f"at least {least}")
+    return index(value)
 
 
 def require_path(name: str, value: object) -> None:

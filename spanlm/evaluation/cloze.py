@@ -42,7 +42,7 @@ from spanlm.data.cbt import Defect, Question
 from spanlm.data.config import Tokenizer
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, require, require_numbers
 from spanlm.evaluation.scoring import evaluating, wilson
 from spanlm.models.interfaces import LMState, NextWordModel
 from spanlm.models.ops.precision import Precision
@@ -82,6 +82,7 @@ class ClozeOptions:
     precision: Precision = "fp32"
 
     def __post_init__(self) -> None:
+        require_numbers(self)
         for context in self.contexts:
             require(context in CONTEXTS, "context", context, "none, query or full")
         require(self.batch_size >= 1, "batch_size", self.batch_size, "at least 1")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from spanlm.data.vocabulary import EOS, Vocabulary
-from spanlm.errors import InputError, require, require_numbers
+from spanlm.errors import InputError, require, require_numbers, whole_number
 from spanlm.evaluation.recall import STEPS, Prefix, Recall, Recalled, anew
 from spanlm.evaluation.scoring import evaluating
 from spanlm.models.interfaces import LMState, NextWordModel
@@ -112,7 +112,7 @@ def draw_samples(
         InputError: at once, several samples at temperature 0, which are all the same; at the first sample, no first
             word without `predict_first`.
     """
-    require(count >= 1, "samples", count, "at least 1")
+    count = whole_number("samples", count)
     same = "1 with temperature=0, where all are the same"
     require(count == 1 or options.temperature > 0, "samples", count, same)
     recall = Recalled(_REMEMBERED).of("")  # the prompt is read once

@@ -8,7 +8,7 @@ from typing import Literal
 from spanlm.data.batching import Batcher, make_batcher
 from spanlm.data.config import BatchingKind, Lines, SentenceRules
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError
+from spanlm.errors import InputError, require_numbers
 from spanlm.models.ops.precision import Precision
 
 Context = Literal["carry", "document", "line"]
@@ -40,6 +40,10 @@ class Protocol:
     batch_size: int | None = None
     precision: Precision = "fp32"
     predict_first: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what is no number of streams."""
+        require_numbers(self)
 
     def batcher(
         self, corpus: Corpus, split: str, *, in_order: bool = False, length: int = LENGTH, whole: bool = True

@@ -16,7 +16,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.text import Text
 from spanlm.data.tokenizer import tokenize, written_words
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError, SpanlmError, require
+from spanlm.errors import InputError, SpanlmError, require, whole_number
 from spanlm.evaluation.attention import AttentionRecord, SpanRecord, attend_spans, attend_words
 from spanlm.evaluation.cache import LAMBDAS, THETAS, CacheConfig, CacheTuning, tune_cache
 from spanlm.evaluation.cloze import ClozeContext, ClozeOptions, RankedQuestion, rank_questions
@@ -476,6 +476,7 @@ class TrainedModel(LoadedModel):
                 "model.memory.kind=span_buffer: the model looks at spans, and takes of them what its gate lets in; "
                 "attend_spans(text) records both"
             )
+        expected = whole_number("expected", expected)
         words, how = self._to_attend(text, state)
         return attend_words(self.model, self.vocabulary, words, expected=expected, **how)
 
@@ -496,6 +497,7 @@ class TrainedModel(LoadedModel):
         """
         if not self.has_spans:
             raise InputError(f"{self.title()}: has no span buffer; attend(text) records at which words a model looked")
+        expected = whole_number("expected", expected)
         words, how = self._to_attend(text, state)
         return attend_spans(self.model, self.vocabulary, words, expected=expected, **how)
 
@@ -522,6 +524,8 @@ class TrainedModel(LoadedModel):
             InputError: neither statistics that belong to the weights nor the training text are there.
         """
         self._refuse_lesion()
+        length = whole_number("length", length)
+        segments = None if segments is None else whole_number("segments", segments)
         other = self.gate_temperature if self.gate_temperature != self.own_gate_temperature else None
         path = self.folder / statistics_name(other)
         try:

@@ -20,6 +20,7 @@ from spanlm.data.text import Text
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation.protocol import Context
+from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.trained_model import TrainedModel
 from tests.evaluation import reference
 from tests.evaluation.reference import CONTEXTS
@@ -195,6 +196,22 @@ def test_what_scripts_and_notebooks_give_is_taken(model: TrainedModel, text: str
     assert cache.to_json() == {"window": 5, "theta": 0.5, "lambda": 0.25, "tuned_on": None}
     assert json.dumps(cache.to_json())
     assert spanlm.load(model.folder, torch.device("cpu")).evaluate().nll == model.evaluate().nll
+    assert list(spanlm.load_corpus("demo", splits=(split for split in ("valid", "test"))).splits) == ["valid", "test"]
+
+
+def test_a_corpus_that_was_cut_otherwise_is_refused(model: TrainedModel, tmp_path: Path) -> None:
+    (tmp_path / "own.txt").write_text("The cat.\nThe dog.\nThe cat, the dog.\n" * 9)
+    corpus = spanlm.load_corpus(DataConfig(corpus=str(tmp_path / "own.txt"), tokenizer="words"), model.vocabulary)
+    with pytest.raises(InputError, match=r"is cut with data\.tokenizer=words, .* with whitespace\. Load it with model"):
+        model.evaluate(corpus)
+
+
+def test_torchs_generator_is_left_as_it_was(model: TrainedModel) -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(1)
+    torch.manual_seed(7)
+    spanlm.load(model.folder).with_attention("none").evaluate(split="valid")
+    assert torch.rand(1) == expected
 
 
 @pytest.mark.parametrize(
@@ -218,6 +235,20 @@ def test_what_scripts_and_notebooks_give_is_taken(model: TrainedModel, text: str
         (lambda m: m.score("the", base=0.5), "base=0.5: must be above 1"),
         (lambda m: list(m.score(["the", math.nan])), "text 2=nan: must be a string"),
         (lambda m: m.score_texts(["the", None]), "text 2=null: must be a string"),
+        (lambda m: m.evaluate(batch_size=8.0), "batch_size=8.0: must be a whole number"),
+        (lambda m: m.samples(2.0), "samples=2.0: must be a whole number"),
+        (lambda m: m.attend("the cat", expected=None), "expected=null: must be a whole number"),
+        (lambda m: m.dynamic_statistics(segments=1.5), "segments=1.5: must be a whole number"),
+        (lambda m: m.score({"sentence": ["the cat"]}), r"text: is a table \(dict\); give the column"),
+        (lambda m: list(m.score_items({"sentence": ["the cat"]})), r"items: is a table \(dict\)"),
+        (lambda m: list(m.score_items(None)), "items=null: must be a list of strings"),
+        (lambda m: m.score_texts(Path("x")), "texts=x: must be a list of strings"),
+        (lambda m: list(m.cloze([], contexts=[])), r"contexts=\(\): must be some of full, query, none"),
+        (lambda m: spanlm.load_ensemble(Path("run")), "runs=run: must be a list"),
+        (lambda m: spanlm.load_ensemble({"a": 0.3}), r"runs: is a table \(dict\)"),
+        (lambda m: TrainedEnsemble([m, m], weights=["1", "2"]), "weights=.*: must be 2 numbers"),
+        (lambda m: TrainedEnsemble([m, m], weights=0.5), "weights=0.5: must be 2 numbers"),
+        (lambda m: spanlm.load_corpus("demo", "valid"), "vocabulary=valid: must be a Vocabulary, or None"),
         (lambda m: list(m.cloze([], contexts="full")), "contexts='full': is one string; give a list of them"),
         (lambda m: spanlm.load_ensemble("run"), "runs='run': is one string; give a list of them"),
         (lambda m: spanlm.load_corpus("demo", splits=["dev"]), "splits=dev: must be some of train, valid, test"),

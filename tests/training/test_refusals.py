@@ -267,7 +267,23 @@ def test_what_is_no_configuration_corpus_or_path_leaves_no_folder(room: Path, co
     config, folder = make_config(epochs=1), room / "run"
     given: list[tuple[Any, ...]]
     given = [(config, "demo", folder), ({}, corpus, folder), (spanlm.find_preset("demo"), corpus, folder)]
-    for wrong, name in zip([*given, (config, corpus, None)], ("corpus", "config", "config", "folder"), strict=True):
+    given += [(config, corpus, None), (config, corpus, folder, Watcher)]
+    for wrong, name in zip(given, ("corpus", "config", "config", "folder", "watcher"), strict=True):
         with pytest.raises(InputError, match=rf"^{name}="):
             train(*wrong)
     assert not folder.exists()
+
+
+def test_what_was_trained_can_be_loaded_whatever_types_its_values_had(room: Path, corpus: Corpus) -> None:
+    """And a caller's random numbers go on as if there had been no training."""
+    config = with_training(make_config(epochs=1), seed=np.int64(3), patience=np.int32(2))
+    torch.manual_seed(7)
+    expected = torch.rand(1)
+    torch.manual_seed(7)
+    train(config, corpus, room / "run")
+    assert torch.rand(1) == expected
+    assert spanlm.load(room / "run").config.training.seed == 3
+    for wrong in ({"epochs": 2.0}, {"seed": 1.5}, {"log_every": 1e2}):
+        with pytest.raises(InputError, match=rf"training\.{next(iter(wrong))}=.*: must be a whole number"):
+            train(with_training(config, **wrong), corpus, room / "other")
+    assert not (room / "other").exists()
