@@ -8,10 +8,12 @@ from spanlm.cli.family import family_members
 from spanlm.cli.options import check_output, run_names, verb_parser
 from spanlm.cli.render import out
 from spanlm.errors import InputError
+from spanlm.store.run_folder import METRICS, seed_folders
 
 _DESCRIPTION = """
 Draw learning curves: the perplexity of valid after each epoch, and of train in it, from the runs' metrics.jsonl. A run
-may still be in training. A folder that holds runs, as --seeds of `spanlm train` makes it, is one curve with a band.
+may still be in training. A folder that holds runs, as --seeds of `spanlm train` makes it, is one curve with a band; of
+one that `spanlm sweep` or `reproduce` made, each run or family is a curve.
 
   spanlm plot runs/demo --out curves.svg
   spanlm plot runs/lstm runs/kvp --by seconds --out curves.png
@@ -34,6 +36,7 @@ def run(arguments: list[str]) -> None:
     if options.out.suffix not in FIGURES:
         raise InputError(f"--out={options.out}: must end in {', '.join(FIGURES)}")
     check_output(options.out)
+    options.runs = [each for folder in options.runs for each in _inside(folder)]
     for folder in options.runs:
         family_members(folder)  # refuses what is none
     names = run_names(options.runs)
@@ -47,3 +50,11 @@ def run(arguments: list[str]) -> None:
         seeds = f", mean of {len(curve.valid)} seeds" * (len(curve.valid) > 1)
         out(f"{curve.name}: best valid perplexity {mean:.2f} after epoch {best + 1} of the {len(curve.x)} shown{seeds}")
     out(f"written: {options.out}")
+
+
+def _inside(folder: Path) -> list[Path]:
+    """Return a run or a family itself, else the runs and families in a folder."""
+    if (folder / METRICS).exists() or seed_folders(folder, METRICS):
+        return [folder]
+    there = sorted(path for path in folder.glob("*") if (path / METRICS).exists() or seed_folders(path, METRICS))
+    return there or [folder]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import deque
+import unicodedata
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import chain, groupby, islice, tee
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -45,7 +46,7 @@ from spanlm.data.tables import (
 from spanlm.data.text import Text, lines_of, pieces
 from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import EOS
-from spanlm.errors import InputError
+from spanlm.errors import InputError, require
 from spanlm.evaluation.attention import check_attends
 from spanlm.evaluation.words import BASES, Looked, ScoreOptions, WordScore, WrittenScore, as_row
 from spanlm.models.interfaces import NextWordModel
@@ -83,6 +84,7 @@ files the rows follow each other, and a first column (key, in jsonl) `file` name
 anew and lines are numbered from 1.
 """
 
+_NO_TABLES = (".xlsx", ".xls", ".ods", ".json", ".html", ".pdf", ".parquet", ".npz")
 UNITS = {"2": "bits", "e": "nats", "10": "bans"}
 _FIRST = {True: "predicted from <eos>, the line end before it", False: "read, not predicted: NaN"}
 _UNSCORED = (
@@ -116,6 +118,8 @@ def run(arguments: list[str]) -> None:
     apart = options.column is not None or options.rows == "words"
     form: Kind = options.format or table_kind(options.out or Path()) or (apart and kinds[0]) or "tsv"
     check_output(options.out, paths)
+    others = options.out is not None and Path(options.out.name.removesuffix(".gz")).suffix in _NO_TABLES
+    require(not others, "--out", options.out, "named .csv, .tsv or .jsonl, which are written")
     models = _models(runs, options, apart)
     if how.looks:
         for model in models.values():
@@ -130,12 +134,14 @@ def run(arguments: list[str]) -> None:
     # before anything is written: a file that cannot be read leaves nothing behind
     first = list(islice(rows, 1))
     header = list(first[0]) if first else [*["file"] * (len(names) > 1), *_columns(options.rows, models, how)]
-    count = unknown = 0
+    count, unknown, otherwise = 0, 0, Counter[str]()
     with output(options.out) as file:
         if form != "jsonl":
             file.write(cells_line(header, DELIMITERS[form]))
         for row in chain(first, rows):
             count, unknown = count + 1, unknown + row["oov"]
+            if apart and row["oov"]:
+                otherwise[_known_otherwise(models[row.get("run", "")], row["word"])] += 1
             file.write(row_line(row, form))
     if apart and options.out is not None and (options.out.is_file() or not options.out.exists()):
         with output(options.out.with_name(f"{options.out.name}.meta.json")) as file:
@@ -144,6 +150,13 @@ def run(arguments: list[str]) -> None:
         note("note: most rows are one word, each read as a line of its own; --line COLUMN joins those of a sentence")
     if apart and unknown:
         note(f"note: {unknown:,} of {count:,} rows have a word outside the vocabulary (oov), which is scored as <unk>")
+        if ways := ", ".join(f"{number:,} {way}" for way, number in otherwise.most_common() if way):
+            note(f"note: the vocabulary has some of them if they are written otherwise: {ways}")
+    if items.returned:
+        note(
+            f"note: {options.line}={items.returned} comes again after other lines, and is read as another line: the "
+            "rows of one must follow each other"
+        )
     for line in dict.fromkeys(line for model in models.values() for line in _notes(model, bool(unknown))):
         note(line)
 
@@ -255,6 +268,10 @@ class _Items:
     named: tuple[str, ...] = ()
     single: int = 0
     """How many more items were one word than were not, so far."""
+    returned: str = ""
+    """What --line names of the first line that came again after another."""
+    lines: set[tuple[str, ...]] = field(default_factory=set)
+    last: tuple[str, ...] = ()
 
     def rows(self, names: Sequence[str], files: Sequence[tuple[Path, Kind | None]]) -> Iterator[_Row]:
         self.named = ("file",) * (len(files) > 1)
@@ -277,6 +294,7 @@ class _Items:
         if kind is None:
             yield from map(_Item, lines_of(pieces(Text(path, as_text=options.as_text))))
             return
+        self.lines, self.last = set(), ()
         taken = {*self.named, *_columns(options.rows, self.models, self.how)}
         lines = options.line.split(",") if options.line else []
         groups = [*lines, *([] if options.document is None else [options.document])]
@@ -293,7 +311,15 @@ class _Items:
                     _refuse_words(model, text, place, self.how)
             values = repeated({name: row.values[name] for name in self.kept}, self.form)
             document = "" if options.document is None else str(row.values[options.document])
+            if lines and not checked:
+                self._note_return((document, *(str(row.values[name]) for name in lines)))
             yield _Item(text, values, document, [row.values[name] for name in lines])
+
+    def _note_return(self, line: tuple[str, ...]) -> None:
+        if line != self.last and line in self.lines:
+            self.returned = self.returned or ",".join(line[1:])
+        self.last = line
+        self.lines.add(line)
 
     def _scored(self, model: LoadedModel, items: Iterable[_Item]) -> Iterator[Sequence[WordScore | WrittenScore]]:
         """Score items, one list each; a document goes on from no other."""
@@ -324,6 +350,21 @@ def _shared_out(line: Sequence[_Item], scores: Sequence[WrittenScore]) -> Iterat
             position += 1
         yield [replace(x, index=x.index - words, start=x.start - start, end=x.end - start) for x in own]
         words, start = last, start + len(item.text) + 1
+
+
+def _known_otherwise(model: LoadedModel, word: str) -> str:
+    """Say how to write an unknown word so that the vocabulary has it; empty: no such way is known."""
+    composed = unicodedata.normalize("NFC", word)
+    ways = {
+        "in lower case": word.lower(),
+        "with ' for ’": word.replace("’", "'"),
+        "with ’ for '": word.replace("'", "’"),
+        "composed (NFC)": composed,
+    }
+    for way, changed in ways.items():
+        if changed != word and all(token in model.vocabulary for token in model.tokenize(changed)):
+            return way
+    return ""
 
 
 def _refuse_words(model: LoadedModel, text: str, place: str, how: ScoreOptions) -> None:

@@ -97,6 +97,8 @@ def read_table(path: Path, kind: Kind, needed: Sequence[str], also: Sequence[str
         for row in _json_rows(path, file) if kind == "jsonl" else _cells(path, file, DELIMITERS[kind]):
             if any("\0" in value for value in row.values.values() if isinstance(value, str)):
                 raise InputError(f"{path}, line {row.line}: a NUL character; take it out")
+            if needed and kind != "jsonl" and not any(map(str.strip, row.values.values())):
+                continue  # spreadsheets write rows of nothing but delimiters
             for name in (*needed, *also):
                 _require_cell(path, row, name, empty=name not in needed)
             count += 1
@@ -128,17 +130,19 @@ def _cells(path: Path, file: TextIO, delimiter: str) -> Iterator[Row]:
         raise InputError(f"{path}, line 1: a NUL character; {conversion(path, first.encode(), 0)}")
     if named := re.fullmatch(r'sep=([^\r\n"])\s*', first):  # as Excel takes it
         delimiter, first, line = named[1], file.readline(), 2
-    elif delimiter == "," not in first and ";" in first:  # where a comma is in numbers, spreadsheets write CSV so
-        delimiter = ";"
+    elif delimiter == ",":  # where a comma is in numbers, spreadsheets write CSV so; R writes tabs into any name
+        unquoted = re.sub(r'"[^"]*"', "", first)
+        delimiter = max((",", ";", "\t"), key=unquoted.count)
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_CELL))
     reader = csv.reader(chain([first], file), delimiter=delimiter, strict=True)
     names, begin = list[str](), line
     try:
         for cells in reader:
             if not names:
-                names = [cell.strip() for cell in cells]
+                names = _whole([cell.strip() for cell in cells])
                 _require_names(path, names)
             elif cells:  # a blank line has none
+                cells = _whole(cells, len(names))
                 if len(cells) != len(names):
                     raise InputError(f"{path}, line {line}: {len(cells)} cells where there are {len(names)} columns")
                 yield Row(line, dict(zip(names, cells, strict=True)))
@@ -152,6 +156,13 @@ def _cells(path: Path, file: TextIO, delimiter: str) -> Iterator[Row]:
         if "limit" in str(error):
             why = f"a cell has more than {LONGEST_CELL:,} characters: score it as text, or cut it in rows"
         raise InputError(f"{path}, line {line}: {why}") from None
+
+
+def _whole(cells: list[str], least: int = 1) -> list[str]:
+    """Leave out empty cells at the end, where spreadsheets write them, but for so many in all."""
+    while len(cells) > least and not cells[-1].strip():
+        cells = cells[:-1]
+    return cells
 
 
 @cache

@@ -166,12 +166,33 @@ def read_references(path: Path, lists: list[NBestList]) -> list[list[str]]:
                 f"{path}: {len(lines)} lines for {len(ids)} lists, and they do not begin with the lists' ids, as "
                 f"{ids[0]}. Give a line a list."
             )
+        if found := _other_ids(lines, ids):
+            line, name = found
+            raise InputError(
+                f"{path}: its lines have ids, such as {line}, and these are not the lists', such as {name}. Give them "
+                "the lists' ids, or take them out where the lines are in the lists' order."
+            )
         return [written_words(line) for line in lines]
     if missing := [name for name in ids if name not in by_id]:
         raise InputError(f"{path}: has no reference of {_some(missing)}, of {len(ids)} lists. Add them.")
     if without := [name for name in by_id if name not in known]:
         _LOG.info("note: %s: no list of %s, whose words are not counted", path, _some(without))
     return [by_id[name] for name in ids]
+
+
+def _other_ids(lines: list[str], ids: list[str]) -> tuple[str, str] | None:
+    """Return an id that a line has, and the list's, if all lines have ids that are nearly those of the lists."""
+    found = None
+    for line, name in zip(lines, ids, strict=True):
+        words = written_words(line)
+        inside = re.fullmatch(r"\((\S+)\)", words[-1]) if words else None
+        written = inside[1] if inside else words[0] if words else ""
+        other, own = written.casefold(), name.casefold()
+        near = len(other) > 1 and re.search(r"\d", other) and (other in own or own in other)
+        if not near:
+            return None
+        found = found or (written, name)
+    return found
 
 
 def _some(names: list[str]) -> str:
@@ -293,6 +314,8 @@ def _kaldi_scores(path: Path) -> dict[str, float] | None:
 
 
 def _kaldi_lists(path: Path, tables: dict[str, dict[str, float]]) -> list[NBestList]:
+    ranks: dict[str, list[int]] = {}
+
     def hypotheses() -> Iterator[tuple[int, str, Hypothesis]]:
         seen: set[str] = set()
         for number, line in _lines(path):
@@ -307,9 +330,15 @@ def _kaldi_lists(path: Path, tables: dict[str, dict[str, float]]) -> list[NBestL
                 if key not in table:
                     raise InputError(f"{path.parent / name}: has no score of {key}")
             scores = {name: table[key] for name, table in tables.items()}
+            ranks.setdefault(named["id"], []).append(int(named["rank"]))
             yield number, named["id"], Hypothesis(" ".join(words), scores)
 
-    return _grouped(path, hypotheses())
+    # the file is sorted by its keys, utt-10 before utt-2
+    lists = []
+    for found in _grouped(path, hypotheses()):
+        by_rank = sorted(zip(ranks[found.id], found.hypotheses, strict=True), key=lambda pair: pair[0])
+        lists.append(replace(found, hypotheses=tuple(hypothesis for _, hypothesis in by_rank)))
+    return lists
 
 
 def _read_srilm(path: Path) -> list[NBestList]:
@@ -343,7 +372,7 @@ def _decipher_line(path: Path, number: int, line: str) -> Hypothesis:
     if found is None:
         raise InputError(f"{path}, line {number}: {line[:60]!r} is not `(bytelog) w1 w2 …`")
     score = BYTELOG * _number(path, number, found["score"], "score")
-    return Hypothesis(" ".join(written_words(found["words"])), {TOTAL: score})
+    return Hypothesis(_unmarked(written_words(found["words"])), {TOTAL: score})
 
 
 def _srilm_line(path: Path, number: int, line: str) -> Hypothesis:
@@ -355,7 +384,12 @@ def _srilm_line(path: Path, number: int, line: str) -> Hypothesis:
     }
     if not count.isdigit():
         raise InputError(f"{path}, line {number}: {line[:60]!r} is not `ascore lscore nwords w1 w2 …`")
-    return Hypothesis(" ".join(words), scores)
+    return Hypothesis(_unmarked(words), scores)
+
+
+def _unmarked(words: list[str]) -> str:
+    """Leave out the marks that `lattice-tool` writes around a hypothesis."""
+    return " ".join(words[words[:1] == ["<s>"] : len(words) - (words[-1:] == ["</s>"])])
 
 
 def _read_espnet(path: Path) -> list[NBestList]:
@@ -405,8 +439,9 @@ def _read_jsonl(path: Path) -> list[NBestList]:
             name, hypotheses = str(record["id"]), [dict(each) for each in record["hyps"]]
             texts = [str(each.pop("text")) for each in hypotheses]
         except (ValueError, TypeError, KeyError) as error:
+            why = f" ({error})" if isinstance(error, ValueError) and "sequence element" not in str(error) else ""
             raise InputError(
-                f'{path}, line {number}: is not {{"id": …, "hyps": [{{"text": …, "score": …}}]}} ({error})'
+                f'{path}, line {number}: is not {{"id": …, "hyps": [{{"text": …, "score": …}}]}}{why}'
             ) from None
         if name in lists:
             raise InputError(f"{path}, line {number}: the id {name} is there twice")

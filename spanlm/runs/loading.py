@@ -41,7 +41,10 @@ def load(run: str | Path, device: str = "auto") -> LoadedModel:
     if is_kenlm(folder) and folder.is_file():
         raise InputError(f"{folder}: KenLM's binary format is for pairs and rescore; name its ARPA file")
     if folder.is_file():
-        raise InputError(f"{folder}: is a file; name the folder of a run, or an ARPA file, NAME.arpa or NAME.arpa.gz.")
+        raise InputError(
+            f"{folder}: is a file; name the folder of a run, or an ARPA file, NAME.arpa or NAME.arpa.gz. "
+            "A text to evaluate is named by --corpus."
+        )
     if not (folder / CONFIG).is_file():
         if members := sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}")):
             raise InputError(

@@ -324,3 +324,14 @@ def test_rows_of_single_words_are_noted(cli: Cli, tiny_run: Path) -> None:
     cli("score", tiny_run, table, "--text", "text", "--line", "trial", "--rows", "tokens").refused("--line")
     cli("score", tiny_run, table, "--text", "text", "--line", "nope").refused("nope")
     cli("score", table, "--text", "text").refused("w.csv: is a file; name the folder of a run before it")
+
+
+def test_lines_in_pieces_and_words_written_otherwise_are_noted(cli: Cli, tiny_run: Path) -> None:
+    write("apart.csv", [{"trial": trial, "text": word} for trial, word in (("1", A), ("2", A), ("1", B), ("2", B))])
+    lines = ("--text", "text", "--line", "trial")
+    assert "trial=1 comes again after other lines" in cli("score", tiny_run, "apart.csv", *lines).err
+    write("whole.csv", [{"trial": trial, "text": word} for trial, word in (("1", A), ("1", B), ("2", A), ("2", B))])
+    assert "comes again" not in cli("score", tiny_run, "whole.csv", *lines).err
+    write("upper.csv", [{"item": "1", "text": f"{A.upper()} {B} zebra"}])
+    assert "if they are written otherwise: 1 in lower case" in cli("score", tiny_run, "upper.csv", "--text", "text").err
+    cli("score", tiny_run, "upper.csv", "--text", "text", "--out", "x.xlsx").refused("x.xlsx", "must be named .csv")

@@ -74,6 +74,22 @@ def test_what_is_wrong_is_named(kind: Kind, text: str, message: str, tmp_path: P
         list(read_table(tmp_path / "t", kind, ["sentence"]))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Item;Satz;RT (ms, log)\n1;a b;3,5\n2;c;4\n",
+        "Item;Satz;RT (ms, log);;\n1;a b;3,5;;\n2;c;4;;\n;;;;\n",
+        "Item\tSatz\tRT (ms, log)\n1\ta b\t3,5\n2\tc\t4\n",
+        '"Item, no.";Satz;"RT, ms, log"\n1;a b;3,5\n2;c;4\n',
+    ],
+    ids=["a comma in a name", "empty columns and rows", "tabs", "commas in quotation marks"],
+)
+def test_what_spreadsheets_and_r_call_csv_is_read(text: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    rows = list(read_table(tmp_path / "t.csv", "csv", ["Satz"]))
+    assert [row.values["Satz"] for row in rows] == ["a b", "c"] and {len(row.values) for row in rows} == {3}
+
+
 @pytest.mark.parametrize("mark", ["", '"'])
 def test_a_cell_may_hold_a_document(mark: str, tmp_path: Path) -> None:
     words = "the cat " * 50_000

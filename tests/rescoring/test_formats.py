@@ -225,6 +225,27 @@ def test_references(text: str, tmp_path: Path) -> None:
     assert read_references(tmp_path / "r", LISTS) == [["a", "b"], ["c", "d"]]
 
 
+@pytest.mark.parametrize("text", ["U1 a b\nU2 c d\n", "a b (spk-u1)\nc d (spk-u2)\n", "u1.wav a b\nu2.wav c d\n"])
+def test_ids_that_are_nearly_those_of_the_lists_are_no_words(text: str, tmp_path: Path) -> None:
+    (tmp_path / "r").write_text(text)
+    with pytest.raises(InputError, match=r"its lines have ids, such as .*, and these are not the lists', such as u1"):
+        read_references(tmp_path / "r", LISTS)
+
+
+def test_lists_of_kaldi_come_by_their_numbers(tmp_path: Path) -> None:
+    """Its files are sorted by key, utt-10 before utt-2."""
+    (tmp_path / "n.txt").write_text("".join(f"utt-{n} w{n}\n" for n in sorted(range(1, 13), key=str)))
+    (found,), _ = read_nbest(tmp_path / "n.txt")
+    assert [each.text for each in found.hypotheses] == [f"w{n}" for n in range(1, 13)]
+
+
+@pytest.mark.parametrize("text", ["-10 -2 4 <s> the cat </s>\n", "NBestList1.0\n(-1000) <s> the cat </s>\n"])
+def test_marks_of_a_lattices_ends_are_no_words(text: str, tmp_path: Path) -> None:
+    (tmp_path / "u1").write_text(text)
+    (found,), _ = read_nbest(tmp_path / "u1", "srilm")
+    assert found.hypotheses[0].text == "the cat"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [("u1 a\nu3 b\n", "no reference of u2"), ("a\n", "1 lines for 2 lists"), ("u1 a\nu1 b\nu2 c\n", "line 2: u1")],
