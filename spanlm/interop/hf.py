@@ -127,10 +127,13 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         """Load as `transformers` does, with each weight at an address of its own.
 
         Mapped from a file, they lie at odd addresses, and the last bits of a product depend on where its factors lie.
+        What training leaves at 0 is no parameter to train here, either.
         """
         found = super().from_pretrained(*arguments, **more)
-        for parameter in (found[0] if isinstance(found, tuple) else found).parameters():
+        for name, parameter in (found[0] if isinstance(found, tuple) else found).named_parameters():
             parameter.data = parameter.data.clone()
+            if name.rpartition(".")[2].startswith("bias_hh"):  # torch's second bias, which stays 0
+                parameter.requires_grad_(False)
         return found
 
     def get_input_embeddings(self) -> torch.nn.Module:

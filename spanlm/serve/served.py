@@ -16,6 +16,7 @@ from spanlm.errors import InputError
 from spanlm.evaluation.attention import check_attends
 from spanlm.evaluation.protocol import KINDS, Context
 from spanlm.evaluation.recall import Recall, Recalled
+from spanlm.models.counting import count_parameters
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.lesions import require_lesion
@@ -137,7 +138,7 @@ class Served:
             "corpus": what.corpus,
             "paper": what.paper,
             "preset": self._preset(),
-            "parameters": sum(x.numel() for x in self.model.model.parameters()) or None,
+            "parameters": count_parameters(self.model.model).total or None,
             "vocabulary_size": len(self.model.vocabulary),
             "perplexity": None if what.perplexity is None else best,
             "nearest_lag": getattr(memory, "nearest_lag", 1) if self.attends else None,

@@ -27,6 +27,7 @@ from spanlm.data.config import Tokenizer as Rule
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
+from spanlm.models.counting import count_parameters
 from spanlm.models.interfaces import LMState
 from spanlm.models.language_model import LanguageModel
 from tests.cases import rest_slow
@@ -90,6 +91,7 @@ def test_a_saved_model_is_the_same_to_the_bit(name: str, tmp_path: Path) -> None
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
     ids = torch.arange(8)[None]
     assert torch.equal(again(ids).logits, model(ids).logits)
+    assert count_parameters(again.model) == count_parameters(model.model)
 
 
 @pytest.mark.parametrize("reads", ["sum", "merge"])
