@@ -111,6 +111,7 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
             raise InputError("config.json has no `run`: export a run by `spanlm export RUN --to hf --out DIR`")
         model = RunConfig.from_tree({"model": config.run["model"]}, "config.json, run").model
         self.model = to_be_filled(model, config.vocab_size)
+        self.fixed = {name for name, parameter in self.named_parameters() if not parameter.requires_grad}
         self._tied_weights_keys = {name: "model.embedding.weight" for name in _tied(self.model)}
         config.tie_word_embeddings = bool(self._tied_weights_keys)
         self.post_init()
@@ -127,13 +128,13 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         """Load as `transformers` does, with each weight at an address of its own.
 
         Mapped from a file, they lie at odd addresses, and the last bits of a product depend on where its factors lie.
-        What training leaves at 0 is no parameter to train here, either.
+        What training leaves as it is (torch's second bias of an LSTM) is nothing to train here, either.
         """
         found = super().from_pretrained(*arguments, **more)
-        for name, parameter in (found[0] if isinstance(found, tuple) else found).named_parameters():
+        model = found[0] if isinstance(found, tuple) else found
+        for name, parameter in model.named_parameters():
             parameter.data = parameter.data.clone()
-            if name.rpartition(".")[2].startswith("bias_hh"):  # torch's second bias, which stays 0
-                parameter.requires_grad_(False)
+            parameter.requires_grad_(name not in model.fixed)
         return found
 
     def get_input_embeddings(self) -> torch.nn.Module:
