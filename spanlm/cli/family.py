@@ -12,7 +12,7 @@ from spanlm.cli.render import out
 from spanlm.cli.side_by_side import beside, best, train_side_by_side
 from spanlm.config import RunConfig, first_difference
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, as_written
+from spanlm.errors import InputError, Interrupted, RunError, as_written
 from spanlm.store.engine import Engine
 from spanlm.store.run_folder import CONFIG, SEED, FolderInUse, locked, seed_folders
 from spanlm.training.run import ended, finished, refuse_changes, words_of
@@ -67,29 +67,36 @@ def train_in_turn(
     members: Mapping[Path, RunConfig], corpus: Corpus, folder: Path, train: Callable[[RunConfig, Corpus, Path], None]
 ) -> None:
     """Train one after the other in this process; skip those finished or trained elsewhere."""
-    elsewhere, refused = list[str](), list[InputError]()
-    for number, (path, member) in enumerate(members.items(), start=1):
-        this = f"run {number} of {len(members)}"
-        try:
-            with locked(path) if path.exists() else nullcontext():
-                before = finished(member, corpus, path)
-            if before is not None:
-                out(f"{this}, {path}: finished before; {best(before)}")
-                continue
-            out(f"{this}: {path}")
-            train(member, corpus, path)
-            out()
-        except FolderInUse:
-            out(f"{this}, {path}: skipped, since another process trains it")
-            elsewhere.append(path.name)
-        except InputError as error:  # as of one that has lost its weights
-            out(f"{this}, {path}: {error}")
-            refused.append(error)
+    left, refused = list(members), list[InputError | RunError]()
+    while left:  # what another process trained before may be free by now
+        elsewhere = list[Path]()
+        for path in left:
+            this, member = f"run {list(members).index(path) + 1} of {len(members)}", members[path]
+            try:
+                with locked(path) if path.exists() else nullcontext():
+                    before = finished(member, corpus, path)
+                if before is not None:
+                    out(f"{this}, {path}: finished before; {best(before)}")
+                    continue
+                out(f"{this}: {path}")
+                train(member, corpus, path)
+                out()
+            except FolderInUse:
+                out(f"{this}, {path}: skipped, since another process trains it")
+                elsewhere.append(path)
+            except Interrupted:
+                raise
+            except (InputError, RunError) as error:  # as of one that has lost its weights, or diverged
+                out(f"{this}, {path}: {error}")
+                refused.append(error)
+        if elsewhere == left:
+            break
+        left = elsewhere
     if refused:
-        raise InputError(f"{len(refused)} of {len(members)} runs are not trained. {refused[0]}")
-    if elsewhere:
-        done = len(members) - len(elsewhere)
-        out(f"{done} of {len(members)} runs are trained; other processes train {', '.join(elsewhere)}")
+        raise type(refused[0])(f"{len(refused)} of {len(members)} runs are not trained. {refused[0]}")
+    if left:
+        done, names = len(members) - len(left), ", ".join(path.name for path in left)
+        out(f"{done} of {len(members)} runs are trained; other processes train {names}")
     else:
         _trained(members, folder)
 

@@ -132,11 +132,12 @@ def refuse_given(options: argparse.Namespace, prefix: str, why: str) -> None:
 class _Threads(argparse.Action):
     """Sets the number of threads of this process as soon as it is read."""
 
-    def __call__(self, parser: object, namespace: object, value: Any, option: object = None) -> None:
+    def __call__(self, parser: object, namespace: argparse.Namespace, value: Any, option: object = None) -> None:
         import torch
 
         require(0 < value <= PROCESSORS, "--threads", value, f"1 to {PROCESSORS}, the processors of this machine")
         torch.set_num_threads(value)
+        namespace.threads = value
 
 
 def add_threads(parser: VerbParser) -> None:

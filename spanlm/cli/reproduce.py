@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +15,7 @@ from spanlm.cli.main import VerbParser
 from spanlm.cli.options import add_engine, add_fields, field_values, keep_freed_memory, verb_parser
 from spanlm.cli.render import grid, note, out, paragraph, progress
 from spanlm.cli.training_report import TrainingReport
-from spanlm.errors import InputError, Interrupted, RunError, require
+from spanlm.errors import InputError, Interrupted, RunError, SpanlmError, require
 from spanlm.reproduction.plan import PAPERS, Plan, Request, Task, for_each_corpus
 from spanlm.reproduction.run import DIVERGED, Estimator, Outcome, Run, finished, finished_before
 from spanlm.reproduction.table import Overview, Page, write_pages
@@ -160,7 +161,9 @@ def _run(plan: Plan, engine: Engine, tables: bool) -> tuple[list[Page], str]:
                 out((f"{plan.label(outcome.task)}  " if not engine.here else "") + _ended(outcome))
                 ran.append(outcome)
                 ran.sort(key=lambda one: plan.tasks.index(one.task))  # side by side they end in any order
-                written = write_pages(plan, [*others, *ran]) if tables else []
+                if tables:
+                    with suppress(SpanlmError, OSError):  # the rows that are left go first; the last page must be there
+                        written = write_pages(plan, [*others, *ran])
     except Interrupted as stop:
         raise Interrupted(f"{stop}. The same command goes on", stop.signal_number) from None
     except KeyboardInterrupt:
@@ -168,6 +171,7 @@ def _run(plan: Plan, engine: Engine, tables: bool) -> tuple[list[Page], str]:
         raise Interrupted(why, SIGINT) from None
     pages = [Page(plan, table, [*others, *ran]) for table in plan.tables if tables]
     if tables:
+        written = write_pages(plan, [*others, *ran])
         for page in pages:
             _show(page)
         for path in written:

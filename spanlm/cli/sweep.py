@@ -25,6 +25,7 @@ from spanlm.evaluation.scoring import edge_note, shown
 from spanlm.store.engine import Engine
 from spanlm.store.files import make_folder
 from spanlm.store.plain import several
+from spanlm.store.process import safe_path
 from spanlm.store.run_folder import CONFIG, METRICS, seed_folders
 from spanlm.training.progress import Position
 from spanlm.training.run import ended, refuse_changes
@@ -69,7 +70,7 @@ _SLURM = """#!/bin/bash
 # What your cluster needs beside: #SBATCH --time=04:00:00, --partition=NAME, --gpus=1
 # When all have ended, the command that made this script makes the table: {table}
 cd {here} || exit
-case "${{SLURM_ARRAY_TASK_ID:?}}" in
+{safe}case "${{SLURM_ARRAY_TASK_ID:?}}" in
 {cases}
 esac
 run+=(--threads "${{SLURM_CPUS_PER_TASK:-{threads}}}")
@@ -283,7 +284,9 @@ class _Sweep:
         words = [[sys.executable, "-m", "spanlm", *self._command(*member)] for member in members]
         cases = "\n".join(f"  {number}) run=({shlex.join(each)}) ;;" for number, each in enumerate(words))
         name = re.sub(r"[^\w.-]", "-", self.out.name)
+        safe = "".join(f"export {name}={value}\n" for name, value in safe_path().items())
         where = {"here": shlex.quote(str(Path.cwd())), "logs": shlex.quote(f"{self.out}/slurm-%a.log"), "table": table}
+        where["safe"] = safe
         out(
             _SLURM.format(name=name, last=len(words) - 1, threads=engine.threads(len(words)), cases=cases, **where)[:-1]
         )

@@ -50,7 +50,7 @@ from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.presets import NGRAM_PRESETS, PRESETS, find_preset
 from spanlm.store.engine import Engine
 from spanlm.store.files import expanded
-from spanlm.store.run_folder import CONFIG, seed_folders
+from spanlm.store.run_folder import CONFIG, SEED, seed_folders
 from spanlm.training import distributed
 from spanlm.training.distributed import ALONE, Ranks
 from spanlm.training.progress import Watcher
@@ -138,7 +138,7 @@ def _run(arguments: list[str], ranks: Ranks) -> None:
     except Interrupted as stop:
         if not own.engine.here:
             raise Interrupted(f"{stop}. The same command goes on, with --resume auto", stop.signal_number) from None
-        given = {"seeds": own.seeds, "threads": own.threads}
+        given = {"seeds": own.seeds, "threads": own.threads, "track": own.track}
         more = "".join(f" --{name} {value}" for name, value in given.items() if value) + " --tour" * own.tour
         again = f"spanlm train --out {shlex.quote(str(folder))} --resume auto{more}"
         raise Interrupted(f"{stop}. Go on with: {again}", stop.signal_number) from None
@@ -250,6 +250,10 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
     if own.resume and own.out is not None:
         one = [own.out] if (own.out / CONFIG).exists() else []
         own.begun = next(iter(one if own.seeds is None else seed_folders(own.out)), None)
+        if own.seeds is not None and own.begun is not None and own.preset is None and own.config is None:
+            # the first seed is that of the family, also where its own run is gone: 1, unless another one was chosen
+            there = [int(path.name.removeprefix(SEED)) for path in seed_folders(own.out)]
+            fields.setdefault("training.seed", str(1 if max(there) <= own.seeds else min(there)))
     require(own.seeds is None or own.seeds >= 1, "--seeds", own.seeds, "at least 1")
     own.engine = field_values(own, Engine)
     for option, value in (("--jobs", own.jobs), ("--on", own.on)):

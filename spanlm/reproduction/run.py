@@ -26,7 +26,7 @@ from spanlm.data.cbt import Defect, is_cbt_like, word_class
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import Corpus
 from spanlm.data.synthetic import PREFIX
-from spanlm.errors import InputError, Interrupted, SpanlmError
+from spanlm.errors import InputError, Interrupted, RunError, SpanlmError
 from spanlm.evaluation.cloze import ClozeTally
 from spanlm.evaluation.dynamic.evaluate import DivergedError
 from spanlm.evaluation.dynamic.statistics import LENGTH, STREAMS
@@ -45,10 +45,10 @@ from spanlm.store.engine import ONE_BY_ONE, Engine, of_spanlm
 from spanlm.store.files import make_folder
 from spanlm.store.plain import finite, json_object
 from spanlm.store.provenance import provenance, starts
-from spanlm.store.run_folder import MODEL, epoch_rows
+from spanlm.store.run_folder import METRICS, MODEL, epoch_rows
 from spanlm.training.bench import idle_trainer, timed
 from spanlm.training.progress import Watcher
-from spanlm.training.run import train, words_of
+from spanlm.training.run import last_position, train, words_of
 
 MEASURED: tuple[Split, ...] = SPLITS[1:]  # every row is evaluated on these parts
 DIVERGED = "astray"  # in the record of a measurement that diverged, which has no perplexities: the reason
@@ -72,6 +72,10 @@ def finished(task: Task, corpus: Corpus) -> dict[str, Any] | None:
         record = _read(task)
         recorded = RunConfig.from_tree(record["config"], str(task.record))
         was = {name: record[name] for name in now} | {s: {"tokens": record[s]["tokens"]} for s in MEASURED}
+        texts: dict[str, str] = next((start["texts"] for start in reversed(record["starts"]) if start.get("texts")), {})
+        was["text"], now["text"] = (
+            {split: one[split] for split in texts.keys() & corpus.texts.keys()} for one in (texts, corpus.texts)
+        )
         if task.models:
             now["how"], was["how"], was["members"] = _how(task), record["how"], record["members"]
             both = zip(task.jobs, was["members"], strict=False)
@@ -129,7 +133,12 @@ def _about(task: Task, corpus: Corpus) -> dict[str, Any]:
 
 def _record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
     """Evaluate a trained model on valid, and on test, on which no choice depends."""
-    epochs = epoch_rows(model.folder)
+    epochs, position = epoch_rows(model.folder), last_position(model.folder)
+    if position is not None and len(epochs) != position.epoch:
+        raise RunError(
+            f"{model.folder / METRICS}: has {len(epochs)} of {position.epoch} epochs, and the record is made of them. "
+            "Put it back, or remove the folder to train the row again."
+        )
     best = min(epochs, key=lambda row: row["loss"])
     use = utilisation_of(epochs, "the run")  # Li et al. (2020), Figure 4
     by_epoch = use and {"utilisation_by_epoch": list(use.learned), "oracle_utilisation_by_epoch": list(use.oracle)}

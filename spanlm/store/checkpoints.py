@@ -57,7 +57,7 @@ def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> list[Pat
     final = folder / f"step-{step:09d}"
     temporary, aside = folder / f".tmp-{final.name}", final.with_name(final.name + _ASIDE)
     try:
-        own(folder).mkdir(parents=True, exist_ok=True)
+        own(folder).mkdir(exist_ok=True)  # and not the run's folder: one that was moved is not made again
         for leftover in folder.glob(".tmp-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         temporary.mkdir()
@@ -71,6 +71,8 @@ def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> list[Pat
         os.replace(temporary, final)
         sync_folder(folder)
     except OSError as error:
+        if not folder.parent.exists():
+            raise RunError(f"{folder.parent}: is gone, and with it the run. Put it back, and go on there.") from error
         shutil.rmtree(temporary, ignore_errors=True)
         older = _steps(folder)
         kept = f"{older[-1].name} is intact" if older else "there is no earlier one"

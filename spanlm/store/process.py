@@ -251,6 +251,15 @@ def follow_parent() -> None:
             signal.raise_signal(signal.SIGTERM)
 
 
+def safe_path(folder: str | None = None) -> dict[str, str]:
+    """Return the variable by which `python -m spanlm` takes no file of the working directory for a module.
+
+    In a checkout that is not installed that directory is where the package is.
+    """
+    home = Path(__file__).resolve().parents[2]
+    return {} if Path(folder or ".").resolve() == home else {"PYTHONSAFEPATH": "1"}
+
+
 def start_command(
     words: Sequence[str], folder: str | None = None, environment: Mapping[str, str] | None = None
 ) -> subprocess.Popen[str]:
@@ -258,7 +267,7 @@ def start_command(
     import subprocess
 
     how: dict[str, Any] = {"text": True, "errors": "backslashreplace", "stdin": subprocess.DEVNULL}
-    variables = {**os.environ, **(environment or {}), _PARENT: str(os.getpid())}
+    variables = {**os.environ, **safe_path(folder), **(environment or {}), _PARENT: str(os.getpid())}
     # a group of its own: a terminal's Ctrl-C is for this process, which passes it on
     how |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "process_group": 0}
     return subprocess.Popen(words, cwd=folder, env=variables, **how)

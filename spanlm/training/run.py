@@ -116,7 +116,7 @@ def last_position(folder: Path) -> Position | None:
 
 
 def finished(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None:
-    """Return where the run of a folder ended; None if it is not begun, not finished, lost, or one of another text.
+    """Return where the run of a folder ended; None if it is not begun, not finished, lost, or another one.
 
     The tensors of its checkpoints are not read: what the run gave is its `model.safetensors`.
 
@@ -125,6 +125,8 @@ def finished(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None
     """
     position = last_position(folder)
     if position is None or not position.run_over(config.training) or not (folder / MODEL).is_file():
+        return None
+    if _first_change(RunConfig.load(folder / CONFIG, whole=True), config) is not None:
         return None
     return position if position.data == corpus.digest("train", "valid") else None
 
@@ -191,21 +193,28 @@ def _claim(config: RunConfig, corpus: Corpus, folder: Path) -> None:
         raise RunError(f"{folder}: cannot be written: {error.strerror}. Make room, or choose another --out.") from error
 
 
+def _first_change(old: RunConfig, new: RunConfig) -> tuple[str, Any, Any] | None:
+    """Return the first field that may not change and did, with both values."""
+    same, asked = (replace(config, data=config.data.compared).to_tree() for config in (old, new))
+    for was, now in zip(fixed_parts(same), fixed_parts(asked), strict=False):
+        if difference := first_difference(was, now):
+            return difference
+    return None
+
+
 def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
     """Refuse to resume with another configuration than the run began with.
 
     Raises:
         InputError: names the first field that differs.
     """
-    same, asked = (replace(config, data=config.data.compared).to_tree() for config in (old, new))
-    for was, now in zip(fixed_parts(same), fixed_parts(asked), strict=False):
-        if difference := first_difference(was, now):
-            field, before, after = difference
-            raise InputError(
-                f"{folder}: the run began with {field}={as_written(before)}, not {as_written(after)}; resuming would "
-                f"not be the same run. Leave {field} as it was (only {', '.join(CHANGEABLE)} may change), or choose "
-                "another folder."
-            )
+    if difference := _first_change(old, new):
+        field, before, after = difference
+        raise InputError(
+            f"{folder}: the run began with {field}={as_written(before)}, not {as_written(after)}; resuming would "
+            f"not be the same run. Leave {field} as it was (only {', '.join(CHANGEABLE)} may change), or choose "
+            "another folder."
+        )
     if old.training != new.training:
         _refuse_another_past(old.training, new.training, folder)
 
