@@ -423,6 +423,28 @@ def test_ctrl_c_stops_the_family_and_it_goes_on(
     assert epochs(third) == 0 and third.count("finished before") == 3
 
 
+def test_a_family_keeps_its_first_seed_and_goes_on_past_one_that_fails(cli: Cli, command: list[object]) -> None:
+    family = [*command, "--seeds", "2", "--out", "fam"]
+    cli(*family).done  # noqa: B018 (checks)
+    shutil.rmtree("fam/seed-1")
+    out = cli("train", "--out", "fam", "--resume", "auto", "--seeds", "2").done
+    assert re.findall(r"^run (\d) of 2(?::|,) fam/(seed-\d)", out, re.M) == [("1", "seed-1"), ("2", "seed-2")]
+    (position,) = list(Path("fam/seed-1/checkpoints").glob("step-*/position.json"))[:1]
+    for damaged in Path("fam/seed-1/checkpoints").glob("step-*/position.json"):
+        damaged.write_text("{")
+    shutil.rmtree("fam/seed-2")
+    result = cli(*family, "--resume", "auto")
+    assert result.status == 1 and "1 of 2 runs are not trained" in result.err, result
+    assert Path("fam/seed-2/model.safetensors").exists() and position.exists()
+
+
+@pytest.mark.slow
+def test_the_working_folder_holds_no_modules_of_other_processes(cli: Cli, command: list[object]) -> None:
+    Path("statistics.py").write_text("raise SystemExit('not this one')\n")
+    said = cli(*command, "--seeds", 2, "--out", "fam", "--jobs", 2).done
+    assert said.splitlines()[-1].startswith("2 runs are trained")
+
+
 @pytest.mark.slow
 def test_seeds_side_by_side_are_those_in_turn(cli: Cli, command: list[object]) -> None:
     cli(*command, "--seeds", 2, "--out", "turn").done  # noqa: B018 (checks)

@@ -72,6 +72,25 @@ def test_what_is_finished_needs_neither_its_run_nor_the_same_place(tiny_corpus: 
     assert found == ["2-gram, seed 1", "3-gram, seed 1"]
 
 
+def test_a_record_of_another_text_is_refused(tiny_corpus: Path, tmp_path: Path) -> None:
+    """Also where its parts are as long and have as many words."""
+    corpus = shutil.copytree(tiny_corpus, tmp_path / "changing" / "tiny")
+    outcomes(plan(corpus, "2-gram"))
+    lines = (corpus / "train.txt").read_text().splitlines(keepends=True)
+    (corpus / "train.txt").write_text("".join(lines[::-1]))
+    with pytest.raises(InputError, match=r"is the result of another run: text\.train was"):
+        outcomes(plan(corpus, "2-gram", "3-gram"))
+
+
+def test_an_epoch_that_is_missing_in_the_log_is_no_record(tiny_corpus: Path) -> None:
+    made = plan(tiny_corpus, "2-gram")
+    outcomes(made)
+    made.jobs[0].record.unlink()
+    (made.jobs[0].folder / "metrics.jsonl").write_text("")
+    (again,) = outcomes(made)
+    assert "has 0 of 1 epochs" in again.error and not made.jobs[0].record.exists()
+
+
 def test_a_stopped_run_goes_on_where_it_was(tiny_corpus: Path) -> None:
     class Stop(Watcher):
         def epoch(self, event: EpochEvent) -> None:

@@ -92,6 +92,24 @@ def test_a_run_stops_where_it_is_not_finite_with_the_best_model_and_can_go_on(
     goes_on_exactly(make_config(), room / "run")
 
 
+class Moves(Heard):
+    """Moves the run's folder away after a step."""
+
+    def step(self, event: StepEvent) -> None:
+        if event.position.step == 10:
+            self.folder.rename(self.folder.with_name("moved"))
+
+
+def test_a_folder_that_was_moved_is_not_made_again(corpus: Corpus, room: Path) -> None:
+    watcher = Moves()
+    watcher.folder = room / "run"
+    with pytest.raises(RunError, match="is gone, and with it the run"):
+        train(make_config(epochs=2), corpus, room / "run", watcher)
+    assert [path.name for path in room.iterdir()] == ["moved"]
+    (room / "moved").rename(room / "run")
+    goes_on_exactly(make_config(), room / "run")
+
+
 @pytest.mark.slow
 def test_a_full_disk_keeps_what_was_saved(processes: Processes, text_folder: Path, room: Path) -> None:
     begin = ["train", "demo", "--corpus", str(text_folder), *OPTIONS, "--training.log_every", "50", "--out"]
