@@ -427,7 +427,8 @@ def test_a_family_keeps_its_first_seed_and_goes_on_past_one_that_fails(cli: Cli,
     family = [*command, "--seeds", "2", "--out", "fam"]
     cli(*family).done  # noqa: B018 (checks)
     shutil.rmtree("fam/seed-1")
-    out = cli("train", "--out", "fam", "--resume", "auto", "--seeds", "2").done
+    cli("train", "--out", "fam", "--resume", "auto", "--seeds", "2").refused("begin with seed 2", "--seed 1")
+    out = cli("train", "--out", "fam", "--resume", "auto", "--seeds", "2", "--seed", "1").done
     assert re.findall(r"^run (\d) of 2(?::|,) fam/(seed-\d)", out, re.M) == [("1", "seed-1"), ("2", "seed-2")]
     (position,) = list(Path("fam/seed-1/checkpoints").glob("step-*/position.json"))[:1]
     for damaged in Path("fam/seed-1/checkpoints").glob("step-*/position.json"):
