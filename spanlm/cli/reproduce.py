@@ -170,8 +170,12 @@ def _run(plan: Plan, engine: Engine, tables: bool) -> tuple[list[Page], str]:
         why = "stopped between two steps; what was finished is kept. The same command goes on"
         raise Interrupted(why, SIGINT) from None
     pages = [Page(plan, table, [*others, *ran]) for table in plan.tables if tables]
+    problem: Exception | None = None
     if tables:
-        written = write_pages(plan, [*others, *ran])
+        try:
+            written = write_pages(plan, [*others, *ran])
+        except (SpanlmError, OSError) as error:
+            problem = error
         for page in pages:
             _show(page)
         for path in written:
@@ -180,7 +184,10 @@ def _run(plan: Plan, engine: Engine, tables: bool) -> tuple[list[Page], str]:
     if failed := [outcome for outcome in ran if outcome.error]:
         names = ", ".join(f"{outcome.task.row.name} ({outcome.task.seeds})" for outcome in failed)
         first = failed[0]
+        # a page that cannot be written does not hide what failed
         return pages, f"{len(failed)} of {len(ran)} runs failed: {names}. {first.task.row.name}: {first.error}"
+    if problem is not None:
+        raise problem
     return pages, ""
 
 

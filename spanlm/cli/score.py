@@ -8,6 +8,7 @@ import sys
 import unicodedata
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import chain, groupby, islice, tee
 from pathlib import Path
@@ -45,7 +46,7 @@ from spanlm.data.tables import (
 )
 from spanlm.data.text import Text, lines_of, pieces
 from spanlm.data.tokenizer import written_spans
-from spanlm.data.vocabulary import EOS
+from spanlm.data.vocabulary import EOS, UNK
 from spanlm.errors import InputError, require
 from spanlm.evaluation.attention import check_attends
 from spanlm.evaluation.words import BASES, Looked, ScoreOptions, WordScore, WrittenScore, as_row
@@ -118,8 +119,8 @@ def run(arguments: list[str]) -> None:
     apart = options.column is not None or options.rows == "words"
     form: Kind = options.format or table_kind(options.out or Path()) or (apart and kinds[0]) or "tsv"
     check_output(options.out, paths)
-    others = options.out is not None and Path(options.out.name.removesuffix(".gz")).suffix in _NO_TABLES
-    require(not others, "--out", options.out, "named .csv, .tsv or .jsonl, which are written")
+    named = "" if options.out is None or options.format is not None else options.out.name.removesuffix(".gz")
+    require(Path(named).suffix not in _NO_TABLES, "--out", options.out, "named .csv, .tsv or .jsonl, which are written")
     models = _models(runs, options, apart)
     if how.looks:
         for model in models.values():
@@ -141,7 +142,8 @@ def run(arguments: list[str]) -> None:
         for row in chain(first, rows):
             count, unknown = count + 1, unknown + row["oov"]
             if apart and row["oov"]:
-                otherwise[_known_otherwise(models[row.get("run", "")], row["word"])] += 1
+                model = models[row["run"] if len(models) > 1 else ""]
+                otherwise[_known_otherwise(model, row["word"])] += 1
             file.write(row_line(row, form))
     if apart and options.out is not None and (options.out.is_file() or not options.out.exists()):
         with output(options.out.with_name(f"{options.out.name}.meta.json")) as file:
@@ -362,8 +364,10 @@ def _known_otherwise(model: LoadedModel, word: str) -> str:
         "composed (NFC)": composed,
     }
     for way, changed in ways.items():
-        if changed != word and all(token in model.vocabulary for token in model.tokenize(changed)):
-            return way
+        with suppress(InputError):  # of a reserved word
+            tokens = model.tokenize(changed)
+            if changed != word and UNK not in tokens and all(token in model.vocabulary for token in tokens):
+                return way
     return ""
 
 

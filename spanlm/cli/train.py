@@ -138,7 +138,8 @@ def _run(arguments: list[str], ranks: Ranks) -> None:
     except Interrupted as stop:
         if not own.engine.here:
             raise Interrupted(f"{stop}. The same command goes on, with --resume auto", stop.signal_number) from None
-        given = {"seeds": own.seeds, "threads": own.threads, "track": own.track}
+        first = None if own.seeds is None else config.training.seed
+        given = {"seed": first, "seeds": own.seeds, "threads": own.threads, "track": own.track}
         more = "".join(f" --{name} {value}" for name, value in given.items() if value) + " --tour" * own.tour
         again = f"spanlm train --out {shlex.quote(str(folder))} --resume auto{more}"
         raise Interrupted(f"{stop}. Go on with: {again}", stop.signal_number) from None

@@ -47,8 +47,8 @@ class DataConfig:
         max_size: Largest vocabulary, <eos> and <unk> included; the most frequent words stay.
         documents: What starts a new document: nothing, a line after a blank line, a WikiText heading
             " = Title = ", or a line "_BOOK_TITLE_ : …", which is no text and is left out; "auto" is a heading in
-            wikitext-2, a blank line in a corpus that `spanlm data wikipedia` built, nothing in others. The documents of
-            the demo are its topics, those of cbt always its books.
+            wikitext-2, in a new run of `spanlm train` a blank line in a corpus that `spanlm data wikipedia` built,
+            nothing in others. The documents of the demo are its topics, those of cbt always its books.
         lines: "as-written" ends a line with <eos> where the text does; "sentences" cuts lines that are paragraphs into
             sentences, each with its <eos>, and leaves out blank lines (the text gets another number of tokens, and
             perplexities that are not comparable).

@@ -125,16 +125,17 @@ def _opened(path: Path) -> Iterator[TextIO]:
 
 
 def _cells(path: Path, file: TextIO, delimiter: str) -> Iterator[Row]:
+    head = list[str]()
     first, line = file.readline(), 1
     if "\0" in first:  # UTF-16 without a mark, maybe, whose names would not be found
         raise InputError(f"{path}, line 1: a NUL character; {conversion(path, first.encode(), 0)}")
     if named := re.fullmatch(r'sep=([^\r\n"])\s*', first):  # as Excel takes it
         delimiter, first, line = named[1], file.readline(), 2
-    elif delimiter == ",":  # where a comma is in numbers, spreadsheets write CSV so; R writes tabs into any name
-        unquoted = re.sub(r'"[^"]*"', "", first)
-        delimiter = max((",", ";", "\t"), key=unquoted.count)
+    elif delimiter == ",":
+        second = file.readline()
+        delimiter, head = _delimiter(first, second), [second]
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_CELL))
-    reader = csv.reader(chain([first], file), delimiter=delimiter, strict=True)
+    reader = csv.reader(chain([first, *head], file), delimiter=delimiter, strict=True)
     names, begin = list[str](), line
     try:
         for cells in reader:
@@ -156,6 +157,21 @@ def _cells(path: Path, file: TextIO, delimiter: str) -> Iterator[Row]:
         if "limit" in str(error):
             why = f"a cell has more than {LONGEST_CELL:,} characters: score it as text, or cut it in rows"
         raise InputError(f"{path}, line {line}: {why}") from None
+
+
+def _delimiter(names: str, row: str) -> str:
+    """Return what cuts a line of names: of several marks that which cuts the first row into as many cells, and most.
+
+    Where a comma is in numbers, spreadsheets write CSV with semicolons; R writes tabs into a file of any name.
+    """
+    unquoted = re.sub(r'"[^"]*"', "", names)
+    cells = {}
+    for mark in (mark for mark in (",", ";", "\t") if mark in unquoted):
+        first, second = ([*csv.reader([line], delimiter=mark)] or [[]] for line in (names, row))
+        many = len(_whole(first[0]))
+        cells[mark] = many, len(_whole(second[0], many)) == many
+    fitting = [mark for mark, (_, fits) in cells.items() if fits] or list(cells)
+    return max(fitting, key=lambda mark: cells[mark][0], default=",")
 
 
 def _whole(cells: list[str], least: int = 1) -> list[str]:

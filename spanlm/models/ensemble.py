@@ -16,7 +16,6 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Literal, Self, get_args
 
 import torch
@@ -147,10 +146,12 @@ def normalised(weights: Sequence[float] | None, count: int) -> tuple[float, ...]
     """Scale weights to sum to 1; None: equal ones. Refuses too few or many, negative ones, and a sum of 0."""
     if weights is None:
         return (1 / count,) * count
-    several = isinstance(weights, Iterable) and not isinstance(weights, str | Mapping)
-    weights = tuple(weights) if several else weights
-    numbers = several and all(isinstance(weight, Real) for weight in weights)
-    require(numbers, "weights", weights, f"{count} numbers")
+    given, several = weights, isinstance(weights, Iterable) and not isinstance(weights, str | Mapping)
+    try:
+        weights = tuple(float(weight) for weight in given if not isinstance(weight, str)) if several else ()
+    except (TypeError, ValueError):
+        weights = ()
+    require(bool(weights) or count == 0, "weights", given, f"{count} numbers")
     shown = " ".join(f"{weight:g}" for weight in weights)
     require(len(weights) == count, "weights", shown, f"as many as models, {count}")
     require(all(0 <= weight < math.inf for weight in weights), "weights", shown, "finite and at least 0")

@@ -266,8 +266,9 @@ def chosen_text(corpus: str, request: Request) -> DataConfig:
             "--data-dir)."
         )
     row = next(iter(PAPERS[request.paper].rows.values()))
-    documents = row.trained.config.data.documents
-    return with_own_documents(DataConfig(corpus=corpus, dir=request.data_dir, documents=documents))
+    data = DataConfig(corpus=corpus, dir=request.data_dir, documents="auto")
+    built = with_own_documents(data)  # whose articles are its documents in all papers' tables
+    return built if built != data else replace(data, documents=row.trained.config.data.documents)
 
 
 def find_questions(data_dir: str | None, given: tuple[Path, ...]) -> tuple[Path, ...]:

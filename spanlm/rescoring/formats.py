@@ -188,7 +188,9 @@ def _other_ids(lines: list[str], ids: list[str]) -> tuple[str, str] | None:
         inside = re.fullmatch(r"\((\S+)\)", words[-1]) if words else None
         written = inside[1] if inside else words[0] if words else ""
         other, own = written.casefold(), name.casefold()
-        near = len(other) > 1 and re.search(r"\d", other) and (other in own or own in other)
+        # where ids are numbers, or next to nothing, a line that begins with a number says nothing
+        telling = len(other) > 1 and re.search(r"\d", other) and re.search(r"[^\W\d]", own)
+        near = telling and (other in own or own in other)
         if not near:
             return None
         found = found or (written, name)

@@ -115,9 +115,12 @@ class Position:
                 return "the last stage of finetuning ended because valid stagnated"
             more = ": more of them go on" if self.stage == 1 else ""
             return f"training.finetune.epochs={training.finetune.epochs}{more}"
-        if self.epoch >= training.epochs:
-            return f"training.epochs={training.epochs}: more of them go on"
-        return f"training.patience={training.patience}: a larger one goes on"
+        impatient = training.patience is not None and self.stale >= training.patience
+        if impatient and self.epoch >= training.epochs:
+            return f"training.epochs={training.epochs}, training.patience={training.patience}: more of both go on"
+        if impatient:
+            return f"training.patience={training.patience}: a larger one goes on"
+        return f"training.epochs={training.epochs}: more of them go on"
 
     def advance(self, nll: float, tokens: int, metrics: Mapping[str, float]) -> None:
         """Add a step, with the sums of its predicted tokens."""

@@ -334,4 +334,7 @@ def test_lines_in_pieces_and_words_written_otherwise_are_noted(cli: Cli, tiny_ru
     assert "comes again" not in cli("score", tiny_run, "whole.csv", *lines).err
     write("upper.csv", [{"item": "1", "text": f"{A.upper()} {B} zebra"}])
     assert "if they are written otherwise: 1 in lower case" in cli("score", tiny_run, "upper.csv", "--text", "text").err
+    write("run.csv", [{"run": "7", "text": f"{A} zebra <EOS> <UNK>"}])
+    noted = cli("score", tiny_run, "run.csv", "--text", "text")
+    assert noted.status == 0 and "otherwise" not in noted.err and noted.out.count("\n") == 5
     cli("score", tiny_run, "upper.csv", "--text", "text", "--out", "x.xlsx").refused("x.xlsx", "must be named .csv")

@@ -406,7 +406,7 @@ def test_ctrl_c_stops_the_family_and_it_goes_on(
     with monkeypatch.context() as patch:
         interrupt_after(patch, per_run + 5)
         stopped = cli(*command, "--seeds", "3", "--out", "my fam")
-    again = "spanlm train --out 'my fam' --resume auto --seeds 3"
+    again = "spanlm train --out 'my fam' --resume auto --seed 1 --seeds 3"
     stopped.refused("stopped by Ctrl-C after step 5", "my fam/seed-2", again, status=130, out=None)
     assert not Path("my fam/seed-3").exists(), "the next one is not begun"
     finished = Path("my fam/seed-1/model.safetensors").stat().st_mtime_ns

@@ -81,8 +81,9 @@ def test_what_is_wrong_is_named(kind: Kind, text: str, message: str, tmp_path: P
         "Item;Satz;RT (ms, log);;\n1;a b;3,5;;\n2;c;4;;\n;;;;\n",
         "Item\tSatz\tRT (ms, log)\n1\ta b\t3,5\n2\tc\t4\n",
         '"Item, no.";Satz;"RT, ms, log"\n1;a b;3,5\n2;c;4\n',
+        "Item,Satz,RT (ms; log; z; s)\n1,a b,3\n2,c,4\n",
     ],
-    ids=["a comma in a name", "empty columns and rows", "tabs", "commas in quotation marks"],
+    ids=["a comma in a name", "empty columns and rows", "tabs", "commas in quotation marks", "semicolons"],
 )
 def test_what_spreadsheets_and_r_call_csv_is_read(text: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(text)

@@ -202,6 +202,7 @@ def test_what_scripts_and_notebooks_give_is_taken(model: TrainedModel, text: str
 def test_a_corpus_that_was_cut_otherwise_is_refused(model: TrainedModel, tmp_path: Path) -> None:
     (tmp_path / "own.txt").write_text("The cat.\nThe dog.\nThe cat, the dog.\n" * 9)
     corpus = spanlm.load_corpus(DataConfig(corpus=str(tmp_path / "own.txt"), tokenizer="words"), model.vocabulary)
+    assert model.evaluate("demo", "valid").tokens == model.evaluate(model.corpus("demo"), "valid").tokens
     with pytest.raises(InputError, match=r"is cut with data\.tokenizer=words, .* with whitespace\. Load it with model"):
         model.evaluate(corpus)
 

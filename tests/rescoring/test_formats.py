@@ -232,6 +232,11 @@ def test_ids_that_are_nearly_those_of_the_lists_are_no_words(text: str, tmp_path
         read_references(tmp_path / "r", LISTS)
 
 
+def test_words_that_begin_with_a_number_are_words_of_lists_that_are_numbered(tmp_path: Path) -> None:
+    (tmp_path / "r").write_text("10 men came\n")
+    assert read_references(tmp_path / "r", [NBestList("0", (Hypothesis("a"),))]) == [["10", "men", "came"]]
+
+
 def test_lists_of_kaldi_come_by_their_numbers(tmp_path: Path) -> None:
     """Its files are sorted by key, utt-10 before utt-2."""
     (tmp_path / "n.txt").write_text("".join(f"utt-{n} w{n}\n" for n in sorted(range(1, 13), key=str)))
