@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sized
+from collections.abc import Callable, Iterable, Sized
 from dataclasses import fields
 from operator import index
 from os import PathLike
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+Number = TypeVar("Number", int, float)
 
 FEW = 12
 
@@ -56,23 +58,25 @@ def require_numbers(owner: DataclassInstance, prefix: str = "") -> None:
         value, kinds = getattr(owner, field.name), str(field.type).split(" | ")
         if not {"int", "float"} & set(kinds) or (value is None and "None" in kinds):
             continue
-        make, limit = (index, "a whole number") if "int" in kinds else (float, "a number")
-        name, shown = prefix + field.name.rstrip("_"), repr(value) if isinstance(value, str) else value
-        require(not isinstance(value, str | bool), name, shown, limit)
-        try:
-            number = make(value)
-        except (TypeError, ValueError):
-            raise InputError(f"{name}={as_written(value)}: must be {limit}") from None
+        number = _number(prefix + field.name.rstrip("_"), value, index if "int" in kinds else float)
         if not isinstance(value, int):  # which is written without a point also where another may have one
             object.__setattr__(owner, field.name, number)
 
 
 def whole_number(name: str, value: object, least: int = 1) -> int:
     """Return a whole number, of numpy's kinds or Python's; InputError: it is none, or below the `least`."""
-    if not isinstance(value, SupportsIndex) or isinstance(value, bool):
-        raise InputError(f"{name}={as_written(value)}: must be a whole number")
-    require(index(value) >= least, name, value, f"at least {least}")
-    return index(value)
+    number = _number(name, value, index)
+    require(number >= least, name, number, f"at least {least}")
+    return number
+
+
+def _number(name: str, value: Any, make: Callable[[Any], Number]) -> Number:
+    limit = "a whole number" if make is index else "a number"
+    require(not isinstance(value, str | bool), name, repr(value) if isinstance(value, str) else value, limit)
+    try:
+        return make(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{name}={as_written(value)}: must be {limit}") from None
 
 
 def require_path(name: str, value: object) -> None:

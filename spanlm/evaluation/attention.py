@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spanlm.data.vocabulary import EOS, Vocabulary
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, require, whole_number
 from spanlm.evaluation.recall import STEPS, Prefix, Recall, anew
 from spanlm.evaluation.scoring import evaluating, word_values
 from spanlm.models.ensemble import EnsembleReadout
@@ -449,7 +449,7 @@ def _read(
     Where a context is not opened, no word is predicted before it begins: these steps have no weights
     and expect nothing.
     """
-    require(expected >= 1, "expected", expected, "at least 1")
+    expected = whole_number("expected", expected)
     read = [EOS, *text] if predict_first else text
     require(len(read) > 1, "targets", text, f"at least {1 if predict_first else 2} words")
     words, targets, unpredicted = read[:-1], read[1:], [] if predict_first else [start - 1 for start in starts[1:]]

@@ -14,14 +14,14 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Self, get_args
 
 import torch
 from torch import Tensor, nn
 
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, as_written, require
 from spanlm.models.heads.softmax import chunks
 from spanlm.models.interfaces import Head, LMState, NextWordModel, Readout, Scores
 
@@ -146,12 +146,10 @@ def normalised(weights: Sequence[float] | None, count: int) -> tuple[float, ...]
     """Scale weights to sum to 1; None: equal ones. Refuses too few or many, negative ones, and a sum of 0."""
     if weights is None:
         return (1 / count,) * count
-    given, several = weights, isinstance(weights, Iterable) and not isinstance(weights, str | Mapping)
     try:
-        weights = tuple(float(weight) for weight in given if not isinstance(weight, str)) if several else ()
-    except (TypeError, ValueError):
-        weights = ()
-    require(bool(weights) or count == 0, "weights", given, f"{count} numbers")
+        weights = [math.fsum([weight]) for weight in weights]  # which takes no string for a number, as float does
+    except TypeError:
+        raise InputError(f"weights={as_written(weights)}: must be {count} numbers") from None
     shown = " ".join(f"{weight:g}" for weight in weights)
     require(len(weights) == count, "weights", shown, f"as many as models, {count}")
     require(all(0 <= weight < math.inf for weight in weights), "weights", shown, "finite and at least 0")

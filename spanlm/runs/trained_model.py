@@ -476,7 +476,6 @@ class TrainedModel(LoadedModel):
                 "model.memory.kind=span_buffer: the model looks at spans, and takes of them what its gate lets in; "
                 "attend_spans(text) records both"
             )
-        expected = whole_number("expected", expected)
         words, how = self._to_attend(text, state)
         return attend_words(self.model, self.vocabulary, words, expected=expected, **how)
 
@@ -497,7 +496,6 @@ class TrainedModel(LoadedModel):
         """
         if not self.has_spans:
             raise InputError(f"{self.title()}: has no span buffer; attend(text) records at which words a model looked")
-        expected = whole_number("expected", expected)
         words, how = self._to_attend(text, state)
         return attend_spans(self.model, self.vocabulary, words, expected=expected, **how)
 
