@@ -129,14 +129,14 @@ class TokenBits:
         bits: (R, N), −log2 p.
         looks: where the first looked; None: it does not attend.
         runs: which runs these are; two sides of the same runs are compared seed by seed.
-        context: what a word's context was; None: not known.
+        protocol: how the text was read; None: not known.
     """
 
     name: str
     bits: Array
     looks: Looks | None = None
     runs: tuple[Path, ...] = ()
-    context: Context | None = None
+    protocol: Protocol | None = None
 
     @property
     def mean(self) -> Array:
@@ -153,7 +153,7 @@ class TokenBits:
         """Join runs that differ in their seed."""
         runs = tuple(path for one in members for path in one.runs)
         bits = np.concatenate([one.bits for one in members])
-        return TokenBits(name, bits, members[0].looks, runs, members[0].context)
+        return TokenBits(name, bits, members[0].looks, runs, members[0].protocol)
 
     def by_run(self, known: NDArray[np.bool_]) -> Array:
         """(R,), mean bits of each run at the `known` (N,) of the tokens."""
@@ -289,15 +289,14 @@ def read_tokens(
     """
     name, runs = name or str(model.folder), (model.folder.resolve(),)
     corpus, split = model.texts.part(corpus, split)  # type: ignore[arg-type]  # of a file alone it is its only part
+    protocol = model.texts.protocol(corpus, split, state)
     if not isinstance(model.model, NextWordModel):
         if cache is not None:
             raise InputError(f"cache: {model.folder} is {model.kind}, and a cache holds words of a vocabulary")
-        context = model.texts.protocol(corpus, split, state).context
-        if context == "document":
+        if protocol.context == "document":
             raise InputError(f"state={state}: must be carry or line of {model.folder}, which is {model.kind}")
-        rows = model.score(corpus.written_lines(split), state=context, eos=True)
-        return TokenBits(name, np.array([[row.surprisal for row in rows]]), runs=runs, context=context)
-    protocol = model.texts.protocol(corpus, split, state)
+        rows = model.score(corpus.written_lines(split), state=protocol.context, eos=True)
+        return TokenBits(name, np.array([[row.surprisal for row in rows]]), runs=runs, protocol=protocol)
     scored = in_text_order(model.model, corpus, split, protocol)
     if cache is not None:
         require_text(cache.window, corpus, split)
@@ -305,8 +304,8 @@ def read_tokens(
     config = model.config.model if isinstance(model, TrainedModel) and model.attention is None else None
     if config is None or config.memory.slots == 0:
         found = np.concatenate([in_order(item, item.log_p) for item in scored])
-        return TokenBits(name, -found.astype(np.float64)[None] / math.log(2), runs=runs, context=protocol.context)
-    return replace(_read_with_looks(name, scored), runs=runs, context=protocol.context)
+        return TokenBits(name, -found.astype(np.float64)[None] / math.log(2), runs=runs, protocol=protocol)
+    return replace(_read_with_looks(name, scored), runs=runs, protocol=protocol)
 
 
 def in_text_order(model: NextWordModel, corpus: Corpus, split: str, protocol: Protocol) -> Iterator[Scored]:
@@ -401,8 +400,9 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
             raise InputError(
                 f"{one.name}: has read {one.bits.shape[1]:,} tokens, and {text.name} has {len(text.ids):,}"
             )
-        if one.context not in (None, text.context):
-            raise InputError(f"{one.name}: a word's context is {one.context} to it, and {text.context} in {text.name}")
+        if one.protocol is not None and one.protocol.context != text.context:
+            what = f"{one.protocol.context} to it, and {text.context} in {text.name}"
+            raise InputError(f"{one.name}: a word's context is {what}")
     if not text.known.any():
         raise InputError(f"{text.name}: has no word that both {baseline.name} and {model.name} know")
     generator = np.random.default_rng(SEED)

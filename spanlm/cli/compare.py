@@ -117,14 +117,14 @@ def run(arguments: list[str]) -> None:
     corpus, options.split = corpus_of(first, options)
     text = shared_text(first, corpus, options.split, options.state, options.tags)
     asked = choose_cache(first, corpus, options)  # refused before anything is read
-    read, caches, notes = [], [], list(corpus.notes)
+    read, caches = [], []
     for side in sides:
         own = asked if side.runs == sides[0].runs and not side.combined else None
-        text, bits, cache, unlearnt = _read(side, first, corpus, text, own, options)
-        notes += unlearnt
+        text, bits, cache = _read(side, first, corpus, text, own, options)
         read.append(bits)
         caches.append(cache)
     baseline, *others = read
+    notes = [*corpus.notes, *_unlearnt(baseline, others)]
     found = [compare(text, baseline, other) for other in others]
     if options.out is not None:
         _write(found, text, baseline, options.out)
@@ -241,14 +241,12 @@ def _read(
     text: SharedText,
     cache: _Cache | None,
     options: argparse.Namespace,
-) -> tuple[SharedText, TokenBits, _Cache, list[str]]:
+) -> tuple[SharedText, TokenBits, _Cache]:
     """Read the text with each run of a side, one at a time; return it with the tokens that all know so far.
 
-    The third is the side's cache: the one that is given, or None, and it is chosen for the first run; the fourth are
-    notes on what its runs never learnt.
+    The third is the side's cache: the one that is given, or None, and it is chosen for the first run.
     """
     members: list[TokenBits] = []
-    notes: list[str] = []
     chosen: _Cache = None, None
     for model in _loaded(side, first, options):
         read = corpus
@@ -261,10 +259,15 @@ def _read(
         text = check_alike(first, text, model, read, options.split)
         if side.cached and not members:
             chosen = cache or choose_cache(model, read, options, first.texts)
-        if first.texts.predict_first and not model.texts.predict_first and not notes:
-            notes.append(f"{side.name} never learnt to predict the first word of a line, and is measured at it, too")
         members.append(read_tokens(model, read, options.split, options.state, name=side.name, cache=chosen[0]))
-    return text, TokenBits.family(side.name, members), chosen, notes
+    return text, TokenBits.family(side.name, members), chosen
+
+
+def _unlearnt(baseline: TokenBits, others: Sequence[TokenBits]) -> list[str]:
+    """Return notes on models that the baseline's protocol asks for first words, which they never learnt."""
+    what = "never learnt to predict the first word of a line, and is measured at it, too"
+    asked = baseline.protocol is not None and baseline.protocol.predict_first
+    return [f"{one.name} {what}" for one in others if asked and one.protocol and not one.protocol.predict_first]
 
 
 def _loaded(side: _Side, first: LoadedModel, options: argparse.Namespace) -> Iterator[LoadedModel]:
