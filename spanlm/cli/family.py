@@ -67,31 +67,33 @@ def train_in_turn(
     members: Mapping[Path, RunConfig], corpus: Corpus, folder: Path, train: Callable[[RunConfig, Corpus, Path], None]
 ) -> None:
     """Train one after the other in this process; skip those finished or trained elsewhere."""
-    left, refused = list(members), list[InputError | RunError]()
-    while left:  # what another process trained before may be free by now
-        elsewhere = list[Path]()
-        for path in left:
-            this, member = f"run {list(members).index(path) + 1} of {len(members)}", members[path]
-            try:
-                with locked(path) if path.exists() else nullcontext():
-                    before = finished(member, corpus, path)
-                if before is not None:
-                    out(f"{this}, {path}: finished before; {best(before)}")
-                    continue
-                out(f"{this}: {path}")
-                train(member, corpus, path)
-                out()
-            except FolderInUse:
-                out(f"{this}, {path}: skipped, since another process trains it")
-                elsewhere.append(path)
-            except Interrupted:
-                raise
-            except (InputError, RunError) as error:  # as of one that has lost its weights, or diverged
-                out(f"{this}, {path}: {error}")
-                refused.append(error)
-        if elsewhere == left:
-            break
-        left = elsewhere
+    refused = list[InputError | RunError]()
+
+    def is_elsewhere(path: Path) -> bool:
+        """Train a run unless it is finished; return whether another process trains it."""
+        this, member = f"run {list(members).index(path) + 1} of {len(members)}", members[path]
+        try:
+            with locked(path) if path.exists() else nullcontext():
+                before = finished(member, corpus, path)
+            if before is not None:
+                out(f"{this}, {path}: finished before; {best(before)}")
+                return False
+            out(f"{this}: {path}")
+            train(member, corpus, path)
+            out()
+        except FolderInUse:
+            out(f"{this}, {path}: skipped, since another process trains it")
+            return True
+        except Interrupted:
+            raise
+        except (InputError, RunError) as error:  # as of one that has lost its weights, or diverged
+            out(f"{this}, {path}: {error}")
+            refused.append(error)
+        return False
+
+    before, left = list[Path](), list(members)
+    while left and left != before:  # what another process had may be free by now
+        before, left = left, list(filter(is_elsewhere, left))
     if refused:
         raise type(refused[0])(f"{len(refused)} of {len(members)} runs are not trained. {refused[0]}")
     if left:

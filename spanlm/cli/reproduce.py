@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
@@ -144,7 +143,7 @@ def _dry_run(plan: Plan) -> None:
 def _run(plan: Plan, engine: Engine, tables: bool) -> tuple[list[Page], str]:
     """Run the plan; return its tables, and what failed. The process of the tables names every task, its jobs do not."""
     others, ran, written = finished_before(plan) if tables else [], list[Outcome](), list[Path]()
-    began = time.monotonic()
+    began, problem = time.monotonic(), None
 
     def started(task: Task) -> None:
         if tables and engine.here:
@@ -162,20 +161,17 @@ def _run(plan: Plan, engine: Engine, tables: bool) -> tuple[list[Page], str]:
                 ran.append(outcome)
                 ran.sort(key=lambda one: plan.tasks.index(one.task))  # side by side they end in any order
                 if tables:
-                    with suppress(SpanlmError, OSError):  # the rows that are left go first; the last page must be there
-                        written = write_pages(plan, [*others, *ran])
+                    try:
+                        written, problem = write_pages(plan, [*others, *ran]), None
+                    except (SpanlmError, OSError) as error:  # the rows that are left go first
+                        problem = error
     except Interrupted as stop:
         raise Interrupted(f"{stop}. The same command goes on", stop.signal_number) from None
     except KeyboardInterrupt:
         why = "stopped between two steps; what was finished is kept. The same command goes on"
         raise Interrupted(why, SIGINT) from None
     pages = [Page(plan, table, [*others, *ran]) for table in plan.tables if tables]
-    problem: Exception | None = None
     if tables:
-        try:
-            written = write_pages(plan, [*others, *ran])
-        except (SpanlmError, OSError) as error:
-            problem = error
         for page in pages:
             _show(page)
         for path in written:

@@ -67,10 +67,10 @@ def train_side_by_side(
     files = {folder: Files(folder, reads(folder)) for folder in commands}
     first = of - len(commands) + 1
     for number, (folder, error) in enumerate(engine.run(commands, threads, heard, files), start=first):
-        if not error and (at := ended(folder)) is None:
-            error = "ended, but with other settings or another text than this command's: another command gave them"
-        failed |= {folder: error} if error else {}
-        came = f"failed: {error}" if error or at is None else best(at)
+        if (at := None if error else ended(folder)) is None:
+            other = "ended, but with other settings or another text than this command's: another command gave them"
+            failed[folder] = error or other
+        came = f"failed: {failed[folder]}" if at is None else best(at)
         out(f"[{number}/{of}] {folder.relative_to(root)}: {came}")
     if failed:
         alike = {why: [folder for folder in failed if failed[folder] == why] for why in failed.values()}
