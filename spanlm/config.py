@@ -275,11 +275,12 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         """Refuse a name that is there twice: the first value would be lost without a word."""
-        names = [name.value for name, _ in node.value if isinstance(name, yaml.ScalarNode)]
-        for place, name in enumerate(names):
-            if name in names[:place]:
-                line = node.value[place][0].start_mark.line + 1
-                raise yaml.YAMLError(f"line {line}: {name} is there already; put all of it in one place")
+        there = set[str]()
+        for name in (name for name, _ in node.value if isinstance(name, yaml.ScalarNode)):
+            if name.value in there:
+                line = name.start_mark.line + 1
+                raise yaml.YAMLError(f"line {line}: {name.value} is there already; put all of it in one place")
+            there.add(name.value)
         return super().construct_mapping(node, deep)
 
 

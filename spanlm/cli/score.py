@@ -9,7 +9,7 @@ import unicodedata
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import chain, groupby, islice, tee
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -272,8 +272,6 @@ class _Items:
     """How many more items were one word than were not, so far."""
     returned: str = ""
     """What --line names of the first line that came again after another."""
-    lines: set[tuple[str, ...]] = field(default_factory=set)
-    last: tuple[str, ...] = ()
 
     def rows(self, names: Sequence[str], files: Sequence[tuple[Path, Kind | None]]) -> Iterator[_Row]:
         self.named = ("file",) * (len(files) > 1)
@@ -296,7 +294,8 @@ class _Items:
         if kind is None:
             yield from map(_Item, lines_of(pieces(Text(path, as_text=options.as_text))))
             return
-        self.lines, self.last = set(), ()
+        seen = set[tuple[str, ...]]()
+        last: tuple[str, ...] = ()
         taken = {*self.named, *_columns(options.rows, self.models, self.how)}
         lines = options.line.split(",") if options.line else []
         groups = [*lines, *([] if options.document is None else [options.document])]
@@ -313,15 +312,12 @@ class _Items:
                     _refuse_words(model, text, place, self.how)
             values = repeated({name: row.values[name] for name in self.kept}, self.form)
             document = "" if options.document is None else str(row.values[options.document])
-            if lines and not checked:
-                self._note_return((document, *(str(row.values[name]) for name in lines)))
+            line = (document, *(str(row.values[name]) for name in lines))
+            if lines and line != last and line in seen:
+                self.returned = self.returned or ",".join(line[1:])
+            last = line
+            seen.add(line)
             yield _Item(text, values, document, [row.values[name] for name in lines])
-
-    def _note_return(self, line: tuple[str, ...]) -> None:
-        if line != self.last and line in self.lines:
-            self.returned = self.returned or ",".join(line[1:])
-        self.last = line
-        self.lines.add(line)
 
     def _scored(self, model: LoadedModel, items: Iterable[_Item]) -> Iterator[Sequence[WordScore | WrittenScore]]:
         """Score items, one list each; a document goes on from no other."""

@@ -285,8 +285,8 @@ class _Sweep:
         cases = "\n".join(f"  {number}) run=({shlex.join(each)}) ;;" for number, each in enumerate(words))
         name = re.sub(r"[^\w.-]", "-", self.out.name)
         safe = "".join(f"export {name}={value}\n" for name, value in safe_path().items())
-        where = {"here": shlex.quote(str(Path.cwd())), "logs": shlex.quote(f"{self.out}/slurm-%a.log"), "table": table}
-        where["safe"] = safe
+        here, logs = (shlex.quote(str(path)) for path in (Path.cwd(), f"{self.out}/slurm-%a.log"))
+        where = {"here": here, "logs": logs, "table": table, "safe": safe}
         out(
             _SLURM.format(name=name, last=len(words) - 1, threads=engine.threads(len(words)), cases=cases, **where)[:-1]
         )

@@ -336,8 +336,7 @@ def with_words(config: RunConfig, begun: Path | None) -> RunConfig:
         min_count = min_count or old.min_count
         if tokenizer == "words" and old.tokenizer != "whitespace":
             tokenizer = old.tokenizer
-        if old.documents != "auto":
-            data = with_own_documents(data)
+        data = data if old.documents == "auto" else with_own_documents(data)
     else:
         data = with_own_documents(data)
         tokenizer = "straight-words" if tokenizer == "words" else tokenizer

@@ -154,10 +154,15 @@ def text_path(config: DataConfig) -> Path:
     return moved[0] if moved else path
 
 
+def is_built(config: DataConfig) -> bool:
+    """Whether `spanlm data wikipedia` built a corpus: a blank line starts each of its articles."""
+    return config.corpus not in (DEMO, *CORPORA) and (text_path(config) / BUILT).is_file()
+
+
 def with_own_documents(config: DataConfig) -> DataConfig:
-    """Say what starts a document where `documents` is auto and `spanlm data wikipedia` built the corpus."""
-    own = config.documents == "auto" and config.corpus not in (DEMO, *CORPORA)
-    return replace(config, documents="blank-line") if own and (text_path(config) / BUILT).is_file() else config
+    """Say what starts a document where `documents` is auto and the corpus says it by itself."""
+    own = config.documents == "auto" and is_built(config)
+    return replace(config, documents="blank-line") if own else config
 
 
 def findable(config: DataConfig) -> DataConfig:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from spanlm.config import RunConfig
 from spanlm.data.cbt import Defect, is_cbt_like, read_questions, word_class
 from spanlm.data.config import CBT, DATA_VARIABLE, DataConfig, Lines
-from spanlm.data.corpora import Corpus, load_corpus, text_path, with_own_documents
+from spanlm.data.corpora import Corpus, is_built, load_corpus, text_path
 from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, nearest, nearest_or_all
 from spanlm.models.counting import ParameterCount, count_configured
@@ -266,9 +266,9 @@ def chosen_text(corpus: str, request: Request) -> DataConfig:
             "--data-dir)."
         )
     row = next(iter(PAPERS[request.paper].rows.values()))
-    data = DataConfig(corpus=corpus, dir=request.data_dir, documents="auto")
-    built = with_own_documents(data)  # whose articles are its documents in all papers' tables
-    return built if built != data else replace(data, documents=row.trained.config.data.documents)
+    data = DataConfig(corpus=corpus, dir=request.data_dir, documents=row.trained.config.data.documents)
+    # articles are documents in all papers' tables
+    return replace(data, documents="blank-line") if is_built(data) else data
 
 
 def find_questions(data_dir: str | None, given: tuple[Path, ...]) -> tuple[Path, ...]:
