@@ -25,7 +25,7 @@ _ITEM = "\x01"
 _SPARED = re.compile(r"<!--|<(ref|math|gallery|timeline|score|source|syntaxhighlight|imagemap|hiero)\b[^<>]*>", re.I)
 # elements that the parser reads to their ends without looking for markup
 _OPAQUE = re.compile(
-    r"<(nowiki|pre|ce|chem|inputbox|section|templatedata)(?: (?:[^][<>{}\"']|\"[^<>\"]*\"|'[^<>']*')*+)?>", re.I
+    r"<(nowiki|pre|ce|chem|inputbox|section|templatedata)(?: (?:[^][<>{}\"']|\"[^<>\"]*\"|'[^<>']*')*)?>", re.I
 )
 _MARK = re.compile(
     r"\{\{+|\}\}+|(?P<open>^[ \t:]*+\{\||\[\[|\[(?=\w*:|//)|^=+)|\|\}(?!\})|\]\]?|<!--|=+|[\n|&*#:;]|"

@@ -174,8 +174,9 @@ _CHARACTERS = [chr(code) for code in (*range(0x3100), *range(0xFE00, 0x10000))] 
 _SYMBOLS = "".join(sign for sign in _CHARACTERS if unicodedata.category(sign)[0] in "PS")
 # letters, digits, and the marks on letters
 _SIGN = rf"[^\s{re.escape(_SYMBOLS)}]"
-_NUMBER = re.compile(rf"\.?{_DIGIT}++(?:[.,:/-]{_DIGIT}++)*+")
-_PLAIN = rf"{_SIGN}+(?:[-&]{_SIGN}+|'(?=[^\W\d_]){_SIGN}+|(?<=\d)[.,:/](?={_DIGIT}){_SIGN}+|\.(?=[a-z]){_SIGN}+)*+"
+# no group is possessive: Python 3.11.2 loses its place where the last repetition does not match
+_NUMBER = re.compile(rf"\.?{_DIGIT}++(?:[.,:/-]{_DIGIT}++)*")
+_PLAIN = rf"{_SIGN}+(?:[-&]{_SIGN}+|'(?=[^\W\d_]){_SIGN}+|(?<=\d)[.,:/](?={_DIGIT}){_SIGN}+|\.(?=[a-z]){_SIGN}+)*"
 _LISTED = "|".join(sorted(_ABBREVIATIONS.split(), key=len, reverse=True))
 _FEW = "|".join(sorted(_BEFORE_NUMBERS.split(), key=len, reverse=True))
 _ACRONYM = rf"(?:[^\W\d_]{{1,2}}\.){{2,}}(?:[^\W\d_](?!{_SIGN}))?(?:-{_SIGN}+)*"
