@@ -252,12 +252,14 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
         one = [own.out] if (own.out / CONFIG).exists() else []
         own.begun = next(iter(one if own.seeds is None else seed_folders(own.out)), None)
         if own.seeds is not None and own.begun is not None and own.preset is None and own.config is None:
-            there = [int(path.name.removeprefix(SEED)) for path in seed_folders(own.out)]
+            # a run that another process has just begun has no configuration yet: it counts by its folder
+            there = [int(path.name.removeprefix(SEED)) for path in seed_folders(own.out, "*")]
             if "training.seed" not in fields and min(there) > 1 and max(there) <= own.seeds:
                 raise InputError(
                     f"--seeds={own.seeds}: the runs of {own.out} begin with seed {min(there)}. Say which is the "
                     f"first of all: --seed {min(there)}, or --seed 1 if runs before it are gone."
                 )
+            fields.setdefault("training.seed", str(min(there)))
     require(own.seeds is None or own.seeds >= 1, "--seeds", own.seeds, "at least 1")
     own.engine = field_values(own, Engine)
     for option, value in (("--jobs", own.jobs), ("--on", own.on)):
