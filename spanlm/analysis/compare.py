@@ -39,7 +39,7 @@ from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, SpanlmError
 from spanlm.evaluation.attention import attention_of
-from spanlm.evaluation.cache import CacheConfig, require_text, with_cache
+from spanlm.evaluation.cache import CacheConfig, with_cache
 from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.evaluation.resampling import (
     FEWEST_BLOCKS,
@@ -299,7 +299,6 @@ def read_tokens(
         return TokenBits(name, np.array([[row.surprisal for row in rows]]), runs=runs, protocol=protocol)
     scored = in_text_order(model.model, corpus, split, protocol)
     if cache is not None:
-        require_text(cache.window, corpus, split)
         scored = with_cache(scored, cache, protocol.context == "line")
     config = model.config.model if isinstance(model, TrainedModel) and model.attention is None else None
     if config is None or config.memory.slots == 0:

@@ -10,7 +10,7 @@ from spanlm.cli.main import VerbParser, in_options
 from spanlm.cli.options import TUNED_ON, add_fields, field_values, refuse_given, tuning_part
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
-from spanlm.evaluation.cache import CacheConfig, CacheOptions, CacheTuning, require_text
+from spanlm.evaluation.cache import CacheConfig, CacheOptions, CacheTuning
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.runs.texts import Texts
 from spanlm.runs.trained_model import LoadedModel
@@ -46,7 +46,6 @@ def choose_cache(
     """Return the cache to evaluate with, or None, and how it was tuned, or None; `texts` finds the text to tune on."""
     if options.cache is None:
         return None, None
-    require_text(options.cache, *model.texts.part(corpus, options.split))  # before minutes are spent on tuning
     asked = _settings(options)
     if not asked.tune:
         return CacheConfig(window=asked.window, theta=asked.thetas[0], lambda_=asked.lambdas[0]), None

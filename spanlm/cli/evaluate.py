@@ -177,7 +177,7 @@ def _check(options: argparse.Namespace, runs: int) -> None:
         raise InputError(f"--debug={options.debug}: is for --format srilm")
     if options.format is not None:
         other = {"state": options.state not in ("auto", "line"), "precision": options.precision != "fp32"}
-        names = "batch_size", "cache", "dynamic", "parts", "tune_weights", "json"
+        names = "batch_size", "cache", "dynamic", "parts", "tune_weights", "vocab_pad", "json"
         other |= {name: vars(options)[name] not in (None, False) for name in names}
         for name in (name for name, given in other.items() if given):
             option = f"--{name.replace('_', '-')}"

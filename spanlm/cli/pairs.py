@@ -134,8 +134,8 @@ def _read(path: Path, options: argparse.Namespace) -> list[Pair]:
     kind = options.format or table_kind(path)
     if kind is None:
         raise InputError(f"{path}: say by --format csv, tsv or jsonl what it is; the name does not")
-    regions: Sequence[str] = options.critical.split(",") if options.critical else ()
-    if len(regions) > 2:
+    regions: Sequence[str] = () if options.critical is None else options.critical.split(",")
+    if len(regions) > 2 or "" in regions:
         raise InputError(f"--critical={options.critical}: must be one column, or two with a comma between them")
     by = [options.by] if options.by else []
     rows = read_table(path, kind, [options.good, options.bad, *regions, *by])

@@ -78,17 +78,6 @@ class CacheConfig:
         return {"window": self.window, "theta": self.theta, "lambda": self.lambda_, "tuned_on": self.tuned_on}
 
 
-def require_text(window: int, corpus: Corpus, split: str) -> None:
-    """Raise InputError for a window of more words than the text has."""
-    tokens = len(corpus.splits[split])
-    require(
-        window <= tokens,
-        "cache.window",
-        window,
-        f"at most {tokens}: {corpus.name} {split} has no more tokens; take a smaller cache.window",
-    )
-
-
 def as_one_stream(item: Scored) -> Scored:
     """Put the lines of a batch, which follow each other in the text, into one stream that no reset interrupts."""
     segment, kept = item.segment, item.segment.mask.T
@@ -297,12 +286,11 @@ def tune_cache(
     its lines as the model knows them.
 
     Raises:
-        InputError: an empty grid, a value outside its range, a window longer than the text, or no such split.
+        InputError: an empty grid, a value outside its range, or no such split.
     """
     _require_grid(windows, thetas, lambdas)
     # a cache over lines needs them in the order of the text
     batcher = replace(protocol, batch_size=None).batcher(corpus, split, in_order=True)
-    require_text(max(windows), corpus, split)
     scored: Iterable[Scored] = score(model, batcher.segments(), protocol)
     if protocol.context == "line":
         scored = map(as_one_stream, scored)

@@ -31,14 +31,14 @@ _REMEMBERED = 1 << 28  # bytes of what a prompt left, of which the last matters
 class GenerationOptions:
     """The sampling distribution.
 
-    p'(w) ∝ p(w)^{1 / temperature} over the words that remain: the `top_k` most probable, then the fewest whose
-    probabilities reach `top_p`.
+    p'(w) ∝ p(w)^{1 / temperature} over the words that remain: the `top_k` most probable, then of these the fewest that
+    hold the share `top_p` of their probability.
 
     Attributes:
         length: how many words
         temperature: 1: the model's own probabilities; 0: always the most probable word
         top_k: draw from the k most probable words
-        top_p: draw from the fewest words that hold this share of the probability
+        top_p: draw from the fewest words that hold this share of the probability (of the k words', with top_k)
         seed: the same seed gives the same words
         unk: let <unk> be drawn, too
 
@@ -224,6 +224,8 @@ def sample(
     """
     log_p = log_p.double().clone()
     log_p[barred] = -torch.inf
+    if not log_p.max() > -torch.inf:
+        raise InputError("the model gives no word a probability that is a number")
     if temperature == 0:
         return int(log_p.argmax())
     probabilities = (log_p / temperature).softmax(0)
@@ -233,10 +235,9 @@ def sample(
         if top_k is not None:
             dropped[top_k:] = True
         if top_p is not None:
-            dropped |= values.cumsum(0) - values >= top_p  # the word that crosses the border stays
+            values[dropped] = 0
+            dropped |= values.cumsum(0) - values >= top_p * values.sum()  # the word that crosses the border stays
         probabilities[words[dropped]] = 0
     summed = probabilities.cumsum(0)
-    if not summed[-1] > 0:
-        raise InputError("the model gives no word a probability that is a number")
     share = 1 - torch.rand((), generator=generator, dtype=summed.dtype)
     return int(torch.searchsorted(summed, share * summed[-1]))

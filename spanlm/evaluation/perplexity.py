@@ -13,7 +13,7 @@ from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, require
-from spanlm.evaluation.cache import CacheConfig, require_text, with_cache
+from spanlm.evaluation.cache import CacheConfig, with_cache
 from spanlm.evaluation.protocol import LENGTH, STANDARD, Protocol, lines_counted
 from spanlm.evaluation.scoring import Tally, perplexity, score, tally
 from spanlm.models.interfaces import NextWordModel
@@ -178,7 +178,7 @@ def evaluate(
     neural cache mixed in, it has the numbers without, from the same pass.
 
     Raises:
-        InputError: no such split, a size below 1, or a cache whose window is longer than the text.
+        InputError: no such split, or a size below 1.
     """
     require(cache is None or isinstance(cache, CacheConfig), "cache", cache, "a CacheConfig, as tune_cache([500]).best")
 
@@ -187,7 +187,6 @@ def evaluate(
         scored = score(model, batcher.segments(), protocol)
         if cache is None:
             return [tally(scored, corpus.vocabulary)]
-        require_text(cache.window, corpus, split)
         plain = cached = Tally()
         # two readers in step: what one has read waits for the other, a segment at a time
         found, again = tee(scored)

@@ -17,10 +17,11 @@ import torch
 from spanlm.config import ConfigParser, read_yaml
 from spanlm.data.config import SPLITS, DataConfig, Split
 from spanlm.data.corpora import Corpus, findable
-from spanlm.data.vocabulary import EOS, Vocabulary
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation.combination import em_weights
 from spanlm.evaluation.ngram import ArpaModel, KneserNey, open_arpa, read_arpa, write_arpa
+from spanlm.evaluation.ngram.arpa import NO_UNKNOWN
 from spanlm.evaluation.ngram.config import NgramConfig, NgramRunConfig
 from spanlm.evaluation.ngram.kenlm import Kenlm, installed
 from spanlm.evaluation.ngram.model import END, START
@@ -47,7 +48,13 @@ _TOKENS = 1 << 16
 
 
 class NgramTexts(Texts):
-    """The texts of an n-gram model: a stream is lines, each by itself, so that any way to cut it gives the same."""
+    """The texts of an n-gram model: a stream is lines, each by itself, so that any way to cut it gives the same.
+
+    Attributes:
+        arpa: an ARPA file, which need not list <unk>; None: a run's own
+    """
+
+    arpa: ArpaModel | None = None
 
     def reading(self) -> dict[str, str]:
         """Return how words are cut; how lines are makes no difference, and an ARPA file tells nothing."""
@@ -55,8 +62,12 @@ class NgramTexts(Texts):
         return {} if self._textless else {name: found[name] for name in ("data.tokenizer", "data.lines")}
 
     def unk_notes(self) -> list[str]:
-        """Nothing: an n-gram model without <unk> in its text gives it the probability of one word that it lacks."""
-        return []
+        """Return a note on an ARPA file that lacks <unk>; a run's has it, also where its text does not."""
+        if self.arpa is None or self.arpa.tables[0].log10[0] > NO_UNKNOWN:
+            return []
+        return [
+            f"{self.folder.name} does not list {UNK}: each unknown word counts with a probability of 10^{NO_UNKNOWN:g}"
+        ]
 
 
 class NgramRun(LoadedModel):
@@ -128,6 +139,7 @@ def load_arpa(path: Path) -> NgramRun:
     arpa = _open(path)
     vocabulary = vocabulary_of(arpa, path)
     texts = NgramTexts(vocabulary, DataConfig(corpus=str(path)), path, textless=_TEXTLESS)
+    texts.arpa = arpa
     return NgramRun(NgramModel(arpa, vocabulary).eval(), texts)
 
 

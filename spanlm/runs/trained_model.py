@@ -525,7 +525,7 @@ class TrainedModel(LoadedModel):
         length = whole_number("length", length)
         segments = None if segments is None else whole_number("segments", segments)
         other = self.gate_temperature if self.gate_temperature != self.own_gate_temperature else None
-        path = self.folder / statistics_name(other)
+        path = self.folder / statistics_name(other, length)
         try:
             corpus = self.corpus(None, PART, data_dir=data_dir, download=download)
         except SpanlmError as missing:

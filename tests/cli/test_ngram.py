@@ -82,6 +82,17 @@ def test_kenlm_scores_texts_as_we_do_and_reads_the_file_alone(kn3: Path, tmp_pat
         run.evaluate("demo")
 
 
+def test_an_arpa_file_without_unk_says_what_unknown_words_cost(cli: Cli, tmp_path: Path) -> None:
+    path, text = tmp_path / "nounk.arpa", tmp_path / "text.txt"
+    path.write_text("\\data\\\nngram 1=3\n\n\\1-grams:\n-99\t<s>\n-0.3\t</s>\n-0.3\ta\n\n\\end\\\n")
+    for words, noted in (("a\n", 0), ("b\n", 1)):
+        text.write_text(words)
+        out = cli("evaluate", path, "--corpus", text).done
+        assert (
+            out.count("nounk.arpa does not list <unk>: each unknown word counts with a probability of 10^-100") == noted
+        )
+
+
 def test_kenlms_own_format_is_for_pairs_and_rescore(cli: Cli, kn3: Path, tmp_path: Path) -> None:
     path, pairs = tmp_path / "kn3.klm", tmp_path / "pairs.jsonl"
     path.write_bytes((kn3 / ARPA).read_bytes())  # KenLM looks at what is in it

@@ -252,6 +252,10 @@ def test_statistics_are_gathered_once_for_weights_length_and_text(trained: Train
     trained.tune_dynamic(rates=[0.001], decays=[0.0])
     assert path.stat().st_mtime_ns == written
     assert "after every 3 tokens" in trained.evaluate(dynamic=replace(CONFIG, length=3)).protocol
+    assert path.stat().st_mtime_ns == written, "another length has a file of its own"
+    other = trained.dynamic_statistics(length=3, segments=1)
+    assert other.origin == f"read from {path.with_stem('dynamic-length-3')}" and other.whole
+    path.write_bytes(path.with_stem("dynamic-length-3").read_bytes())
     assert "is of segments of 3 steps, not 5" in trained.dynamic_statistics().origin
 
 

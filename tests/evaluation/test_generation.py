@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -80,6 +81,7 @@ def test_frequencies_are_the_probabilities(temperature: float) -> None:
             ({"top_p": 1.0}, {0, 1, 2, 3, 4, 5}),
             ({"top_p": 1e-9}, {0}),
             ({"top_k": 4, "top_p": 0.5}, {0, 1}),
+            ({"top_k": 2, "top_p": 0.6}, {0}),  # of the two words' 0.65
             ({"barred": [0, 2]}, {1, 3, 4, 5}),
         ],
         always=5,
@@ -92,6 +94,13 @@ def test_supports_are_exact(options: dict[str, Any], support: set[int]) -> None:
     kept = [p if i in support else 0.0 for i, p in enumerate(PROBABILITIES)]
     # 99.9 % with 5 degrees of freedom
     assert chi_square(found, [p / sum(kept) for p in kept]) < 20.5
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+@pytest.mark.parametrize("log_p", [math.nan, -math.inf])
+def test_no_word_is_drawn_without_probabilities(temperature: float, log_p: float) -> None:
+    with pytest.raises(InputError, match="no word a probability"):
+        sample(torch.full((3,), log_p), temperature, None, None, [], torch.Generator())
 
 
 def test_what_keeps_every_word_draws_the_same_words() -> None:

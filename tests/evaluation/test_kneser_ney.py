@@ -221,7 +221,9 @@ def test_texts_that_cannot_be_estimated(sentences, options, message):
         KneserNey(**options).estimate(*numbered(sentences))
 
 
-@pytest.mark.parametrize("options", [{"order": 0}, {"order": 7}, {"block": 0}, {"fallback": (0.5, 1.0, 3.5)}])
+@pytest.mark.parametrize(
+    "options", [{"order": 0}, {"order": 7}, {"block": 0}, {"fallback": (0.5, 1.0, 3.5)}, {"fallback": (0.0, 1, 1)}]
+)
 def test_options_out_of_range(options):
     with pytest.raises(InputError, match="must be"):
         KneserNey(**options)
@@ -232,5 +234,7 @@ def test_other_refusals(tmp_path):
         KneserNey(2, FALLBACK).estimate([np.array([0, 1])], Vocabulary(("a", "<unk>", "<eos>")))
     with pytest.raises(InputError, match="vocabulary=<s>: must be without"):
         KneserNey(2, FALLBACK).estimate([np.array([1])], Vocabulary(("<s>", "<eos>", "<unk>")))
-    with pytest.raises(RunError, match="No such file"):
+    with pytest.raises(InputError, match=r"vocabulary=<UNK>: must be without it.*write <unk>"):
+        KneserNey(2, FALLBACK).estimate([np.array([1])], Vocabulary(("<UNK>", "<eos>", "<unk>")))
+    with pytest.raises(RunError, match=r"No such file.*TMPDIR"):
         KneserNey(2, FALLBACK, folder=tmp_path / "none").estimate(*numbered(TINY))

@@ -11,7 +11,8 @@ them. A segment with fewer than its 500 tokens counts by its share of them, in g
 last one out: n = 1859 on Penn Treebank, here 1859.2).
 
 They are kept in the run's folder, marked with the SHA-256 of the weights and of the training text, and with the gate's
-temperature; those of another temperature than the run's have a file of their own (`statistics_name`).
+temperature; those of another temperature than the run's, or another length, have a file of their own
+(`statistics_name`).
 """
 
 from __future__ import annotations
@@ -251,9 +252,11 @@ def gate_temperature(model: NextWordModel) -> float | None:
     return memory.gate_temperature if isinstance(memory, Memory) else None
 
 
-def statistics_name(gate: float | None = None) -> str:
-    """Name the file in a run's folder: one for the run as it is, and one for each other temperature of its gate."""
-    return DYNAMIC if gate is None else f"dynamic-gate-{float(gate)!r}.safetensors"
+def statistics_name(gate: float | None = None, length: int = LENGTH) -> str:
+    """Name the file in a run's folder: one for each length of segments and temperature of its gate; None: the run's."""
+    of_gate = "" if gate is None else f"-gate-{float(gate)!r}"
+    of_length = "" if length == LENGTH else f"-length-{length}"
+    return DYNAMIC.replace(".", f"{of_gate}{of_length}.")
 
 
 def find_statistics(

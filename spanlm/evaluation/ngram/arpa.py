@@ -43,7 +43,8 @@ from spanlm.evaluation.ngram.model import (
 from spanlm.store.files import open_bytes, replacing_packed
 
 _BLOCK = 1 << 16
-_NO_UNKNOWN = -100.0
+NO_UNKNOWN = -100.0
+"""log10 p of an unknown word of a file that does not list <unk>."""
 _COUNT = re.compile(rb"ngram\s+(\d+)\s*=\s*(\d{1,15})")
 
 Rows = NDArray[np.int32]
@@ -228,7 +229,7 @@ class _Reader:
     def _tables(self, ids: list[Rows], values: list[Floats], first: tuple[int, ...]) -> list[Table]:
         """Sort the n-grams, and check that none is there twice and that contexts are listed with their weights."""
         size = len(self.words)
-        unigrams = np.array([[_NO_UNKNOWN], [0]], np.float32).repeat(size, axis=1)
+        unigrams = np.array([[NO_UNKNOWN], [0]], np.float32).repeat(size, axis=1)
         unigrams[:, ids[0][:, 0]] = values[0]
         tables = [Table(np.arange(size, dtype=np.uint64), *unigrams)]
         lines = [np.zeros(0, np.int64)]

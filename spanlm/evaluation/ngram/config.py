@@ -33,7 +33,7 @@ class NgramConfig:
         """Refuse what cannot be estimated, and a share without a cache."""
         require(1 <= self.order <= MAX_ORDER, "ngram.order", self.order, f"from 1 to {MAX_ORDER}")
         for count, discount in enumerate(self.fallback or (), 1):
-            require(0 <= discount <= count, f"ngram.fallback: D_{count}", discount, f"from 0 to {count}")
+            require(0 < discount <= count, f"ngram.fallback: D_{count}", discount, f"above 0, and at most {count}")
         require(self.cache is None or self.cache >= 1, "ngram.cache", self.cache, "at least 1, or null")
         share = self.cache_share
         require(share is None or self.cache is not None, "ngram.cache_share", share, "null where ngram.cache is")

@@ -20,7 +20,6 @@ removes when the process ends, however it ends.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -71,7 +70,7 @@ class KneserNey:
         require(1 <= self.order <= MAX_ORDER, "order", self.order, f"from 1 to {MAX_ORDER}")
         require(self.block >= 1, "block", self.block, "at least 1")
         for count, discount in enumerate(self.fallback or (), 1):
-            require(0 <= discount <= count, f"fallback: D_{count}", discount, f"from 0 to {count}")
+            require(0 < discount <= count, f"fallback: D_{count}", discount, f"above 0, and at most {count}")
 
     def estimate(self, pieces: Iterable[Integers], vocabulary: Vocabulary) -> ArpaModel:
         """Estimate a model of a whole vocabulary, with the words that the text lacks.
@@ -88,6 +87,13 @@ class KneserNey:
         ids = {word: index for index, word in enumerate((UNKNOWN, START, END))}
         for mark in (START, END):
             require(mark not in vocabulary, "vocabulary", mark, f"without {START} and {END}, which mark sentences")
+        other = "<UNK>"
+        require(
+            other not in vocabulary,
+            "vocabulary",
+            other,
+            f"without it, as ARPA's readers take it for {UNKNOWN}: write {UNK}",
+        )
         known = {UNK: UNKNOWN, EOS: END}
         renumbered = np.array([ids.setdefault(known.get(word, word), len(ids)) for word in vocabulary.words], np.int64)
         return self._model((renumbered[piece] for piece in pieces), ids)
@@ -102,7 +108,10 @@ class KneserNey:
             return ArpaModel(tuple(words), tuple(self._tables(disk, orders)))
         except OSError as error:
             folder = self.folder or tempfile.gettempdir()
-            raise RunError(f"Kneser-Ney: {folder}: {error.strerror}; choose a folder with more room") from error
+            what = (
+                f"Kneser-Ney: temporary files in {folder}: {error.strerror}. Let $TMPDIR name a folder with room for up"
+            )
+            raise RunError(f"{what} to 60 bytes for each word and order.") from error
 
     def _tables(self, disk: _Disk, orders: list[_Order]) -> list[Table]:
         """Turn counts into probabilities, from short n-grams to long."""
@@ -267,12 +276,8 @@ class _Disk:
     folder: Path | None
 
     def array(self, dtype: DTypeLike, size: int) -> Array:
-        """Return an array of zeros; its room is taken at once, as a full disk under a mapped file kills a process."""
-        if not size:
-            return np.zeros(0, dtype)
-        with tempfile.TemporaryFile(dir=self.folder) as file:
-            os.posix_fallocate(file.fileno(), 0, size * np.dtype(dtype).itemsize)
-            return np.memmap(file, dtype, "r+", shape=(size,))
+        """Return an array of zeros; they are written at once, as a full disk under a mapped file kills a process."""
+        return self.store(((np.zeros(part.stop - part.start, dtype),) for part in _parts(size, 1 << 20)), dtype)[0]
 
     def store(self, pieces: Iterable[tuple[Array, ...]], *dtypes: DTypeLike) -> tuple[Array, ...]:
         """Write pieces of parallel arrays one after the other and return the whole arrays."""
@@ -287,7 +292,7 @@ class _Disk:
                 file.flush()
             if not size:
                 return tuple(np.zeros(0, dtype) for dtype in dtypes)
-            return tuple(np.memmap(file, dtype, "r", shape=(size,)) for file, dtype in zip(files, dtypes, strict=True))
+            return tuple(np.memmap(file, dtype, "r+", shape=(size,)) for file, dtype in zip(files, dtypes, strict=True))
 
 
 def _merged(keys: Array, counts: Array, ends: list[int], block: int) -> Iterator[tuple[Array, Array]]:
