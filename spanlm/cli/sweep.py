@@ -26,7 +26,7 @@ from spanlm.store.engine import Engine
 from spanlm.store.files import make_folder
 from spanlm.store.plain import several
 from spanlm.store.process import safe_path
-from spanlm.store.run_folder import CONFIG, METRICS, seed_folders
+from spanlm.store.run_folder import CONFIG, METRICS, SEED, seed_folders
 from spanlm.training.progress import Position
 from spanlm.training.run import ended, refuse_changes
 from spanlm.training.setup import refuse_too_large, refuse_unfit
@@ -100,6 +100,9 @@ def run(arguments: list[str]) -> None:
     engine = field_values(options, Engine)
     sweep = _Sweep(options.file)
     if options.print_slurm:
+        if options.dry_run or engine.on is not None:
+            other = "--dry-run" if options.dry_run else f"--on={engine.on}"
+            raise InputError(f"--print-slurm and {other} do not go together: the script is for SLURM alone; take one")
         sweep.print_slurm(engine, shlex.join(["spanlm", "sweep", str(options.file)]))
     elif options.dry_run:
         sweep.list_runs()
@@ -162,7 +165,7 @@ class _Sweep:
             return Setting(name, own, fields, {folder: config})
         seeds = range(first, first + self.asked.seeds)
         configs = {seed: replace(config, training=replace(config.training, seed=seed)) for seed in seeds}
-        return Setting(name, own, fields, {folder / f"seed-{seed}": member for seed, member in configs.items()})
+        return Setting(name, own, fields, {folder / f"{SEED}{seed}": member for seed, member in configs.items()})
 
     # --- runs ---
 

@@ -112,6 +112,8 @@ def _run(arguments: list[str], ranks: Ranks) -> None:
         return
     begun: Path | None = own.begun
     config = with_words(with_options(_base_config(own.preset, own.config, begun), fields), begun)
+    if own.match_parameters is not None:
+        _refuse_twice(fields, _matched_field(config), f"--match-parameters={own.match_parameters}")
     if own.print_config:
         if own.match_parameters is not None:
             out(f"# --match-parameters {own.match_parameters} chooses the hidden size when the text is read")
@@ -136,7 +138,7 @@ def _run(arguments: list[str], ranks: Ranks) -> None:
         if own.tour and ranks.rank == 0:
             print_demo_report(config, corpus, folder)
     except Interrupted as stop:
-        if not own.engine.here:
+        if not own.engine.here or ranks.count > 1:
             raise Interrupted(f"{stop}. The same command goes on, with --resume auto", stop.signal_number) from None
         first = None if own.seeds is None else config.training.seed
         given = {"seed": first, "seeds": own.seeds, "threads": own.threads, "track": own.track}
@@ -170,7 +172,7 @@ def _train_family(members: Mapping[Path, RunConfig], corpus: Corpus, folder: Pat
     if own.engine.here:
         train_in_turn(members, corpus, folder, partial(train_and_report, resume=own.resume, track=own.track))
         return
-    more = [*([f"--track={own.track}"] if own.track else []), *["--as-text"] * own.as_text]
+    more = [*([f"--track={own.track}"] if own.track else []), *["--as-text"] * (own.as_text or own.begun is not None)]
     train_together(members, corpus, folder, own.engine, more)
 
 
@@ -238,13 +240,8 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
     own.preset, own.corpus = text_and_preset(names, own.corpus, PRESETS)
     if own.preset is not None and own.preset not in PRESETS and "/" in own.preset:
         raise InputError(f"{own.preset}: neither a text that is there nor a preset.{nearest(own.preset, PRESETS)}")
-    for option, value, field in (
-        ("--corpus", own.corpus, "data.corpus"),
-        ("--match-parameters", own.match_parameters, "model.encoder.hidden_size"),
-    ):
-        if value is not None and field in fields:
-            raise InputError(f"{option}={value} and --{field}={fields[field]}: say the same thing twice; take one")
     if own.corpus is not None:
+        _refuse_twice(fields, "data.corpus", f"--corpus={own.corpus}")
         fields["data.corpus"] = own.corpus
     own.resume = own.resume == "auto"
     own.begun = None
@@ -271,10 +268,17 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
         raise InputError("--resume auto: needs --out, the folder of the run to go on with")
     if own.resume and own.seeds is None and own.begun is None and seed_folders(own.out):
         raise InputError(f"--out={own.out}: holds no run to go on with. It holds a family of runs: add --seeds.")
+    nothing = own.preset is None and own.config is None and "data.corpus" not in fields and own.begun is None
+    if own.resume and nothing and not own.tour:
+        raise InputError(f"--out={own.out}: holds no run to go on with. To begin one there, name a text or a preset.")
     if own.tour is None:
-        demo = own.preset is None and own.config is None and "data.corpus" not in fields
-        own.tour = demo and own.begun is None and own.seeds is None
+        own.tour = nothing and own.seeds is None
     return own, fields
+
+
+def _refuse_twice(fields: Fields, field: str, option: str) -> None:
+    if field in fields:
+        raise InputError(f"{option} and --{field}={fields[field]}: say the same thing twice; take one")
 
 
 # --- configuration ---
@@ -317,12 +321,13 @@ def _field_parser(base: RunConfig, fields: Mapping[str, str]) -> ConfigParser:
 
 
 def _overlaid(base: Tree, change: Tree) -> Tree:
-    """Merge `change` into `base`; a group with another kind, or with no stages, keeps nothing of the old one."""
+    """Merge `change` into `base`; a part of the model of another kind, or a group with no stages, keeps nothing."""
     merged = dict(base)
     for name, value in change.items():
         old = base.get(name)
         if isinstance(value, dict) and isinstance(old, dict):
-            anew = value.get("kind", old.get("kind")) != old.get("kind") or value.get("stages") == 0
+            another = name in PARTS and value.get("kind", old.get("kind")) != old.get("kind")
+            anew = another or value.get("stages") == 0
             value = value if anew else _overlaid(old, value)
         merged[name] = value
     return merged
@@ -345,6 +350,11 @@ def with_words(config: RunConfig, begun: Path | None) -> RunConfig:
     return replace(config, data=replace(data, tokenizer=tokenizer, min_count=min_count))
 
 
+def _matched_field(config: RunConfig) -> str:
+    """Name the size that `--match-parameters` chooses."""
+    return f"model.encoder.{'last_size' if isinstance(config.model.encoder, AWDLSTMConfig) else 'hidden_size'}"
+
+
 def _matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
     """Choose the hidden size that meets a budget, θ_M or the LSTMn that has it, and print it."""
     found = _BUDGET.fullmatch(wanted.upper().replace("_", "").replace(",", ""))
@@ -358,9 +368,8 @@ def _matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
         budget = round(float(found["number"]) * {"": 1, "K": 1e3, "M": 1e6}[found["scale"]])
     model = match_parameters(config.model, vocabulary_size, budget)
     count = count_configured(model, vocabulary_size)
-    field = "last_size" if isinstance(model.encoder, AWDLSTMConfig) else "hidden_size"
     out(
-        f"matched to {wanted}: model.encoder.{field}={model.encoder.output_size}, θ_M {count.model:,} "
+        f"matched to {wanted}: {_matched_field(config)}={model.encoder.output_size}, θ_M {count.model:,} "
         f"at a vocabulary of {vocabulary_size:,} words"
     )
     return replace(config, model=model)

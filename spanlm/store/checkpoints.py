@@ -14,6 +14,7 @@ A checkpoint that does not match its manifest is refused, and the one before it 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -36,6 +37,8 @@ KEPT = 2
 _ASIDE = ".before"
 _NAME = re.compile(rf"step-(\d{{9,}})({re.escape(_ASIDE)})?")
 TENSOR_FILES = ("weights", "optimizer", "carried")
+_FOR_NOW = (errno.EACCES, errno.EPERM, errno.ESTALE, errno.EFBIG, errno.EMFILE, errno.ENFILE)
+"""Errors of a file that another user, machine or process may be able to read."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,8 @@ def _newest(folder: Path, read: Callable[[Path], Read]) -> tuple[Read | None, li
         try:
             return read(path), refused
         except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
+            if isinstance(error, OSError) and error.errno in _FOR_NOW:
+                raise RunError(f"{path}: cannot be read now, and need not be damaged: {error}") from error
             refused.append(f"{path}: damaged checkpoint refused: {error}")
     if refused:
         raise RunError(f"{refused[0]}; no checkpoint before it is whole. Start again with another --out.")

@@ -18,7 +18,7 @@ from typing import Any
 
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
-from spanlm.errors import RunError
+from spanlm.errors import Interrupted, RunError
 from spanlm.evaluation.perplexity import log_of, log_of_training
 from spanlm.evaluation.scoring import Tally, perplexity
 from spanlm.store.process import StopRequest
@@ -100,9 +100,12 @@ class Position:
         if self.stage:
             finetune = training.finetune
             return self.stage_epochs >= finetune.epochs or stagnated(self.losses, finetune.nonmonotone)
+        return self.epoch >= training.epochs or self._impatient(training)
+
+    def _impatient(self, training: TrainingConfig) -> bool:
+        """Whether patience is at its end, which does not count before averages begin."""
         waiting = training.optimizer.kind == "nt_asgd" and not self.averaged
-        impatient = training.patience is not None and self.stale >= training.patience
-        return self.epoch >= training.epochs or (impatient and not waiting)
+        return training.patience is not None and self.stale >= training.patience and not waiting
 
     def run_over(self, training: TrainingConfig) -> bool:
         """Whether the last stage has ended."""
@@ -111,11 +114,11 @@ class Position:
     def why_over(self, training: TrainingConfig) -> str:
         """Say of a run that is over what ended its last stage, and what would go on."""
         if self.stage:
-            if self.stage_epochs < training.finetune.epochs:
+            if stagnated(self.losses, training.finetune.nonmonotone):
                 return "the last stage of finetuning ended because valid stagnated"
             more = ": more of them go on" if self.stage == 1 else ""
             return f"training.finetune.epochs={training.finetune.epochs}{more}"
-        impatient = training.patience is not None and self.stale >= training.patience
+        impatient = self._impatient(training)
         if impatient and self.epoch >= training.epochs:
             return f"training.epochs={training.epochs}, training.patience={training.patience}: more of both go on"
         if impatient:
@@ -255,7 +258,11 @@ class Journal:
         self.begin_epoch()
 
     def lasting(self, write: Callable[[], Any]) -> Any:
-        """Call a function that writes; retry while the disk refuses for a moment, unless the run is to end."""
+        """Call a function that writes; retry while the disk refuses for a moment.
+
+        Raises:
+            RunError: it refused for longer. Interrupted: the run was to end meanwhile.
+        """
         if not self._writes:
             return None
         for pause in self.watcher.pauses:
@@ -266,8 +273,8 @@ class Journal:
                     raise
                 self.watcher.note(f"{error} Trying again in {pause:g} s.")
                 for _ in range(round(10 * pause)):
-                    if self.request.signal_number is not None:
-                        raise
+                    if (number := self.request.signal_number) is not None:
+                        raise Interrupted(f"{error} Stopped while it was tried again", number) from error
                     time.sleep(0.1)
         return write()
 

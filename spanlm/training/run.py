@@ -15,7 +15,7 @@ from spanlm.data.corpora import Corpus, findable
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, SpanlmError, as_written, require, require_path
 from spanlm.models.ops.precision import usable
-from spanlm.store.checkpoints import holds_checkpoints, load_last_checkpoint, load_last_position
+from spanlm.store.checkpoints import holds_checkpoints, load_last_position
 from spanlm.store.files import make_folder, regular, remove_unfinished, replace_file
 from spanlm.store.run_folder import (
     CHECKPOINTS,
@@ -221,8 +221,11 @@ def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
 
 def _refuse_another_past(old: TrainingConfig, new: TrainingConfig, folder: Path) -> None:
     """Refuse to change the end of a stage that is over, or the number of stages after the last."""
-    checkpoint, _ = load_last_checkpoint(folder / CHECKPOINTS)  # from which the trainer will go on
-    position = Position.from_json(checkpoint.position) if checkpoint else Position(rate=new.optimizer.lr)
+    try:
+        found = load_last_position(folder / CHECKPOINTS)
+    except RunError:  # all are damaged, as the run itself will say
+        return
+    position = Position.from_json(found) if found else Position(rate=new.optimizer.lr)
     stage, done, before, now = position.stage, position.stage_epochs, old.finetune, new.finetune
     last_differs = before.last_latent_dropout is not None and stage in (before.stages, now.stages) and stage > 0
     for field, was, wanted, allowed in (

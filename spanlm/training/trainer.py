@@ -63,7 +63,7 @@ class Trainer:
             data=corpus.digest("train", "valid"),
             config=config_digest(config.to_tree()),
         )
-        # streams of equal length in training; in validation the context of a word must not depend on the batch size
+        # streams of equal length in training; in validation documents and sentences are whole
         self.valid = setup.split_batcher(config, corpus, "valid", config.training.batching.eval_batch_size, whole=True)
         self._set_up()
         self.started: setup.WarmStart | None = None
@@ -151,6 +151,7 @@ class Trainer:
         """
         if not self.finished:
             self._record_start()
+            self._note_averages()
         with self.journal.open(self.position):
             if self.started is not None:
                 self._checkpoint()  # before a better model takes the place of the one that was read
@@ -160,6 +161,8 @@ class Trainer:
                     if self.position.stage_over(self.config.training):
                         self._next_stage()
                     self._epoch(request)
+                if request.signal_number is not None:  # when the last epoch was written; a caller may have more to do
+                    self._interrupt(request.signal_number)
         return self.position
 
     @property
@@ -176,6 +179,16 @@ class Trainer:
         start = (self.folder, self.device, origin, self.corpus.texts, now)
         more = (self.corpus.unk_tokens("train"), self.ranks.count)
         self.journal.lasting(lambda: record_start(*start, *more))
+
+    def _note_averages(self) -> None:
+        """Say it if the run ends before averages of the weights can begin."""
+        training, optimizer = self.config.training, self.config.training.optimizer
+        least = optimizer.nonmonotone + 3
+        if optimizer.kind == "nt_asgd" and optimizer.switch_after is None and training.epochs < least:
+            self.journal.watcher.note(
+                f"training.epochs={training.epochs}: averages of the weights cannot begin, which takes {least} epochs "
+                f"(training.optimizer.nonmonotone={optimizer.nonmonotone}) or a training.optimizer.switch_after"
+            )
 
     def _order(self) -> int:
         # one order an epoch, known without drawing those before it
@@ -254,13 +267,16 @@ class Trainer:
             self._begin_averages()
         self._checkpoint()
         self.journal.watcher.epoch(event)
-        if begun:
+        if begun and not self.finished:
             self.journal.watcher.note(f"averages of the weights begin after epoch {position.epoch}")
 
     def _close_epoch(self, loss: float) -> bool:
         """Close the epoch; save the weights that the model has now if they are the best so far."""
         if not math.isfinite(loss):
-            raise RunError(f"epoch {self.position.epoch + 1}: the validation loss is {loss}. Lower the learning rate.")
+            raise RunError(
+                f"epoch {self.position.epoch + 1}: the validation loss is {loss}. Start again in another --out with a "
+                "lower training.optimizer.lr or training.optimizer.clip."
+            )
         improved = self.position.next_epoch(loss)
         if improved:
             self.position.best_weights = self._save_best() or model_digest(self.model)

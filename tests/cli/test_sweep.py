@@ -158,7 +158,10 @@ def test_a_worker_of_ray_that_was_killed_trains_what_an_undisturbed_run_does(cli
 
 @pytest.mark.slow
 def test_the_script_for_slurm_trains_a_run_for_each_task(cli: Cli, tiny_corpus: Path) -> None:
-    script = cli("sweep", write(tiny_corpus, more="seeds: 2\nout: my runs"), "--print-slurm").done
+    asked = ["sweep", write(tiny_corpus, more="seeds: 2\nout: my runs"), "--print-slurm"]
+    for other in (["--dry-run"], ["--on", "ray"]):
+        cli(*asked, *other).refused("do not go together", other[0])
+    script = cli(*asked).done
     Path("lr.sh").write_text(script)
     subprocess.run(["bash", "-n", "lr.sh"], check=True)
     assert re.search(r"^#SBATCH --array=0-3$", script, re.MULTILINE) and "#SBATCH --signal=TERM@120\n" in script

@@ -132,6 +132,26 @@ def test_preset_then_file_then_options(cli: Cli, tmp_path: Path) -> None:
     assert (alone.training.epochs, alone.training.optimizer.lr) == (7, 0.001)
 
 
+def test_a_file_says_of_training_what_options_say(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("training: {optimizer: {kind: adagrad}, batching: {kind: documents}}\n")
+    options = ["--training.optimizer.kind=adagrad", "--training.batching.kind=documents"]
+    found = printed(cli, "zaremba2014/medium", "--config", "c.yaml")
+    assert found == printed(cli, "zaremba2014/medium", *options)
+    assert (found.training.optimizer.lr, found.training.batching.batch_size) == (1.0, 20), "the preset's"
+
+
+def test_a_folder_without_a_run_is_no_demo(cli: Cli) -> None:
+    cli("train", "--out", "typo", "--resume", "auto").refused("--out=typo: holds no run to go on with", "preset")
+    cli("train", "--out", "typo", "--resume", "auto", "--seeds", "2").refused("holds no run")
+
+
+def test_matched_parameters_and_the_size_that_they_choose(cli: Cli) -> None:
+    asked = ["train", "merity2018/awd-ptb", "--match-parameters", "300K", "--print_config"]
+    cli(*asked, "--model.encoder.last_size=64").refused("say the same thing twice", "last_size=64")
+    assert "hidden_size: 64" in cli(*asked, "--hidden-size=64").done
+    cli("train", "--match-parameters", "300K", "--hidden-size=64").refused("say the same thing twice", "hidden_size=64")
+
+
 def test_another_kind_drops_the_old_parts_fields(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("model: {memory: {kind: ngram, order: 5}}\n")
     ngram, file = "--model.memory.kind=ngram", ["--config", "c.yaml"]

@@ -88,6 +88,12 @@ def test_all_damaged_is_an_error_that_names_the_newest(two: Path) -> None:
         load_last_checkpoint(two)
 
 
+def test_what_cannot_be_read_now_is_not_called_damaged(two: Path) -> None:
+    os.truncate(two / "step-000000002" / "weights.safetensors", 2**42)  # more than the memory
+    with pytest.raises(RunError, match=r"step-000000002: cannot be read now, and need not be damaged: .*bytes"):
+        load_last_checkpoint(two)
+
+
 def test_a_position_is_read_without_the_tensors_and_held_against_the_manifest(two: Path) -> None:
     newest = two / "step-000000002"
     (newest / "weights.safetensors").unlink()

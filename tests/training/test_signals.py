@@ -20,6 +20,7 @@ from spanlm.evaluation.scoring import Tally
 from spanlm.models.encoders import LSTMConfig
 from spanlm.store.checkpoints import load_last_checkpoint
 from spanlm.store.process import stop_request
+from spanlm.training.progress import EpochEvent
 from spanlm.training.run import train
 from tests.cases import rest_slow
 from tests.training.processes import Processes
@@ -34,6 +35,7 @@ from tests.training.small import (
     make_corpus,
     outcome,
     rows,
+    undisturbed,
     with_model,
     with_training,
 )
@@ -115,6 +117,19 @@ def test_interrupted_at_any_step(room: Path, name: str, step: int) -> None:
     config = RUNS[name]() if name == PLAIN else with_training(RUNS[name](), checkpoint_every=1000)
     stopped_at(config, room, step, signal.SIGINT if step % 2 else signal.SIGTERM)
     goes_on_exactly(config, room)
+
+
+def test_interrupted_when_the_last_epoch_is_written(room: Path) -> None:
+    """The run is over, and the caller, which may have others, hears of it."""
+
+    class AtTheEnd(Heard):
+        def epoch(self, event: EpochEvent) -> None:
+            if event.position.epoch == 2:
+                signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Interrupted, match="everything is saved"):
+        train(make_config(), make_corpus(), room, AtTheEnd())
+    assert not differing(outcome(room), undisturbed(make_config()))
 
 
 @pytest.mark.slow
