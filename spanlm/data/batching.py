@@ -1,8 +1,8 @@
 """From the tokens of a split to segments (T, B) of inputs and targets.
 
 Shapes: T time steps, B streams. Every token of the split is a target exactly once (unless sentences are cut for
-training: `SentenceRules`). Padding has the input `<eos>` and the mask False. The first input of a stream is one
-`<eos>`.
+training: `SentenceRules`). Padding has the input `<eos>` and the mask False. The first input of the text is one
+`<eos>`; that of every other stream is the token before it.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ class DataConfig:
         dir: Folder with copies of the registered corpora (DIR/ptb/train.txt), or of your own; default $SPANLM_DATA.
         download: Fetch a registered corpus that has no local copy, and check its SHA-256.
         tokenizer: "whitespace" takes words as they are written; "words" lower-cases and splits punctuation
-            off; "straight-words" also reads ’ as ', which is what `spanlm train` takes "words" for in a new run. The
-            demo is always "words".
+            off; "straight-words" also reads ’ as ' and no-break spaces as spaces, which is what `spanlm train` takes
+            "words" for in a new run. The demo is always "words".
         min_count: A word must occur this often in train.txt to be in the vocabulary (the demo: at least 2). null: 2
             for a text of your own without <unk>, which a model learns nothing of otherwise; else 1.
         max_size: Largest vocabulary, <eos> and <unk> included; the most frequent words stay.

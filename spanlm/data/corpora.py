@@ -134,6 +134,9 @@ def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = Fal
     if os.path.isfile(path):
         texts, note = split_by_lines(path, as_text)
         return Source(path.name, {split: texts[split] for split in splits}, [note])
+    if os.path.exists(path):
+        what = "is no regular file, and a text is read several times: write it to a file first"
+        raise InputError(f"data.corpus={config.corpus}: {what}")
     moved = f" If it was moved, name the folder that holds it now: --data.dir (--data-dir), or {DATA_VARIABLE}."
     is_path = "/" in config.corpus or "." in config.corpus
     hint = moved if is_path else nearest(config.corpus, [DEMO, *CORPORA, *synthetic.NAMES])
@@ -163,6 +166,12 @@ def with_own_documents(config: DataConfig) -> DataConfig:
     """Say what starts a document where `documents` is auto and the corpus says it by itself."""
     own = config.documents == "auto" and is_built(config)
     return replace(config, documents="blank-line") if own else config
+
+
+def of_its_own_documents(config: DataConfig) -> DataConfig:
+    """Say what starts a document in a corpus that says it by itself, whatever does in others."""
+    own = with_own_documents(replace(config, documents="auto")).effective_documents
+    return config if own == "none" else replace(config, documents=own)
 
 
 def findable(config: DataConfig) -> DataConfig:
@@ -367,9 +376,10 @@ def load_corpus(
     """Load a corpus: find its texts, build its vocabulary from the training part, and give every word an id.
 
     The first load of a text reads it three times (hash, counts, ids) and keeps the result in the cache folder; a later
-    one reads it once, to check by its hash that it is the same text. Memory grows with the number of different
-    words, not with the length of the text. A given vocabulary is used, and none built; `as_text` reads files that are
-    known to be in another format (`spanlm.data.formats`). A name or a path is that of `DataConfig.corpus`.
+    one reads it once, to check by its hash that it is the same text. Memory grows with the number of different words,
+    not with the length of the text, unless it is cut into sentences. A given vocabulary is used, and none built;
+    `as_text` reads files that are known to be in another format (`spanlm.data.formats`). A name or a path is that of
+    `DataConfig.corpus`.
 
     Raises:
         InputError: The corpus is not there, is not what was published, or breaks a rule of `spanlm.data.text`.
@@ -442,7 +452,11 @@ def _vocabulary_of(counts: dict[str, int], config: DataConfig, source: Source) -
     min_count = config.min_count or (1 if source.published or source.name.startswith(PREFIX) or UNK in counts else 2)
     if min_count != (config.min_count or 1):
         source.notes.append("words that occur once in the training part are <unk> (--data.min_count 1 keeps them)")
-    return Vocabulary.from_counts(counts, min_count, config.max_size)
+    found = Vocabulary.from_counts(counts, min_count, config.max_size)
+    words, known = (sum(counts[word] for word in some if word not in (EOS, UNK)) for some in (counts, found.words))
+    if 2 * known < words:
+        source.notes.append(f"only {known / words:.0%} of the words of the training part are in the vocabulary")
+    return found
 
 
 def _load_demo(config: DataConfig, vocabulary: Vocabulary | None, splits: Sequence[Split]) -> Corpus:

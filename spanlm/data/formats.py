@@ -14,6 +14,7 @@ from spanlm.errors import InputError
 FIRST_BYTES, MOST_LINES, LEAST_LINES = 1 << 16, 40, 5
 _CONVERT = "convert it to plain text, one sentence a line"
 _WIKIPEDIA = f"`spanlm data wikipedia` reads dumps of Wikipedia and WikiExtractor's JSON; if it is another, {_CONVERT}"
+_OLD_MAC = r"`tr '\r' '\n' < FILE > NEW.txt` converts it"
 _TABLE = "`spanlm score --text COLUMN` and `spanlm attend --column COLUMN` read tables"
 _ARPA = "an n-gram model, which is named in the place of a run"
 _NBEST = "`spanlm rescore --nbest` reads n-best lists"
@@ -75,6 +76,8 @@ FORMATS = (
     Format("RTF", ".rtf", rb"\{\\rtf"),
     Format("HTML", ".html .htm", rb"(?i)\s*<(!doctype html|html)\b"),
     Format("XML", ".xml", rb"\s*<(\?xml|mediawiki)\b", way=_WIKIPEDIA),
+    Format("WikiExtractor's <doc>", begins=rb'\s*<doc id="', way=f"{_WIKIPEDIA}; its `--json` writes that"),
+    Format("a text whose lines end in \\r alone", begins=rb"(?=[^\n]*\Z)(?:[^\r\n]*\r){3}", way=_OLD_MAC),
     Format("JSON", ".json .jsonl .ndjson", rb'\s*(\[\s*)?(\{\s*"[^"\n]*"\s*:|\[\s*"[^"\n]*"\s*[,\]])', way=_WIKIPEDIA),
     Format("YAML", ".yaml .yml", way="`spanlm train --config` reads configurations"),
     Format("ARPA", ".arpa", rb"([^\n]*\n){0,30}?\\data\\\s*\n\s*ngram 1\s*=", way=_ARPA),

@@ -23,7 +23,7 @@ import numpy as np
 
 from spanlm.data.config import CACHE_VARIABLE, Documents, Tokenizer
 from spanlm.data.text import Text, pieces, without_titles
-from spanlm.data.tokenizer import Flags, Ids, Positions, cut_word
+from spanlm.data.tokenizer import Flags, Ids, Positions, cut_word, rule_of
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, RunError, require
 from spanlm.store.files import UNFINISHED, expanded, replacing
@@ -77,7 +77,7 @@ def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: D
     """
     # every other kind of documents counts the same words
     kind = ("book-title",) if documents == "book-title" else ()
-    path = _cached("counts", FORMAT, fingerprint, tokenizer, *kind)
+    path = _cached("counts", FORMAT, fingerprint, rule_of(tokenizer), *kind)
     if not _is_whole(path):
         written = Counter(chain.from_iterable(map(_written_words, text_pieces(text, fingerprint, documents))))
         if len(written) <= 1:
@@ -102,7 +102,7 @@ def token_file(
 
     Errors are those of `count_words`.
     """
-    path = _cached("tokens", FORMAT, fingerprint, vocabulary.hash, tokenizer, documents)
+    path = _cached("tokens", FORMAT, fingerprint, vocabulary.hash, rule_of(tokenizer), documents)
     if not _is_whole(path):
         with _caching(path) as file:
             # an error here leaves nothing in the cache

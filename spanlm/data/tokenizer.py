@@ -38,6 +38,10 @@ _WORD = re.compile(f"[^{_SPACE}]+")
 _TOKENIZERS = get_args(Tokenizer)
 # zero-width joiners shape words of Persian and of the Indian scripts; they separate nothing
 _JOINERS = "\u200c\u200d"
+OTHER_SPACE = re.compile("[\u0085\u00a0\u1680\u2000-\u200b\u2028\u2029\u202f\u205f\u3000]")
+"""Spaces other than those of ASCII; the zero-width one parts words, too."""
+UNSEEN = re.compile("[\u00ad\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
+"""Soft hyphens, word joiners, marks of direction and order."""
 # every combining mark of Unicode lies below this code point, or among the variation selectors above it
 _MARKS_END = 0x20000
 
@@ -48,7 +52,8 @@ def tokenize(line: str, tokenizer: Tokenizer) -> list[str]:
     "whitespace" separates at ASCII white space and changes nothing. "words" lower-cases, too, and splits
     every punctuation mark and symbol off as a word of its own. It leaves whole: what has an
     apostrophe, hyphen, full stop or comma between letters or digits (`don't`, `well-known`, `1,000`), `e.g.`
-    and its like, and `<unk>`. "straight-words" reads ’ (U+2019) as ' before.
+    and its like, and `<unk>`. "straight-words" reads ’ (U+2019) as ' before, spaces other than those of ASCII, such as
+    no-break ones, as spaces, and leaves out what nobody sees, such as soft hyphens.
 
     Raises:
         InputError: The tokenizer is unknown, or the line holds the reserved word `<eos>`.
@@ -72,8 +77,16 @@ def written_spans(line: str) -> list[tuple[int, int]]:
 
 def cut_word(word: str, tokenizer: Tokenizer) -> list[str]:
     """Cut what stands between white space as "words" or "straight-words" does."""
-    word = (word.replace("’", "'") if tokenizer == "straight-words" else word).lower()
+    if tokenizer == "straight-words" and not word.isascii():
+        seen = UNSEEN.sub("", OTHER_SPACE.sub(" ", word.replace("’", "'")))
+        word = seen if seen.strip() else word  # every written word has a token
+    word = word.lower()
     return _pattern(plain=word.isascii()).findall(word)
+
+
+def rule_of(tokenizer: Tokenizer) -> str:
+    """Identify how it cuts: what a letter is differs between versions of Unicode, and so of Python."""
+    return tokenizer if tokenizer == "whitespace" else f"{tokenizer} 2, Unicode {unicodedata.unidata_version}"
 
 
 @cache

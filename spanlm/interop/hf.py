@@ -28,6 +28,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from spanlm.config import RunConfig
+from spanlm.data.tokenizer import OTHER_SPACE, UNSEEN
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.models.interfaces import LMState, Readout
@@ -336,7 +337,8 @@ def tokenizer_of(vocabulary: Vocabulary, tokenizer: str) -> transformers.PreTrai
     fast = Tokenizer(WordLevel(dict(zip(vocabulary.words, range(len(vocabulary)), strict=True)), unk_token=UNK))
     changes: list[Any] = [normalizers.Replace("\n", f" {EOS} ")]
     if tokenizer == "straight-words":
-        changes.append(normalizers.Replace("’", "'"))
+        straight = (("’", "'"), (Regex(OTHER_SPACE.pattern), " "), (Regex(UNSEEN.pattern), ""))
+        changes += [normalizers.Replace(*change) for change in straight]
     if tokenizer != "whitespace":
         # `str.lower` knows that a Greek word ends in another sigma; the normaliser changes each letter by itself
         changes += [normalizers.Replace(Regex(_LAST_SIGMA), "ς"), normalizers.Lowercase()]

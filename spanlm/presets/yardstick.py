@@ -67,7 +67,11 @@ PRESETS = [
         config=RunConfig(
             data=DataConfig(corpus="synthetic:recall"),
             model=ModelConfig(
-                embedding_size=64, encoder=LSTMConfig(hidden_size=66), memory=model.memory, head=model.head
+                embedding_size=64,
+                # the memory of a 4-gram cuts it into equal parts
+                encoder=LSTMConfig(hidden_size=68 if name == "4-gram" else 66),
+                memory=model.memory,
+                head=model.head,
             ),
             training=TrainingConfig(
                 optimizer=OptimizerConfig(lr=0.005),

@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from spanlm.data.config import DEMO, SPLITS, BatchingKind, DataConfig, Split
-from spanlm.data.corpora import CORPORA, WHOLE, Corpus, load_corpus, load_text, split_by_lines, text_path
+from spanlm.data.corpora import (
+    CORPORA,
+    WHOLE,
+    Corpus,
+    load_corpus,
+    load_text,
+    of_its_own_documents,
+    split_by_lines,
+    text_path,
+)
 from spanlm.data.synthetic import PREFIX
 from spanlm.data.text import Text, fingerprint
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
@@ -118,7 +127,9 @@ class Texts:
             data = replace(data, corpus=name)
         elif name is not None:
             tokenizer, documents = data.effective_tokenizer, data.effective_documents
+            resets = documents != "none" or data.corpus == DEMO
             data = DataConfig(corpus=name, tokenizer=tokenizer, documents=documents, lines=data.lines)
+            data = of_its_own_documents(data) if resets else data
         if reader is not None:
             data = replace(data, tokenizer=reader.data.effective_tokenizer, lines=reader.data.lines)
         vocabulary = self.vocabulary if reader is None else reader.vocabulary

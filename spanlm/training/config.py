@@ -273,7 +273,8 @@ class TrainingConfig(_Options, prefix="training"):
         learns: which weights change: all, or memory: of a run that begins with another's, only those of its memory. The
             rest stays what it was; dropout acts.
         seed: of initial weights, dropout and order.
-        precision: fp32, or bf16: products in bfloat16, master weights, gates, losses and sums in float32.
+        precision: fp32, or bf16: products in bfloat16, master weights, losses and sums in float32; what an LSTM carries
+            from step to step is as wide as the library's kernel has it.
         device: auto takes a GPU if there is one.
         checkpoint_every: optimiser steps between checkpoints; one is always written after an epoch.
         log_every: optimiser steps between lines of metrics.jsonl.

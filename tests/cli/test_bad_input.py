@@ -51,7 +51,6 @@ evaluate RUN --cache 5 | --cache=5: needs --cache-theta, or --tune-cache
 evaluate RUN --cache-theta 1 | --cache-theta: needs a cache | --cache 500
 evaluate RUN --cache many | --cache=many: must be a whole number | `spanlm evaluate --help`
 evaluate RUN --cache 5 --cache-theta -1 --cache-lambda 0.1 | --cache-theta=-1.0: must be finite and at least 0
-evaluate RUN --cache 9999 --tune-cache | --cache=9999: must be at most 227: tiny test has no more
 evaluate RUN --cache 5 --tune-cache --corpus two.txt | two.txt has no valid part | --cache-theta
 evaluate RUN --device nonsense | --device=nonsense: there is no such device here. Use auto or cpu.
 evaluate RUN --device mps | --device=mps: is not used: it has no float64

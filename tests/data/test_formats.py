@@ -53,6 +53,8 @@ OTHERS = {
     "HTML": "\n<!DOCTYPE html>\n<p>the cat",
     "XML": '\ufeff<?xml version="1.0"?><a>the cat</a>',
     "zip": "PK\x03\x04 the cat",
+    "WikiExtractor": '<doc id="12" url="x" title="A">\nA\n\nThe cat sat .\n</doc>\n',
+    "a text whose lines end": "the cat sat .\ra dog ran .\rso it goes\r",
 }
 PROSE = {
     "plain": "\n".join(SENTENCES),
@@ -68,6 +70,7 @@ PROSE = {
     "numbered": "\n".join(f"{n} the cat sat" for n in range(9)),
     "verse": "Red,\nGreen,\nBlue,\nRed,\nGreen,\nBlue,",
     "one word": "cat",
+    "some lines end in CR alone": "the cat\ra dog\rso\rit goes\n" * 2,
     "a list of two": "Yes,no\nthe cat sat , and so on\nso it goes",
     "footnotes": "[1] the cat\n[2] a dog\n",
     "markup": "<unk> is\n<b> a\n|| b || c\n",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import load_corpus, load_text
-from spanlm.data.tokenizer import SentenceEnds, into_sentences, tokenize
+from spanlm.data.tokenizer import OTHER_SPACE, UNSEEN, SentenceEnds, into_sentences, tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 
@@ -54,10 +54,18 @@ def test_words_loses_no_character_and_changes_nothing_the_second_time(line: str)
 
 
 @given(ANY_LINE.map(lambda line: line.replace("e", "’")))
-def test_straight_words_are_those_of_the_line_with_straight_apostrophes(line: str) -> None:
+def test_straight_words_are_those_of_the_line_with_straight_apostrophes_and_plain_spaces(line: str) -> None:
     assume("<eos>" not in line)
-    assert tokenize(line, "straight-words") == tokenize(line.replace("’", "'"), "words")
-    assert tokenize("They’d", "straight-words") == ["they'd"]
+    seen = UNSEEN.sub("", OTHER_SPACE.sub(" ", line.replace("’", "'")))
+    found = tokenize(line, "straight-words")
+    assert [word for word in found if not OTHER_SPACE.match(word) and not UNSEEN.match(word)] == tokenize(seen, "words")
+    assert len(found) >= len(line.encode().split()), "every written word has a token"
+
+
+def test_straight_words_have_no_words_that_nobody_sees() -> None:
+    line = "They’d 10\u00a0km «\u202fBonjour\u00a0! ex\u00adample\u3000a\u200bb\ufeff می\u200cخواهم"
+    cut = ["they'd", "10", "km", "«", "bonjour", "!", "example", "a", "b", "می\u200cخواهم"]
+    assert tokenize(line, "straight-words") == cut
 
 
 def test_the_reserved_word_is_refused() -> None:

@@ -39,6 +39,20 @@ def _trained_on(corpus: str, config: RunConfig, folder: Path) -> RunConfig:
     return config
 
 
+@pytest.mark.parametrize(
+    ("data", "starts"), [({"corpus": "demo"}, 3), ({"documents": "heading"}, 3), ({"documents": "none"}, 1)]
+)
+def test_a_corpus_that_knows_its_documents_is_cut_into_them(
+    tiny_run: Path, tmp_path: Path, data: dict[str, str], starts: int
+) -> None:
+    """By a run that is reset at documents, whatever started those of its training."""
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"{split}.txt").write_text("\nthe cat\n\na dog\nran\n\nthe mat\n")
+    (tmp_path / "corpus.json").write_text("{}")  # as `spanlm data wikipedia` leaves it
+    found = _with_data(spanlm.load(tiny_run), **data).corpus(tmp_path, "test")
+    assert len(found.splits["test"].documents) == starts
+
+
 def test_capitals_and_punctuation_are_scored_as_they_were_trained(lowered: TrainedModel) -> None:
     found = list(lowered.score("The Cat.\nA DOG", eos=True))
     assert [row.word for row in found] == ["the", "cat", ".", "<eos>", "a", "dog", "<eos>"]

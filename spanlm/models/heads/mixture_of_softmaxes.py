@@ -41,11 +41,11 @@ from spanlm.models.heads.softmax import (
     chunks,
     linear_log_prob,
     output_weights,
+    wide_logits,
 )
 from spanlm.models.interfaces import Init
 from spanlm.models.ops.precision import (
     learns,
-    linear,
     locked_dropout,
     product_dtype,
     wide,
@@ -207,7 +207,7 @@ class MixtureOfSoftmaxesConfig(AdversarialConfig):
     @property
     def equation(self) -> str:
         """How it predicts, in a line for people."""
-        return "p_t = Σ_k π_{t,k} softmax(W tanh(W_{l,k} h_t + b_l) + b)"
+        return f"p_t = Σ_k π_{{t,k}} softmax(W tanh(W_{{l,k}} h_t + b_l){' + b' * self.bias})"
 
     @property
     def description(self) -> str:
@@ -255,7 +255,7 @@ class MixtureOfSoftmaxesHead(AdversarialHead):
         pairs = zip(self._log_prior(features).unbind(-1), self._seen(features).unbind(-2), strict=True)
         log_p = None
         for log_share, seen in pairs:
-            own = wide(linear(seen, self.weight, self.bias)).log_softmax(-1) + log_share.unsqueeze(-1)
+            own = wide_logits(seen, self.weight, self.bias).log_softmax(-1) + log_share.unsqueeze(-1)
             log_p = own if log_p is None else torch.logaddexp(log_p, own)
         assert log_p is not None  # there is an expert
         return log_p

@@ -202,6 +202,13 @@ def linear_log_prob(
     return log_p
 
 
+def wide_logits(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """W x + b (…, V) in float32 or float64; to narrow products b is added when they are wide, as in `LinearSoftmax`."""
+    if bias is None or product_dtype(weight) == wide_dtype(product_dtype(weight)):
+        return wide(linear(x, weight, bias))
+    return wide(linear(x, weight)) + bias
+
+
 @dataclass(frozen=True)
 class Adversary:
     """The radius and direction of the change of a target's vector: see the fields of `SoftmaxConfig`.
@@ -312,7 +319,8 @@ class SoftmaxConfig(AdversarialConfig):
     @property
     def equation(self) -> str:
         """How it predicts, in a line for people."""
-        return "y_t = softmax(W* (P h*_t + b_P) + b)" if self.projection else "y_t = softmax(W* h*_t + b)   (5)"
+        bias = " + b" * self.bias
+        return f"y_t = softmax(W* (P h*_t + b_P){bias})" if self.projection else f"y_t = softmax(W* h*_t{bias})   (5)"
 
     @property
     def description(self) -> str:
@@ -364,8 +372,7 @@ class SoftmaxHead(AdversarialHead):
 
     def own_log_probs(self, features: Tensor) -> Tensor:
         """Log p of every word, (T, B, V), normalised in float32 or float64."""
-        logits = linear(self._projected(features), self.weight, self.bias)
-        return wide(logits).log_softmax(-1)
+        return wide_logits(self._projected(features), self.weight, self.bias).log_softmax(-1)
 
     def penalty(self) -> Tensor | float:
         """λ‖P‖²."""

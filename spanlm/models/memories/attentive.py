@@ -48,12 +48,11 @@ EMPTY = -1e30
 
 Score = Literal["single", "combined", "mean", "none"]
 Merge = Literal["tanh", "linear"]
-_SUM = "c_t = Σ_{i<t} a_i h_i,  h'_t = tanh(W_c [h_t; c_t] + b_c)"
-_EQUATIONS = {
-    "single": f"a_i ∝ exp(v_s · tanh(W_s h_i)),  {_SUM}   (3, 4, 7, 9)",
-    "combined": f"a_i ∝ exp(v_s · tanh(W_s h_i + W_q h_t)),  {_SUM}   (3, 4, 7, 10)",
-    "mean": f"a_i = 1 / (t − 1),  {_SUM}   (3, 7)",
-    "none": "h'_t = tanh(W_c h_t + b_c)   (7)",
+_WEIGHTS = {
+    "single": ("a_i ∝ exp(v_s · tanh(W_s h_i)),  ", "(3, 4, 7, 9)"),
+    "combined": ("a_i ∝ exp(v_s · tanh(W_s h_i + W_q h_t)),  ", "(3, 4, 7, 10)"),
+    "mean": ("a_i = 1 / (t − 1),  ", "(3, 7)"),
+    "none": ("", "(7)"),
 }
 AttentionWeights = Tensor | Callable[[], Tensor]
 
@@ -99,7 +98,10 @@ class AttentiveConfig(MemoryConfig):
     @property
     def equation(self) -> str:
         """How it reads the past, in a line."""
-        return _EQUATIONS[self.score]
+        weights, numbers = _WEIGHTS[self.score]
+        read, seen = ("", "h_t") if self.score == "none" else ("c_t = Σ_{i<t} a_i h_i,  ", "[h_t; c_t]")
+        merged = f"W_c {seen}{' + b_c' * self.merge_bias}"
+        return f"{weights}{read}h'_t = {f'tanh({merged})' if self.merge == 'tanh' else merged}   {numbers}"
 
     @property
     def description(self) -> str:

@@ -180,7 +180,8 @@ class SpanBufferConfig(MemoryConfig):
     def equation(self) -> str:
         """How it reads the past, in a line."""
         span = "s_i = h_i" if self.words else "s_i = h_i − h_{i−L+1}"
-        read = "α_t = softmax(v · tanh(W_h h_t + W_s s_i)),  ξ_t = Σ_i α_{t,i} s_i"
+        score = "tanh(W_h h_t + W_s s_i)" if self.score == "tanh" else "W_s s_i"
+        read = f"α_t = softmax(v · {score}),  ξ_t = Σ_i α_{{t,i}} s_i"
         return f"{span},  {read},  g_t = W_g h_t   (5–7, 10)"
 
     @property
