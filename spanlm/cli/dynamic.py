@@ -68,14 +68,13 @@ def check_dynamic(options: argparse.Namespace, runs: int) -> None:
 @contextmanager
 def stopping_search(model: LoadedModel, options: argparse.Namespace) -> Iterator[None]:
     """On Ctrl-C, tell the user that the same command continues the search from its finished trials."""
-    path = model.folder / TRIALS
-    kept = path.stat().st_size if path.is_file() else 0
     try:
         yield
     except KeyboardInterrupt:
-        if not (options.dynamic_tune and path.is_file() and path.stat().st_size > kept):
+        path = model.folder / TRIALS
+        if not (options.dynamic_tune and path.is_file()):
             raise
-        again = f"the finished trials are kept in {path}, and the same command goes on with them"
+        again = f"finished trials are kept in {path}, and the same command reads none of them again"
         raise Interrupted(f"stopped; {again}", signal.SIGINT) from None
 
 

@@ -139,7 +139,8 @@ def _run(arguments: list[str], ranks: Ranks) -> None:
             print_demo_report(config, corpus, folder)
     except Interrupted as stop:
         if not own.engine.here or ranks.count > 1:
-            raise Interrupted(f"{stop}. The same command goes on, with --resume auto", stop.signal_number) from None
+            again = f"--out {shlex.quote(str(folder))} --resume auto"
+            raise Interrupted(f"{stop}. The same command goes on, with {again}", stop.signal_number) from None
         first = None if own.seeds is None else config.training.seed
         given = {"seed": first, "seeds": own.seeds, "threads": own.threads, "track": own.track}
         more = "".join(f" --{name} {value}" for name, value in given.items() if value) + " --tour" * own.tour
@@ -269,7 +270,8 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
     if own.resume and own.seeds is None and own.begun is None and seed_folders(own.out):
         raise InputError(f"--out={own.out}: holds no run to go on with. It holds a family of runs: add --seeds.")
     nothing = own.preset is None and own.config is None and "data.corpus" not in fields and own.begun is None
-    if own.resume and nothing and not own.tour:
+    alone = not fields and own.seeds is None and own.tour is None and own.help is None
+    if own.resume and nothing and alone:  # as in "Go on with: …", with another folder
         raise InputError(f"--out={own.out}: holds no run to go on with. To begin one there, name a text or a preset.")
     if own.tour is None:
         own.tour = nothing and own.seeds is None
@@ -321,13 +323,12 @@ def _field_parser(base: RunConfig, fields: Mapping[str, str]) -> ConfigParser:
 
 
 def _overlaid(base: Tree, change: Tree) -> Tree:
-    """Merge `change` into `base`; a part of the model of another kind, or a group with no stages, keeps nothing."""
+    """Merge `change` into `base`; a group with another kind, or with no stages, keeps nothing of the old one."""
     merged = dict(base)
     for name, value in change.items():
         old = base.get(name)
         if isinstance(value, dict) and isinstance(old, dict):
-            another = name in PARTS and value.get("kind", old.get("kind")) != old.get("kind")
-            anew = another or value.get("stages") == 0
+            anew = value.get("kind", old.get("kind")) != old.get("kind") or value.get("stages") == 0
             value = value if anew else _overlaid(old, value)
         merged[name] = value
     return merged

@@ -76,7 +76,7 @@ FORMATS = (
     Format("RTF", ".rtf", rb"\{\\rtf"),
     Format("HTML", ".html .htm", rb"(?i)\s*<(!doctype html|html)\b"),
     Format("XML", ".xml", rb"\s*<(\?xml|mediawiki)\b", way=_WIKIPEDIA),
-    Format("WikiExtractor's <doc>", begins=rb'\s*<doc id="', way=f"{_WIKIPEDIA}; its `--json` writes that"),
+    Format("WikiExtractor's <doc>", begins=rb'\s*<doc id="', way=f"let WikiExtractor write --json; {_WIKIPEDIA}"),
     Format("a text whose lines end in \\r alone", begins=rb"(?=[^\n]*\Z)(?:[^\r\n]*\r){3}", way=_OLD_MAC),
     Format("JSON", ".json .jsonl .ndjson", rb'\s*(\[\s*)?(\{\s*"[^"\n]*"\s*:|\[\s*"[^"\n]*"\s*[,\]])', way=_WIKIPEDIA),
     Format("YAML", ".yaml .yml", way="`spanlm train --config` reads configurations"),

@@ -53,7 +53,7 @@ def tokenize(line: str, tokenizer: Tokenizer) -> list[str]:
     every punctuation mark and symbol off as a word of its own. It leaves whole: what has an
     apostrophe, hyphen, full stop or comma between letters or digits (`don't`, `well-known`, `1,000`), `e.g.`
     and its like, and `<unk>`. "straight-words" reads ’ (U+2019) as ' before, spaces other than those of ASCII, such as
-    no-break ones, as spaces, and leaves out what nobody sees, such as soft hyphens.
+    no-break ones, as spaces, and leaves out what nobody sees, such as soft hyphens; a word of nothing else stays.
 
     Raises:
         InputError: The tokenizer is unknown, or the line holds the reserved word `<eos>`.

@@ -63,7 +63,7 @@ class CacheConfig:
 
     def __post_init__(self) -> None:
         require_numbers(self, "cache.")
-        require(self.window >= 1, "cache.window", self.window, "at least 1")
+        require(1 <= self.window < 2**31, "cache.window", self.window, "at least 1, and less than 2^31")
         require(0 <= self.theta < math.inf, "cache.theta", self.theta, "finite and at least 0")
         require(0 <= self.lambda_ <= 1, "cache.lambda", self.lambda_, "in [0, 1]")
 

@@ -332,6 +332,7 @@ def quiet() -> Iterator[None]:
 def tokenizer_of(vocabulary: Vocabulary, tokenizer: str) -> transformers.PreTrainedTokenizerFast:
     """Return a tokenizer that cuts lines into words as `spanlm.data.tokenizer.tokenize` does, with <eos> between lines.
 
+    But a word of nothing that is seen, as a no-break space between two spaces, is left out by "straight-words" here.
     Sentences are not cut: where the training's lines were cut into sentences (`data.lines`), give one a line.
     """
     fast = Tokenizer(WordLevel(dict(zip(vocabulary.words, range(len(vocabulary)), strict=True)), unk_token=UNK))

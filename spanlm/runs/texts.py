@@ -126,9 +126,9 @@ class Texts:
         if name is not None and not other:
             data = replace(data, corpus=name)
         elif name is not None:
-            tokenizer, documents = data.effective_tokenizer, data.effective_documents
+            tokenizer, documents, lines = data.effective_tokenizer, data.effective_documents, data.lines
             resets = documents != "none" or data.corpus == DEMO
-            data = DataConfig(corpus=name, tokenizer=tokenizer, documents=documents, lines=data.lines)
+            data = DataConfig(corpus=name, dir=data_dir, tokenizer=tokenizer, documents=documents, lines=lines)
             data = of_its_own_documents(data) if resets else data
         if reader is not None:
             data = replace(data, tokenizer=reader.data.effective_tokenizer, lines=reader.data.lines)
@@ -243,8 +243,8 @@ class Texts:
                 instead = "line" if self._remembers_everything else "carry, which is the same here"
                 raise InputError(
                     f"state={state}: {corpus.name} {split} is one document, so there is nothing to reset at. Take "
-                    f"{instead}; data.documents of the training says what starts a document "
-                    f"({self.data.effective_documents})."
+                    f"{instead}; data.documents says what starts a document "
+                    f"({(corpus.config or self.data).effective_documents})."
                 )
         most = f"at most {len(tokens)}, the tokens of {corpus.name} {split}"
         require(context != "carry" or (batch_size or 1) <= len(tokens), "batch_size", batch_size, most)

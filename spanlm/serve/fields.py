@@ -104,7 +104,7 @@ GENERATE = {
         "exclusiveMinimum": 0,
         "maximum": 1,
         "default": None,
-        "description": f"draw from the fewest words that hold this share of the probability; {_ABSENT}",
+        "description": f"draw from the fewest words that hold this share of the (top_k words') probability; {_ABSENT}",
     },
     "seed": {"type": "integer", "minimum": 0, "maximum": 2**63 - 1, "default": 1, "description": "of the draws"},
     "unk": {"enum": [False, True], "default": False, "description": "let <unk> be drawn, too"},

@@ -37,8 +37,8 @@ KEPT = 2
 _ASIDE = ".before"
 _NAME = re.compile(rf"step-(\d{{9,}})({re.escape(_ASIDE)})?")
 TENSOR_FILES = ("weights", "optimizer", "carried")
-_FOR_NOW = (errno.EACCES, errno.EPERM, errno.ESTALE, errno.EFBIG, errno.EMFILE, errno.ENFILE)
-"""Errors of a file that another user, machine or process may be able to read."""
+_FOR_NOW = (errno.EACCES, errno.EPERM, errno.ESTALE, errno.EMFILE, errno.ENFILE)
+"""Errors of a file that another user or process may be able to read."""
 
 
 @dataclass(frozen=True)
@@ -111,16 +111,19 @@ def load_last_position(folder: Path) -> dict[str, Any] | None:
 
 def _newest(folder: Path, read: Callable[[Path], Read]) -> tuple[Read | None, list[str]]:
     """Read the newest checkpoint that can be read; return also why newer ones were refused."""
-    refused: list[str] = []
+    refused, large = list[str](), False
     for path in reversed(_steps(folder)):
         try:
             return read(path), refused
         except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
             if isinstance(error, OSError) and error.errno in _FOR_NOW:
-                raise RunError(f"{path}: cannot be read now, and need not be damaged: {error}") from error
+                why = f"{error.strerror}. Nothing is lost: give the rights to read it, or try again later."
+                raise RunError(f"{path}: cannot be read now: {why}") from error
             refused.append(f"{path}: damaged checkpoint refused: {error}")
+            large = large or (isinstance(error, OSError) and error.errno == errno.EFBIG)
     if refused:
-        raise RunError(f"{refused[0]}; no checkpoint before it is whole. Start again with another --out.")
+        way = "Give it more memory, or start again" if large else "Start again"
+        raise RunError(f"{refused[0]}; no checkpoint before it is whole. {way} with another --out.")
     return None, refused
 
 

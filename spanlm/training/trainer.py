@@ -183,11 +183,11 @@ class Trainer:
     def _note_averages(self) -> None:
         """Say it if the run ends before averages of the weights can begin."""
         training, optimizer = self.config.training, self.config.training.optimizer
-        least = optimizer.nonmonotone + 3
-        if optimizer.kind == "nt_asgd" and optimizer.switch_after is None and training.epochs < least:
+        first = optimizer.switch_after or optimizer.nonmonotone + 2
+        if optimizer.kind == "nt_asgd" and not training.finetune.stages and training.epochs <= first:
             self.journal.watcher.note(
-                f"training.epochs={training.epochs}: averages of the weights cannot begin, which takes {least} epochs "
-                f"(training.optimizer.nonmonotone={optimizer.nonmonotone}) or a training.optimizer.switch_after"
+                f"training.epochs={training.epochs}: averages of the weights would begin after epoch {first} at the "
+                "earliest (training.optimizer.nonmonotone, switch_after), so that this run has none"
             )
 
     def _order(self) -> int:

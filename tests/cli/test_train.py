@@ -132,17 +132,10 @@ def test_preset_then_file_then_options(cli: Cli, tmp_path: Path) -> None:
     assert (alone.training.epochs, alone.training.optimizer.lr) == (7, 0.001)
 
 
-def test_a_file_says_of_training_what_options_say(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_text("training: {optimizer: {kind: adagrad}, batching: {kind: documents}}\n")
-    options = ["--training.optimizer.kind=adagrad", "--training.batching.kind=documents"]
-    found = printed(cli, "zaremba2014/medium", "--config", "c.yaml")
-    assert found == printed(cli, "zaremba2014/medium", *options)
-    assert (found.training.optimizer.lr, found.training.batching.batch_size) == (1.0, 20), "the preset's"
-
-
 def test_a_folder_without_a_run_is_no_demo(cli: Cli) -> None:
     cli("train", "--out", "typo", "--resume", "auto").refused("--out=typo: holds no run to go on with", "preset")
-    cli("train", "--out", "typo", "--resume", "auto", "--seeds", "2").refused("holds no run")
+    assert "usage: spanlm train" in cli("train", "--help", "--out", "typo", "--resume", "auto").done
+    assert not Path("typo").exists()
 
 
 def test_matched_parameters_and_the_size_that_they_choose(cli: Cli) -> None:

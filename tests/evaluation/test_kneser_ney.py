@@ -2,6 +2,7 @@
 
 import math
 import random
+import tempfile
 import tracemalloc
 from collections import Counter, defaultdict
 
@@ -169,10 +170,11 @@ def test_every_distribution_sums_to_one(order):
 
 
 @pytest.mark.parametrize("block", rest_slow([7, 1, 100]))
-def test_blocks_change_nothing(block, tmp_path):
+def test_blocks_change_nothing(block, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     sentences = zipf(120, words=20)
     whole = KneserNey(4, FALLBACK).estimate(*numbered(sentences))
-    parts = KneserNey(4, FALLBACK, block=block, folder=tmp_path).estimate(*numbered(sentences))
+    parts = KneserNey(4, FALLBACK, block=block).estimate(*numbered(sentences))
     assert not list(tmp_path.iterdir())
     for one, other in zip(whole.tables, parts.tables, strict=True):
         assert (one.keys == other.keys).all() and (one.log10 == other.log10).all()
@@ -229,12 +231,13 @@ def test_options_out_of_range(options):
         KneserNey(**options)
 
 
-def test_other_refusals(tmp_path):
+def test_other_refusals(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="does not end in <eos>"):
         KneserNey(2, FALLBACK).estimate([np.array([0, 1])], Vocabulary(("a", "<unk>", "<eos>")))
     with pytest.raises(InputError, match="vocabulary=<s>: must be without"):
         KneserNey(2, FALLBACK).estimate([np.array([1])], Vocabulary(("<s>", "<eos>", "<unk>")))
     with pytest.raises(InputError, match=r"vocabulary=<UNK>: must be without it.*write <unk>"):
         KneserNey(2, FALLBACK).estimate([np.array([1])], Vocabulary(("<UNK>", "<eos>", "<unk>")))
-    with pytest.raises(RunError, match=r"No such file.*TMPDIR"):
-        KneserNey(2, FALLBACK, folder=tmp_path / "none").estimate(*numbered(TINY))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(RunError, match=r"none: No such file.*TMPDIR"):
+        KneserNey(2, FALLBACK).estimate(*numbered(TINY))

@@ -24,7 +24,7 @@ from torch.testing import assert_close
 import spanlm
 from spanlm.config import flat
 from spanlm.data.config import Tokenizer as Rule
-from spanlm.data.tokenizer import tokenize
+from spanlm.data.tokenizer import OTHER_SPACE, UNSEEN, tokenize, written_words
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from spanlm.models.counting import count_parameters
@@ -219,7 +219,14 @@ def test_a_model_without_attention_says_so() -> None:
         wrapped("daniluk2017/lstm")(torch.zeros(1, 2, dtype=torch.long), output_attentions=True)
 
 
-TEXTS = st.text(st.sampled_from("aΣ zé'’.,-N1½_\t <>unkeos\u0301\u200dİ猫\"$%(!)")).filter(lambda text: EOS not in text)
+def _comparable(text: str) -> bool:
+    """Whether no <eos> is in it, and something is seen of every word."""
+    seen = UNSEEN.sub("", text)
+    return EOS not in seen and all(UNSEEN.sub("", OTHER_SPACE.sub("", word)) for word in written_words(text))
+
+
+LETTERS = "aΣ zé'’.,-N1½_\t <>unkeos\u0301\u200dİ猫\"$%(!)\u00a0\u00ad\u200b\u3000"
+TEXTS = st.text(st.sampled_from(LETTERS)).filter(_comparable)
 
 
 @pytest.mark.slow

@@ -47,6 +47,18 @@ def test_one_target_is_one_column_of_all(config: Any, scale: float) -> None:
     )
 
 
+@every_head
+def test_one_target_is_one_column_of_all_under_autocast(config: Any) -> None:
+    """The bias, which is often the largest addend, is rounded in neither."""
+    head, features, targets = head_of(config).float(), values(4, 3, SIZE).float(), words(4, 3, size=VOCABULARY)
+    if head.bias is not None:
+        head.bias.data.uniform_(-9, 9)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        one = head.log_prob(Readout(features), targets)
+        every = head.log_probs(Readout(features)).gather(-1, targets[..., None]).squeeze(-1)
+    assert_same(one, every, atol=1e-3)
+
+
 def test_the_penalty_is_the_sum_of_squares() -> None:
     head = head_of(SoftmaxConfig(tied=True, projection=True, projection_penalty=0.25))
     by_hand = sum(0.25 * w**2 for row in head.projection.weight.tolist() for w in row)

@@ -445,10 +445,10 @@ def test_sliders_move_the_bars_by_the_rule_of_generation_and_ask_nothing(visit: 
 def _distribution(log_p: torch.Tensor, options: GenerationOptions) -> torch.Tensor:
     """Count what the rule says, the most probable word first."""
     p = (log_p / options.temperature).softmax(0).sort(descending=True).values
-    kept, sum_before = [], 0.0
+    kept, sum_before, held = [], 0.0, float(p[: options.top_k].sum())
     for place, share in enumerate(p.tolist()):
         stays = (options.top_k is None or place < options.top_k) and (
-            options.top_p is None or sum_before < options.top_p
+            options.top_p is None or sum_before < options.top_p * held
         )
         kept.append(share if stays else 0.0)
         sum_before += share

@@ -88,9 +88,23 @@ def test_all_damaged_is_an_error_that_names_the_newest(two: Path) -> None:
         load_last_checkpoint(two)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs the rights to be another user")
 def test_what_cannot_be_read_now_is_not_called_damaged(two: Path) -> None:
-    os.truncate(two / "step-000000002" / "weights.safetensors", 2**42)  # more than the memory
-    with pytest.raises(RunError, match=r"step-000000002: cannot be read now, and need not be damaged: .*bytes"):
+    two.parent.chmod(0o755)  # of this test alone, in a folder that all may read
+    (two / "step-000000002" / "weights.safetensors").chmod(0o600)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(RunError, match=r"step-000000002: cannot be read now: Permission denied\. Nothing is lost"):
+            load_last_checkpoint(two)
+    finally:
+        os.seteuid(0)
+
+
+def test_where_none_fits_into_memory_more_of_it_is_a_way_out(two: Path) -> None:
+    os.truncate(two / "step-000000002" / "weights.safetensors", 2**42)
+    assert load_last_checkpoint(two)[0] is not None, "the one before"
+    os.truncate(two / "step-000000001" / "weights.safetensors", 2**42)
+    with pytest.raises(RunError, match=r"step-000000002: .* bytes; must have at most .* Give it more memory, or start"):
         load_last_checkpoint(two)
 
 

@@ -154,7 +154,11 @@ def test_when_averages_begin(
     before = averaged.count(False)
     assert trainer.position.losses == losses[:before]
     begun = [note for note in watcher.notes if "averages" in note]
-    said = f"averages of the weights begin after epoch {before}" if before < 7 else "cannot begin, which takes 8 epochs"
+    said = (
+        f"averages of the weights begin after epoch {before}"
+        if before < 7
+        else "would begin after epoch 7 at the earliest"
+    )
     assert len(begun) == 1 and said in begun[0]
     assert {row["rate"] for row in rows(room)} == {NT_ASGD.lr}
 

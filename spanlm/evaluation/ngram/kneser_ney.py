@@ -24,7 +24,6 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,13 +57,11 @@ class KneserNey:
         fallback: Discounts D_1, D_2, D_3 for an order whose own cannot be computed (`lmplz --discount_fallback` has
             0.5, 1, 1.5); None refuses such a text.
         block: Words of the text that are counted at a time; memory grows with it.
-        folder: Where temporary files go: up to 60 bytes for each word and order. None is the system's ($TMPDIR).
     """
 
     order: int = 5
     fallback: tuple[float, float, float] | None = None
     block: int = 1 << 20
-    folder: Path | None = None
 
     def __post_init__(self) -> None:
         require(1 <= self.order <= MAX_ORDER, "order", self.order, f"from 1 to {MAX_ORDER}")
@@ -100,18 +97,15 @@ class KneserNey:
 
     def _model(self, pieces: Iterable[Integers], words: dict[str, int]) -> ArpaModel:
         try:
-            disk = _Disk(self.folder)
+            disk = _Disk()
             (tokens,) = disk.store(((piece,) for piece in _with_starts(pieces)), np.int32)
             if not len(tokens) or tokens[-1] != _END_ID:
                 raise InputError(f"Kneser-Ney: the text is empty or does not end in {EOS}; every sentence must")
             orders = _Counting(disk, tokens, len(words), self.block).orders(self.order)
             return ArpaModel(tuple(words), tuple(self._tables(disk, orders)))
         except OSError as error:
-            folder = self.folder or tempfile.gettempdir()
-            what = (
-                f"Kneser-Ney: temporary files in {folder}: {error.strerror}. Let $TMPDIR name a folder with room for up"
-            )
-            raise RunError(f"{what} to 60 bytes for each word and order.") from error
+            what = f"temporary files in {tempfile.gettempdir()}: {error.strerror}"
+            raise RunError(f"Kneser-Ney: {what}. Let $TMPDIR name a folder with more room") from error
 
     def _tables(self, disk: _Disk, orders: list[_Order]) -> list[Table]:
         """Turn counts into probabilities, from short n-grams to long."""
@@ -143,14 +137,14 @@ class KneserNey:
             ratio = np.float32(n[1]) / np.float32(n[1] + 2.0 * n[2])
             found = j - (j + 1) * ratio * n[1:].astype(np.float32) / np.maximum(n[:4], 1).astype(np.float32)
             found[0] = 0
-            if (found >= 0).all() and (found <= j).all():
+            if (found[1:] > 0).all() and (found <= j).all():
                 return found.astype(np.float32)
         if self.fallback is not None:
             return np.array([0, *self.fallback], np.float32)
         raise InputError(
             f"Kneser-Ney: no discounts for order {length}: {n[1]}, {n[2]}, {n[3]} and {n[4]} {length}-grams have the "
-            "counts 1 to 4; D_1, D_2 and D_3 must be from 0 to 1, 2 and 3. Give more text (not repeated), a lower "
-            "order, or discounts to fall back on (ngram.fallback=[0.5, 1, 1.5])"
+            "counts 1 to 4; D_1, D_2 and D_3 must be above 0, and at most 1, 2 and 3. Give more text (not repeated), a "
+            "lower order, or discounts to fall back on (ngram.fallback=[0.5, 1, 1.5])"
         )
 
     def _sums(self, disk: _Disk, order: _Order, contexts: int) -> list[Array]:
@@ -269,11 +263,8 @@ class _Counting:
         order.counts = adjusted
 
 
-@dataclass(frozen=True, slots=True)
 class _Disk:
-    """Arrays in temporary files without a name."""
-
-    folder: Path | None
+    """Arrays in temporary files without a name, in $TMPDIR: up to 60 bytes for each word and order."""
 
     def array(self, dtype: DTypeLike, size: int) -> Array:
         """Return an array of zeros; they are written at once, as a full disk under a mapped file kills a process."""
@@ -283,7 +274,7 @@ class _Disk:
         """Write pieces of parallel arrays one after the other and return the whole arrays."""
         size = 0
         with ExitStack() as stack:
-            files = [stack.enter_context(tempfile.TemporaryFile(dir=self.folder)) for _ in dtypes]
+            files = [stack.enter_context(tempfile.TemporaryFile()) for _ in dtypes]
             for piece in pieces:
                 size += len(piece[0])
                 for file, part, dtype in zip(files, piece, dtypes, strict=True):

@@ -25,17 +25,18 @@ app.panes.generate = (() => {
     return { temperature: stopNear(app.settings.t, 0, 2, 1), top_k: KS.includes(top_k) ? top_k : null, top_p: top_p < 1 ? top_p : null };
   };
 
-  // p'(w) ∝ p(w)^{1/T} over the k most probable words, then the fewest whose probabilities reach top_p
+  // p'(w) ∝ p(w)^{1/T} over the k most probable words, then of these the fewest that hold top_p of their probability
   function reshape({ candidates, tails }, { temperature, top_k, top_p }) {
     if (temperature === 0) return { shares: candidates.map((_, i) => (i ? 0 : 1)), others: 0 };
     const scaled = candidates.map(({ log_probability: value }) => value / temperature);
     const tail = tails[TEMPERATURES.findIndex((each) => Math.abs(each - temperature) < 1e-9)] ?? -Infinity;
     const most = Math.max(scaled[0], tail);
     const total = most + Math.log(scaled.reduce((sum, value) => sum + Math.exp(value - most), Math.exp(tail - most)));
+    const all = scaled.map((value) => Math.exp(value - total));
+    const held = top_k === null ? 1 : all.slice(0, top_k).reduce((sum, share) => sum + share, 0);
     let before = 0, kept = 0;
-    const shares = scaled.map((value, i) => {
-      const share = Math.exp(value - total);
-      const stays = (top_k === null || i < top_k) && (top_p === null || before < top_p);
+    const shares = all.map((share, i) => {
+      const stays = (top_k === null || i < top_k) && (top_p === null || before < top_p * held);
       before += share;
       if (stays) kept += share;
       return stays ? share : 0;
