@@ -77,7 +77,7 @@ FORMATS = (
     Format("HTML", ".html .htm", rb"(?i)\s*<(!doctype html|html)\b"),
     Format("XML", ".xml", rb"\s*<(\?xml|mediawiki)\b", way=_WIKIPEDIA),
     Format("WikiExtractor's <doc>", begins=rb'\s*<doc id="', way=f"let WikiExtractor write --json; {_WIKIPEDIA}"),
-    Format("a text whose lines end in \\r alone", begins=rb"(?=[^\n]*\Z)(?:[^\r\n]*\r){3}", way=_OLD_MAC),
+    Format("a text whose lines end in \\r alone", begins=rb"(?=[^\n]*\Z)(?:[^\r\n]+\r+){5}", way=_OLD_MAC),
     Format("JSON", ".json .jsonl .ndjson", rb'\s*(\[\s*)?(\{\s*"[^"\n]*"\s*:|\[\s*"[^"\n]*"\s*[,\]])', way=_WIKIPEDIA),
     Format("YAML", ".yaml .yml", way="`spanlm train --config` reads configurations"),
     Format("ARPA", ".arpa", rb"([^\n]*\n){0,30}?\\data\\\s*\n\s*ngram 1\s*=", way=_ARPA),

@@ -54,7 +54,7 @@ OTHERS = {
     "XML": '\ufeff<?xml version="1.0"?><a>the cat</a>',
     "zip": "PK\x03\x04 the cat",
     "WikiExtractor": '<doc id="12" url="x" title="A">\nA\n\nThe cat sat .\n</doc>\n',
-    "a text whose lines end": "the cat sat .\ra dog ran .\rso it goes\r",
+    "a text whose lines end": "the cat sat .\ra dog ran .\r\rso it goes\r" * 2,
 }
 PROSE = {
     "plain": "\n".join(SENTENCES),
