@@ -268,7 +268,7 @@ class _Disk:
 
     def array(self, dtype: DTypeLike, size: int) -> Array:
         """Return an array of zeros; they are written at once, as a full disk under a mapped file kills a process."""
-        return self.store(((np.zeros(part.stop - part.start, dtype),) for part in _parts(size, 1 << 20)), dtype)[0]
+        return self.store(((np.zeros(part.stop - part.start, dtype),) for part in _parts(size, 1 << 12)), dtype)[0]
 
     def store(self, pieces: Iterable[tuple[Array, ...]], *dtypes: DTypeLike) -> tuple[Array, ...]:
         """Write pieces of parallel arrays one after the other and return the whole arrays."""
