@@ -116,11 +116,12 @@ def _newest(folder: Path, read: Callable[[Path], Read]) -> tuple[Read | None, li
         try:
             return read(path), refused
         except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
-            if isinstance(error, OSError) and error.errno in _FOR_NOW:
-                why = f"{error.strerror}. Nothing is lost: give the rights to read it, or try again later."
+            number = getattr(error, "errno", None)
+            if number in _FOR_NOW:
+                why = f"{os.strerror(number)}. Nothing is lost: give the rights to read it, or try again later."
                 raise RunError(f"{path}: cannot be read now: {why}") from error
             refused.append(f"{path}: damaged checkpoint refused: {error}")
-            large = large or (isinstance(error, OSError) and error.errno == errno.EFBIG)
+            large |= number == errno.EFBIG
     if refused:
         way = "Give it more memory, or start again" if large else "Start again"
         raise RunError(f"{refused[0]}; no checkpoint before it is whole. {way} with another --out.")

@@ -14,7 +14,7 @@ from spanlm.data.batching import Batcher, make_batcher
 from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
-from spanlm.data.vocabulary import EOS, UNK, Vocabulary
+from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, require, require_defaults
 from spanlm.models.counting import count_configured
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
@@ -102,7 +102,7 @@ def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int
             the text.
     """
     asked, tokens = config.training.batching, corpus.splits[split]
-    if not set(corpus.vocabulary.words) - {EOS, UNK}:
+    if len(corpus.vocabulary) == 2:  # <eos> and <unk>
         raise InputError(
             f"data.corpus={config.data.corpus}: no word of the training part is in the vocabulary, so that there is "
             "nothing to learn. Words are what stands between spaces: put spaces between those of a text that has none, "

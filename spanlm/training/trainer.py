@@ -183,11 +183,12 @@ class Trainer:
     def _note_averages(self) -> None:
         """Say it if the run ends before averages of the weights can begin."""
         training, optimizer = self.config.training, self.config.training.optimizer
-        first = optimizer.switch_after or optimizer.nonmonotone + 2
-        if optimizer.kind == "nt_asgd" and not training.finetune.stages and training.epochs <= first:
+        by_test = optimizer.kind == "nt_asgd" and optimizer.switch_after is None and not training.finetune.stages
+        first = optimizer.nonmonotone + 2
+        if by_test and training.epochs <= first:
             self.journal.watcher.note(
                 f"training.epochs={training.epochs}: averages of the weights would begin after epoch {first} at the "
-                "earliest (training.optimizer.nonmonotone, switch_after), so that this run has none"
+                "earliest (training.optimizer.nonmonotone), so that this run has none"
             )
 
     def _order(self) -> int:

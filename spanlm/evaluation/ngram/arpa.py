@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation.ngram.model import (
+    ALSO_UNKNOWN,
     END,
     MAX_ORDER,
     START,
@@ -48,7 +49,7 @@ NO_UNKNOWN = -100.0
 _COUNT = re.compile(rb"ngram\s+(\d+)\s*=\s*(\d{1,15})")
 
 Rows = NDArray[np.int32]
-_UNKNOWN = (b"<unk>", b"<UNK>")
+_UNKNOWN = (UNKNOWN.encode(), ALSO_UNKNOWN.encode())
 _BLANK = np.array([bytes([byte]).isspace() for byte in range(256)])
 
 

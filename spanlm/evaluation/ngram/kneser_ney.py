@@ -14,8 +14,8 @@ like a word (SRILM's -unk; `lmplz` refuses such texts). No n-gram is pruned. Ari
 `lmplz`, whose one departure from the paper is here, too: the very last n-gram of each lower order, sorted from the last
 word backwards, enters n_j by c instead of a.
 
-Memory holds the vocabulary and a constant number of blocks; the rest is in unnamed temporary files, which the system
-removes when the process ends, however it ends.
+Memory holds the vocabulary and a constant number of blocks; the rest, up to 60 bytes for each word and order, is in
+unnamed temporary files ($TMPDIR), which the system removes when the process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from numpy.typing import DTypeLike, NDArray
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, require
 from spanlm.evaluation.ngram.model import (
+    ALSO_UNKNOWN,
     END,
     MAX_ORDER,
     START,
@@ -82,40 +83,34 @@ class KneserNey:
             RunError: The temporary files have no room.
         """
         ids = {word: index for index, word in enumerate((UNKNOWN, START, END))}
-        for mark in (START, END):
-            require(mark not in vocabulary, "vocabulary", mark, f"without {START} and {END}, which mark sentences")
-        other = "<UNK>"
-        require(
-            other not in vocabulary,
-            "vocabulary",
-            other,
-            f"without it, as ARPA's readers take it for {UNKNOWN}: write {UNK}",
-        )
+        of_sentences = f"without {START} and {END}, which mark sentences"
+        unknown = f"without it, as ARPA's readers take it for {UNKNOWN}: write {UNK}"
+        for mark, limit in ((START, of_sentences), (END, of_sentences), (ALSO_UNKNOWN, unknown)):
+            require(mark not in vocabulary, "vocabulary", mark, limit)
         known = {UNK: UNKNOWN, EOS: END}
         renumbered = np.array([ids.setdefault(known.get(word, word), len(ids)) for word in vocabulary.words], np.int64)
         return self._model((renumbered[piece] for piece in pieces), ids)
 
     def _model(self, pieces: Iterable[Integers], words: dict[str, int]) -> ArpaModel:
         try:
-            disk = _Disk()
-            (tokens,) = disk.store(((piece,) for piece in _with_starts(pieces)), np.int32)
+            (tokens,) = _stored(((piece,) for piece in _with_starts(pieces)), np.int32)
             if not len(tokens) or tokens[-1] != _END_ID:
                 raise InputError(f"Kneser-Ney: the text is empty or does not end in {EOS}; every sentence must")
-            orders = _Counting(disk, tokens, len(words), self.block).orders(self.order)
-            return ArpaModel(tuple(words), tuple(self._tables(disk, orders)))
+            orders = _Counting(tokens, len(words), self.block).orders(self.order)
+            return ArpaModel(tuple(words), tuple(self._tables(orders)))
         except OSError as error:
-            what = f"temporary files in {tempfile.gettempdir()}: {error.strerror}"
+            what = f"temporary files in {tempfile.tempdir or 'no folder'}: {error.strerror}"
             raise RunError(f"Kneser-Ney: {what}. Let $TMPDIR name a folder with more room") from error
 
-    def _tables(self, disk: _Disk, orders: list[_Order]) -> list[Table]:
+    def _tables(self, orders: list[_Order]) -> list[Table]:
         """Turn counts into probabilities, from short n-grams to long."""
         size, tables = len(orders[0].keys), list[Table]()
         shorter: Array = np.full(1, np.float32(1) / np.float32(size - 1))  # p in the order below
         for length, order in enumerate(orders, 1):
             discounts = self._discounts(order, length)
-            sums = self._sums(disk, order, len(shorter))
-            probability = disk.array(np.float32, len(order.keys))
-            tables.append(Table(order.keys, *(disk.array(np.float32, len(order.keys)) for _ in range(2))))
+            sums = self._sums(order, len(shorter))
+            probability = _zeros(np.float32, len(order.keys))
+            tables.append(Table(order.keys, *(_zeros(np.float32, len(order.keys)) for _ in range(2))))
             for part in _parts(len(order.keys), self.block):
                 total, gamma = _interpolation(sums, discounts, order.contexts[part])
                 own = (order.counts[part].astype(np.float32) - discounts[np.minimum(order.counts[part], 3)]) / total
@@ -147,9 +142,9 @@ class KneserNey:
             "lower order, or discounts to fall back on (ngram.fallback=[0.5, 1, 1.5])"
         )
 
-    def _sums(self, disk: _Disk, order: _Order, contexts: int) -> list[Array]:
+    def _sums(self, order: _Order, contexts: int) -> list[Array]:
         """Return for each context sum_v a(h v), N_1, N_2 and N_3+."""
-        sums = [disk.array(np.int64, contexts) for _ in range(4)]
+        sums = [_zeros(np.int64, contexts) for _ in range(4)]
         for part in _parts(len(order.keys), self.block):
             counts = order.counts[part]
             found, where = np.unique(order.contexts[part], return_inverse=True)
@@ -191,8 +186,8 @@ class _Order:
 class _Counting:
     """Counts of the n-grams of a text: sorted block by block, merged, and looked up again to number each place."""
 
-    def __init__(self, disk: _Disk, tokens: Array, size: int, block: int) -> None:
-        self.disk, self.tokens, self.size, self.block = disk, tokens, size, block
+    def __init__(self, tokens: Array, size: int, block: int) -> None:
+        self.tokens, self.size, self.block = tokens, size, block
         self.blocks = list(_parts(len(tokens), block))
 
     def orders(self, longest: int) -> list[_Order]:
@@ -226,10 +221,10 @@ class _Counting:
                 ends.append(ends[-1] + len(unique))
                 yield unique, repeated
 
-        keys, counts = self.disk.store(runs(), np.uint64, np.int64)
-        keys, counts = self.disk.store(_merged(keys, counts, ends, self.block), np.uint64, np.int64)
-        contexts = self.disk.array(np.int64, len(keys))
-        places = self.disk.array(np.int64, len(self.tokens))
+        keys, counts = _stored(runs(), np.uint64, np.int64)
+        keys, counts = _stored(_merged(keys, counts, ends, self.block), np.uint64, np.int64)
+        contexts = _zeros(np.int64, len(keys))
+        places = _zeros(np.int64, len(self.tokens))
         for part in self.blocks:
             whole, ngrams, before = self._ngrams(length, shorter, part)
             unique, first, where = np.unique(ngrams, return_index=True, return_inverse=True)
@@ -251,7 +246,7 @@ class _Counting:
 
         `last` is the index of the n-gram that enters n_j by its own count, -1 for none.
         """
-        adjusted = self.disk.array(np.int64, len(order.keys))
+        adjusted = _zeros(np.int64, len(order.keys))
         for part in _parts(len(longer.keys), self.block):
             suffixes = (longer.keys[part] // np.uint64(self.size)).astype(np.int64)
             adjusted[suffixes[0] : suffixes[-1] + 1] += np.bincount(suffixes - suffixes[0])
@@ -263,27 +258,25 @@ class _Counting:
         order.counts = adjusted
 
 
-class _Disk:
-    """Arrays in temporary files without a name, in $TMPDIR: up to 60 bytes for each word and order."""
+def _zeros(dtype: DTypeLike, size: int) -> Array:
+    """Return an array of zeros; they are written at once, as a full disk under a mapped file kills a process."""
+    return _stored(((np.zeros(part.stop - part.start, dtype),) for part in _parts(size, 1 << 12)), dtype)[0]
 
-    def array(self, dtype: DTypeLike, size: int) -> Array:
-        """Return an array of zeros; they are written at once, as a full disk under a mapped file kills a process."""
-        return self.store(((np.zeros(part.stop - part.start, dtype),) for part in _parts(size, 1 << 12)), dtype)[0]
 
-    def store(self, pieces: Iterable[tuple[Array, ...]], *dtypes: DTypeLike) -> tuple[Array, ...]:
-        """Write pieces of parallel arrays one after the other and return the whole arrays."""
-        size = 0
-        with ExitStack() as stack:
-            files = [stack.enter_context(tempfile.TemporaryFile()) for _ in dtypes]
-            for piece in pieces:
-                size += len(piece[0])
-                for file, part, dtype in zip(files, piece, dtypes, strict=True):
-                    file.write(part.astype(dtype).tobytes())
-            for file in files:
-                file.flush()
-            if not size:
-                return tuple(np.zeros(0, dtype) for dtype in dtypes)
-            return tuple(np.memmap(file, dtype, "r+", shape=(size,)) for file, dtype in zip(files, dtypes, strict=True))
+def _stored(pieces: Iterable[tuple[Array, ...]], *dtypes: DTypeLike) -> tuple[Array, ...]:
+    """Write pieces of parallel arrays one after the other, to files without a name, and return the whole arrays."""
+    size = 0
+    with ExitStack() as stack:
+        files = [stack.enter_context(tempfile.TemporaryFile()) for _ in dtypes]
+        for piece in pieces:
+            size += len(piece[0])
+            for file, part, dtype in zip(files, piece, dtypes, strict=True):
+                file.write(part.astype(dtype).tobytes())
+        for file in files:
+            file.flush()
+        if not size:
+            return tuple(np.zeros(0, dtype) for dtype in dtypes)
+        return tuple(np.memmap(file, dtype, "r+", shape=(size,)) for file, dtype in zip(files, dtypes, strict=True))
 
 
 def _merged(keys: Array, counts: Array, ends: list[int], block: int) -> Iterator[tuple[Array, Array]]:

@@ -25,6 +25,8 @@ from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
 
 UNKNOWN, START, END = "<unk>", "<s>", "</s>"
+ALSO_UNKNOWN = "<UNK>"
+"""What ARPA's readers take for it, too."""
 MAX_ORDER = 6
 _BATCH = 1024
 """Sentences that are scored at a time."""

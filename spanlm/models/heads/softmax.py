@@ -204,7 +204,8 @@ def linear_log_prob(
 
 def wide_logits(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """W x + b (…, V) in float32 or float64; to narrow products b is added when they are wide, as in `LinearSoftmax`."""
-    if bias is None or product_dtype(weight) == wide_dtype(product_dtype(weight)):
+    dtype = product_dtype(weight)
+    if bias is None or dtype == wide_dtype(dtype):
         return wide(linear(x, weight, bias))
     return wide(linear(x, weight)) + bias
 
