@@ -167,7 +167,7 @@ def operations() -> Rows:
 
 def questions(*columns: str) -> Rows:
     """Return accuracies on CBT-like questions: those of the figure's page, and below them the n-gram models'."""
-    rows = _from_page("daniluk2017/earlier/cbt-small/figure-2d.md", 0, columns)
+    rows = _from_page("daniluk2017/cbt-small/figure-2d.md", 0, columns)
     for one in _records("daniluk2017/cbt-ngrams/*.json", "").values():
         asked = {file["class"]: file["contexts"]["full"]["sentence"] for file in one["cloze"]["files"]}
         held = " + cache" if one["config"]["ngram"]["cache"] else ""
