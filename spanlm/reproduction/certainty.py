@@ -75,7 +75,7 @@ class Certainty:
 
     def sentences(self, published: Sequence[float | None]) -> str:
         """Say what was drawn and, where pairs of rows have published numbers, how sure their order is."""
-        seeds = "" if min(self.seeds) > 1 else "; rows with one seed: over the text alone"
+        seeds = "" if min(self.seeds) > 1 else "; rows with one seed: without their own spread"
         text = f"In brackets 95 %, over {self.blocks} and over seeds{seeds}."
         if agreed := self.agreement(published):
             alike, (low, high), pairs, share = agreed

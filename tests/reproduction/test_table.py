@@ -53,7 +53,7 @@ def test_where_records_have_blocks_differences_come_with_how_sure_they_are() -> 
     assert cells(sure)["RNN"] == {"bits": "7.00", **difference, "place": "2"}
     assert cells(sure)["LSTM"] == {"bits": "6.90", **dict.fromkeys(difference, "–"), "place": "1"}
     (text,) = page("daniluk2017", "2c", *rows).order()
-    assert "over 100 blocks and over seeds; rows with one seed: over the text alone" in text
+    assert "over 100 blocks and over seeds; rows with one seed: without their own spread" in text
     assert text.endswith(
         "1 of 1 pairs of rows stand in the paper's order; in 95 % of the draws 1 to 1 do, and in 100% of them all."
     )
