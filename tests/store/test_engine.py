@@ -108,14 +108,14 @@ def test_commands_run_as_tasks_of_ray(ray: Any, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_no_task_of_ray_outlives_its_reader(ray: Any, tmp_path: Path) -> None:
-    mark = str(tmp_path / "mark")
-    caught = "signal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(1)))"
-    waiting = shell(caught, "print(os.getpid(), flush=True)", f"open({mark!r}, 'w')", "time.sleep(60)")
-    first = shell(f"while not os.path.exists({mark!r}): time.sleep(0.1)")
-    heard: list[str] = []
-    ended = Engine(jobs=2, on="ray").run({"a": first, "b": waiting}, 1, lambda _, line: heard.append(line))
+    mark, number, saved = (tmp_path / name for name in ("mark", "number", "saved"))  # lines may be lost, files not
+    caught = f"signal.signal(signal.SIGTERM, lambda *_: (open({str(saved)!r}, 'w'), sys.exit(1)))"
+    begun = f"open({str(number)!r}, 'w').write(str(os.getpid()))"
+    waiting = shell(caught, begun, f"open({str(mark)!r}, 'w')", "time.sleep(60)")
+    first = shell(f"while not os.path.exists({str(mark)!r}): time.sleep(0.1)")
+    ended = Engine(jobs=2, on="ray").run({"a": first, "b": waiting}, 1)
     assert next(ended) == ("a", "")
     ended.close()
-    assert heard[1] == "saved"
+    assert saved.exists()
     with pytest.raises(ProcessLookupError):
-        os.kill(int(heard[0]), 0)
+        os.kill(int(number.read_text()), 0)
