@@ -302,7 +302,7 @@ class Page:
     def _sure(self) -> list[tuple[list[Line], Certainty]]:
         """Trained rows with how sure their differences are, of each section that counts as its records' blocks do."""
         found = []
-        for section, part in self.sections() if self.table.measure == "perplexity" else ():
+        for section, part in self.sections() if self.table.measure in ("perplexity", "cloze") else ():
             lines = [line for line in part if isinstance(line.row.how, Plain) and section.counted == Section.counted]
             if sure := certainty({line.row.name: line.records for line in lines}):
                 found.append((lines, sure))
@@ -335,7 +335,8 @@ class Page:
         for lines, sure in self._sure:
             published = {line.row.name: line.row.reported.test_ppl for line in lines}
             without = [line.title for line in lines if line.row.name not in sure.names]
-            text = sure.sentences([] if without else [published[name] for name in sure.names])
+            unordered = without or self.table.measure == "cloze"  # of which the papers have no perplexity
+            text = sure.sentences([] if unordered else [published[name] for name in sure.names])
             text += f" Without blocks of this text in their records: {', '.join(without)}." if without else ""
             left -= set() if without else set(sure.names)
             found.append(text)

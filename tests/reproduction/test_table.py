@@ -62,6 +62,12 @@ def test_where_records_have_blocks_differences_come_with_how_sure_they_are() -> 
     text, order = page("daniluk2017", "2c", *more).order()
     assert text.endswith("Without blocks of this text in their records: Key-Value-Predict, window 5.")
     assert order == "By test perplexity 3 of 3 pairs of rows stand in the paper's order."
+    asked = [
+        ended(name, 90.0, blocks=one, cloze=cloze(0.5)) for name, one in zip(("4-gram", "lstm"), blocks, strict=True)
+    ]
+    assert cells(titled(shown("daniluk2017", "2d", *asked), "How sure"))["4-gram RNN"] == cells(sure)["RNN"]
+    (text,) = page("daniluk2017", "2d", *asked).order()
+    assert "paper's order" not in text, "the paper has no perplexities there"
 
 
 def test_where_a_section_counts_as_its_paper_did_blocks_do_not_say_how_sure_it_is() -> None:
