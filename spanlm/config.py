@@ -93,7 +93,7 @@ class RunConfig:
         """
         tree = read_yaml(Path(path))
         config = RunConfig.from_tree(tree, str(path))
-        given, every = set(flat(upgraded(tree))), flat(config.to_tree())
+        given, every = {"data.marks", *flat(upgraded(tree))}, flat(config.to_tree())  # 0.2.0 has no marks
         for part in PARTS:
             given |= {f"model.{part}.{name}" for name in _history(part, every[f"model.{part}.kind"]).added}
         if whole and (lost := next((name for name in every if name not in given), None)):

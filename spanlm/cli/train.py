@@ -44,13 +44,14 @@ from spanlm.config import (
     upgraded,
 )
 from spanlm.data.corpora import Corpus, load_corpus, with_own_documents
+from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, Interrupted, nearest, require
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.presets import NGRAM_PRESETS, PRESETS, find_preset
 from spanlm.store.engine import Engine
 from spanlm.store.files import expanded
-from spanlm.store.run_folder import CONFIG, SEED, seed_folders
+from spanlm.store.run_folder import CONFIG, SEED, VOCABULARY, seed_folders
 from spanlm.training import distributed
 from spanlm.training.distributed import ALONE, Ranks
 from spanlm.training.progress import Watcher
@@ -338,17 +339,19 @@ def with_words(config: RunConfig, begun: Path | None) -> RunConfig:
     """Cut a text as the run to go on with, or to start from, does (one of 0.1.0, maybe); else as new runs do."""
     data, started = config.data, config.training.start_from
     origin = begun or (expanded(started) if started else None)
-    tokenizer, min_count = data.tokenizer, data.min_count
+    tokenizer, min_count, marks = data.tokenizer, data.min_count, data.marks
     if origin is not None and (origin / CONFIG).is_file():
         old = RunConfig.load(origin / CONFIG, whole=True).data
-        min_count = min_count or old.min_count
+        min_count, words = min_count or old.min_count, origin / VOCABULARY
+        if marks is None and old.keeps_marks(Vocabulary.load(words) if words.is_file() else ()):
+            marks = "keep"
         if tokenizer == "words" and old.tokenizer != "whitespace":
             tokenizer = old.tokenizer
         data = data if old.documents == "auto" else with_own_documents(data)
     else:
         data = with_own_documents(data)
         tokenizer = "straight-words" if tokenizer == "words" else tokenizer
-    return replace(config, data=replace(data, tokenizer=tokenizer, min_count=min_count))
+    return replace(config, data=replace(data, tokenizer=tokenizer, min_count=min_count, marks=marks))
 
 
 def _matched_field(config: RunConfig) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -13,6 +14,7 @@ Tokenizer = Literal["whitespace", "words", "straight-words"]
 Documents = Literal["none", "blank-line", "heading", "book-title"]
 DocumentsChoice = Literal[Documents, "auto"]
 Lines = Literal["as-written", "sentences"]
+Marks = Literal["keep", "drop"]
 Split = Literal["train", "valid", "test"]
 BatchingKind = Literal["streams", "documents", "sentences"]
 LongSentences = Literal["keep", "cut", "split", "refuse"]
@@ -52,6 +54,8 @@ class DataConfig:
         lines: "as-written" ends a line with <eos> where the text does; "sentences" cuts lines that are paragraphs into
             sentences, each with its <eos>, and leaves out blank lines (the text gets another number of tokens, and
             perplexities that are not comparable).
+        marks: <s> and </s> around a line: "drop" leaves them out, as the line's <eos> stands for both, "keep" takes
+            them for words, which an n-gram model cannot have. null: "drop", but a run whose vocabulary has <s> keeps.
     """
 
     corpus: str = DEMO
@@ -62,6 +66,7 @@ class DataConfig:
     max_size: int | None = None
     documents: DocumentsChoice = "none"
     lines: Lines = "as-written"
+    marks: Marks | None = None
 
     def __post_init__(self) -> None:
         """Raise InputError for values that no corpus could use."""
@@ -71,6 +76,7 @@ class DataConfig:
             require(value in choices, f"data.{name}", value, f"one of {', '.join(choices)}")
         capitals = "as-written with data.tokenizer=words, which lower-cases: sentences are known by their capitals"
         require(self.lines == "as-written" or self.tokenizer == "whitespace", "data.lines", self.lines, capitals)
+        require(self.marks in (None, *get_args(Marks)), "data.marks", self.marks, "keep, drop or null")
         require(self.min_count is None or self.min_count >= 1, "data.min_count", self.min_count, "at least 1")
         fits = self.max_size is None or self.max_size >= 3
         require(fits, "data.max_size", self.max_size, "at least 3 (<eos>, <unk> and a word)")
@@ -85,6 +91,10 @@ class DataConfig:
         """The line that starts a document in this corpus; title lines of cbt are never text."""
         return _OWN.get(self.corpus, "none") if self.corpus == CBT or self.documents == "auto" else self.documents
 
+    def keeps_marks(self, vocabulary: Container[str] = ()) -> bool:
+        """Whether <s> and </s> around a line are words, in a text that is read with this vocabulary."""
+        return self.marks == "keep" or (self.marks is None and "<s>" in vocabulary)
+
     @property
     def compared(self) -> DataConfig:
         """This configuration in a canonical form; hashes compare text and vocabulary, wherever they come from."""
@@ -94,7 +104,7 @@ class DataConfig:
         canonical = replace(
             self, corpus=name or self.corpus, dir=None, download=False, tokenizer=cut, documents=documents
         )
-        return replace(canonical, min_count=self.min_count or 1)
+        return replace(canonical, min_count=self.min_count or 1, marks=None if self.marks == "keep" else self.marks)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from spanlm.data import synthetic
 from spanlm.data.config import BUILT, CACHE_VARIABLE, DATA_VARIABLE, DEMO, SPLITS, DataConfig, Lines, Split, Tokenizer
 from spanlm.data.demo import Topic, demo_note, demo_topics
 from spanlm.data.synthetic import PREFIX, find_synthetic
-from spanlm.data.text import Text, fingerprint, line_ends, lines_of, pieces
+from spanlm.data.text import Text, fingerprint, line_ends, lines_of, marks_note, pieces
 from spanlm.data.token_files import TokenFile, cache_folder, count_words, text_pieces, token_file
 from spanlm.data.tokenizer import into_sentences
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
@@ -400,7 +400,8 @@ def load_corpus(
     if config.corpus == DEMO:
         return _load_demo(config, vocabulary, splits)
     needed = [split for split in SPLITS if split in splits or (split == "train" and vocabulary is None)]
-    source = find_source(config, needed, as_text)
+    source, marks = find_source(config, needed, as_text), config.keeps_marks(vocabulary or ())
+    source = replace(source, texts={split: replace(text, marks=marks) for split, text in source.texts.items()})
     prints = {split: _verified_fingerprint(source, split) for split in needed}
     if vocabulary is None:
         counts = count_words(source.texts["train"], prints["train"], config.tokenizer, config.effective_documents)
@@ -413,7 +414,7 @@ def load_corpus(
 
 def load_text(config: DataConfig, vocabulary: Vocabulary, as_text: bool = False) -> Corpus:
     """Load one text file whole, as the only split `WHOLE`; errors are those of `load_corpus`."""
-    text = Text(expanded(config.corpus), as_text=as_text)
+    text = Text(expanded(config.corpus), as_text=as_text, marks=config.keeps_marks(vocabulary))
     return _encoded(text.path.name, config, {WHOLE: (text, fingerprint(text))}, vocabulary)
 
 
@@ -421,7 +422,8 @@ def _encoded(name: str, config: DataConfig, texts: dict[str, tuple[Text, str]], 
     """Give every word of the texts, each with its SHA-256, an id."""
     how = (vocabulary, config.tokenizer, config.effective_documents)
     found = {split: token_file(text, digest, *how) for split, (text, digest) in texts.items()}
-    tokens, notes = {split: part for split, (part, _) in found.items()}, []
+    tokens, marked = {split: part for split, (part, _, _) in found.items()}, sum(lines for *_, lines in found.values())
+    notes = [f"{name}: {marks_note(marked)}"] if marked else []
     if config.lines == "sentences":
         written = tokens
         tokens = {
@@ -429,8 +431,8 @@ def _encoded(name: str, config: DataConfig, texts: dict[str, tuple[Text, str]], 
             for split, part in written.items()
         }
         counts = ", ".join(f"{split} {len(written[split]):,} → {len(part):,} tokens" for split, part in tokens.items())
-        notes = [f"lines cut into sentences, blank ones left out: {counts}"]
-    oov, cut = {split: unknown for split, (_, unknown) in found.items()}, config.tokenizer
+        notes += [f"lines cut into sentences, blank ones left out: {counts}"]
+    oov, cut = {split: unknown for split, (_, unknown, _) in found.items()}, config.tokenizer
     sources = {split: partial(text_pieces, *text, config.effective_documents) for split, text in texts.items()}
     what: dict[str, Any] = {"splits": tokens, "sources": sources, "oov": oov, "config": config}
     return Corpus(name=name, vocabulary=vocabulary, notes=notes, tokenizer=cut, lines=config.lines, **what)

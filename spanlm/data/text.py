@@ -6,9 +6,10 @@ The rules, the same for every corpus:
 * A line ends at `\n`; a `\r` before it is white space. The last line may lack its `\n`.
 * Words are separated by ASCII white space only (space, `\t`, `\r`, `\v`, `\f`), as `bytes.split` does it.
   U+0085, U+00A0 and U+2028 are ordinary characters, here as in the counts of `wc -w`.
-* Every line is one `<eos>` longer than its words; a blank line is a lone `<eos>`. A word `<eos>` in the text
-  would be taken for a line's end and is refused. A word `<unk>` is the unknown word.
-* A file whose name ends in `.gz` is decompressed while it is read.
+* Every line is one `<eos>` longer than its words; a blank line is a lone `<eos>`. A word `<eos>` at a line's end is
+  that `<eos>`; elsewhere it would be taken for a line's end and is refused. A word `<unk>` is the unknown word.
+* Where `Text.marks` is set, `<s>` and `</s>` are words; else they are left out where they stand around a line.
+* A file whose name ends in `.gz` or `.bz2` is decompressed while it is read.
 * A file of another known format (`spanlm.data.formats`) is refused, unless `Text.as_text` is set.
 
 A collection of books, such as the Children's Book Test, has title lines, whose first word is `_BOOK_TITLE_`. They
@@ -19,10 +20,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import logging
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +34,10 @@ from numpy.typing import NDArray
 from spanlm.data.formats import conversion, refuse_other_formats
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, RunError
-from spanlm.store.files import open_bytes
+from spanlm.store.files import is_packed, open_bytes
+from spanlm.store.plain import several
 
+_LOG = logging.getLogger(__name__)
 CHUNK_BYTES = 1 << 20
 LONGEST_WORD = 1 << 24
 TITLE = b"_BOOK_TITLE_"
@@ -41,6 +46,10 @@ _BOM = b"\xef\xbb\xbf"
 _SPACES = (b"\n", b" ", b"\t", b"\r", b"\v", b"\f")
 _RESERVED = EOS.encode()
 _RESERVED_WORD = re.compile(rb"(?<![^ \t\n\r\v\f])" + re.escape(_RESERVED) + rb"(?![^ \t\n\r\v\f])")
+LEFT_OUT = b"\v\f"
+"""What a mark that is left out begins with: white space that no text has, so that marks can be counted."""
+_AT_END = re.compile(_RESERVED_WORD.pattern + rb"(?=[ \t\r\v\f]*\n)")
+_AROUND = re.compile(rb"(?<=\n)([ \t\r\v\f]*)<s>([ \t\r\v\f](?:[^\n]*[ \t\r\v\f])?)</s>(?=[ \t\r\v\f]*\n)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +61,14 @@ class Text:
         start: Offset of the first byte, counted in the decompressed text; the start of a line.
         stop: Offset after the last byte; None is the end of the file.
         as_text: Read it whatever its format is.
+        marks: `<s>` and `</s>` around a line are words.
     """
 
     path: Path
     start: int = 0
     stop: int | None = None
     as_text: bool = False
+    marks: bool = True
 
 
 def fingerprint(text: Text) -> str:
@@ -85,24 +96,28 @@ def lines_of(pieces: Iterable[bytes]) -> Iterator[str]:
 def pieces(text: Text, fingerprint: str | None = None) -> Iterator[bytes]:
     r"""Read the text in pieces that start and end at the edges of words.
 
-    Joined, the pieces are the text without its byte order mark and with a `\n` at its end. A `fingerprint` is the
-    SHA-256 that the text must have.
+    Joined, the pieces are the text without its byte order mark, with white space, `LEFT_OUT` and spaces, for marks
+    that are left out, and with a `\n` at its end. A `fingerprint` is the SHA-256 that the text must have.
 
     Raises:
         InputError: The file cannot be read, or breaks a rule of this module; the message names the place.
         RunError: The file is no longer what it was; the last piece has been given out then.
     """
     digest = hashlib.sha256()
-    offset, lines, last = text.start, 0, b"\n"
+    offset, lines, marked, last = text.start, 0, 0, b"\n"
     for piece in _cut_at_spaces(text, digest.update):
         if offset == 0 and piece.startswith(_BOM):
             offset, piece = len(_BOM), piece[len(_BOM) :]
         if piece:
+            piece = _unmarked(last[-1:] + piece, text.marks)[1:]
+            marked += piece.count(LEFT_OUT)
             _check(text, piece, offset, lines)
             yield piece
             offset, lines, last = offset + len(piece), lines + piece.count(b"\n"), piece
     if not last.endswith(b"\n"):
         yield b"\n"
+    if marked and fingerprint is None:  # a corpus notes it for all its parts
+        note_marks(text.path, marked)
     if fingerprint is not None and digest.hexdigest() != fingerprint:
         raise RunError(f"{text.path}: the file was changed while it was read; load it again")
 
@@ -112,7 +127,7 @@ def chunks(text: Text) -> Iterator[bytes]:
     unknown = text.start == 0 and not text.as_text
     try:
         with open_bytes(text.path) as file:
-            size, done = text.path.stat().st_size if text.path.suffix == ".gz" else 0, text.start
+            size, done = text.path.stat().st_size if is_packed(text.path) else 0, text.start
             if text.start:  # a pipe can be read but not sought in
                 file.seek(text.start)
             left = text.stop - text.start if text.stop is not None else None
@@ -173,22 +188,57 @@ def line_ends(text: Text) -> Iterator[NDArray[np.int64]]:
 
 
 def _cut_at_spaces(text: Text, see: Callable[[bytes], object]) -> Iterator[bytes]:
+    """Cut the text at white space, but a line with a mark, unless it is very long, at its ends."""
     offset, rest = text.start, b""
     for chunk in chunks(text):
         see(chunk)
-        cut = 1 + max(chunk.rfind(space) for space in _SPACES)
-        if cut:
-            yield rest + chunk[:cut]
-            offset, rest = offset + len(rest) + cut, chunk[cut:]
-        else:
-            rest += chunk
-        if len(rest) > LONGEST_WORD:
+        rest += chunk
+        line, cut = (1 + max(rest.rfind(space) for space in spaces) for spaces in (_SPACES[:1], _SPACES))
+        if len(rest) - line <= LONGEST_WORD and _has_marks(rest[line:], text.marks):
+            cut = line
+        if len(rest) - cut > LONGEST_WORD:
             raise InputError(
-                f"{text.path}: a word of more than {LONGEST_WORD} bytes at byte {offset}; "
+                f"{text.path}: a word of more than {LONGEST_WORD} bytes at byte {offset + cut}; "
                 "give a text of words with white space between them"
             )
+        if cut:
+            yield rest[:cut]
+        offset, rest = offset + cut, rest[cut:]
     if rest:
-        yield rest
+        yield rest + b"\n" * _has_marks(rest, text.marks)
+
+
+def _has_marks(piece: bytes, kept: bool) -> bool:
+    # the search for letters is fast, the one for whole words is not
+    return _RESERVED in piece or (not kept and b"<s>" in piece)
+
+
+def _unmarked(lines: bytes, kept: bool) -> bytes:
+    r"""Put white space in place of the marks at the ends of lines; a `\n` is before the first."""
+    lines = _AT_END.sub(LEFT_OUT + b"   ", lines) if _RESERVED in lines else lines
+    return lines if kept or b"<s>" not in lines else _AROUND.sub(rb"\1" + LEFT_OUT + rb" \2    ", lines)
+
+
+def without_marks(line: str, kept: bool) -> str:
+    """Do the same in a line that is in memory, in which a line end is white space."""
+    if isinstance(line, str) and _has_marks(packed := line.encode(errors="surrogatepass"), kept):
+        found = _unmarked(b"\n" + packed.replace(b"\n", b" ") + b"\n", kept)[1:-1]
+        if LEFT_OUT in found:
+            note_marks("the text")
+            return found.decode(errors="surrogatepass")
+    return line
+
+
+@cache
+def note_marks(name: str | Path, lines: int = 0) -> None:
+    """Say once a text that marks were left out."""
+    _LOG.info("note: %s: %s", name, marks_note(lines))
+
+
+def marks_note(lines: int) -> str:
+    """Return a note on the marks of so many lines; 0: of some."""
+    which = f"{several(lines, 'line') if lines else 'lines'} with {EOS} at the end, or between <s> and </s>"
+    return f"{which}: these are left out (data.marks=keep, in training, takes <s> and </s> for words)"
 
 
 def _check(text: Text, piece: bytes, offset: int, lines: int) -> None:
@@ -201,7 +251,6 @@ def _check(text: Text, piece: bytes, offset: int, lines: int) -> None:
     except UnicodeDecodeError as error:
         what = f"not UTF-8 at byte {offset + error.start} ({error.reason})"
         raise InputError(f"{text.path}: {what}; {conversion(text.path, piece, offset)}") from error
-    # the search for a whole word is slow, the one for the letters is not
     if _RESERVED in piece and (found := _RESERVED_WORD.search(piece)):
         before = Text(text.path, 0, text.start, as_text=True)  # a pipe, which could not be read again, starts at 0
         earlier = sum(map(len, line_ends(before))) if text.start else 0

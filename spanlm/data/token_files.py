@@ -22,7 +22,7 @@ from typing import BinaryIO
 import numpy as np
 
 from spanlm.data.config import CACHE_VARIABLE, Documents, Tokenizer
-from spanlm.data.text import Text, pieces, without_titles
+from spanlm.data.text import LEFT_OUT, Text, pieces, without_titles
 from spanlm.data.tokenizer import Flags, Ids, Positions, cut_word, rule_of
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, RunError, require
@@ -77,7 +77,7 @@ def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: D
     """
     # every other kind of documents counts the same words
     kind = ("book-title",) if documents == "book-title" else ()
-    path = _cached("counts", FORMAT, fingerprint, rule_of(tokenizer), *kind)
+    path = _cached("counts", FORMAT, fingerprint, rule_of(tokenizer), *kind, *_marks(text))
     if not _is_whole(path):
         written = Counter(chain.from_iterable(map(_written_words, text_pieces(text, fingerprint, documents))))
         if len(written) <= 1:
@@ -94,15 +94,16 @@ def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: D
 
 def token_file(
     text: Text, fingerprint: str, vocabulary: Vocabulary, tokenizer: Tokenizer, documents: Documents
-) -> tuple[TokenFile, int]:
+) -> tuple[TokenFile, int, int]:
     """Return the tokens of the text with this SHA-256, from the cache if it has them.
 
     Returns:
-        The tokens, and how many of them are `<unk>` only because the vocabulary does not have the word.
+        The tokens, how many of them are `<unk>` only because the vocabulary does not have the word, and how many lines
+        had marks that are left out.
 
     Errors are those of `count_words`.
     """
-    path = _cached("tokens", FORMAT, fingerprint, vocabulary.hash, rule_of(tokenizer), documents)
+    path = _cached("tokens", FORMAT, fingerprint, vocabulary.hash, rule_of(tokenizer), documents, *_marks(text))
     if not _is_whole(path):
         with _caching(path) as file:
             # an error here leaves nothing in the cache
@@ -115,6 +116,10 @@ def text_pieces(text: Text, fingerprint: str, documents: Documents) -> Iterable[
     """Read a text with this SHA-256 in pieces that end between words, an empty one in place of a book's title."""
     whole = pieces(text, fingerprint)
     return without_titles(whole) if documents == "book-title" else whole
+
+
+def _marks(text: Text) -> tuple[str, ...]:
+    return () if text.marks else ("without marks",)
 
 
 def _no_word(text: Text) -> InputError:
@@ -309,10 +314,11 @@ def _write_tokens(
     equals_id = vocabulary.id("=") if "=" in vocabulary else _UNKNOWN_EQUALS
     finder = DocumentFinder(documents, eos_id=eos_id, equals_id=equals_id)
     file.write(b" " * HEADER_BYTES)
-    total = lines = oov = 0
+    total = lines = oov = marked = 0
     for piece in pieces:
         if not piece:
             finder.title()
+        marked += piece.count(LEFT_OUT)
         ids = encode(piece)
         finder.feed(ids)
         unknown = ids < 0
@@ -325,14 +331,15 @@ def _write_tokens(
     starts = finder.starts(np.memmap(file, _ID, "r", HEADER_BYTES, (total,)))
     file.write(starts.astype(_INDEX, copy=False).tobytes())
     file.seek(0)
-    file.write(json.dumps({"tokens": total, "documents": len(starts), "oov": oov, "types": len(vocabulary)}).encode())
+    header = {"tokens": total, "documents": len(starts), "oov": oov, "types": len(vocabulary), "marked": marked}
+    file.write(json.dumps(header).encode())
     return True
 
 
-def _read_tokens(path: Path) -> tuple[TokenFile, int]:
+def _read_tokens(path: Path) -> tuple[TokenFile, int, int]:
     with path.open("rb") as file:
         header = json.loads(file.read(HEADER_BYTES))
     tokens = header["tokens"]
     ids = np.memmap(path, _ID, "r", HEADER_BYTES, (tokens,))
     starts = np.fromfile(path, _INDEX, header["documents"], offset=HEADER_BYTES + tokens * _ID.itemsize)
-    return TokenFile(ids, starts), header["oov"]
+    return TokenFile(ids, starts), header["oov"], header.get("marked", 0)

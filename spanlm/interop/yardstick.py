@@ -211,7 +211,7 @@ class Yardstick(LoadedModel):
     ) -> Iterator[list[WrittenScore]]:
         """Score the words of items as `LoadedModel.score_items` does; `tokens` are a word's sub-words."""
         refuse_one_string("items", items)
-        lines, items = tee(items)
+        lines, items = tee(self.texts.unmarked(items))
         rows = self._rows(lines, ScoreOptions(state=state, **options))
         for (_, units), item in zip(groupby(rows, key=lambda unit: unit.score.sentence), items, strict=False):
             own = list(units)

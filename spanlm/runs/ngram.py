@@ -149,10 +149,11 @@ def _open(path: Path) -> ArpaModel:
 
 
 def vocabulary_of(arpa: ArpaModel, path: Path) -> Vocabulary:
-    """Return an n-gram model's vocabulary: its words, with `<eos>` for `</s>` and without `<s>`."""
+    """Return an n-gram model's vocabulary: its words, with `<eos>` for `</s>` and without those that no text has."""
     if EOS in arpa.ids:
         raise InputError(f"{path}: lists the word {EOS}, which here is the end of a line, {END} in an ARPA file")
-    return Vocabulary(tuple(EOS if word == END else word for word in arpa.words if word != START))
+    words = (word for word in arpa.words if word != START and "\f" not in word and "\v" not in word)
+    return Vocabulary(tuple(EOS if word == END else word for word in words))
 
 
 def is_ngram_run(folder: Path) -> bool:

@@ -21,7 +21,7 @@ from spanlm.data.corpora import (
     text_path,
 )
 from spanlm.data.synthetic import PREFIX
-from spanlm.data.text import Text, fingerprint
+from spanlm.data.text import Text, fingerprint, without_marks
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, require
 from spanlm.evaluation.cloze import ClozeContext
@@ -84,13 +84,24 @@ class Texts:
         refuse_table("text", text)
         if isinstance(text, str):
             text = text.removesuffix("\n").split("\n")
-        found = text_as_pieces(text, tokenizer) if isinstance(text, Text) else lines_as_pieces(text, tokenizer)
+        if isinstance(text, Text):
+            text = replace(text, marks=self.data.keeps_marks(self.vocabulary))
+            found = text_as_pieces(text, tokenizer)
+        else:
+            found = lines_as_pieces(self.unmarked(text), tokenizer)
         return in_lines(found, self.data.lines, self.vocabulary)
+
+    def unmarked(self, lines: Iterable[str]) -> Iterator[str]:
+        """Give lines with white space in place of the marks at their ends, as `data.marks` says."""
+        kept = self.data.keeps_marks(self.vocabulary)
+        return (without_marks(line, kept) for line in lines)
 
     def prompt(self, text: str) -> list[str]:
         """Return the words of a text that is to go on: line ends among them, the last line or sentence open."""
         require(isinstance(text, str), "prompt", text, "a string")
-        *before, last = self.pieces(text.split("\n"))
+        lines = text.split("\n")
+        closed = [*self.unmarked(lines[-1:])] != lines[-1:]  # by a mark
+        *before, last = self.pieces([*lines, *[""] * closed])
         return [*words_of(before), *last.words]
 
     def corpus(
@@ -126,12 +137,13 @@ class Texts:
         if name is not None and not other:
             data = replace(data, corpus=name)
         elif name is not None:
-            tokenizer, documents, lines = data.effective_tokenizer, data.effective_documents, data.lines
-            resets = documents != "none" or data.corpus == DEMO
-            data = DataConfig(corpus=name, dir=data_dir, tokenizer=tokenizer, documents=documents, lines=lines)
+            tokenizer, documents = data.effective_tokenizer, data.effective_documents
+            resets, how = documents != "none" or data.corpus == DEMO, {"lines": data.lines, "marks": data.marks}
+            data = DataConfig(corpus=name, dir=data_dir, tokenizer=tokenizer, documents=documents, **how)
             data = of_its_own_documents(data) if resets else data
         if reader is not None:
-            data = replace(data, tokenizer=reader.data.effective_tokenizer, lines=reader.data.lines)
+            how = {"lines": reader.data.lines, "marks": reader.data.marks}
+            data = replace(data, tokenizer=reader.data.effective_tokenizer, **how)
         vocabulary = self.vocabulary if reader is None else reader.vocabulary
         if data_dir is not None:
             data = replace(data, dir=data_dir)

@@ -14,7 +14,7 @@ from spanlm.data.cbt import Defect, Question, read_questions
 from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.data.text import Text
-from spanlm.data.tokenizer import tokenize, written_words
+from spanlm.data.tokenizer import tokenize, written_spans
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, SpanlmError, require, whole_number
 from spanlm.evaluation.attention import AttentionRecord, SpanRecord, attend_spans, attend_words
@@ -217,7 +217,7 @@ class LoadedModel:
             InputError: as of `score`.
         """
         refuse_one_string("items", items)
-        waiting, lines = tee(items)
+        waiting, lines = tee(self.texts.unmarked(items))
         done = 0
         scored = self.score(lines, state=state, eos=True, **options)
         for number, scores in groupby(scored, key=lambda score: score.sentence):
@@ -247,7 +247,8 @@ class LoadedModel:
         for text, each in zip(texts, sentences, strict=True):
             log_p = [[*[0.0] * (not predict_first), *next(value)] for _ in each]
             tokens, ends = [one for *words, _ in log_p for one in words], [end for *_, end in log_p]
-            sizes = [len(self.tokenize(word)) for word in written_words(text)]
+            plain = next(self.texts.unmarked([text]))  # a mark that is left out has no token
+            sizes = [0 if plain[at] in " \v" else len(self.tokenize(text[at:end])) for at, end in written_spans(text)]
             known = (word in self.vocabulary for words in each for word in words)
             found.append(by_written_words(sizes, tokens, known, math.fsum(ends)))
         return found, prefixes

@@ -5,23 +5,27 @@ Content is written and synced under a temporary name, which is then renamed; the
 
 from __future__ import annotations
 
+import bz2
 import errno
 import fcntl
 import gzip
+import io
 import os
 import re
 import secrets
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TextIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
 from spanlm.errors import InputError
 from spanlm.store.process import memory
 
 UNFINISHED = ".unfinished"
+BLOCK = 1 << 18
+"""Bytes that are read or decompressed at a time."""
 _REPEATED = 50
 """Letters of a file's name that its temporary name repeats: file systems refuse names of more than 255 bytes."""
 
@@ -120,9 +124,58 @@ def sync_tree(folder: Path) -> None:
         sync_folder(Path(path))
 
 
-def open_bytes(path: Path) -> BinaryIO:
-    """Open a file to read its bytes, decompressed if its name ends in `.gz`; errors are Python's."""
-    return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+def is_packed(path: Path) -> bool:
+    """Whether `open_bytes` decompresses a file, by its name."""
+    return path.suffix.lower() in (".gz", ".bz2")
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[BinaryIO]:
+    """Open a file to read its bytes, decompressed if its name ends in `.gz` or `.bz2`; errors are Python's.
+
+    A compressed file is read to its end when the block ends without an error, which compares its checksum.
+    """
+    with path.open("rb") as packed:
+        suffix, file = path.suffix.lower(), cast(BinaryIO, packed)
+        if suffix == ".gz":
+            file = cast(BinaryIO, gzip.GzipFile(fileobj=packed))
+        elif suffix == ".bz2":
+            file = cast(BinaryIO, io.BufferedReader(_Chunks(bunzip(iter(lambda: packed.read(BLOCK), b"")))))
+        yield file
+        while is_packed(path) and file.read(BLOCK):
+            pass
+
+
+def bunzip(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Decompress; `bz2.BZ2File` would take a damaged stream that follows a whole one for the end."""
+    stream = bz2.BZ2Decompressor()
+    for block in blocks:
+        while block:
+            if stream.eof:
+                stream = bz2.BZ2Decompressor()
+            if chunk := stream.decompress(block, BLOCK):
+                yield chunk
+            while not stream.eof and not stream.needs_input:
+                yield stream.decompress(b"", BLOCK)
+            block = stream.unused_data
+    if not stream.eof:
+        raise EOFError("it ends too early")
+
+
+class _Chunks(io.RawIOBase):
+    """Bytes that come in chunks, as a file."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self._rest = chunks, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._rest = self._rest or next(filter(None, self._chunks), b"")
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
 
 
 @contextmanager
@@ -136,7 +189,8 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         with open_bytes(path) as file:
             yield file
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+        damage = f"{error}; the file is damaged or cut short: copy it again"
+        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or damage})") from None
 
 
 def expanded(path: str | Path) -> Path:
@@ -169,9 +223,12 @@ def remove_unfinished(folder: Path) -> None:
         left.unlink()
 
 
+_ARPA = re.compile(r"\.(arpa|lm)(\.gz|\.bz2)?$", re.I)
+
+
 def is_arpa(path: Path) -> bool:
-    """Whether a path is that of an ARPA file by its name, FILE.arpa or FILE.arpa.gz."""
-    return path.name.lower().removesuffix(".gz").endswith(".arpa")
+    """Whether a path is that of an ARPA file by its name: FILE.arpa or FILE.lm, packed or not."""
+    return _ARPA.search(path.name) is not None
 
 
 HF = "hf:"
@@ -192,7 +249,7 @@ def run_name(folder: Path) -> str:
     """Name a run by its folder, a member of a family (`lstm/seed-1`) by that of the family, too; or an n-gram file."""
     path = folder.resolve()
     if is_arpa(path):
-        return path.name.removesuffix(".gz")[: -len(".arpa")]
+        return _ARPA.sub("", path.name)
     if is_kenlm(path):
         return path.stem
     return f"{path.parent.name}/{path.name}" if re.fullmatch(r"seed-\d+", path.name) else path.name

@@ -86,6 +86,13 @@ def json_object(text: str | bytes) -> dict[str, Any]:
     return found
 
 
+def c_float(text: str) -> float:
+    """Read a number as C does; ValueError: it is none. Python's `float` takes 1_0, spaces, and digits of any script."""
+    if "_" in text or not text.isascii() or text != text.strip():
+        raise ValueError(f"{text!r} is no number")
+    return float(text)
+
+
 def several(count: int, what: str) -> str:
     """`1 run`, `2 runs`."""
     return f"{count} {what}{'s' * (count != 1)}"

@@ -137,7 +137,7 @@ def test_the_demo_is_written_as_its_words() -> None:
         (b"one\ntwo\n", r"2 line\(s\) cannot be split"),
         (b"\n\n\n\n", "no word in the part of its lines from byte 0"),
         (b"one\ntwo\n\n", "no word in the part of its lines from byte 8, of train, valid and test"),
-        (b"one\ntwo\nthree <eos>\n", "line 3: the word <eos> is reserved"),
+        (b"one\ntwo\n<eos> three\n", "line 3: the word <eos> is reserved"),
     ],
 )
 def test_one_file_that_cannot_be_split_is_refused(tmp_path: Path, data: bytes, message: str) -> None:

@@ -50,7 +50,7 @@ def test_a_long_line_comes_in_small_pieces(tmp_path: Path) -> None:
         (b"one\ntwo \xed\xa0\x80 three", 8, "not UTF-8 at byte {}"),
         (b"one\n two\0\n", 8, "a NUL byte at byte {}"),
         (b"one\ntwo\n\nthe <eos> here\n", 9, "the word <eos> is reserved"),
-        (b"a<eos> <eos>b\n\t<eos>\v", 14, "the word <eos> is reserved"),
+        (b"a<eos> <eos>b\n\t<eos>\v<eos>", 14, "the word <eos> is reserved"),
     ],
 )
 def test_bad_bytes_are_refused_with_their_place(
@@ -65,7 +65,7 @@ def test_bad_bytes_are_refused_with_their_place(
 
 @pytest.mark.parametrize(
     ("data", "message"),
-    [(b"\xef\xbb\xbfab \xe6\xbc\n", "not UTF-8 at byte 6"), (b"\xef\xbb\xbf<eos>", "line 1: the word <eos>")],
+    [(b"\xef\xbb\xbfab \xe6\xbc\n", "not UTF-8 at byte 6"), (b"\xef\xbb\xbf<eos> a", "line 1: the word <eos>")],
 )
 def test_a_mark_of_the_byte_order_counts(tmp_path: Path, data: bytes, message: str) -> None:
     with pytest.raises(InputError, match=message):
@@ -89,7 +89,7 @@ def test_gzip_gives_the_same_pieces_and_the_hash_of_the_text(tmp_path: Path) -> 
 
 
 def test_the_line_number_in_a_part_is_that_of_the_file(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(b"one\ntwo\nthree <eos>\n")
+    (tmp_path / "a.txt").write_bytes(b"one\ntwo\n<eos> three\n")
     with pytest.raises(InputError, match="line 3"):
         list(pieces(Text(tmp_path / "a.txt", 4)))
 

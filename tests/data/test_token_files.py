@@ -37,7 +37,7 @@ def encode(
     path: Path, vocabulary: Vocabulary, tokenizer: Tokenizer = "whitespace", documents: Documents = "none"
 ) -> tuple[TokenFile, int]:
     text = Text(path, as_text=True)
-    return token_file(text, fingerprint(text), vocabulary, tokenizer, documents)
+    return token_file(text, fingerprint(text), vocabulary, tokenizer, documents)[:2]
 
 
 def count(path: Path, tokenizer: Tokenizer = "whitespace", documents: Documents = "none") -> dict[str, int]:

@@ -190,7 +190,6 @@ def test_a_file_cut_at_any_line_is_refused(toy):
         ("ngram 1=5", "ngram 1=4", r"line 10: expected \\2-grams:, found '-0.9.*promises fewer 1-grams"),
         ("ngram 2=3", "ngram 3=3", r"line 3: section \\data\\: expected ngram 2=COUNT"),
         ("ngram 2=3", "".join(f"ngram {k}=3\n" for k in range(2, 8)), "order 7: must be at most 6"),
-        ("the\t-0.2", "the", r"line 14: section \\2-grams: the first 1 words .* back-off weight"),
         ("-0.4\tthe cat", "nan\tthe cat", "line 14: .*log10 probability 'nan': must be a finite number"),
         ("-0.4\tthe cat", "x\tthe cat", "line 14: .*log10 probability 'x'"),
         ("-0.4\tthe cat", "0.4\tthe cat", "line 14: .*'0.4': must be .* at most 0"),
@@ -200,7 +199,7 @@ def test_a_file_cut_at_any_line_is_refused(toy):
         ("cat </s>", "the cat", "line 15: .*listed twice"),
         ("\tcat\t", "\tthe\t", "line 10: .*listed twice"),
         ("\t</s>\n", "\tend\n", "must list </s>"),
-        ("\\data\\", "It was a text.", "line 1: expected .*data"),
+        ("\\data\\", "It was a text.", "line 1: .*expected .*data"),
         ("\\data\\", "mmap lm http://kheafield.com/code", "KenLM's binary format"),
     ],
 )
@@ -216,7 +215,7 @@ def test_not_utf8_not_there_and_marks_in_a_sentence(toy):
     toy.write_bytes(TOY.encode().replace(b"cat", b"c\xff"))
     with pytest.raises(InputError, match=r"line 10: .*not UTF-8"):
         read_arpa(toy)
-    with pytest.raises(InputError, match=r"none\.arpa: cannot be read: No such file"):
+    with pytest.raises(InputError, match=r"none\.arpa: cannot be read \(No such file"):
         read_arpa(toy.with_name("none.arpa"))
 
 

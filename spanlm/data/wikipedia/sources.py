@@ -6,7 +6,6 @@ damage in bytes of its text.
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import importlib.util
 import json
@@ -19,9 +18,8 @@ from typing import NamedTuple
 from xml.parsers import expat
 
 from spanlm.errors import InputError
-from spanlm.store.files import expanded
+from spanlm.store.files import BLOCK, bunzip, expanded
 
-CHUNK_BYTES = 1 << 18
 PAGE_LIMIT = 1 << 22
 """Bytes of a line of JSON, or characters of a page's wikitext; the longest real articles have half of it."""
 
@@ -76,15 +74,15 @@ class ByteStream:
         self.position, self.offset, self.line = 0, 0, 1
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the text in pieces of at most `CHUNK_BYTES`; raise Damage where it is cut off or wrong."""
+        """Yield the text in pieces of at most `BLOCK`; raise Damage where it is cut off or wrong."""
         with self._path.open("rb") as file:
             start = file.peek(3)
-            blocks = iter(lambda: file.read(CHUNK_BYTES), b"")
+            blocks = iter(lambda: file.read(BLOCK), b"")
             if start.startswith(b"\x1f\x8b"):
                 unpacked = gzip.GzipFile(fileobj=file)
-                blocks = iter(lambda: unpacked.read1(CHUNK_BYTES), b"")
+                blocks = iter(lambda: unpacked.read1(BLOCK), b"")
             elif start.startswith(b"BZh"):
-                blocks = _bunzip(blocks)
+                blocks = bunzip(blocks)
             try:
                 for chunk in blocks:
                     self.position = file.tell()
@@ -95,22 +93,6 @@ class ByteStream:
                 if isinstance(error, OSError) and error.errno is not None:  # the disk's, not the decompressor's
                     raise
                 raise Damage(self.offset, self.line, f"the compressed data is damaged ({error})") from error
-
-
-def _bunzip(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Decompress; `bz2.BZ2File` would take a damaged stream that follows a whole one for the end."""
-    stream = bz2.BZ2Decompressor()
-    for block in blocks:
-        while block:
-            if stream.eof:
-                stream = bz2.BZ2Decompressor()
-            if chunk := stream.decompress(block, CHUNK_BYTES):
-                yield chunk
-            while not stream.eof and not stream.needs_input:
-                yield stream.decompress(b"", CHUNK_BYTES)
-            block = stream.unused_data
-    if not stream.eof:
-        raise EOFError("it ends too early")
 
 
 class Source(NamedTuple):

@@ -8,19 +8,20 @@ r"""ARPA files, the text format of back-off n-gram models that SRILM, KenLM and 
     ...
     \end\
 
-What is legal: lines before `\data\` that are empty or start with `#`; `\r\n`; a name that ends in `.gz`. The weight
-may be absent, and is 0, in the highest order and for an n-gram that starts no longer one; an n-gram that starts a
-longer one must be listed with its weight. A suffix of an n-gram may be absent (SRILM prunes so). `<UNK>` is `<unk>`;
-without it unknown words have the log10 probability -100, as in KenLM. Numbers are finite, probabilities at most 0.
+What is legal: text before `\data\`, left out with a note where it does not start with `#`; a byte order mark; `\r\n`; a
+name that ends in `.gz` or `.bz2`. Fields are separated by tabs and spaces alone, as in KenLM: `\f` may be a word. An
+absent weight is 0, but an n-gram that starts a longer one must be listed. A suffix of an n-gram may be absent (SRILM
+prunes so), and so may the section of an order without n-grams. `<UNK>` is `<unk>`; without it unknown words have the
+log10 probability -100, as in KenLM. Numbers are C's: probabilities at most 0, or `-inf`, weights finite. Only blank
+lines follow `\end\`.
 """
 
 from __future__ import annotations
 
+import logging
 import re
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cached_property
+from collections.abc import Iterable, Sequence
+from functools import cache, cached_property
 from itertools import islice, repeat
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
@@ -41,16 +42,23 @@ from spanlm.evaluation.ngram.model import (
     Table,
     contexts_of,
 )
-from spanlm.store.files import open_bytes, replacing_packed
+from spanlm.store.files import opened, replacing_packed
+from spanlm.store.plain import c_float
 
+_LOG = logging.getLogger(__name__)
 _BLOCK = 1 << 16
 NO_UNKNOWN = -100.0
 """log10 p of an unknown word of a file that does not list <unk>."""
+_HEAD = 1 << 16
+"""Bytes within which `\\data\\` must come."""
+_KENLM, _IRSTLM = b"mmap lm http://kheafield.com/code", (b"iARPA", b"qARPA", b"blmt", b"Qblmt")
+"""How files in formats of their own begin."""
 _COUNT = re.compile(rb"ngram\s+(\d+)\s*=\s*(\d{1,15})")
 
 Rows = NDArray[np.int32]
 _UNKNOWN = (UNKNOWN.encode(), ALSO_UNKNOWN.encode())
-_BLANK = np.array([bytes([byte]).isspace() for byte in range(256)])
+_BLANK = np.isin(np.arange(256), list(b" \t\r\n"))
+_FIELD = re.compile(rb"[^ \t\r\n]+")
 
 
 def read_arpa(path: str | Path) -> ArpaModel:
@@ -59,18 +67,8 @@ def read_arpa(path: str | Path) -> ArpaModel:
     Raises:
         InputError: The file cannot be read or breaks a rule of this module; names the line and what was expected.
     """
-    with _reading(Path(path)) as reader:
-        return reader.model()
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[_Reader]:
-    try:
-        with open_bytes(path) as file:
-            yield _Reader(path, file)
-    except (EOFError, zlib.error, OSError) as error:
-        problem = getattr(error, "strerror", None) or f"{error}; the file is damaged or cut short: copy it again"
-        raise InputError(f"{path}: cannot be read: {problem}") from None
+    with opened(Path(path)) as file:
+        return _Reader(Path(path), file).model()
 
 
 def open_arpa(path: str | Path) -> ArpaModel:
@@ -80,10 +78,17 @@ def open_arpa(path: str | Path) -> ArpaModel:
         InputError: As `read_arpa`; what is wrong after the words is raised where the tables are read.
     """
     path = Path(path)
-    with _reading(path) as reader:
+    with opened(path) as file:
+        reader = _Reader(path, file)
         counts = reader.counts()
         reader.read(1, counts[0])
     return ArpaModel(tuple(reader.words), _Tables(path, len(counts)))
+
+
+@cache
+def _note_head(path: Path, text: bytes) -> None:
+    """Say once a file that it begins with something else."""
+    _LOG.info("note: %s: the text before \\data\\ is left out: %s …", path, _shown(text))
 
 
 class _Tables(Sequence[Table]):
@@ -106,6 +111,7 @@ class _Reader:
         self.path, self.file = path, file
         self.line = 0
         self.section = "\\data\\"
+        self.empty: set[bytes] = set()
         self.words = [UNKNOWN]
         self.ids: dict[bytes, int] = {}
 
@@ -113,11 +119,14 @@ class _Reader:
         counts = self.counts()
         ids, values, first = zip(*map(self.read, range(1, len(counts) + 1), counts), strict=True)
         self._expect(b"\\end\\", "promises fewer n-grams")
+        for line, raw in enumerate(self.file, self.line + 1):
+            if raw.strip():
+                self._refuse(line, f"nothing may follow \\end\\, found {_shown(raw)}")
         return ArpaModel(tuple(self.words), tuple(self._tables(list(ids), list(values), first)))
 
     def counts(self) -> list[int]:
         r"""Read the section `\data\`: the number of n-grams of each order."""
-        self._expect(b"\\data\\", "", skip=b"#")
+        self._skip_head()
         counts: list[int] = []
         for raw in self.file:
             self.line += 1
@@ -138,31 +147,54 @@ class _Reader:
     def _refuse(self, line: int, problem: str) -> NoReturn:
         raise InputError(f"{self.path}: line {line}: {problem}")
 
-    def _expect(self, header: bytes, otherwise: str, skip: bytes = b"\n") -> None:
-        """Read on to a header line; lines that are empty or start with `skip` may come before it."""
+    def _skip_head(self) -> None:
+        r"""Read on to `\data\`; note text before it."""
+        size, text = 0, b""
+        while size < _HEAD and (raw := self.file.readline(_HEAD)):
+            line = raw.removeprefix(b"\xef\xbb\xbf" * (not size)).strip()
+            size, self.line = size + len(raw), self.line + 1
+            if line == b"\\data\\":
+                return _note_head(self.path, text) if text else None
+            if line.startswith(_KENLM):
+                self._refuse(self.line, "this is KenLM's binary format; give the ARPA file it was built from")
+            if line.startswith(_IRSTLM):
+                way = f"`compile-lm {self.path.name} --text=yes NEW.arpa` converts it"
+                self._refuse(self.line, f"{line[:5].decode()} is a format of IRSTLM's alone: {way}")
+            if not line.startswith(b"#"):
+                text = text or line
+        if size < _HEAD and not text:
+            self._refuse_end("\\data\\")
+        self._refuse(1, f"no ARPA file: expected \\data\\ within {_HEAD:,} bytes, found {_shown(text)}")
+
+    def _expect(self, header: bytes, otherwise: str) -> None:
+        """Read on to a header line; empty lines, and headers of sections without n-grams, may come before it."""
         for raw in self.file:
             self.line += 1
             line = raw.strip()
             if line == header:
                 return
-            if line and not line.startswith(skip):
-                if line.startswith(b"mmap lm http://kheafield.com/code"):
-                    self._refuse(self.line, "this is KenLM's binary format; give the ARPA file it was built from")
-                why = f"; \\data\\ {otherwise}" if otherwise and not line.startswith(b"\\") else ""
+            if line and line not in self.empty:
+                why = "" if line.startswith(b"\\") else f"; \\data\\ {otherwise}"
                 self._refuse(self.line, f"expected {header.decode()}, found {_shown(line)}{why}")
+        self._refuse_end(header.decode())
+
+    def _refuse_end(self, expected: str) -> NoReturn:
         cut = f"the file ends after section {self.section}" if self.line else "the file is empty"
-        self._refuse(self.line + 1, f"{cut}; expected {header.decode()}. If it is cut short, copy it again")
+        self._refuse(self.line + 1, f"{cut}; expected {expected}. If it is cut short, copy it again")
 
     def read(self, order: int, count: int) -> tuple[Rows, Floats, int]:
         """Return (n, order) word ids, (2, n) probabilities and weights (NaN for none), and the first line's number."""
         header = f"\\{order}-grams:"
-        self._expect(header.encode(), f"promises fewer {order - 1}-grams")
+        if count:
+            self._expect(header.encode(), f"promises fewer {order - 1}-grams")
+        else:
+            self.empty.add(header.encode())
         self.section, start, read = header, self.line + 1, 0
         ids, values = [np.zeros((0, order), np.int32)], [np.zeros((2, 0), np.float32)]
         while read < count:
             lines = list(islice(self.file, min(_BLOCK, count - read)))
             # a list a line would keep the garbage collector busy: one of all fields, and how many each line has
-            fields, widths = b"".join(lines).split(), _widths(lines)
+            fields, widths = _fields(b"".join(lines)), _widths(lines)
             bad = np.flatnonzero((widths != order + 1) & (widths != order + 2))
             if not lines or (len(bad) and lines[bad[0]].strip()[:1] in (b"", b"\\")):
                 read += int(bad[0]) if lines else 0
@@ -193,14 +225,15 @@ class _Reader:
 
     def _numbers(self, name: str, fields: list[bytes], at: Integers, lines: Integers, most: float) -> Floats:
         texts = list(map(fields.__getitem__, at.tolist()))
-        try:
-            exact = list(map(float, texts))
+        odd = b"".join(texts).translate(None, b"+-.0123456789eE")
+        try:  # `float` is fast
+            exact = list(map(_number if odd else float, texts))
         except ValueError:
             exact = list(map(_number, texts))
         with np.errstate(over="ignore"):
             numbers = np.array(exact).astype(np.float32)
-        for bad in np.flatnonzero(~np.isfinite(numbers) | (numbers > most))[:1]:
-            limit = "a finite number" + ", at most 0" * (most == 0)
+        for bad in np.flatnonzero(~np.isfinite(numbers) if most else ~(numbers <= 0))[:1]:
+            limit = "a finite number" + ", at most 0, or -inf" * (most == 0)
             self._refuse(lines[bad], f"section {self.section} log10 {name} {_shown(texts[bad])}: must be {limit}")
         return numbers
 
@@ -246,12 +279,12 @@ class _Reader:
                 self._refuse(lines[-1][bad + 1], f"section \\{order}-grams: this n-gram is listed twice")
             tables.append(Table(keys[at], *values[order - 1][:, at]))
         for order, contexts in enumerate(contexts_of(tables), 2):
-            weights = np.where(contexts < 0, np.nan, tables[order - 2].backoff[contexts])
-            for bad in np.flatnonzero(np.isnan(weights) & ~np.isnan(tables[order - 1].log10))[:1]:
+            unlisted = (contexts < 0) | np.isnan(tables[order - 2].log10[contexts])
+            for bad in np.flatnonzero(unlisted & ~np.isnan(tables[order - 1].log10))[:1]:
                 self._refuse(
                     lines[order - 1][bad],
                     f"section \\{order}-grams: the first {order - 1} words of this n-gram must "
-                    f"be in section \\{order - 1}-grams: with a back-off weight",
+                    f"be in section \\{order - 1}-grams:",
                 )
         for table in tables:
             np.nan_to_num(table.backoff, copy=False)
@@ -276,6 +309,11 @@ def _add_suffixes(ids: list[Rows], values: list[Floats]) -> None:
         values[order - 1] = np.pad(values[order - 1], ((0, 0), (0, len(added))), constant_values=np.nan)
 
 
+def _fields(text: bytes) -> list[bytes]:
+    r"""Cut at KenLM's white space; `split`, which is fast, would cut at `\v` and `\f`, too."""
+    return _FIELD.findall(text) if b"\v" in text or b"\f" in text else text.split()
+
+
 def _widths(lines: list[bytes]) -> Integers:
     """Count the fields of each line."""
     blank = _BLANK[np.frombuffer(b"\n" + b"".join(lines), np.uint8)]
@@ -285,7 +323,7 @@ def _widths(lines: list[bytes]) -> Integers:
 
 def _number(text: bytes) -> float:
     try:
-        return float(text)
+        return c_float(text.decode())
     except ValueError:
         return np.nan
 

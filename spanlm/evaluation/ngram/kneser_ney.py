@@ -83,7 +83,9 @@ class KneserNey:
             RunError: The temporary files have no room.
         """
         ids = {word: index for index, word in enumerate((UNKNOWN, START, END))}
-        of_sentences = f"without {START} and {END}, which mark sentences"
+        of_sentences = (
+            f"without {START} and {END}, which an ARPA file reserves: data.marks=drop leaves them out around lines"
+        )
         unknown = f"without it, as ARPA's readers take it for {UNKNOWN}: write {UNK}"
         for mark, limit in ((START, of_sentences), (END, of_sentences), (ALSO_UNKNOWN, unknown)):
             require(mark not in vocabulary, "vocabulary", mark, limit)
