@@ -369,7 +369,7 @@ def _known_otherwise(model: LoadedModel, word: str) -> str:
 
 def _refuse_words(model: LoadedModel, text: str, place: str, how: ScoreOptions) -> None:
     try:
-        tokens = model.tokenize(*model.texts.unmarked([text]))
+        tokens = model.tokenize(text)
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
     if how.oov == "error" and (unknown := [token for token in tokens if token not in model.vocabulary]):

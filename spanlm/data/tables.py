@@ -119,9 +119,7 @@ def _require_cell(path: Path, row: Row, name: str, empty: bool) -> None:
 def _opened(path: Path) -> Iterator[TextIO]:
     try:
         with opened(path) as raw:
-            file = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
-            yield file
-            file.detach()  # `opened` reads on
+            yield io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 ({error.reason}); {conversion(path, error.object, 0)}") from None
 

@@ -18,11 +18,9 @@ start a document and are not part of its text (`without_titles`).
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import logging
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -34,8 +32,7 @@ from numpy.typing import NDArray
 from spanlm.data.formats import conversion, refuse_other_formats
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, RunError
-from spanlm.store.files import is_packed, open_bytes
-from spanlm.store.plain import several
+from spanlm.store.files import opened
 
 _LOG = logging.getLogger(__name__)
 CHUNK_BYTES = 1 << 20
@@ -125,31 +122,18 @@ def pieces(text: Text, fingerprint: str | None = None) -> Iterator[bytes]:
 def chunks(text: Text) -> Iterator[bytes]:
     """Read the decompressed bytes, `CHUNK_BYTES` at a time; InputError: no file, not readable, or no plain text."""
     unknown = text.start == 0 and not text.as_text
-    try:
-        with open_bytes(text.path) as file:
-            size, done = text.path.stat().st_size if is_packed(text.path) else 0, text.start
-            if text.start:  # a pipe can be read but not sought in
-                file.seek(text.start)
-            left = text.stop - text.start if text.stop is not None else None
-            while chunk := file.read(CHUNK_BYTES if left is None else min(CHUNK_BYTES, left)):
-                if unknown:
-                    refuse_other_formats(text.path, chunk)
-                    unknown = False
-                left, done = None if left is None else left - len(chunk), done + len(chunk)
-                if size and done > max(1 << 26, 200 * size):  # prose has four times its size, a pipe none
-                    what = f"inflates to over 200 times its {size:,} bytes; decompress it yourself"
-                    raise InputError(f"{text.path}: {what}")
-                yield chunk
-                if len(chunk) < CHUNK_BYTES:  # of a terminal another end would be waited for
-                    break
-    except FileNotFoundError as error:
-        raise InputError(f"{text.path}: no such file; check the path") from error
-    except IsADirectoryError as error:
-        raise InputError(f"{text.path}: a folder where a text file is needed; name a file in it") from error
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{text.path}: damaged gzip file ({error}); fetch or compress it again") from error
-    except OSError as error:
-        raise InputError(f"{text.path}: cannot be read ({error.strerror or error})") from error
+    with opened(text.path) as file:
+        if text.start:  # a pipe can be read but not sought in
+            file.seek(text.start)
+        left = text.stop - text.start if text.stop is not None else None
+        while chunk := file.read(CHUNK_BYTES if left is None else min(CHUNK_BYTES, left)):
+            if unknown:
+                refuse_other_formats(text.path, chunk)
+                unknown = False
+            left = None if left is None else left - len(chunk)
+            yield chunk
+            if len(chunk) < CHUNK_BYTES:  # of a terminal another end would be waited for
+                break
 
 
 def without_titles(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -224,21 +208,18 @@ def without_marks(line: str, kept: bool) -> str:
     if isinstance(line, str) and _has_marks(packed := line.encode(errors="surrogatepass"), kept):
         found = _unmarked(b"\n" + packed.replace(b"\n", b" ") + b"\n", kept)[1:-1]
         if LEFT_OUT in found:
-            note_marks("the text")
+            note_marks("the text", "some")
             return found.decode(errors="surrogatepass")
     return line
 
 
 @cache
-def note_marks(name: str | Path, lines: int = 0) -> None:
-    """Say once a text that marks were left out."""
-    _LOG.info("note: %s: %s", name, marks_note(lines))
-
-
-def marks_note(lines: int) -> str:
-    """Return a note on the marks of so many lines; 0: of some."""
-    which = f"{several(lines, 'line') if lines else 'lines'} with {EOS} at the end, or between <s> and </s>"
-    return f"{which}: these are left out (data.marks=keep, in training, takes <s> and </s> for words)"
+def note_marks(name: str | Path, lines: int | str) -> None:
+    """Say once a text that marks of so many lines were left out."""
+    count = f"{lines:,}" if isinstance(lines, int) else lines
+    which = f"{count} lines with {EOS} at the end, or between <s> and </s>"
+    what = "these are left out (data.marks=keep, in training, takes <s> and </s> for words)"
+    _LOG.info("note: %s: %s: %s", name, which, what)
 
 
 def _check(text: Text, piece: bytes, offset: int, lines: int) -> None:

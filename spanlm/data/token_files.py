@@ -38,6 +38,7 @@ _CHUNK_BYTES = 1 << 20
 _REMEMBERED = 1 << 18
 _UNKNOWN, _UNKNOWN_EQUALS = -1, -2
 _EOS = EOS.encode()
+_NO_MARKS = ("without marks",)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +78,7 @@ def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: D
     """
     # every other kind of documents counts the same words
     kind = ("book-title",) if documents == "book-title" else ()
-    path = _cached("counts", FORMAT, fingerprint, rule_of(tokenizer), *kind, *_marks(text))
+    path = _cached("counts", FORMAT, fingerprint, rule_of(tokenizer), *kind, *_NO_MARKS[text.marks :])
     if not _is_whole(path):
         written = Counter(chain.from_iterable(map(_written_words, text_pieces(text, fingerprint, documents))))
         if len(written) <= 1:
@@ -103,7 +104,9 @@ def token_file(
 
     Errors are those of `count_words`.
     """
-    path = _cached("tokens", FORMAT, fingerprint, vocabulary.hash, rule_of(tokenizer), documents, *_marks(text))
+    path = _cached(
+        "tokens", FORMAT, fingerprint, vocabulary.hash, rule_of(tokenizer), documents, *_NO_MARKS[text.marks :]
+    )
     if not _is_whole(path):
         with _caching(path) as file:
             # an error here leaves nothing in the cache
@@ -116,10 +119,6 @@ def text_pieces(text: Text, fingerprint: str, documents: Documents) -> Iterable[
     """Read a text with this SHA-256 in pieces that end between words, an empty one in place of a book's title."""
     whole = pieces(text, fingerprint)
     return without_titles(whole) if documents == "book-title" else whole
-
-
-def _marks(text: Text) -> tuple[str, ...]:
-    return () if text.marks else ("without marks",)
 
 
 def _no_word(text: Text) -> InputError:

@@ -99,9 +99,9 @@ class Texts:
     def prompt(self, text: str) -> list[str]:
         """Return the words of a text that is to go on: line ends among them, the last line or sentence open."""
         require(isinstance(text, str), "prompt", text, "a string")
-        lines = text.split("\n")
-        closed = [*self.unmarked(lines[-1:])] != lines[-1:]  # by a mark
-        *before, last = self.pieces([*lines, *[""] * closed])
+        # marks are for lines that are whole
+        found = lines_as_pieces(text.split("\n"), self.data.effective_tokenizer)
+        *before, last = in_lines(found, self.data.lines, self.vocabulary)
         return [*words_of(before), *last.words]
 
     def corpus(

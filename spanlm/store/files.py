@@ -9,7 +9,6 @@ import bz2
 import errno
 import fcntl
 import gzip
-import io
 import os
 import re
 import secrets
@@ -17,15 +16,16 @@ import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, cast
+from typing import BinaryIO, TextIO, cast
 
 from spanlm.errors import InputError
 from spanlm.store.process import memory
 
 UNFINISHED = ".unfinished"
 BLOCK = 1 << 18
-"""Bytes that are read or decompressed at a time."""
+"""Bytes that are decompressed at a time."""
 _REPEATED = 50
 """Letters of a file's name that its temporary name repeats: file systems refuse names of more than 255 bytes."""
 
@@ -124,26 +124,43 @@ def sync_tree(folder: Path) -> None:
         sync_folder(Path(path))
 
 
-def is_packed(path: Path) -> bool:
-    """Whether `open_bytes` decompresses a file, by its name."""
-    return path.suffix.lower() in (".gz", ".bz2")
-
-
 @contextmanager
-def open_bytes(path: Path) -> Iterator[BinaryIO]:
-    """Open a file to read its bytes, decompressed if its name ends in `.gz` or `.bz2`; errors are Python's.
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a file to read its bytes, decompressed if its name ends in `.gz` or `.bz2`.
 
-    A compressed file is read to its end when the block ends without an error, which compares its checksum.
+    Wherever its reader stops, a compressed file was read to its end before, and its checksum compared.
+
+    Raises:
+        InputError: it cannot be read, is damaged, or is far larger than its compressed bytes.
     """
-    with path.open("rb") as packed:
-        suffix, file = path.suffix.lower(), cast(BinaryIO, packed)
-        if suffix == ".gz":
-            file = cast(BinaryIO, gzip.GzipFile(fileobj=packed))
-        elif suffix == ".bz2":
-            file = cast(BinaryIO, io.BufferedReader(_Chunks(bunzip(iter(lambda: packed.read(BLOCK), b"")))))
-        yield file
-        while is_packed(path) and file.read(BLOCK):
-            pass
+    unpack = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower())
+    try:
+        if unpack is not None:
+            _check_packed(path, os.stat(path).st_size, os.stat(path).st_mtime_ns)
+        with path.open("rb") if unpack is None else cast(BinaryIO, unpack(path)) as file:
+            yield file
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; check the path") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: a folder where a file is needed; name a file in it") from None
+    except (OSError, EOFError, zlib.error) as error:
+        damaged = f"{error}; the file is damaged or cut short: copy it again"
+        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or damaged})") from None
+
+
+@cache
+def _check_packed(path: Path, size: int, changed: int) -> None:
+    """Decompress all of a file once, and refuse what follows its last whole stream, as `bz2.open` does not."""
+    if not path.is_file():
+        raise OSError(errno.EINVAL, "is compressed, and no regular file: decompress it before")
+    done = 0
+    with path.open("rb") as file:
+        packed = iter(lambda: file.read(BLOCK), b"")
+        unpacked = gzip.GzipFile(fileobj=file)
+        for chunk in bunzip(packed) if path.suffix.lower() == ".bz2" else iter(lambda: unpacked.read(BLOCK), b""):
+            done += len(chunk)
+            if done > max(1 << 26, 200 * size):  # prose has four times its size
+                raise InputError(f"{path}: inflates to over 200 times its {size:,} bytes; decompress it yourself")
 
 
 def bunzip(blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -160,37 +177,6 @@ def bunzip(blocks: Iterable[bytes]) -> Iterator[bytes]:
             block = stream.unused_data
     if not stream.eof:
         raise EOFError("it ends too early")
-
-
-class _Chunks(io.RawIOBase):
-    """Bytes that come in chunks, as a file."""
-
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks, self._rest = chunks, b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self._rest = self._rest or next(filter(None, self._chunks), b"")
-        size = min(len(buffer), len(self._rest))
-        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
-        return size
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a file as `open_bytes` does.
-
-    Raises:
-        InputError: it cannot be read, or is damaged.
-    """
-    try:
-        with open_bytes(path) as file:
-            yield file
-    except (OSError, EOFError, zlib.error) as error:
-        damage = f"{error}; the file is damaged or cut short: copy it again"
-        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or damage})") from None
 
 
 def expanded(path: str | Path) -> Path:
@@ -227,7 +213,7 @@ _ARPA = re.compile(r"\.(arpa|lm)(\.gz|\.bz2)?$", re.I)
 
 
 def is_arpa(path: Path) -> bool:
-    """Whether a path is that of an ARPA file by its name: FILE.arpa or FILE.lm, packed or not."""
+    """Whether a path is that of an ARPA file by its name: FILE.arpa or FILE.lm, compressed or not."""
     return _ARPA.search(path.name) is not None
 
 

@@ -12,6 +12,15 @@ from typing import Any
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _MARKUP = re.compile(r"[\\`*<>|~&]|\](?=[(\[])|\b_|_\b")
 
+_C_NUMBER = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?|inf(?:inity)?|nan)", re.I)
+
+
+def c_number(text: str) -> float:
+    """Read a number as C and other programs do: no `1_0`, no digits but 0 to 9; ValueError: it is none."""
+    if not _C_NUMBER.fullmatch(text):
+        raise ValueError(f"{text!r} is not a number")
+    return float(text)
+
 
 def visible(text: str) -> str:
     """Escape characters that a terminal obeys: direction marks, and controls other than tabs and line ends."""
@@ -84,13 +93,6 @@ def json_object(text: str | bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError("is no JSON object")
     return found
-
-
-def c_float(text: str) -> float:
-    """Read a number as C does; ValueError: it is none. Python's `float` takes 1_0, spaces, and digits of any script."""
-    if "_" in text or not text.isascii() or text != text.strip():
-        raise ValueError(f"{text!r} is no number")
-    return float(text)
 
 
 def several(count: int, what: str) -> str:

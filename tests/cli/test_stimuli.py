@@ -207,7 +207,7 @@ def test_kinds_that_no_name_tells(cli: Cli, tiny_run: Path) -> None:
     ]
     Path("one.txt").write_text("the cat\n")
     cli("score", tiny_run, "one.txt", "--text", "text").refused("one.txt", "--input csv, tsv or jsonl")
-    cli("score", tiny_run, "none.txt", "--text", "text").refused("none.txt: cannot be read (No such file")
+    cli("score", tiny_run, "none.txt", "--text", "text").refused("none.txt: no such file")
     Path("list.txt").write_text("".join(f"{n} ||| the cat ||| lm= 1 ||| 2\n" for n in range(9)))
     cli("score", tiny_run, "list.txt").refused("Moses", "spanlm rescore --nbest")
 

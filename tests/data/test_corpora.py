@@ -157,7 +157,7 @@ def test_a_bad_file_of_a_folder_is_refused_by_name(make_corpus: MakeCorpus, spli
     with pytest.raises(InputError, match=rf"corpus: no {split}\.txt or {split}\.txt\.gz in it.*train, valid and test"):
         load(folder)
     path.mkdir()
-    with pytest.raises(InputError, match=rf"{split}\.txt: a folder where a text file is needed"):
+    with pytest.raises(InputError, match=rf"{split}\.txt: a folder where a file is needed"):
         load(folder)
 
 

@@ -18,7 +18,8 @@ from typing import NamedTuple
 from xml.parsers import expat
 
 from spanlm.errors import InputError
-from spanlm.store.files import BLOCK, bunzip, expanded
+from spanlm.store.files import BLOCK as CHUNK_BYTES
+from spanlm.store.files import bunzip, expanded
 
 PAGE_LIMIT = 1 << 22
 """Bytes of a line of JSON, or characters of a page's wikitext; the longest real articles have half of it."""
@@ -74,13 +75,13 @@ class ByteStream:
         self.position, self.offset, self.line = 0, 0, 1
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the text in pieces of at most `BLOCK`; raise Damage where it is cut off or wrong."""
+        """Yield the text in pieces of at most `CHUNK_BYTES`; raise Damage where it is cut off or wrong."""
         with self._path.open("rb") as file:
             start = file.peek(3)
-            blocks = iter(lambda: file.read(BLOCK), b"")
+            blocks = iter(lambda: file.read(CHUNK_BYTES), b"")
             if start.startswith(b"\x1f\x8b"):
                 unpacked = gzip.GzipFile(fileobj=file)
-                blocks = iter(lambda: unpacked.read1(BLOCK), b"")
+                blocks = iter(lambda: unpacked.read1(CHUNK_BYTES), b"")
             elif start.startswith(b"BZh"):
                 blocks = bunzip(blocks)
             try:

@@ -43,7 +43,7 @@ from spanlm.evaluation.ngram.model import (
     contexts_of,
 )
 from spanlm.store.files import opened, replacing_packed
-from spanlm.store.plain import c_float
+from spanlm.store.plain import c_number
 
 _LOG = logging.getLogger(__name__)
 _BLOCK = 1 << 16
@@ -323,7 +323,7 @@ def _widths(lines: list[bytes]) -> Integers:
 
 def _number(text: bytes) -> float:
     try:
-        return c_float(text.decode())
+        return c_number(text.decode())
     except ValueError:
         return np.nan
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spanlm.data.wikipedia.sources import ByteStream, Damage, DumpReader, Page, Source
+from spanlm.data.wikipedia.sources import CHUNK_BYTES, ByteStream, Damage, DumpReader, Page, Source
 from tests.data.wikipedia import small
 from tests.data.wikipedia.small import FOOTER, HEADER, dump, made_articles, page, wikitext
 
@@ -34,13 +34,13 @@ def read_until_damage(path: Path) -> tuple[bytes, str]:
 
 
 @pytest.mark.parametrize("packed", PACKED)
-@pytest.mark.parametrize("content", [CONTENT, b"x", b"a\n" * (3 * BLOCK)], ids=["text", "a byte", "repeats"])
+@pytest.mark.parametrize("content", [CONTENT, b"x", b"a\n" * (3 * CHUNK_BYTES)], ids=["text", "a byte", "repeats"])
 def test_every_byte_comes_out(tmp_path: Path, packed: str, content: bytes) -> None:
     path = tmp_path / "any.name"
     path.write_bytes(PACKED[packed](content))
     stream = ByteStream(path)
     chunks = list(stream.chunks())
-    assert b"".join(chunks) == content and max(map(len, chunks)) <= BLOCK
+    assert b"".join(chunks) == content and max(map(len, chunks)) <= CHUNK_BYTES
     assert (stream.offset, stream.line) == (len(content), 1 + content.count(b"\n"))
 
 
