@@ -144,7 +144,7 @@ class LoadedModel:
 
     def tokenize(self, text: str) -> list[str]:
         """Split text into words as the training text was."""
-        return tokenize(*self.texts.unmarked([text]), self.texts.data.effective_tokenizer)
+        return tokenize(text, self.texts.data.effective_tokenizer)
 
     def evaluate(
         self,
