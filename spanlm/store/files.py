@@ -159,8 +159,8 @@ def _check_packed(path: Path, size: int, changed: int) -> None:
         unpacked = gzip.GzipFile(fileobj=file)
         for chunk in bunzip(packed) if path.suffix.lower() == ".bz2" else iter(lambda: unpacked.read(BLOCK), b""):
             done += len(chunk)
-            if done > max(1 << 26, 200 * size):  # prose has four times its size
-                raise InputError(f"{path}: inflates to over 200 times its {size:,} bytes; decompress it yourself")
+            if done > max(1 << 26, 200 * file.tell()):  # prose has four times its size
+                raise InputError(f"{path}: inflates to over 200 times its bytes; decompress it yourself")
 
 
 def bunzip(blocks: Iterable[bytes]) -> Iterator[bytes]:
