@@ -18,7 +18,7 @@ from spanlm.data import synthetic
 from spanlm.data.config import BUILT, CACHE_VARIABLE, DATA_VARIABLE, DEMO, SPLITS, DataConfig, Lines, Split, Tokenizer
 from spanlm.data.demo import Topic, demo_note, demo_topics
 from spanlm.data.synthetic import PREFIX, find_synthetic
-from spanlm.data.text import Text, fingerprint, line_ends, lines_of, note_marks, pieces
+from spanlm.data.text import Text, fingerprint, line_ends, lines_of, marks_note, pieces
 from spanlm.data.token_files import TokenFile, cache_folder, count_words, text_pieces, token_file
 from spanlm.data.tokenizer import into_sentences
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
@@ -423,9 +423,7 @@ def _encoded(name: str, config: DataConfig, texts: dict[str, tuple[Text, str]], 
     how = (vocabulary, config.tokenizer, config.effective_documents)
     found = {split: token_file(text, digest, *how) for split, (text, digest) in texts.items()}
     tokens, marked = {split: part for split, (part, _, _) in found.items()}, sum(lines for *_, lines in found.values())
-    notes = list[str]()
-    if marked:
-        note_marks(name, marked)
+    notes = [marks_note(name, marked)] if marked else []
     if config.lines == "sentences":
         written = tokens
         tokens = {
@@ -433,7 +431,7 @@ def _encoded(name: str, config: DataConfig, texts: dict[str, tuple[Text, str]], 
             for split, part in written.items()
         }
         counts = ", ".join(f"{split} {len(written[split]):,} → {len(part):,} tokens" for split, part in tokens.items())
-        notes = [f"lines cut into sentences, blank ones left out: {counts}"]
+        notes += [f"lines cut into sentences, blank ones left out: {counts}"]
     oov, cut = {split: unknown for split, (_, unknown, _) in found.items()}, config.tokenizer
     sources = {split: partial(text_pieces, *text, config.effective_documents) for split, text in texts.items()}
     what: dict[str, Any] = {"splits": tokens, "sources": sources, "oov": oov, "config": config}

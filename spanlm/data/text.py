@@ -114,7 +114,7 @@ def pieces(text: Text, fingerprint: str | None = None) -> Iterator[bytes]:
     if not last.endswith(b"\n"):
         yield b"\n"
     if marked and fingerprint is None:  # a corpus notes it for all its parts
-        note_marks(text.path, marked)
+        _log_marks(text.path, marked)
     if fingerprint is not None and digest.hexdigest() != fingerprint:
         raise RunError(f"{text.path}: the file was changed while it was read; load it again")
 
@@ -178,7 +178,7 @@ def _cut_at_spaces(text: Text, see: Callable[[bytes], object]) -> Iterator[bytes
         see(chunk)
         rest += chunk
         line, cut = (1 + max(rest.rfind(space) for space in spaces) for spaces in (_SPACES[:1], _SPACES))
-        if len(rest) - line <= LONGEST_WORD and _has_marks(rest[line:], text.marks):
+        if len(rest) - line <= LONGEST_WORD and (rest[line:cut].isspace() or _has_marks(rest[line:], text.marks)):
             cut = line
         if len(rest) - cut > LONGEST_WORD:
             raise InputError(
@@ -208,18 +208,20 @@ def without_marks(line: str, kept: bool) -> str:
     if isinstance(line, str) and _has_marks(packed := line.encode(errors="surrogatepass"), kept):
         found = _unmarked(b"\n" + packed.replace(b"\n", b" ") + b"\n", kept)[1:-1]
         if LEFT_OUT in found:
-            note_marks("the text", "some")
+            _log_marks("the text", "some")
             return found.decode(errors="surrogatepass")
     return line
 
 
+def marks_note(name: str | Path, lines: int | str) -> str:
+    """Return a note on a text of which the marks of so many lines are left out."""
+    which = f"{lines if isinstance(lines, str) else format(lines, ',')} lines with {EOS} at the end, or in <s> … </s>"
+    return f"{name}: {which}: these marks are left out (data.marks=keep, in training, takes <s> and </s> for words)"
+
+
 @cache
-def note_marks(name: str | Path, lines: int | str) -> None:
-    """Say once a text that marks of so many lines were left out."""
-    count = f"{lines:,}" if isinstance(lines, int) else lines
-    which = f"{count} lines with {EOS} at the end, or between <s> and </s>"
-    what = "these are left out (data.marks=keep, in training, takes <s> and </s> for words)"
-    _LOG.info("note: %s: %s: %s", name, which, what)
+def _log_marks(name: str | Path, lines: int | str) -> None:
+    _LOG.info("note: %s", marks_note(name, lines))
 
 
 def _check(text: Text, piece: bytes, offset: int, lines: int) -> None:

@@ -27,7 +27,11 @@ INPUTS: dict[str, tuple[str, bytes, str]] = {
     "attend": ("a.txt", b"the cat sat\n", "attend RUN --file FILE --out a.csv"),
     "cloze": ("a.txt", "\n".join(BLOCKS).encode(), "cloze RUN FILE"),
     "pairs": ("a.jsonl", b'{"sentence_good": "the cat", "sentence_bad": "cat the"}\n', "pairs RUN FILE"),
-    "n-best": ("a.jsonl", b'{"id": 1, "hyps": [{"text": "the cat", "score": -1}]}\n', "rescore RUN --nbest FILE --weights words=1"),
+    "n-best": (
+        "a.jsonl",
+        b'{"id": 1, "hyps": [{"text": "the cat", "score": -1}]}\n',
+        "rescore RUN --nbest FILE --weights words=1",
+    ),
     "Wikipedia": ("a.jsonl", json_lines(made_articles(9)), "data wikipedia --source FILE --vocabulary 99 --out wiki"),
 }
 

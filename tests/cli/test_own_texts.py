@@ -155,3 +155,44 @@ def test_workers_share_a_family(cli: Cli) -> None:
     out = cli(*command).done
     assert "fam/seed-2: finished before" in out and out.count("epoch   1") == 2
     assert "3 runs are trained" in out.splitlines()[-1]
+
+
+def test_marks_around_lines_are_left_out_unless_the_run_has_them_as_words(cli: Cli, text: Path) -> None:
+    lines = text.read_text().splitlines()
+    Path("plain.txt").write_text("".join(f"{line}\n" for line in lines))
+    Path("marks.txt").write_text("".join(f"<s> {line} </s>\n" for line in lines))
+    Path("ends.txt").write_text("".join(f"{line} <eos>\n" for line in lines))
+    runs = {"plain": "plain.txt", "new": "marks.txt", "ends": "ends.txt", "kept": "marks.txt", "order": "marks.txt"}
+    for run, name in runs.items():
+        keep = ["--data.marks=keep"] if run == "kept" else []
+        verb = ["train", "ngram", "--order=2", "--ngram.fallback=[0.5,1,1.5]"] if run == "order" else ["train", *SMALL]
+        done = cli(*verb, "--corpus", name, "--out", run, *keep)
+        assert done.status == 0 and (f"{len(lines)} lines with <eos>" in " ".join(done.out.split())) == (
+            run not in ("plain", "kept")
+        ), run
+    vocabularies = {run: json.loads(Path(run, "vocabulary.json").read_text())["words"] for run in runs}
+    assert vocabularies["plain"] == vocabularies["new"] == vocabularies["ends"] == vocabularies["order"]
+    assert {*vocabularies["kept"]} == {"<s>", "</s>", *vocabularies["plain"]}
+
+    def tokens(run: str, name: str) -> list[str]:
+        rows = cli("score", run, name, "--eos").out.splitlines()[1:]
+        return [row.split("\t")[2] for row in rows]
+
+    for run in ("plain", "new", "order"):
+        assert tokens(run, "marks.txt") == tokens(run, "ends.txt") == tokens(run, "plain.txt")
+    assert tokens("kept", "marks.txt")[:2] == ["<s>", lines[0].split()[0]]
+    # words as written are found where they stand
+    words = [line.split("\t") for line in cli("score", "new", "marks.txt", "--rows", "words").out.splitlines()[1:]]
+    assert words[0][2:5] == [lines[0].split()[0], "4", str(4 + len(lines[0].split()[0]))]
+    assert (
+        spanlm.load("new").compare("<s> the cat </s>", "cat the").good
+        == spanlm.load("new").compare("the cat", "a").good
+    )
+    # no words of an ARPA file
+    cli("train", "ngram", "marks.txt", "--data.marks=keep", "--out", "no").refused("<s>", "data.marks=drop", out=None)
+    # 0.2.0 had no such field, and kept the marks: a run whose vocabulary has them goes on with them
+    for run, field in (("plain", "  marks: null\n"), ("kept", "  marks: keep\n")):
+        assert field in Path(run, "config.yaml").read_text()
+        Path(run, "config.yaml").write_text(Path(run, "config.yaml").read_text().replace(field, ""))
+    assert cli("train", "--out", "plain", "--resume", "auto", "--epochs", "2").status == 0
+    assert DataConfig(corpus="x").keeps_marks(vocabularies["kept"]) and not DataConfig(corpus="x").keeps_marks(["the"])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanlm.data.text import CHUNK_BYTES, Text, fingerprint, pieces
+from spanlm.data.text import CHUNK_BYTES, Text, fingerprint, pieces, without_marks
 from spanlm.errors import InputError, RunError
 from tests.data.reference import PLACES, cut_at
 
@@ -122,3 +122,31 @@ def test_a_damaged_gzip_file_is_refused(tmp_path: Path, damage: str) -> None:
     path.write_bytes({"truncated": packed[:-20], "not gzip": b"plain words\n", "flipped": flipped}[damage])
     with pytest.raises(InputError, match=r"a\.txt\.gz: cannot be read"):
         fingerprint(Text(path))
+
+
+MARKED = "<s> a </s>|b <eos>| <s>\tc </s>\r|<s> </s>|<eos>|<s> d </s> <eos>|\f|<s>x </s>|<s> e|f </s>|g </s> <s>|<s>|<s> </s> h"
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_marks_at_the_ends_of_lines_are_left_out_wherever_the_text_is_cut(tmp_path: Path, kept: bool) -> None:
+    lines = [line.split() for line in MARKED.split("|")]
+    expected = []
+    for words in lines:
+        words = words[: len(words) - (words[-1:] == ["<eos>"])]
+        around = not kept and len(words) > 1 and (words[0], words[-1]) == ("<s>", "</s>")
+        expected.append(words[1:-1] if around else words)
+    for place in range(len(MARKED)):
+        data = cut_at(place, (MARKED.replace("|", "\n") + ("", "\n", " ")[place % 3]).encode())
+        (tmp_path / "a.txt").write_bytes(data)
+        found = b"".join(pieces(Text(tmp_path / "a.txt", marks=kept)))
+        assert len(found) == len(data.removesuffix(b"\n")) + 1, "each word stays where it is"
+        assert [line.split() for line in found.decode().split("\n")][-1 - len(lines) : -1] == expected, place
+    for line, words in zip(MARKED.split("|"), expected, strict=True):
+        assert without_marks(line, kept).split() == words and len(without_marks(line, kept)) == len(line)
+
+
+def test_a_mark_in_a_very_long_line_is_no_end(tmp_path: Path) -> None:
+    filler = b"word " * (1 << 18)
+    (tmp_path / "a.txt").write_bytes(b"<s> " + filler * 16 + b"a </s>\n<s> b </s>\n")
+    whole = b"".join(pieces(Text(tmp_path / "a.txt", marks=False)))
+    assert whole.split()[:2] == [b"<s>", b"word"] and whole.split()[-3:] == [b"a", b"</s>", b"b"]

@@ -1,5 +1,6 @@
 """ARPA files and the models in them, against golden values of KenLM and a model in plain dictionaries."""
 
+import bz2
 import gzip
 import itertools
 import math
@@ -140,6 +141,12 @@ def test_layout_does_not_matter(toy, tmp_path):
         "capitals": TOY.replace("<unk>", "<UNK>").encode(),
         "packed.gz": gzip.compress(TOY.encode()),
         "weights": TOY.replace("<s> the", "<s> the\t0").encode(),
+        "mark": b"\xef\xbb\xbf" + TOY.encode(),
+        "text": b"Made by hand\non a Tuesday\n\n" + TOY.encode(),
+        "packed.bz2": bz2.compress(TOY.encode()),
+        "members.gz": gzip.compress(TOY[:90].encode()) + gzip.compress(f"{TOY[90:]} \n\n".encode()),
+        "an order without n-grams": TOY.replace("2=3", "2=3\nngram 3=0").encode(),
+        "and its section": TOY.replace("2=3", "2=3\nngram 3=0").replace("\\end", "\\3-grams:\n\n\\end").encode(),
     }.items():
         path = tmp_path / f"{name}"
         path.write_bytes(content)
@@ -200,6 +207,11 @@ def test_a_file_cut_at_any_line_is_refused(toy):
         ("\tcat\t", "\tthe\t", "line 10: .*listed twice"),
         ("\t</s>\n", "\tend\n", "must list </s>"),
         ("\\data\\", "It was a text.", "line 1: .*expected .*data"),
+        ("\\data\\", "iARPA\n\n\\data\\", "line 1: iARPA .*compile-lm toy.arpa --text=yes"),
+        ("\\end\\\n", "\\end\\\n\nmore\n", r"line 19: nothing may follow .end., found 'more'"),
+        ("-0.4\tthe cat", "-1_0\tthe cat", "line 14: .*log10 probability '-1_0'"),
+        ("-0.4\tthe cat", "-\uff11\tthe cat", "line 14: .*log10 probability"),
+        ("the\t-0.2", "the\t-inf", "line 9: .*back-off weight '-inf': must be a finite number"),
         ("\\data\\", "mmap lm http://kheafield.com/code", "KenLM's binary format"),
     ],
 )
@@ -207,6 +219,34 @@ def test_broken_files_are_refused_by_line(toy, old, new, message):
     toy.write_text(TOY.replace(old, new, 1))
     with pytest.raises(InputError, match=message):
         read_arpa(toy)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("ngram", "ngram"),
+        ("the\t-0.2", "the"),  # a missing weight is 0, as in KenLM's own tests
+        ("-99\t<s>", "-inf\t<s>"),
+        ("-0.9\tcat", "-inf\tcat"),
+        ("-0.4\tthe cat", "-inf\tthe cat"),
+        ("cat", "\f"),
+        ("cat", "c\va\ft"),
+        ("-0.6\tthe", "-.6e0\tthe"),
+    ],
+)
+def test_kenlm_gives_the_same(toy, old, new):
+    kenlm = pytest.importorskip("kenlm")
+    toy.write_text(TOY.replace(old, new))
+    options = kenlm.Config()
+    options.show_progress, options.arpa_complain = False, kenlm.ARPALoadComplain.NONE
+    theirs = kenlm.Model(str(toy), options)
+    sentences = [["the", "cat"], ["cat", "the", "dog"], ["c\va\ft", "-0.1", "the"], []]
+    for sentence, found in zip(sentences, read_arpa(toy).score(sentences), strict=True):
+        state, after = kenlm.State(), kenlm.State()
+        theirs.BeginSentenceWrite(state)
+        for word, value in zip([*sentence, "</s>"], found.log10.tolist(), strict=True):
+            assert theirs.BaseScore(state, word, after) == value, (sentence, word)
+            state, after = after, state
 
 
 def test_not_utf8_not_there_and_marks_in_a_sentence(toy):
