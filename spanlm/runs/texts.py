@@ -138,12 +138,13 @@ class Texts:
             data = replace(data, corpus=name)
         elif name is not None:
             tokenizer, documents = data.effective_tokenizer, data.effective_documents
-            resets, how = documents != "none" or data.corpus == DEMO, {"lines": data.lines, "marks": data.marks}
-            data = DataConfig(corpus=name, dir=data_dir, tokenizer=tokenizer, documents=documents, **how)
+            resets = documents != "none" or data.corpus == DEMO
+            data = DataConfig(corpus=name, dir=data_dir, tokenizer=tokenizer, documents=documents, lines=data.lines)
+            data = replace(data, marks=self.data.marks)
             data = of_its_own_documents(data) if resets else data
         if reader is not None:
-            how = {"lines": reader.data.lines, "marks": reader.data.marks}
-            data = replace(data, tokenizer=reader.data.effective_tokenizer, **how)
+            own = reader.data
+            data = replace(data, tokenizer=own.effective_tokenizer, lines=own.lines, marks=own.marks)
         vocabulary = self.vocabulary if reader is None else reader.vocabulary
         if data_dir is not None:
             data = replace(data, dir=data_dir)

@@ -14,11 +14,11 @@ import re
 import secrets
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO, TextIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
 from spanlm.errors import InputError
 from spanlm.store.process import memory
@@ -133,7 +133,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     Raises:
         InputError: it cannot be read, is damaged, or is far larger than its compressed bytes.
     """
-    unpack = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower())
+    unpack: Callable[[Path], Any] | None = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower())  # type: ignore[assignment]
     try:
         if unpack is not None:
             _check_packed(path, os.stat(path).st_size, os.stat(path).st_mtime_ns)
