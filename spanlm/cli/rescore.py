@@ -32,16 +32,7 @@ from spanlm.evaluation.resampling import FEWEST_BLOCKS
 from spanlm.models.ops.precision import usable
 from spanlm.rescoring.formats import FOLDERS, Format, NBestList, read_nbest, without, write_nbest
 from spanlm.rescoring.references import Reference, read_references
-from spanlm.rescoring.rescore import (
-    WORDS,
-    Scored,
-    Weighted,
-    WordErrors,
-    chosen_pairs,
-    plain_rate,
-    weight_grid,
-    word_errors,
-)
+from spanlm.rescoring.rescore import WORDS, Scored, Weighted, WordErrors, plain_rate, weight_grid, word_errors
 from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap, edits
 from spanlm.store.files import opened
 from spanlm.store.plain import c_number, cells_line, json_object
@@ -102,7 +93,9 @@ def run(arguments: list[str]) -> None:
         weights = tuned.weights
     errors = {} if candidates is None or references is None else _errors(scored, weights, references, candidates)
     if errors and references is not None:
-        _note_spelling(scored.spoken, scored.best(weights), references, errors["rescored"].rate)
+        rate, plain = errors["rescored"].rate, plain_rate(scored.spoken, scored.best(weights), references)
+        if plain <= rate / 2 and rate - plain >= _LARGE:
+            note(f"note: the word error rate is {rate:.2%}; in lower case without punctuation it is {plain:.2%}")
     _write(scored, weights, candidates, form, options)
     if options.json:
         precision = usable(options.precision, pick_device(options.device, "device"))
@@ -122,7 +115,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     text = "a line a list: `ID words`, `words (ID)`, or the words in the lists' order"
     parser.add_argument("--refs", type=Path, metavar="FILE", help=text)
     text = "words that do not count, as noises: -pau-,[laugh]"
-    parser.add_argument("--leave-out", type=_words, default=frozenset(), metavar="WORDS", help=text)
+    parser.add_argument("--leave-out", type=lambda text: text.split(","), default=(), metavar="WORDS", help=text)
     text = "of scores by name, or the --json of a tuning; a score without one counts 1 (the list's own) or nothing"
     parser.add_argument("--weights", nargs="+", metavar="NAME=W|FILE", help=text)
     parser.add_argument(
@@ -141,24 +134,19 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_intermixed_args(arguments)
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split(","))
-
-
 def _weights(given: Sequence[str]) -> dict[str, float]:
     found: dict[str, float] = {}
     for item in given:
-        name, equals, value = item.rpartition("=")
-        pairs = [(name, value)] if equals else _tuned_weights(Path(item))
-        for name, value in pairs:
+        pairs = [item.rpartition("=")[::2]] if "=" in item else _tuned_weights(Path(item))
+        for name, text in pairs:
             if name in found:
                 raise InputError(f"--weights {item}: {name} has the weight {found[name]:g} already; give it one")
             try:
-                found[name] = c_number(value)
+                found[name] = c_number(text)
             except ValueError:
                 found[name] = math.nan
             if not math.isfinite(found[name]):
-                raise InputError(f"--weights {item}: must be NAME=NUMBER, as lm=0.5")
+                raise InputError(f"--weights {item}: {name}={text} must be NAME=NUMBER, as lm=0.5")
     return found
 
 
@@ -194,14 +182,6 @@ def _errors(
     """Count the word errors of the first hypotheses, of the best, and of those with the fewest."""
     chosen = {"first": [0] * len(scored.lists), "rescored": scored.best(weights), "oracle": candidates.oracle}
     return {name: word_errors(scored.spoken, places, references, candidates) for name, places in chosen.items()}
-
-
-def _note_spelling(
-    lists: Sequence[NBestList], chosen: list[int], references: Sequence[Reference | None], rate: float
-) -> None:
-    plain = plain_rate(chosen_pairs(lists, chosen, references))
-    if plain <= rate / 2 and rate - plain >= _LARGE:
-        note(f"note: the word error rate is {rate:.2%}; in lower case without punctuation it is {plain:.2%}")
 
 
 # --- files ---
@@ -312,14 +292,12 @@ def _print_errors(scored: Scored, weights: Array, errors: Mapping[str, WordError
     if not errors["rescored"].words:
         paragraph("The references have no words: every word of a hypothesis is an error, and there is no rate.")
         return
-    (first, said), (best, words) = [
-        (candidates.errors_of(chosen), candidates.words_of(chosen))
-        for chosen in ([0] * len(scored.lists), scored.best(weights))
-    ]
-    interval = _interval(bootstrap(best, words, other=first, other_words=said))
+    first, best = candidates.errors_of([0] * len(scored.lists)), candidates.errors_of(scored.best(weights))
+    words = candidates.words_of(scored.best(weights))
+    interval = _interval(bootstrap(best, words, other=first))
     paragraph(
-        f"first − rescored: {_percent(errors['first'].rate - errors['rescored'].rate)} (95 %: {interval}) of "
-        f"{words.sum():,} words of the references. oracle: the hypothesis with the fewest errors of each list"
+        f"first − rescored: {_percent((first.sum() - best.sum()) / words.sum())} (95 %: {interval}) of {words.sum():,} "
+        "words of the references. oracle: the hypothesis with the fewest errors of each list"
     )
     if interval == "–":
         paragraph(f"– fewer than {FEWEST_BLOCKS} references with words say little of others")

@@ -45,6 +45,7 @@ BYTELOG = 1024 / 10000
 
 _KALDI_TEXTS = ("words_text", "text")
 _KALDI_ID = re.compile(r"(?P<id>\S+)-(?P<rank>[0-9]+)")
+_COSTS = ("acwt", "lmwt")
 _KALDI_OTHERS = re.compile(r"utt2|spk2|reco2")
 _ESPNET_FOLDER = re.compile(r"(?P<rank>[0-9]+)best_recog$")
 _TENSOR = re.compile(r"tensor\((?P<value>[^,)]+).*\)$")
@@ -53,7 +54,6 @@ _NAME_VALUE = re.compile(r"(?<=\S)=(?=[-+.0-9][^\s=]*(?:\s|$))")
 _SRILM_LINE = re.compile(rf"\s*{_NUMBER}\s+{_NUMBER}\s+[0-9]+(\s|$)")
 _SRILM_SUFFIX = re.compile(r"(\.(nbest|score)(\.gz)?|\.gz)$")
 _NEMO_LINE = re.compile(rf"[^\t]*\t\s*{_NUMBER}\s*")
-_FURTHER = re.compile(r"\.[0-9]+$")
 _OTHERS = {
     ".ctm": "a CTM file has times of one hypothesis",
     ".json": "JSON as of WhisperX has times of one hypothesis",
@@ -64,8 +64,8 @@ _OTHERS = {
 
 Bad = dict[str, list[str]]
 """What is wrong with the rows that are left out, by their list."""
-Scores = dict[str, "float | InputError"]
-"""Scores by key, or what is wrong with one."""
+Lines = dict[str, tuple[int, str]]
+"""The number and the rest of a line by the key that it begins with."""
 
 
 @dataclass(frozen=True)
@@ -233,8 +233,9 @@ def _alike(path: Path, lists: list[NBestList], bad: Bad, sparse: bool) -> tuple[
     """Leave out hypotheses with other scores than most have, but for `sparse` ones, or with the reserved word."""
 
     def compared(hypothesis: Hypothesis) -> frozenset[str]:
-        # of sparse features each has but one value
-        return frozenset(name for name in hypothesis.scores if not sparse or _FURTHER.search(name))
+        # of sparse features each has but one value, and none after its first
+        names = hypothesis.scores.keys()
+        return frozenset(name for name in names if not sparse or name.rpartition(".")[0] in names)
 
     usual = Counter(compared(each) for found in lists for each in found.hypotheses).most_common(1)[0][0]
 
@@ -263,10 +264,10 @@ def _check_bad(path: Path, lists: list[NBestList], bad: Bad, strict: bool) -> No
     if strict and errors:
         raise InputError(errors[0])
     if lost := [found.id for found in lists if found.id in bad and not found.hypotheses]:
-        raise InputError(f"{bad[lost[0]][0]} Without it there is no hypothesis of {some(lost)}.")
+        raise InputError(f"{bad[lost[0]][0]} (no hypothesis of {some(lost)} is left)")
     rows = len(errors) + sum(len(found.hypotheses) for found in lists)
     if 2 * len(errors) > rows:
-        raise InputError(f"{errors[0]} So {len(errors):,} of {rows:,} rows are bad.")
+        raise InputError(f"{errors[0]} (so are {len(errors):,} of {rows:,} rows)")
     for error in errors[:FEW]:
         _LOG.info("note: %s", error)
     if errors:
@@ -278,7 +279,7 @@ def _read_moses(path: Path, bad: Bad) -> list[NBestList]:
         last = ""
         for number, line in numbered_lines(path):
             name, bars, _ = line.partition("|||")
-            last = name.strip() if bars else last  # a row without bars is of the list that it stands in
+            last = (bars and name.strip()) or last  # a row without an id is of the list that it stands in
             yield number, last, _or_bad(bad, last, _moses_line, path, number, line)
 
     return _grouped(path, rows())
@@ -312,7 +313,7 @@ def _read_kaldi(path: Path, bad: Bad) -> list[NBestList]:
     if text is None:
         raise InputError(f"{path}: a folder of Kaldi's must hold {' or '.join(_KALDI_TEXTS)}")
     others = (entry for entry in _files(path) if entry != text and not _KALDI_OTHERS.match(entry.name))
-    tables = {entry.name: table for entry in others if (table := _kaldi_scores(entry)) is not None}
+    tables = {entry.name: (entry, table) for entry in others if _are_scores(entry, table := _by_key(entry))}
     return _kaldi_lists(text, tables, bad)
 
 
@@ -320,66 +321,56 @@ def _files(folder: Path) -> list[Path]:
     return sorted(entry for entry in folder.iterdir() if entry.is_file() and not entry.name.startswith("."))
 
 
-def _by_key(path: Path) -> Scores:
-    """Return the score by the key that each line begins with, or what is wrong with it."""
-    found: Scores = {}
-    for number, line in numbered_lines(path):
-        key, *rest = line.split(maxsplit=1)
-        text = "".join(rest).strip()
-        if key in found:
-            raise InputError(f"{path}, line {number}: {key} is there twice")
-        tensor = _TENSOR.match(text)
-        try:
-            found[key] = _number(path, number, tensor["value"] if tensor else text, "score")
-        except InputError as error:
-            found[key] = error
-    return found
-
-
-def _score_of(path: Path, table: Scores, key: str) -> float:
-    score = table.get(key, InputError(f"{path}: has no score of {key}."))
-    if isinstance(score, InputError):
-        raise score
-    return score
-
-
-def _kaldi_scores(path: Path) -> Scores | None:
-    """Return a score by key, costs negated; None: the file has none."""
-    found = _by_key(path)
-    if path.name.startswith(("acwt", "lmwt")):
-        return {key: score if isinstance(score, InputError) else -score for key, score in found.items()}
-    numbers = [score for score in found.values() if not isinstance(score, InputError)]
-    if 2 * len(numbers) < len(found):
-        return None
-    if all(score >= 0 and score.is_integer() for score in numbers):
-        _LOG.info("note: %s: whole numbers, as of words, are no scores; it is not read", path)
-        return None
-    return found
-
-
-def _kaldi_lists(path: Path, tables: dict[str, Scores], bad: Bad) -> list[NBestList]:
-    rows, ranks = dict[str, list[str]](), dict[str, set[str]]()
+def _by_key(path: Path) -> Lines:
+    """Return the number and the rest of each line by the key that it begins with."""
+    found: Lines = {}
     for number, line in numbered_lines(path):
         key, *words = written_words(line)
+        if key in found:
+            raise InputError(f"{path}, line {number}: {key} is there twice, first in line {found[key][0]}")
+        found[key] = number, " ".join(words)
+    return found
+
+
+def _are_scores(path: Path, lines: Lines) -> bool:
+    numbers = [text for _, text in lines.values() if re.fullmatch(_NUMBER, text) or _TENSOR.match(text)]
+    if path.name.startswith(_COSTS) or 2 * len(numbers) < len(lines):
+        return path.name.startswith(_COSTS)
+    if whole := all(text.isdecimal() for text in numbers):
+        _LOG.info("note: %s: whole numbers, as of words, are no scores; it is not read", path)
+    return not whole
+
+
+def _keyed(key: str, words: str, tables: dict[str, tuple[Path, Lines]]) -> Hypothesis:
+    """Make a hypothesis of the scores that files have by its key, costs negated."""
+    scores = {}
+    for name, (path, lines) in tables.items():
+        if key not in lines:
+            raise InputError(f"{path}: has no score of {key}")
+        number, text = lines[key]
+        tensor = _TENSOR.match(text)
+        score = _number(path, number, tensor["value"] if tensor else text, "score")
+        scores[name] = -score if name.startswith(_COSTS) else score
+    return Hypothesis(words, scores)
+
+
+def _kaldi_lists(path: Path, tables: dict[str, tuple[Path, Lines]], bad: Bad) -> list[NBestList]:
+    rows, ranks = _by_key(path), dict[str, set[str]]()
+    for key, (number, _) in rows.items():
         named = _KALDI_ID.fullmatch(key)
         if named is None:
             raise InputError(f"{path}, line {number}: {key!r} is not an id with a hypothesis' number, as utt-1")
-        if key in rows:
-            raise InputError(f"{path}, line {number}: {key} is there twice")
-        rows[key] = words
         ranks.setdefault(named["id"], set()).add(named["rank"])
+    # the file is sorted by its keys, utt-10 before utt-2
+    keys = {name: [f"{name}-{rank}" for rank in sorted(those, key=int)] for name, those in ranks.items()}
     runs = {n: [{*map(str, range(start, start + n))} for start in (0, 1)] for n in {*map(len, ranks.values())}}
     if spoilt := [name for name, those in ranks.items() if those not in runs[len(those)]]:
         _LOG.info("note: %s: an utterance a line, as no ranks from 0 or 1 follow %s", path, some(spoilt))
         keys = {key: [key] for key in rows}
-    else:  # the file is sorted by its keys, utt-10 before utt-2
-        keys = {name: [f"{name}-{rank}" for rank in sorted(those, key=int)] for name, those in ranks.items()}
-
-    def hypothesis(key: str) -> Hypothesis:
-        scores = {name: _score_of(path.parent / name, table, key) for name, table in tables.items()}
-        return Hypothesis(" ".join(rows[key]), scores)
-
-    return [_list(name, (_or_bad(bad, name, hypothesis, key) for key in those)) for name, those in keys.items()]
+    return [
+        _list(name, (_or_bad(bad, name, _keyed, key, rows[key][1], tables) for key in those))
+        for name, those in keys.items()
+    ]
 
 
 def _list(name: str, hypotheses: Iterable[Hypothesis | None]) -> NBestList:
@@ -449,17 +440,9 @@ def _read_espnet(path: Path, bad: Bad) -> list[NBestList]:
         raise InputError(f"{path}: a folder of ESPnet's must hold 1best_recog")
     lists: dict[str, list[Hypothesis | None]] = {}
     for _, folder in folders:
-        scores, names = _by_key(folder / "score"), set[str]()
-
-        def hypothesis(name: str, words: list[str], folder: Path = folder, scores: Scores = scores) -> Hypothesis:
-            return Hypothesis(" ".join(words), {TOTAL: _score_of(folder / "score", scores, name)})
-
-        for number, line in numbered_lines(folder / "text"):
-            name, *words = written_words(line)
-            if name in names:
-                raise InputError(f"{folder / 'text'}, line {number}: {name} is there twice")
-            names.add(name)
-            lists.setdefault(name, []).append(_or_bad(bad, name, hypothesis, name, words))
+        tables = {TOTAL: (folder / "score", _by_key(folder / "score"))}
+        for name, (_, text) in _by_key(folder / "text").items():
+            lists.setdefault(name, []).append(_or_bad(bad, name, _keyed, name, text, tables))
     return [_list(*both) for both in lists.items()]
 
 

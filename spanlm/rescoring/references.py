@@ -36,7 +36,7 @@ _LOG = logging.getLogger(__name__)
 _LABEL = r"<[^<>\s]*,[^<>\s]*>|<[^<>\s]>"
 _STM = re.compile(rf"(\S+)\s+(\S+)\s+\S+\s+([0-9]+\.?[0-9]*)\s+[0-9]+\.?[0-9]*(?:\s+(?:{_LABEL}))?(?:\s+(.*))?")
 _TIMES = re.compile(r"(\S+\s+){3}[0-9]+\.[0-9]+\s+[0-9]+\.[0-9]+(\s|$)")
-_TRN = re.compile(r"(.*?)\s*\(([^()\s]+)\)\s*")
+_TRN = re.compile(r"(.*?)\s*\(([^()\s]+)\)")
 _IDS = ("id", "utt", "utt_id", "key")
 _IGNORED = "ignore_time_segment_in_scoring"
 
@@ -71,7 +71,7 @@ def read_references(path: Path, lists: Sequence[NBestList], leave_out: Collectio
     # numbers as ids: a line that begins with a number by chance does not make the file one with ids
     if kind == "text" and len(known & by_id.keys()) * 2 < max(1, min(len(names), len(lines))):
         by_id = _in_order(path, names)
-    elif known.isdisjoint(by_id):
+    elif by_id and known.isdisjoint(by_id):
         if not numbered or len(by_id) != len(names):
             raise _other_ids(path, next(iter(by_id), ""), names[0])
         by_id = dict(zip(names, by_id.values(), strict=True))
@@ -92,9 +92,9 @@ def _read(path: Path, numbered: bool) -> tuple[str, list[_Line]]:
     spoken = [(place, line) for place, line in lines if not line.startswith(";;")]
     name = path.name.removesuffix(".gz")
     if name.endswith(".stm") or (spoken and all(_TIMES.match(line) for _, line in spoken)):
-        return "stm", [_stm_line(*line) for line in spoken]
-    if name.endswith(".trn") or (spoken and all(_TRN.fullmatch(line) for _, line in spoken)):
-        return "trn", [_trn_line(*line) for line in spoken]
+        return "stm", list(map(_stm_line, spoken))
+    if name.endswith(".trn") or (spoken and all(_TRN.fullmatch(line.strip()) for _, line in spoken)):
+        return "trn", list(map(_trn_line, spoken))
     ids = form is not None and form.name.startswith("Kaldi")
     if form is not None and not ids and not all(line.count("\t") == 1 for _, line in lines):
         raise InputError(f"{path}: {form.name}, no references: give text, .trn, .stm, or a manifest of JSON lines")
@@ -133,19 +133,20 @@ def _other_ids(path: Path, written: str, name: str) -> InputError:
     )
 
 
-def _stm_line(place: str, line: str) -> _Line:
-    found = _STM.fullmatch(line.strip())
-    if found is None:
-        raise InputError(f"{place}: {line[:60]!r} is not `ID channel speaker begin end [<label>] w1 w2 …`")
-    file, channel, begin, text = found.groups("")
-    return _Line(place, [file, f"{file}-{channel}", f"{file}_{channel}"], text, (channel, float(begin)))
+def _matched(line: tuple[str, str], pattern: re.Pattern[str], shape: str) -> tuple[str, ...]:
+    if found := pattern.fullmatch(line[1].strip()):
+        return found.groups("")
+    raise InputError(f"{line[0]}: {line[1][:60]!r} is not `{shape}`")
 
 
-def _trn_line(place: str, line: str) -> _Line:
-    found = _TRN.fullmatch(line)
-    if found is None:
-        raise InputError(f"{place}: {line[:60]!r} is not `w1 w2 … (ID)`")
-    return _Line(place, [found[2]], found[1])
+def _stm_line(line: tuple[str, str]) -> _Line:
+    file, channel, begin, text = _matched(line, _STM, "ID channel speaker begin end [<label>] w1 w2 …")
+    return _Line(line[0], [file, f"{file}-{channel}", f"{file}_{channel}"], text, (channel, float(begin)))
+
+
+def _trn_line(line: tuple[str, str]) -> _Line:
+    text, name = _matched(line, _TRN, "w1 w2 … (ID)")
+    return _Line(line[0], [name], text)
 
 
 def _json_lines(path: Path, lines: list[tuple[str, str]], numbered: bool) -> Iterator[_Line]:
@@ -155,7 +156,7 @@ def _json_lines(path: Path, lines: list[tuple[str, str]], numbered: bool) -> Ite
         try:
             value = json_value(line)
             for record in value if isinstance(value, list) else [value]:
-                text, audio = record["text"], record.get("audio_filepath", "")
+                text, audio = record["text"], str(record.get("audio_filepath") or "")
                 ids = [str(record[name]) for name in _IDS if name in record]
                 # files that are called by numbers do not have those of numbered lists
                 ids += [audio] if numbered else [audio, PurePath(audio).name, PurePath(audio).stem]

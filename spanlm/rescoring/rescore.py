@@ -176,26 +176,21 @@ def word_errors(
 ) -> WordErrors:
     """Count substitutions, deletions and insertions of one hypothesis a list, by rapidfuzz."""
     levenshtein, counted = edits(), Counter[str]()
-    for hypothesis, said in chosen_pairs(lists, chosen, references):
+    for found, place, reference in zip(lists, chosen, references, strict=True):
+        hypothesis, said = aligned(found.hypotheses[place].words, reference)
         counted.update(edit.tag for edit in levenshtein.editops(said, hypothesis))
     words = candidates.words_of(chosen)
     interval = bootstrap(candidates.errors_of(chosen), words)
     return WordErrors(counted["replace"], counted["delete"], counted["insert"], int(words.sum()), interval)
 
 
-def chosen_pairs(
-    lists: Sequence[NBestList], chosen: Sequence[int], references: Sequence[Reference | None]
-) -> list[tuple[list[str], list[str]]]:
-    """Return the words of one hypothesis a list beside those of its reference."""
-    three = zip(lists, chosen, references, strict=True)
-    return [aligned(found.hypotheses[place].words, reference) for found, place, reference in three]
-
-
-def plain_rate(pairs: Iterable[tuple[list[str], list[str]]]) -> float:
+def plain_rate(lists: Sequence[NBestList], chosen: Sequence[int], references: Sequence[Reference | None]) -> float:
     """Return the word error rate in lower case without punctuation; NaN where the references have no words."""
-    plain = [(_plain(hypothesis), _plain(words)) for hypothesis, words in pairs]
-    errors = sum(int(edit_distances([hypothesis], words)[0]) for hypothesis, words in plain)
-    return errors / (sum(len(words) for _, words in plain) or math.nan)
+    errors = words = 0
+    for found, place, reference in zip(lists, chosen, references, strict=True):
+        hypothesis, said = map(_plain, aligned(found.hypotheses[place].words, reference))
+        errors, words = errors + int(edit_distances([hypothesis], said)[0]), words + len(said)
+    return errors / words if words else math.nan
 
 
 def _plain(words: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ and so does their sum in directions drawn by chance, until none helps: the best 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -136,16 +136,13 @@ def tune(candidates: Candidates, first: Array, tuned: Sequence[int], *, starts: 
     exact = len(tuned) == 1
     starts = 1 if exact else starts
 
-    def directions() -> list[Array]:
-        drawn = generator.normal(size=(0 if exact else DIRECTIONS, len(first))) * scale @ moves
-        return [*axes, *drawn]
-
     found = []
     for start in range(starts):
         weights = first.astype(np.float64)
         if start:
             weights[tuned] = generator.uniform(-0.5, 3.0, len(tuned)) * scale[tuned]
-        found.append(_ascend(candidates, weights, directions))
+        drawn = generator.normal(size=(0 if exact else ROUNDS, DIRECTIONS, len(first))) * scale @ moves
+        found.append(_ascend(candidates, weights, [[*axes, *directions] for directions in drawn] or [axes]))
     errors, weights = min(found, key=itemgetter(0))
     intervals: list[tuple[float, float] | None] = [None] * len(weights)
     for k, axis in zip(tuned, axes, strict=True):
@@ -154,12 +151,12 @@ def tune(candidates: Candidates, first: Array, tuned: Sequence[int], *, starts: 
     return Tuned(weights, errors, tuple(intervals), starts, exact)
 
 
-def _ascend(candidates: Candidates, weights: Array, directions: Callable[[], list[Array]]) -> tuple[int, Array]:
+def _ascend(candidates: Candidates, weights: Array, rounds: Sequence[Sequence[Array]]) -> tuple[int, Array]:
     """Move along one direction after another, each to the middle of its best interval, until none has fewer errors."""
     errors = int(candidates.errors_of(choose(candidates.scores, weights)).sum())
-    for _ in range(ROUNDS):
+    for directions in rounds:
         before = errors
-        for direction in directions():
+        for direction in directions:
             step, fewest = _best_step(*line_search(candidates, weights, direction))
             if fewest < errors:
                 weights, errors = weights + step * direction, fewest
@@ -230,9 +227,7 @@ def _interval(edges: Array, counts: Counts) -> tuple[float, float]:
     return float(edges[low[-1]]) if len(low) else -np.inf, float(edges[high[0] - 1]) if len(high) else np.inf
 
 
-def bootstrap(
-    errors: Counts, words: Counts, *, other: Counts | None = None, other_words: Counts | None = None
-) -> tuple[float, float]:
+def bootstrap(errors: Counts, words: Counts, *, other: Counts | None = None) -> tuple[float, float]:
     """Return the 95 % interval of a word error rate, or of the difference to another choice's, by drawing lists anew.
 
     As `spanlm.evaluation.resampling` says: with few lists it is wider than the middle of the plain draws, and NaN where
@@ -242,17 +237,10 @@ def bootstrap(
         errors: of every list.
         words: of every list's reference.
         other: errors of the other choice; the difference is `other` − `errors`.
-        other_words: of its references, if they are others.
     """
+    wrong = errors if other is None else other - errors
     if (words > 0).sum() < FEWEST_BLOCKS:
         return math.nan, math.nan
-
-    def rates(errors: Counts, words: Counts) -> Array:
-        # the same lists each time
-        return drawn_means(errors[:, None].astype(float), words[:, None].astype(float), np.random.default_rng(1))
-
-    draws = rates(errors, words)
-    if other is not None:
-        draws = rates(other, words if other_words is None else other_words) - draws
+    draws = drawn_means(wrong[:, None].astype(float), words[:, None].astype(float), np.random.default_rng(1))
     ((low, high),) = interval_of(draws[np.isfinite(draws)][:, None])  # without draws of silence alone
     return (max(0.0, low) if other is None else low), high
