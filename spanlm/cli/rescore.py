@@ -112,7 +112,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--nbest", type=Path, required=True, metavar="FILE", help="the lists: a file, or a folder")
     parser.add_argument("--format", choices=get_args(Format), help="of the lists (default: found out)")
     parser.add_argument("--list-size", type=int, metavar="N", help="hypotheses a list; NeMo's files do not say it")
-    text = "a line a list: `ID words`, `words (ID)`, or the words in the lists' order"
+    text = "a line a list: `ID words`, or the words in their order; .trn, .stm, or a manifest of JSON lines"
     parser.add_argument("--refs", type=Path, metavar="FILE", help=text)
     text = "words that do not count, as noises: -pau-,[laugh]"
     parser.add_argument("--leave-out", type=lambda text: text.split(","), default=(), metavar="WORDS", help=text)
