@@ -73,8 +73,15 @@ def _of_table(table: str, lines: list[Record]) -> list[Record]:
 
 
 def _ordered(line: Record) -> Record:
+    """Return a line with what names it first: so one run more changes no other line."""
     first = ("table", "row", "seed", "scale", "preset", "differs")
-    return {name: line[name] for name in first if name in line} | line
+    return {name: line[name] for name in first if name in line} | cast(Record, _sorted(line))
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_sorted(one) for one in value]
+    return {name: _sorted(value[name]) for name in sorted(value)} if isinstance(value, dict) else value
 
 
 def _shared(lines: Sequence[Record]) -> Record:
@@ -106,7 +113,7 @@ def _without(line: Record, shared: Record) -> Record:
             found |= {name: inner} if inner else {}
         elif name not in shared or value != shared[name]:
             found[name] = value
-    lacks = [name for name in shared if name not in line]
+    lacks = sorted(name for name in shared if name not in line)
     return found | ({LACKS: lacks} if lacks else {})
 
 

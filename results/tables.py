@@ -270,8 +270,8 @@ def operations() -> Rows:
     """Return what a training step does, in percent of its time, by preset and precision."""
     rows = [["", "ms", *KINDS, "the rest"]]
     for one in records("speed", "operations-zen-4"):
-        whole, spent = one["watched"]["milliseconds"], one["watched"]["kinds"]
-        shares = [100 * x / whole for x in (*spent.values(), whole - sum(spent.values()))]
+        whole, spent = one["watched"]["milliseconds"], [one["watched"]["kinds"][kind] for kind in KINDS]
+        shares = [100 * x / whole for x in (*spent, whole - sum(spent))]
         rows.append([one["row"], *(_number(x, 0) for x in (one["milliseconds"], *shares))])
     return rows
 
