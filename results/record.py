@@ -83,7 +83,7 @@ def lines(path: Path) -> Iterator[Record]:
     options = report.pop("options", {})
     for table in ("ranks", "engines"):
         for one in parts.get(table, ()):
-            yield report | {"table": table, "row": one["run"], "options": options[table], **one}
+            yield report | {"table": table, "options": options[table], "row": one.pop("run"), **one}
 
 
 def _value(text: str) -> object:
@@ -108,9 +108,10 @@ def _summed(speed: Record) -> Record:
 
 def _written(name: str, folder: Path) -> None:
     for table, found in read(name).items():
-        for record in (one for one in found if "preset" in one and "/" not in table):
-            seed = f"-seed-{record['seed']}" if "seed" in record else ""
-            path = folder / name / table / f"{record['row']}{seed}.json"
+        for record in (one for one in found if {"preset", "corpus", "starts"} <= one.keys()):
+            seeds = [model["seed"] for model in record.get("members", (record,))]
+            one_model = f"-seed-{seeds[0]}" if len(seeds) == 1 else ""
+            path = folder / name / table / f"{record['row']}{one_model}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

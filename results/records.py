@@ -136,7 +136,8 @@ def _both(one: object, other: object) -> bool:
 
 def packed(record: Record) -> Record:
     """Return a line without what follows from the rest of it; `whole` gives that back."""
-    starts = record["starts"] if isinstance(record.get("starts"), list) else []
+    starts = record.get("starts")
+    starts = starts if isinstance(starts, list) and all(isinstance(start, dict) for start in starts) else []
     apart = {"config"} & record.keys() if "preset" in record else set[str]()
     apart |= {"starts"} if starts else set()
     line: Record = _pruned({name: x for name, x in record.items() if name not in apart})
