@@ -16,7 +16,7 @@ from results.records import Record, at, records
 from spanlm.reproduction.certainty import NONE
 from spanlm.reproduction.plan import PAPERS, Plan, Task
 from spanlm.reproduction.run import Outcome
-from spanlm.reproduction.table import Grid, Overview, Page
+from spanlm.reproduction.table import COLUMNS, Grid, Overview, Page
 
 Rows = list[list[str]]  # the first is the header
 SURE = -1
@@ -40,7 +40,8 @@ def _grids(paper: str, text: str, name: str) -> list[Grid]:
 def _columns(grid: Grid, columns: Sequence[str], scale: str = "") -> Rows:
     """Return columns of a grid; what it leaves out because no row has it is a dash."""
     lines = [dict(zip(grid.header, cells, strict=True)) | {"scale": scale} for cells in grid.rows]
-    return [list(columns), *([line.get(column, NONE) for column in columns] for line in lines)]
+    left_out = dict.fromkeys(COLUMNS, NONE)
+    return [list(columns), *([(left_out | line)[column] for column in columns] for line in lines)]
 
 
 @dataclass(frozen=True)
