@@ -127,7 +127,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--nbest-out", type=Path, metavar="FILE", help="the lists, best first, in their format")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_fields(parser, Protocol, "precision")
-    add_gate(parser)
+    add_gate(parser, texts=True)
     # a noise word may begin as an option does
     for place in reversed([place for place, word in enumerate(arguments[:-1]) if word == "--leave-out"]):
         arguments = [*arguments[:place], "=".join(arguments[place : place + 2]), *arguments[place + 2 :]]
@@ -168,7 +168,8 @@ def _scored(lists: list[NBestList], options: argparse.Namespace) -> tuple[Scored
     language: dict[str, list[list[float]]] = {}
     prefixes, oov = Prefixes(), 0
     for name, run in zip(run_names(options.run), options.run, strict=True):
-        model = load_kenlm(run, options) or load_run(run, options.device, options.gate_temperature)
+        how = options.device, options.gate_temperature, options.as_written
+        model = load_kenlm(run, options) or load_run(run, *how)
         found, read = model.score_texts(texts, precision=options.precision)
         prefixes, oov = prefixes + read, oov + sum(score.oov for score in found)
         values = iter(score.log_prob for score in found)

@@ -336,6 +336,12 @@ def download(file: PublishedFile, path: Path) -> None:
         raise RunError(f"cannot download {file.url}: {cause}; try again, or {way}") from error
 
 
+def shown_name(name: str, tokenizer: Tokenizer, lines: Lines) -> str:
+    """Name a corpus for a report: a published one whose tokens are others is not comparable with it."""
+    changed = ["retokenised"] * (tokenizer != "whitespace") + ["cut into sentences"] * (lines == "sentences")
+    return ", ".join([name, *(changed if name in CORPORA else [])])
+
+
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
     """A corpus, ready for batching.
@@ -360,6 +366,13 @@ class Corpus:
     texts: dict[str, str] = field(default_factory=dict)
     config: DataConfig | None = field(default=None, compare=False, repr=False)
     sources: dict[str, Callable[[], Iterable[bytes]]] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def description(self) -> str:
+        """Its name and its sizes, for a report."""
+        sizes = ", ".join(f"{name} {len(tokens):,}" for name, tokens in self.splits.items())
+        name = shown_name(self.name, self.tokenizer, self.lines)
+        return f"{name}: {sizes} tokens; vocabulary {len(self.vocabulary):,}"
 
     def unk_tokens(self, split: str) -> int:
         """Return how many tokens of a split are `<unk>`."""
