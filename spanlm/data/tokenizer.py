@@ -100,7 +100,7 @@ def as_in_corpus(words: Sequence[str], corpus: str, vocabulary: Vocabulary) -> l
     for word in words:
         tokens = [word]
         if word not in vocabulary or (word.endswith(".") and len(word) > 1):
-            tokens = _as_ptb(word, vocabulary) if corpus == "ptb" else _as_wikitext(word)
+            tokens = _as_ptb(word, vocabulary) if corpus == "ptb" else _as_wikitext(word, vocabulary)
         # an abbreviation that the corpus does not have is a word and a full stop
         cut = [[token[:-1], "."] if _is_stopped(token, vocabulary) else [token] for token in tokens]
         found.append([token for part in cut for token in part if token != "." or "." in vocabulary])
@@ -123,13 +123,14 @@ def _as_ptb(word: str, vocabulary: Vocabulary) -> list[str]:
     return found
 
 
-def _as_wikitext(word: str) -> list[str]:
+def _as_wikitext(word: str, vocabulary: Vocabulary) -> list[str]:
     """Marks apart, `well @-@ known`, `1 @,@ 000`, `3 @.@ 5`, `don 't`."""
     from spanlm.data.wikipedia.text import ALONE, normalise
 
     parts = " ".join(ALONE.findall(normalise(word)))
     parts = re.sub(r"(?<=\d)[.,](?=\d)|(?<=[\w.])-(?=\w)", r" @\g<0>@ ", parts)
-    return written_words(re.sub(r"[&:/]", r" \g<0> ", re.sub(r"(?<=\w)'(?=[^\W\d_])", " '", parts)))
+    parts = re.sub(r"(?<=\w)('[^\W\d_]+)", lambda end: " " * (end[1] in vocabulary) + end[1], parts)
+    return written_words(re.sub(r"[&:/]", r" \g<0> ", parts))
 
 
 def rule_of(tokenizer: Tokenizer) -> str:
