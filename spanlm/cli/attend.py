@@ -207,8 +207,8 @@ def _check(options: argparse.Namespace, what: str) -> None:
 
 def _text(options: argparse.Namespace) -> None:
     """Read a text; write where the model looked at each word, or print where it looked at the last."""
-    how = options.device, options.gate_temperature, options.as_written
-    model = require_weights(load_run(options.runs[0], *how), "attend")
+    loaded = load_run(options.runs[0], options.device, options.gate_temperature, options.as_written)
+    model = require_weights(loaded, "attend")
     suffixes = export.SPAN_SUFFIXES if model.has_spans else export.ATTENTION_SUFFIXES
     if options.out is not None:
         export.checked_suffix(options.out, suffixes)

@@ -31,11 +31,10 @@ DEMO_MIN_COUNT = 2
 # the only split of a text that is loaded whole
 WHOLE = "text"
 _SUFFIXES = (".txt", ".txt.gz")
-_PARTS: dict[Split, str] = {"train": "train", "valid": "valid(?:ation)?|val|dev", "test": "test"}
 # as they are published: ptb.train.txt, wiki.train.tokens, train.txt.gz; what begins with a dot is no one's text
 _NAMED = {
     split: re.compile(rf"(?!\.)(?:.*[._-])?(?:{part})(?:\.(?:txt|text|tokens))?(?:\.gz)?", re.I)
-    for split, part in _PARTS.items()
+    for split, part in zip(SPLITS, ("train", "valid(?:ation)?|val|dev", "test"), strict=True)
 }
 # of 100 lines of a single file
 _TRAIN_SHARE, _VALID_SHARE = 90, 5

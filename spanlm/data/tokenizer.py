@@ -102,13 +102,10 @@ def as_in_corpus(words: Sequence[str], corpus: str, vocabulary: Vocabulary) -> l
         if word not in vocabulary or (word.endswith(".") and len(word) > 1):
             tokens = _as_ptb(word, vocabulary) if corpus == "ptb" else _as_wikitext(word, vocabulary)
         # an abbreviation that the corpus does not have is a word and a full stop
-        cut = [[token[:-1], "."] if _is_stopped(token, vocabulary) else [token] for token in tokens]
-        found.append([token for part in cut for token in part if token != "." or "." in vocabulary])
+        stops = [t[-1] == "." and t not in vocabulary and t[:-1] in vocabulary for t in tokens]
+        cut = [[t[:-1], "."] if stop else [t] for t, stop in zip(tokens, stops, strict=True)]
+        found.append([t for part in cut for t in part if t != "." or "." in vocabulary])
     return found if any(found) else [[word] for word in words]  # every line has a token
-
-
-def _is_stopped(token: str, vocabulary: Vocabulary) -> bool:
-    return token[-1] == "." and token not in vocabulary and token[:-1] in vocabulary
 
 
 def _as_ptb(word: str, vocabulary: Vocabulary) -> list[str]:

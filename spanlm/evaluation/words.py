@@ -415,11 +415,9 @@ def written_scores(
                 numbers = score.surprisal, score.entropy, math.nan, score.rank, score.oov, score.look
                 found.append(WrittenScore(score.sentence, index, EOS, start, start, EOS, *numbers))
         if scores and not own and start < end:
-            own, reduction = [WordScore(scores[0].sentence, 0, "", math.nan, math.nan, None, False, looked)], math.nan
-        elif own:
-            reduction = own[0].entropy - scores[position].entropy
+            own = [WordScore(scores[0].sentence, index, "", math.nan, math.nan, None, False, looked)]
         if own:
-            first = own[0]
+            first, reduction = own[0], own[0].entropy - scores[position].entropy
             found.append(
                 WrittenScore(
                     sentence=first.sentence,

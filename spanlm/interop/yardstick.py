@@ -193,6 +193,7 @@ class Yardstick(LoadedModel):
         eos: bool = False,
         looks: bool = False,
         precision: Precision = "fp32",
+        as_written: bool = True,
     ) -> Iterator[WordScore]:
         """Give every written word's surprisal; entropy and rank are those of its first sub-word, over sub-words.
 

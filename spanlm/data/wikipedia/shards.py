@@ -59,10 +59,7 @@ class Progress(NamedTuple):
 
 
 class Article(NamedTuple):
-    """An article: its sentences, a line each, with spaces between words.
-
-    `left_out` counts the words that are no prose, by line kind, `templates` those that write nothing, by name.
-    """
+    """An article: its sentences, a line each; words that are no prose, by line kind; dropped templates, by name."""
 
     id: str
     title: str
