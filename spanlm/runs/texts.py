@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -105,7 +104,7 @@ class Texts:
                 self._is_noted = True
                 word, tokens = next(pair for pair in zip(piece.words, cut, strict=True) if [pair[0]] != pair[1])
                 how = f"as {convention} writes them, such as {word!r} as {' '.join(tokens)!r}"
-                _LOG.info("note: words are read %s; --as-written (in Python as_written) reads them as they are", how)
+                _LOG.info("note: words are read %s; --as-written reads them as they are", how)
             yield replace(piece, start=start, words=words)
             start = 1 if piece.closes else start + len(words)
 
@@ -116,12 +115,6 @@ class Texts:
             return [tokenize(word, self.data.effective_tokenizer) for word in words]
         parts = (words[start : start + WORDS] for start in range(0, len(words), WORDS))  # as `pieces` has them
         return [tokens for part in parts for tokens in as_in_corpus(part, self.convention, self.vocabulary)]
-
-    def as_written(self) -> Texts:
-        """Return the same, but read words as they are written."""
-        texts = copy(self)
-        texts.convention = None
-        return texts
 
     def prompt(self, text: str) -> list[str]:
         """Return the words of a text that is to go on: line ends among them, the last line or sentence open."""

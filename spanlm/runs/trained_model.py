@@ -149,7 +149,8 @@ class LoadedModel:
     def as_written(self) -> Self:
         """Return the same model, which reads words as they are written, not as ptb or wikitext-2 write them."""
         model = copy(self)
-        model.texts = self.texts.as_written()
+        model.texts = copy(self.texts)
+        model.texts.convention = None
         return model
 
     def evaluate(
@@ -209,7 +210,7 @@ class LoadedModel:
                 be read, or a `state` that the model cannot use, see `spanlm.runs.texts.Texts.refuse_context`.
         """
         options = ScoreOptions(state=state, base=base, oov=oov, eos=eos, looks=looks, precision=precision)
-        pieces = (self.texts.as_written() if as_written else self.texts).pieces(text)
+        pieces = (self.as_written() if as_written else self).texts.pieces(text)
         self.texts.refuse_context(state)
         return score_words(self.model, self.vocabulary, pieces, options, predict_first=self.texts.predict_first)
 

@@ -204,6 +204,23 @@ def test_a_published_corpus_may_have_its_published_names(tmp_path: Path, server:
         load_corpus(config)
 
 
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [
+        ({}, "tiny:"),
+        ({"tokenizer": "words"}, "tiny, retokenised:"),
+        ({"lines": "sentences"}, "tiny, cut into sentences:"),
+    ],
+)
+def test_a_published_corpus_with_other_tokens_is_not_called_by_its_name_alone(
+    tmp_path: Path, server: Server, how: dict[str, Any], name: str
+) -> None:
+    (tmp_path / "tiny").mkdir()
+    for split, text in TEXTS.items():
+        (tmp_path / "tiny" / f"{split}.txt").write_bytes(text)
+    assert load_corpus(DataConfig(corpus="tiny", dir=str(tmp_path), **how)).description.startswith(name)
+
+
 BOOKS: dict[Split, bytes] = {"train": BOOK + b"a b\n" + BOOK + b"b\n", "valid": BOOK + b"a\n", "test": BOOK + b"a b\n"}
 
 

@@ -159,7 +159,7 @@ class _Renderer:
 
     def _template(self, node: Any) -> str:
         name, colon, argument = self.render(node.name).strip().partition(":")
-        name = " ".join(name.lower().replace("_", " ").split())[:_LONGEST_NAME]
+        name = " ".join(name.lower().replace("_", " ").split())[:60]
         patterns = _WRITTEN.get("lang-" if name.startswith("lang-") else name, [])
         fields = {str(field.name).strip(): self.render(field.value).strip() for field in node.params if patterns}
         if colon:  # a parser function, whose first argument follows its name
@@ -176,7 +176,6 @@ class _Renderer:
 
 
 _PLACE = re.compile(r"\{(\w+)\}")
-_LONGEST_NAME = 60
 _QUOTATIONS = frozenset({"quote", "quotation", "blockquote", "cquote", "bquote", "poemquote"})
 _QUANTITIES = frozenset({"convert", "cvt"})
 _RANGE = frozenset({"to", "-", "–", "and", "by", "x", "or", "to(-)", "and(-)"})
