@@ -91,10 +91,12 @@ def cut_word(word: str, tokenizer: Tokenizer) -> list[str]:
 def as_in_corpus(words: Sequence[str], corpus: str, vocabulary: Vocabulary) -> list[list[str]]:
     """Return the tokens of each written word of a line, as the text of "ptb" or of a "wikitext" has them.
 
-    A line with a token that only such a text has, or whose words the vocabulary has, is written so already: it stays as
-    it is. In others the words that it has stay, but for the full stop of a sentence (`The man was ill.`: not Illinois).
+    A line with a token that only such a text has (and for PTB no capital but N), or whose words the vocabulary has, is
+    written so already: it stays as it is. In others the words that it has stay, but for the full stop of a sentence
+    (`The man was ill.`: not Illinois).
     """
-    if not _OWN_TOKENS.isdisjoint(words) or all(word in vocabulary for word in words):
+    fits = corpus != "ptb" or all(word in ("N", word.lower()) for word in words)
+    if (fits and not _OWN_TOKENS.isdisjoint(words)) or all(word in vocabulary for word in words):
         return [[word] for word in words]
     found = []
     for word in words:
