@@ -51,7 +51,7 @@ from spanlm.evaluation.resampling import (
     drawn_p,
     drawn_shifts,
     interval_of,
-    sign_flip,
+    lopsided,
 )
 from spanlm.evaluation.scoring import Scored, score
 from spanlm.models.interfaces import NextWordModel
@@ -174,6 +174,7 @@ class ClassDifference:
         difference: mean d_t over them, bits a token.
         interval: 95 %; NaN where they are in fewer than `FEWEST_BLOCKS` blocks, which say nothing of others.
         part: Σ d_t over them, shared out over all tokens that are compared.
+        lopsided: few blocks make most of what it differs by, so that the interval may be too short.
     """
 
     name: str
@@ -181,6 +182,7 @@ class ClassDifference:
     difference: float
     interval: Interval
     part: float
+    lopsided: bool = False
 
 
 @dataclass(frozen=True)
@@ -210,8 +212,7 @@ class Comparison:
         bits: mean bits a token.
         bits_by_run: of each run.
         whole: of all tokens that are compared.
-        p: how often a difference as large comes of flips of the blocks' signs; with families, of the interval's draws
-            (`spanlm.evaluation.resampling.drawn_p`).
+        p: of the interval's draws (`spanlm.evaluation.resampling.drawn_p`).
         where: for each way to sort tokens its classes, by title.
         gains: the words at which the model is better by most.
         losses: those at which it is worse.
@@ -405,9 +406,8 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
     if not text.known.any():
         raise InputError(f"{text.name}: has no word that both {baseline.name} and {model.name} know")
     generator = np.random.default_rng(SEED)
-    (whole,), draws, sums = _differences(text, text.everything, baseline, model, generator)
-    families = len(baseline.bits) > 1 or len(model.bits) > 1
-    p = drawn_p(draws[:, 0], whole.difference) if families else sign_flip(sums[:, 0], generator)
+    (whole,), draws = _differences(text, text.everything, baseline, model, generator)
+    p = drawn_p(draws[:, 0], whole.difference)
     sorted_by = [*text.classes(), *_by_looks(text, baseline, model)]
     classes = {each.title: _differences(text, each, baseline, model, generator)[0] for each in sorted_by}
     where = {title: rows for title, rows in classes.items() if rows}
@@ -432,27 +432,28 @@ def _by_looks(text: SharedText, *models: TokenBits) -> list[Classes]:
 
 def _differences(
     text: SharedText, classes: Classes, baseline: TokenBits, model: TokenBits, generator: np.random.Generator
-) -> tuple[list[ClassDifference], Array, Array]:
-    """Return the difference in each class that has tokens, its draws (DRAWS, classes), and the sums of its blocks."""
+) -> tuple[list[ClassDifference], Array]:
+    """Return the difference in each class that has tokens, and its draws (DRAWS, classes)."""
     size, labels, blocks = len(classes.names), classes.where(text.known).labels, text.blocks
     counts = blocks.sums(labels, size)
     tokens = counts.sum(0)
     present = np.flatnonzero(tokens)
     if not len(present):
-        return [], np.empty((0, 0)), counts
-    sums = blocks.sums(labels, size, model.mean - baseline.mean)
-    draws = drawn_means(sums[:, present], counts[:, present], generator)
+        return [], np.empty((0, 0))
+    sums, counts = blocks.sums(labels, size, model.mean - baseline.mean)[:, present], counts[:, present]
+    draws, unsure = drawn_means(sums, counts, generator), lopsided(sums, counts).tolist()
     for family in model.seeds_apart(baseline):
         seeds = np.array([blocks.sums(labels, size, bits).sum(0) for bits in family])
         draws = draws + drawn_shifts(seeds[:, present] / tokens[present], generator)
     totals, intervals, kept = sums.sum(0), interval_of(draws), int(text.known.sum())
-    few = (counts[:, present] > 0).sum(0) < FEWEST_BLOCKS
+    few = (counts > 0).sum(0) < FEWEST_BLOCKS
     intervals = [(math.nan, math.nan) if none else both for none, both in zip(few, intervals, strict=True)]
+    columns = zip(present.tolist(), totals.tolist(), intervals, unsure, strict=True)
     found = [
-        ClassDifference(classes.names[n], int(tokens[n]), float(totals[n] / tokens[n]), both, float(totals[n] / kept))
-        for n, both in zip(present.tolist(), intervals, strict=True)
+        ClassDifference(classes.names[n], int(tokens[n]), float(total / tokens[n]), both, total / kept, skewed)
+        for n, total, both, skewed in columns
     ]
-    return found, draws, sums
+    return found, draws
 
 
 def _moved(text: SharedText, baseline: Array, model: Array) -> tuple[list[MovedWord], list[MovedWord]]:

@@ -465,11 +465,12 @@ def _sweep_notes(panels: Sequence[Panel]) -> Iterator[str]:
 
 
 class Value(NamedTuple):
-    """A number, with the least and the greatest of several seeds."""
+    """A number, the least and the greatest of several seeds or an interval, and what is written beside it."""
 
     value: float
     low: float
     high: float
+    mark: str = ""
 
 
 @dataclass(frozen=True)
@@ -551,7 +552,7 @@ def differences_figure(
         _note(axes, clip(heading, LEGEND_SIZE, 260), (0, 1), (0, 8), size=LEGEND_SIZE, weight="bold", color=INK)
         for place, value in zip(places, values, strict=True):
             if value is not None:
-                _dot(axes, value, place, STYLES[0], "")
+                _dot(axes, value, place, STYLES[0], value.mark)
     drawn = [axes for axes, (_, values) in zip(plots, panels, strict=True) if any(values)]
     ends = [end for axes in drawn for end in axes.get_xlim()]
     for axes in plots:

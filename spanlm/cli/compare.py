@@ -6,6 +6,7 @@ import argparse
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,8 @@ of which the text and the seeds are both drawn anew. One run alone is compared w
 """
 _MORE = """
 Interval: the text's documents, or blocks of it, are drawn with replacement (a paired bootstrap: both models read each).
-p: the signs of their differences are flipped at random. Of families: seeds are drawn, too, from Student's distribution
-around their mean, and p is the interval's: below 0.05 where it is without 0. Classes of words are many, so that one in
-twenty has an interval without 0 by chance alone.
+Of families: seeds are drawn, too, from Student's distribution around their mean. p is the interval's: below 0.05 where
+it is without 0. Classes of words are many, so that one in twenty has an interval without 0 by chance alone.
 
 --tune-cache: each model has the θ and λ that fit it best, and a family those of its first seed. With --combine, the
 runs are one without their caches, and have one cache together.
@@ -85,6 +85,8 @@ the text's lines with each word as word_TAG. --words common compares models of d
 both know; they share out their probability over different words, so that the smaller vocabulary has it easier.
 """
 _Cache = tuple[CacheConfig | None, CacheTuning | None]  # and how it was tuned
+_UNSURE = "?"
+_LOPSIDED = "a few blocks make most of the spread, and such intervals are often too short"
 _SUFFIXES = (".html", ".csv", *FIGURES)
 _COLUMNS = ("run", "baseline", "sorted_by", "class", "tokens", "difference", "low", "high", "part")
 
@@ -338,6 +340,11 @@ def _print(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, n
     _print_whole(found, text, baseline)
     for one in found:
         _print_where(one, baseline)
+    classes = [row for one in found for row in (one.whole, *chain.from_iterable(one.where.values()))]
+    if not all(map(_is_sure, classes)):
+        paragraph(f"– in fewer than {FEWEST_BLOCKS} of the blocks that intervals are drawn from")
+    if any(row.lopsided and _is_sure(row) for row in classes):
+        paragraph(f"{_UNSURE} {_LOPSIDED}")
     if text.counts is None:
         where = "the baseline's training text is not there (--data-dir names the folder that holds it now)"
         note(f"note: {where}, so that words are not sorted by their frequency")
@@ -362,8 +369,6 @@ def _print_where(one: Comparison, baseline: TokenBits) -> None:
         rows += [[f"  {row.name}", *_cells(row)] for row in classes]
     header = ["", "tokens", "difference", "95 %", "part"]
     grid(header, rows, f"{one.name} − {baseline.name}, bits a token; part: of the difference, over all tokens")
-    if not all(_is_sure(row) for classes in one.where.values() for row in classes):
-        paragraph(f"– in fewer than {FEWEST_BLOCKS} of the blocks that intervals are drawn from")
 
 
 def _cells(row: ClassDifference) -> list[str]:
@@ -372,7 +377,7 @@ def _cells(row: ClassDifference) -> list[str]:
 
 def _interval(row: ClassDifference) -> str:
     low, high = map(signed, row.interval)
-    return f"{low} to {high}" if _is_sure(row) else "–"
+    return f"{_UNSURE * row.lopsided}{low} to {high}" if _is_sure(row) else "–"
 
 
 def _write(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, path: Path) -> None:
@@ -395,10 +400,16 @@ def _write(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, p
         raise InputError(f"{path}: {few}; take a longer text, or write .html")
     for one in found:
         each = ((title, row) for title, classes in one.where.items() for row in classes)
-        values = {(title, row.name): Value(row.difference, *row.interval) for title, row in each if _is_sure(row)}
+        values = {
+            (title, row.name): Value(row.difference, *row.interval, _UNSURE * row.lopsided)
+            for title, row in each
+            if _is_sure(row)
+        }
         panels.append((one.name, [values.get(row) for row in rows]))
     title = f"Bits a token beside {baseline.name}"
     caption = f"{text.name}. Left of 0 the model is better. Whiskers: 95 % intervals; classes without one are left out."
+    if any(value and value.mark for _, values in panels for value in values):
+        caption += f" {_UNSURE} {_LOPSIDED}."
     write_whole(path, figure_bytes(differences_figure(title, rows, panels, caption), suffix))
 
 
