@@ -30,12 +30,14 @@ class Curve:
 
     Attributes:
         name: of the run, or of the folder of several.
-        x: where each epoch ended, in the unit asked for; of several runs the mean.
+        by: the unit of x.
+        x: where each epoch ended; of several runs the mean.
         train: of the moving weights in the epoch, of each run.
         valid: after the epoch, of each run.
     """
 
     name: str
+    by: By
     x: tuple[float, ...]
     train: tuple[tuple[float, ...], ...]
     valid: tuple[tuple[float, ...], ...]
@@ -60,7 +62,7 @@ def curve_of(folder: Path, name: str, by: By = "tokens") -> Curve:
     train, valid = (
         tuple(tuple(perplexity(row[loss]) for row in rows) for rows in logs) for loss in ("train_loss", "loss")
     )
-    return Curve(name, x, train, valid)
+    return Curve(name, by, x, train, valid)
 
 
 def common_unit(folders: Sequence[Path]) -> By:

@@ -52,7 +52,7 @@ from spanlm.runs.ensemble import load_ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.trained_model import LoadedModel, require_weights
 from spanlm.store.files import is_hf
-from spanlm.store.plain import table_bytes
+from spanlm.store.plain import TABLES, Grid, grids_bytes, table_bytes
 from spanlm.store.run_folder import CONFIG
 
 _DESCRIPTION = """
@@ -87,7 +87,7 @@ both know; they share out their probability over different words, so that the sm
 _Cache = tuple[CacheConfig | None, CacheTuning | None]  # and how it was tuned
 _UNSURE = "?"
 _LOPSIDED = "a few blocks make most of the spread, and such intervals are often too short"
-_SUFFIXES = (".html", ".csv", *FIGURES)
+_SUFFIXES = (".html", ".csv", *TABLES, *FIGURES)
 _COLUMNS = ("run", "baseline", "sorted_by", "class", "tokens", "difference", "low", "high", "part")
 
 
@@ -155,7 +155,10 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--combine", rare=True, choices=("linear", "geometric"), help=text)
     add_attention(parser)
     add_cache(parser)
-    text = "the classes as a figure (.svg, .png, .pdf) or table (.csv), or the words that gain and lose most (.html)"
+    text = (
+        "the tables (.md, .tex), the classes as a figure (.svg, .png, .pdf) or as data (.csv), or the words that gain "
+    )
+    text += "and lose most (.html)"
     parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(tune_weights=False, precision="fp32")
@@ -336,10 +339,9 @@ def _print(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, n
             ("intervals", f"95 %, drawn from {text.blocks.description}{seeds}"),
         ]
     )
-    out()
-    _print_whole(found, text, baseline)
-    for one in found:
-        _print_where(one, baseline)
+    for each in _tables(found, text, baseline):
+        out()
+        grid(*each)
     classes = [row for one in found for row in (one.whole, *chain.from_iterable(one.where.values()))]
     if not all(map(_is_sure, classes)):
         paragraph(f"– in fewer than {FEWEST_BLOCKS} of the blocks that intervals are drawn from")
@@ -350,7 +352,8 @@ def _print(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, n
         note(f"note: {where}, so that words are not sorted by their frequency")
 
 
-def _print_whole(found: Sequence[Comparison], text: SharedText, baseline: TokenBits) -> None:
+def _tables(found: Sequence[Comparison], text: SharedText, baseline: TokenBits) -> Iterator[Grid]:
+    """Yield the table of all models, and that of each one's classes."""
     bits, families = _bits(text, baseline), _families(found, baseline)
     seeds = ["seeds"] * families
     rows = [[baseline.name, *[str(len(baseline.bits))] * families, f"{bits:.3f}", shown(2**bits), "", "", ""]]
@@ -358,17 +361,14 @@ def _print_whole(found: Sequence[Comparison], text: SharedText, baseline: TokenB
         whole, p = one.whole, of_chance(one.p)
         numbers = [f"{one.bits:.3f}", shown(one.perplexity), signed(whole.difference), _interval(whole), p]
         rows.append([one.name, *[str(one.runs)] * families, *numbers])
-    grid(["", *seeds, "bits", "perplexity", "difference", "95 %", "p"], rows)
-
-
-def _print_where(one: Comparison, baseline: TokenBits) -> None:
-    out()
-    rows = []
-    for title, classes in one.where.items():
-        rows.append([title, "", "", "", ""])
-        rows += [[f"  {row.name}", *_cells(row)] for row in classes]
-    header = ["", "tokens", "difference", "95 %", "part"]
-    grid(header, rows, f"{one.name} − {baseline.name}, bits a token; part: of the difference, over all tokens")
+    yield ["", *seeds, "bits", "perplexity", "difference", "95 %", "p"], rows, None
+    for one in found:
+        rows = []
+        for title, classes in one.where.items():
+            rows.append([title, "", "", "", ""])
+            rows += [[f"  {row.name}", *_cells(row)] for row in classes]
+        title = f"{one.name} − {baseline.name}, bits a token; part: of the difference, over all tokens"
+        yield ["", "tokens", "difference", "95 %", "part"], rows, title
 
 
 def _cells(row: ClassDifference) -> list[str]:
@@ -384,6 +384,9 @@ def _write(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, p
     suffix = checked_suffix(path, _SUFFIXES)
     if suffix == ".html":
         write_whole(path, render_comparison(found, baseline.name, text.name).encode("utf-8"))
+        return
+    if suffix in TABLES:
+        write_whole(path, grids_bytes(_tables(found, text, baseline), suffix))
         return
     if suffix == ".csv":
         table_rows = (

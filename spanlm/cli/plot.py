@@ -29,7 +29,7 @@ def run(arguments: list[str]) -> None:
     text = ".svg, .png or .pdf (default curves.svg)"
     parser.add_argument("--out", type=Path, default=Path("curves.svg"), metavar="FILE", help=text)
     options = parser.parse_intermixed_args(arguments)
-    from spanlm.analysis.curves import LABELS, common_unit, curve_of
+    from spanlm.analysis.curves import common_unit, curve_of
     from spanlm.analysis.export import write_whole
     from spanlm.analysis.figures import FIGURES, curves_figure, figure_bytes
 
@@ -42,7 +42,7 @@ def run(arguments: list[str]) -> None:
     names = run_names(options.runs)
     by = options.by or common_unit(options.runs)
     curves = [curve_of(folder, name, by) for folder, name in zip(options.runs, names, strict=True)]
-    content = figure_bytes(curves_figure(curves, LABELS[by]), options.out.suffix)
+    content = figure_bytes(curves_figure(curves), options.out.suffix)
     write_whole(options.out, content)
     for curve in curves:
         best = min(range(len(curve.x)), key=lambda epoch: sum(run[epoch] for run in curve.valid))

@@ -35,6 +35,7 @@ class Sweep:
         corpus: short for data.corpus.
         grid: field → its values, of which every combination is trained; a single value is that of all runs.
         runs: fields and values of each run, or of each that is combined with the grid.
+        match_parameters: θ_M of every run, or LSTMn, which chooses its hidden size as `spanlm train` does.
         seeds: how many runs each setting has: from training.seed on, in folders seed-1, seed-2, …
         out: the folder of all; by default runs/ and the name of the file.
     """
@@ -44,6 +45,7 @@ class Sweep:
     corpus: str | None = None
     grid: Mapping[str, Any] = field(default_factory=dict)
     runs: Sequence[Any] = ()
+    match_parameters: str | None = None
     seeds: int | None = None
     out: str | None = None
 
@@ -63,8 +65,13 @@ class Sweep:
                 raise InputError(
                     f"{path}: unknown key {name}.{like} Fields of the configuration are under grid or runs."
                 )
-            kinds = {"grid": (dict, "a group of fields and their values"), "runs": (list, "a list of groups of fields")}
-            kind, limit = kinds.get(name, (int, "a whole number") if name == "seeds" else (str, "a name or a path"))
+            kinds: dict[str, tuple[Any, str]] = {
+                "grid": (dict, "a group of fields and their values"),
+                "runs": (list, "a list of groups of fields"),
+                "seeds": (int, "a whole number"),
+                "match_parameters": ((str, int, float), "a number, or LSTM and a hidden size (LSTM300)"),
+            }
+            kind, limit = kinds.get(name, (str, "a name or a path"))
             right = isinstance(value, kind) and not isinstance(value, bool)
             right = right and (name != "runs" or all(isinstance(run, dict | None) for run in value))
             require(right, f"{path}: {name}", value, limit)
@@ -147,10 +154,18 @@ class Setting:
 
 @dataclass(frozen=True)
 class Result:
-    """What the finished runs of a setting reached on valid; `ended` has them by their folders."""
+    """What the finished runs of a setting reached on valid.
+
+    Attributes:
+        ended: where each stands, by its folder.
+        seconds: of training, by folder.
+        parameters: θ_M.
+    """
 
     setting: Setting
     ended: Mapping[Path, Position]
+    seconds: Mapping[Path, float] = field(default_factory=dict)
+    parameters: int = 0
 
     @property
     def perplexities(self) -> list[float]:
@@ -177,11 +192,14 @@ def table_csv(results: Sequence[Result], varied: Sequence[str]) -> bytes:
     """Return a line for each run: its fields that differ, its seed, and what it reached; empty where it is not done."""
     file = io.StringIO(newline="")
     rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(["run", *varied, "seed", "valid_perplexity", "best_epoch", "epochs", "folder"])
+    rows.writerow(
+        ["run", *varied, "seed", "valid_perplexity", "best_epoch", "epochs", "folder", "model_parameters", "seconds"]
+    )
     for result in results:
         for folder, config in result.setting.members.items():
             at = result.ended.get(folder)
             found = [perplexity(at.best_loss), at.best_epoch, at.epoch] if at else ["", "", ""]
             values = [result.setting.values.get(field, "") for field in varied]
-            rows.writerow([result.setting.name, *values, config.training.seed, *found, folder])
+            cost = [result.parameters, round(result.seconds.get(folder, 0.0), 1) if at else ""]
+            rows.writerow([result.setting.name, *values, config.training.seed, *found, folder, *cost])
     return file.getvalue().encode()

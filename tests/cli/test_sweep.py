@@ -133,7 +133,7 @@ def test_a_sweep_that_was_killed_goes_on_and_a_run_that_fails_stops_no_other(cli
     assert f"best by valid: lr={best['training.optimizer.lr']}, ppl" in result.stdout
     assert f"Test it once: spanlm evaluate {best['folder']} --split test" in result.stdout
     table = result.stdout.partition("\n\n")[2].splitlines()
-    assert table[0].split() == ["lr", "valid", "ppl", "best", "epoch"] and max(map(len, table)) <= 80
+    assert table[0].split() == ["lr", "θ_M", "valid", "ppl", "best", "epoch", "time"] and max(map(len, table)) <= 80
     assert_undisturbed(cli, first)
     again = subprocess.run(words, **HOW)
     assert "; 3 finished before\n" in again.stdout and again.returncode == 1
