@@ -52,7 +52,7 @@ def curve_of(folder: Path, name: str, by: By = "tokens") -> Curve:
     """
     require(by in get_args(By), "by", by, ", ".join(get_args(By)))
     logs = _logs(folder)
-    if by == "tokens" and not _count_tokens(logs):
+    if by == "tokens" and not all("tokens" in row for rows in logs for row in rows):
         others = ", ".join(unit for unit in get_args(By) if unit != by)
         raise InputError(
             f"{folder}: was begun by an older version, which did not count tokens; draw it by one of {others}"
@@ -65,11 +65,6 @@ def curve_of(folder: Path, name: str, by: By = "tokens") -> Curve:
     return Curve(name, by, x, train, valid)
 
 
-def common_unit(folders: Sequence[Path]) -> By:
-    """Return tokens if all of these runs, or folders of runs, counted them, and epochs if not; errors: `curve_of`."""
-    return "tokens" if all(_count_tokens(_logs(folder)) for folder in folders) else "epochs"
-
-
 def _logs(folder: Path) -> list[list[dict[str, Any]]]:
     """Read the epochs of a run, or of each run in a folder, as many as all of them have."""
     seeds = [] if (folder / METRICS).exists() else seed_folders(folder, METRICS)
@@ -80,10 +75,6 @@ def _logs(folder: Path) -> list[list[dict[str, Any]]]:
     if any("train_loss" not in row for rows in logs for row in rows):
         raise InputError(f"{folder}: is an n-gram model, which is estimated without epochs; there is no curve to draw")
     return [rows[:count] for rows in logs]
-
-
-def _count_tokens(logs: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
-    return all("tokens" in row for rows in logs for row in rows)
 
 
 def _places(rows: Sequence[Mapping[str, Any]], by: By) -> list[float]:

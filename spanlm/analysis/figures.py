@@ -425,7 +425,8 @@ def sweep_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel, ..
     keys: dict[str, Artist] = {}
     points = [[point for one in panel.series for point in one.points] for panel in panels]
     settings = sorted({point.x for each in points for point in each})
-    places = _places(settings)
+    logarithms = [math.log(x) for x in settings] if settings[0] > 0 else settings
+    places = dict(zip(settings, max(settings, logarithms, key=_evenness), strict=True))
     edge = 0.06 * (places[settings[-1]] - places[settings[0]]) or 0.5
     low, high = (of(side for each in points for point in each for side in point.span) for of in (min, max))
     # at least a scale for values that are all the same; an eighth of the height above and below the values
@@ -448,14 +449,8 @@ def sweep_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel, ..
     return figure
 
 
-def _places(settings: Sequence[float]) -> dict[float, float]:
-    """Return where settings, in order, stand on the axis: at themselves, or at logarithms if these are more even."""
-
-    def evenness(at: Sequence[float]) -> float:
-        return min((b - a for a, b in pairwise(at)), default=0.0) / ((at[-1] - at[0]) or 1.0)
-
-    logarithms = [math.log(x) for x in settings] if settings[0] > 0 else settings
-    return dict(zip(settings, max(settings, logarithms, key=evenness), strict=True))
+def _evenness(at: Sequence[float]) -> float:
+    return min((b - a for a, b in pairwise(at)), default=0.0) / ((at[-1] - at[0]) or 1.0)
 
 
 def _curves(
@@ -486,12 +481,11 @@ def _sweep_notes(panels: Sequence[Panel]) -> Iterator[str]:
 
 
 class Value(NamedTuple):
-    """A number, the least and the greatest of several seeds or an interval, and what is written beside it."""
+    """A number, with the least and the greatest of several seeds."""
 
     value: float
     low: float
     high: float
-    mark: str = ""
 
 
 @dataclass(frozen=True)
@@ -516,7 +510,7 @@ def rows_figure(
 
     gap = 36
     figure, plots = _plot((190 + gap) * len(panels) - gap, 20 * len(rows), len(panels), gap)
-    marks = [mark[1:3] for panel in panels for mark in panel.measured if mark is not None]
+    marks = [mark[1:] for panel in panels for mark in panel.measured if mark is not None]
     marks += [(paper, paper) for panel in panels for paper in panel.published if paper is not None]
     place, number_at = (math.log, math.exp) if logarithmic else (float, float)
     low, high = place(min(low for low, _ in marks)), place(max(high for _, high in marks))
@@ -582,7 +576,7 @@ def differences_figure(
         _note(axes, clip(heading, LEGEND_SIZE, 260), (0, 1), (0, 8), size=LEGEND_SIZE, weight="bold", color=INK)
         for place, value in zip(places, values, strict=True):
             if value is not None:
-                _dot(axes, value, place, STYLES[0], value.mark)
+                _dot(axes, value, place, STYLES[0], "")
     drawn = [axes for axes, (_, values) in zip(plots, panels, strict=True) if any(values)]
     ends = [end for axes in drawn for end in axes.get_xlim()]
     for axes in plots:

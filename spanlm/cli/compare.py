@@ -86,7 +86,7 @@ both know; they share out their probability over different words, so that the sm
 """
 _Cache = tuple[CacheConfig | None, CacheTuning | None]  # and how it was tuned
 _UNSURE = "?"
-_LOPSIDED = "a few blocks make most of the spread, and such intervals are often too short"
+_LOPSIDED = "a few blocks make most of the spread, so that the interval may be too short"
 _SUFFIXES = (".html", ".csv", *TABLES, *FIGURES)
 _COLUMNS = ("run", "baseline", "sorted_by", "class", "tokens", "difference", "low", "high", "part")
 
@@ -155,10 +155,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--combine", rare=True, choices=("linear", "geometric"), help=text)
     add_attention(parser)
     add_cache(parser)
-    text = (
-        "the tables (.md, .tex), the classes as a figure (.svg, .png, .pdf) or as data (.csv), or the words that gain "
-    )
-    text += "and lose most (.html)"
+    text = "tables (.md, .tex), the classes (.svg, .png, .pdf, .csv), or the words that gain and lose most (.html)"
     parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(tune_weights=False, precision="fp32")
@@ -342,10 +339,9 @@ def _print(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, n
     for each in _tables(found, text, baseline):
         out()
         grid(*each)
-    classes = [row for one in found for row in (one.whole, *chain.from_iterable(one.where.values()))]
-    if not all(map(_is_sure, classes)):
+    if not all(map(_is_sure, _classes(found))):
         paragraph(f"– in fewer than {FEWEST_BLOCKS} of the blocks that intervals are drawn from")
-    if any(row.lopsided and _is_sure(row) for row in classes):
+    if any(row.lopsided and _is_sure(row) for row in _classes(found)):
         paragraph(f"{_UNSURE} {_LOPSIDED}")
     if text.counts is None:
         where = "the baseline's training text is not there (--data-dir names the folder that holds it now)"
@@ -403,17 +399,17 @@ def _write(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, p
         raise InputError(f"{path}: {few}; take a longer text, or write .html")
     for one in found:
         each = ((title, row) for title, classes in one.where.items() for row in classes)
-        values = {
-            (title, row.name): Value(row.difference, *row.interval, _UNSURE * row.lopsided)
-            for title, row in each
-            if _is_sure(row)
-        }
+        values = {(title, row.name): Value(row.difference, *row.interval) for title, row in each if _is_sure(row)}
         panels.append((one.name, [values.get(row) for row in rows]))
     title = f"Bits a token beside {baseline.name}"
     caption = f"{text.name}. Left of 0 the model is better. Whiskers: 95 % intervals; classes without one are left out."
-    if any(value and value.mark for _, values in panels for value in values):
-        caption += f" {_UNSURE} {_LOPSIDED}."
+    if unsure := [row.name for row in _classes(found) if row.lopsided and _is_sure(row)]:
+        caption += f" Of {', '.join(dict.fromkeys(unsure))} {_LOPSIDED}."
     write_whole(path, figure_bytes(differences_figure(title, rows, panels, caption), suffix))
+
+
+def _classes(found: Sequence[Comparison]) -> list[ClassDifference]:
+    return [row for one in found for row in (one.whole, *chain.from_iterable(one.where.values()))]
 
 
 def _is_sure(row: ClassDifference) -> bool:

@@ -13,18 +13,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from spanlm.analysis import figures
 from spanlm.analysis.export import checked_suffix, write_whole
-from spanlm.analysis.figures import (
-    STYLES,
-    Panel,
-    Point,
-    RowsPanel,
-    Series,
-    Value,
-    figure_bytes,
-    rows_figure,
-    sweep_figure,
-)
 from spanlm.cli.options import add_engine, check_output, field_values, verb_parser
 from spanlm.cli.render import grid, out
 from spanlm.cli.side_by_side import train_side_by_side
@@ -175,7 +165,7 @@ class _Sweep:
             size = len(self.corpora[config.data].vocabulary)
             if (wanted := self.asked.match_parameters) is not None:
                 refuse_twice(fields, matched_field(config), f"match_parameters={wanted}")
-                config = matched(config, str(wanted), size)
+                config = matched(config, wanted, size)
             refuse_too_large(config, size)  # and what cannot be made
         except InputError as error:
             # the command line's words for what has no option here
@@ -230,8 +220,7 @@ class _Sweep:
             done = {folder: at for folder, at in found.items() if at is not None}
             config = next(iter(setting.members.values()))
             corpus = self.corpora[config.data]
-            tokens = len(corpus.splits["train"])
-            seconds = {folder: training_seconds(epoch_rows(folder), tokens) for folder in done}
+            seconds = {folder: training_seconds(epoch_rows(folder), len(corpus.splits["train"])) for folder in done}
             parameters = count_configured(config.model, len(corpus.vocabulary)).model
             results.append(Result(setting, done, seconds, parameters))
         return results
@@ -286,7 +275,7 @@ class _Sweep:
         if not best.ended:
             return
         if math.isfinite(best.mean):
-            write_whole(self.out / "sweep.svg", figure_bytes(self._figure(results), ".svg"))
+            write_whole(self.out / "sweep.svg", figures.figure_bytes(self._figure(results), ".svg"))
             out(f"written: {self.out / 'sweep.svg'}")
         for name, label in self.short.items():
             tried = [one.setting.values.get(name, "") for one in results if one.ended]
@@ -309,21 +298,27 @@ class _Sweep:
             if all(_is_number(one.setting.values.get(name, "")) for one in done)
         }
         field = max(numbers, key=lambda name: len(numbers[name]), default="")
-        curves: dict[str, list[Point]] = {}
+        curves: dict[str, list[figures.Point]] = {}
         for one in done if field else ():
             others = {name: value for name, value in one.setting.values.items() if name != field}
             low, high = min(one.perplexities), max(one.perplexities)
-            point = Point(float(one.setting.values[field]), one.mean, low, high)
+            point = figures.Point(float(one.setting.values[field]), one.mean, low, high)
             curves.setdefault(folder_name(others, self.short, "valid"), []).append(point)
-        if field and len(numbers[field]) >= _FEWEST_POINTS and len(curves) <= len(STYLES):
-            series = tuple(Series(name, tuple(points)) for name, points in sorted(curves.items()))
-            return sweep_figure(self.out.name, self.short[field], "valid perplexity", (Panel("", series),))
+        if field and len(numbers[field]) >= _FEWEST_POINTS and len(curves) <= len(figures.STYLES):
+            series = tuple(figures.Series(name, tuple(points)) for name, points in sorted(curves.items()))
+            return figures.sweep_figure(
+                self.out.name, self.short[field], "valid perplexity", (figures.Panel("", series),)
+            )
         names = [one.setting.name for one in done[:_MOST_ROWS]]
-        values = tuple(Value(one.mean, min(one.perplexities), max(one.perplexities)) for one in done[:_MOST_ROWS])
-        panel = RowsPanel("valid perplexity", values, (None,) * len(names), 2)
+        values = tuple(
+            figures.Value(one.mean, min(one.perplexities), max(one.perplexities)) for one in done[:_MOST_ROWS]
+        )
+        panel = figures.RowsPanel("valid perplexity", values, (None,) * len(names), 2)
         caption = "Bars go from the least to the greatest of several seeds. " * ((self.asked.seeds or 1) > 1)
         caption += f"The best {len(names)} of {len(done)} settings. " * (len(done) > len(names))
-        return rows_figure(self.out.name, names, [panel], f"{caption}The axis is logarithmic.", logarithmic=True)
+        return figures.rows_figure(
+            self.out.name, names, [panel], f"{caption}The axis is logarithmic.", logarithmic=True
+        )
 
     def print_slurm(self, engine: Engine, table: str) -> None:
         """Print an array script, whose task n is run n."""

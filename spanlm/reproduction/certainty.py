@@ -39,6 +39,7 @@ class Certainty:
         seeds: of each row, how many.
         sums: (blocks, n) bits, the means over a row's seeds.
         counts: (blocks, 1) tokens.
+        means: (n,) bits a token.
         shifts: (DRAWS, n) of a row's mean by its seeds.
         draws: (DRAWS, n) of a row's mean, by blocks and seeds.
         blocks: what they are, for people.
@@ -48,14 +49,10 @@ class Certainty:
     seeds: tuple[int, ...]
     sums: Array
     counts: Array
+    means: Array
     shifts: Array
     draws: Array
     blocks: str
-
-    @property
-    def means(self) -> Array:
-        """(n,) bits a token."""
-        return np.asarray(self.sums.sum(0) / self.counts.sum())
 
     def against(self, row: int, control: int) -> tuple[float, tuple[float, float], float]:
         """Return the difference of a row from another in bits a token, its 95 % interval, and p as `compare` has it."""
@@ -128,4 +125,4 @@ def certainty(rows: Mapping[str, Records]) -> Certainty | None:
     draws = drawn_means(sums, np.repeat(counts, len(bits), 1), generator)
     shifts = np.concatenate([drawn_shifts(of_row.sum(1)[:, None] / counts.sum(), generator) for of_row in bits], 1)
     seeds, blocks = tuple(map(len, bits)), found[alike[0]][0]["are"]
-    return Certainty(tuple(alike), seeds, sums, counts, shifts, draws + shifts, blocks)
+    return Certainty(tuple(alike), seeds, sums, counts, sums.sum(0) / counts.sum(), shifts, draws + shifts, blocks)

@@ -10,14 +10,15 @@ from functools import cache
 from typing import Any
 
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_LATEX = str.maketrans(
-    {
-        **{mark: f"\\{mark}" for mark in "%&#_${}"},
-        **{"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"},
-        **{"<": r"\textless{}", ">": r"\textgreater{}", "−": "$-$", "–": "--", "…": r"\ldots{}", "†": r"\dag{}"},
-        **{letter: f"$\\{name}$" for letter, name in {"θ": "theta", "λ": "lambda", "η": "eta", "≥": "geq"}.items()},
-    }
-)
+_LATEX = {mark: f"\\{mark}" for mark in "%&#_${}"} | {
+    "[": "{[}",
+    "−": "$-$",
+    "–": "--",
+    "≥": r"$\geq$",
+    "…": r"\ldots{}",
+}
+_LATEX |= {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}"}
+_LATEX |= {">": r"\textgreater{}", "†": r"\dag{}", "θ": r"$\theta$", "λ": r"$\lambda$", "η": r"$\eta$"}
 _MARKUP = re.compile(r"[\\`*<>|~&]|\](?=[(\[])|\b_|_\b")
 
 _C_NUMBER = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?|inf(?:inity)?|nan)", re.I)
@@ -48,32 +49,26 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 Grid = tuple[Sequence[str], Sequence[Sequence[str]], str | None]
 """Header, rows and title of a table for people."""
-
-
-def _latex_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    r"""Return a tabular for LaTeX, which needs `\usepackage{booktabs}`; columns are as in `markdown_table`."""
-    top, *lines = (
-        " & ".join(visible(cell.strip()).translate(_LATEX) for cell in line) + r" \\" for line in (header, *rows)
-    )
-    head = [rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}", r"\toprule", top, r"\midrule"]
-    return "\n".join([*head, *lines, r"\bottomrule", r"\end{tabular}"])
-
-
 TABLES = (".md", ".tex")
-"""Suffixes of tables for people."""
+"""Suffixes of such tables."""
 
 
 def grids_bytes(grids: Iterable[Grid], suffix: str) -> bytes:
-    """Return tables as Markdown or LaTeX, each under its title."""
+    r"""Return tables as Markdown, or as tabulars for LaTeX (with `\usepackage{booktabs}`), each under its title."""
     parts = []
     for header, rows, title in grids:
-        if suffix == ".tex":
-            parts += [f"% {visible(' '.join(title.split()))}"] if title else []
-            parts.append(_latex_table(header, rows) + "\n")
-        else:
-            parts += [markdown(title) + "\n"] if title else []
-            parts.append(markdown_table([cell.strip() for cell in header], rows) + "\n")
-    return "\n".join(parts).encode("utf-8", "replace")
+        if suffix == ".md":
+            parts += [*([markdown(title)] if title else []), markdown_table(header, rows)]
+            continue
+        top, *lines = (" & ".join(map(_latex, line)) + r" \\" for line in (header, *rows))
+        head = [rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}", r"\toprule", top, r"\midrule"]
+        head = [*([f"% {_latex(title)}"] if title else []), *head]
+        parts.append("\n".join([*head, *lines, r"\bottomrule", r"\end{tabular}"]))
+    return ("\n\n".join(parts) + "\n").encode("utf-8", "replace")
+
+
+def _latex(text: str) -> str:
+    return visible(" ".join(text.split())).translate(str.maketrans(_LATEX))
 
 
 @cache

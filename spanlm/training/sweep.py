@@ -22,6 +22,7 @@ from spanlm.training.progress import Position
 MOST = 10_000
 """Runs of a sweep."""
 
+_COLUMNS = ("seed", "valid_perplexity", "best_epoch", "epochs", "folder", "parameters", "seconds")
 _LONGEST_NAME = 200  # bytes; a file system takes 255, with what the files beside the folder add
 
 
@@ -59,19 +60,16 @@ class Sweep:
         tree, names = read_yaml(path, pipes=True), [field.name for field in fields(Sweep)]
         if not tree:
             raise InputError(f"{path}: is empty; give it a grid of fields and values, or runs, or a preset")
+        if "match_parameters" in tree:
+            tree["match_parameters"] = str(tree["match_parameters"])  # a number, too
         for name, value in tree.items():
             if name not in names:
                 like = nearest(str(name), names)
                 raise InputError(
                     f"{path}: unknown key {name}.{like} Fields of the configuration are under grid or runs."
                 )
-            kinds: dict[str, tuple[Any, str]] = {
-                "grid": (dict, "a group of fields and their values"),
-                "runs": (list, "a list of groups of fields"),
-                "seeds": (int, "a whole number"),
-                "match_parameters": ((str, int, float), "a number, or LSTM and a hidden size (LSTM300)"),
-            }
-            kind, limit = kinds.get(name, (str, "a name or a path"))
+            kinds = {"grid": (dict, "a group of fields and their values"), "runs": (list, "a list of groups of fields")}
+            kind, limit = kinds.get(name, (int, "a whole number") if name == "seeds" else (str, "a name or a path"))
             right = isinstance(value, kind) and not isinstance(value, bool)
             right = right and (name != "runs" or all(isinstance(run, dict | None) for run in value))
             require(right, f"{path}: {name}", value, limit)
@@ -154,18 +152,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Result:
-    """What the finished runs of a setting reached on valid.
-
-    Attributes:
-        ended: where each stands, by its folder.
-        seconds: of training, by folder.
-        parameters: θ_M.
-    """
+    """What the finished runs of a setting reached on valid; `ended` and `seconds` of training are by their folders."""
 
     setting: Setting
     ended: Mapping[Path, Position]
     seconds: Mapping[Path, float] = field(default_factory=dict)
-    parameters: int = 0
+    parameters: int = 0  # θ_M
 
     @property
     def perplexities(self) -> list[float]:
@@ -192,9 +184,7 @@ def table_csv(results: Sequence[Result], varied: Sequence[str]) -> bytes:
     """Return a line for each run: its fields that differ, its seed, and what it reached; empty where it is not done."""
     file = io.StringIO(newline="")
     rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(
-        ["run", *varied, "seed", "valid_perplexity", "best_epoch", "epochs", "folder", "model_parameters", "seconds"]
-    )
+    rows.writerow(["run", *varied, *_COLUMNS])
     for result in results:
         for folder, config in result.setting.members.items():
             at = result.ended.get(folder)
