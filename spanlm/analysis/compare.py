@@ -53,7 +53,7 @@ from spanlm.evaluation.resampling import (
     interval_of,
     lopsided,
 )
-from spanlm.evaluation.scoring import Scored, score
+from spanlm.evaluation.scoring import Scored, perplexity, score
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.ensemble import refuse_other_words
 from spanlm.runs.texts import State
@@ -212,7 +212,7 @@ class Comparison:
         bits: mean bits a token.
         bits_by_run: of each run.
         whole: of all tokens that are compared.
-        p: of the interval's draws (`spanlm.evaluation.resampling.drawn_p`).
+        p: of the interval's draws (`spanlm.evaluation.resampling.drawn_p`); NaN where there is no interval.
         where: for each way to sort tokens its classes, by title.
         gains: the words at which the model is better by most.
         losses: those at which it is worse.
@@ -231,7 +231,7 @@ class Comparison:
     @property
     def perplexity(self) -> float:
         """Of the tokens that are compared."""
-        return 2**self.bits
+        return perplexity(self.bits * math.log(2))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -405,9 +405,13 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
             raise InputError(f"{one.name}: a word's context is {what}")
     if not text.known.any():
         raise InputError(f"{text.name}: has no word that both {baseline.name} and {model.name} know")
+    for one in (baseline, model):
+        if len(lost := np.flatnonzero(text.known & ~np.isfinite(one.mean))):
+            word = text.vocabulary.word(int(text.ids[lost[0]]))
+            raise InputError(f"{one.name}: {word}, token {lost[0] + 1} of {text.name}: bits must be finite.")
     generator = np.random.default_rng(SEED)
     (whole,), draws = _differences(text, text.everything, baseline, model, generator)
-    p = drawn_p(draws[:, 0], whole.difference)
+    p = drawn_p(draws[:, 0], whole.difference) if math.isfinite(whole.interval[0]) else math.nan
     sorted_by = [*text.classes(), *_by_looks(text, baseline, model)]
     classes = {each.title: _differences(text, each, baseline, model, generator)[0] for each in sorted_by}
     where = {title: rows for title, rows in classes.items() if rows}

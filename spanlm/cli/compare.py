@@ -46,7 +46,7 @@ from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig, CacheTuning
 from spanlm.evaluation.resampling import FEWEST_BLOCKS, of_chance, signed
-from spanlm.evaluation.scoring import shown
+from spanlm.evaluation.scoring import perplexity, shown
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.ensemble import load_ensemble
 from spanlm.runs.loading import load
@@ -308,7 +308,7 @@ def _fields(
             "name": baseline.name,
             "bits": bits,
             "bits_by_run": baseline.by_run(text.known).tolist(),
-            "perplexity": 2**bits,
+            "perplexity": perplexity(bits * math.log(2)),
             **more[0],
         },
         "comparisons": [{**one.to_json(), **how} for one, how in zip(found, more[1:], strict=True)],
@@ -351,8 +351,8 @@ def _print(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, n
 def _tables(found: Sequence[Comparison], text: SharedText, baseline: TokenBits) -> Iterator[Grid]:
     """Yield the table of all models, and that of each one's classes."""
     bits, families = _bits(text, baseline), _families(found, baseline)
-    seeds = ["seeds"] * families
-    rows = [[baseline.name, *[str(len(baseline.bits))] * families, f"{bits:.3f}", shown(2**bits), "", "", ""]]
+    seeds, ppl = ["seeds"] * families, shown(perplexity(bits * math.log(2)))
+    rows = [[baseline.name, *[str(len(baseline.bits))] * families, f"{bits:.3f}", ppl, "", "", ""]]
     for one in found:
         whole, p = one.whole, of_chance(one.p)
         numbers = [f"{one.bits:.3f}", shown(one.perplexity), signed(whole.difference), _interval(whole), p]

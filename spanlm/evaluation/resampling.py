@@ -163,8 +163,8 @@ def signed(bits: float) -> str:
 
 
 def of_chance(p: float) -> str:
-    """Write a p for people: `0.125`, `<0.001`."""
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
+    """Write a p for people: `0.125`, `<0.001`; `–` if it is not known."""
+    return "<0.001" if p < 0.001 else f"{p:.3f}".replace("nan", "–")
 
 
 def _sizes(total: int, blocks: int) -> Iterator[int]:
