@@ -427,7 +427,8 @@ def sweep_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel, ..
     points = [[point for one in panel.series for point in one.points] for panel in panels]
     settings = sorted({point.x for each in points for point in each})
     logarithms = [math.log(x) for x in settings] if settings[0] > 0 else settings
-    places = dict(zip(settings, max(settings, logarithms, key=_evenness), strict=True))
+    even = _evenness(settings) >= _evenness(logarithms)
+    places = dict(zip(settings, settings if even else logarithms, strict=True))
     edge = 0.06 * (places[settings[-1]] - places[settings[0]]) or 0.5
     low, high = (of(side for each in points for point in each for side in point.span) for of in (min, max))
     # at least a scale for values that are all the same; an eighth of the height above and below the values
@@ -437,7 +438,7 @@ def sweep_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel, ..
         heading = clip(panel.title, HEAD_SIZE, width)
         _note(axes, heading, (0, 1), (0, 18), size=HEAD_SIZE, weight="bold", color=INK)
         _note(axes, y_label, (0, 1), (0, 5))
-        axes.set_xlabel(f"{x_label}{' (logarithmic)' * (places[settings[-1]] != settings[-1])}")
+        axes.set_xlabel(f"{x_label}{' (logarithmic)' * (not even)}")
         axes.set_xticks(list(places.values()), [f"{x:g}" for x in settings])
         for one, key in zip(panel.series, _curves(axes, panel, styles, places, 0.15 * edge), strict=True):
             if not one.published or one.name not in keys:

@@ -295,7 +295,7 @@ def test_bits_that_are_not_finite_are_named(bad: float) -> None:
 
 
 def test_differences_of_any_size_are_compared() -> None:
-    """Huge ones have no perplexity; one token that makes all of the spread marks the interval; three blocks have none."""
+    """Huge ones have no perplexity; a token that makes all of the spread marks the interval; three blocks have none."""
     text, one = drawn_text(), bits(400, 1)
     huge = compare(text, one, TokenBits("huge", one.bits * 1e6))
     assert huge.perplexity == math.inf and huge.p < 0.001 and huge.whole.interval[0] > 1e5
