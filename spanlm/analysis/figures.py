@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spanlm.analysis.curves import LABELS, Curve
@@ -407,12 +406,15 @@ class Panel:
     series: tuple[Series, ...]
 
 
+_WIDE = 20  # the largest setting over the smallest from which on their axis is logarithmic
+
+
 @styled()
 def sweep_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel, ...], caption: str = "") -> Figure:
     """Draw `panels` side by side on the same axes.
 
-    The vertical one is logarithmic: equal heights are equal changes in percent. So is the horizontal one where settings
-    then stand more evenly.
+    The vertical one is logarithmic: equal heights are equal changes in percent. So is the horizontal one of settings as
+    far apart as learning rates are.
 
     What the figure itself needs to be read is added to `caption`.
 
@@ -426,9 +428,8 @@ def sweep_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel, ..
     keys: dict[str, Artist] = {}
     points = [[point for one in panel.series for point in one.points] for panel in panels]
     settings = sorted({point.x for each in points for point in each})
-    logarithms = [math.log(x) for x in settings] if settings[0] > 0 else settings
-    even = _evenness(settings) >= _evenness(logarithms)
-    places = dict(zip(settings, settings if even else logarithms, strict=True))
+    wide = settings[0] > 0 and settings[-1] / settings[0] >= _WIDE
+    places = {x: math.log(x) if wide else x for x in settings}
     edge = 0.06 * (places[settings[-1]] - places[settings[0]]) or 0.5
     low, high = (of(side for each in points for point in each for side in point.span) for of in (min, max))
     # at least a scale for values that are all the same; an eighth of the height above and below the values
@@ -438,7 +439,7 @@ def sweep_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel, ..
         heading = clip(panel.title, HEAD_SIZE, width)
         _note(axes, heading, (0, 1), (0, 18), size=HEAD_SIZE, weight="bold", color=INK)
         _note(axes, y_label, (0, 1), (0, 5))
-        axes.set_xlabel(f"{x_label}{' (logarithmic)' * (not even)}")
+        axes.set_xlabel(f"{x_label}{' (logarithmic)' * wide}")
         axes.set_xticks(list(places.values()), [f"{x:g}" for x in settings])
         for one, key in zip(panel.series, _curves(axes, panel, styles, places, 0.15 * edge), strict=True):
             if not one.published or one.name not in keys:
@@ -449,10 +450,6 @@ def sweep_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel, ..
     text = " ".join([caption, *_sweep_notes(panels)]).strip()
     _frame(plots[0], title, [keys[name] for name in names], text, above=42)
     return figure
-
-
-def _evenness(at: Sequence[float]) -> float:
-    return min((b - a for a, b in pairwise(at)), default=0.0) / ((at[-1] - at[0]) or 1.0)
 
 
 def _curves(

@@ -10,16 +10,9 @@ from functools import cache
 from typing import Any
 
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_LATEX: dict[str, str | int | None] = {
-    "[": "{[}",
-    "−": "$-$",
-    "–": "--",
-    "≥": r"$\geq$",
-    "…": r"\ldots{}",
-    "†": r"\dag{}",
-}
+_LATEX: dict[str, str | int | None] = {"[": "{[}", "−": "$-$", "–": "--", "…": r"\ldots{}", "†": r"\dag{}"}
 _LATEX |= {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}"}
-_LATEX |= {">": r"\textgreater{}", "θ": r"$\theta$", "λ": r"$\lambda$", "η": r"$\eta$"}
+_LATEX |= {">": r"\textgreater{}", "≥": r"$\geq$", "θ": r"$\theta$", "λ": r"$\lambda$", "η": r"$\eta$"}
 _LATEX |= {mark: f"\\{mark}" for mark in "%&#_${}"}
 _MARKUP = re.compile(r"[\\`*<>|~&]|\](?=[(\[])|\b_|_\b")
 
