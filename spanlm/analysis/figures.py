@@ -199,7 +199,7 @@ def _logarithmic(axes: Axes, side: str, low: float, high: float) -> None:
     axis = getattr(axes, f"{side}axis")
     ratio = high / low
     subs = (1, 1.5, 2, 3, 5, 7) if ratio < 15 else (1, 2, 5) if ratio < 200 else (1,)
-    axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]) if ratio < 5 else LogLocator(subs=subs))
+    axis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]) if ratio < 5 else LogLocator(subs=subs))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_locator(NullLocator())
 
