@@ -42,7 +42,7 @@ def load(run: str | Path, device: str = "auto") -> LoadedModel:
         raise InputError(f"{folder}: KenLM's binary format is for pairs and rescore; name its ARPA file")
     if folder.is_file():
         raise InputError(
-            f"{folder}: is a file; name the folder of a run, or an ARPA file, NAME.arpa or NAME.arpa.gz. "
+            f"{folder}: is a file; name the folder of a run, or an ARPA file, NAME.arpa or NAME.lm[.gz]. "
             "A text to evaluate is named by --corpus."
         )
     if not (folder / CONFIG).is_file():
