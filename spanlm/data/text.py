@@ -106,8 +106,9 @@ def pieces(text: Text, fingerprint: str | None = None) -> Iterator[bytes]:
         if offset == 0 and piece.startswith(_BOM):
             offset, piece = len(_BOM), piece[len(_BOM) :]
         if piece:
-            piece = _unmarked(last[-1:] + piece, text.marks)[1:]
-            marked += piece.count(LEFT_OUT)
+            if _has_marks(piece, text.marks):
+                piece = _unmarked(last[-1:] + piece, text.marks)[1:]
+                marked += piece.count(LEFT_OUT)
             _check(text, piece, offset, lines)
             yield piece
             offset, lines, last = offset + len(piece), lines + piece.count(b"\n"), piece
@@ -177,7 +178,8 @@ def _cut_at_spaces(text: Text, see: Callable[[bytes], object]) -> Iterator[bytes
     for chunk in chunks(text):
         see(chunk)
         rest += chunk
-        line, cut = (1 + max(rest.rfind(space) for space in spaces) for spaces in (_SPACES[:1], _SPACES))
+        line = 1 + rest.rfind(b"\n")
+        cut = max(line, *(1 + rest.rfind(space, line) for space in _SPACES[1:]))
         if len(rest) - line <= LONGEST_WORD and (rest[line:cut].isspace() or _has_marks(rest[line:], text.marks)):
             cut = line
         if len(rest) - cut > LONGEST_WORD:
@@ -199,8 +201,8 @@ def _has_marks(piece: bytes, kept: bool) -> bool:
 
 def _unmarked(lines: bytes, kept: bool) -> bytes:
     r"""Put white space in place of the marks at the ends of lines; a `\n` is before the first."""
-    lines = _AT_END.sub(LEFT_OUT + b"   ", lines) if _RESERVED in lines else lines
-    return lines if kept or b"<s>" not in lines else _AROUND.sub(rb"\1" + LEFT_OUT + rb" \2    ", lines)
+    lines = _AT_END.sub(LEFT_OUT + b"   ", lines)
+    return lines if kept else _AROUND.sub(rb"\1" + LEFT_OUT + rb" \2    ", lines)
 
 
 def without_marks(line: str, kept: bool) -> str:
