@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from spanlm.evaluation.words import BASES, WordScore, as_row, written_scores
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.trained_model import LoadedModel, require_weights
 from spanlm.serve.fields import NEURAL_CACHE, refuse_long
-from spanlm.serve.served import Served
+from spanlm.serve.served import COUNTED, Served
 from spanlm.store.plain import finite, table_bytes
 
 Values = Mapping[str, Any]
@@ -66,15 +66,35 @@ def read(served: Served, values: Values) -> Row:
         _refuse(model, "text", text, needed=True)
         item = _item(served, model, text, values)
         words = _words(model, text, item)
-    predicted = [score.surprisal for score in item.scores if not math.isnan(score.surprisal)]
-    bits = math.fsum(predicted) / len(predicted) if predicted else None
+    bits, perplexity = _mean(item.scores)
+    known, known_perplexity = _mean([score for score in item.scores if not (score.oov or score.word == UNK)])
     return {
-        "items": [{"start": 0, "end": len(text), "record": item.record, "words": words}],
+        "items": [{"start": 0, "end": len(text), "record": _as_written(item.record, words), "words": words}],
         "words": len(words),
         "bits": bits,
-        "perplexity": None if bits is None or bits > MOST_BITS else 2.0**bits,
+        "perplexity": perplexity,
         "unknown": sum(word["unknown"] for word in words),
+        "known": {"bits": known, "perplexity": known_perplexity},
     }
+
+
+def _mean(scores: Iterable[WordScore]) -> tuple[float | None, float | None]:
+    """Return the mean surprisal of the tokens that were predicted, and the perplexity."""
+    predicted = [score.surprisal for score in scores if not math.isnan(score.surprisal)]
+    bits = math.fsum(predicted) / len(predicted) if predicted else None
+    return bits, None if bits is None or bits > MOST_BITS else 2.0**bits
+
+
+def _as_written(record: Row, words: Sequence[Row]) -> Row:
+    """Add the tokens as they were typed, where that is known and differs."""
+    tokens: list[str] = record["tokens"]
+    written = list(tokens)
+    for word in words:
+        ends = list(accumulate(len(tokens[at]) for at in word["tokens"]))  # lower case may have more letters
+        if ends[-1] == len(word["text"]) or len(ends) == 1:
+            for at, start, end in zip(word["tokens"], [0, *ends], [*ends[:-1], None], strict=False):
+                written[at] = word["text"][start:end]
+    return record if written == tokens else record | {"written": written}
 
 
 def _refuse(model: LoadedModel, name: str, text: str, *, needed: bool = False) -> None:
@@ -99,7 +119,7 @@ def _item(served: Served, model: LoadedModel, text: str, values: Values) -> _Ite
         expected = record.expected if isinstance(record, AttentionRecord) else record.mixture
         content = plain_content(tokens, _unknown(model, tokens), bits, expected)
     if values["cache"]:
-        cached = _cached(model, record, predicted, starts, values)
+        cached = _cached(model, record, predicted, starts)
         content = cached_content(content, predicted.surprisal, cached)
         nothing = np.full(len(record), math.nan)  # of a mixture the whole distribution is not known
         predicted = Predicted(cached.surprisal, nothing, np.zeros(len(record), dtype=np.int64))
@@ -119,13 +139,12 @@ def _scores(model: LoadedModel, tokens: list[str], predicted: Predicted, first: 
 
 
 def _cached(
-    model: LoadedModel, record: AttentionRecord | SpanRecord, predicted: Predicted, starts: list[int], values: Values
+    model: LoadedModel, record: AttentionRecord | SpanRecord, predicted: Predicted, starts: list[int]
 ) -> CachedWords:
-    """Mix the cache in; as in `spanlm evaluate` it goes on over lines that stand alone, and not over documents."""
+    """Mix the cache in, which begins anew where the context does."""
     assert record.features is not None  # it was asked for
     following = model.vocabulary.encode(record.targets)
-    contexts = [0] if values["state"] == "line" else starts
-    return cached_words(record.features, following, predicted.surprisal, NEURAL_CACHE, contexts)
+    return cached_words(record.features, following, predicted.surprisal, NEURAL_CACHE, starts)
 
 
 def _record(
@@ -195,7 +214,8 @@ def _words(model: LoadedModel, text: str, item: _Item) -> list[Row]:
 
 def score(served: Served, values: Values) -> list[Row]:
     """Return the rows of `spanlm score`: of tokens, or of words as they are written."""
-    text, how = values["text"], {"state": values["state"], "base": BASES[values["base"]]}
+    text, cache = values["text"], NEURAL_CACHE if values["cache"] else None
+    how: dict[str, Any] = {"state": values["state"], "base": BASES[values["base"]], "cache": cache}
     with served.asked(values["attention"]) as model:
         _refuse(model, "text", text, needed=True)
         lines = text.removesuffix("\n").split("\n")
@@ -230,7 +250,9 @@ def page(served: Served, values: Values) -> str:
     text = values["text"]
     with served.asked(values["attention"]) as model:
         _refuse(model, "text", text, needed=True)
-        return render_content(_item(served, model, text, values).record, **model.headings())
+        item, headings = _item(served, model, text, values), model.headings()
+        about = [headings["about"], COUNTED[values["state"]], *[NEURAL_CACHE.description] * values["cache"]]
+        return render_content(_as_written(item.record, _words(model, text, item)), headings["title"], "; ".join(about))
 
 
 # --- the next word ---

@@ -54,7 +54,8 @@ EXPECTED: Schema = {
 CACHE: Schema = {
     "enum": [False, True],
     "default": False,
-    "description": f"mix in a {NEURAL_CACHE.description}; there is then no entropy and no rank",
+    "description": f"mix in a {NEURAL_CACHE.description}, which begins anew where the context does; there is then no "
+    "entropy and no rank",
 }
 READ = {"run": RUN, "text": TEXT, "state": STATE, "attention": ATTENTION, "cache": CACHE, "expected": EXPECTED}
 SCORE = {
@@ -62,6 +63,7 @@ SCORE = {
     "text": TEXT,
     "state": STATE,
     "attention": ATTENTION,
+    "cache": CACHE,
     "rows": {"enum": ["tokens", "words"], "default": "tokens", "description": "of what the model reads, or as written"},
     "base": {"enum": ["2", "e", "10"], "default": "2", "description": "of the logarithm: bits, nats or bans"},
 }
