@@ -82,10 +82,8 @@ Beside --out of a table OUT.meta.json says how the numbers were made, and what e
 is that of --format, of --out's name, or of the table that was read; else TSV. Several runs of a table are one if
 --combine or --weights is given; with --rows words plain text is treated as a table of lines.
 
-With --cache a neural cache is mixed in, as by `spanlm evaluate`, and begins anew where the context does: at each line
-(or item), at each document with --state document, at each file with --state carry; --state carry lets it go on over
-lines. It gives the word that came a probability, not all words: entropy and rank are NaN (null). --tune-cache finds θ
-and λ on the run's own valid text, read in the same way.
+A neural cache (--cache) begins anew where the context does: at each line or item; with --state document, at each
+document; with --state carry, at each file. Entropy and rank are then NaN (null). --tune-cache reads valid likewise.
 
 Words that hold a quotation mark are quoted, as R (read.delim, read.csv), pandas and spreadsheets read it. Of several
 files the rows follow each other, and a first column (key, in jsonl) `file` names theirs; in each the context begins
@@ -99,11 +97,6 @@ _UNSCORED = (
     "note: the first word of each line has no surprisal: in this model's training it was only read "
     "(training.batching.predict_first=false)"
 )
-_ANEW = {
-    "line": "it begins anew at each line or item",
-    "document": "it begins anew at each document",
-    "carry": "it goes on over all of a file",
-}
 COLUMNS = [one.name for one in fields(WordScore) if one.name != "look"]
 
 _Row = dict[str, Any]
@@ -174,8 +167,8 @@ def run(arguments: list[str]) -> None:
             f"note: {options.line}={items.returned} comes again after other lines, and is read as another line: the "
             "rows of one must follow each other"
         )
-    told = (line for model in models.values() for line in _notes(model, bool(unknown)))
-    for line in dict.fromkeys(chain(told, *(_cache_notes(cache, how) for cache in caches.values()))):
+    told = [line for name, model in models.items() for line in _notes(model, bool(unknown), caches[name], how)]
+    for line in dict.fromkeys(told):
         note(line)
 
 
@@ -419,9 +412,7 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
             "tokenizer": model.texts.data.effective_tokenizer,
             "lines": model.texts.data.lines,
             "first_word": _FIRST[model.texts.predict_first],
-            **(
-                {} if (cache := items.caches[name]) is None else {"cache": cache.to_json() | {"anew": _ANEW[how.state]}}
-            ),
+            "cache": None if (cache := items.caches[name]) is None else cache.to_json(),
         }
         for name, model in items.models.items()
     }
@@ -439,13 +430,13 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
     }
 
 
-def _cache_notes(cache: CacheConfig | None, how: ScoreOptions) -> list[str]:
-    if cache is None:
-        return []
-    lines = [f"{cache.description}; {_ANEW[how.state]}; no entropy and no rank", *cache_notes(cache)]
-    return [f"note: {line}" for line in lines]
-
-
-def _notes(model: LoadedModel, unknown: bool) -> list[str]:
+def _notes(model: LoadedModel, unknown: bool, cache: CacheConfig | None, how: ScoreOptions) -> list[str]:
+    anew = "over all of a file" if how.state == "carry" else f"anew for each {how.state}"
+    cached = [] if cache is None else [f"{cache.description}, {anew}: no entropy and no rank", *cache_notes(cache)]
     unlearnt = [f"note: {line}" for line in model.texts.unk_notes()] if unknown else []
-    return [*([] if model.texts.predict_first else [_UNSCORED]), *unlearnt, *departures(model)]
+    return [
+        *([] if model.texts.predict_first else [_UNSCORED]),
+        *unlearnt,
+        *(f"note: {line}" for line in cached),
+        *departures(model),
+    ]

@@ -93,10 +93,11 @@ def as_one_stream(item: Scored) -> Scored:
 
 def next_lookup(before: Lookup | None, h: Tensor, words: Tensor, filled: Tensor, window: int) -> Lookup:
     """Return what the steps of a segment look at: at most `window` pairs from `before`, then their own."""
-    if before is None:
-        return Lookup(h, h, words, filled, window)
-    kept = (x[-window:] for x in (before.keys, before.words, before.filled))
-    return Lookup(h, *(torch.cat(pair) for pair in zip(kept, (h, words, filled), strict=True)), window)
+    keys = h
+    if before is not None:
+        kept = before.keys, before.words, before.filled
+        keys, words, filled = (torch.cat([x[-window:], y]) for x, y in zip(kept, (h, words, filled), strict=True))
+    return Lookup(h, keys, words, filled, window)
 
 
 def lookups(scored: Iterable[Scored], window: int) -> Iterator[tuple[Scored, Lookup]]:

@@ -207,7 +207,8 @@ def score_words(
     require(predict_first or state == "line", "state", state, "line where lines are not opened by <eos>")
     if options.oov == "error":
         pieces = _refusing_unknown(pieces, vocabulary)
-    scorer = _WordScorer(model, vocabulary, options, predict_first, cache)
+    scorer = _WordScorer(model, vocabulary, options, predict_first)
+    scorer.cache = cache
     found = _each_line(scorer, pieces) if state == "line" else _one_stream(scorer, pieces, state == "document")
     return chain.from_iterable(found)
 
@@ -296,15 +297,12 @@ def _one_stream(scorer: _WordScorer, pieces: Iterable[Piece], reset_at_blank: bo
 class _WordScorer:
     """Runs pieces through the model; carries the state of one stream where asked."""
 
+    cache: CacheConfig | None = None
+
     def __init__(
-        self,
-        model: NextWordModel,
-        vocabulary: Vocabulary,
-        options: ScoreOptions,
-        predict_first: bool,
-        cache: CacheConfig | None = None,
+        self, model: NextWordModel, vocabulary: Vocabulary, options: ScoreOptions, predict_first: bool
     ) -> None:
-        self.model, self.vocabulary, self.options, self.cache = model, vocabulary, options, cache
+        self.model, self.vocabulary, self.options = model, vocabulary, options
         self.opening = [vocabulary.eos_id] * predict_first
         self.reach = 0
         self.forget()
@@ -351,15 +349,12 @@ class _WordScorer:
         with evaluating(self.model, self.options.precision):
             for start in range(0, longest - 1, STEPS):
                 inputs, came = (ids[start : start + STEPS] for ids in (padded[:-1], padded[1:]))
-                there = torch.arange(len(inputs)) < lengths[:, None] - 1 - start
-                column, step = torch.nonzero(there, as_tuple=True)
+                column, step = torch.nonzero(torch.arange(len(inputs)) < lengths[:, None] - 1 - start, as_tuple=True)
                 rows = (step * len(targets) + column).to(inputs.device)
                 readout, state = self.model(inputs, state)
                 values = readout_values(self.model, readout, came, rows)
                 if self.cache is not None:
-                    values = self._with_cache(
-                        self.cache, readout.features, came, there.T.to(rows.device), rows, values[0]
-                    )
+                    values = self._mix(self.cache, readout.features, came, rows, values[0])
                 if self.options.looks:
                     attention = attention_of(readout)
                     values += _looked_values(attention.by_lag().flatten(0, 1)[rows], attention.nearest_lag)
@@ -375,11 +370,10 @@ class _WordScorer:
         columns += [each.tolist() for each in looks]
         return zip(*columns, strict=True)
 
-    def _with_cache(
-        self, cache: CacheConfig, h: Tensor, came: Tensor, there: Tensor, rows: Tensor, surprisal: Tensor
-    ) -> tuple[Tensor, ...]:
+    def _mix(self, cache: CacheConfig, h: Tensor, came: Tensor, rows: Tensor, surprisal: Tensor) -> tuple[Tensor, ...]:
         """Return the surprisal of `rows` with the cache, and neither entropy nor rank."""
-        self.lookup = next_lookup(self.lookup, h, came, there, cache.window)
+        filled = torch.zeros_like(came, dtype=torch.bool).flatten().index_fill(0, rows, True).view_as(came)
+        self.lookup = next_lookup(self.lookup, h, came, filled, cache.window)
         chance, empty = (x.flatten(-2)[..., rows] for x in cache_log_prob(self.lookup, (cache.theta,)))
         nothing = torch.full_like(surprisal, math.nan)
         return 0.0 - mixed(-surprisal, chance[0], empty, cache.lambda_), nothing, torch.zeros_like(nothing)

@@ -17,14 +17,14 @@ from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import EOS, UNK
 from spanlm.errors import InputError
 from spanlm.evaluation.attention import AttentionRecord, Predicted, SpanRecord, attend_spans, attend_words
-from spanlm.evaluation.cache import CachedWords, cached_words
+from spanlm.evaluation.cache import cached_words
 from spanlm.evaluation.generation import Drawn
 from spanlm.evaluation.words import BASES, WordScore, as_row, written_scores
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.trained_model import LoadedModel, require_weights
 from spanlm.serve.fields import NEURAL_CACHE, refuse_long
 from spanlm.serve.served import COUNTED, Served
-from spanlm.store.plain import finite, table_bytes
+from spanlm.store.plain import finite
 
 Values = Mapping[str, Any]
 Row = dict[str, Any]
@@ -66,23 +66,20 @@ def read(served: Served, values: Values) -> Row:
         _refuse(model, "text", text, needed=True)
         item = _item(served, model, text, values)
         words = _words(model, text, item)
-    bits, perplexity = _mean(item.scores)
-    known, known_perplexity = _mean([score for score in item.scores if not (score.oov or score.word == UNK)])
+    known = [score for score in item.scores if not (score.oov or score.word == UNK)]
     return {
         "items": [{"start": 0, "end": len(text), "record": _as_written(item.record, words), "words": words}],
         "words": len(words),
-        "bits": bits,
-        "perplexity": perplexity,
+        **_mean(item.scores),
         "unknown": sum(word["unknown"] for word in words),
-        "known": {"bits": known, "perplexity": known_perplexity},
+        "known": _mean(known),
     }
 
 
-def _mean(scores: Iterable[WordScore]) -> tuple[float | None, float | None]:
-    """Return the mean surprisal of the tokens that were predicted, and the perplexity."""
+def _mean(scores: Iterable[WordScore]) -> Row:
     predicted = [score.surprisal for score in scores if not math.isnan(score.surprisal)]
     bits = math.fsum(predicted) / len(predicted) if predicted else None
-    return bits, None if bits is None or bits > MOST_BITS else 2.0**bits
+    return {"bits": bits, "perplexity": None if bits is None or bits > MOST_BITS else 2.0**bits}
 
 
 def _as_written(record: Row, words: Sequence[Row]) -> Row:
@@ -117,9 +114,12 @@ def _item(served: Served, model: LoadedModel, text: str, values: Values) -> _Ite
     else:
         bits = finite((predicted.surprisal / _UNIT).tolist())
         expected = record.expected if isinstance(record, AttentionRecord) else record.mixture
-        content = plain_content(tokens, _unknown(model, tokens), bits, expected)
+        unknown = {token for token in tokens if token not in model.vocabulary or token == UNK}
+        content = plain_content(tokens, unknown, bits, expected)
     if values["cache"]:
-        cached = _cached(model, record, predicted, starts)
+        assert record.features is not None  # it was asked for
+        following = model.vocabulary.encode(record.targets)
+        cached = cached_words(record.features, following, predicted.surprisal, NEURAL_CACHE, starts)
         content = cached_content(content, predicted.surprisal, cached)
         nothing = np.full(len(record), math.nan)  # of a mixture the whole distribution is not known
         predicted = Predicted(cached.surprisal, nothing, np.zeros(len(record), dtype=np.int64))
@@ -136,15 +136,6 @@ def _scores(model: LoadedModel, tokens: list[str], predicted: Predicted, first: 
         WordScore(1, index, token, surprisal / _UNIT, entropy / _UNIT, rank or None, token not in model.vocabulary)
         for index, (token, (surprisal, entropy, rank)) in enumerate(zip(tokens[first:], numbers, strict=True), 1)
     ]
-
-
-def _cached(
-    model: LoadedModel, record: AttentionRecord | SpanRecord, predicted: Predicted, starts: list[int]
-) -> CachedWords:
-    """Mix the cache in, which begins anew where the context does."""
-    assert record.features is not None  # it was asked for
-    following = model.vocabulary.encode(record.targets)
-    return cached_words(record.features, following, predicted.surprisal, NEURAL_CACHE, starts)
 
 
 def _record(
@@ -175,10 +166,6 @@ def _refuse_many(weights: int, most: int = MOST_WEIGHTS, what: str = "draw") -> 
     if weights > most:
         many = f"text: has {weights:,} weights to {what}; must be at most {most:,}"
         raise InputError(f"{many}. Send it in parts; /api/score takes it whole.")
-
-
-def _unknown(model: LoadedModel, tokens: list[str]) -> set[str]:
-    return {token for token in tokens if token not in model.vocabulary or token == UNK}
 
 
 def _item_of_scores(model: LoadedModel, text: str, values: Values) -> _Item:
@@ -223,11 +210,6 @@ def score(served: Served, values: Values) -> list[Row]:
             return [as_row(each) for each in model.score(lines, **how)]
         items = enumerate(model.score_items(lines, **how), 1)
         return [as_row(each) | {"sentence": number} for number, item in items for each in item]
-
-
-def score_csv(rows: list[Row]) -> bytes:
-    """Return rows as `spanlm score --format csv` writes them."""
-    return table_bytes(list(rows[0]), (row.values() for row in rows))
 
 
 def attend(served: Served, values: Values) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:

@@ -24,7 +24,7 @@ from spanlm.serve.guard import ClientLeft, Guard, Names, TooLarge, body_of, too_
 from spanlm.serve.schema import openapi, readable
 from spanlm.serve.served import Runs, Served
 from spanlm.serve.work import SHORT, Busy, Left, Task, Work
-from spanlm.store.plain import finite, json_object
+from spanlm.store.plain import finite, json_object, table_bytes
 
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 _JSON, _CSV, _HTML = "application/json", "text/csv; charset=utf-8", "text/html; charset=utf-8"
@@ -85,7 +85,7 @@ def _page_file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]
 
 
 _NEEDLESS = {
-    ".js": rb"(?m)^[ \t]*//.*\n|^[ \t]+",
+    ".js": rb"(?m)^[ \t]*//.*\n|^[ \t]+|[ \t]+// [^\"'`\n]*$",
     ".css": rb"(?s)(?m:^[ \t]+)|/\*.*?\*/|(?<=[:;{},])\s+|\s+(?=\{)|;\s*(?=\})",
 }
 """What a browser has no use for: indentation, lines that are comments, and what keeps a style sheet readable."""
@@ -168,7 +168,9 @@ class _Api:
 
     def _score(self, request: Request, served: Served, values: Values) -> Response:
         rows = answers.score(served, values)
-        return Response(answers.score_csv(rows), media_type=_CSV) if _wants_csv(request) else _json({"rows": rows})
+        if _wants_csv(request):
+            return Response(table_bytes(list(rows[0]), (row.values() for row in rows)), media_type=_CSV)
+        return _json({"rows": rows})
 
     def _attend(self, request: Request, served: Served, values: Values) -> Response:
         columns, rows = answers.attend(served, values)

@@ -123,7 +123,8 @@ class Guard:
             return trouble(403, "Host: is not this server's name; open the address that `spanlm serve` printed")
         if any(origin.partition("://")[2].lower() != hosts[0].lower() for origin in origins):
             return trouble(403, "Origin: pages of other sites may not ask this server")
-        if int(next(iter(_digits(sent.get(b"content-length", []))), 0)) > MOST_BYTES:
+        lengths = (int(value) for value in sent.get(b"content-length", []) if value.isdigit() and len(value) < 20)
+        if max(lengths, default=0) > MOST_BYTES:
             return too_large()
         if self._token is not None and scope["path"].startswith("/api"):
             given = sent.get(b"authorization", [b""])[0]
@@ -131,10 +132,6 @@ class Guard:
                 why = "Authorization: send the token that `spanlm serve` printed, as `Bearer TOKEN`"
                 return trouble(401, why, **{"www-authenticate": "Bearer"})
         return None
-
-
-def _digits(values: list[bytes]) -> Iterable[bytes]:
-    return (value for value in values if value.isdigit() and len(value) < 20)
 
 
 def too_large() -> Response:

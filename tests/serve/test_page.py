@@ -363,7 +363,10 @@ def test_addresses_that_are_wrong_and_a_server_that_is_gone(visit: Open) -> None
     assert ticks == [0, 1, 2, 3], "the tick of a word stands over its bar"
     page.route("**/api/read", lambda route: route.abort())
     page.locator("#text").fill("the")
-    page.locator("#status", has_text="The server does not answer: is spanlm serve still running?").wait_for()
+    page.locator("#trouble", has_text="The server does not answer: is spanlm serve still running?").wait_for()
+    page.unroute("**/api/read")
+    page.locator("#text").fill("the cat")
+    page.locator("#trouble").wait_for(state="hidden")
 
 
 def test_words_are_never_markup(visit: Open) -> None:
@@ -387,7 +390,12 @@ def test_the_newest_text_wins_and_an_error_is_said(visit: Open) -> None:
     page.locator("#status", has_text="23 words").wait_for()
     assert page.locator("#reader .w").count() == 25
     page.locator("#text").fill("a " * 20_001)
-    page.locator("#status", has_text="20,000").wait_for()
+    for pane in ("read", "generate", "compare"):
+        page.locator(f"#tab-{pane}").click()
+        page.locator("#trouble", has_text="20,000").wait_for()
+        assert page.locator("#text").get_attribute("aria-invalid") is not None
+    page.locator("#text").fill("the")
+    page.locator("#trouble").wait_for(state="hidden")
 
 
 @pytest.mark.parametrize(("pane", "place"), [("read", "#status"), ("compare", "#differences")])
