@@ -202,5 +202,5 @@ app.panes.compare = (() => {
 
   const shared = () => sides.map((side, i) => ({ body: bodyOf(side), side: "ABCD"[i], title: titleOf(side) }));
 
-  return { show, changed, shared, release: () => readers[0]?.release() };
+  return { show, changed, shared, get readers() { return readers; }, release: () => readers[0]?.release() };
 })();
