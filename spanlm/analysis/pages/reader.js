@@ -286,7 +286,7 @@ class Reader {
   // lay the bars of the panel along axes: { guess, look }, the probability and the weight at their ends
   scale(axes = this.view.axes) {
     for (const [name, end] of Object.entries(axes)) this.root.style.setProperty(`--${name}-end`, Math.max(end, 1e-9));
-    for (const lags of this.panel.querySelectorAll(".lags")) lags.dataset.top = percent(axes.look);
+    this.view.lags.dataset.top = percent(axes.look);
   }
 
   point(t) {
