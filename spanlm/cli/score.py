@@ -167,7 +167,8 @@ def run(arguments: list[str]) -> None:
             f"note: {options.line}={items.returned} comes again after other lines, and is read as another line: the "
             "rows of one must follow each other"
         )
-    told = [line for name, model in models.items() for line in _notes(model, bool(unknown), caches[name], how)]
+    state = how.state if options.document is None else "document"
+    told = [line for name, model in models.items() for line in _notes(model, bool(unknown), caches[name], state)]
     for line in dict.fromkeys(told):
         note(line)
 
@@ -430,8 +431,8 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
     }
 
 
-def _notes(model: LoadedModel, unknown: bool, cache: CacheConfig | None, how: ScoreOptions) -> list[str]:
-    anew = "over all of a file" if how.state == "carry" else f"anew for each {how.state}"
+def _notes(model: LoadedModel, unknown: bool, cache: CacheConfig | None, state: str) -> list[str]:
+    anew = "over all of a file" if state == "carry" else f"anew for each {state}"
     cached = [] if cache is None else [f"{cache.description}, {anew}: no entropy and no rank", *cache_notes(cache)]
     unlearnt = [f"note: {line}" for line in model.texts.unk_notes()] if unknown else []
     return [

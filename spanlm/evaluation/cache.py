@@ -106,9 +106,8 @@ def lookups(scored: Iterable[Scored], window: int) -> Iterator[tuple[Scored, Loo
     for item in scored:
         segment = item.segment
         # asking a GPU would wait for it; there what was reset is carried on as empty slots
-        if cache is not None and segment.reset.device.type == "cpu" and bool(segment.reset.all()):
-            cache = None
-        cache = cache and replace(cache, filled=cache.filled & ~segment.reset)
+        fresh = segment.reset.device.type == "cpu" and bool(segment.reset.all())
+        cache = None if cache is None or fresh else replace(cache, filled=cache.filled & ~segment.reset)
         cache = next_lookup(cache, item.readout.features, segment.targets, segment.mask, window)
         yield item, cache
 

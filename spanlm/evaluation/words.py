@@ -194,9 +194,8 @@ def score_words(
 ) -> Iterator[WordScore]:
     """Score a text as it streams by.
 
-    If lines are not opened by <eos> (`predict_first`), what comes first in each is read and not predicted. A `cache` is
-    mixed in, and remembers what the state does: it is empty again at each line, at each document, or never (carry).
-    There is then a probability for the word that came alone: no entropy, and no rank.
+    If lines are not opened by <eos> (`predict_first`), what comes first in each is read and not predicted. A `cache`,
+    which is empty again where the context is, gives only the word that came a probability: no entropy, and no rank.
 
     Raises:
         InputError: an out-of-vocabulary word with oov="error", lines that are not opened with another state than line,

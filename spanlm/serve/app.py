@@ -120,11 +120,11 @@ class _Api:
     def __init__(self, runs: Runs, work: Work) -> None:
         self._runs, self._work = runs, work
         self.handlers = {
-            "read": self._answering(fields.READ, self._read),
+            "read": self._answering(fields.READ, lambda _, *asked: _json(answers.read(*asked))),
             "score": self._answering(fields.SCORE, self._score),
             "attend": self._answering(fields.ATTEND, self._attend),
             "page": self._answering(fields.READ, self._page),
-            "next": self._answering(fields.NEXT, self._next),
+            "next": self._answering(fields.NEXT, lambda _, *asked: _json(answers.next_word(*asked))),
             "generate": self._generate,
         }
 
@@ -163,9 +163,6 @@ class _Api:
             raise NotReady(f"the run is not there yet: {self._runs.progress or 'wait'}")
         return self._runs.get(values["run"]), values
 
-    def _read(self, request: Request, served: Served, values: Values) -> Response:
-        return _json(answers.read(served, values))
-
     def _score(self, request: Request, served: Served, values: Values) -> Response:
         rows = answers.score(served, values)
         if _wants_csv(request):
@@ -181,9 +178,6 @@ class _Api:
     def _page(self, request: Request, served: Served, values: Values) -> Response:
         saved = {"content-disposition": 'attachment; filename="look.html"'}
         return Response(answers.page(served, values), media_type=_HTML, headers=saved)
-
-    def _next(self, request: Request, served: Served, values: Values) -> Response:
-        return _json(answers.next_word(served, values))
 
     async def _generate(self, request: Request) -> ASGIApp:
         served, values = await self._asked(request, fields.GENERATE)
