@@ -56,6 +56,7 @@ app.panes.read = (() => {
       paint(...answers, typed);
     } catch (error) {
       byId("status").textContent = "";
+      byId("pane-read").classList.toggle("empty", !reader.content);
       tellTrouble(error);
     } finally {
       clearTimeout(slow);
