@@ -642,6 +642,7 @@ TYPED = "The Cat sat on the cat .\nthe cat's ZEBRA, the\n\nThe dog sat on the Ca
 
 def _seen(page: Any) -> list[list[float]]:
     """The bits of every word that the pane in sight shows, of each side."""
+    page.locator("#waiting").wait_for(state="hidden")
     pane = page.evaluate("app.settings.pane")
     _ready(page, pane)
     found: list[list[float]] = page.evaluate(f"({BITS})(app.panes.{pane}.readers ?? [app.panes.{pane}.reader])")
