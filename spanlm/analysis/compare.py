@@ -295,7 +295,7 @@ def read_tokens(
             raise InputError(f"cache: {model.folder} is {model.kind}, and a cache holds words of a vocabulary")
         if protocol.context == "document":
             raise InputError(f"state={state}: must be carry or line of {model.folder}, which is {model.kind}")
-        rows = model.score(corpus.written_lines(split), state=protocol.context, eos=True)
+        rows = model.as_written().score(corpus.written_lines(split), state=protocol.context, eos=True)
         return TokenBits(name, np.array([[row.surprisal for row in rows]]), runs=runs, protocol=protocol)
     scored = in_text_order(model.model, corpus, split, protocol)
     if cache is not None:

@@ -193,7 +193,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     text = "what is read (default: by the file's name or first line; a table from standard input needs it)"
     parser.add_argument("--input", rare=True, choices=("csv", "tsv", "jsonl", "text"), help=text)
     add_fields(parser, ScoreOptions, base={"type": str, "choices": tuple(BASES), "default": "2"})
-    add_gate(parser)
+    add_gate(parser, texts=True)
     add_attention(parser)
     add_cache(parser)
     parser.set_defaults(tune_weights=False, corpus=None, data_dir=None, download=False, over_lines=False)

@@ -410,21 +410,22 @@ def by_line(scores: Iterable[WordScore], lines: int) -> list[list[WordScore]]:
 
 
 def written_scores(
-    text: str, scores: Sequence[WordScore], cut: Callable[[str], Sequence[str]], *, eos: bool = False
+    text: str, scores: Sequence[WordScore], sizes: Iterable[int], *, eos: bool = False
 ) -> list[WrittenScore]:
-    """Join the scores of a line's tokens to those of the words in which it is written.
+    """Join the scores of a line's tokens to those of the words in which it is written; one without tokens has NaN.
 
     Args:
         text: the line.
         scores: of all its tokens, and of the <eos> at its end and after each of its sentences; in order.
-        cut: says which tokens a written word is cut into.
+        sizes: how many tokens each written word is cut into.
         eos: give those <eos> rows, too, each with the number and the place of the word after it.
     """
     found: list[WrittenScore] = []
     position = 0
-    for index, (start, end) in enumerate([*written_spans(text), (len(text), len(text))], 1):
+    looked = None if not scores or scores[0].look is None else Looked(math.nan, "", math.nan, None)
+    spans = zip([*written_spans(text), (len(text), len(text))], [*sizes, 0], strict=True)
+    for index, ((start, end), size) in enumerate(spans, 1):
         own: list[WordScore] = []
-        size = len(cut(text[start:end]))
         while position < len(scores) and (len(own) < size or start == end):
             score, position = scores[position], position + 1
             if score.word != EOS:
@@ -432,6 +433,8 @@ def written_scores(
             elif eos:
                 numbers = score.surprisal, score.entropy, math.nan, score.rank, score.oov, score.look
                 found.append(WrittenScore(score.sentence, index, EOS, start, start, EOS, *numbers))
+        if scores and not own and start < end:
+            own = [WordScore(scores[0].sentence, index, "", math.nan, math.nan, None, False, looked)]
         if own:
             first, reduction = own[0], own[0].entropy - scores[position].entropy
             found.append(
@@ -453,16 +456,18 @@ def written_scores(
     return found
 
 
-def places_of(pieces: Iterable[Piece], items: Sequence[str], cut: Callable[[str], Sequence[str]]) -> list[Place]:
-    """Return the place of every token and `<eos>` of items' pieces; `cut` as in `written_scores`."""
+def places_of(
+    pieces: Iterable[Piece], items: Sequence[str], cut: Callable[[str], Sequence[Sequence[str]]]
+) -> list[Place]:
+    """Return the place of every token and `<eos>` of items' pieces; `cut` gives the tokens of each written word."""
     found: list[Place] = []
     words, position = list[int](), 0
     for piece in pieces:
         if piece.opens and (not found or found[-1][0] != piece.sentence):
             text, position = items[piece.sentence - 1], 0
-            spans = written_spans(text)
-            words = [number for number, (start, end) in enumerate(spans, 1) for _ in cut(text[start:end])]
-            words.append(len(spans) + 1)
+            tokens = cut(text)
+            words = [number for number, own in enumerate(tokens, 1) for _ in own]
+            words.append(len(tokens) + 1)
         for token in range(piece.start, piece.start + len(piece.words) + piece.closes):
             found.append((piece.sentence, token, words[position]))
             position += 1

@@ -194,6 +194,7 @@ class Yardstick(LoadedModel):
         looks: bool = False,
         precision: Precision = "fp32",
         cache: CacheConfig | None = None,
+        as_written: bool = True,
     ) -> Iterator[WordScore]:
         """Give every written word's surprisal; entropy and rank are those of its first sub-word, over sub-words.
 
@@ -220,7 +221,7 @@ class Yardstick(LoadedModel):
         rows = self._rows(lines, ScoreOptions(state=state, **options))
         for (_, units), item in zip(groupby(rows, key=lambda unit: unit.score.sentence), items, strict=False):
             own = list(units)
-            found = written_scores(item, [unit.score for unit in own], self.tokenize, eos=eos)
+            found = written_scores(item, [unit.score for unit in own], map(len, self.texts.cut(item)), eos=eos)
             tokens = [" ".join(unit.subwords) for unit in own]
             yield [each if each.word == EOS else replace(each, tokens=tokens[each.index - 1]) for each in found]
 

@@ -180,6 +180,7 @@ def _item_of_scores(model: LoadedModel, text: str, values: Values) -> _Item:
 
 def _words(model: LoadedModel, text: str, item: _Item) -> list[Row]:
     """Return the words as they are written, with their places in the text and among the record's tokens."""
+    sizes = [len(tokens) for line in text.split("\n") for tokens in model.texts.cut(line)]
     places = iter(at for at, score in enumerate(item.scores, item.first) if score.word != EOS)
     return [
         {
@@ -192,7 +193,8 @@ def _words(model: LoadedModel, text: str, item: _Item) -> list[Row]:
             "unknown": word.oov or UNK in word.tokens.split(" "),
             "tokens": [next(places) for _ in word.tokens.split(" ")],
         }
-        for word in written_scores(text, item.scores, model.tokenize)
+        for word in written_scores(text, item.scores, sizes)
+        if word.tokens
     ]
 
 

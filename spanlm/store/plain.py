@@ -12,6 +12,15 @@ from typing import Any
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _MARKUP = re.compile(r"[\\`*<>|~&]|\](?=[(\[])|\b_|_\b")
 
+_C_NUMBER = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?|inf(?:inity)?|nan)", re.I)
+
+
+def c_number(text: str) -> float:
+    """Read a number as C and other programs do: no `1_0`, no digits but 0 to 9; ValueError: it is none."""
+    if not _C_NUMBER.fullmatch(text):
+        raise ValueError(f"{text!r} is not a number")
+    return float(text)
+
 
 def visible(text: str) -> str:
     """Escape characters that a terminal obeys: direction marks, and controls other than tabs and line ends."""
@@ -63,16 +72,27 @@ def table_bytes(header: Sequence[str], rows: Iterable[Iterable[object]]) -> byte
     return "".join([cells_line(header, ","), *(cells_line(row, ",", cell) for row in rows)]).encode()
 
 
-def _json(text: str | bytes) -> Any:
+def _json(text: str | bytes, **settings: Any) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, **settings)
     except RecursionError:
         raise ValueError("is nested too deeply") from None
 
 
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"has {max(names, key=names.count)} twice")
+    return found
+
+
 def json_value(line: str) -> Any:
-    """Read JSON that a user gives; ValueError: it is none, or has half of a character, which could not be written."""
-    found = _json(line)
+    """Read JSON that a user gives.
+
+    Raises:
+        ValueError: it is none, or gives a name of an object twice, or has half of a character, which cannot be written.
+    """
+    found = _json(line, object_pairs_hook=_object)
     if "\\u" in line:
         json.dumps(found, ensure_ascii=False).encode()
     return found

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import spanlm
+from spanlm.cli.main import main
 from spanlm.evaluation.attention import attend_words
 from spanlm.evaluation.cache import CacheConfig, cached_words
 from spanlm.models.ops.precision import usable
@@ -332,3 +333,51 @@ def test_whatever_scores_takes_the_precision_of_products(cli: Cli, tiny_run: Pat
         else:
             assert json.loads(told)["precision"] == usable("bf16", "cpu")
         cli(*command, "--precision", "fp8").refused("--precision", "fp32", "bf16")
+
+
+NATURAL = "The dog isn't old, it's ill."
+
+
+@pytest.fixture(scope="module")
+def of_ptb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of a corpus that has the name, and the tokens, of the Penn Treebank."""
+    folder = tmp_path_factory.mktemp("named") / "ptb"
+    folder.mkdir()
+    for split in ("train", "valid", "test"):
+        (folder / f"ptb.{split}.txt").write_text("the dog is n't old it 's ill <unk> N\nmr. dog was ill.\n" * 4)
+    how = ("--order", "2", "--ngram.fallback", "[0.5, 1, 1.5]", "--corpus", str(folder), "--out", str(folder / "kn2"))
+    assert main(["train", "ngram", *how]) == 0
+    return folder / "kn2"
+
+
+def test_a_model_of_ptb_reads_stimuli_as_its_corpus_is_written(
+    cli: Cli, of_ptb: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    path = tmp_path / "items.jsonl"
+    path.write_text(json.dumps({"text": NATURAL}) + '\n{"text": "– dog"}\n{"text": "–"}\n')
+    found = cli("score", of_ptb, path, "--text", "text")
+    assert found.status == 0 and "'The' as 'the'; --as-written" in caplog.text
+    rows = [json.loads(line) for line in found.out.splitlines()]
+    assert [NATURAL[row["start"] : row["end"]] for row in rows[:6]] == NATURAL.split()
+    assert [row["tokens"] for row in rows] == ["the", "dog", "is n't", "old", "it 's", "ill", "", "dog", "–"]
+    assert [row["oov"] for row in rows] == [0] * 8 + [1] and rows[6]["surprisal"] is None
+    tokens = [json.loads(x) for x in cli("score", of_ptb, path, "--text", "text", "--rows", "tokens").out.splitlines()]
+    each = {token["word"]: token["surprisal"] for token in tokens if token["sentence"] == 1}
+    assert rows[2]["surprisal"] == pytest.approx(each["is"] + each["n't"], abs=1e-5)
+
+    plain = [json.loads(x) for x in cli("score", of_ptb, path, "--text", "text", "--as-written").out.splitlines()]
+    assert [row["tokens"] for row in plain] == [*NATURAL.split(), "–", "dog", "–"]
+    model = spanlm.load(of_ptb)
+    for how, expected in ({}, "the dog is n't old it 's ill"), ({"as_written": True}, NATURAL):
+        assert [word.word for word in model.score(NATURAL, **how)] == expected.split()
+        assert [word.word for word in next(model.score_items([NATURAL], **how))] == NATURAL.split()
+    assert model.score_texts([NATURAL])[0][0].oov == 0
+    assert model.as_written().tokenize(NATURAL) == NATURAL.split()
+
+
+def test_what_a_model_of_ptb_counts_of_a_corpus_is_as_it_is_written(cli: Cli, of_ptb: Path, tmp_path: Path) -> None:
+    (tmp_path / "own.txt").write_text(f"{NATURAL}\nmr. dog was ill.\n")
+    for corpus, unknown in ((of_ptb.parent, 4), (tmp_path / "own.txt", 4)):
+        found = cli("evaluate", of_ptb, "--corpus", corpus, "--json").done
+        assert json.loads(found)["unk_tokens"] == unknown, "no word is written otherwise"
