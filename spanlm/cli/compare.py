@@ -118,7 +118,7 @@ def run(arguments: list[str]) -> None:
         options.corpus = standard_input()
     corpus, options.split = corpus_of(first, options)
     text = shared_text(first, corpus, options.split, options.state, options.tags)
-    asked = choose_cache(first, corpus, options)  # refused before anything is read
+    asked = choose_cache(first, options)  # refused before anything is read
     read, caches = [], []
     for side in sides:
         own = asked if side.runs == sides[0].runs and not side.combined else None
@@ -260,7 +260,7 @@ def _read(
         refuse_other_context(first, text, model, read, options.split, options.state)
         text = check_alike(first, text, model, read, options.split)
         if side.cached and not members:
-            chosen = cache or choose_cache(model, read, options, first.texts)
+            chosen = cache or choose_cache(model, options, first.texts)
         members.append(read_tokens(model, read, options.split, options.state, name=side.name, cache=chosen[0]))
     return text, TokenBits.family(side.name, members), chosen
 

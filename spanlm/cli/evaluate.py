@@ -219,7 +219,7 @@ def _excess(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> 
 
 
 def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> None:
-    cache, tuning = choose_cache(model, corpus, options)
+    cache, tuning = choose_cache(model, options)
     how: dict[str, Any] = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
     with progress(shown=not options.json) as report, refusing_dynamic(options):
         adapted = choose_dynamic(model, corpus, options, report)

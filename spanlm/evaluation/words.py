@@ -26,9 +26,11 @@ from spanlm.data.tokenizer import SentenceEnds, tokenize, written_spans
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require, require_numbers
 from spanlm.evaluation.attention import Place, attention_of
+from spanlm.evaluation.cache import CacheConfig, mixed, next_lookup
 from spanlm.evaluation.protocol import SENTENCES, Context
 from spanlm.evaluation.scoring import evaluating, readout_values
 from spanlm.models.interfaces import LMState, NextWordModel
+from spanlm.models.ops.neural_cache import Lookup, cache_log_prob
 from spanlm.models.ops.precision import Precision
 
 STEPS = 128
@@ -188,20 +190,24 @@ def score_words(
     options: ScoreOptions,
     *,
     predict_first: bool = True,
+    cache: CacheConfig | None = None,
 ) -> Iterator[WordScore]:
     """Score a text as it streams by.
 
-    If lines are not opened by <eos> (`predict_first`), what comes first in each is read and not predicted.
+    If lines are not opened by <eos> (`predict_first`), what comes first in each is read and not predicted. A `cache`,
+    which is empty again where the context is, gives only the word that came a probability: no entropy, and no rank.
 
     Raises:
         InputError: an out-of-vocabulary word with oov="error", lines that are not opened with another state than line,
             or a model that attends to nothing where it is asked where it looked.
     """
     state = options.state
+    require(cache is None or isinstance(cache, CacheConfig), "cache", cache, "a CacheConfig, as tune_cache([500]).best")
     require(predict_first or state == "line", "state", state, "line where lines are not opened by <eos>")
     if options.oov == "error":
         pieces = _refusing_unknown(pieces, vocabulary)
     scorer = _WordScorer(model, vocabulary, options, predict_first)
+    scorer.cache = cache
     found = _each_line(scorer, pieces) if state == "line" else _one_stream(scorer, pieces, state == "document")
     return chain.from_iterable(found)
 
@@ -290,6 +296,8 @@ def _one_stream(scorer: _WordScorer, pieces: Iterable[Piece], reset_at_blank: bo
 class _WordScorer:
     """Runs pieces through the model; carries the state of one stream where asked."""
 
+    cache: CacheConfig | None = None
+
     def __init__(
         self, model: NextWordModel, vocabulary: Vocabulary, options: ScoreOptions, predict_first: bool
     ) -> None:
@@ -302,6 +310,7 @@ class _WordScorer:
         """Let the next words have nothing before them."""
         self.carried: tuple[list[int], LMState] | None = None
         self.read = [EOS] * len(self.opening)
+        self.lookup: Lookup | None = None
 
     def run(self, streams: list[list[Piece]], fresh: bool = True, carry: bool = False) -> Iterator[list[WordScore]]:
         """Score streams side by side, each from the carried state of one or, if `fresh`, from an empty one.
@@ -343,6 +352,8 @@ class _WordScorer:
                 rows = (step * len(targets) + column).to(inputs.device)
                 readout, state = self.model(inputs, state)
                 values = readout_values(self.model, readout, came, rows)
+                if self.cache is not None:
+                    values = self._mix(self.cache, readout.features, came, rows, values[0])
                 if self.options.looks:
                     attention = attention_of(readout)
                     values += _looked_values(attention.by_lag().flatten(0, 1)[rows], attention.nearest_lag)
@@ -357,6 +368,14 @@ class _WordScorer:
         columns: list[list[Any]] = [*((each / unit).tolist() for each in (surprisal, entropy)), ranks]
         columns += [each.tolist() for each in looks]
         return zip(*columns, strict=True)
+
+    def _mix(self, cache: CacheConfig, h: Tensor, came: Tensor, rows: Tensor, surprisal: Tensor) -> tuple[Tensor, ...]:
+        """Return the surprisal of `rows` with the cache, and neither entropy nor rank."""
+        filled = torch.zeros_like(came, dtype=torch.bool).flatten().index_fill(0, rows, True).view_as(came)
+        self.lookup = next_lookup(self.lookup, h, came, filled, cache.window)
+        chance, empty = (x.flatten(-2)[..., rows] for x in cache_log_prob(self.lookup, (cache.theta,)))
+        nothing = torch.full_like(surprisal, math.nan)
+        return 0.0 - mixed(-surprisal, chance[0], empty, cache.lambda_), nothing, torch.zeros_like(nothing)
 
     def _rows(self, piece: Piece, values: Iterator[_Values], read: list[str]) -> Iterator[WordScore]:
         """Give a piece's rows; `read` are the words before it, to which its own are added where looks are asked for."""

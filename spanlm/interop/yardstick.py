@@ -193,6 +193,7 @@ class Yardstick(LoadedModel):
         eos: bool = False,
         looks: bool = False,
         precision: Precision = "fp32",
+        cache: CacheConfig | None = None,
         as_written: bool = True,
     ) -> Iterator[WordScore]:
         """Give every written word's surprisal; entropy and rank are those of its first sub-word, over sub-words.
@@ -200,8 +201,10 @@ class Yardstick(LoadedModel):
         See `LoadedModel.score`. A word is `oov` where the tokenizer reads its unknown token, which few have.
 
         Raises:
-            InputError: as `LoadedModel.score`; `looks`.
+            InputError: as `LoadedModel.score`; `looks`, or a `cache`.
         """
+        if cache is not None:
+            self._refuse("cache")
         options = ScoreOptions(state=state, base=base, oov=oov, eos=eos, looks=looks, precision=precision)
         lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else text
         found = self._rows(lines, options)
@@ -212,6 +215,8 @@ class Yardstick(LoadedModel):
     ) -> Iterator[list[WrittenScore]]:
         """Score the words of items as `LoadedModel.score_items` does; `tokens` are a word's sub-words."""
         refuse_one_string("items", items)
+        if options.pop("cache", None) is not None:
+            self._refuse("cache")
         lines, items = tee(self.texts.unmarked(items))
         rows = self._rows(lines, ScoreOptions(state=state, **options))
         for (_, units), item in zip(groupby(rows, key=lambda unit: unit.score.sentence), items, strict=False):

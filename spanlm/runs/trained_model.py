@@ -195,6 +195,7 @@ class LoadedModel:
         eos: bool = False,
         looks: bool = False,
         precision: Precision = "fp32",
+        cache: CacheConfig | None = None,
         as_written: bool = False,
     ) -> Iterator[WordScore]:
         """Give every word's surprisal, entropy and rank; see `spanlm.evaluation.words.score_words`.
@@ -203,8 +204,9 @@ class LoadedModel:
         read in training (training.batching.predict_first), the model has no surprisal for it: it is NaN. The `text` is
         one string, cut at its line ends; lines; or a file of any size, by its `Path`, read as rows are asked for. The
         rows come once: make a list of them to go through them twice. The options are those of
-        `spanlm.evaluation.words.ScoreOptions`. A model of ptb or wikitext-2 reads words as its corpus writes them
-        (`spanlm.data.tokenizer.as_in_corpus`), unless `as_written`.
+        `spanlm.evaluation.words.ScoreOptions`; a neural `cache` that is mixed in begins anew where the context does. A
+        model of ptb or wikitext-2 reads words as its corpus writes them (`spanlm.data.tokenizer.as_in_corpus`), unless
+        `as_written`.
 
         Raises:
             InputError: an option outside its range, with oov="error" a word outside the vocabulary, a file that cannot
@@ -213,7 +215,8 @@ class LoadedModel:
         options = ScoreOptions(state=state, base=base, oov=oov, eos=eos, looks=looks, precision=precision)
         pieces = (self.as_written() if as_written else self).texts.pieces(text)
         self.texts.refuse_context(state)
-        return score_words(self.model, self.vocabulary, pieces, options, predict_first=self.texts.predict_first)
+        how: dict[str, Any] = {"predict_first": self.texts.predict_first, "cache": cache}
+        return score_words(self.model, self.vocabulary, pieces, options, **how)
 
     def score_items(
         self, items: Iterable[str], *, state: Context = "line", eos: bool = False, **options: Any
@@ -365,10 +368,11 @@ class LoadedModel:
         lambdas: Sequence[float] = LAMBDAS,
         state: State = "auto",
         precision: Precision = "fp32",
+        over_lines: bool = True,
     ) -> CacheTuning:
         """Find the best cache for a text; see `spanlm.evaluation.cache.tune_cache`, and `evaluate`."""
         loaded, part, protocol = self.texts.counted(corpus, split, state, precision=precision)
-        return tune_cache(self.model, loaded, part, windows, thetas, lambdas, protocol)
+        return tune_cache(self.model, loaded, part, windows, thetas, lambdas, protocol, over_lines)
 
 
 class TrainedModel(LoadedModel):
