@@ -117,7 +117,6 @@ def train_together(
         members,
         folder,
         words=lambda path: [*words_of(members[path], path, beside(path, ".yaml")), *more],
-        reads=lambda path: [beside(path, ".yaml")],
         ended=lambda path: ended(members[path], corpus, path),
     )
     _trained(members, folder)

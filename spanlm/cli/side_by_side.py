@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from spanlm.cli.render import out
 from spanlm.cli.training_report import ppl
 from spanlm.errors import RunError
-from spanlm.store.engine import PASSED_OVER, STARTED_AGAIN, Engine, Files, of_spanlm
+from spanlm.store.engine import PASSED_OVER, STARTED_AGAIN, Engine, of_spanlm
 from spanlm.store.files import make_folder
 from spanlm.store.plain import several
 from spanlm.training.progress import Position
@@ -35,12 +34,11 @@ def train_side_by_side(
     folders: Collection[Path],
     root: Path,
     words: Callable[[Path], Sequence[str]],
-    reads: Callable[[Path], Sequence[Path]],
     ended: Callable[[Path], Position | None],
 ) -> None:
     """Train the runs of folders below `root` that have not `ended`, and print how each ends.
 
-    `words` are what `spanlm` is to do for a folder, `reads` the files that this reads, beside the text.
+    `words` are what `spanlm` is to do for a folder.
 
     Raises:
         RunError: some failed; the others have ended.
@@ -57,16 +55,14 @@ def train_side_by_side(
         make_folder(log_of(folder).parent, "--out")
 
     def heard(folder: Path, line: str) -> None:
-        with suppress(OSError), log_of(folder).open("a", encoding="utf-8") as file:  # a full disk costs the line alone
-            file.write(f"{line}\n")
         told = line.endswith((PASSED_OVER, STARTED_AGAIN))
         if told or folder not in begun:
             begun.add(folder)
             out(f"{folder.relative_to(root)}: {line if told else 'begins'}")
 
-    files = {folder: Files(folder, reads(folder)) for folder in commands}
+    logs = {folder: log_of(folder) for folder in commands}
     first = of - len(commands) + 1
-    for number, (folder, error) in enumerate(engine.run(commands, threads, heard, files), start=first):
+    for number, (folder, error) in enumerate(engine.run(commands, threads, heard, root, logs), start=first):
         if (at := None if error else ended(folder)) is None:
             other = "ended, but with other settings or another text than this command's: another command gave them"
             failed[folder] = error or other

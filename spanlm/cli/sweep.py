@@ -199,9 +199,8 @@ class _Sweep:
     def train(self, engine: Engine) -> None:
         """Train what is not done, and show what came of all."""
         words = {path: self._command(setting, path) for setting in self.settings for path in setting.members}
-        reads = [Path(self.asked.config)] if self.asked.config else []
         try:
-            train_side_by_side(engine, words, self.out, words.__getitem__, lambda path: reads, self._ended)
+            train_side_by_side(engine, words, self.out, words.__getitem__, self._ended)
         except Interrupted as stop:
             raise Interrupted(f"{stop}. The same command goes on", stop.signal_number) from None
         except RunError:

@@ -5,7 +5,6 @@ A command is started again until it has succeeded or failed for good, so it must
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import re
@@ -16,15 +15,12 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spanlm.errors import IN_USE, InputError, RunError, require
-from spanlm.store.archive import packed, unpack
-from spanlm.store.files import expanded
+from spanlm.errors import IN_USE, InputError, require
 from spanlm.store.process import ENDED_BY, POLL_SECONDS, Name, command_error, run_commands, start_command, stop_request
 
 PASSED_OVER = "passed over, since another process trains it; it is looked at again"
@@ -34,17 +30,8 @@ STARTED_AGAIN = "it is started again"
 """How what is heard of a command that was killed ends."""
 
 _LOOK_AGAIN_SECONDS, _LONGEST_PAUSE = 5.0, 60.0
-_ANSWER_SECONDS = 5.0
 _RETRIES = 5
 """How often a command that was killed, or whose machine is gone, is started again."""
-
-
-@dataclass(frozen=True)
-class Files:
-    """What a command reads and the folder that it makes, so that a machine that sees neither can run it."""
-
-    makes: Path
-    reads: Sequence[Path] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,15 +78,15 @@ class Engine:
         commands: Mapping[Name, Sequence[str]],
         threads: int,
         heard: Callable[[Name, str], None] = lambda name, line: None,
-        files: Mapping[Name, Files] | None = None,
         below: Path = Path(),
+        logs: Mapping[Name, Path] | None = None,
     ) -> Generator[tuple[Name, str], None, None]:
         """Run independent commands of `threads` threads; yield names and errors as `run_commands` does.
 
         A command that was killed is started again, a few times, behind those that wait. A run that another process
-        trains is passed over, and tried again when the others have ended. A machine of Ray that does not see the folder
-        of a run that is in `files` trains it in a place of its own, and sends it back when it is done. Without `files`
-        all commands write below a folder, which every machine must see: on one that does not they end with an error.
+        trains is passed over, and tried again when the others have ended. All commands write below one folder, which
+        every machine of Ray must see; on one that does not see it they end with an error. What a command prints is
+        added to its file in `logs`; `heard` gets it, too, but for what a task of Ray prints.
 
         Raises:
             InputError: there is no Ray, or none that has so many processors or GPUs; or `below` cannot be written.
@@ -108,6 +95,7 @@ class Engine:
         waiting, pause, put_off, killed = dict(commands), _LOOK_AGAIN_SECONDS, set[Name](), Counter[Name]()
 
         def hear(name: Name, line: str) -> None:
+            _add((logs or {}).get(name), line)
             if IN_USE not in line:
                 heard(name, line)
             elif name not in put_off:
@@ -118,7 +106,7 @@ class Engine:
             killed[name] += ENDED_BY in error
             is_again = ENDED_BY in error and killed[name] <= _RETRIES
             if is_again:
-                heard(name, f"{error}; {STARTED_AGAIN}")
+                hear(name, f"{error}; {STARTED_AGAIN}")
             return is_again
 
         while waiting:
@@ -126,7 +114,7 @@ class Engine:
             if self.on is None:
                 ended = run_commands(now, self.jobs, hear, again)
             else:
-                ended = self._on_ray(now, threads, hear, again, files or {}, below)
+                ended = self._on_ray(now, threads, again, below, logs or {})
             for name, error in ended:
                 if IN_USE not in error:
                     del waiting[name]
@@ -141,37 +129,27 @@ class Engine:
         self,
         commands: Mapping[Name, Sequence[str]],
         threads: int,
-        heard: Callable[[Name, str], None],
         again: Callable[[Name, str], bool],
-        files: Mapping[Name, Files],
         below: Path,
+        logs: Mapping[Name, Path],
     ) -> Iterator[tuple[Name, str]]:
         ray = self._connected(threads)
         variables = {name: value for name, value in os.environ.items() if name.startswith(("SPANLM_", "PYTHONPATH"))}
         resources = {"num_cpus": threads, "num_gpus": self.gpus_per_run, "max_retries": _RETRIES}
-        names, lines = list(commands), _Lines()
-
-        def hear() -> None:
-            for number, line in lines.taken():
-                heard(names[number], line)
-
-        with stop_request() as stop, _mark(files, below) as mark:
-            task = ray.remote(as_task).options(**resources)
-            place = Place(os.getcwd(), platform.node(), mark, variables)
+        with stop_request() as stop, _mark(below) as mark:
+            task = ray.remote(_run_where_seen).options(**resources)
 
             def begun(name: Name) -> Any:
-                sent = sent_with(files.get(name))
-                return task.remote(commands[name], place, sent, partial(lines.put, names.index(name)))
+                log = logs[name].resolve() if name in logs else None
+                return task.remote(commands[name], mark, os.getcwd(), variables, log)
 
-            left = {begun(name): name for name in names}
+            left = {begun(name): name for name in commands}
             try:
                 while left:
                     ended, _ = ray.wait([*left], timeout=POLL_SECONDS)
-                    hear()
                     stop.raise_if_set()
                     for one in ended:
-                        name = left.pop(one)
-                        error = _came_home(one, files.get(name))
+                        name, error = left.pop(one), _error_of(one)
                         if again(name, error):
                             left[begun(name)] = name
                         else:
@@ -181,7 +159,6 @@ class Engine:
                     ray.cancel(one)
                 if left:
                     ray.wait([*left], num_returns=len(left))  # they save before they end
-                    hear()
                 ray.shutdown()
 
     def _connected(self, threads: int) -> Any:
@@ -213,46 +190,12 @@ class Engine:
         return ray
 
 
-class _Lines:
-    """What commands print, on its way to the process that reads it. Lines may be lost; no run ends for them."""
-
-    def __init__(self) -> None:
-        import ray
-        from ray.util.queue import Queue
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        # elsewhere it would end with a machine that is lost; and a processor that it had would be none for a run
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        self._queue = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here}).actor
-
-    def put(self, number: int, line: str) -> None:
-        """Send a line of the command of that number."""
-        self._answer("put", (number, line))
-
-    def taken(self) -> list[tuple[int, str]]:
-        """Return what has come."""
-        return self._answer("get_nowait_batch", self._answer("qsize") or 0) or []
-
-    def _answer(self, what: str, *arguments: Any) -> Any:
-        import ray
-
-        try:  # a limit, since nobody answers Ctrl-C meanwhile
-            return ray.get(getattr(self._queue, what).remote(*arguments), timeout=_ANSWER_SECONDS)
-        except ray.exceptions.RayError:
-            return None
-
-
-def _came_home(task: Any, files: Files | None) -> str:
-    """Put the run that a task sends, if any, where it belongs; return the error of its command, or of the way."""
+def _error_of(task: Any) -> str:
+    """Return the error of a task's command, or of Ray."""
     import ray
 
     try:
-        error, archive = ray.get(task)
-        if archive and files:
-            unpack(archive, files.makes)
-        return str(error)
-    except RunError as problem:
-        return str(problem)
+        return str(ray.get(task))
     except ray.exceptions.RayError as problem:
         return f"Ray could not run it: {' '.join(str(problem).split())[:200]}"
 
@@ -266,81 +209,36 @@ def of_spanlm(words: Sequence[str], threads: int) -> list[str]:
 
 
 @contextmanager
-def _mark(files: Mapping[Name, Files], below: Path) -> Iterator[str]:
+def _mark(folder: Path) -> Iterator[Path]:
     """Make a file where the runs are, by which a machine knows whether it sees them; return its path."""
-    folder = Path(os.path.commonpath([one.makes.parent for one in files.values()])) if files else below
-    mark = folder / f".{uuid.uuid4().hex}"
+    mark = folder.resolve() / f".{uuid.uuid4().hex}"
     try:
         mark.touch()
     except OSError as error:
         raise InputError(f"{folder}: cannot be written: {error.strerror}. Choose another folder.") from None
     try:
-        yield str(mark)
+        yield mark
     finally:
         mark.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where commands begin: the folder, the machine, a `mark` that a machine with the same disk sees, and variables."""
-
-    folder: str
-    machine: str
-    mark: str
-    environment: Mapping[str, str]
-
-    @property
-    def is_seen(self) -> bool:
-        """Whether this machine has the disk."""
-        return Path(self.folder, self.mark).exists()
-
-    @property
-    def own_environment(self) -> dict[str, str]:
-        """The variables of a machine without the disk, whose text and cache lie where it says itself."""
-        return {**self.environment, **os.environ}
-
-    def elsewhere(self) -> Path:
-        """Make a folder of this machine that stands for the one that it does not see."""
-        name = hashlib.sha256(f"{self.machine} {self.folder}".encode()).hexdigest()[:16]
-        cache = self.own_environment.get("SPANLM_CACHE") or "~/.cache/spanlm"
-        folder = expanded(cache) / "elsewhere" / name
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+def _add(log: Path | None, line: str) -> None:
+    """Add a line to the file of what a command prints; a full disk costs the line alone."""
+    if log is not None:
+        with suppress(OSError), log.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
 
 
-Sent = tuple[str, Mapping[str, bytes], bool]
+def _run_where_seen(
+    words: Sequence[str], mark: Path, folder: str, environment: Mapping[str, str], log: Path | None
+) -> str:
+    """Run a command in a worker of Ray; return its error."""
+    if not mark.exists():
+        return f"{platform.node()} does not see {mark.parent}: it needs a shared disk"
+    return _run(words, folder, environment, log)
 
 
-def sent_with(files: Files | None) -> Sent | None:
-    """Return what a machine without the disk needs: the folder to make, files by their names, whether it is begun."""
-    if files is None:
-        return None
-    return str(files.makes), {str(path): path.read_bytes() for path in files.reads}, files.makes.exists()
-
-
-def as_task(words: Sequence[str], place: Place, sent: Sent | None, hear: Callable[[str], None]) -> tuple[str, bytes]:
-    """Run a command in a worker of Ray; return its error, and the run where the disk is not shared."""
-    if place.is_seen:
-        return _run(words, place.folder, place.environment, hear), b""
-    if sent is None:
-        return f"{platform.node()} does not see {Path(place.folder, place.mark).parent}: it needs a shared disk", b""
-    makes, reads, begun = sent
-    outside = [path for path in (makes, *reads) if os.path.isabs(path) or ".." in Path(path).parts]
-    if begun or outside:
-        why = "is not below the folder of the command" if outside else "is begun"
-        why += f", and {platform.node()} does not see it. Take another folder, or a shared disk"
-        return f"{(outside or [makes])[0]}: {why}", b""
-    folder = place.elsewhere()
-    for name, content in reads.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    error = _run(words, str(folder), place.own_environment, hear)
-    if error:
-        return error, b""
-    return "", packed(folder / makes)  # the folder stays: what is packed may be lost on its way
-
-
-def _run(words: Sequence[str], folder: str, environment: Mapping[str, str], hear: Callable[[str], None]) -> str:
+def _run(words: Sequence[str], folder: str, environment: Mapping[str, str], log: Path | None) -> str:
     """Run a command; return its error. When the task is cancelled it gets SIGTERM."""
     if threading.current_thread() is threading.main_thread():
         # cancelling is Ctrl-C to Ray, and what a shell starts in the background ignores that
@@ -350,7 +248,7 @@ def _run(words: Sequence[str], folder: str, environment: Mapping[str, str], hear
     def read() -> None:
         nonlocal last
         for last in process.stdout or ():
-            hear(last.rstrip("\n"))
+            _add(log, last.rstrip("\n"))
 
     with start_command(words, folder, environment) as process:
         reader = threading.Thread(target=read)

@@ -115,15 +115,6 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def sync_tree(folder: Path) -> None:
-    """Wait until the disk has the files of a folder and of its folders, and their names."""
-    for path, _, names in os.walk(folder):
-        for name in names:
-            with Path(path, name).open("rb") as file:
-                os.fsync(file.fileno())
-        sync_folder(Path(path))
-
-
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
     """Open a file to read its bytes, decompressed if its name ends in `.gz` or `.bz2`.

@@ -96,10 +96,10 @@ def test_commands_run_as_tasks_of_ray(ray: Any, tmp_path: Path) -> None:
         "its worker is killed once": shell(kill, "time.sleep(1)"),
         "killed once": shell(f"if not os.path.exists({once!r}): open({once!r}, 'w'); os.kill(os.getpid(), 9)"),
     }
-    heard: list[tuple[str, str]] = []
-    ended = Engine(jobs=2, on="ray").run(commands, 1, lambda name, line: heard.append((name, line)))
+    log = tmp_path / "fine.log"
+    ended = Engine(jobs=2, on="ray").run(commands, 1, below=tmp_path, logs={"fine": log})
     assert dict(ended) == {"fine": "", "bad": "no room", "its worker is killed once": "", "killed once": ""}
-    assert [line for name, line in heard if name == "fine"] == ["one", os.getcwd()] and mark.exists()
+    assert log.read_text() == f"one\n{os.getcwd()}\n" and mark.exists()
     assert not ray.is_initialized()
     with pytest.raises(InputError, match=r"gpus_per_run=1\.0: must be at most 0: a run needs 1 GPU"):
         list(Engine(on="ray", gpus_per_run=1.0).run(commands, 1))
@@ -108,7 +108,7 @@ def test_commands_run_as_tasks_of_ray(ray: Any, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_no_task_of_ray_outlives_its_reader(ray: Any, tmp_path: Path) -> None:
-    mark, number, saved = (tmp_path / name for name in ("mark", "number", "saved"))  # lines may be lost, files not
+    mark, number, saved = (tmp_path / name for name in ("mark", "number", "saved"))
     caught = f"signal.signal(signal.SIGTERM, lambda *_: (open({str(saved)!r}, 'w'), sys.exit(1)))"
     begun = f"open({str(number)!r}, 'w').write(str(os.getpid()))"
     waiting = shell(caught, begun, f"open({str(mark)!r}, 'w')", "time.sleep(60)")
