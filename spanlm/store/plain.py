@@ -63,18 +63,26 @@ def table_bytes(header: Sequence[str], rows: Iterable[Iterable[object]]) -> byte
     return "".join([cells_line(header, ","), *(cells_line(row, ",", cell) for row in rows)]).encode()
 
 
-def _json(text: str | bytes) -> Any:
+def _json(text: str | bytes, **how: Any) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, **how)
     except RecursionError:
         raise ValueError("is nested too deeply") from None
 
 
 def json_value(line: str) -> Any:
-    """Read JSON that a user gives; ValueError: it is none, or has half of a character, which could not be written."""
-    found = _json(line)
+    """Read JSON that a user gives; ValueError: it is none, or has a key twice or half of a character."""
+    found = _json(line, object_pairs_hook=_without_repeats)
     if "\\u" in line:
         json.dumps(found, ensure_ascii=False).encode()
+    return found
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} is there twice")
     return found
 
 
