@@ -117,7 +117,7 @@ def read_table(
     *,
     keys: Sequence[str] = (),
     also: Sequence[str] = (),
-    check: Callable[[Row], object] | None = None,
+    check: Callable[[Row], object] = lambda row: None,
     bad: RowNotes | None = None,
 ) -> Iterator[Row]:
     """Read a table's rows, one after the other; decompressed if its name ends in `.gz`.
@@ -149,9 +149,7 @@ def read_table(
                         raise InputError(why) if kind == "jsonl" else TableError(f"{place}: {why}")
                     if name in texts or name in keys:
                         _require_cell(name, values[name], text=name in texts)
-                row = Row(line, values, number)
-                if check is not None:
-                    check(row)
+                check(row := Row(line, values, number))
             except TableError:
                 raise
             except InputError as error:
@@ -167,10 +165,10 @@ def read_table(
 
 
 def _require_cell(name: str, value: Any, text: bool) -> None:
-    if value is None or (isinstance(value, str) and not value.strip()):
+    if value is None or not str(value).strip():
         raise InputError(f"the column {name} is empty")
-    kinds, limit = (str, "text in quotation marks") if text else (str | int | float, "text or a number")
-    if not isinstance(value, kinds):
+    if not isinstance(value, str if text else str | int | float):
+        limit = "text, in quotation marks" if text else "text or a number"
         require(False, name, json.dumps(value, ensure_ascii=False)[:40], limit)
 
 
@@ -239,7 +237,7 @@ def _delimiter(names: str, row: str) -> str:
     for mark in (mark for mark in (",", ";", "\t") if mark in unquoted):
         first, second = ([*csv.reader([line], delimiter=mark)] or [[]] for line in (names, row))
         many = len(_whole(first[0]))
-        cells[mark] = many, many <= len(_whole(second[0], many)) <= len(first[0])
+        cells[mark] = (many, len(first[0])), many <= len(_whole(second[0], many)) <= len(first[0])
     fitting = [mark for mark, (_, fits) in cells.items() if fits] or list(cells)
     return max(fitting, key=lambda mark: cells[mark][0], default=",")
 

@@ -105,10 +105,8 @@ class Accuracy:
     def of(cls, compared: Iterable[Compared]) -> Accuracy:
         """Count pairs."""
         found = list(compared)
-        oov = [each for each in found if each.oov]
-        right = (sum(each.correct for each in those) for those in (found, oov))
-        correct, oov_correct = right
-        return cls(len(found), correct, sum(each.tie for each in found), len(oov), oov_correct)
+        counts = (sum(each.correct for each in found), sum(each.tie for each in found), sum(each.oov for each in found))
+        return cls(len(found), *counts, sum(each.oov and each.correct for each in found))
 
     @property
     def accuracy(self) -> float:
@@ -133,7 +131,7 @@ def accuracies(compared: Sequence[Compared], column: str) -> dict[str, Accuracy]
     return {value: Accuracy.of(those) for value, those in groups.items()}
 
 
-def region_of(text: str, wanted: str, other: str = "") -> Region:
+def region_of(text: str, wanted: str, other: str) -> Region:
     """Return which words of a text are meant by their numbers (`4`, `4-6`) or by the words themselves.
 
     Punctuation that is glued to a word does not count, unless it is wanted. Of several places that is meant which
@@ -149,13 +147,12 @@ def region_of(text: str, wanted: str, other: str = "") -> Region:
         if not 1 <= start <= end <= len(words):
             raise InputError(f"there are no words {wanted} in {text!r}, which has {len(words)}")
         return start, end
-    size, plain = len(asked), [*map(_plain, words)] if asked == [*map(_plain, asked)] else words
+    size, others = len(asked), written_words(other)
+    plain = [*map(_plain, words)] if asked == [*map(_plain, asked)] else words
     starts = [n for n in range(len(words) - size + 1) if plain[n : n + size] == asked]
-    if len(starts) > 1:
-        others = written_words(other)
-        same = next((n for n in range(len(words)) if words[: n + 1] != others[: n + 1]), len(words))
-        after = [n for n in starts if n + size > same]
-        starts = [n for n in after if n <= same] or after or starts
+    if len(starts) > 1:  # the first word that differs is in the region, or else before it
+        after = [n for n in starts if words[: n + size] != others[: n + size]]
+        starts = [n for n in after if words[:n] == others[:n]] or after or starts
     if len(starts) != 1 or not asked:
         count = "is not" if not starts else f"is {len(starts)} times"
         raise InputError(f"{wanted!r} {count} in {text!r}. Give the number of its first word, as 4 or 4-6.")
