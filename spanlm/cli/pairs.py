@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from spanlm.cli.evaluation_report import departures, described, run_field
 from spanlm.cli.options import (
@@ -27,7 +26,7 @@ from spanlm.cli.render import grid, note, out, out_json, table
 from spanlm.data.tables import DELIMITERS, Kind, Row, RowNotes, read_table, repeated, row_line, table_kind
 from spanlm.errors import InputError
 from spanlm.evaluation.ngram.kenlm import Kenlm
-from spanlm.evaluation.pairs import ANSWERS, Accuracy, Pair, accuracies, compare_pairs, region_of
+from spanlm.evaluation.pairs import ANSWERS, Accuracy, Pair, accuracies, compare_pairs, regions_of
 from spanlm.evaluation.protocol import Protocol
 from spanlm.models.ops.precision import usable
 from spanlm.store.plain import cells_line
@@ -161,12 +160,11 @@ def _check_fields(path: Path, pairs: list[Pair], kind: Kind, prefix: str) -> Non
 
 
 def _pair(row: Row, options: argparse.Namespace, columns: list[str]) -> Pair:
-    values = row.values
+    values, found = row.values, None
     good, bad = values[options.good], values[options.bad]
-    found: Any = None
     if columns:
         wanted = [str(values[name]) for name in columns]
-        found = region_of(good, wanted[0], bad), region_of(bad, wanted[-1], good)
+        found = regions_of(good, bad, wanted[0], wanted[-1])
     return Pair(good, bad, found, values, row.line)
 
 

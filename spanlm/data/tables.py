@@ -161,7 +161,7 @@ def read_table(
     if not number:
         raise InputError(f"{path}: the table has no rows")
     if not used:
-        raise InputError(f"{first}. No row is left.")
+        raise InputError(f"{first.rstrip('.')}. No row is left.")
 
 
 def _require_cell(name: str, value: Any, text: bool) -> None:

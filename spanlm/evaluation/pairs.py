@@ -131,32 +131,40 @@ def accuracies(compared: Sequence[Compared], column: str) -> dict[str, Accuracy]
     return {value: Accuracy.of(those) for value, those in groups.items()}
 
 
-def region_of(text: str, wanted: str, other: str) -> Region:
-    """Return which words of a text are meant by their numbers (`4`, `4-6`) or by the words themselves.
+def regions_of(good: str, bad: str, wanted: str, wanted_bad: str) -> tuple[Region, Region]:
+    """Return which words of two sentences are meant by their numbers (`4`, `4-6`) or by the words themselves.
 
-    Punctuation that is glued to a word does not count, unless it is wanted. Of several places that is meant which
-    differs from the pair's `other` sentence, or else stands after what differs: words before it are the same in both.
+    Punctuation that is glued to a word does not count, unless it is wanted. Of several places that is meant which both
+    have, counted from their beginning or their end, and which differs, or has something before it that does.
 
     Raises:
-        InputError: they are not there, or in several such places.
+        InputError: they are not there, or at several such places.
     """
-    words, asked = written_words(text), written_words(wanted)
+    words, others = written_words(good), written_words(bad)
+    found = [(x, y) for x in _places(good, words, wanted) for y in _places(bad, others, wanted_bad)]
+    if len(found) > 1:
+        alike = [(x, y) for x, y in found if x[0] == y[0] or len(words) - x[1] == len(others) - y[1]]
+        found = [(x, y) for x, y in alike if words[: x[1]] != others[: y[1]]]
+    if len(found) != 1:
+        count = f"has {len(found) or 'no'} places that differ"
+        raise InputError(f"{wanted!r} {count} in {good!r} and {bad!r}. Give the number of its first word, as 4 or 4-6.")
+    return found[0]
+
+
+def _places(text: str, words: list[str], wanted: str) -> list[Region]:
+    """Return where the words are; InputError: nowhere."""
+    asked = written_words(wanted)
     first, dash, last = wanted.partition("-")
     if first.strip().isdecimal() and (not dash or last.strip().isdecimal()):
         start, end = int(first), int(last or first)
         if not 1 <= start <= end <= len(words):
             raise InputError(f"there are no words {wanted} in {text!r}, which has {len(words)}")
-        return start, end
-    size, others = len(asked), written_words(other)
+        return [(start, end)]
     plain = [*map(_plain, words)] if asked == [*map(_plain, asked)] else words
-    starts = [n for n in range(len(words) - size + 1) if plain[n : n + size] == asked]
-    if len(starts) > 1:  # the first word that differs is in the region, or else before it
-        after = [n for n in starts if words[: n + size] != others[: n + size]]
-        starts = [n for n in after if words[:n] == others[:n]] or after or starts
-    if len(starts) != 1 or not asked:
-        count = "is not" if not starts else f"is {len(starts)} times"
-        raise InputError(f"{wanted!r} {count} in {text!r}. Give the number of its first word, as 4 or 4-6.")
-    return starts[0] + 1, starts[0] + size
+    starts = [n for n in range(len(words)) if asked and plain[n : n + len(asked)] == asked]
+    if not starts:
+        raise InputError(f"{wanted!r} is not in {text!r}. Give the number of its first word, as 4 or 4-6.")
+    return [(n + 1, n + len(asked)) for n in starts]
 
 
 def _plain(word: str) -> str:
