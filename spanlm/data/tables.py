@@ -26,9 +26,6 @@ _LOG = logging.getLogger(__name__)
 LONGEST_CELL = 1 << 26
 """Characters, of which the library for CSV takes 131,072 otherwise: a cell may hold a document."""
 
-FEW = 3
-"""Rows that a note names."""
-
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 _SUFFIXES: dict[str, Kind] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
@@ -68,10 +65,10 @@ class RowNotes:
 
     def lines(self) -> list[str]:
         """Return a line that has their number and the first few, if there are any."""
-        first = [" ".join(f"{place}: {why}".split()) for place, why in islice(self.reasons.items(), FEW)]
-        first += ["…"] * (len(self.reasons) > FEW)
-        count = several(len(self.reasons), "row")
-        return [f"note: {count} {self.what}: {'; '.join(first)} (--strict refuses them)"] if first else []
+        count = len(self.reasons)
+        first = [" ".join(f"{place}: {why}".split()) for place, why in islice(self.reasons.items(), 3)]
+        few = "; ".join(first + ["…"] * (count > 3))
+        return [f"note: {several(count, 'row')} {self.what}: {few} (--strict refuses them)"] if count else []
 
 
 def table_kind(path: Path) -> Kind | None:
