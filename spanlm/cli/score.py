@@ -54,7 +54,7 @@ from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import EOS, UNK
 from spanlm.errors import InputError, require
 from spanlm.evaluation.attention import check_attends
-from spanlm.evaluation.words import BASES, Looked, ScoreOptions, WordScore, WrittenScore, as_row
+from spanlm.evaluation.words import BASES, Looked, ScoreOptions, WordScore, WrittenScore, as_row, item_rows
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import usable
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
@@ -331,10 +331,8 @@ class _Items:
                 seen |= groups
                 for model, scores in zip(self.models, found, strict=True):
                     before = file | item.kept | self.own({"run": model} if model else {})
-                    for score in scores:
-                        row = as_row(score) | {"sentence": item.number, "oov_before": unknown[model]}
-                        yield before | self.own(row)
-                        unknown[model] += score.oov
+                    yield from (before | self.own(row) for row in item_rows(item.number, scores, unknown[model]))
+                    unknown[model] += sum(score.oov for score in scores)
 
     def _read(self, path: Path, kind: Kind | None, *, checked: bool = False) -> Iterator[_Item]:
         """Read items, and refuse what cannot be scored with its line, unless its words were `checked`."""
