@@ -58,7 +58,7 @@ from spanlm.evaluation.words import BASES, Looked, ScoreOptions, WordScore, Writ
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import usable
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
-from spanlm.store.plain import cells_line
+from spanlm.store.plain import c_number, cells_line
 from spanlm.store.provenance import file_provenance
 from spanlm.store.run_folder import model_digest
 
@@ -431,10 +431,9 @@ def _known_otherwise(model: LoadedModel, word: str) -> str:
 
 
 def _number(name: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        number = math.nan
+    number = math.nan
+    with suppress(ValueError):
+        number = c_number(str(value).strip())
     require(number == number, name, value, "a number: --order sorts by it")
     return number
 

@@ -10,7 +10,20 @@ from functools import cache
 from typing import Any
 
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_LATEX: dict[str, str | int | None] = {"[": "{[}", "−": "$-$", "–": "--", "…": r"\ldots{}", "†": r"\dag{}"}
+_LATEX |= {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}"}
+_LATEX |= {">": r"\textgreater{}", "≥": r"$\geq$", "θ": r"$\theta$", "λ": r"$\lambda$", "η": r"$\eta$"}
+_LATEX |= {mark: f"\\{mark}" for mark in "%&#_${}"}
 _MARKUP = re.compile(r"[\\`*<>|~&]|\](?=[(\[])|\b_|_\b")
+
+_C_NUMBER = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?|inf(?:inity)?|nan)", re.I)
+
+
+def c_number(text: str) -> float:
+    """Read a number as C and other programs do: no `1_0`, no digits but 0 to 9; ValueError: it is none."""
+    if not _C_NUMBER.fullmatch(text):
+        raise ValueError(f"{text!r} is not a number")
+    return float(text)
 
 
 def visible(text: str) -> str:
@@ -27,6 +40,30 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table of plain text; the first column is flushed left, the others right."""
     lines = [header, ("---", *["---:"] * (len(header) - 1)), *rows]
     return "\n".join(f"| {' | '.join(map(markdown, line))} |" for line in lines)
+
+
+Grid = tuple[Sequence[str], Sequence[Sequence[str]], str | None]
+"""Header, rows and title of a table for people."""
+TABLES = (".md", ".tex")
+"""Suffixes of such tables."""
+
+
+def grids_bytes(grids: Iterable[Grid], suffix: str) -> bytes:
+    r"""Return tables as Markdown, or as tabulars for LaTeX (with `\usepackage{booktabs}`), each under its title."""
+    parts = []
+    for header, rows, title in grids:
+        if suffix == ".md":
+            parts += [*([markdown(title)] if title else []), markdown_table(header, rows)]
+            continue
+        top, *lines = (" & ".join(map(_latex, line)) + r" \\" for line in (header, *rows))
+        head = [rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}", r"\toprule", top, r"\midrule"]
+        head = [*([f"% {_latex(title)}"] if title else []), *head]
+        parts.append("\n".join([*head, *lines, r"\bottomrule", r"\end{tabular}"]))
+    return ("\n\n".join(parts) + "\n").encode("utf-8", "replace")
+
+
+def _latex(text: str) -> str:
+    return visible(" ".join(text.split())).translate(str.maketrans(_LATEX))
 
 
 @cache
@@ -63,26 +100,29 @@ def table_bytes(header: Sequence[str], rows: Iterable[Iterable[object]]) -> byte
     return "".join([cells_line(header, ","), *(cells_line(row, ",", cell) for row in rows)]).encode()
 
 
-def _json(text: str | bytes, **how: Any) -> Any:
+def _json(text: str | bytes, **settings: Any) -> Any:
     try:
-        return json.loads(text, **how)
+        return json.loads(text, **settings)
     except RecursionError:
         raise ValueError("is nested too deeply") from None
 
 
-def json_value(line: str) -> Any:
-    """Read JSON that a user gives; ValueError: it is none, or has a key twice or half of a character."""
-    found = _json(line, object_pairs_hook=_without_repeats)
-    if "\\u" in line:
-        json.dumps(found, ensure_ascii=False).encode()
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"has {max(names, key=names.count)} twice")
     return found
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} is there twice")
+def json_value(line: str) -> Any:
+    """Read JSON that a user gives.
+
+    Raises:
+        ValueError: it is none, or gives a name of an object twice, or has half of a character, which cannot be written.
+    """
+    found = _json(line, object_pairs_hook=_object)
+    if "\\u" in line:
+        json.dumps(found, ensure_ascii=False).encode()
     return found
 
 
