@@ -1,4 +1,4 @@
-"""A large text becomes ids within little memory: `python results/ids.py SOURCE [--bytes N]` writes results/ids.json.
+"""A large text becomes ids within little memory: `python -m results.ids SOURCE [--bytes N]`; speed.jsonl.
 
 The text is that of SOURCE, repeated to N bytes (without a number 10 GB) in a folder of its own that is deleted
 afterwards, as the cache of its ids is. It is loaded twice: the second time the ids are there. It takes N bytes of the
@@ -14,9 +14,8 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from record import write
-
 import spanlm
+from results.record import save
 from spanlm.data.config import DataConfig
 
 
@@ -54,18 +53,18 @@ def main() -> None:
         second, _ = _seconds(corpus)
         with options.source.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        write(
-            __file__,
-            f"load_corpus of a folder whose train.txt is {options.source.name}, repeated; twice in one process",
-            source={"bytes": options.source.stat().st_size, "sha256": digest},
-            bytes=size,
-            tokens=len(tokens.splits["train"]),
-            types=len(tokens.vocabulary),
-            first_load_seconds=first,
-            second_load_seconds=second,
-            peak_resident_megabytes=peak,
-            with_torch="torch" in sys.modules,
-        )
+        row = {
+            "source": {"bytes": options.source.stat().st_size, "sha256": digest},
+            "bytes": size,
+            "tokens": len(tokens.splits["train"]),
+            "types": len(tokens.vocabulary),
+            "first_load_seconds": first,
+            "second_load_seconds": second,
+            "peak_resident_megabytes": peak,
+            "with_torch": "torch" in sys.modules,
+        }
+    what = f"load_corpus of a folder whose train.txt is {options.source.name}, repeated; twice in one process"
+    save("speed", "ids", what, {"ids": row})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Measure how exact the adapters to other libraries are: `python -m results.interop RUN [ONLY …]`, in the repository.
 
-Writes results/interop.json: every preset, shrunken, through `transformers`; then `lm-eval`, `minicons` and spanlm on
+Writes results/interop.jsonl: every preset, shrunken, through `transformers`; then `lm-eval`, `minicons` and spanlm on
 the first 50 lines of Penn Treebank's valid part ($SPANLM_DATA) and on pairs, with RUN, a model of that corpus.
 """
 
@@ -22,13 +22,13 @@ from minicons.scorer import IncrementalLMScorer
 from transformers import AutoModelForCausalLM
 
 import spanlm
+from results.records import HERE, write
 from spanlm.interop.lm_eval import SpanlmLM
 from spanlm.store.process import processor_name
 from spanlm.store.provenance import code_version
 from tests.goldens.small import make_text, shrunk
 from tests.interop.equalities import cut, farthest, padded, same_beams
 
-HERE = Path(__file__).parent
 LINES = 50
 PAIRS = HERE / "rescoring" / "pairs.jsonl"
 TEXT = ["the cat sat on the mat .", "a zebra ran", "He said the name is bound to the object ."]
@@ -39,7 +39,8 @@ def surprisals(model: Any, tokenizer: Any, text: str, opened: bool = True) -> li
     """Bits of each word of a line by the exported model's logits, after <eos> if `opened`."""
     ids = torch.tensor([[*[tokenizer.eos_token_id] * opened, *tokenizer(text).input_ids]])
     log_p = model(ids).logits[0, :-1].gather(-1, ids[0, 1:, None]).squeeze(-1)
-    return (-log_p.double() / math.log(2)).tolist()
+    bits: list[float] = (-log_p.double() / math.log(2)).tolist()
+    return bits
 
 
 def scored(run: spanlm.TrainedModel, text: str) -> list[float]:
@@ -70,15 +71,17 @@ def preset_row(run: spanlm.TrainedModel, folder: Path) -> dict[str, Any]:
     }
 
 
-def presets() -> list[dict[str, Any]]:
+def presets() -> dict[str, Any]:
     """Train every preset in small, and compare."""
-    rows = []
+    rows = {}
     with tempfile.TemporaryDirectory() as place:
         folder, text = Path(place), make_text(Path(place) / "text")
         for name in spanlm.PRESETS:
             config = shrunk(name, str(text))
             spanlm.train(config, spanlm.load_corpus(config.data), folder / name)
-            rows.append({"preset": name, **preset_row(spanlm.load(folder / name, "cpu"), folder / name / "hf")})
+            run = spanlm.load(folder / name, "cpu")
+            assert isinstance(run, spanlm.TrainedModel)
+            rows[name] = preset_row(run, folder / name / "hf")
     return rows
 
 
@@ -145,19 +148,19 @@ def main() -> None:
     warnings.simplefilter("ignore")  # the libraries' own
     torch.set_num_threads(1)
     folder, *only = sys.argv[1:]
-    file = HERE / "interop.json"
-    record = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    record |= {
+    about = {
         "command": "python -m results.interop runs/ptb",
         "training": "spanlm train demo --corpus ptb --hidden-size 120 --batch-size 64 --epochs 1 --threads 1 --no-tour",
         "machine": f"{processor_name()}, one thread",
         "versions": {name: version(name) for name in ("torch", "transformers", "lm_eval", "minicons")},
+        "commit": code_version(),
     }
-    parts: dict[str, Callable[[], Any]] = {"libraries": lambda: libraries(Path(folder)), "presets": presets}
+    parts: dict[str, Callable[[], dict[str, Any]]] = {
+        "libraries": lambda: {"libraries": libraries(Path(folder))},
+        "presets": presets,
+    }
     for part in only or parts:
-        record[part] = parts[part]()
-        record["commit"] = {**record.get("commit", {}), part: code_version()}
-        file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write("interop", ({"table": part, "row": row, **about, **found} for row, found in parts[part]().items()))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What memories are worth, from trained runs: `python results/memories.py RUNS` writes memories.json.
+"""What memories are worth, from trained runs: `python -m results.memories RUNS` writes memories.jsonl.
 
 RUNS has the trainings of `spanlm reproduce yardstick --runs RUNS` that have a record here, and of `spanlm sweep
 results/worth.yaml` (in RUNS/worth). Each model is compared with the LSTM on the same test text by `spanlm compare`, all
@@ -10,25 +10,24 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from record import asked, write
-
+from results.record import asked, save
+from results.records import Record, records
 from spanlm.presets.yardstick import MODELS
 from spanlm.reproduction.yardstick import SOURCES
 
-HERE = Path(__file__).parent
 FAMILIES = {"none": "LSTM, no memory", "ngram": "4-gram", "roles=1": "Attention, window 15"}
 FAMILIES |= {"roles=3": "Key-Value-Predict, window 5", "reads=spans": "Span buffer"}
 FAMILIES |= {"reads=merge": "Span buffer, q sees h_t, too"}
 """Part of a family's folder -> what it is; the first is the baseline."""
 
 
-def _against(folders: dict[str, Path]) -> list[dict[str, Any]]:
+def _against(folders: dict[str, Path]) -> dict[str, Record]:
     """Compare all with the first."""
     found = asked("compare", *folders.values(), "--threads", 1)["comparisons"]
-    rows = []
+    rows = {}
     for name, one in zip(list(folders)[1:], found, strict=True):
         numbers = {"bits": one["whole"]["difference"], "interval": one["whole"]["interval"], "p": one["p"]}
-        rows.append({"run": name, "seeds": len(one["runs"]), **numbers})
+        rows[name] = {"seeds": len(one["runs"]), **numbers}
     return rows
 
 
@@ -47,14 +46,18 @@ def main() -> None:
     families = {title: next((runs / "worth").glob(f"*{part}*")) for part, title in FAMILIES.items()}
     found = {}
     for source in SOURCES:
-        own = Path("yardstick", f"{source}-small")
-        seeds = [(name, run) for name in MODELS for run in (runs / own / name).glob("seed-*")]
-        if begun := [str(run) for name, run in seeds if not (HERE / own / f"{name}-{run.name}.json").exists()]:
+        text = f"{source}-small"
+        seeds = [(name, run) for name in MODELS for run in (runs / "yardstick" / text / name).glob("seed-*")]
+        recorded = {(one["row"], f"seed-{one.get('seed')}") for one in records("yardstick", text)}
+        if begun := [str(run) for name, run in seeds if (name, run.name) not in recorded]:
             sys.exit(f"trained, or begun, without a record here: {', '.join(begun)}")
-        found[source] = _against({model.title: runs / own / name for name, model in MODELS.items()})
+        found[source] = _against({model.title: runs / "yardstick" / text / name for name, model in MODELS.items()})
     found["demo"] = _against(families)
-    found["context"] = [{"run": title, **_context(family / "seed-1")} for title, family in families.items()]
-    write(__file__, "memories against the LSTM, bits a token on test", **found)
+    found["context"] = {title: _context(family / "seed-1") for title, family in families.items()}
+    for table, rows in found.items():
+        scale = {"scale": "small" if table in SOURCES else "demo"}
+        what = "memories against the LSTM, bits a token on test"
+        save("memories", table, what, {name: scale | row for name, row in rows.items()})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What q reads, and how it is mixed in: `python results/reads.py CONTROL ONE FAMILY …` writes reads.json.
+"""What q reads, and how it is mixed in: `python -m results.reads CONTROL ONE FAMILY …`; li2020.jsonl.
 
 They are folders of `spanlm sweep results/li2020/reads.yaml`, each with its seeds: without a buffer; with one span of
 two words, which predicts twice, too, but has nothing to choose from; with buffers. All are compared with CONTROL, and
@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from record import asked, write
-
+from results.record import asked, save
 from spanlm.config import RunConfig
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.store.provenance import starts
@@ -88,8 +87,8 @@ def main() -> None:
             if family not in (control, baseline):
                 row[name] = _against(baseline, family, "valid")
                 row[f"test_{name}"] = _against(baseline, family, "test") if several else None
-        found[title] = row
-    write(__file__, "AWD-LSTM at a fifth of its width with other predictions beside its own", families=found)
+        found[title] = {"scale": "small"} | row
+    save("li2020", "reads", "AWD-LSTM at a fifth of its width with other predictions beside its own", found)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""How far several machines carry one training: a simulation, `python results/scaling.py`; `--check` compares.
+"""How far several machines carry one training: a simulation. `python -m results.scaling` draws docs/scale.svg.
 
-It writes the tables of docs/scale.md and docs/scale.svg. Measured are a step of 20 streams on a processor and on a GPU
-(bench-cpu.json, bench-gpu.json), and which part of the processor's no smaller number of streams shortens
-(streams.json). A step of n processes takes
+`python -m results` writes its tables, in docs/scale.md. Measured are a step of 20 streams on a processor and on a GPU
+(bench-cpu and bench-gpu in speed.jsonl), and which part of the processor's no smaller number of streams shortens
+(streams). A step of n processes takes
 
     T(n) = serial + compute(streams of one) + all-reduce(n)
 
@@ -10,14 +10,12 @@ The sum of gradients is one message after the backward pass, so nothing hides it
 gradients over its slowest link (Patarasuk & Yuan, 2009, "Bandwidth optimal all-reduce algorithms"), in 2 (n − 1) turns.
 """
 
-import json
-import re
-import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import cache
 
-HERE = Path(__file__).parent
-PAGE = HERE.parent / "docs" / "scale.md"
+from results.records import HERE, records
+
+FIGURE = HERE.parent / "docs" / "scale.svg"
 PARAMETERS, SMALL = 24.2e6, 1.3e6  # AWD-LSTM on Penn Treebank, tied; an LSTM of 300 units, 1,500 words
 STREAMS, STEPS, LAYERS = 20, 70, 3  # as published (presets/merity2018.py)
 TRAINING_TOKENS = 929_589  # of Penn Treebank
@@ -57,34 +55,33 @@ class Machine:
         return self.serial() + self.compute(streams) + self.sum(count)
 
 
-def _measured(record: str, what: str) -> float:
-    groups = json.loads((HERE / record).read_text(encoding="utf-8"))["groups"]
-    (rows,) = (rows for name, rows in groups.items() if name.startswith("AWD-LSTM PTB size tied, V"))
-    (row,) = (row for row in rows if row["name"] == "spanlm, training fp32")
+def _measured(table: str, what: str) -> float:
+    name, size = "spanlm, training fp32", "AWD-LSTM PTB size tied, V"
+    (row,) = (row for row in records("speed", table) if row["name"] == name and row["size"].startswith(size))
     return float(row[what])
 
 
+@cache
 def processor() -> Machine:
     """Return two cores, as measured, behind a network of 10 Gbit/s, as assumed.
 
     Weights are read once a time step, for however few streams: the floor is where the line through the times of 1 and
     20 streams meets none.
     """
-    speed = _measured("bench-cpu.json", "tokens_per_second")
-    times = {int(n): t for n, t in json.loads((HERE / "streams.json").read_text(encoding="utf-8"))["seconds"].items()}
+    speed = _measured("bench-cpu", "tokens_per_second")
+    (streams,) = records("speed", "streams")
+    times = {int(n): t for n, t in streams["seconds"].items()}
     floor = 1 - (times[STREAMS] - times[1]) / (STREAMS - 1) * STREAMS / times[STREAMS]
     rate = OPERATIONS * PARAMETERS * speed / (1 - floor)
     kernel = floor * STREAMS * STEPS / speed / (2 * STEPS * LAYERS)
     return Machine("two cores of a processor, 10 Gbit/s", rate, kernel, 0.0, 1.25e9, 1.25e9, 50e-6, 1)
 
 
+@cache
 def gpu() -> Machine:
     """Return one GPU, whose whole step is as measured, with links and shares of the step as assumed."""
     assumed = Machine("GPUs, eight in a box", 30e12, 15e-6, 0.0, 200e9, 25e9, 10e-6, 8)
-    return replace(assumed, overhead=_measured("bench-gpu.json", "milliseconds") / 1e3 - assumed.step(1, STREAMS))
-
-
-GPU = gpu()
+    return replace(assumed, overhead=_measured("bench-gpu", "milliseconds") / 1e3 - assumed.step(1, STREAMS))
 
 
 def sizes() -> list[list[str]]:
@@ -92,8 +89,10 @@ def sizes() -> list[list[str]]:
     rows = [["processes", "same batch, cores", "same batch, GPUs", "same streams each, GPUs", "steps an epoch"]]
     cpu = processor()
     for n in COUNTS:
-        same = [f"{one.step(1, STREAMS) / one.step(n, STREAMS / n):.1f}" if n in SHARED else "—" for one in (cpu, GPU)]
-        weak = n * GPU.step(1, STREAMS) / GPU.step(n, STREAMS)
+        same = [
+            f"{one.step(1, STREAMS) / one.step(n, STREAMS / n):.1f}" if n in SHARED else "—" for one in (cpu, gpu())
+        ]
+        weak = n * gpu().step(1, STREAMS) / gpu().step(n, STREAMS)
         steps = TRAINING_TOKENS / (n * STREAMS * STEPS)
         rows.append([str(n), *same, f"{weak:.1f}", f"{steps:.0f}"])
     return rows
@@ -102,7 +101,7 @@ def sizes() -> list[list[str]]:
 def parts() -> list[list[str]]:
     """Return what a step consists of, in milliseconds."""
     rows = [["", "serial", "compute", "sum of gradients", "step", "tokens/s"]]
-    for machine, count in ((processor(), 1), (processor(), 5), (processor(), 20), (GPU, 1), (GPU, 5), (GPU, 20)):
+    for machine, count in ((processor(), 1), (processor(), 5), (processor(), 20), (gpu(), 1), (gpu(), 5), (gpu(), 20)):
         each = [machine.serial(), machine.compute(STREAMS / count), machine.sum(count)]
         cells = [f"{1e3 * x:,.1f}" for x in (*each, sum(each))]
         rows.append([f"{machine.name}: {count}", *cells, f"{STREAMS * STEPS / sum(each):,.0f}"])
@@ -115,8 +114,8 @@ def side_by_side() -> list[list[str]]:
     for runs in (1, 2, 4, 8, 16):
         cells = []
         for parameters, layers in ((PARAMETERS, LAYERS), (SMALL, 1)):
-            compute = GPU.compute(STREAMS, parameters)
-            alone = GPU.serial(layers) + compute
+            compute = gpu().compute(STREAMS, parameters)
+            alone = gpu().serial(layers) + compute
             cells.append(f"{runs * alone / max(alone, runs * compute):.1f}")
         rows.append([str(runs), *cells])
     return rows
@@ -131,12 +130,12 @@ def figure() -> bytes:
     with styled():
         plot, axes = plt.subplots(figsize=(6.2, 3.2))
         plot.set_label("Simulated: how much faster several processes are")
-        cpu, slow = processor(), replace(GPU, far=GPU.near)
+        cpu, slow = processor(), replace(gpu(), far=gpu().near)
         curves = {
-            "same streams each, GPUs": [n * GPU.step(1, STREAMS) / GPU.step(n, STREAMS) for n in COUNTS],
+            "same streams each, GPUs": [n * gpu().step(1, STREAMS) / gpu().step(n, STREAMS) for n in COUNTS],
             "same batch, cores": [cpu.step(1, STREAMS) / cpu.step(n, STREAMS / n) for n in SHARED],
             "same batch, GPUs, one box for all": [slow.step(1, STREAMS) / slow.step(n, STREAMS / n) for n in SHARED],
-            "same batch, GPUs": [GPU.step(1, STREAMS) / GPU.step(n, STREAMS / n) for n in SHARED],
+            "same batch, GPUs": [gpu().step(1, STREAMS) / gpu().step(n, STREAMS / n) for n in SHARED],
         }
         axes.plot(COUNTS, COUNTS, color="#5b626d", linewidth=0.8, linestyle=(0, (3, 2)), label="no cost")
         for (name, values), style in zip(curves.items(), STYLES, strict=False):
@@ -160,22 +159,5 @@ def figure() -> bytes:
         return content
 
 
-def written(text: str) -> str:
-    """Return the page with its tables."""
-    tables = {"sizes": sizes, "parts": parts, "side_by_side": side_by_side}
-
-    def table(match: re.Match[str]) -> str:
-        head, *rows = tables[match[1]]()
-        lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-        return f"<!-- table: {match[1]} -->\n\n" + "\n".join(f"| {' | '.join(x)} |" for x in lines) + "\n\n<!-- end -->"
-
-    return re.sub(r"<!-- table: (\w+) -->.*?<!-- end -->", table, text, flags=re.DOTALL)
-
-
 if __name__ == "__main__":
-    before = PAGE.read_text(encoding="utf-8")
-    after = written(before)
-    if "--check" in sys.argv:
-        sys.exit(0 if before == after else f"{PAGE}: differs from what `python results/scaling.py` writes")
-    PAGE.write_text(after, encoding="utf-8")
-    PAGE.with_suffix(".svg").write_bytes(figure())
+    FIGURE.write_bytes(figure())

@@ -1,4 +1,4 @@
-"""How fast `spanlm serve` answers, in a real browser: `python results/serve.py RUN [RUN …]` writes serve.json.
+"""How fast `spanlm serve` answers, in a real browser: `python -m results.serve RUN [RUN …]`; speed.jsonl.
 
 From a key in a text of 200 words to the painted surprisals, at its end and in its middle; 20 visitors who type at once;
 the bytes of the page; which limits are kept. Needs playwright and Debian's chromium; nothing else should run meanwhile.
@@ -22,9 +22,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from playwright.sync_api import Page, sync_playwright
-from record import write
 
 import spanlm
+from results.record import save
 from spanlm.data.config import DataConfig
 from spanlm.data.vocabulary import EOS
 
@@ -106,7 +106,7 @@ def _in_browser(address: str, models: list[dict[str, Any]], words: list[str]) ->
             text = " ".join(words)
             found.append(
                 {
-                    "run": Path(model["name"]).name,
+                    "row": Path(model["name"]).name,
                     "description": model["description"],
                     "parameters": model["parameters"],
                     "words": len(words),
@@ -150,19 +150,19 @@ def _visitors(address: str, model: dict[str, Any], words: list[str]) -> dict[str
     return _summary(times)
 
 
-def _verdicts(content: dict[str, Any]) -> list[dict[str, Any]]:
+def _verdicts(runs: list[Any], visitors: dict[str, float], page_bytes: int) -> list[dict[str, Any]]:
     """Hold what was measured against the limits."""
     found = [
-        (f"{run['run']}, {place.replace('_', ' ')}, p95 ms", run[place]["p95_ms"], "large_ms" if large else "small_ms")
-        for run in content["runs"]
+        (f"{run['row']}, {place.replace('_', ' ')}, p95 ms", run[place]["p95_ms"], "large_ms" if large else "small_ms")
+        for run in runs
         for large in [run["parameters"] > SMALL]
         for place in ("key_to_paint_at_the_end", "key_to_paint_in_the_middle")
     ]
-    found.append((f"{VISITORS} visitors, p95 ms", content["visitors"]["p95_ms"], "visitors_ms"))
-    found.append(("page, bytes", content["page_bytes"], "page_bytes"))
+    found.append((f"{VISITORS} visitors, p95 ms", visitors["p95_ms"], "visitors_ms"))
+    found.append(("page, bytes", page_bytes, "page_bytes"))
     return [
-        {"what": what, "measured": measured, "limit": LIMITS[name], "kept": measured < LIMITS[name]}
-        for what, measured, name in found
+        {"row": row, "measured": measured, "limit": LIMITS[name], "kept": measured < LIMITS[name]}
+        for row, measured, name in found
     ]
 
 
@@ -178,18 +178,20 @@ def main() -> None:
         models = json.loads(connection.getresponse().read())["models"]
         runs, sizes = _in_browser(address, models, words)
         visitors = _visitors(address, models[0], words)
-    content: dict[str, Any] = {
-        "runs": runs,
-        "visitors": {"visitors": VISITORS, "words": len(words), "run": runs[0]["run"], **visitors},
-        "page_bytes": sum(sizes.values()),
-        "files": sizes,
-    }
-    content["verdicts"] = _verdicts(content)
-    for one in content["verdicts"]:
+    verdicts = _verdicts(runs, visitors, sum(sizes.values()))
+    for one in verdicts:
         said = "kept" if one["kept"] else "not kept"
-        sys.stdout.write(f"{one['what']}: {one['measured']:,} (limit {one['limit']:,}): {said}\n")
+        sys.stdout.write(f"{one['row']}: {one['measured']:,} (limit {one['limit']:,}): {said}\n")
+    visiting = {"visitors": VISITORS, "words": len(words), "run": runs[0]["row"], **visitors}
+    tables = {
+        "serve": {one.pop("row"): one for one in verdicts},
+        "serve/runs": {one.pop("row"): one for one in runs},
+        "serve/visitors": {"visitors": {"visitors": visiting}},
+        "serve/page": {"page": {"page_bytes": sum(sizes.values()), "files": sizes}},
+    }
     what = "spanlm serve in Debian's Chromium: from a key to painted surprisals, many visitors, bytes of the page"
-    write(__file__, what, **content)
+    for table, rows in tables.items():
+        save("speed", table, what, rows)
 
 
 if __name__ == "__main__":

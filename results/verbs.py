@@ -1,4 +1,4 @@
-"""How long commands take in two versions of spanlm: `python results/verbs.py FOLDER OLDER` writes verbs.json.
+"""How long commands take in two versions of spanlm: `python -m results.verbs FOLDER OLDER`; speed.jsonl.
 
 OLDER is a checkout of the older version. FOLDER has two runs that it made, how well they predict does not matter: by
 `spanlm train salton2017/lstm-ptb --corpus CORPUS --epochs 1 --out FOLDER/lstm-ptb`, of a text with 10,000 words, and by
@@ -17,7 +17,7 @@ import time
 from itertools import islice
 from pathlib import Path
 
-from record import write
+from results.record import save
 
 LINES, QUESTIONS, ROUNDS = 1000, 40, 9
 HERE = Path(__file__).parents[1]
@@ -87,13 +87,12 @@ def main() -> None:
                 for version, times in taken.items()
             }
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=older, stdout=subprocess.PIPE, text=True, check=True)
-    write(
-        __file__,
+    what = (
         f"seconds of whole commands, medians of {ROUNDS} with the least and the most; {LINES:,} lines, {QUESTIONS} "
-        "questions, a model of 2×650 units with 10,000 words, and the demo's",
-        before=commit.stdout.strip(),
-        seconds=found,
+        "questions, a model of 2×650 units with 10,000 words, and the demo's"
     )
+    older_commit = {"older": commit.stdout.strip()}
+    save("speed", "verbs", what, {name: older_commit | times for name, times in found.items()})
 
 
 if __name__ == "__main__":

@@ -51,9 +51,9 @@ from spanlm.evaluation.resampling import (
     drawn_p,
     drawn_shifts,
     interval_of,
-    sign_flip,
+    lopsided,
 )
-from spanlm.evaluation.scoring import Scored, score
+from spanlm.evaluation.scoring import Scored, perplexity, score
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.ensemble import refuse_other_words
 from spanlm.runs.texts import State
@@ -174,6 +174,7 @@ class ClassDifference:
         difference: mean d_t over them, bits a token.
         interval: 95 %; NaN where they are in fewer than `FEWEST_BLOCKS` blocks, which say nothing of others.
         part: Σ d_t over them, shared out over all tokens that are compared.
+        lopsided: few blocks make most of what it differs by, so that the interval may be too short.
     """
 
     name: str
@@ -181,6 +182,7 @@ class ClassDifference:
     difference: float
     interval: Interval
     part: float
+    lopsided: bool = False
 
 
 @dataclass(frozen=True)
@@ -210,8 +212,7 @@ class Comparison:
         bits: mean bits a token.
         bits_by_run: of each run.
         whole: of all tokens that are compared.
-        p: how often a difference as large comes of flips of the blocks' signs; with families, of the interval's draws
-            (`spanlm.evaluation.resampling.drawn_p`).
+        p: of the interval's draws (`spanlm.evaluation.resampling.drawn_p`); NaN where there is no interval.
         where: for each way to sort tokens its classes, by title.
         gains: the words at which the model is better by most.
         losses: those at which it is worse.
@@ -230,7 +231,7 @@ class Comparison:
     @property
     def perplexity(self) -> float:
         """Of the tokens that are compared."""
-        return 2**self.bits
+        return perplexity(self.bits * math.log(2))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -295,7 +296,7 @@ def read_tokens(
             raise InputError(f"cache: {model.folder} is {model.kind}, and a cache holds words of a vocabulary")
         if protocol.context == "document":
             raise InputError(f"state={state}: must be carry or line of {model.folder}, which is {model.kind}")
-        rows = model.score(corpus.written_lines(split), state=protocol.context, eos=True)
+        rows = model.as_written().score(corpus.written_lines(split), state=protocol.context, eos=True)
         return TokenBits(name, np.array([[row.surprisal for row in rows]]), runs=runs, protocol=protocol)
     scored = in_text_order(model.model, corpus, split, protocol)
     if cache is not None:
@@ -404,10 +405,13 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
             raise InputError(f"{one.name}: a word's context is {what}")
     if not text.known.any():
         raise InputError(f"{text.name}: has no word that both {baseline.name} and {model.name} know")
+    for one in (baseline, model):
+        if len(lost := np.flatnonzero(text.known & ~np.isfinite(one.mean))):
+            word = text.vocabulary.word(int(text.ids[lost[0]]))
+            raise InputError(f"{one.name}: {word}, token {lost[0] + 1} of {text.name}: bits must be finite.")
     generator = np.random.default_rng(SEED)
-    (whole,), draws, sums = _differences(text, text.everything, baseline, model, generator)
-    families = len(baseline.bits) > 1 or len(model.bits) > 1
-    p = drawn_p(draws[:, 0], whole.difference) if families else sign_flip(sums[:, 0], generator)
+    (whole,), draws = _differences(text, text.everything, baseline, model, generator)
+    p = drawn_p(draws[:, 0], whole.difference) if math.isfinite(whole.interval[0]) else math.nan
     sorted_by = [*text.classes(), *_by_looks(text, baseline, model)]
     classes = {each.title: _differences(text, each, baseline, model, generator)[0] for each in sorted_by}
     where = {title: rows for title, rows in classes.items() if rows}
@@ -432,27 +436,28 @@ def _by_looks(text: SharedText, *models: TokenBits) -> list[Classes]:
 
 def _differences(
     text: SharedText, classes: Classes, baseline: TokenBits, model: TokenBits, generator: np.random.Generator
-) -> tuple[list[ClassDifference], Array, Array]:
-    """Return the difference in each class that has tokens, its draws (DRAWS, classes), and the sums of its blocks."""
+) -> tuple[list[ClassDifference], Array]:
+    """Return the difference in each class that has tokens, and its draws (DRAWS, classes)."""
     size, labels, blocks = len(classes.names), classes.where(text.known).labels, text.blocks
     counts = blocks.sums(labels, size)
     tokens = counts.sum(0)
     present = np.flatnonzero(tokens)
     if not len(present):
-        return [], np.empty((0, 0)), counts
-    sums = blocks.sums(labels, size, model.mean - baseline.mean)
-    draws = drawn_means(sums[:, present], counts[:, present], generator)
+        return [], np.empty((0, 0))
+    sums, counts = blocks.sums(labels, size, model.mean - baseline.mean)[:, present], counts[:, present]
+    draws, unsure = drawn_means(sums, counts, generator), lopsided(sums, counts).tolist()
     for family in model.seeds_apart(baseline):
         seeds = np.array([blocks.sums(labels, size, bits).sum(0) for bits in family])
         draws = draws + drawn_shifts(seeds[:, present] / tokens[present], generator)
     totals, intervals, kept = sums.sum(0), interval_of(draws), int(text.known.sum())
-    few = (counts[:, present] > 0).sum(0) < FEWEST_BLOCKS
+    few = (counts > 0).sum(0) < FEWEST_BLOCKS
     intervals = [(math.nan, math.nan) if none else both for none, both in zip(few, intervals, strict=True)]
+    columns = zip(present.tolist(), totals.tolist(), intervals, unsure, strict=True)
     found = [
-        ClassDifference(classes.names[n], int(tokens[n]), float(totals[n] / tokens[n]), both, float(totals[n] / kept))
-        for n, both in zip(present.tolist(), intervals, strict=True)
+        ClassDifference(classes.names[n], int(tokens[n]), float(total / tokens[n]), both, total / kept, skewed)
+        for n, total, both, skewed in columns
     ]
-    return found, draws, sums
+    return found, draws
 
 
 def _moved(text: SharedText, baseline: Array, model: Array) -> tuple[list[MovedWord], list[MovedWord]]:

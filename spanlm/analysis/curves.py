@@ -30,12 +30,14 @@ class Curve:
 
     Attributes:
         name: of the run, or of the folder of several.
-        x: where each epoch ended, in the unit asked for; of several runs the mean.
+        by: the unit of x.
+        x: where each epoch ended; of several runs the mean.
         train: of the moving weights in the epoch, of each run.
         valid: after the epoch, of each run.
     """
 
     name: str
+    by: By
     x: tuple[float, ...]
     train: tuple[tuple[float, ...], ...]
     valid: tuple[tuple[float, ...], ...]
@@ -50,7 +52,7 @@ def curve_of(folder: Path, name: str, by: By = "tokens") -> Curve:
     """
     require(by in get_args(By), "by", by, ", ".join(get_args(By)))
     logs = _logs(folder)
-    if by == "tokens" and not _count_tokens(logs):
+    if by == "tokens" and not all("tokens" in row for rows in logs for row in rows):
         others = ", ".join(unit for unit in get_args(By) if unit != by)
         raise InputError(
             f"{folder}: was begun by an older version, which did not count tokens; draw it by one of {others}"
@@ -60,12 +62,7 @@ def curve_of(folder: Path, name: str, by: By = "tokens") -> Curve:
     train, valid = (
         tuple(tuple(perplexity(row[loss]) for row in rows) for rows in logs) for loss in ("train_loss", "loss")
     )
-    return Curve(name, x, train, valid)
-
-
-def common_unit(folders: Sequence[Path]) -> By:
-    """Return tokens if all of these runs, or folders of runs, counted them, and epochs if not; errors: `curve_of`."""
-    return "tokens" if all(_count_tokens(_logs(folder)) for folder in folders) else "epochs"
+    return Curve(name, by, x, train, valid)
 
 
 def _logs(folder: Path) -> list[list[dict[str, Any]]]:
@@ -78,10 +75,6 @@ def _logs(folder: Path) -> list[list[dict[str, Any]]]:
     if any("train_loss" not in row for rows in logs for row in rows):
         raise InputError(f"{folder}: is an n-gram model, which is estimated without epochs; there is no curve to draw")
     return [rows[:count] for rows in logs]
-
-
-def _count_tokens(logs: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
-    return all("tokens" in row for rows in logs for row in rows)
 
 
 def _places(rows: Sequence[Mapping[str, Any]], by: By) -> list[float]:

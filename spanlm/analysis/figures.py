@@ -13,13 +13,13 @@ import re
 import textwrap
 import unicodedata
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spanlm.analysis.curves import Curve
+from spanlm.analysis.curves import LABELS, Curve
 from spanlm.analysis.lags import HOLLOW, LAST, LagProfile, MeasuredLags, PublishedRow, axis_title, notes
 from spanlm.analysis.utilisation import EXPLAINED, Utilisation, spread_epochs
 from spanlm.errors import InputError, require
@@ -191,6 +191,19 @@ def _rule(axes: Axes, unit: str = "") -> None:
         axes.set_ylim(0)
 
 
+def _logarithmic(axes: Axes, side: str, low: float, high: float) -> None:
+    """Make the axis x or y logarithmic from `low` to `high`, with round numbers."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+    axes.set(**{f"{side}scale": "log", f"{side}lim": (low, high)})
+    axis = getattr(axes, f"{side}axis")
+    ratio = high / low
+    subs = (1, 1.5, 2, 3, 5, 7) if ratio < 15 else (1, 2, 5) if ratio < 200 else (1,)
+    axis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]) if ratio < 5 else LogLocator(subs=subs))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_locator(NullLocator())
+
+
 # --- attention by lag ---
 
 _MOST_TICKS = 24
@@ -312,20 +325,21 @@ def utilisation_figure(title: str, measured: Sequence[Utilisation], caption: str
 
 
 @styled()
-def curves_figure(curves: Sequence[Curve], x_label: str) -> Figure:
+def curves_figure(curves: Sequence[Curve]) -> Figure:
     """Draw the perplexity of valid as a line for each run, that of train as a thin one with hollow marks.
 
     Of several seeds the line is the mean, and a band goes from the least to the greatest. The vertical axis is
     logarithmic: equal heights are equal changes in percent.
 
     Raises:
-        InputError: there are more runs than can be told apart.
+        InputError: there are more runs than can be told apart, or they are over different units.
     """
-    from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullLocator, ScalarFormatter
+    from matplotlib.ticker import EngFormatter, MaxNLocator
 
     check_series(len(curves))
+    by, *others = {curve.by: None for curve in curves}
+    require(not others, "by", by, f"that of all curves; others are over {', '.join(others)}")
     figure, (axes,) = _plot(500, 260)
-    axes.set_yscale("log")
     keys: list[Artist] = []
     for curve, style in zip(curves, STYLES, strict=False):
         marked = spread_epochs(len(curve.x), _FEW_MARKS if len(curve.x) > _MOST_MARKS else len(curve.x))
@@ -343,15 +357,12 @@ def curves_figure(curves: Sequence[Curve], x_label: str) -> Figure:
     values = [value for run in drawn for value in run if math.isfinite(value)]
     if not values:
         raise InputError("no perplexity is finite, so there is nothing to draw")
-    axes.set_ylim(0.93 * min(values), 1.07 * max(values))
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.2, 1.5, 2, 3, 5, 7)))
-    axes.yaxis.set_major_formatter(ScalarFormatter())
-    axes.yaxis.set_minor_locator(NullLocator())
+    _logarithmic(axes, "y", 0.93 * min(values), 1.07 * max(values))
     axes.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10], integer=True))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 2M tokens, 500k
     axes.set_xlim(left=0)
     axes.grid(axis="y")
-    axes.set_xlabel(x_label)
+    axes.set_xlabel(LABELS[by])
     _note(axes, "perplexity", (0, 1), (0, 5))
     caption = "train: of the weights as they moved through the epoch, with dropout. The vertical axis is logarithmic."
     seeds = max(len(curve.valid) for curve in curves)
@@ -389,18 +400,21 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
-    """A plot with its own vertical axis, for numbers on one scale such as perplexities of one text."""
+    """A plot of curves."""
 
     title: str
     series: tuple[Series, ...]
 
 
+_WIDE = 20  # the largest setting over the smallest from which on their axis is logarithmic
+
+
 @styled()
 def sweep_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel, ...], caption: str = "") -> Figure:
-    """Draw `panels` side by side, which share the horizontal axis.
+    """Draw `panels` side by side on the same axes.
 
-    Each has a vertical axis of its own, so that perplexities of different texts are not read against each other; but
-    all span the same ratio, so that a step as high in one panel as in another is the same change in percent.
+    The vertical one is logarithmic: equal heights are equal changes in percent. So is the horizontal one of settings as
+    far apart as learning rates are.
 
     What the figure itself needs to be read is added to `caption`.
 
@@ -414,37 +428,39 @@ def sweep_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel, ..
     keys: dict[str, Artist] = {}
     points = [[point for one in panel.series for point in one.points] for panel in panels]
     settings = sorted({point.x for each in points for point in each})
-    edge = 0.06 * (settings[-1] - settings[0]) or 0.5
-    ranges = [(min(point.span[0] for point in each), max(point.span[1] for point in each)) for each in points]
+    wide = settings[0] > 0 and settings[-1] / settings[0] >= _WIDE
+    places = {x: math.log(x) if wide else x for x in settings}
+    edge = 0.06 * (places[settings[-1]] - places[settings[0]]) or 0.5
+    low, high = (of(side for each in points for point in each for side in point.span) for of in (min, max))
     # at least a scale for values that are all the same; an eighth of the height above and below the values
-    half = max(1.02, *(high / low for low, high in ranges)) ** 0.62
-    for panel, axes, (low, high) in zip(panels, plots, ranges, strict=True):
+    room = max(1.02, high / low) ** 0.12
+    for panel, axes in zip(panels, plots, strict=True):
         width = 72 * figure.get_figwidth() * axes.get_position().width
         heading = clip(panel.title, HEAD_SIZE, width)
         _note(axes, heading, (0, 1), (0, 18), size=HEAD_SIZE, weight="bold", color=INK)
         _note(axes, y_label, (0, 1), (0, 5))
-        axes.set_xlabel(x_label)
-        axes.set_xticks(settings)
-        for one, key in zip(panel.series, _curves(axes, panel, styles, 0.15 * edge), strict=True):
+        axes.set_xlabel(f"{x_label}{' (logarithmic)' * wide}")
+        axes.set_xticks(list(places.values()), [f"{x:g}" for x in settings])
+        for one, key in zip(panel.series, _curves(axes, panel, styles, places, 0.15 * edge), strict=True):
             if not one.published or one.name not in keys:
                 keys[one.name] = key
-        _rule(axes)
-        axes.set(
-            xlim=(settings[0] - edge, settings[-1] + edge),
-            ylim=(math.sqrt(low * high) / half, math.sqrt(low * high) * half),
-        )
+        axes.grid(axis="y")
+        axes.set_xlim(places[settings[0]] - edge, places[settings[-1]] + edge)
+        _logarithmic(axes, "y", low / room, high * room)
     text = " ".join([caption, *_sweep_notes(panels)]).strip()
     _frame(plots[0], title, [keys[name] for name in names], text, above=42)
     return figure
 
 
-def _curves(axes: Axes, panel: Panel, styles: dict[str, Style], step: float) -> Iterator[Artist]:
+def _curves(
+    axes: Axes, panel: Panel, styles: dict[str, Style], places: Mapping[float, float], step: float
+) -> Iterator[Artist]:
     """Draw the curves of a panel; those with bars stand beside each other by `step`, so that no bar hides another."""
     barred = [one for one in panel.series if any(point.span[0] < point.span[1] for point in one.points)]
     for one in panel.series:
         aside = step * (barred.index(one) - (len(barred) - 1) / 2) if one in barred else 0.0
         style, points = styles[one.name], sorted(one.points, key=lambda point: point.x)
-        x, values = [point.x + aside for point in points], [point.value for point in points]
+        x, values = [places[point.x] + aside for point in points], [point.value for point in points]
         if one in barred:
             sides = [[max(p.value - p.span[0], 0.0) for p in points], [max(p.span[1] - p.value, 0.0) for p in points]]
             axes.errorbar(x, values, sides, fmt="none", ecolor=style.colour, elinewidth=1.1, capthick=1.1)
@@ -457,8 +473,7 @@ def _sweep_notes(panels: Sequence[Panel]) -> Iterator[str]:
         yield "Bars go from the least to the greatest of several seeds."
     if any(one.published for one in curves):
         yield "Dashed: published."
-    if len(panels) > 1:
-        yield "Each panel has a scale of its own; all span the same ratio: equal heights are equal percentages."
+    yield "The vertical axis is logarithmic."
 
 
 # --- a number for each of several models ---
@@ -474,7 +489,7 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True)
 class RowsPanel:
-    """A column of dots on one scale: each row's measured and published number, or None, with `digits` decimals."""
+    """A column of dots: each row's measured and published number, or None, with `digits` decimals."""
 
     title: str
     measured: tuple[Value | None, ...]
@@ -483,29 +498,38 @@ class RowsPanel:
 
 
 @styled()
-def rows_figure(title: str, rows: Sequence[str], panels: Sequence[RowsPanel], caption: str) -> Figure:
-    """Draw a dot on a line for each of `rows`, in that order from the top, in every panel, with whiskers over seeds."""
+def rows_figure(
+    title: str, rows: Sequence[str], panels: Sequence[RowsPanel], caption: str, *, logarithmic: bool = False
+) -> Figure:
+    """Draw a dot on a line for each of `rows`, in that order from the top, in every panel, with whiskers over seeds.
+
+    All panels have one scale; a `logarithmic` one is for perplexities.
+    """
     from matplotlib.ticker import MaxNLocator
 
     gap = 36
     figure, plots = _plot((190 + gap) * len(panels) - gap, 20 * len(rows), len(panels), gap)
+    marks = [mark[1:] for panel in panels for mark in panel.measured if mark is not None]
+    marks += [(paper, paper) for panel in panels for paper in panel.published if paper is not None]
+    place, number_at = (math.log, math.exp) if logarithmic else (float, float)
+    low, high = place(min(low for low, _ in marks)), place(max(high for _, high in marks))
+    # values that are all the same, or nearly, are no scale; to the right there is room for a number
+    room = max(high - low, 0.01 * abs(high)) or 0.01
+    ends = number_at(low - 0.15 * room), number_at(high + 0.35 * room)
     for panel, axes in zip(panels, plots, strict=True):
-        _note(axes, panel.title, (0, 1), (0, 8), size=LEGEND_SIZE, weight="bold", color=INK)
+        _note(axes, clip(panel.title, LEGEND_SIZE, 190), (0, 1), (0, 8), size=LEGEND_SIZE, weight="bold", color=INK)
         axes.set_yticks(range(len(rows)), rows if axes is plots[0] else [""] * len(rows), size=LEGEND_SIZE, color=INK)
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.spines["bottom"].set_visible(False)
         axes.grid()
         axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         axes.xaxis.set_major_formatter("{x:g}")
-        published = [None if value is None else Value(value, value, value) for value in panel.published]
-        shown = [mark for mark in (*panel.measured, *published) if mark is not None]
-        low, high = min(mark.low for mark in shown), max(mark.high for mark in shown)
-        # values that are all the same, or nearly, are no scale; to the right there is room for a number
-        room = max(high - low, 0.01 * abs(high))
-        axes.set_xlim(low - 0.15 * room, high + 0.35 * room)
-        for number, (mark, paper) in enumerate(zip(panel.measured, published, strict=True)):
+        axes.set_xlim(*ends)
+        if logarithmic:
+            _logarithmic(axes, "x", *ends)
+        for number, (mark, paper) in enumerate(zip(panel.measured, panel.published, strict=True)):
             if paper is not None:
-                _dot(axes, paper, number, STYLES[1], "" if mark else f"{paper.value:.{panel.digits}f}")
+                _dot(axes, Value(paper, paper, paper), number, STYLES[1], "" if mark else f"{paper:.{panel.digits}f}")
             if mark is not None:
                 _dot(axes, mark, number, STYLES[0], f"{mark.value:.{panel.digits}f}")
     left = 6 + max(text_width(row, LEGEND_SIZE) for row in rows)

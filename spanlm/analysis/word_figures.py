@@ -315,12 +315,12 @@ class _Triangle:
 
 @styled()
 def triangle_figure(sentences: Sequence[Sequence[SentenceMap]]) -> Figure:
-    """Draw a panel for each model of each sentence; the panels of a sentence share a scale of colours."""
+    """Draw a panel for each model of each sentence; all share a scale of colours."""
     rows = [_side_by_side([_Triangle(one) for one in maps]) for maps in sentences]
     # narrow figures leave room for their words
     sheet = _Sheet(TITLE, max(380.0, *(_together(line) for lines in rows for line in lines)))
-    for maps, lines in zip(sentences, rows, strict=True):
-        top, above = common_scale(maps)
+    top, above = common_scale([one for maps in sentences for one in maps])
+    for lines in rows:
         for line in lines:
             x, y = 0.0, sheet.y + 27
             ends = []
@@ -332,9 +332,10 @@ def triangle_figure(sentences: Sequence[Sequence[SentenceMap]]) -> Figure:
                 ends.append(panel.draw(sheet, x + panel.left, start, top))
                 x += panel.width + _GUTTER
             sheet.y = max(ends)
-        sheet.y += 12
-        sheet.key(max(lines[0][0].left, 52), top, above, "×")
         sheet.y += 6
+    sheet.y += 6
+    sheet.key(max(rows[0][0][0].left, 52), top, above, "×")
+    sheet.y += 6
     return sheet.finish(_triangle_caption([one for maps in sentences for one in maps]))
 
 

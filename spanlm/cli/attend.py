@@ -144,7 +144,7 @@ def _parser() -> VerbParser:
         choices=("carry", "line", "document"),
         help="a word's context: all that is read, its line or its document (default: line; of a corpus as in training)",
     )
-    add_gate(parser)
+    add_gate(parser, texts=True)
     add_row_options(parser, prefix=False, default=None)
     add_corpus(parser)
     kinds = {
@@ -209,7 +209,8 @@ def _check(options: argparse.Namespace, what: str) -> None:
 
 def _text(options: argparse.Namespace) -> None:
     """Read a text; write where the model looked at each word, or print where it looked at the last."""
-    model = require_weights(load_run(options.runs[0], options.device, options.gate_temperature), "attend")
+    loaded = load_run(options.runs[0], options.device, options.gate_temperature, options.as_written)
+    model = require_weights(loaded, "attend")
     suffixes = export.SPAN_SUFFIXES if model.has_spans else export.ATTENTION_SUFFIXES
     if options.out is not None:
         export.checked_suffix(options.out, suffixes)
@@ -255,7 +256,7 @@ def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
         for line in model.texts.unk_notes():
             note(f"note: {line}")
     source = "a text" if options.file is None else options.file.name
-    items = [] if isinstance(read, Text) or not numbers else places_of(pieces, read, model.tokenize)[: len(words)]
+    items = [] if isinstance(read, Text) or not numbers else places_of(pieces, read, model.texts.cut)[: len(words)]
     places = [(numbers[item - 1], token, word) for item, token, word in items]
     return Excerpt(words, source, 1, starts_of_lines, places)
 
@@ -293,7 +294,8 @@ def _few(pieces: Iterable[Piece], file: Path | None) -> list[Piece]:
 
 def _models(options: argparse.Namespace, most: float = math.inf) -> dict[str, TrainedModel]:
     """Load and name models that attend to something, at slots of at most `most` words."""
-    models = [require_weights(load_run(folder, options.device), "attend") for folder in options.runs]
+    how = options.device, None, options.as_written
+    models = [require_weights(load_run(folder, *how), "attend") for folder in options.runs]
     for model in models:
         if (span := slots_of(model)[0]) > most:
             raise InputError(

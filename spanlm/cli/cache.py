@@ -1,4 +1,4 @@
-"""Options and output of the neural cache in `spanlm evaluate`."""
+"""Options and output of the neural cache in `spanlm evaluate`, `compare` and `score`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 from spanlm.cli.evaluation_report import Rows, both_counts, tuned_rows
 from spanlm.cli.main import VerbParser, in_options
 from spanlm.cli.options import TUNED_ON, add_fields, field_values, refuse_given, tuning_part
-from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig, CacheOptions, CacheTuning
 from spanlm.evaluation.perplexity import Evaluation
@@ -41,7 +40,7 @@ def check_cache(options: argparse.Namespace) -> None:
 
 
 def choose_cache(
-    model: LoadedModel, corpus: Corpus, options: argparse.Namespace, texts: Texts | None = None
+    model: LoadedModel, options: argparse.Namespace, texts: Texts | None = None
 ) -> tuple[CacheConfig | None, CacheTuning | None]:
     """Return the cache to evaluate with, or None, and how it was tuned, or None; `texts` finds the text to tune on."""
     if options.cache is None:
@@ -50,7 +49,7 @@ def choose_cache(
     if not asked.tune:
         return CacheConfig(window=asked.window, theta=asked.thetas[0], lambda_=asked.lambdas[0]), None
     valid = tuning_part(model, options, "--tune-cache", "--cache-theta and --cache-lambda", texts)
-    how: dict[str, Any] = {"state": options.state, "precision": options.precision}
+    how = {"state": options.state, "precision": options.precision, "over_lines": vars(options).get("over_lines", True)}
     tuning = model.tune_cache((asked.window,), valid, TUNED_ON, thetas=asked.thetas, lambdas=asked.lambdas, **how)
     return tuning.best, tuning
 

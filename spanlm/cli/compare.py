@@ -6,6 +6,7 @@ import argparse
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +46,13 @@ from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig, CacheTuning
 from spanlm.evaluation.resampling import FEWEST_BLOCKS, of_chance, signed
-from spanlm.evaluation.scoring import shown
+from spanlm.evaluation.scoring import perplexity, shown
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.ensemble import load_ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.trained_model import LoadedModel, require_weights
 from spanlm.store.files import is_hf
-from spanlm.store.plain import table_bytes
+from spanlm.store.plain import TABLES, Grid, grids_bytes, table_bytes
 from spanlm.store.run_folder import CONFIG
 
 _DESCRIPTION = """
@@ -72,9 +73,8 @@ of which the text and the seeds are both drawn anew. One run alone is compared w
 """
 _MORE = """
 Interval: the text's documents, or blocks of it, are drawn with replacement (a paired bootstrap: both models read each).
-p: the signs of their differences are flipped at random. Of families: seeds are drawn, too, from Student's distribution
-around their mean, and p is the interval's: below 0.05 where it is without 0. Classes of words are many, so that one in
-twenty has an interval without 0 by chance alone.
+Of families: seeds are drawn, too, from Student's distribution around their mean. p is the interval's: below 0.05 where
+it is without 0. Classes of words are many, so that one in twenty has an interval without 0 by chance alone.
 
 --tune-cache: each model has the θ and λ that fit it best, and a family those of its first seed. With --combine, the
 runs are one without their caches, and have one cache together.
@@ -85,7 +85,9 @@ the text's lines with each word as word_TAG. --words common compares models of d
 both know; they share out their probability over different words, so that the smaller vocabulary has it easier.
 """
 _Cache = tuple[CacheConfig | None, CacheTuning | None]  # and how it was tuned
-_SUFFIXES = (".html", ".csv", *FIGURES)
+_UNSURE = "?"
+_LOPSIDED = "a few blocks make most of the spread, so that the interval may be too short"
+_SUFFIXES = (".html", ".csv", *TABLES, *FIGURES)
 _COLUMNS = ("run", "baseline", "sorted_by", "class", "tokens", "difference", "low", "high", "part")
 
 
@@ -116,7 +118,7 @@ def run(arguments: list[str]) -> None:
         options.corpus = standard_input()
     corpus, options.split = corpus_of(first, options)
     text = shared_text(first, corpus, options.split, options.state, options.tags)
-    asked = choose_cache(first, corpus, options)  # refused before anything is read
+    asked = choose_cache(first, options)  # refused before anything is read
     read, caches = [], []
     for side in sides:
         own = asked if side.runs == sides[0].runs and not side.combined else None
@@ -153,7 +155,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--combine", rare=True, choices=("linear", "geometric"), help=text)
     add_attention(parser)
     add_cache(parser)
-    text = "the classes as a figure (.svg, .png, .pdf) or table (.csv), or the words that gain and lose most (.html)"
+    text = "tables (.md, .tex), the classes (.svg, .png, .pdf, .csv), or the words that gain and lose most (.html)"
     parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(tune_weights=False, precision="fp32")
@@ -258,7 +260,7 @@ def _read(
         refuse_other_context(first, text, model, read, options.split, options.state)
         text = check_alike(first, text, model, read, options.split)
         if side.cached and not members:
-            chosen = cache or choose_cache(model, read, options, first.texts)
+            chosen = cache or choose_cache(model, options, first.texts)
         members.append(read_tokens(model, read, options.split, options.state, name=side.name, cache=chosen[0]))
     return text, TokenBits.family(side.name, members), chosen
 
@@ -306,7 +308,7 @@ def _fields(
             "name": baseline.name,
             "bits": bits,
             "bits_by_run": baseline.by_run(text.known).tolist(),
-            "perplexity": 2**bits,
+            "perplexity": perplexity(bits * math.log(2)),
             **more[0],
         },
         "comparisons": [{**one.to_json(), **how} for one, how in zip(found, more[1:], strict=True)],
@@ -334,36 +336,35 @@ def _print(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, n
             ("intervals", f"95 %, drawn from {text.blocks.description}{seeds}"),
         ]
     )
-    out()
-    _print_whole(found, text, baseline)
-    for one in found:
-        _print_where(one, baseline)
+    for each in _tables(found, text, baseline):
+        out()
+        grid(*each)
+    if not all(map(_is_sure, _classes(found))):
+        paragraph(f"– in fewer than {FEWEST_BLOCKS} of the blocks that intervals are drawn from")
+    if any(row.lopsided and _is_sure(row) for row in _classes(found)):
+        paragraph(f"{_UNSURE} {_LOPSIDED}")
     if text.counts is None:
         where = "the baseline's training text is not there (--data-dir names the folder that holds it now)"
         note(f"note: {where}, so that words are not sorted by their frequency")
 
 
-def _print_whole(found: Sequence[Comparison], text: SharedText, baseline: TokenBits) -> None:
+def _tables(found: Sequence[Comparison], text: SharedText, baseline: TokenBits) -> Iterator[Grid]:
+    """Yield the table of all models, and that of each one's classes."""
     bits, families = _bits(text, baseline), _families(found, baseline)
-    seeds = ["seeds"] * families
-    rows = [[baseline.name, *[str(len(baseline.bits))] * families, f"{bits:.3f}", shown(2**bits), "", "", ""]]
+    seeds, ppl = ["seeds"] * families, shown(perplexity(bits * math.log(2)))
+    rows = [[baseline.name, *[str(len(baseline.bits))] * families, f"{bits:.3f}", ppl, "", "", ""]]
     for one in found:
         whole, p = one.whole, of_chance(one.p)
         numbers = [f"{one.bits:.3f}", shown(one.perplexity), signed(whole.difference), _interval(whole), p]
         rows.append([one.name, *[str(one.runs)] * families, *numbers])
-    grid(["", *seeds, "bits", "perplexity", "difference", "95 %", "p"], rows)
-
-
-def _print_where(one: Comparison, baseline: TokenBits) -> None:
-    out()
-    rows = []
-    for title, classes in one.where.items():
-        rows.append([title, "", "", "", ""])
-        rows += [[f"  {row.name}", *_cells(row)] for row in classes]
-    header = ["", "tokens", "difference", "95 %", "part"]
-    grid(header, rows, f"{one.name} − {baseline.name}, bits a token; part: of the difference, over all tokens")
-    if not all(_is_sure(row) for classes in one.where.values() for row in classes):
-        paragraph(f"– in fewer than {FEWEST_BLOCKS} of the blocks that intervals are drawn from")
+    yield ["", *seeds, "bits", "perplexity", "difference", "95 %", "p"], rows, None
+    for one in found:
+        rows = []
+        for title, classes in one.where.items():
+            rows.append([title, "", "", "", ""])
+            rows += [[f"  {row.name}", *_cells(row)] for row in classes]
+        title = f"{one.name} − {baseline.name}, bits a token; part: of the difference, over all tokens"
+        yield ["", "tokens", "difference", "95 %", "part"], rows, title
 
 
 def _cells(row: ClassDifference) -> list[str]:
@@ -372,13 +373,16 @@ def _cells(row: ClassDifference) -> list[str]:
 
 def _interval(row: ClassDifference) -> str:
     low, high = map(signed, row.interval)
-    return f"{low} to {high}" if _is_sure(row) else "–"
+    return f"{_UNSURE * row.lopsided}{low} to {high}" if _is_sure(row) else "–"
 
 
 def _write(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, path: Path) -> None:
     suffix = checked_suffix(path, _SUFFIXES)
     if suffix == ".html":
         write_whole(path, render_comparison(found, baseline.name, text.name).encode("utf-8"))
+        return
+    if suffix in TABLES:
+        write_whole(path, grids_bytes(_tables(found, text, baseline), suffix))
         return
     if suffix == ".csv":
         table_rows = (
@@ -399,7 +403,13 @@ def _write(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, p
         panels.append((one.name, [values.get(row) for row in rows]))
     title = f"Bits a token beside {baseline.name}"
     caption = f"{text.name}. Left of 0 the model is better. Whiskers: 95 % intervals; classes without one are left out."
+    if unsure := [row.name for row in _classes(found) if row.lopsided and _is_sure(row)]:
+        caption += f" Of {', '.join(dict.fromkeys(unsure))} {_LOPSIDED}."
     write_whole(path, figure_bytes(differences_figure(title, rows, panels, caption), suffix))
+
+
+def _classes(found: Sequence[Comparison]) -> list[ClassDifference]:
+    return [row for one in found for row in (one.whole, *chain.from_iterable(one.where.values()))]
 
 
 def _is_sure(row: ClassDifference) -> bool:

@@ -200,7 +200,7 @@ def _toolkit_report(model: LoadedModel, corpus: Corpus, options: argparse.Namesp
     """Give the lines that KenLM or SRILM would print."""
     if not model.texts.predict_first:
         raise InputError(f"--format={options.format}: {model.folder} gives the first word of a line no probability")
-    text = corpus.written_lines(options.split)
+    model, text = model.as_written(), corpus.written_lines(options.split)
     if isinstance(model.model, NgramModel) and model.model.cache is None:
         lines = arpa_lines(model.model.arpa, model.texts.pieces(text))
     else:
@@ -219,7 +219,7 @@ def _excess(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> 
 
 
 def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> None:
-    cache, tuning = choose_cache(model, corpus, options)
+    cache, tuning = choose_cache(model, options)
     how: dict[str, Any] = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
     with progress(shown=not options.json) as report, refusing_dynamic(options):
         adapted = choose_dynamic(model, corpus, options, report)

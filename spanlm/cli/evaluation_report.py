@@ -7,6 +7,7 @@ from typing import Any
 
 from spanlm.cli.options import TUNED_ON, run_names
 from spanlm.cli.render import grid, out, paragraph, table
+from spanlm.data.corpora import shown_name
 from spanlm.evaluation.cache import CacheTuning
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights
 from spanlm.evaluation.dynamic.tuning import DynamicTuning
@@ -88,11 +89,12 @@ def print_evaluation(model: LoadedModel, result: Evaluation, notes: Sequence[str
     count = count_parameters(model.model)
     what, *members = described(model)
     unknown = f"{result.oov_tokens:,} because the vocabulary lacks the word"
+    name = shown_name(result.corpus, model.texts.data.effective_tokenizer, model.texts.data.lines)
     table(
         [
             ("model", f"{what}; θ_M {count.model:,}, θ_W+M {count.total:,}"),
             *(("", member) for member in members),
-            ("text", f"{result.corpus} {result.split}: {result.tokens:,} tokens"),
+            ("text", f"{name} {result.split}: {result.tokens:,} tokens"),
             ("protocol", result.protocol),
             *gate_rows(model),
             *attention_rows(model),

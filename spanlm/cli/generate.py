@@ -39,7 +39,7 @@ def run(arguments: list[str]) -> None:
     parser.add_argument("--prompt", default="", metavar="TEXT", help="words to continue (default: start a line)")
     parser.add_argument("--samples", type=int, default=1, metavar="N", help="draw N texts, each under its number")
     add_fields(parser, GenerationOptions)
-    add_gate(parser)
+    add_gate(parser, texts=True)
     options = parser.parse_intermixed_args(arguments)
     drawn = field_values(options, GenerationOptions)
     model = load_runs([options.run, *options.more], options)

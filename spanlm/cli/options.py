@@ -238,8 +238,11 @@ def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
     return [options.run, *map(Path, more[:count])], more[count:]
 
 
-def add_gate(parser: VerbParser) -> None:
-    """Add another temperature of a span buffer's gate."""
+def add_gate(parser: VerbParser, *, texts: bool = False) -> None:
+    """Add another temperature of a span buffer's gate and, where a verb reads `texts` of a user, how it reads words."""
+    if texts:
+        text = "read words as they are written (default of models of ptb and wikitext-2: as their corpus writes them)"
+        parser.add_argument("--as-written", rare=True, action="store_true", help=text)
     text = "of a model with a span buffer: the gate's temperature (default: the run's "
     parser.add_argument(
         GATE, rare=True, type=float, metavar="T", help=f"{text}model.memory.gate.evaluation_temperature)"
@@ -275,7 +278,7 @@ def check_gate(temperature: float | None, runs: int) -> None:
     require_temperature(temperature, GATE)
 
 
-def load_run(folder: Path, device: str, gate_temperature: float | None = None) -> LoadedModel:
+def load_run(folder: Path, device: str, gate_temperature: float | None = None, as_written: bool = False) -> LoadedModel:
     """Load one run, with another temperature of its gate if one is given."""
     # here, since torch takes a second to load, and not every verb that has shared options needs it
     from spanlm.evaluation.perplexity import require_span_buffer
@@ -283,6 +286,7 @@ def load_run(folder: Path, device: str, gate_temperature: float | None = None) -
     from spanlm.runs.trained_model import require_weights
 
     model = load(folder, device)
+    model = model.as_written() if as_written else model
     note_unfinished(folder)
     if gate_temperature is None:
         return model
@@ -310,6 +314,7 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
     # not every verb has these options
     temperature: float | None = vars(options).get("gate_temperature")
     attention: str | None = vars(options).get("attention")
+    as_written: bool = vars(options).get("as_written", False)
     check_gate(temperature, len(runs))
     check_hf(runs[0], options)
     if len(runs) > 1:
@@ -318,11 +323,12 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
         ensemble = load_ensemble(runs, combination=options.combine or "linear", **how)
         for run in runs:
             note_unfinished(Path(run))
-        return ensemble if attention is None else ensemble.with_attention(attention)
+        ensemble = ensemble if attention is None else ensemble.with_attention(attention)
+        return ensemble.as_written() if as_written else ensemble
     for name, given in (("--combine", options.combine), ("--weights", options.weights)):
         if given is not None:
             raise InputError(f"{name}: is for several runs; name more than {runs[0]}")
-    model = load_run(runs[0], options.device, temperature)
+    model = load_run(runs[0], options.device, temperature, as_written)
     return model if attention is None else require_weights(model, ATTENTION).with_attention(attention)
 
 

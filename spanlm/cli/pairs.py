@@ -124,7 +124,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     text = "compare a region alone: a column with its words, or the number of its word (4, 4-6), in both sentences; "
     parser.add_argument("--critical", metavar="COLUMN[,COLUMN]", help=f"{text}two columns: of the good, of the bad")
     parser.add_argument("--format", choices=("csv", "tsv", "jsonl"), help="of the pairs (default: by the file's name)")
-    add_gate(parser)
+    add_gate(parser, texts=True)
     add_fields(parser, Protocol, "precision")
     add_attention(parser)
     parser.add_argument(

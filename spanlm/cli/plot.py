@@ -24,12 +24,12 @@ def run(arguments: list[str]) -> None:
     """Plot."""
     parser = verb_parser("plot", _DESCRIPTION)
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders of runs, or of families of runs")
-    text = "the horizontal axis (default: tokens, or epochs if a run is of an older version, which counted none)"
-    parser.add_argument("--by", choices=("tokens", "epochs", "steps", "seconds"), help=text)
+    units = ("tokens", "epochs", "steps", "seconds")
+    parser.add_argument("--by", choices=units, default="tokens", help="the horizontal axis (default: tokens)")
     text = ".svg, .png or .pdf (default curves.svg)"
     parser.add_argument("--out", type=Path, default=Path("curves.svg"), metavar="FILE", help=text)
     options = parser.parse_intermixed_args(arguments)
-    from spanlm.analysis.curves import LABELS, common_unit, curve_of
+    from spanlm.analysis.curves import curve_of
     from spanlm.analysis.export import write_whole
     from spanlm.analysis.figures import FIGURES, curves_figure, figure_bytes
 
@@ -40,9 +40,8 @@ def run(arguments: list[str]) -> None:
     for folder in options.runs:
         family_members(folder)  # refuses what is none
     names = run_names(options.runs)
-    by = options.by or common_unit(options.runs)
-    curves = [curve_of(folder, name, by) for folder, name in zip(options.runs, names, strict=True)]
-    content = figure_bytes(curves_figure(curves, LABELS[by]), options.out.suffix)
+    curves = [curve_of(folder, name, options.by) for folder, name in zip(options.runs, names, strict=True)]
+    content = figure_bytes(curves_figure(curves), options.out.suffix)
     write_whole(options.out, content)
     for curve in curves:
         best = min(range(len(curve.x)), key=lambda epoch: sum(run[epoch] for run in curve.valid))

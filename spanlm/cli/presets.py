@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import textwrap
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from spanlm.cli.main import VerbParser
 from spanlm.cli.render import grid, out, table
 from spanlm.errors import InputError, nearest
+from spanlm.store.plain import TABLES, Grid, grids_bytes
 
 if TYPE_CHECKING:
     from spanlm.presets import NgramPreset, Preset
@@ -50,6 +52,7 @@ def run(arguments: list[str]) -> None:
     parser = VerbParser("presets", _DESCRIPTION)
     parser.add_argument("filter", nargs="?", default="", metavar="FILTER", help="a preset, or a part of the names")
     parser.add_argument("--json", action="store_true", help="print a JSON list, one object a preset")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the list as a table (.md, .tex), too")
     options = parser.parse_args(arguments)
     rows = {row["name"]: row for row in read_listing()}
     wanted = options.filter.lower()
@@ -58,15 +61,20 @@ def run(arguments: list[str]) -> None:
     found = whole or [name for name in rows if wanted in name]
     if not found:
         raise InputError(f"no preset has {options.filter} in its name.{nearest(wanted, rows)}")
+    shown = [rows[name] for name in found]
+    if options.out is not None:
+        from spanlm.analysis.export import checked_suffix, write_whole
+
+        write_whole(options.out, grids_bytes(_tables(shown), checked_suffix(options.out, TABLES)))
     if options.json:
         from spanlm.presets import NGRAM_PRESETS, PRESETS
 
         described = [describe_preset(PRESETS.get(name) or NGRAM_PRESETS[name]) for name in found]
         out(json.dumps(described, indent=1, ensure_ascii=False))
     elif len(found) == 1:
-        _show_one(rows[found[0]])
+        _show_one(shown[0])
     else:
-        _show_all([rows[name] for name in found])
+        _show_all(shown)
 
 
 def read_listing() -> list[dict[str, Any]]:
@@ -125,12 +133,18 @@ def describe_preset(preset: Preset | NgramPreset) -> dict[str, Any]:
 
 def _show_all(rows: list[dict[str, Any]]) -> None:
     width = max(len(row["name"]) for row in rows) + 2
-    for heading, group in groupby(rows, _heading):
-        out(heading)
-        header = [" " * width, *(f"{name:>{size}}" for name, size in _COLUMNS.items())]
-        grid(header, ([f"  {row['name']}", *_cells(row)] for row in group))
+    for header, group, heading in _tables(rows):
+        out(heading or "")
+        grid([" " * width, *header[1:]], group)
         out()
     out(textwrap.fill(_NOTE, _columns()))
+
+
+def _tables(rows: Sequence[dict[str, Any]]) -> Iterator[Grid]:
+    """Yield the presets of a paper on a text as a table."""
+    header = ["", *(f"{name:>{size}}" for name, size in _COLUMNS.items())]
+    for heading, group in groupby(rows, _heading):
+        yield header, [[f"  {row['name']}", *_cells(row)] for row in group], heading
 
 
 def _columns() -> int:

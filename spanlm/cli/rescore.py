@@ -30,10 +30,12 @@ from spanlm.evaluation.prefix_tree import Prefixes
 from spanlm.evaluation.protocol import Protocol
 from spanlm.evaluation.resampling import FEWEST_BLOCKS
 from spanlm.models.ops.precision import usable
-from spanlm.rescoring.formats import FOLDERS, Format, NBestList, read_nbest, read_references, write_nbest
-from spanlm.rescoring.rescore import WORDS, Scored, Weighted, WordErrors, weight_grid, word_errors
+from spanlm.rescoring.formats import FOLDERS, Format, NBestList, read_nbest, without, write_nbest
+from spanlm.rescoring.references import Reference, read_references
+from spanlm.rescoring.rescore import WORDS, Scored, Weighted, WordErrors, plain_rate, weight_grid, word_errors
 from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap, edits
-from spanlm.store.plain import cells_line
+from spanlm.store.files import opened
+from spanlm.store.plain import c_number, cells_line, json_object
 from spanlm.store.process import pick_device
 
 _DESCRIPTION = """
@@ -44,18 +46,24 @@ take the best of each list.
   spanlm rescore runs/kvp --nbest test.nbest --weights kvp=0.6 words=1.2
 
 The score of a hypothesis is its own (or its own scores, each), log p by each model, and its number of words, each with
-a weight; --tune finds those with the fewest word errors against --refs. Tune on other lists than you report. Formats:
-Moses, Kaldi, SRILM (plain, NBestList1.0), ESPnet folders, NeMo TSV, JSON lines; found out by themselves.
+a weight; --tune searches for those with the fewest word errors against --refs. Tune on other lists than you report.
+Formats: Moses, Kaldi, SRILM (plain, NBestList1.0), ESPnet folders, NeMo TSV, JSON lines; found out by themselves.
 """
 _MORE = """
 Every score is a natural logarithm: SRILM's log10 and bytelogs are converted, Kaldi's costs negated. A list's
 hypotheses are scored each by itself, from the beginning of a line; what several have in common at their beginning is
 read once. The search moves one weight at a time, and sums of them, to the middle of the interval with the fewest
-errors (Och, 2003); the first score keeps the weight 1. Intervals of error rates are those of 2,000 draws of lists.
+errors (Och, 2003); the first score keeps the weight 1. With one other weight it finds the fewest errors that there are,
+with more a local optimum, the best of 8 starts. Intervals of error rates are those of 2,000 draws of lists.
+
+References are read as text, NIST's .trn (of alternatives { a / b / @ } the best counts) and .stm, or manifests of JSON
+lines (audio_filepath's name or id, utt; text). Words to --leave-out are in no score and in no error, but are written.
 
 --out has a line a list: `ID words`, or, of Moses and NeMo lists, which have numbers alone, the words. --nbest-out has
 all hypotheses in the format that was read, best first, with the models' scores and the new total.
 """
+_LARGE = 0.05
+"""Of a word error rate: so much less without case and punctuation is told."""
 _BARE: tuple[Format, ...] = ("moses", "nemo")
 
 
@@ -66,8 +74,8 @@ def run(arguments: list[str]) -> None:
     given = _weights(options.weights or ())
     if options.tune and options.refs is None:
         raise InputError("--tune: needs --refs, what was said or meant, to count word errors")
-    lists, form = read_nbest(options.nbest, options.format, options.list_size)
-    references = None if options.refs is None else read_references(options.refs, lists)
+    lists, form = read_nbest(options.nbest, options.format, options.list_size, strict=options.strict)
+    references = None if options.refs is None else read_references(options.refs, lists, options.leave_out)
     _check_outputs(options, form)
     # all that can be refused, before hours of scoring
     weighted, tuned = Weighted.of(lists, run_names(options.run)), None
@@ -84,6 +92,10 @@ def run(arguments: list[str]) -> None:
         tuned = scored.tune(candidates, weights)
         weights = tuned.weights
     errors = {} if candidates is None or references is None else _errors(scored, weights, references, candidates)
+    if errors and references is not None:
+        rate, plain = errors["rescored"].rate, plain_rate(scored.spoken, scored.best(weights), references)
+        if plain <= rate / 2 and rate - plain >= _LARGE:
+            note(f"note: the word error rate is {rate:.2%}; in lower case without punctuation it is {plain:.2%}")
     _write(scored, weights, candidates, form, options)
     if options.json:
         precision = usable(options.precision, pick_device(options.device, "device"))
@@ -100,57 +112,77 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--nbest", type=Path, required=True, metavar="FILE", help="the lists: a file, or a folder")
     parser.add_argument("--format", choices=get_args(Format), help="of the lists (default: found out)")
     parser.add_argument("--list-size", type=int, metavar="N", help="hypotheses a list; NeMo's files do not say it")
-    text = "a line a list: `ID words`, `words (ID)`, or the words in the lists' order"
+    text = "a line a list: `ID words`, or the words in their order; .trn, .stm, or a manifest of JSON lines"
     parser.add_argument("--refs", type=Path, metavar="FILE", help=text)
-    text = "of scores by name: a model's, the list's own, `words`; others count 1 (the list's own) or nothing"
-    parser.add_argument("--weights", nargs="+", metavar="NAME=W", help=text)
+    text = "words that do not count, as noises: -pau-,[laugh]"
+    parser.add_argument("--leave-out", type=lambda text: text.split(","), default=(), metavar="WORDS", help=text)
+    text = "of scores by name, or the --json of a tuning; a score without one counts 1 (the list's own) or nothing"
+    parser.add_argument("--weights", nargs="+", metavar="NAME=W|FILE", help=text)
     parser.add_argument(
-        "--tune", action="store_true", help="find the weights with the fewest word errors on these lists"
+        "--tune", action="store_true", help="search for the weights with the fewest word errors on these lists"
     )
+    parser.add_argument("--strict", action="store_true", help="refuse a bad row; else it is named and left out")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the best hypothesis of each list")
     parser.add_argument("--scores", type=Path, metavar="FILE", help="every hypothesis with all its scores, TSV or .csv")
     parser.add_argument("--nbest-out", type=Path, metavar="FILE", help="the lists, best first, in their format")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_fields(parser, Protocol, "precision")
-    add_gate(parser)
+    add_gate(parser, texts=True)
+    # a noise word may begin as an option does
+    for place in reversed([place for place, word in enumerate(arguments[:-1]) if word == "--leave-out"]):
+        arguments = [*arguments[:place], "=".join(arguments[place : place + 2]), *arguments[place + 2 :]]
     return parser.parse_intermixed_args(arguments)
 
 
 def _weights(given: Sequence[str]) -> dict[str, float]:
     found: dict[str, float] = {}
     for item in given:
-        name, equals, value = item.rpartition("=")
-        if name in found:
-            raise InputError(f"--weights {item}: {name} has the weight {found[name]:g} already; give it one")
-        try:
-            found[name] = float(value)
-        except ValueError:
-            equals = ""
-        if not equals or not np.isfinite(found[name]):
-            raise InputError(f"--weights {item}: must be NAME=NUMBER, as lm=0.5")
+        pairs = [item.rpartition("=")[::2]] if "=" in item else _tuned_weights(Path(item))
+        for name, text in pairs:
+            if name in found:
+                raise InputError(f"--weights {item}: {name} has the weight {found[name]:g} already; give it one")
+            try:
+                found[name] = c_number(text)
+            except ValueError:
+                found[name] = math.nan
+            if not math.isfinite(found[name]):
+                raise InputError(f"--weights {item}: {name}={text} must be NAME=NUMBER, as lm=0.5")
     return found
+
+
+def _tuned_weights(path: Path) -> list[tuple[str, str]]:
+    """Return the weights that a tuning printed as JSON."""
+    if not path.is_file():
+        raise InputError(f"--weights {path}: must be NAME=NUMBER, as lm=0.5, or a file of --tune --json")
+    with opened(path) as file:
+        try:
+            return [(name, str(weight)) for name, weight in json_object(file.read())["weights"].items()]
+        except (ValueError, KeyError, AttributeError):
+            raise InputError(f"--weights {path}: is not what --tune --json prints, with weights by name") from None
 
 
 def _scored(lists: list[NBestList], options: argparse.Namespace) -> tuple[Scored, Prefixes, int]:
     """Score every hypothesis with every model; count the words that a model does not know."""
-    texts = [each.text for found in lists for each in found.hypotheses]
+    spoken = without(lists, options.leave_out)
+    texts = [each.text for found in spoken for each in found.hypotheses]
     language: dict[str, list[list[float]]] = {}
     prefixes, oov = Prefixes(), 0
     for name, run in zip(run_names(options.run), options.run, strict=True):
-        model = load_kenlm(run, options) or load_run(run, options.device, options.gate_temperature)
+        how = options.device, options.gate_temperature, options.as_written
+        model = load_kenlm(run, options) or load_run(run, *how)
         found, read = model.score_texts(texts, precision=options.precision)
         prefixes, oov = prefixes + read, oov + sum(score.oov for score in found)
         values = iter(score.log_prob for score in found)
         language[name] = [[next(values) for _ in each.hypotheses] for each in lists]
-    return Scored(lists, language), prefixes, oov
+    return Scored(lists, language, spoken), prefixes, oov
 
 
 def _errors(
-    scored: Scored, weights: Array, references: list[list[str]], candidates: Candidates
+    scored: Scored, weights: Array, references: Sequence[Reference | None], candidates: Candidates
 ) -> dict[str, WordErrors]:
     """Count the word errors of the first hypotheses, of the best, and of those with the fewest."""
     chosen = {"first": [0] * len(scored.lists), "rescored": scored.best(weights), "oracle": candidates.oracle}
-    return {name: word_errors(scored.lists, places, references, candidates) for name, places in chosen.items()}
+    return {name: word_errors(scored.spoken, places, references, candidates) for name, places in chosen.items()}
 
 
 # --- files ---
@@ -209,7 +241,11 @@ def _found(
     }
     if tuned is not None:
         intervals = dict(zip(scored.names, tuned.intervals, strict=True))
-        found["tuned"] = {"starts": tuned.starts, "intervals": {name: both for name, both in intervals.items() if both}}
+        found["tuned"] = {
+            "starts": tuned.starts,
+            "optimum": "exact" if tuned.exact else "local",
+            "intervals": {name: both for name, both in intervals.items() if both},
+        }
     return found
 
 
@@ -232,7 +268,7 @@ def _print(
         out()
         _print_errors(scored, weights, errors, candidates)
     if tuned is not None and candidates is not None:
-        _print_tuned(scored, weights, candidates)
+        _print_tuned(scored, tuned, candidates)
     if oov:
         note(f"note: {oov:,} words of hypotheses are outside a model's vocabulary, and are scored as <unk>")
 
@@ -252,35 +288,39 @@ def _print_errors(scored: Scored, weights: Array, errors: Mapping[str, WordError
     rows = []
     for name, each in errors.items():
         counts = (each.errors, each.substitutions, each.deletions, each.insertions)
-        rows.append([name, f"{each.rate:.2%}", _interval(each.interval), *(f"{count:,}" for count in counts)])
+        rows.append([name, _percent(each.rate), _interval(each.interval), *(f"{count:,}" for count in counts)])
     grid(header, rows)
+    if not errors["rescored"].words:
+        paragraph("The references have no words: every word of a hypothesis is an error, and there is no rate.")
+        return
     first, best = candidates.errors_of([0] * len(scored.lists)), candidates.errors_of(scored.best(weights))
-    gained = (first.sum() - best.sum()) / max(1, candidates.words.sum())
-    interval = _interval(bootstrap(best, candidates.words, other=first))
+    words = candidates.words_of(scored.best(weights))
+    interval = _interval(bootstrap(best, words, other=first))
     paragraph(
-        f"first − rescored: {_percent(gained)} (95 %: {interval}) of {candidates.words.sum():,} words of the "
-        "references. oracle: the hypothesis with the fewest errors of each list"
+        f"first − rescored: {_percent((first.sum() - best.sum()) / words.sum())} (95 %: {interval}) of {words.sum():,} "
+        "words of the references. oracle: the hypothesis with the fewest errors of each list"
     )
     if interval == "–":
         paragraph(f"– fewer than {FEWEST_BLOCKS} references with words say little of others")
 
 
 def _percent(share: float) -> str:
-    return f"{share:z.2%}".replace("-", "−")
+    return "–" if math.isnan(share) else f"{share:z.2%}".replace("-", "−")
 
 
 def _interval(both: tuple[float, float]) -> str:
     return "–" if math.isnan(both[0]) else " to ".join(map(_percent, both))
 
 
-def _print_tuned(scored: Scored, weights: Array, candidates: Candidates) -> None:
-    places = range(1, len(scored.names))
+def _print_tuned(scored: Scored, tuned: Tuned, candidates: Candidates) -> None:
+    places, weights = range(1, len(scored.names)), tuned.weights
     grids = [weight_grid(candidates, weights, place) for place in places]
     out()
     header = [cell for place in places for cell in (scored.names[place], "WER")]
     rows = [
-        [cell for value, rate in row for cell in (f"{value:.3g}", f"{rate:.2%}")] for row in zip(*grids, strict=True)
+        [cell for value, rate in row for cell in (f"{value:.3g}", _percent(rate))] for row in zip(*grids, strict=True)
     ]
     grid(header, rows, "word error rate by each weight, the others as tuned")
     given = " ".join(f"{name}={weight:.6g}" for name, weight in zip(scored.names, weights.tolist(), strict=True))
-    paragraph(f"Tuned on these lists. For others: --weights {given}")
+    optimum = "no weights have fewer errors" if tuned.exact else f"a local optimum, the best of {tuned.starts} starts"
+    paragraph(f"Tuned on these lists: {optimum}. For others: --weights {given}")

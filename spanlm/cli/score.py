@@ -15,6 +15,7 @@ from itertools import chain, groupby, islice, pairwise, tee
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
+from spanlm.cli.cache import add_cache, cache_notes, check_cache, choose_cache
 from spanlm.cli.evaluation_report import departures
 from spanlm.cli.options import (
     add_as_text,
@@ -54,6 +55,7 @@ from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import EOS, UNK
 from spanlm.errors import InputError, require
 from spanlm.evaluation.attention import check_attends
+from spanlm.evaluation.cache import CacheConfig
 from spanlm.evaluation.words import BASES, Looked, ScoreOptions, WordScore, WrittenScore, as_row, item_rows
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import usable
@@ -87,6 +89,9 @@ is that of --format, of --out's name, or of the table that was read; else TSV. S
 
 A row that cannot be used (an empty cell, a number where text is needed) is left out, and a note names its line. Where a
 table has a column that is called as one that is written, such as `word`, --prefix lm_ writes `lm_word`, `lm_surprisal`.
+
+A neural cache (--cache) begins anew where the context does: at each line or item; with --state document, at each
+document; with --state carry, at each file. Entropy and rank are then NaN (null). --tune-cache reads valid likewise.
 
 Words that hold a quotation mark are quoted, as R (read.delim, read.csv), pandas and spreadsheets read it. Of several
 files the rows follow each other, and a first column (key, in jsonl) `file` names theirs; in each the context begins
@@ -133,20 +138,23 @@ def run(arguments: list[str]) -> None:
     apart = options.column is not None or options.rows == "words"
     form: Kind = options.format or table_kind(options.out or Path()) or (apart and kinds[0]) or "tsv"
     check_output(options.out, paths)
+    check_cache(options)
     named = "" if options.out is None or options.format is not None else options.out.name.removesuffix(".gz")
     require(Path(named).suffix not in _NO_TABLES, "--out", options.out, "named .csv, .tsv or .jsonl, which are written")
     models = _models(runs, options, apart)
     if how.looks:
         for model in models.values():
             _require_attention(model)
-    items = _Items(options, models, how, form, options.keep.split(",") if options.keep else [], len(names) > 1)
+    caches = {name: choose_cache(model, options)[0] for name, model in models.items()}
+    kept = options.keep.split(",") if options.keep else []
+    items = _Items(options, models, how, form, kept, caches, len(names) > 1)
     if names == ["-"] and sys.stdin is not None and sys.stdin.isatty():
         note("reading standard input; end it with Ctrl-D")
     if apart:
         rows = items.rows(names, list(zip(paths, kinds, strict=True)))
     else:
-        tokens = _token_rows(models[""], names, [Text(path, as_text=options.as_text) for path in paths], how)
-        rows = map(items.own, tokens)
+        texts = [Text(path, as_text=options.as_text) for path in paths]
+        rows = map(items.own, _token_rows(models[""], names, texts, asdict(how) | {"cache": caches.get("")}))
     # before anything is written: a file that cannot be read leaves nothing behind
     first = list(islice(rows, 1))
     header = list(first[0]) if first else [*items.columns]
@@ -180,7 +188,9 @@ def run(arguments: list[str]) -> None:
             note(f"note: the vocabulary has some of them if they are written otherwise: {ways}")
     for line in (*items.bad.lines(), *items.misplaced.lines()):
         note(line)
-    for line in dict.fromkeys(line for model in models.values() for line in _notes(model, bool(unknown))):
+    state = how.state if options.document is None else "document"
+    told = [line for name, model in models.items() for line in _notes(model, bool(unknown), caches[name], state)]
+    for line in dict.fromkeys(told):
         note(line)
 
 
@@ -207,8 +217,10 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     text = "what is read (default: by the file's name or first line; a table from standard input needs it)"
     parser.add_argument("--input", rare=True, choices=("csv", "tsv", "jsonl", "text"), help=text)
     add_fields(parser, ScoreOptions, base={"type": str, "choices": tuple(BASES), "default": "2"})
-    add_gate(parser)
+    add_gate(parser, texts=True)
     add_attention(parser)
+    add_cache(parser)
+    parser.set_defaults(tune_weights=False, corpus=None, data_dir=None, download=False, over_lines=False)
     add_as_text(parser)
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
     options = parser.parse_intermixed_args(arguments)
@@ -266,13 +278,13 @@ def _require_attention(model: LoadedModel) -> None:
 # --- tokens of plain text ---
 
 
-def _token_rows(model: LoadedModel, names: list[str], texts: list[Text], how: ScoreOptions) -> Iterator[_Row]:
+def _token_rows(model: LoadedModel, names: list[str], texts: list[Text], how: Mapping[str, Any]) -> Iterator[_Row]:
     # what is a pipe cannot be read twice
     for text in texts[1:]:
         if text.path.is_file() or text.path.is_dir() or not text.path.exists():
             next(model.texts.pieces(text), None)
     for name, text in zip(names, texts, strict=True):
-        for score in model.score(text, **asdict(how)):
+        for score in model.score(text, **how):
             yield {"file": name} | as_row(score) if len(names) > 1 else as_row(score)
 
 
@@ -292,6 +304,7 @@ class _Items:
     how: ScoreOptions
     form: Kind
     kept: list[str]
+    caches: Mapping[str, CacheConfig | None]
     files: bool
     single: int = 0
     """How many more items were one word than were not, so far."""
@@ -316,7 +329,7 @@ class _Items:
             file = self.own({"file": name} if self.files else {})
             read = self._read(path, kind, checked=path.is_file())
             items, *copies = tee(read if self.options.order is None else self._ordered(read), len(self.models) + 1)
-            each = [self._scored(*both) for both in zip(self.models.values(), copies, strict=True)]
+            each = [self._scored(run, copy) for run, copy in zip(self.models, copies, strict=True)]
             unknown, last, seen, groups = Counter[str](), None, set[object](), set[object]()
             for item, *found in zip(items, *each, strict=True):
                 self.single += 1 if len(written_spans(item.text)) == 1 else -1
@@ -382,9 +395,10 @@ class _Items:
                 self.misplaced.add(other.place, f"has the {self.options.order} of another row of its line")
         return found
 
-    def _scored(self, model: LoadedModel, items: Iterable[_Item]) -> Iterator[Sequence[WordScore | WrittenScore]]:
+    def _scored(self, name: str, items: Iterable[_Item]) -> Iterator[Sequence[WordScore | WrittenScore]]:
         """Score items, one list each; a document goes on from no other."""
-        how, documents = asdict(self.how), iter([(tuple[object, ...](), items)])
+        model, documents = self.models[name], iter([(tuple[object, ...](), items)])
+        how = asdict(self.how) | {"cache": self.caches[name]}
         if self.options.document is not None:
             how["state"], documents = "document", groupby(items, key=lambda item: item.document)
         for _, own in documents:
@@ -467,6 +481,7 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
             "tokenizer": model.texts.data.effective_tokenizer,
             "lines": model.texts.data.lines,
             "first_word": _FIRST[model.texts.predict_first],
+            "cache": None if (cache := items.caches[name]) is None else cache.to_json(),
         }
         for name, model in items.models.items()
     }
@@ -484,6 +499,13 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
     }
 
 
-def _notes(model: LoadedModel, unknown: bool) -> list[str]:
+def _notes(model: LoadedModel, unknown: bool, cache: CacheConfig | None, state: str) -> list[str]:
+    anew = "over all of a file" if state == "carry" else f"anew for each {state}"
+    cached = [] if cache is None else [f"{cache.description}, {anew}: no entropy and no rank", *cache_notes(cache)]
     unlearnt = [f"note: {line}" for line in model.texts.unk_notes()] if unknown else []
-    return [*([] if model.texts.predict_first else [_UNSCORED]), *unlearnt, *departures(model)]
+    return [
+        *([] if model.texts.predict_first else [_UNSCORED]),
+        *unlearnt,
+        *(f"note: {line}" for line in cached),
+        *departures(model),
+    ]

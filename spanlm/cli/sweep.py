@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
-from spanlm.analysis.curves import LABELS, curve_of
-from spanlm.analysis.export import write_whole
-from spanlm.analysis.figures import STYLES, Panel, Point, Series, curves_figure, figure_bytes, sweep_figure
-from spanlm.cli.options import add_engine, field_values, verb_parser
+from spanlm.analysis import figures
+from spanlm.analysis.export import checked_suffix, write_whole
+from spanlm.cli.options import add_engine, check_output, field_values, verb_parser
 from spanlm.cli.render import grid, out
 from spanlm.cli.side_by_side import train_side_by_side
-from spanlm.cli.train import named_config, with_options, with_words
+from spanlm.cli.train import matched, matched_field, named_config, refuse_twice, with_options, with_words
 from spanlm.config import RunConfig, flat, nested, upgraded
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.errors import InputError, Interrupted, RunError
 from spanlm.evaluation.scoring import edge_note, shown
+from spanlm.models.counting import count_configured
 from spanlm.store.engine import Engine
 from spanlm.store.files import make_folder
-from spanlm.store.plain import several
+from spanlm.store.plain import TABLES, Grid, grids_bytes, several
 from spanlm.store.process import safe_path
-from spanlm.store.run_folder import CONFIG, METRICS, SEED, seed_folders
-from spanlm.training.progress import Position
+from spanlm.store.run_folder import CONFIG, METRICS, SEED, epoch_rows, seed_folders
+from spanlm.training.progress import Position, training_seconds
 from spanlm.training.run import ended, refuse_changes
 from spanlm.training.setup import refuse_too_large, refuse_unfit
 from spanlm.training.sweep import Result, Setting, Sweep, differences, folder_name, labels, ranked, table_csv
@@ -44,7 +47,8 @@ at the end there are a table, sweep.csv, a figure and the best by valid.
   spanlm sweep lr.yaml --on ray:auto --jobs 4 --gpus-per-run 0.25
   spanlm sweep lr.yaml --print-slurm > lr.sh
 
-lr.yaml, whose other keys are config (a YAML file), runs (a list of groups of fields) and out (the folder):
+lr.yaml, whose other keys are config (a YAML file), runs (a list of groups of fields), match_parameters (as in `spanlm
+train`) and out (the folder):
 
   preset: zaremba2014/medium
   corpus: ptb
@@ -85,7 +89,9 @@ fi
 exit "$status"
 """
 _FEWEST_POINTS = 3
-"""Values of a setting from which on the perplexity is drawn over it, instead of over the epochs."""
+"""Values of a setting from which on the perplexity is drawn over it; of fewer, and of words, each is a row."""
+_MOST_ROWS = 40
+"""Of a figure."""
 
 
 def run(arguments: list[str]) -> None:
@@ -96,9 +102,13 @@ def run(arguments: list[str]) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print the runs, and the table of those that are done")
     text = "print a script for sbatch: an array with a task for each run"
     parser.add_argument("--print-slurm", action="store_true", help=text)
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the last table to a file (.md, .tex), too")
     options = parser.parse_args(arguments)
     engine = field_values(options, Engine)
-    sweep = _Sweep(options.file)
+    if options.out is not None:
+        check_output(options.out, [options.file])
+        checked_suffix(options.out, TABLES)
+    sweep = _Sweep(options.file, options.out)
     if options.print_slurm:
         if options.dry_run or engine.on is not None:
             other = "--dry-run" if options.dry_run else f"--on={engine.on}"
@@ -113,8 +123,8 @@ def run(arguments: list[str]) -> None:
 class _Sweep:
     """The settings of a file, all checked, with the corpora that they read."""
 
-    def __init__(self, file: Path) -> None:
-        self.asked = Sweep.load(file)
+    def __init__(self, file: Path, table: Path | None = None) -> None:
+        self.asked, self._file = Sweep.load(file), table
         self.out = Path(self.asked.out or "runs")
         self.corpora: dict[DataConfig, Corpus] = {}
         base = named_config(self.asked.preset, Path(self.asked.config) if self.asked.config else None)
@@ -152,10 +162,15 @@ class _Sweep:
             refuse_unfit(config)
             if config.data not in self.corpora:
                 self.corpora[config.data] = load_corpus(config.data)
-            refuse_too_large(config, len(self.corpora[config.data].vocabulary))  # and what cannot be made
+            size = len(self.corpora[config.data].vocabulary)
+            if (wanted := self.asked.match_parameters) is not None:
+                refuse_twice(fields, matched_field(config), f"match_parameters={wanted}")
+                config = matched(config, wanted, size)
+            refuse_too_large(config, size)  # and what cannot be made
         except InputError as error:
             # the command line's words for what has no option here
-            words = re.sub(r"'--", "'", str(error).replace("unknown option --", "unknown field "))
+            words = re.sub(r"(^|['\s])--", r"\1", str(error).replace("unknown option --", "unknown field "))
+            words = words.replace("match-parameters", "match_parameters")
             raise InputError(f"{file}: {words}") from None
         return config
 
@@ -177,6 +192,8 @@ class _Sweep:
         if self.asked.seeds is not None:
             fields["training.seed"] = str(setting.members[folder].training.seed)
         options = [f"--{name}={value}" for name, value in fields.items()]
+        if self.asked.match_parameters is not None:
+            options.append(f"--match-parameters={self.asked.match_parameters}")
         return ["train", *(base or ["demo"]), *options, f"--out={folder}", "--resume=auto"]
 
     def train(self, engine: Engine) -> None:
@@ -200,7 +217,12 @@ class _Sweep:
         results = []
         for setting in self.settings:
             found = {folder: self._ended(folder) for folder in setting.members}
-            results.append(Result(setting, {folder: at for folder, at in found.items() if at is not None}))
+            done = {folder: at for folder, at in found.items() if at is not None}
+            config = next(iter(setting.members.values()))
+            corpus = self.corpora[config.data]
+            seconds = {folder: training_seconds(epoch_rows(folder), len(corpus.splits["train"])) for folder in done}
+            parameters = count_configured(config.model, len(corpus.vocabulary)).model
+            results.append(Result(setting, done, seconds, parameters))
         return results
 
     # --- what came of them ---
@@ -220,21 +242,30 @@ class _Sweep:
             self._table(ranked(results))
 
     def _table(self, results: Sequence[Result]) -> None:
-        """Print what differs between settings and what each reached on valid, the best first."""
+        """Print what differs between settings, their sizes and what each reached on valid, the best first."""
+        out()
+        grid(*(table := self._grid(results)))
+        if self._file is not None:
+            write_whole(self._file, grids_bytes([table], self._file.suffix.lower()))
+            out(f"written: {self._file}")
+
+    def _grid(self, results: Sequence[Result]) -> Grid:
         rows = []
         for one in results:
             done, of = one.ended.values(), len(one.setting.members)
-            cells = [shown(one.mean), _range([at.best_epoch for at in done])] if done else ["", ""]
+            cells = [f"{one.parameters:,}", "", "", ""]
+            if done:
+                time = timedelta(seconds=round(fmean(one.seconds.values())))
+                cells[1:] = [shown(one.mean), _range([at.best_epoch for at in done]), str(time)]
             if len(done) > 1:
-                cells[0] += f" ({shown(min(one.perplexities))}–{shown(max(one.perplexities))})"
+                cells[1] += f" ({shown(min(one.perplexities))}–{shown(max(one.perplexities))})"
             how = "" if one.complete else f"{len(done)} of {of} done"
             values = [one.setting.values.get(name, "") for name in self.short] or [one.setting.name]
             rows.append((*values, *cells, how))
         lacking = any(row[-1] for row in rows)
-        header = [*(self.short.values() or ["run"]), "valid ppl", "best epoch", ""]
+        header = [*(self.short.values() or ["run"]), "θ_M", "valid ppl", "best epoch", "time", ""]
         seeds = f"mean (least–greatest) of {self.asked.seeds} seeds" if (self.asked.seeds or 1) > 1 else None
-        out()
-        grid(header if lacking else header[:-1], [row if lacking else row[:-1] for row in rows], seeds)
+        return header if lacking else header[:-1], [row if lacking else row[:-1] for row in rows], seeds
 
     def _show(self, results: Sequence[Result]) -> None:
         self._table(results)
@@ -243,8 +274,9 @@ class _Sweep:
         best = results[0]
         if not best.ended:
             return
-        write_whole(self.out / "sweep.svg", figure_bytes(self._figure(results), ".svg"))
-        out(f"written: {self.out / 'sweep.svg'}")
+        if math.isfinite(best.mean):
+            write_whole(self.out / "sweep.svg", figures.figure_bytes(self._figure(results), ".svg"))
+            out(f"written: {self.out / 'sweep.svg'}")
         for name, label in self.short.items():
             tried = [one.setting.values.get(name, "") for one in results if one.ended]
             if all(map(_is_number, tried)) and (text := edge_note(label, float(tried[0]), [*map(float, tried)])):
@@ -258,26 +290,34 @@ class _Sweep:
         out(f"Test it once: {command}")
 
     def _figure(self, results: Sequence[Result]) -> Figure:
-        """Draw valid over the numbers of one field if there are enough; else the learning curves of the best."""
-        done = [one for one in results if one.ended]
+        """Draw valid over the numbers of one field if there are enough; else a row for each setting, the best first."""
+        done = [one for one in results if one.ended and math.isfinite(one.mean)]
         numbers = {
             name: {float(one.setting.values[name]) for one in done}
             for name in self.short
             if all(_is_number(one.setting.values.get(name, "")) for one in done)
         }
         field = max(numbers, key=lambda name: len(numbers[name]), default="")
-        curves: dict[str, list[Point]] = {}
+        curves: dict[str, list[figures.Point]] = {}
         for one in done if field else ():
             others = {name: value for name, value in one.setting.values.items() if name != field}
             low, high = min(one.perplexities), max(one.perplexities)
-            point = Point(float(one.setting.values[field]), one.mean, low, high)
+            point = figures.Point(float(one.setting.values[field]), one.mean, low, high)
             curves.setdefault(folder_name(others, self.short, "valid"), []).append(point)
-        if field and len(numbers[field]) >= _FEWEST_POINTS and len(curves) <= len(STYLES):
-            series = tuple(Series(name, tuple(points)) for name, points in sorted(curves.items()))
-            return sweep_figure(self.out.name, self.short[field], "valid perplexity", (Panel("", series),))
-        best = done[: len(STYLES)]
-        return curves_figure(
-            [curve_of(self.out / one.setting.name, one.setting.name) for one in best], LABELS["epochs"]
+        if field and len(numbers[field]) >= _FEWEST_POINTS and len(curves) <= len(figures.STYLES):
+            series = tuple(figures.Series(name, tuple(points)) for name, points in sorted(curves.items()))
+            return figures.sweep_figure(
+                self.out.name, self.short[field], "valid perplexity", (figures.Panel("", series),)
+            )
+        names = [one.setting.name for one in done[:_MOST_ROWS]]
+        values = tuple(
+            figures.Value(one.mean, min(one.perplexities), max(one.perplexities)) for one in done[:_MOST_ROWS]
+        )
+        panel = figures.RowsPanel("valid perplexity", values, (None,) * len(names), 2)
+        caption = "Bars go from the least to the greatest of several seeds. " * ((self.asked.seeds or 1) > 1)
+        caption += f"The best {len(names)} of {len(done)} settings. " * (len(done) > len(names))
+        return figures.rows_figure(
+            self.out.name, names, [panel], f"{caption}The axis is logarithmic.", logarithmic=True
         )
 
     def print_slurm(self, engine: Engine, table: str) -> None:

@@ -113,7 +113,7 @@ def _run(arguments: list[str], ranks: Ranks) -> None:
     begun: Path | None = own.begun
     config = with_words(with_options(_base_config(own.preset, own.config, begun), fields), begun)
     if own.match_parameters is not None:
-        _refuse_twice(fields, _matched_field(config), f"--match-parameters={own.match_parameters}")
+        refuse_twice(fields, matched_field(config), f"--match-parameters={own.match_parameters}")
     if own.print_config:
         if own.match_parameters is not None:
             out(f"# --match-parameters {own.match_parameters} chooses the hidden size when the text is read")
@@ -127,7 +127,12 @@ def _run(arguments: list[str], ranks: Ranks) -> None:
         # a resumed run's text was accepted when it began
         corpus = load_corpus(config.data, as_text=own.as_text or begun is not None)
         if own.match_parameters is not None:
-            config = _matched(config, own.match_parameters, len(corpus.vocabulary))
+            config = matched(config, own.match_parameters, len(corpus.vocabulary))
+            count = count_configured(config.model, len(corpus.vocabulary))
+            out(
+                f"matched to {own.match_parameters}: {matched_field(config)}={config.model.encoder.output_size}, "
+                f"θ_M {count.model:,} at a vocabulary of {len(corpus.vocabulary):,} words"
+            )
     # where rank 0 begins the others would find no free folder
     folder = own.out or Path(ranks.from_first(str(free_folder(own.preset, config.data.corpus))))
     try:
@@ -242,7 +247,7 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
     if own.preset is not None and own.preset not in PRESETS and "/" in own.preset:
         raise InputError(f"{own.preset}: neither a text that is there nor a preset.{nearest(own.preset, PRESETS)}")
     if own.corpus is not None:
-        _refuse_twice(fields, "data.corpus", f"--corpus={own.corpus}")
+        refuse_twice(fields, "data.corpus", f"--corpus={own.corpus}")
         fields["data.corpus"] = own.corpus
     own.resume = own.resume == "auto"
     own.begun = None
@@ -278,7 +283,8 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
     return own, fields
 
 
-def _refuse_twice(fields: Fields, field: str, option: str) -> None:
+def refuse_twice(fields: Mapping[str, str], field: str, option: str) -> None:
+    """Refuse a field beside an option that sets it."""
     if field in fields:
         raise InputError(f"{option} and --{field}={fields[field]}: say the same thing twice; take one")
 
@@ -351,13 +357,13 @@ def with_words(config: RunConfig, begun: Path | None) -> RunConfig:
     return replace(config, data=replace(data, tokenizer=tokenizer, min_count=min_count))
 
 
-def _matched_field(config: RunConfig) -> str:
+def matched_field(config: RunConfig) -> str:
     """Name the size that `--match-parameters` chooses."""
     return f"model.encoder.{'last_size' if isinstance(config.model.encoder, AWDLSTMConfig) else 'hidden_size'}"
 
 
-def _matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
-    """Choose the hidden size that meets a budget, θ_M or the LSTMn that has it, and print it."""
+def matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
+    """Choose the hidden size that meets a budget, θ_M or the LSTMn that has it."""
     found = _BUDGET.fullmatch(wanted.upper().replace("_", "").replace(",", ""))
     if found is None:
         raise InputError(
@@ -367,10 +373,4 @@ def _matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
         budget = lstm_budget(int(found["units"]), config.model, vocabulary_size)
     else:
         budget = round(float(found["number"]) * {"": 1, "K": 1e3, "M": 1e6}[found["scale"]])
-    model = match_parameters(config.model, vocabulary_size, budget)
-    count = count_configured(model, vocabulary_size)
-    out(
-        f"matched to {wanted}: {_matched_field(config)}={model.encoder.output_size}, θ_M {count.model:,} "
-        f"at a vocabulary of {vocabulary_size:,} words"
-    )
-    return replace(config, model=model)
+    return replace(config, model=match_parameters(config.model, vocabulary_size, budget))

@@ -51,9 +51,7 @@ def run(arguments: list[str]) -> None:
     folder = options.out or free_folder(preset, config.data.corpus)
     for note in corpus.notes:
         paragraph(note)
-    sizes = ", ".join(f"{name} {len(tokens):,}" for name, tokens in corpus.splits.items())
-    data = f"{corpus.name}: {sizes} tokens; vocabulary {len(corpus.vocabulary):,}"
-    table([("model", config.description), ("data", data), ("folder", str(folder))])
+    table([("model", config.description), ("data", corpus.description), ("folder", str(folder))])
     trained, results = train_ngram(config, corpus, folder, out)
     table(
         [("model", trained.description), *((f"{name} ppl", shown(found.perplexity)) for name, found in results.items())]

@@ -52,12 +52,11 @@ class TrainingReport(Watcher):
         model, training = config.model, config.training
         self._training = training
         parameters = count_configured(model, len(corpus.vocabulary))
-        sizes = ", ".join(f"{name} {len(tokens):,}" for name, tokens in corpus.splits.items())
         stages = training.finetune.stages
         rows = {
             "model": f"{model.description}; embedding {model.embedding_size}",
             "parameters": f"θ_M {parameters.model:,} (without word representations), θ_W+M {parameters.total:,}",
-            "data": f"{corpus.name}: {sizes} tokens; vocabulary {len(corpus.vocabulary):,}",
+            "data": corpus.description,
             "<unk>": "" if corpus.unk_tokens("train") else _UNTRAINED_UNK,
             "training": f"{training.optimizer.kind}, lr {training.optimizer.lr:g}; {_batches(training.batching)}; "
             f"{usable(training.precision, device)} on {with_threads(device)}; seed {training.seed}"

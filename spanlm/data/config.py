@@ -34,9 +34,10 @@ class DataConfig:
     """The text that a model reads, and how it is cut into words and documents.
 
     Attributes:
-        corpus: demo, ptb, wikitext-2, cbt, a folder with train.txt, valid.txt and test.txt (or .txt.gz), one
-            text file (.txt or .gz), which is split 90/5/5 by lines, or a text with a known law: synthetic:markov, copy,
-            agreement, recall or topics, with options as in synthetic:copy,lag=10.
+        corpus: demo, ptb, wikitext-2, cbt, a folder with train.txt, valid.txt and test.txt (or .txt.gz, or
+            named as published: ptb.train.txt, wiki.dev.tokens), one text file (.txt or .gz), which is split 90/5/5 by
+            lines, or a text with a known law: synthetic:markov, copy, agreement, recall or topics, with options as in
+            synthetic:copy,lag=10.
         dir: Folder with copies of the registered corpora (DIR/ptb/train.txt), or of your own; default $SPANLM_DATA.
         download: Fetch a registered corpus that has no local copy, and check its SHA-256.
         tokenizer: "whitespace" takes words as they are written; "words" lower-cases and splits punctuation

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -30,6 +31,11 @@ DEMO_MIN_COUNT = 2
 # the only split of a text that is loaded whole
 WHOLE = "text"
 _SUFFIXES = (".txt", ".txt.gz")
+# as they are published: ptb.train.txt, wiki.train.tokens, train.txt.gz; what begins with a dot is no one's text
+_NAMED = {
+    split: re.compile(rf"(?!\.)(?:.*[._-])?(?:{part})(?:\.(?:txt|text|tokens))?(?:\.gz)?", re.I)
+    for split, part in zip(SPLITS, ("train", "valid(?:ation)?|val|dev", "test"), strict=True)
+}
 # of 100 lines of a single file
 _TRAIN_SHARE, _VALID_SHARE = 90, 5
 # white space, and bytes that continue a character of UTF-8
@@ -130,7 +136,9 @@ def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = Fal
         return _synthetic_source(find_synthetic(config.corpus), splits)
     path = text_path(config)
     if os.path.isdir(path):
-        return Source(path.resolve().name, {split: Text(_in_folder(path, split), as_text=as_text) for split in splits})
+        paths = {split: _in_folder(path, split) for split in splits}
+        texts = {split: Text(file, as_text=as_text) for split, file in paths.items()}
+        return Source(path.resolve().name, texts, _other_names(paths))
     if os.path.isfile(path):
         texts, note = split_by_lines(path, as_text)
         return Source(path.name, {split: texts[split] for split in splits}, [note])
@@ -244,12 +252,15 @@ def _published_source(config: DataConfig, published: PublishedCorpus, splits: Se
     for folder in folders:
         seen: set[Split] = set()
         for version in published.versions:
-            found = {split: path for split in splits if (path := _find(folder, version.files[split].stem))}
+            # a text of unknown SHA-256 is known by its name alone
+            named = {split: (file.stem, split if file.sha256 else None) for split, file in version.files.items()}
+            found = {split: path for split in splits if (path := _find(folder, *named[split]))}
             seen |= found.keys()
             if len(found) == len(splits):
                 unseen = [found[split] for split in splits if version.files[split].sha256 is None]
                 as_it_is = "taken as it is; the SHA-256 of the published file is not known here"
                 notes = [version.title] if version is not published else [f"{path}: {as_it_is}" for path in unseen]
+                notes += _other_names(found, version.files)
                 return Source(name, {split: Text(found[split]) for split in splits}, notes, version)
         if folder != target and seen:
             missing = published.named([split for split in splits if split not in seen])
@@ -274,15 +285,35 @@ def _nowhere(name: str, published: PublishedCorpus, splits: Sequence[Split], fol
     return InputError(f"data.corpus={name}: no {files} in {where}; {way}")
 
 
-def _find(folder: Path, stem: str) -> Path | None:
+def _find(folder: Path, stem: str, split: Split | None = None) -> Path | None:
+    """Return the text of this name before `.txt` or `.txt.gz`, or else the only one whose name says it is the `split`.
+
+    Raises:
+        InputError: several names say so.
+    """
     candidates = (folder / f"{stem}{suffix}" for suffix in _SUFFIXES)
-    return next((path for path in candidates if path.exists()), None)
+    found = [path for path in candidates if path.exists()][:1]
+    if not found and split is not None:
+        found = sorted(path for path in folder.glob("*") if _NAMED[split].fullmatch(path.name) and path.is_file())
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        raise InputError(f"{folder}: {names}: name the one that is the {split} part {stem}.txt")
+    return found[0] if found else None
 
 
 def _in_folder(folder: Path, split: Split) -> Path:
-    if path := _find(folder, split):
+    if path := _find(folder, split, split):
         return path
-    raise InputError(f"{folder}: no {split}.txt or {split}.txt.gz in it; a corpus folder needs train, valid and test")
+    needed = "a corpus folder needs train, valid and test, also named as in ptb.train.txt, dev.txt or wiki.test.tokens"
+    raise InputError(f"{folder}: no {split}.txt or {split}.txt.gz in it; {needed}")
+
+
+def _other_names(paths: Mapping[Split, Path], files: Mapping[Split, PublishedFile] | None = None) -> list[str]:
+    """Note which files are taken, if not all have their usual names."""
+    stems = [files[split].stem if files else split for split in paths]
+    usual = {f"{stem}{suffix}" for stem in stems for suffix in _SUFFIXES}
+    named = usual.issuperset(path.name for path in paths.values())
+    return [] if named else [", ".join(f"{split} is {path.name}" for split, path in paths.items())]
 
 
 def download(file: PublishedFile, path: Path) -> None:
@@ -302,6 +333,12 @@ def download(file: PublishedFile, path: Path) -> None:
     except (OSError, ValueError) as error:
         cause, way = " ".join(str(error).split()), "put the file into a folder and name it with --data.dir"
         raise RunError(f"cannot download {file.url}: {cause}; try again, or {way}") from error
+
+
+def shown_name(name: str, tokenizer: Tokenizer, lines: Lines) -> str:
+    """Name a corpus for a report: a published one whose tokens are others is not comparable with it."""
+    changed = ["retokenised"] * (tokenizer != "whitespace") + ["cut into sentences"] * (lines == "sentences")
+    return ", ".join([name, *(changed if name in CORPORA else [])])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,6 +365,13 @@ class Corpus:
     texts: dict[str, str] = field(default_factory=dict)
     config: DataConfig | None = field(default=None, compare=False, repr=False)
     sources: dict[str, Callable[[], Iterable[bytes]]] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def description(self) -> str:
+        """Its name and its sizes, for a report."""
+        sizes = ", ".join(f"{name} {len(tokens):,}" for name, tokens in self.splits.items())
+        name = shown_name(self.name, self.tokenizer, self.lines)
+        return f"{name}: {sizes} tokens; vocabulary {len(self.vocabulary):,}"
 
     def unk_tokens(self, split: str) -> int:
         """Return how many tokens of a split are `<unk>`."""

@@ -18,6 +18,8 @@ _OLD_MAC = r"`tr '\r' '\n' < FILE > NEW.txt` converts it"
 _TABLE = "`spanlm score --text COLUMN` and `spanlm attend --column COLUMN` read tables"
 _ARPA = "an n-gram model, which is named in the place of a run"
 _NBEST = "`spanlm rescore --nbest` reads n-best lists"
+_TIMED = ".ctm .stm .rttm .srt .vtt .textgrid .eaf .mlf"
+_TIMES = re.compile(r"\S+\s+\S+\s+(\S+\s+)?\d+\.\d+\s+\d+\.\d+(\s|$)")
 _FIELD = re.compile(r"[^\W\d][\w .#/()-]{0,39}")
 _NAME = re.compile(r"[^\W\d][\w.-]{0,39}")
 # of an utterance: letters and digits, or three numbers, joined by - or _; a date is none
@@ -69,6 +71,11 @@ def _are_tsv(lines: list[str]) -> bool:
     return _have_header(lines, "\t") or (len(lines) >= LEAST_LINES and len(tabs) == 1 and tabs != {0})
 
 
+def _have_times(lines: list[str]) -> bool:
+    """Return whether all lines are those of a CTM or an STM file."""
+    return all(map(_TIMES.match, (line for line in lines if not line.startswith(";;"))))
+
+
 FORMATS = (
     Format("PDF", ".pdf", rb"%PDF-"),
     Format("Office or ZIP", ".docx .xlsx .pptx .odt .epub .zip .doc .xls", rb"PK\x03\x04|\xd0\xcf\x11\xe0"),
@@ -85,13 +92,14 @@ FORMATS = (
     Format("CoNLL-U", ".conllu", rb"(#[^\n]*\n)*1\t[^\t\n]+\t"),
     Format("cloze questions", lines=_have_question, way="`spanlm cloze` reads them"),
     Format("TSV", ".tsv", lines=_are_tsv, way=_TABLE),
+    Format("a transcript with times", _TIMED, rb"WEBVTT|#!MLF!#|1\r?\n\d\d:\d\d:\d\d,", _have_times),
     Format("Moses (|||)", lines=lambda lines: all(" ||| " in line for line in lines), way=_NBEST),
     Format("Kaldi (utterance ids)", lines=_have_ids, way=_NBEST),
 )
 
 
-def refuse_other_formats(path: Path, begin: bytes) -> None:
-    """Raise InputError for a file in one of `FORMATS`, by its name or by its first bytes, decompressed."""
+def known_format(path: Path, begin: bytes) -> Format | None:
+    """Return which of `FORMATS` a file has by its name or by its first bytes, decompressed."""
     suffix = Path(re.sub(r"\.(gz|bz2|xz|zst)$", "", path.name.lower())).suffix
     begin = begin[:FIRST_BYTES].removeprefix(b"\xef\xbb\xbf")
     *whole, last = begin.decode("utf-8", "replace").replace("\r", "").split("\n")
@@ -100,9 +108,16 @@ def refuse_other_formats(path: Path, begin: bytes) -> None:
     lines = (whole or [last])[:MOST_LINES]
     for known in FORMATS:
         if suffix in known.suffixes.split() or re.match(known.begins, begin) or known.lines(lines):
-            raise InputError(
-                f"{path}: {known.name}, not plain text: {known.way}. To read it all the same: --as-text (as_text=True)"
-            )
+            return known
+    return None
+
+
+def refuse_other_formats(path: Path, begin: bytes) -> None:
+    """Raise InputError for a file in one of `FORMATS`."""
+    if known := known_format(path, begin):
+        raise InputError(
+            f"{path}: {known.name}, not plain text: {known.way}. To read it all the same: --as-text (as_text=True)"
+        )
 
 
 def conversion(path: Path, piece: bytes, offset: int) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import cache
 from typing import get_args
 
@@ -28,6 +29,9 @@ MARKS, QUOTE = (".", "!", "?"), '"'
 CLOSERS = (")", "]", "'", "''", "”", "’")
 # of one sentence: a quote after a bracket, or the other way round
 MOST_CLOSERS = 2
+
+# tokens of PTB and of WikiText that no other text has
+_OWN_TOKENS = {UNK, "N", "n't", "@-@", "@,@", "@.@"}
 
 Flags = NDArray[np.bool_]
 Ids = NDArray[np.int32]
@@ -82,6 +86,50 @@ def cut_word(word: str, tokenizer: Tokenizer) -> list[str]:
         word = seen if seen.strip() else word  # every written word has a token
     word = word.lower()
     return _pattern(plain=word.isascii()).findall(word)
+
+
+def as_in_corpus(words: Sequence[str], corpus: str, vocabulary: Vocabulary) -> list[list[str]]:
+    """Return the tokens of each written word of a line, as the text of "ptb" or of a "wikitext" has them.
+
+    A line with a token that only such a text has (and for PTB no capital but N), or whose words the vocabulary has, is
+    written so already: it stays as it is. In others the words that it has stay, but for the full stop of a sentence
+    (`The man was ill.`: not Illinois).
+    """
+    fits = corpus != "ptb" or all(word in ("N", word.lower()) for word in words)
+    if (fits and not _OWN_TOKENS.isdisjoint(words)) or all(word in vocabulary for word in words):
+        return [[word] for word in words]
+    found = []
+    for word in words:
+        tokens = [word]
+        if word not in vocabulary or (word.endswith(".") and len(word) > 1):
+            tokens = _as_ptb(word, vocabulary) if corpus == "ptb" else _as_wikitext(word, vocabulary)
+        # an abbreviation that the corpus does not have is a word and a full stop
+        stops = [t[-1] == "." and t not in vocabulary and t[:-1] in vocabulary for t in tokens]
+        cut = [[t[:-1], "."] if stop else [t] for t, stop in zip(tokens, stops, strict=True)]
+        found.append([t for part in cut for t in part if t != "." or "." in vocabulary])
+    return found if any(found) else [[word] for word in words]  # every line has a token
+
+
+def _as_ptb(word: str, vocabulary: Vocabulary) -> list[str]:
+    """In small letters, `does n't`, N for numbers and %, no marks but $, # (£), & and the ' of a plural."""
+    from spanlm.data.wikipedia.text import NUMBER, cut_word
+
+    found: list[str] = []
+    for part in cut_word(word.replace("%", f" {NUMBER} ").replace("£", "#")):
+        is_quote = part == "'" and (word[0] == "'" or not found or not found[-1].endswith("s"))
+        if any(map(str.isalnum, part)) or (part in vocabulary and not is_quote):
+            found.append(part if part == NUMBER else part.lower())
+    return found
+
+
+def _as_wikitext(word: str, vocabulary: Vocabulary) -> list[str]:
+    """Marks apart, `well @-@ known`, `1 @,@ 000`, `3 @.@ 5`, `don 't`."""
+    from spanlm.data.wikipedia.text import ALONE, normalise
+
+    parts = " ".join(ALONE.findall(normalise(word)))
+    parts = re.sub(r"(?<=\d)[.,](?=\d)|(?<=[\w.])-(?=\w)", r" @\g<0>@ ", parts)
+    parts = re.sub(r"(?<=\w)('[^\W\d_]+)", lambda end: " " * (end[1] in vocabulary) + end[1], parts)
+    return written_words(re.sub(r"[&:/]", r" \g<0> ", parts))
 
 
 def rule_of(tokenizer: Tokenizer) -> str:

@@ -9,8 +9,8 @@ h is what the head reads; that of an ensemble is its members' side by side, so t
 (h_i, x_{i+1}) is in the cache of the steps after i alone, once x_{i+1} was read; the word that a step predicts never
 is. While fewer than C pairs were read the sum goes over those; while there is none, p = p_vocab. (The public code of
 Merity et al., 2018, leaves the cache out until it is full, and at the first word of each segment.) A stream or document
-that begins anew begins with an empty cache. Lines do not: a model whose state is reset at each line has a cache over
-the lines before, in the order of the text.
+that begins anew begins with an empty cache. Where lines stand alone, `evaluate` lets the cache go on over them, in the
+order of the text; `score_words`, whose items need not follow each other, begins each line with an empty one.
 
 The paper's other mixture, one softmax over both, needs the normaliser of the vocabulary's, which heads do not give.
 """
@@ -91,18 +91,24 @@ def as_one_stream(item: Scored) -> Scored:
     return Scored(stream, line_up(item.log_p), Readout(line_up(item.readout.features)))
 
 
+def next_lookup(before: Lookup | None, h: Tensor, words: Tensor, filled: Tensor, window: int) -> Lookup:
+    """Return what the steps of a segment look at: at most `window` pairs from `before`, then their own."""
+    keys = h
+    if before is not None:
+        kept = before.keys, before.words, before.filled
+        keys, words, filled = (torch.cat([x[-window:], y]) for x, y in zip(kept, (h, words, filled), strict=True))
+    return Lookup(h, keys, words, filled, window)
+
+
 def lookups(scored: Iterable[Scored], window: int) -> Iterator[tuple[Scored, Lookup]]:
     """Give each segment what its steps look at in a cache of `window` pairs."""
     cache: Lookup | None = None
     for item in scored:
-        segment, features = item.segment, item.readout.features
-        keys, words, filled = features, segment.targets, segment.mask
+        segment = item.segment
         # asking a GPU would wait for it; there what was reset is carried on as empty slots
-        if cache is not None and not (segment.reset.device.type == "cpu" and bool(segment.reset.all())):
-            keys = torch.cat([cache.keys[-window:], keys])
-            words = torch.cat([cache.words[-window:], words])
-            filled = torch.cat([cache.filled[-window:] & ~segment.reset, filled])
-        cache = Lookup(features, keys, words, filled, window)
+        fresh = segment.reset.device.type == "cpu" and bool(segment.reset.all())
+        cache = None if cache is None or fresh else replace(cache, filled=cache.filled & ~segment.reset)
+        cache = next_lookup(cache, item.readout.features, segment.targets, segment.mask, window)
         yield item, cache
 
 
@@ -278,12 +284,14 @@ def tune_cache(
     thetas: Sequence[float] = THETAS,
     lambdas: Sequence[float] = LAMBDAS,
     protocol: Protocol = STANDARD,
+    over_lines: bool = True,
 ) -> CacheTuning:
     """Try every window with every θ and λ.
 
     One pass of the model serves the whole grid: for each window and θ the probability that the cache gives each word is
     worked out once, and all λ are tried on it together. The text, never the one to report, is read in one stream, and
-    its lines as the model knows them.
+    its lines as the model knows them. The cache goes on `over_lines` that stand alone, as in `evaluate`, or, as in
+    `score_words`, begins anew with each.
 
     Raises:
         InputError: an empty grid, a value outside its range, or no such split.
@@ -292,7 +300,7 @@ def tune_cache(
     # a cache over lines needs them in the order of the text
     batcher = replace(protocol, batch_size=None).batcher(corpus, split, in_order=True)
     scored: Iterable[Scored] = score(model, batcher.segments(), protocol)
-    if protocol.context == "line":
+    if protocol.context == "line" and over_lines:
         scored = map(as_one_stream, scored)
     shares = torch.tensor(lambdas, dtype=torch.float64, device=model.device).view(-1, 1, 1)
     plain = torch.zeros((), dtype=torch.float64, device=model.device)

@@ -26,9 +26,11 @@ from spanlm.data.tokenizer import SentenceEnds, tokenize, written_spans
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require, require_numbers
 from spanlm.evaluation.attention import Place, attention_of
+from spanlm.evaluation.cache import CacheConfig, mixed, next_lookup
 from spanlm.evaluation.protocol import SENTENCES, Context
 from spanlm.evaluation.scoring import evaluating, readout_values
 from spanlm.models.interfaces import LMState, NextWordModel
+from spanlm.models.ops.neural_cache import Lookup, cache_log_prob
 from spanlm.models.ops.precision import Precision
 
 STEPS = 128
@@ -195,20 +197,24 @@ def score_words(
     options: ScoreOptions,
     *,
     predict_first: bool = True,
+    cache: CacheConfig | None = None,
 ) -> Iterator[WordScore]:
     """Score a text as it streams by.
 
-    If lines are not opened by <eos> (`predict_first`), what comes first in each is read and not predicted.
+    If lines are not opened by <eos> (`predict_first`), what comes first in each is read and not predicted. A `cache`,
+    which is empty again where the context is, gives only the word that came a probability: no entropy, and no rank.
 
     Raises:
         InputError: an out-of-vocabulary word with oov="error", lines that are not opened with another state than line,
             or a model that attends to nothing where it is asked where it looked.
     """
     state = options.state
+    require(cache is None or isinstance(cache, CacheConfig), "cache", cache, "a CacheConfig, as tune_cache([500]).best")
     require(predict_first or state == "line", "state", state, "line where lines are not opened by <eos>")
     if options.oov == "error":
         pieces = _refusing_unknown(pieces, vocabulary)
     scorer = _WordScorer(model, vocabulary, options, predict_first)
+    scorer.cache = cache
     found = _each_line(scorer, pieces) if state == "line" else _one_stream(scorer, pieces, state == "document")
     return chain.from_iterable(found)
 
@@ -297,6 +303,8 @@ def _one_stream(scorer: _WordScorer, pieces: Iterable[Piece], reset_at_blank: bo
 class _WordScorer:
     """Runs pieces through the model; carries the state of one stream where asked."""
 
+    cache: CacheConfig | None = None
+
     def __init__(
         self, model: NextWordModel, vocabulary: Vocabulary, options: ScoreOptions, predict_first: bool
     ) -> None:
@@ -309,6 +317,7 @@ class _WordScorer:
         """Let the next words have nothing before them."""
         self.carried: tuple[list[int], LMState] | None = None
         self.read = [EOS] * len(self.opening)
+        self.lookup: Lookup | None = None
 
     def run(self, streams: list[list[Piece]], fresh: bool = True, carry: bool = False) -> Iterator[list[WordScore]]:
         """Score streams side by side, each from the carried state of one or, if `fresh`, from an empty one.
@@ -350,6 +359,8 @@ class _WordScorer:
                 rows = (step * len(targets) + column).to(inputs.device)
                 readout, state = self.model(inputs, state)
                 values = readout_values(self.model, readout, came, rows)
+                if self.cache is not None:
+                    values = self._mix(self.cache, readout.features, came, rows, values[0])
                 if self.options.looks:
                     attention = attention_of(readout)
                     values += _looked_values(attention.by_lag().flatten(0, 1)[rows], attention.nearest_lag)
@@ -364,6 +375,14 @@ class _WordScorer:
         columns: list[list[Any]] = [*((each / unit).tolist() for each in (surprisal, entropy)), ranks]
         columns += [each.tolist() for each in looks]
         return zip(*columns, strict=True)
+
+    def _mix(self, cache: CacheConfig, h: Tensor, came: Tensor, rows: Tensor, surprisal: Tensor) -> tuple[Tensor, ...]:
+        """Return the surprisal of `rows` with the cache, and neither entropy nor rank."""
+        filled = torch.zeros_like(came, dtype=torch.bool).flatten().index_fill(0, rows, True).view_as(came)
+        self.lookup = next_lookup(self.lookup, h, came, filled, cache.window)
+        chance, empty = (x.flatten(-2)[..., rows] for x in cache_log_prob(self.lookup, (cache.theta,)))
+        nothing = torch.full_like(surprisal, math.nan)
+        return 0.0 - mixed(-surprisal, chance[0], empty, cache.lambda_), nothing, torch.zeros_like(nothing)
 
     def _rows(self, piece: Piece, values: Iterator[_Values], read: list[str]) -> Iterator[WordScore]:
         """Give a piece's rows; `read` are the words before it, to which its own are added where looks are asked for."""
@@ -398,21 +417,22 @@ def by_line(scores: Iterable[WordScore], lines: int) -> list[list[WordScore]]:
 
 
 def written_scores(
-    text: str, scores: Sequence[WordScore], cut: Callable[[str], Sequence[str]], *, eos: bool = False
+    text: str, scores: Sequence[WordScore], sizes: Iterable[int], *, eos: bool = False
 ) -> list[WrittenScore]:
-    """Join the scores of a line's tokens to those of the words in which it is written.
+    """Join the scores of a line's tokens to those of the words in which it is written; one without tokens has NaN.
 
     Args:
         text: the line.
         scores: of all its tokens, and of the <eos> at its end and after each of its sentences; in order.
-        cut: says which tokens a written word is cut into.
+        sizes: how many tokens each written word is cut into.
         eos: give those <eos> rows, too, each with the number and the place of the word after it.
     """
     found: list[WrittenScore] = []
     position = 0
-    for index, (start, end) in enumerate([*written_spans(text), (len(text), len(text))], 1):
+    looked = None if not scores or scores[0].look is None else Looked(math.nan, "", math.nan, None)
+    spans = zip([*written_spans(text), (len(text), len(text))], [*sizes, 0], strict=True)
+    for index, ((start, end), size) in enumerate(spans, 1):
         own: list[WordScore] = []
-        size = len(cut(text[start:end]))
         while position < len(scores) and (len(own) < size or start == end):
             score, position = scores[position], position + 1
             if score.word != EOS:
@@ -420,6 +440,8 @@ def written_scores(
             elif eos:
                 numbers = score.surprisal, score.entropy, math.nan, score.rank, score.oov, score.look
                 found.append(WrittenScore(score.sentence, index, EOS, start, start, EOS, *numbers))
+        if scores and not own and start < end:
+            own = [WordScore(scores[0].sentence, index, "", math.nan, math.nan, None, False, looked)]
         if own:
             first, reduction = own[0], own[0].entropy - scores[position].entropy
             found.append(
@@ -441,16 +463,18 @@ def written_scores(
     return found
 
 
-def places_of(pieces: Iterable[Piece], items: Sequence[str], cut: Callable[[str], Sequence[str]]) -> list[Place]:
-    """Return the place of every token and `<eos>` of items' pieces; `cut` as in `written_scores`."""
+def places_of(
+    pieces: Iterable[Piece], items: Sequence[str], cut: Callable[[str], Sequence[Sequence[str]]]
+) -> list[Place]:
+    """Return the place of every token and `<eos>` of items' pieces; `cut` gives the tokens of each written word."""
     found: list[Place] = []
     words, position = list[int](), 0
     for piece in pieces:
         if piece.opens and (not found or found[-1][0] != piece.sentence):
             text, position = items[piece.sentence - 1], 0
-            spans = written_spans(text)
-            words = [number for number, (start, end) in enumerate(spans, 1) for _ in cut(text[start:end])]
-            words.append(len(spans) + 1)
+            tokens = cut(text)
+            words = [number for number, own in enumerate(tokens, 1) for _ in own]
+            words.append(len(tokens) + 1)
         for token in range(piece.start, piece.start + len(piece.words) + piece.closes):
             found.append((piece.sentence, token, words[position]))
             position += 1

@@ -161,7 +161,7 @@ def _attention(run: TrainedModel, text: str) -> NDArray[np.uint8] | None:
     from spanlm.analysis.word_figures import heatmap
 
     try:
-        figure = heatmap(run.attend(text, state="line"))
+        figure = heatmap(run.as_written().attend(text, state="line"))
     except InputError:  # a model that looks at no words
         return None
     pixels = imread(io.BytesIO(figure_bytes(figure, ".png")), format="png")

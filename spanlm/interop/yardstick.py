@@ -193,14 +193,18 @@ class Yardstick(LoadedModel):
         eos: bool = False,
         looks: bool = False,
         precision: Precision = "fp32",
+        cache: CacheConfig | None = None,
+        as_written: bool = True,
     ) -> Iterator[WordScore]:
         """Give every written word's surprisal; entropy and rank are those of its first sub-word, over sub-words.
 
         See `LoadedModel.score`. A word is `oov` where the tokenizer reads its unknown token, which few have.
 
         Raises:
-            InputError: as `LoadedModel.score`; `looks`.
+            InputError: as `LoadedModel.score`; `looks`, or a `cache`.
         """
+        if cache is not None:
+            self._refuse("cache")
         options = ScoreOptions(state=state, base=base, oov=oov, eos=eos, looks=looks, precision=precision)
         lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else text
         found = self._rows(lines, options)
@@ -211,11 +215,13 @@ class Yardstick(LoadedModel):
     ) -> Iterator[list[WrittenScore]]:
         """Score the words of items as `LoadedModel.score_items` does; `tokens` are a word's sub-words."""
         refuse_one_string("items", items)
+        if options.pop("cache", None) is not None:
+            self._refuse("cache")
         lines, items = tee(items)
         rows = self._rows(lines, ScoreOptions(state=state, **options))
         for (_, units), item in zip(groupby(rows, key=lambda unit: unit.score.sentence), items, strict=False):
             own = list(units)
-            found = written_scores(item, [unit.score for unit in own], self.tokenize, eos=eos)
+            found = written_scores(item, [unit.score for unit in own], map(len, self.texts.cut(item)), eos=eos)
             tokens = [" ".join(unit.subwords) for unit in own]
             yield [each if each.word == EOS else replace(each, tokens=tokens[each.index - 1]) for each in found]
 

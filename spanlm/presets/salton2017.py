@@ -10,7 +10,7 @@ the order of the file (`--training.batching.shuffle=false --training.batching.bu
 by <eos> and its first word predicted; in the code it is not (`--training.batching.predict_first=false`). The bias of
 Eq. 7 is left out (`--model.memory.merge_bias=true` puts it back), because with it the published rate
 hardly trains: from step 450 to 1,000 the loss is 1.1 to 1.4 nats above that without it (one seed,
-`results/salton2017`).
+`results/salton2017.md`).
 
 As the public code has it: `--model.memory.merge=linear --model.memory.merge_bias=true --model.memory.zero_slot=true
 --model.encoder.forget_bias=1 --training.batching.predict_first=false --training.batching.shuffle=false

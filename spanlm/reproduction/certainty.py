@@ -22,7 +22,6 @@ from spanlm.evaluation.resampling import (
     drawn_shifts,
     interval_of,
     of_chance,
-    sign_flip,
     signed,
 )
 
@@ -39,25 +38,29 @@ class Certainty:
         names: of n rows.
         seeds: of each row, how many.
         sums: (blocks, n) bits, the means over a row's seeds.
+        counts: (blocks, 1) tokens.
         means: (n,) bits a token.
-        draws: (DRAWS, n) of the same.
+        shifts: (DRAWS, n) of a row's mean by its seeds.
+        draws: (DRAWS, n) of a row's mean, by blocks and seeds.
         blocks: what they are, for people.
     """
 
     names: tuple[str, ...]
     seeds: tuple[int, ...]
     sums: Array
+    counts: Array
     means: Array
+    shifts: Array
     draws: Array
     blocks: str
 
     def against(self, row: int, control: int) -> tuple[float, tuple[float, float], float]:
         """Return the difference of a row from another in bits a token, its 95 % interval, and p as `compare` has it."""
-        draws, mean = self.draws[:, row] - self.draws[:, control], float(self.means[row] - self.means[control])
-        (interval,) = interval_of(draws[:, None])
-        if self.seeds[row] == self.seeds[control] == 1:
-            return mean, interval, sign_flip(self.sums[:, row] - self.sums[:, control], np.random.default_rng(SEED))
-        return mean, interval, drawn_p(draws, mean)
+        apart, mean = self.sums[:, [row]] - self.sums[:, [control]], float(self.means[row] - self.means[control])
+        draws = drawn_means(apart, self.counts, np.random.default_rng(SEED))
+        draws += self.shifts[:, [row]] - self.shifts[:, [control]]
+        (interval,) = interval_of(draws)
+        return mean, interval, drawn_p(draws[:, 0], mean)
 
     def place(self, row: int) -> tuple[int, int, int]:
         """Return the place of a row, 1 for the fewest bits, and between which it is in 95 % of the draws."""
@@ -118,8 +121,8 @@ def certainty(rows: Mapping[str, Records]) -> Certainty | None:
         return None
     generator = np.random.default_rng(SEED)
     bits = [np.array([one["bits"] for one in found[name]], np.float64) for name in alike]  # (seeds, blocks) of each
-    sums, counts = np.stack([of_row.mean(0) for of_row in bits], 1), np.array(common[0][0], np.float64)
-    draws = drawn_means(sums, np.repeat(counts[:, None], len(bits), 1), generator)
-    draws += np.concatenate([drawn_shifts(of_row.sum(1)[:, None] / counts.sum(), generator) for of_row in bits], 1)
+    sums, counts = np.stack([of_row.mean(0) for of_row in bits], 1), np.array(common[0][0], np.float64)[:, None]
+    draws = drawn_means(sums, np.repeat(counts, len(bits), 1), generator)
+    shifts = np.concatenate([drawn_shifts(of_row.sum(1)[:, None] / counts.sum(), generator) for of_row in bits], 1)
     seeds, blocks = tuple(map(len, bits)), found[alike[0]][0]["are"]
-    return Certainty(tuple(alike), seeds, sums, sums.sum(0) / counts.sum(), draws, blocks)
+    return Certainty(tuple(alike), seeds, sums, counts, sums.sum(0) / counts.sum(), shifts, draws + shifts, blocks)

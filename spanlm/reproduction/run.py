@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ from spanlm.store.plain import finite, json_object
 from spanlm.store.provenance import provenance, starts
 from spanlm.store.run_folder import METRICS, MODEL, epoch_rows
 from spanlm.training.bench import idle_trainer, timed
-from spanlm.training.progress import Watcher
+from spanlm.training.progress import Watcher, training_seconds
 from spanlm.training.run import last_position, train, words_of
 
 MEASURED: tuple[Split, ...] = SPLITS[1:]  # every row is evaluated on these parts
@@ -154,7 +154,7 @@ def _record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str
         "best_epoch": best["epoch"],
         "train_perplexity_at_best": math.exp(min(best["train_loss"], 700)),
         "tokens_per_second": statistics.median(row["tokens_per_second"] for row in epochs),
-        "training_seconds": round(_training_seconds(epochs, len(corpus.splits["train"])), 1),
+        "training_seconds": round(training_seconds(epochs, len(corpus.splits["train"])), 1),
         **{split: model.evaluate(corpus, split).to_json() for split in MEASURED},
         **(by_epoch or {}),
         **_law(corpus),
@@ -162,16 +162,6 @@ def _record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str
         "starts": starts(model.folder),
         **_about(job, corpus),
     }
-
-
-def _training_seconds(epochs: Sequence[Mapping[str, Any]], tokens: int) -> float:
-    """Return the seconds of all training steps, without validations, from targets a second.
-
-    Epochs of an earlier version do not count their targets: they are taken to have all `tokens` of the text.
-    """
-    ends = [0, *(row.get("tokens", tokens * number) for number, row in enumerate(epochs, 1))]
-    targets = [after - before for before, after in pairwise(ends)]
-    return math.fsum(count / row["tokens_per_second"] for row, count in zip(epochs, targets, strict=True))
 
 
 def _blocks(model: TrainedModel, corpus: Corpus) -> dict[str, Any]:

@@ -365,8 +365,9 @@ class Page:
             cloze = self.table.measure == "cloze"
             caption = "Squares: the paper, the real questions. " * cloze + seeds
             caption += "" if most == 1 else " Bars go from the least to the greatest."
+            caption += "" if cloze else " The axis is logarithmic."
             panels = list(self._accuracies() if cloze else self._perplexities(titles))
-            drawn = figures.rows_figure(heading, titles, panels, caption)
+            drawn = figures.rows_figure(heading, titles, panels, caption, logarithmic=not cloze)
         found, names = {f"{self.table.file}.svg": drawn}, ("utilisation_by_epoch", "oracle_utilisation_by_epoch")
         used = [line for line in self.done if names[0] in line.first]
         if used:
@@ -377,7 +378,7 @@ class Page:
         return found
 
     def _perplexities(self, titles: Sequence[str]) -> Iterator[RowsPanel]:
-        """Yield panels with a dot a row: each section, measured and published, has a scale of its own."""
+        """Yield panels with a dot a row: of each section what was measured, and what was published."""
         nothing = (None,) * len(titles)
         for section, part in self.sections():
             measured = {line.title: line.of("test", *section.counted) for line in part}

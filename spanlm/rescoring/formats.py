@@ -2,7 +2,7 @@ r"""n-best lists in the formats of the tools that make them.
 
 | format | a line of it |
 |---|---|
-| moses | `ID \|\|\| hypothesis \|\|\| name= value … \|\|\| total`, further fields are kept |
+| moses | `ID \|\|\| hypothesis \|\|\| name= value … \|\|\| total`, or `name=value`; further fields are kept |
 | kaldi | `ID-N w1 w2 …`; in a folder: `words_text` or `text`, beside files of `ID-N score` (acwt, lmwt… are costs) |
 | srilm | `ascore lscore nwords w1 w2 …` (log10), or `NBestList1.0` and `(bytelog) w1 w2 …`; a file a list |
 | espnet | a folder with `1best_recog/`, `2best_recog/`, …; in each `text` (`ID w1 w2 …`) and `score` (`ID value`) |
@@ -12,7 +12,9 @@ r"""n-best lists in the formats of the tools that make them.
 Scores are natural logarithms once they are read: log10 and bytelogs (1 is 1024/10000, as in SRILM) are converted, costs
 negated; what Moses, ESPnet, NeMo and JSON lines hold is taken as it is. The order of lists and of hypotheses is kept;
 a hypothesis may have no words, and a list of JSON lines or SRILM no hypotheses: it then has one without words. A file
-may end in `.gz`.
+may end in `.gz`; hidden files of a folder are left out. A feature of Moses' that a hypothesis lacks is 0. Kaldi's N
+run from 0 or 1 in every list; where they do not, or have zeros before them, `ID-N` is an utterance with one hypothesis.
+Files of whole numbers beside Kaldi's texts are ids of words, no scores.
 """
 
 from __future__ import annotations
@@ -21,16 +23,17 @@ import json
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import EOS
-from spanlm.errors import InputError
+from spanlm.errors import FEW, InputError
 from spanlm.store.files import opened, replacing_packed
-from spanlm.store.plain import json_value
+from spanlm.store.plain import c_number, json_value
 
 Format = Literal["moses", "kaldi", "srilm", "espnet", "nemo", "jsonl"]
 _LOG = logging.getLogger(__name__)
@@ -41,11 +44,15 @@ BYTELOG = 1024 / 10000
 """Nats of one bytelog: a logarithm to base 1.0001, divided by 1024; SRILM takes ln 1.0001 for 1/10000."""
 
 _KALDI_TEXTS = ("words_text", "text")
-_KALDI_ID = re.compile(r"(?P<id>\S+)-(?P<rank>\d+)$")
-_ESPNET_FOLDER = re.compile(r"(?P<rank>\d+)best_recog$")
-_ESPNET_SCORE = re.compile(r"tensor\((?P<value>[^,)]+).*\)$")
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-_SRILM_LINE = re.compile(rf"\s*{_NUMBER}\s+{_NUMBER}\s+\d+(\s|$)")
+_KALDI_ID = re.compile(r"(?P<id>\S+)-(?P<rank>[0-9]+)")
+_COSTS = ("acwt", "lmwt")
+_KALDI_OTHERS = re.compile(r"utt2|spk2|reco2")
+_ESPNET_FOLDER = re.compile(r"(?P<rank>[0-9]+)best_recog$")
+_TENSOR = re.compile(r"tensor\((?P<value>[^,)]+).*\)$")
+_NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+_NAME_VALUE = re.compile(r"(?<=\S)=(?=[-+.0-9][^\s=]*(?:\s|$))")
+_SRILM_LINE = re.compile(rf"\s*{_NUMBER}\s+{_NUMBER}\s+[0-9]+(\s|$)")
+_SRILM_SUFFIX = re.compile(r"(\.(nbest|score)(\.gz)?|\.gz)$")
 _NEMO_LINE = re.compile(rf"[^\t]*\t\s*{_NUMBER}\s*")
 _OTHERS = {
     ".ctm": "a CTM file has times of one hypothesis",
@@ -53,6 +60,12 @@ _OTHERS = {
     ".lat": "a lattice is no n-best list",
     ".slf": "a lattice is no n-best list",
 }
+
+
+Bad = dict[str, list[str]]
+"""What is wrong with the rows that are left out, by their list."""
+Lines = dict[str, tuple[int, str]]
+"""The number and the rest of a line by the key that it begins with."""
 
 
 @dataclass(frozen=True)
@@ -87,33 +100,47 @@ class NBestList:
 
 
 def read_nbest(
-    path: Path, format: Format | None = None, list_size: int | None = None
+    path: Path, format: Format | None = None, list_size: int | None = None, *, strict: bool = False
 ) -> tuple[list[NBestList], Format]:
-    """Read lists, and say which format they have.
+    """Read lists, and say which format they have; hypotheses in bad rows are left out, with a note.
 
     Args:
         path: a file, or a folder of `kaldi`, `srilm` or `espnet`.
         format: of it; None: found out from its name and its first line.
         list_size: hypotheses a list, which `nemo` does not say.
+        strict: refuse a bad row: it is not of the format, lacks a score that others have, or has one that is no finite
+            number, or the reserved word <eos>.
 
     Raises:
-        InputError: no such format, or a line that is not of it, an id that comes again, hypotheses with different
-            scores or the reserved word <eos>, or a score that is no finite number; names the file and the place.
+        InputError: no such format, an id that comes again, or no good row of a list, or of most hypotheses; names the
+            file and the place.
     """
     if not path.exists():
         raise InputError(f"{path}: no such file; name a file or a folder of n-best lists")
     format = format or find_format(path)
     if format not in get_args(Format):
         raise InputError(f"format={format}: must be one of {', '.join(get_args(Format))}")
-    lists = _read_nemo(path, list_size) if format == "nemo" else _READERS[format](path)
+    bad: Bad = {}
+    lists = _read_nemo(path, list_size, bad) if format == "nemo" else _READERS[format](path, bad)
     first = next((each for found in lists for each in found.hypotheses), None)
+    if first is not None:
+        lists, first = _alike(path, lists, bad, sparse=format == "moses")
+    _check_bad(path, lists, bad, strict)
     if first is None:
         raise InputError(f"{path}: holds no hypotheses")
-    _check(path, lists, first)
     if empty := [found.id for found in lists if not found.hypotheses]:
-        _LOG.info("note: %s: no hypotheses of %s; each such list counts as one without words", path, _some(empty))
+        _LOG.info("note: %s: no hypotheses of %s; each such list counts as one without words", path, some(empty))
     nothing = (Hypothesis("", dict.fromkeys(first.scores, 0.0)),)
     return [found if found.hypotheses else replace(found, hypotheses=nothing) for found in lists], format
+
+
+def without(lists: list[NBestList], words: Collection[str]) -> list[NBestList]:
+    """Return lists whose hypotheses lack some words, such as noises."""
+
+    def bare(hypothesis: Hypothesis) -> Hypothesis:
+        return replace(hypothesis, text=" ".join(word for word in hypothesis.words if word not in words))
+
+    return [replace(found, hypotheses=tuple(map(bare, found.hypotheses))) for found in lists]
 
 
 def find_format(path: Path) -> Format:
@@ -129,7 +156,7 @@ def find_format(path: Path) -> Format:
         return "kaldi" if names & set(_KALDI_TEXTS) else "srilm"
     if why := _OTHERS.get(path.suffix):
         raise InputError(f"{path}: {why}. n-best lists are read as {', '.join(get_args(Format))}.")
-    line = next((line for _, line in _lines(path)), "")
+    line = next((line for _, line in numbered_lines(path)), "")
     if path.name.removesuffix(".gz").endswith(".jsonl") or line.startswith("{"):
         return "jsonl"
     if "|||" in line:
@@ -138,7 +165,7 @@ def find_format(path: Path) -> Format:
         return "nemo"
     if line.startswith("NBestList") or _SRILM_LINE.match(line):
         return "srilm"
-    if _KALDI_ID.match(line.split(maxsplit=1)[0] if line.strip() else ""):
+    if _KALDI_ID.fullmatch(line.split(maxsplit=1)[0] if line.strip() else ""):
         return "kaldi"
     raise InputError(f"{path}: no known n-best list begins so; say which by --format: {', '.join(get_args(Format))}")
 
@@ -151,79 +178,15 @@ def write_nbest(path: Path, format: Format, lists: Iterable[NBestList]) -> None:
     _WRITERS[format](path, list(lists))
 
 
-def read_references(path: Path, lists: list[NBestList]) -> list[list[str]]:
-    """Read what was said or meant: a line a list, `ID w1 w2 …`, `w1 w2 … (ID)`, or the words alone in the lists' order.
-
-    Raises:
-        InputError: a list without reference, or an id twice, or another number of lines than of lists.
-    """
-    ids = [found.id for found in lists]
-    lines, known = [line for _, line in _lines(path, blank=True)], set(ids)
-    by_id = _with_ids(path, lines, known)
-    if by_id is None:
-        if len(lines) != len(ids):
-            raise InputError(
-                f"{path}: {len(lines)} lines for {len(ids)} lists, and they do not begin with the lists' ids, as "
-                f"{ids[0]}. Give a line a list."
-            )
-        if found := _other_ids(lines, ids):
-            line, name = found
-            raise InputError(
-                f"{path}: its lines have ids, such as {line}, and these are not the lists', such as {name}. Give them "
-                "the lists' ids, or take them out where the lines are in the lists' order."
-            )
-        return [written_words(line) for line in lines]
-    if missing := [name for name in ids if name not in by_id]:
-        raise InputError(f"{path}: has no reference of {_some(missing)}, of {len(ids)} lists. Add them.")
-    if without := [name for name in by_id if name not in known]:
-        _LOG.info("note: %s: no list of %s, whose words are not counted", path, _some(without))
-    return [by_id[name] for name in ids]
-
-
-def _other_ids(lines: list[str], ids: list[str]) -> tuple[str, str] | None:
-    """Return an id that a line has, and the list's, if all lines have ids that are nearly those of the lists."""
-    found = None
-    for line, name in zip(lines, ids, strict=True):
-        words = written_words(line)
-        inside = re.fullmatch(r"\((\S+)\)", words[-1]) if words else None
-        written = inside[1] if inside else words[0] if words else ""
-        other, own = written.casefold(), name.casefold()
-        # where ids are numbers, or next to nothing, a line that begins with a number says nothing
-        telling = len(other) > 1 and re.search(r"\d", other) and re.search(r"[^\W\d]", own)
-        near = telling and (other in own or own in other)
-        if not near:
-            return None
-        found = found or (written, name)
-    return found
-
-
-def _some(names: list[str]) -> str:
+def some(names: list[str]) -> str:
+    """Write the first of several names, and how many more there are."""
     return names[0] + (f" and {len(names) - 1:,} more" if len(names) > 1 else "")
-
-
-def _with_ids(path: Path, lines: list[str], ids: set[str]) -> dict[str, list[str]] | None:
-    """Return words by id if some line names one of `ids`, as its first word or in parentheses as its last."""
-    found: dict[str, list[str]] = {}
-    for number, line in enumerate(lines, 1):
-        words = written_words(line)
-        trailing = re.fullmatch(r"\((.+)\)", words[-1]) if words else None
-        if trailing and trailing[1] in ids:
-            name, words = trailing[1], words[:-1]
-        elif words:
-            name, words = words[0], words[1:]
-        else:
-            continue
-        if name in found and name in ids:
-            raise InputError(f"{path}, line {number}: {name} has a reference already")
-        found[name] = words
-    # numbers as ids: a line that begins with a number by chance does not make the file one with ids
-    return found if len(ids & found.keys()) * 2 >= min(len(ids), len(lines)) else None
 
 
 # --- reading ---
 
 
-def _lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file with their numbers, from 1; those with nothing but white space where `blank`."""
     try:
         with opened(path) as file:
@@ -237,7 +200,7 @@ def _lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, str]]:
 
 def _number(path: Path, line: int, text: str, what: str) -> float:
     try:
-        value = float(text)
+        value = c_number(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
@@ -245,111 +208,187 @@ def _number(path: Path, line: int, text: str, what: str) -> float:
     return value
 
 
-def _grouped(path: Path, found: Iterable[tuple[int, str, Hypothesis]]) -> list[NBestList]:
+def _or_bad(bad: Bad, name: str, read: Callable[..., Hypothesis], *row: Any) -> Hypothesis | None:
+    """Read a row of a list; None: it is bad."""
+    try:
+        return read(*row)
+    except InputError as error:
+        bad.setdefault(name, []).append(str(error))
+        return None
+
+
+def _grouped(path: Path, rows: Iterable[tuple[int, str, Hypothesis | None]]) -> list[NBestList]:
     """Make lists of hypotheses that follow each other with one id; refuse an id that comes again later."""
-    lists: dict[str, list[Hypothesis]] = {}
+    lists: dict[str, list[Hypothesis | None]] = {}
     last = None
-    for line, name, hypothesis in found:
+    for line, name, hypothesis in rows:
         if name != last and name in lists:
             raise InputError(f"{path}, line {line}: the id {name} comes again after another; lists must be whole")
         lists.setdefault(name, []).append(hypothesis)
         last = name
-    return [NBestList(name, tuple(hypotheses)) for name, hypotheses in lists.items()]
+    return [_list(*both) for both in lists.items()]
 
 
-def _check(path: Path, lists: list[NBestList], first: Hypothesis) -> None:
-    """Refuse hypotheses that have other scores than the first of all, or the reserved word."""
+def _alike(path: Path, lists: list[NBestList], bad: Bad, sparse: bool) -> tuple[list[NBestList], Hypothesis | None]:
+    """Leave out hypotheses with other scores than most have, but for `sparse` ones, or with the reserved word."""
+
+    def compared(hypothesis: Hypothesis) -> frozenset[str]:
+        # of sparse features each has but one value, and none after its first
+        names = hypothesis.scores.keys()
+        return frozenset(name for name in names if not sparse or name.rpartition(".")[0] in names)
+
+    usual = Counter(compared(each) for found in lists for each in found.hypotheses).most_common(1)[0][0]
+
+    def check(place: str, hypothesis: Hypothesis) -> Hypothesis:
+        if compared(hypothesis) != usual:
+            raise InputError(
+                f"{place} has the scores {', '.join(hypothesis.scores) or 'none'}; "
+                f"others have {', '.join(sorted(usual)) or 'none'}. All must have the same."
+            )
+        if EOS in hypothesis.text.split():
+            raise InputError(f"{place} has the word {EOS}, which is reserved for the end of a line. Delete it.")
+        return hypothesis
+
+    kept = []
     for found in lists:
-        for rank, hypothesis in enumerate(found.hypotheses, 1):
-            place = f"{path}: hypothesis {rank} of {found.id}"
-            if hypothesis.scores.keys() != first.scores.keys():
-                raise InputError(
-                    f"{place} has the scores {', '.join(hypothesis.scores) or 'none'}; "
-                    f"the first of all has {', '.join(first.scores) or 'none'}. All must have the same."
-                )
-            if EOS in hypothesis.text.split():
-                raise InputError(f"{place} has the word {EOS}, which is reserved for the end of a line. Delete it.")
+        ranked = enumerate(found.hypotheses, 1)
+        places = ((f"{path}: hypothesis {rank} of {found.id}", hypothesis) for rank, hypothesis in ranked)
+        checked = [_or_bad(bad, found.id, check, *both) for both in places]
+        kept.append(replace(_list(found.id, checked), fields=found.fields))
+    return kept, next((each for found in kept for each in found.hypotheses), None)
 
 
-def _read_moses(path: Path) -> list[NBestList]:
-    return _grouped(path, ((number, *_moses_line(path, number, line)) for number, line in _lines(path)))
+def _check_bad(path: Path, lists: list[NBestList], bad: Bad, strict: bool) -> None:
+    """Name the rows that are bad, or refuse them."""
+    errors = [error for those in bad.values() for error in those]
+    if strict and errors:
+        raise InputError(errors[0])
+    if lost := [found.id for found in lists if found.id in bad and not found.hypotheses]:
+        raise InputError(f"{bad[lost[0]][0]} (no hypothesis of {some(lost)} is left)")
+    rows = len(errors) + sum(len(found.hypotheses) for found in lists)
+    if 2 * len(errors) > rows:
+        raise InputError(f"{errors[0]} (so are {len(errors):,} of {rows:,} rows)")
+    for error in errors[:FEW]:
+        _LOG.info("note: %s", error)
+    if errors:
+        _LOG.info("note: %s: %d of %d hypotheses are left out; --strict refuses them", path, len(errors), rows)
 
 
-def _moses_line(path: Path, number: int, line: str) -> tuple[str, Hypothesis]:
+def _read_moses(path: Path, bad: Bad) -> list[NBestList]:
+    def rows() -> Iterator[tuple[int, str, Hypothesis | None]]:
+        last = ""
+        for number, line in numbered_lines(path):
+            name, bars, _ = line.partition("|||")
+            last = (bars and name.strip()) or last  # a row without an id is of the list that it stands in
+            yield number, last, _or_bad(bad, last, _moses_line, path, number, line)
+
+    return _grouped(path, rows())
+
+
+def _moses_line(path: Path, number: int, line: str) -> Hypothesis:
     name, *parts = (part.strip() for part in line.split("|||"))
     if len(parts) < 3 or not name:
         raise InputError(f"{path}, line {number}: {line[:60]!r} is not `ID ||| hypothesis ||| name= value ||| total`")
     text, features, total, *more = parts
     scores: dict[str, float] = {}
     group, values = "score", 0
-    for item in features.split():
+    # `name=value` as of cdec and Joshua
+    for item in _NAME_VALUE.sub("= ", features).split():
         if item.endswith(("=", ":")):
             group, values = item[:-1], 0
-        else:
-            values += 1
-            scores[group if values == 1 else f"{group}.{values}"] = _number(path, number, item, f"feature {group}")
+            continue
+        values += 1
+        feature = group if values == 1 else f"{group}.{values}"
+        if feature in scores or feature == TOTAL:
+            raise InputError(f"{path}, line {number}: the feature {feature} is there twice")
+        scores[feature] = _number(path, number, item, f"feature {group}")
     scores[TOTAL] = _number(path, number, total, "total")
-    return name, Hypothesis(" ".join(written_words(text)), scores, tuple(more))
+    return Hypothesis(" ".join(written_words(text)), scores, tuple(more))
 
 
-def _read_kaldi(path: Path) -> list[NBestList]:
+def _read_kaldi(path: Path, bad: Bad) -> list[NBestList]:
     if not path.is_dir():
-        return _kaldi_lists(path, {})
+        return _kaldi_lists(path, {}, bad)
     text = next((path / name for name in _KALDI_TEXTS if (path / name).is_file()), None)
     if text is None:
         raise InputError(f"{path}: a folder of Kaldi's must hold {' or '.join(_KALDI_TEXTS)}")
-    others = (entry for entry in sorted(path.iterdir()) if entry.is_file() and entry != text)
-    tables = {entry.name: table for entry in others if (table := _kaldi_scores(entry)) is not None}
-    return _kaldi_lists(text, tables)
+    others = (entry for entry in _files(path) if entry != text and not _KALDI_OTHERS.match(entry.name))
+    tables = {entry.name: (entry, table) for entry in others if _are_scores(entry, table := _by_key(entry))}
+    return _kaldi_lists(text, tables, bad)
 
 
-def _kaldi_scores(path: Path) -> dict[str, float] | None:
-    """Return a score by key, costs negated; None: the file is not `KEY NUMBER` on every line."""
-    sign = -1.0 if path.name.startswith(("acwt", "lmwt")) else 1.0
-    found = {}
-    for number, line in _lines(path):
-        parts = line.split()
-        if len(parts) != 2 or not _KALDI_ID.match(parts[0]):
-            return None
-        found[parts[0]] = sign * _number(path, number, parts[1], "score")
+def _files(folder: Path) -> list[Path]:
+    return sorted(entry for entry in folder.iterdir() if entry.is_file() and not entry.name.startswith("."))
+
+
+def _by_key(path: Path) -> Lines:
+    """Return the number and the rest of each line by the key that it begins with."""
+    found: Lines = {}
+    for number, line in numbered_lines(path):
+        key, *words = written_words(line)
+        if key in found:
+            raise InputError(f"{path}, line {number}: {key} is there twice, first in line {found[key][0]}")
+        found[key] = number, " ".join(words)
     return found
 
 
-def _kaldi_lists(path: Path, tables: dict[str, dict[str, float]]) -> list[NBestList]:
-    ranks: dict[str, list[int]] = {}
+def _are_scores(path: Path, lines: Lines) -> bool:
+    numbers = [text for _, text in lines.values() if re.fullmatch(_NUMBER, text) or _TENSOR.match(text)]
+    if path.name.startswith(_COSTS) or 2 * len(numbers) < len(lines):
+        return path.name.startswith(_COSTS)
+    if whole := all(text.isdecimal() for text in numbers):
+        _LOG.info("note: %s: whole numbers, as of words, are no scores; it is not read", path)
+    return not whole
 
-    def hypotheses() -> Iterator[tuple[int, str, Hypothesis]]:
-        seen: set[str] = set()
-        for number, line in _lines(path):
-            key, *words = written_words(line)
-            named = _KALDI_ID.match(key)
-            if named is None:
-                raise InputError(f"{path}, line {number}: {key!r} is not an id with a hypothesis' number, as utt-1")
-            if key in seen:
-                raise InputError(f"{path}, line {number}: {key} is there twice")
-            seen.add(key)
-            for name, table in tables.items():
-                if key not in table:
-                    raise InputError(f"{path.parent / name}: has no score of {key}")
-            scores = {name: table[key] for name, table in tables.items()}
-            ranks.setdefault(named["id"], []).append(int(named["rank"]))
-            yield number, named["id"], Hypothesis(" ".join(words), scores)
 
+def _keyed(key: str, words: str, tables: dict[str, tuple[Path, Lines]]) -> Hypothesis:
+    """Make a hypothesis of the scores that files have by its key, costs negated."""
+    scores = {}
+    for name, (path, lines) in tables.items():
+        if key not in lines:
+            raise InputError(f"{path}: has no score of {key}")
+        number, text = lines[key]
+        tensor = _TENSOR.match(text)
+        score = _number(path, number, tensor["value"] if tensor else text, "score")
+        scores[name] = -score if name.startswith(_COSTS) else score
+    return Hypothesis(words, scores)
+
+
+def _kaldi_lists(path: Path, tables: dict[str, tuple[Path, Lines]], bad: Bad) -> list[NBestList]:
+    rows, ranks = _by_key(path), dict[str, set[str]]()
+    for key, (number, _) in rows.items():
+        named = _KALDI_ID.fullmatch(key)
+        if named is None:
+            raise InputError(f"{path}, line {number}: {key!r} is not an id with a hypothesis' number, as utt-1")
+        ranks.setdefault(named["id"], set()).add(named["rank"])
     # the file is sorted by its keys, utt-10 before utt-2
-    lists = []
-    for found in _grouped(path, hypotheses()):
-        by_rank = sorted(zip(ranks[found.id], found.hypotheses, strict=True), key=lambda pair: pair[0])
-        lists.append(replace(found, hypotheses=tuple(hypothesis for _, hypothesis in by_rank)))
-    return lists
+    keys = {name: [f"{name}-{rank}" for rank in sorted(those, key=int)] for name, those in ranks.items()}
+    runs = {n: [{*map(str, range(start, start + n))} for start in (0, 1)] for n in {*map(len, ranks.values())}}
+    if spoilt := [name for name, those in ranks.items() if those not in runs[len(those)]]:
+        _LOG.info("note: %s: an utterance a line, as no ranks from 0 or 1 follow %s", path, some(spoilt))
+        keys = {key: [key] for key in rows}
+    return [
+        _list(name, (_or_bad(bad, name, _keyed, key, rows[key][1], tables) for key in those))
+        for name, those in keys.items()
+    ]
 
 
-def _read_srilm(path: Path) -> list[NBestList]:
-    entries = (entry for entry in path.iterdir() if entry.is_file()) if path.is_dir() else [path]
-    files = sorted(entries, key=lambda entry: _in_numbers(entry.name))
-    lists = [NBestList(file.name.removesuffix(".gz").removesuffix(".nbest"), _srilm_file(file)) for file in files]
-    # an empty file that is called otherwise is none of them
-    called = [".nbest" in file.name or "." not in file.name for file in files]
-    return [found for found, own in zip(lists, called, strict=True) if own or found.hypotheses]
+def _list(name: str, hypotheses: Iterable[Hypothesis | None]) -> NBestList:
+    return NBestList(name, tuple(hypothesis for hypothesis in hypotheses if hypothesis is not None))
+
+
+def _read_srilm(path: Path, bad: Bad) -> list[NBestList]:
+    files = sorted(_files(path) if path.is_dir() else [path], key=lambda entry: _in_numbers(entry.name))
+    lists: dict[str, NBestList] = {}
+    for file in files:
+        name = _SRILM_SUFFIX.sub("", file.name, count=1)
+        found = _list(name, _srilm_file(file, name, bad))
+        if name in lists:
+            raise InputError(f"{file}: there is another file of {name}. Leave one of them.")
+        # an empty file that is called otherwise is none of them
+        if found.hypotheses or name in bad or "." not in file.name or _SRILM_SUFFIX.search(file.name):
+            lists[name] = found
+    return list(lists.values())
 
 
 def _in_numbers(name: str) -> list[tuple[int, str]]:
@@ -358,15 +397,14 @@ def _in_numbers(name: str) -> list[tuple[int, str]]:
     return [(int(part or 0), "") if place % 2 else (0, part) for place, part in enumerate(parts)]
 
 
-def _srilm_file(path: Path) -> tuple[Hypothesis, ...]:
-    lines = list(_lines(path))
+def _srilm_file(path: Path, name: str, bad: Bad) -> Iterator[Hypothesis | None]:
+    lines = list(numbered_lines(path))
     header = lines[0][1].strip() if lines else ""
     if header.startswith("NBestList") and header != "NBestList1.0":
         raise InputError(f"{path}: {header} is not read; make NBestList1.0 of it (SRILM's nbest2-to-nbest1)")
-    if header:
-        line = _decipher_line if header == "NBestList1.0" else _srilm_line
-        return tuple(line(path, number, text) for number, text in lines[header == "NBestList1.0" :])
-    return ()
+    read = _decipher_line if header == "NBestList1.0" else _srilm_line
+    for number, text in lines[header == "NBestList1.0" :]:
+        yield _or_bad(bad, name, read, path, number, text)
 
 
 def _decipher_line(path: Path, number: int, line: str) -> Hypothesis:
@@ -384,7 +422,7 @@ def _srilm_line(path: Path, number: int, line: str) -> Hypothesis:
         name: math.log(10) * _number(path, number, text, name)
         for name, text in (("ascore", acoustic), ("lscore", language))
     }
-    if not count.isdigit():
+    if not (count.isascii() and count.isdigit()):
         raise InputError(f"{path}, line {number}: {line[:60]!r} is not `ascore lscore nwords w1 w2 …`")
     return Hypothesis(_unmarked(words), scores)
 
@@ -394,78 +432,75 @@ def _unmarked(words: list[str]) -> str:
     return " ".join(words[words[:1] == ["<s>"] : len(words) - (words[-1:] == ["</s>"])])
 
 
-def _read_espnet(path: Path) -> list[NBestList]:
+def _read_espnet(path: Path, bad: Bad) -> list[NBestList]:
     folders = sorted(
         (int(named["rank"]), entry) for entry in path.iterdir() if (named := _ESPNET_FOLDER.match(entry.name))
     )
     if not folders:
         raise InputError(f"{path}: a folder of ESPnet's must hold 1best_recog")
-    lists: dict[str, list[Hypothesis]] = {}
-    for rank, folder in folders:
-        scores = {}
-        for number, line in _lines(folder / "score"):
-            name, _, text = line.partition(" ")
-            tensor = _ESPNET_SCORE.match(text.strip())
-            scores[name] = _number(folder / "score", number, tensor["value"] if tensor else text.strip(), "score")
-        for number, line in _lines(folder / "text"):
-            name, *words = written_words(line)
-            if name not in scores:
-                raise InputError(f"{folder / 'score'}: has no score of {name}, which line {number} of text has")
-            if len(lists.setdefault(name, [])) >= rank:
-                raise InputError(f"{folder / 'text'}, line {number}: {name} is there twice")
-            lists[name].append(Hypothesis(" ".join(words), {TOTAL: scores[name]}))
-    return [NBestList(name, tuple(hypotheses)) for name, hypotheses in lists.items()]
+    lists: dict[str, list[Hypothesis | None]] = {}
+    for _, folder in folders:
+        tables = {TOTAL: (folder / "score", _by_key(folder / "score"))}
+        for name, (_, text) in _by_key(folder / "text").items():
+            lists.setdefault(name, []).append(_or_bad(bad, name, _keyed, name, text, tables))
+    return [_list(*both) for both in lists.items()]
 
 
-def _read_nemo(path: Path, list_size: int | None) -> list[NBestList]:
+def _read_nemo(path: Path, list_size: int | None, bad: Bad) -> list[NBestList]:
     if list_size is None or list_size < 1:
         given = "unset" if list_size is None else list_size
         raise InputError(f"list_size={given}: {path} has no ids; say how many hypotheses each of its lists has")
-    found = []
-    for number, line in _lines(path):
-        text, tab, score = line.rpartition("\t")
-        if not tab:
-            raise InputError(f"{path}, line {number}: {line[:60]!r} is not `hypothesis<TAB>score`")
-        found.append(Hypothesis(" ".join(written_words(text)), {TOTAL: _number(path, number, score.strip(), "score")}))
+    lines = enumerate(numbered_lines(path))
+    # a bad row keeps its place: those after it stay in their lists
+    found = [_or_bad(bad, str(place // list_size + 1), _nemo_line, path, *line) for place, line in lines]
     if len(found) % list_size:
         raise InputError(f"{path}: {len(found)} lines are no whole number of lists of {list_size}")
     starts = range(0, len(found), list_size)
-    return [NBestList(str(n), tuple(found[start : start + list_size])) for n, start in enumerate(starts, 1)]
+    return [_list(str(n), found[start : start + list_size]) for n, start in enumerate(starts, 1)]
 
 
-def _read_jsonl(path: Path) -> list[NBestList]:
+def _nemo_line(path: Path, number: int, line: str) -> Hypothesis:
+    text, tab, score = line.rpartition("\t")
+    if not tab:
+        raise InputError(f"{path}, line {number}: {line[:60]!r} is not `hypothesis<TAB>score`")
+    return Hypothesis(" ".join(written_words(text)), {TOTAL: _number(path, number, score.strip(), "score")})
+
+
+def _read_jsonl(path: Path, bad: Bad) -> list[NBestList]:
     lists: dict[str, NBestList] = {}
-    for number, line in _lines(path):
+    for number, line in numbered_lines(path):
         try:
             record = json_value(line)
-            name, hypotheses = str(record["id"]), [dict(each) for each in record["hyps"]]
-            texts = [str(each.pop("text")) for each in hypotheses]
+            name, hypotheses = str(record["id"]), list(record["hyps"])
         except (ValueError, TypeError, KeyError) as error:
-            why = f" ({error})" if isinstance(error, ValueError) and "sequence element" not in str(error) else ""
-            raise InputError(
-                f'{path}, line {number}: is not {{"id": …, "hyps": [{{"text": …, "score": …}}]}}{why}'
-            ) from None
+            raise _not_jsonl(path, number, f" ({error})" * isinstance(error, ValueError)) from None
         if name in lists:
             raise InputError(f"{path}, line {number}: the id {name} is there twice")
-        those = (_jsonl_hypothesis(path, number, *each) for each in zip(texts, hypotheses, strict=True))
+        found = _list(name, (_or_bad(bad, name, _jsonl_hypothesis, path, number, each) for each in hypotheses))
         others = {key: value for key, value in record.items() if key != "hyps" and (key, value) != ("id", name)}
-        lists[name] = NBestList(name, tuple(those), others)
+        lists[name] = replace(found, fields=others)
     return list(lists.values())
 
 
-def _jsonl_hypothesis(path: Path, number: int, text: str, fields: dict[str, object]) -> Hypothesis:
+def _not_jsonl(path: Path, number: int, why: str = "") -> InputError:
+    return InputError(f'{path}, line {number}: is not {{"id": …, "hyps": [{{"text": …, "score": …}}]}}{why}')
+
+
+def _jsonl_hypothesis(path: Path, number: int, fields: Any) -> Hypothesis:
+    if not isinstance(fields, dict) or not isinstance(text := fields.get("text"), str):
+        raise _not_jsonl(path, number)
     scores, others = dict[str, float](), dict[str, Any]()
     for name, value in fields.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
             scores[name] = _number(path, number, str(value), f"score {name}")
         elif name.endswith("score") and value is not None:
             raise InputError(f"{path}, line {number}: the score {name} is {value!r}, not a number")
-        else:
+        elif name != "text":
             others[name] = value
     return Hypothesis(" ".join(written_words(text)), scores, fields=others)
 
 
-_READERS: dict[str, Callable[[Path], list[NBestList]]] = {
+_READERS: dict[str, Callable[[Path, Bad], list[NBestList]]] = {
     "moses": _read_moses,
     "kaldi": _read_kaldi,
     "srilm": _read_srilm,

@@ -6,8 +6,10 @@ them), log p by each language model, and its number of words; all logarithms are
 
 from __future__ import annotations
 
+import math
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +17,8 @@ import numpy as np
 
 from spanlm.errors import InputError, nearest_or_all
 from spanlm.rescoring.formats import TOTAL, NBestList
-from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap, choose, edit_distances, edits, tune
+from spanlm.rescoring.references import Reference, aligned
+from spanlm.rescoring.weights import Array, Candidates, Counts, Tuned, bootstrap, choose, edit_distances, edits, tune
 
 WORDS = "words"
 GRID = 11
@@ -46,8 +49,8 @@ class WordErrors:
 
     @property
     def rate(self) -> float:
-        """The word error rate: errors by words of the references."""
-        return self.errors / max(1, self.words)
+        """The word error rate: errors by words of the references; NaN where these have none."""
+        return self.errors / self.words if self.words else math.nan
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts, the rate and its interval."""
@@ -61,6 +64,7 @@ class Weighted:
     Attributes:
         first: the lists' own scores: the total alone, where the format has one, else all of them.
         language: the language models.
+        others: fields of the lists, of which none may be called as a language model.
 
     Raises:
         InputError: two have one name.
@@ -68,6 +72,7 @@ class Weighted:
 
     first: tuple[str, ...]
     language: tuple[str, ...]
+    others: Collection[str] = ()
 
     def __post_init__(self) -> None:
         """Refuse what would stand twice in every answer."""
@@ -75,12 +80,16 @@ class Weighted:
             if self.names.count(name) > 1:
                 way = "Rename the model." if name in self.language else "Rename the score in the lists."
                 raise InputError(f"{name}: names two scores of the choice ({', '.join(self.names)}). {way}")
+            if name in self.language and name in self.others:
+                raise InputError(f"{name}: is a model's name, and a field's of the lists. Rename the model.")
 
     @classmethod
     def of(cls, lists: Sequence[NBestList], language: Iterable[str]) -> Weighted:
         """Name what lists have and language models add."""
         there = tuple(lists[0].hypotheses[0].scores)
-        return cls((TOTAL,) if TOTAL in there else there, tuple(language))
+        fields = {name for found in lists for each in found.hypotheses for name in (*each.scores, *each.fields)}
+        # in the lists that are written, the model would take its place
+        return cls((TOTAL,) if TOTAL in there else there, tuple(language), fields | {TOTAL, "text", "words_text"})
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -106,27 +115,37 @@ class Scored:
     Args:
         lists: as they were read.
         language: log p of every hypothesis of every list, in their order, by the name of the language model.
+        spoken: the lists with the words that count alone (default: with all).
 
     Raises:
         InputError: two scores have one name.
     """
 
-    def __init__(self, lists: Sequence[NBestList], language: Mapping[str, Sequence[Sequence[float]]]) -> None:
+    def __init__(
+        self,
+        lists: Sequence[NBestList],
+        language: Mapping[str, Sequence[Sequence[float]]],
+        spoken: Sequence[NBestList] | None = None,
+    ) -> None:
         self.lists = list(lists)
+        self.spoken = spoken or lists
         self.weighted = Weighted.of(lists, language)
         self.names = self.weighted.names
         self.scores: list[Array] = []
         for place, found in enumerate(lists):
             columns = [[each.scores[name] for each in found.hypotheses] for name in self.weighted.first]
             columns += [list(values[place]) for values in language.values()]
-            columns.append([float(len(each.words)) for each in found.hypotheses])
+            columns.append([float(len(each.words)) for each in self.spoken[place].hypotheses])
             self.scores.append(np.array(columns, dtype=np.float64).T)
 
-    def candidates(self, references: Sequence[Sequence[str]]) -> Candidates:
+    def candidates(self, references: Sequence[Reference | None]) -> Candidates:
         """Count the word errors of every hypothesis."""
-        pairs = zip(self.lists, references, strict=True)
-        errors = [edit_distances([each.words for each in found.hypotheses], words) for found, words in pairs]
-        return Candidates(self.names, self.scores, errors, np.array([len(words) for words in references]))
+        errors, words = list[Counts](), list[Counts]()
+        for spoken, reference in zip(self.spoken, references, strict=True):
+            pairs = [aligned(each.words, reference) for each in spoken.hypotheses]
+            errors.append(np.concatenate([edit_distances([hypothesis], said) for hypothesis, said in pairs]))
+            words.append(np.array([len(said) for _, said in pairs]))
+        return Candidates(self.names, self.scores, errors, words)
 
     def tune(self, candidates: Candidates, first: Array) -> Tuned:
         """Tune every weight but the first, which gives the scale; see `spanlm.rescoring.weights.tune`."""
@@ -153,15 +172,30 @@ class Scored:
 
 
 def word_errors(
-    lists: Sequence[NBestList], chosen: Sequence[int], references: Sequence[Sequence[str]], candidates: Candidates
+    lists: Sequence[NBestList], chosen: Sequence[int], references: Sequence[Reference | None], candidates: Candidates
 ) -> WordErrors:
     """Count substitutions, deletions and insertions of one hypothesis a list, by rapidfuzz."""
     levenshtein, counted = edits(), Counter[str]()
-    for found, place, words in zip(lists, chosen, references, strict=True):
-        counted.update(edit.tag for edit in levenshtein.editops(list(words), list(found.hypotheses[place].words)))
-    interval = bootstrap(candidates.errors_of(chosen), candidates.words)
-    total = int(candidates.words.sum())
-    return WordErrors(counted["replace"], counted["delete"], counted["insert"], total, interval)
+    for found, place, reference in zip(lists, chosen, references, strict=True):
+        hypothesis, said = aligned(found.hypotheses[place].words, reference)
+        counted.update(edit.tag for edit in levenshtein.editops(said, hypothesis))
+    words = candidates.words_of(chosen)
+    interval = bootstrap(candidates.errors_of(chosen), words)
+    return WordErrors(counted["replace"], counted["delete"], counted["insert"], int(words.sum()), interval)
+
+
+def plain_rate(lists: Sequence[NBestList], chosen: Sequence[int], references: Sequence[Reference | None]) -> float:
+    """Return the word error rate in lower case without punctuation; NaN where the references have no words."""
+    errors = words = 0
+    for found, place, reference in zip(lists, chosen, references, strict=True):
+        hypothesis, said = map(_plain, aligned(found.hypotheses[place].words, reference))
+        errors, words = errors + int(edit_distances([hypothesis], said)[0]), words + len(said)
+    return errors / words if words else math.nan
+
+
+def _plain(words: Iterable[str]) -> list[str]:
+    text = " ".join(words).casefold()
+    return "".join(character for character in text if unicodedata.category(character)[0] not in "PS").split()
 
 
 def weight_grid(candidates: Candidates, weights: Array, k: int) -> list[tuple[float, float]]:
@@ -170,6 +204,7 @@ def weight_grid(candidates: Candidates, weights: Array, k: int) -> list[tuple[fl
     for value in np.linspace(0.0, 2 * float(weights[k]) or 1.0, GRID):
         changed = weights.copy()
         changed[k] = value
-        errors = candidates.errors_of(choose(candidates.scores, changed)).sum()
-        rates.append((float(value), float(errors) / max(1, int(candidates.words.sum()))))
+        chosen = choose(candidates.scores, changed)
+        words = candidates.words_of(chosen).sum() or math.nan
+        rates.append((float(value), float(candidates.errors_of(chosen).sum() / words)))
     return rates

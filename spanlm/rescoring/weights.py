@@ -3,9 +3,9 @@
 The hypothesis that is chosen of a list is that with the greatest Σ_k w_k · s_k, the first of them where several are
 equal. How many words are wrong then changes only where another hypothesis comes to be the greatest, so along one weight
 it is constant in intervals, which are found exactly: each hypothesis is a line in that weight, and those chosen are the
-upper envelope of the lines (Och, 2003, "Minimum Error Rate Training in Statistical Machine Translation", §5). One
-weight after another goes to the middle of its best interval, and so does the sum of several in directions drawn by
-chance, until none helps; from several starts.
+upper envelope of the lines (Och, 2003, "Minimum Error Rate Training in Statistical Machine Translation", §5). A single
+weight goes to the middle of its best interval, and no other value has fewer errors. Of several, one after another does,
+and so does their sum in directions drawn by chance, until none helps: the best of several starts is a local optimum.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from numpy.typing import NDArray
 from spanlm.errors import InputError, require
 from spanlm.evaluation.resampling import FEWEST_BLOCKS, drawn_means, interval_of
 
-STARTS = 8
+STARTS, DIRECTIONS = 8, 32
 ROUNDS = 20
 NEAR = 1e-12
 """Relative distance of two numbers that differ by rounding."""
@@ -38,17 +40,31 @@ class Candidates:
         names: of the scores, (K,).
         scores: of every list, (hypotheses, K).
         errors: of every list, the edit distance of its hypotheses to its reference, (hypotheses,).
-        words: of every list's reference.
+        words: of every list's reference, or of the one that each of its hypotheses is compared with.
     """
 
     names: tuple[str, ...]
     scores: list[Array]
     errors: list[Counts]
-    words: Counts
+    words: Counts | Sequence[Counts]
 
     def errors_of(self, chosen: Sequence[int]) -> Counts:
         """Return the errors of one hypothesis a list, (lists,)."""
         return np.array([errors[place] for errors, place in zip(self.errors, chosen, strict=True)], dtype=np.int64)
+
+    def words_of(self, chosen: Sequence[int]) -> Counts:
+        """Return the words of the references of one hypothesis a list, (lists,)."""
+        three = zip(self.words, self.errors, chosen, strict=True)
+        return np.array([np.broadcast_to(words, len(errors))[place] for words, errors, place in three], dtype=np.int64)
+
+    @cached_property
+    def padded(self) -> tuple[Array, Counts]:
+        """Scores and errors in one array each; lists that are shorter repeat their first hypothesis."""
+        most = max(map(len, self.errors))
+        places = [np.pad(np.arange(len(errors)), (0, most - len(errors))) for errors in self.errors]
+        both = zip(self.scores, self.errors, places, strict=True)
+        scores, wrong = zip(*((scores[place], errors[place]) for scores, errors, place in both), strict=True)
+        return np.array(scores), np.array(wrong)
 
     @property
     def oracle(self) -> list[int]:
@@ -65,12 +81,14 @@ class Tuned:
         errors: with them.
         intervals: of every weight, where it can lie so that the number of errors stays; None: it was not tuned.
         starts: from how many points the search began.
+        exact: no weights have fewer errors; else they are a local optimum.
     """
 
     weights: Array
     errors: int
     intervals: tuple[tuple[float, float] | None, ...]
     starts: int
+    exact: bool = False
 
 
 def edits() -> Any:
@@ -115,28 +133,28 @@ def tune(candidates: Candidates, first: Array, tuned: Sequence[int], *, starts: 
     moves = np.zeros((len(first), len(first)))
     moves[tuned, tuned] = 1.0
     axes = list(moves[tuned])
-    best: tuple[int, Array] | None = None
+    exact = len(tuned) == 1
+    starts = 1 if exact else starts
+
+    found = []
     for start in range(starts):
         weights = first.astype(np.float64)
         if start:
             weights[tuned] = generator.uniform(-0.5, 3.0, len(tuned)) * scale[tuned]
-        drawn = generator.normal(size=(len(axes), len(first))) * scale @ moves
-        found = _ascend(candidates, weights, [*axes, *drawn])
-        if best is None or found[0] < best[0]:
-            best = found
-    assert best is not None
-    errors, weights = best
+        drawn = generator.normal(size=(0 if exact else ROUNDS, DIRECTIONS, len(first))) * scale @ moves
+        found.append(_ascend(candidates, weights, [[*axes, *directions] for directions in drawn] or [axes]))
+    errors, weights = min(found, key=itemgetter(0))
     intervals: list[tuple[float, float] | None] = [None] * len(weights)
     for k, axis in zip(tuned, axes, strict=True):
         low, high = _interval(*line_search(candidates, weights, axis))
         intervals[k] = (float(weights[k]) + low, float(weights[k]) + high)
-    return Tuned(weights, errors, tuple(intervals), starts)
+    return Tuned(weights, errors, tuple(intervals), starts, exact)
 
 
-def _ascend(candidates: Candidates, weights: Array, directions: Sequence[Array]) -> tuple[int, Array]:
+def _ascend(candidates: Candidates, weights: Array, rounds: Sequence[Sequence[Array]]) -> tuple[int, Array]:
     """Move along one direction after another, each to the middle of its best interval, until none has fewer errors."""
     errors = int(candidates.errors_of(choose(candidates.scores, weights)).sum())
-    for _ in range(ROUNDS):
+    for directions in rounds:
         before = errors
         for direction in directions:
             step, fewest = _best_step(*line_search(candidates, weights, direction))
@@ -159,41 +177,32 @@ def line_search(candidates: Candidates, weights: Array, direction: Array) -> tup
         The n values of x at which another hypothesis is chosen somewhere, in order, and the errors below the first,
         between each two, and above the last, (n + 1,).
     """
-    edges: list[float] = []
-    changes: list[int] = []
-    errors = 0
-    for scores, wrong in zip(candidates.scores, candidates.errors, strict=True):
-        chosen, values = _envelope(scores @ weights, scores @ direction)
-        errors += int(wrong[chosen[0]])
-        edges += values
-        changes += np.diff(wrong[chosen]).tolist()
-    order = np.argsort(edges, kind="stable")
-    counts = errors + np.concatenate([[0], np.cumsum(np.array(changes, dtype=np.int64)[order])]).astype(np.int64)
-    ordered = np.array(edges, dtype=np.float64)[order]
+    scores, wrong = candidates.padded
+    heights, slopes = scores @ weights, scores @ direction
+    # far below 0 the least slope is the greatest line; of equal ones the highest, of these the first
+    top = np.where(slopes == slopes.min(axis=1, keepdims=True), heights, -np.inf).argmax(axis=1)
+    rows = np.arange(len(top))
+    errors, edges, changes = int(wrong[rows, top].sum()), [np.zeros(0)], [np.zeros(0, dtype=np.int64)]
+    while len(rows):
+        # the line that crosses the greatest one first is the next of the upper envelope
+        rise = slopes - slopes[rows, top][:, None]
+        crossing = np.full(rise.shape, np.inf)
+        np.divide(heights[rows, top][:, None] - heights, rise, out=crossing, where=rise > 0)
+        following = crossing.argmin(axis=1)
+        edge = crossing[rows, following]
+        more = np.isfinite(edge)
+        edges.append(edge[more])
+        changes.append((wrong[rows, following] - wrong[rows, top])[more])
+        heights, slopes, wrong, top = heights[more], slopes[more], wrong[more], following[more]
+        rows = np.arange(len(top))
+    values = np.concatenate(edges)
+    order = np.argsort(values, kind="stable")
+    counts = errors + np.concatenate([[0], np.cumsum(np.concatenate(changes)[order])]).astype(np.int64)
+    ordered = values[order]
     # where several lists change at one value, nothing lies between but rounding, of the value and of the weights
     rounded = NEAR * np.maximum(np.abs(ordered[1:]), np.abs(weights).max() / np.abs(direction).max())
     last = np.append(np.diff(ordered) > rounded, True)[: len(ordered)]
     return ordered[last], np.append(counts[:1], counts[1:][last])
-
-
-def _envelope(heights: Array, slopes: Array) -> tuple[list[int], list[float]]:
-    """Return the lines height + value · slope that are the greatest from −∞ to ∞, and the values between them."""
-    order = np.lexsort((np.arange(len(slopes)), -heights, slopes))
-    chosen: list[int] = []
-    values: list[float] = []
-    for line in order.tolist():
-        if chosen and slopes[line] == slopes[chosen[-1]]:
-            continue  # lower, or the same and later in the list
-        while chosen:
-            top = chosen[-1]
-            value = float((heights[top] - heights[line]) / (slopes[line] - slopes[top]))
-            if not values or value > values[-1]:
-                values.append(value)
-                break
-            chosen.pop()
-            values.pop()
-        chosen.append(line)
-    return chosen, values[: len(chosen) - 1]
 
 
 def _best_step(edges: Array, counts: Counts) -> tuple[float, int]:

@@ -22,11 +22,12 @@ from spanlm.data.corpora import (
 )
 from spanlm.data.synthetic import PREFIX
 from spanlm.data.text import Text, fingerprint
+from spanlm.data.tokenizer import as_in_corpus, tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, require
 from spanlm.evaluation.cloze import ClozeContext
 from spanlm.evaluation.protocol import KINDS, Context, Protocol
-from spanlm.evaluation.words import Piece, in_lines, lines_as_pieces, refuse_table, text_as_pieces, words_of
+from spanlm.evaluation.words import WORDS, Piece, in_lines, lines_as_pieces, refuse_table, text_as_pieces, words_of
 from spanlm.models.memories import AnyMemoryConfig
 from spanlm.models.ops.precision import Precision
 from spanlm.store.provenance import read_texts, starts
@@ -38,6 +39,8 @@ State = Literal["auto", "carry", "document", "line"]
 
 STREAMS = BatchingConfig(kind="streams")
 _LOG = logging.getLogger(__name__)
+CONVENTIONS = ("ptb", "wikitext-2", "wikitext-103")
+"""Corpora of tokens that nobody writes so; see `spanlm.data.tokenizer.as_in_corpus`."""
 _CHANGED = "not the text that it was when this model was trained"
 _CONTEXTS: dict[BatchingKind, Context] = {kind: context for context, kind in KINDS.items()}
 
@@ -61,6 +64,10 @@ class Texts:
     ) -> None:
         self.vocabulary, self.data, self.folder = vocabulary, data, folder
         self.batching, self._textless = batching, textless
+        name = Path(data.corpus).name
+        self.convention = name if data.tokenizer == "whitespace" and name in CONVENTIONS else None
+        """The corpus whose way to write words texts of others are read in; None: they are read as they are written."""
+        self._is_noted = False
         self._remembers_everything = any(memory.slots is None for memory in memories)
 
     @property
@@ -85,7 +92,29 @@ class Texts:
         if isinstance(text, str):
             text = text.removesuffix("\n").split("\n")
         found = text_as_pieces(text, tokenizer) if isinstance(text, Text) else lines_as_pieces(text, tokenizer)
+        found = found if self.convention is None else self._as_in_corpus(found, self.convention)
         return in_lines(found, self.data.lines, self.vocabulary)
+
+    def _as_in_corpus(self, pieces: Iterable[Piece], convention: str) -> Iterator[Piece]:
+        start = 1
+        for piece in pieces:
+            cut = as_in_corpus(piece.words, convention, self.vocabulary)
+            words = [token for tokens in cut for token in tokens]
+            if words != piece.words and not self._is_noted:
+                self._is_noted = True
+                word, tokens = next(pair for pair in zip(piece.words, cut, strict=True) if [pair[0]] != pair[1])
+                how = f"as {convention} writes them, such as {word!r} as {' '.join(tokens)!r}"
+                _LOG.info("note: words are read %s; --as-written reads them as they are", how)
+            yield replace(piece, start=start, words=words)
+            start = 1 if piece.closes else start + len(words)
+
+    def cut(self, line: str) -> list[list[str]]:
+        """Return the tokens of each written word of one line; InputError: it holds the reserved word `<eos>`."""
+        words = tokenize(line, "whitespace")
+        if self.convention is None:
+            return [tokenize(word, self.data.effective_tokenizer) for word in words]
+        parts = (words[start : start + WORDS] for start in range(0, len(words), WORDS))  # as `pieces` has them
+        return [tokens for part in parts for tokens in as_in_corpus(part, self.convention, self.vocabulary)]
 
     def prompt(self, text: str) -> list[str]:
         """Return the words of a text that is to go on: line ends among them, the last line or sentence open."""

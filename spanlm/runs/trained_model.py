@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from itertools import groupby, islice, tee
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from spanlm.config import RunConfig
 from spanlm.data.cbt import Defect, Question, read_questions
 from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.data.text import Text
-from spanlm.data.tokenizer import tokenize, written_words
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, SpanlmError, require, whole_number
 from spanlm.evaluation.attention import AttentionRecord, SpanRecord, attend_spans, attend_words
@@ -143,8 +143,15 @@ class LoadedModel:
         return self.texts.corpus(name, split, data_dir=data_dir, download=download, as_text=as_text)
 
     def tokenize(self, text: str) -> list[str]:
-        """Split text into words as the training text was."""
-        return tokenize(text, self.texts.data.effective_tokenizer)
+        """Cut text into tokens as `score` does."""
+        return [token for tokens in self.texts.cut(text) for token in tokens]
+
+    def as_written(self) -> Self:
+        """Return the same model, which reads words as they are written, not as ptb or wikitext-2 write them."""
+        model = copy(self)
+        model.texts = copy(self.texts)
+        model.texts.convention = None
+        return model
 
     def evaluate(
         self,
@@ -187,6 +194,8 @@ class LoadedModel:
         eos: bool = False,
         looks: bool = False,
         precision: Precision = "fp32",
+        cache: CacheConfig | None = None,
+        as_written: bool = False,
     ) -> Iterator[WordScore]:
         """Give every word's surprisal, entropy and rank; see `spanlm.evaluation.words.score_words`.
 
@@ -194,16 +203,19 @@ class LoadedModel:
         read in training (training.batching.predict_first), the model has no surprisal for it: it is NaN. The `text` is
         one string, cut at its line ends; lines; or a file of any size, by its `Path`, read as rows are asked for. The
         rows come once: make a list of them to go through them twice. The options are those of
-        `spanlm.evaluation.words.ScoreOptions`.
+        `spanlm.evaluation.words.ScoreOptions`; a neural `cache` that is mixed in begins anew where the context does. A
+        model of ptb or wikitext-2 reads words as its corpus writes them (`spanlm.data.tokenizer.as_in_corpus`), unless
+        `as_written`.
 
         Raises:
             InputError: an option outside its range, with oov="error" a word outside the vocabulary, a file that cannot
                 be read, or a `state` that the model cannot use, see `spanlm.runs.texts.Texts.refuse_context`.
         """
         options = ScoreOptions(state=state, base=base, oov=oov, eos=eos, looks=looks, precision=precision)
-        pieces = self.texts.pieces(text)
+        pieces = (self.as_written() if as_written else self).texts.pieces(text)
         self.texts.refuse_context(state)
-        return score_words(self.model, self.vocabulary, pieces, options, predict_first=self.texts.predict_first)
+        how: dict[str, Any] = {"predict_first": self.texts.predict_first, "cache": cache}
+        return score_words(self.model, self.vocabulary, pieces, options, **how)
 
     def score_items(
         self, items: Iterable[str], *, state: Context = "line", eos: bool = False, **options: Any
@@ -218,13 +230,14 @@ class LoadedModel:
         """
         refuse_one_string("items", items)
         waiting, lines = tee(items)
-        done = 0
-        scored = self.score(lines, state=state, eos=True, **options)
+        done, model = 0, self.as_written() if options.pop("as_written", False) else self
+        scored = model.score(lines, state=state, eos=True, **options)
         for number, scores in groupby(scored, key=lambda score: score.sentence):
             for _ in islice(waiting, number - done - 1):  # blank ones, which a model of sentences does not read
                 yield []
             done = number
-            yield written_scores(next(waiting), list(scores), self.tokenize, eos=eos)
+            item = next(waiting)
+            yield written_scores(item, list(scores), map(len, model.texts.cut(item)), eos=eos)
         yield from ([] for _ in waiting)
 
     def score_texts(self, texts: Iterable[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
@@ -247,7 +260,7 @@ class LoadedModel:
         for text, each in zip(texts, sentences, strict=True):
             log_p = [[*[0.0] * (not predict_first), *next(value)] for _ in each]
             tokens, ends = [one for *words, _ in log_p for one in words], [end for *_, end in log_p]
-            sizes = [len(self.tokenize(word)) for word in written_words(text)]
+            sizes = list(map(len, self.texts.cut(text)))
             known = (word in self.vocabulary for words in each for word in words)
             found.append(by_written_words(sizes, tokens, known, math.fsum(ends)))
         return found, prefixes
@@ -348,10 +361,11 @@ class LoadedModel:
         lambdas: Sequence[float] = LAMBDAS,
         state: State = "auto",
         precision: Precision = "fp32",
+        over_lines: bool = True,
     ) -> CacheTuning:
         """Find the best cache for a text; see `spanlm.evaluation.cache.tune_cache`, and `evaluate`."""
         loaded, part, protocol = self.texts.counted(corpus, split, state, precision=precision)
-        return tune_cache(self.model, loaded, part, windows, thetas, lambdas, protocol)
+        return tune_cache(self.model, loaded, part, windows, thetas, lambdas, protocol, over_lines)
 
 
 class TrainedModel(LoadedModel):
@@ -377,7 +391,7 @@ class TrainedModel(LoadedModel):
         trained = self._trained or self
         model = lesioned(trained.model, how, self.title())
         changed = TrainedModel(model, self.vocabulary, self.config, self.folder)
-        changed.attention, changed._trained = how, trained
+        changed.attention, changed._trained, changed.texts = how, trained, self.texts
         return changed
 
     def _refuse_lesion(self) -> None:
@@ -401,7 +415,9 @@ class TrainedModel(LoadedModel):
         memory = require_span_buffer(config.memory, "gate_temperature").at_temperature(float(temperature))
         model = to_be_filled(replace(config, memory=memory), len(self.vocabulary))
         model.load_state_dict(self.model.state_dict())
-        return TrainedModel(model.to(self.model.device).eval(), self.vocabulary, self.config, self.folder)
+        changed = TrainedModel(model.to(self.model.device).eval(), self.vocabulary, self.config, self.folder)
+        changed.texts = self.texts
+        return changed
 
     @property
     def gate_temperature(self) -> float | None:

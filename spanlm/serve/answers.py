@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,14 @@ from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import EOS, UNK
 from spanlm.errors import InputError
 from spanlm.evaluation.attention import AttentionRecord, Predicted, SpanRecord, attend_spans, attend_words
-from spanlm.evaluation.cache import CachedWords, cached_words
+from spanlm.evaluation.cache import cached_words
 from spanlm.evaluation.generation import Drawn
 from spanlm.evaluation.words import BASES, WordScore, as_row, item_rows, written_scores
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.trained_model import LoadedModel, require_weights
 from spanlm.serve.fields import NEURAL_CACHE, refuse_long
-from spanlm.serve.served import Served
-from spanlm.store.plain import finite, table_bytes
+from spanlm.serve.served import COUNTED, Served
+from spanlm.store.plain import finite
 
 Values = Mapping[str, Any]
 Row = dict[str, Any]
@@ -66,15 +66,32 @@ def read(served: Served, values: Values) -> Row:
         _refuse(model, "text", text, needed=True)
         item = _item(served, model, text, values)
         words = _words(model, text, item)
-    predicted = [score.surprisal for score in item.scores if not math.isnan(score.surprisal)]
-    bits = math.fsum(predicted) / len(predicted) if predicted else None
+    known = [score for score in item.scores if not (score.oov or score.word == UNK)]
     return {
-        "items": [{"start": 0, "end": len(text), "record": item.record, "words": words}],
+        "items": [{"start": 0, "end": len(text), "record": _as_written(item.record, words), "words": words}],
         "words": len(words),
-        "bits": bits,
-        "perplexity": None if bits is None or bits > MOST_BITS else 2.0**bits,
+        **_mean(item.scores),
         "unknown": sum(word["unknown"] for word in words),
+        "known": _mean(known),
     }
+
+
+def _mean(scores: Iterable[WordScore]) -> Row:
+    predicted = [score.surprisal for score in scores if not math.isnan(score.surprisal)]
+    bits = math.fsum(predicted) / len(predicted) if predicted else None
+    return {"bits": bits, "perplexity": None if bits is None or bits > MOST_BITS else 2.0**bits}
+
+
+def _as_written(record: Row, words: Sequence[Row]) -> Row:
+    """Add the tokens as they were typed, where that is known and differs."""
+    tokens: list[str] = record["tokens"]
+    written = list(tokens)
+    for word in words:
+        ends = list(accumulate(len(tokens[at]) for at in word["tokens"]))  # lower case may have more letters
+        if ends[-1] == len(word["text"]) or len(ends) == 1:
+            for at, start, end in zip(word["tokens"], [0, *ends], [*ends[:-1], None], strict=False):
+                written[at] = word["text"][start:end]
+    return record if written == tokens else record | {"written": written}
 
 
 def _refuse(model: LoadedModel, name: str, text: str, *, needed: bool = False) -> None:
@@ -97,9 +114,12 @@ def _item(served: Served, model: LoadedModel, text: str, values: Values) -> _Ite
     else:
         bits = finite((predicted.surprisal / _UNIT).tolist())
         expected = record.expected if isinstance(record, AttentionRecord) else record.mixture
-        content = plain_content(tokens, _unknown(model, tokens), bits, expected)
+        unknown = {token for token in tokens if token not in model.vocabulary or token == UNK}
+        content = plain_content(tokens, unknown, bits, expected)
     if values["cache"]:
-        cached = _cached(model, record, predicted, starts, values)
+        assert record.features is not None  # it was asked for
+        following = model.vocabulary.encode(record.targets)
+        cached = cached_words(record.features, following, predicted.surprisal, NEURAL_CACHE, starts)
         content = cached_content(content, predicted.surprisal, cached)
         nothing = np.full(len(record), math.nan)  # of a mixture the whole distribution is not known
         predicted = Predicted(cached.surprisal, nothing, np.zeros(len(record), dtype=np.int64))
@@ -116,16 +136,6 @@ def _scores(model: LoadedModel, tokens: list[str], predicted: Predicted, first: 
         WordScore(1, index, token, surprisal / _UNIT, entropy / _UNIT, rank or None, token not in model.vocabulary)
         for index, (token, (surprisal, entropy, rank)) in enumerate(zip(tokens[first:], numbers, strict=True), 1)
     ]
-
-
-def _cached(
-    model: LoadedModel, record: AttentionRecord | SpanRecord, predicted: Predicted, starts: list[int], values: Values
-) -> CachedWords:
-    """Mix the cache in; as in `spanlm evaluate` it goes on over lines that stand alone, and not over documents."""
-    assert record.features is not None  # it was asked for
-    following = model.vocabulary.encode(record.targets)
-    contexts = [0] if values["state"] == "line" else starts
-    return cached_words(record.features, following, predicted.surprisal, NEURAL_CACHE, contexts)
 
 
 def _record(
@@ -158,10 +168,6 @@ def _refuse_many(weights: int, most: int = MOST_WEIGHTS, what: str = "draw") -> 
         raise InputError(f"{many}. Send it in parts; /api/score takes it whole.")
 
 
-def _unknown(model: LoadedModel, tokens: list[str]) -> set[str]:
-    return {token for token in tokens if token not in model.vocabulary or token == UNK}
-
-
 def _item_of_scores(model: LoadedModel, text: str, values: Values) -> _Item:
     """Read by a model of sub-words, which is asked by written word and expects none."""
     if values["cache"]:
@@ -174,6 +180,7 @@ def _item_of_scores(model: LoadedModel, text: str, values: Values) -> _Item:
 
 def _words(model: LoadedModel, text: str, item: _Item) -> list[Row]:
     """Return the words as they are written, with their places in the text and among the record's tokens."""
+    sizes = [len(tokens) for line in text.split("\n") for tokens in model.texts.cut(line)]
     places = iter(at for at, score in enumerate(item.scores, item.first) if score.word != EOS)
     return [
         {
@@ -186,7 +193,8 @@ def _words(model: LoadedModel, text: str, item: _Item) -> list[Row]:
             "unknown": word.oov or UNK in word.tokens.split(" "),
             "tokens": [next(places) for _ in word.tokens.split(" ")],
         }
-        for word in written_scores(text, item.scores, model.tokenize)
+        for word in written_scores(text, item.scores, sizes)
+        if word.tokens
     ]
 
 
@@ -195,7 +203,8 @@ def _words(model: LoadedModel, text: str, item: _Item) -> list[Row]:
 
 def score(served: Served, values: Values) -> list[Row]:
     """Return the rows of `spanlm score`: of tokens, or of words as they are written."""
-    text, how = values["text"], {"state": values["state"], "base": BASES[values["base"]]}
+    text, cache = values["text"], NEURAL_CACHE if values["cache"] else None
+    how: dict[str, Any] = {"state": values["state"], "base": BASES[values["base"]], "cache": cache}
     with served.asked(values["attention"]) as model:
         _refuse(model, "text", text, needed=True)
         lines = text.removesuffix("\n").split("\n")
@@ -208,11 +217,6 @@ def score(served: Served, values: Values) -> list[Row]:
             rows += item_rows(number, item, unknown)
             unknown += sum(each.oov for each in item)
         return rows
-
-
-def score_csv(rows: list[Row]) -> bytes:
-    """Return rows as `spanlm score --format csv` writes them."""
-    return table_bytes(list(rows[0]), (row.values() for row in rows))
 
 
 def attend(served: Served, values: Values) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
@@ -235,7 +239,9 @@ def page(served: Served, values: Values) -> str:
     text = values["text"]
     with served.asked(values["attention"]) as model:
         _refuse(model, "text", text, needed=True)
-        return render_content(_item(served, model, text, values).record, **model.headings())
+        item, headings = _item(served, model, text, values), model.headings()
+        about = [headings["about"], COUNTED[values["state"]], *[NEURAL_CACHE.description] * values["cache"]]
+        return render_content(_as_written(item.record, _words(model, text, item)), headings["title"], "; ".join(about))
 
 
 # --- the next word ---

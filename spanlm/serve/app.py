@@ -24,7 +24,7 @@ from spanlm.serve.guard import ClientLeft, Guard, Names, TooLarge, body_of, too_
 from spanlm.serve.schema import openapi, readable
 from spanlm.serve.served import Runs, Served
 from spanlm.serve.work import SHORT, Busy, Left, Task, Work
-from spanlm.store.plain import finite, json_object
+from spanlm.store.plain import finite, json_object, table_bytes
 
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 _JSON, _CSV, _HTML = "application/json", "text/csv; charset=utf-8", "text/html; charset=utf-8"
@@ -85,7 +85,7 @@ def _page_file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]
 
 
 _NEEDLESS = {
-    ".js": rb"(?m)^[ \t]*//.*\n|^[ \t]+",
+    ".js": rb"(?m)^[ \t]*//.*\n|^[ \t]+|[ \t]+// [^\"'`\n]*$",
     ".css": rb"(?s)(?m:^[ \t]+)|/\*.*?\*/|(?<=[:;{},])\s+|\s+(?=\{)|;\s*(?=\})",
 }
 """What a browser has no use for: indentation, lines that are comments, and what keeps a style sheet readable."""
@@ -120,11 +120,11 @@ class _Api:
     def __init__(self, runs: Runs, work: Work) -> None:
         self._runs, self._work = runs, work
         self.handlers = {
-            "read": self._answering(fields.READ, self._read),
+            "read": self._answering(fields.READ, lambda _, *asked: _json(answers.read(*asked))),
             "score": self._answering(fields.SCORE, self._score),
             "attend": self._answering(fields.ATTEND, self._attend),
             "page": self._answering(fields.READ, self._page),
-            "next": self._answering(fields.NEXT, self._next),
+            "next": self._answering(fields.NEXT, lambda _, *asked: _json(answers.next_word(*asked))),
             "generate": self._generate,
         }
 
@@ -163,12 +163,11 @@ class _Api:
             raise NotReady(f"the run is not there yet: {self._runs.progress or 'wait'}")
         return self._runs.get(values["run"]), values
 
-    def _read(self, request: Request, served: Served, values: Values) -> Response:
-        return _json(answers.read(served, values))
-
     def _score(self, request: Request, served: Served, values: Values) -> Response:
         rows = answers.score(served, values)
-        return Response(answers.score_csv(rows), media_type=_CSV) if _wants_csv(request) else _json({"rows": rows})
+        if _wants_csv(request):
+            return Response(table_bytes(list(rows[0]), (row.values() for row in rows)), media_type=_CSV)
+        return _json({"rows": rows})
 
     def _attend(self, request: Request, served: Served, values: Values) -> Response:
         columns, rows = answers.attend(served, values)
@@ -179,9 +178,6 @@ class _Api:
     def _page(self, request: Request, served: Served, values: Values) -> Response:
         saved = {"content-disposition": 'attachment; filename="look.html"'}
         return Response(answers.page(served, values), media_type=_HTML, headers=saved)
-
-    def _next(self, request: Request, served: Served, values: Values) -> Response:
-        return _json(answers.next_word(served, values))
 
     async def _generate(self, request: Request) -> ASGIApp:
         served, values = await self._asked(request, fields.GENERATE)

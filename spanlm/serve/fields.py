@@ -54,18 +54,17 @@ EXPECTED: Schema = {
 CACHE: Schema = {
     "enum": [False, True],
     "default": False,
-    "description": f"mix in a {NEURAL_CACHE.description}; there is then no entropy and no rank",
+    "description": f"mix in a {NEURAL_CACHE.description}, which begins anew where the context does; there is then no "
+    "entropy and no rank",
 }
-READ = {"run": RUN, "text": TEXT, "state": STATE, "attention": ATTENTION, "cache": CACHE, "expected": EXPECTED}
+ATTEND = {"run": RUN, "text": TEXT, "state": STATE, "attention": ATTENTION}
+READ = {**ATTEND, "cache": CACHE, "expected": EXPECTED}
 SCORE = {
-    "run": RUN,
-    "text": TEXT,
-    "state": STATE,
-    "attention": ATTENTION,
+    **ATTEND,
+    "cache": CACHE,
     "rows": {"enum": ["tokens", "words"], "default": "tokens", "description": "of what the model reads, or as written"},
     "base": {"enum": ["2", "e", "10"], "default": "2", "description": "of the logarithm: bits, nats or bans"},
 }
-ATTEND = {"run": RUN, "text": TEXT, "state": STATE, "attention": ATTENTION}
 NEXT = {
     "run": RUN,
     "prompt": {**TEXT, "default": "", "description": "words to go on from; none: a line begins"},

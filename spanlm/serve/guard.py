@@ -109,30 +109,29 @@ class Guard:
         if scope["type"] != "http":  # the life of the server; of web sockets there are none
             await self._app(scope, receive, send)
             return
-        refused = self._refused(scope)
-        await (refused or self._app)(scope, _counted(receive), _with_headers(send))
+        refused, body = self._refused(scope), _Body(scope, receive)
+        await (refused or self._app)(scope, body.receive, _answering(body, send))
 
     def _refused(self, scope: Scope) -> Response | None:
         sent: dict[bytes, list[bytes]] = {}
         for name, value in scope["headers"]:
             sent.setdefault(name.lower(), []).append(value)
+        if len(sent.get(b"authorization", [])) > 1:
+            return trouble(400, "Authorization: is there more than once; send it once")
         hosts, origins = ([x.decode("latin-1") for x in sent.get(name, [])] for name in (b"host", b"origin"))
         if len(hosts) != 1 or not self._names.has(hosts[0]):
             return trouble(403, "Host: is not this server's name; open the address that `spanlm serve` printed")
         if any(origin.partition("://")[2].lower() != hosts[0].lower() for origin in origins):
             return trouble(403, "Origin: pages of other sites may not ask this server")
-        if int(next(iter(_digits(sent.get(b"content-length", []))), 0)) > MOST_BYTES:
+        lengths = (int(value) for value in sent.get(b"content-length", []) if value.isdigit() and len(value) < 20)
+        if max(lengths, default=0) > MOST_BYTES:
             return too_large()
         if self._token is not None and scope["path"].startswith("/api"):
-            given = b"".join(sent.get(b"authorization", []))
+            given = sent.get(b"authorization", [b""])[0]
             if not hmac.compare_digest(given, f"Bearer {self._token}".encode()):
                 why = "Authorization: send the token that `spanlm serve` printed, as `Bearer TOKEN`"
                 return trouble(401, why, **{"www-authenticate": "Bearer"})
         return None
-
-
-def _digits(values: list[bytes]) -> Iterable[bytes]:
-    return (value for value in values if value.isdigit() and len(value) < 20)
 
 
 def too_large() -> Response:
@@ -140,23 +139,37 @@ def too_large() -> Response:
     return trouble(413, f"the request has more than {MOST_BYTES:,} bytes. Send less.", connection="close")
 
 
-def _counted(receive: Receive) -> Receive:
-    count = 0
+class _Body:
+    """The body of a request: counted as it is received, and read to its end, but not kept, before an error is sent.
 
-    async def counting() -> Message:
-        nonlocal count
-        message = await receive()
-        count += len(message.get("body", b""))
-        if count > MOST_BYTES:
+    A connection that is closed on bytes that nobody has read is reset, and the client loses the answer with it. Who
+    waits to be asked for the body (Expect: 100-continue) has not sent it.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._receive, self._count = receive, 0
+        self._ended = any(name.lower() == b"expect" for name, _ in scope["headers"])
+
+    async def receive(self) -> Message:
+        """Receive a part; TooLarge: there are too many bytes."""
+        message = await self._receive()
+        self._ended = not message.get("more_body", False)
+        self._count += len(message.get("body", b""))
+        if self._count > MOST_BYTES:
             raise TooLarge
         return message
 
-    return counting
+    async def drain(self) -> None:
+        """Receive the rest."""
+        while not self._ended:
+            self._ended = not (await self._receive()).get("more_body", False)
 
 
-def _with_headers(send: Send) -> Send:
+def _answering(body: _Body, send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
+            if message["status"] >= 400:
+                await body.drain()
             given = list(message.get("headers", []))
             names = {name.lower() for name, _ in given}
             message = {**message, "headers": given + [pair for pair in _RAW_HEADERS if pair[0] not in names]}

@@ -44,7 +44,8 @@ _WORD = _answer(
 _ITEM = _answer(start="integer", end="integer", record="object", words=_many(_WORD))
 _CANDIDATES = _many(_answer(word="string", log_probability="number"))
 _ROWS = _answer(rows=_many({"type": "object"}))
-_READ = _answer(items=_many(_ITEM), words="integer", bits="number|null", perplexity="number|null", unknown="integer")
+_MEAN: dict[str, Any] = {"bits": "number|null", "perplexity": "number|null"}
+_READ = _answer(items=_many(_ITEM), words="integer", **_MEAN, unknown="integer", known=_answer(**_MEAN))
 _NEXT = _answer(candidates=_CANDIDATES, rest="number", unk="number", tails=_many({"type": ["number", "null"]}))
 _GENERATED = _answer(word="string", log_probability="number", candidates=_CANDIDATES)
 _MODEL = _answer(
@@ -92,7 +93,7 @@ ENDPOINTS = {
 _READS = {"/api/models": "the runs that are served", "/api/schema": "this document"}
 _READ_ANSWERS: dict[str, Mapping[str, Any]] = {"/api/models": _MODELS, "/api/schema": {"type": "object"}}
 _ERRORS = {
-    "400": "a field is wrong",
+    "400": "a field or a header is wrong",
     "401": "the token is missing",
     "403": "another Host or Origin",
     "408": "the request did not come in time",

@@ -33,7 +33,7 @@ REMEMBERED = 256 * 2**20
 """Bytes of what was read, of all runs together."""
 
 _MIXED = "p̃ = λ̂ q({seen}) + (1 − λ̂) p(h_t)   (9),  each of them  "
-_COUNTED: dict[Context, str] = {
+COUNTED: dict[Context, str] = {
     "carry": "state carried throughout",
     "document": "state reset at each document",
     "line": "state reset at each line",
@@ -126,7 +126,7 @@ class Served:
         """What /api/models says of it."""
         memory, what = None if self.config is None else self.config.model.memory, about(self.model)
         # how a training counts valid, as `spanlm evaluate` says it
-        protocol = f"best epoch; every token predicted once, <eos> counted; {_COUNTED[self.state]}"
+        protocol = f"best epoch; every token predicted once, <eos> counted; {COUNTED[self.state]}"
         corpus = None if self.config is None else Path(self.config.data.corpus).name
         best = {"split": "valid", "value": what.perplexity, "protocol": protocol}
         return {

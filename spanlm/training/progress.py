@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -329,3 +330,13 @@ class Journal:
             row |= {"stage": position.stage, "averaged": position.averaged}
         clock = {"tokens_per_second": round(event.tokens_per_second, 1), "time": datetime.now(UTC).isoformat()}
         self.lasting(lambda: self._metrics.write({**row, **clock}))
+
+
+def training_seconds(epochs: Sequence[Mapping[str, Any]], tokens: int) -> float:
+    """Return the seconds of all training steps, without validations, from targets a second.
+
+    Epochs of an earlier version do not count their targets: they are taken to have all `tokens` of the text.
+    """
+    ends = [0, *(row.get("tokens", tokens * number) for number, row in enumerate(epochs, 1))]
+    targets = [after - before for before, after in pairwise(ends)]
+    return math.fsum(count / row["tokens_per_second"] for row, count in zip(epochs, targets, strict=True))

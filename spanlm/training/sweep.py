@@ -22,6 +22,7 @@ from spanlm.training.progress import Position
 MOST = 10_000
 """Runs of a sweep."""
 
+_COLUMNS = ("seed", "valid_perplexity", "best_epoch", "epochs", "folder", "parameters", "seconds")
 _LONGEST_NAME = 200  # bytes; a file system takes 255, with what the files beside the folder add
 
 
@@ -35,6 +36,7 @@ class Sweep:
         corpus: short for data.corpus.
         grid: field → its values, of which every combination is trained; a single value is that of all runs.
         runs: fields and values of each run, or of each that is combined with the grid.
+        match_parameters: θ_M of every run, or LSTMn, which chooses its hidden size as `spanlm train` does.
         seeds: how many runs each setting has: from training.seed on, in folders seed-1, seed-2, …
         out: the folder of all; by default runs/ and the name of the file.
     """
@@ -44,6 +46,7 @@ class Sweep:
     corpus: str | None = None
     grid: Mapping[str, Any] = field(default_factory=dict)
     runs: Sequence[Any] = ()
+    match_parameters: str | None = None
     seeds: int | None = None
     out: str | None = None
 
@@ -57,6 +60,8 @@ class Sweep:
         tree, names = read_yaml(path, pipes=True), [field.name for field in fields(Sweep)]
         if not tree:
             raise InputError(f"{path}: is empty; give it a grid of fields and values, or runs, or a preset")
+        if "match_parameters" in tree:
+            tree["match_parameters"] = str(tree["match_parameters"])  # a number, too
         for name, value in tree.items():
             if name not in names:
                 like = nearest(str(name), names)
@@ -147,10 +152,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Result:
-    """What the finished runs of a setting reached on valid; `ended` has them by their folders."""
+    """What the finished runs of a setting reached on valid; `ended` and `seconds` of training are by their folders."""
 
     setting: Setting
     ended: Mapping[Path, Position]
+    seconds: Mapping[Path, float] = field(default_factory=dict)
+    parameters: int = 0  # θ_M
 
     @property
     def perplexities(self) -> list[float]:
@@ -177,11 +184,12 @@ def table_csv(results: Sequence[Result], varied: Sequence[str]) -> bytes:
     """Return a line for each run: its fields that differ, its seed, and what it reached; empty where it is not done."""
     file = io.StringIO(newline="")
     rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(["run", *varied, "seed", "valid_perplexity", "best_epoch", "epochs", "folder"])
+    rows.writerow(["run", *varied, *_COLUMNS])
     for result in results:
         for folder, config in result.setting.members.items():
             at = result.ended.get(folder)
             found = [perplexity(at.best_loss), at.best_epoch, at.epoch] if at else ["", "", ""]
             values = [result.setting.values.get(field, "") for field in varied]
-            rows.writerow([result.setting.name, *values, config.training.seed, *found, folder])
+            cost = [result.parameters, round(result.seconds.get(folder, 0.0), 1) if at else ""]
+            rows.writerow([result.setting.name, *values, config.training.seed, *found, folder, *cost])
     return file.getvalue().encode()

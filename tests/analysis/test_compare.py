@@ -284,3 +284,25 @@ def test_the_page_holds_hostile_words_as_text() -> None:
     assert "<script" not in page and "<img" not in page and "&lt;imgsrc=x" in page
     assert page.count("<li>") == size, "every word moves"
     assert "://" not in page and "default-src 'none'" in page
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_bits_that_are_not_finite_are_named(bad: float) -> None:
+    text, one = drawn_text(), bits(400, 1)
+    lost = TokenBits("lost", np.where(np.arange(400) == 7, bad, one.bits))
+    with pytest.raises(InputError, match=f"lost: {VOCABULARY.word(int(text.ids[7]))}, token 8 of a text"):
+        compare(text, one, lost)
+
+
+def test_differences_of_any_size_are_compared() -> None:
+    """Huge ones have no perplexity; a token that makes all of the spread marks the interval; three blocks have none."""
+    text, one = drawn_text(), bits(400, 1)
+    huge = compare(text, one, TokenBits("huge", one.bits * 1e6))
+    assert huge.perplexity == math.inf and huge.p < 0.001 and huge.whole.interval[0] > 1e5
+    spike = compare(text, one, TokenBits("spike", one.bits + 1e6 * (np.arange(400) == 7))).whole
+    assert spike.lopsided and spike.interval[0] < 0 < spike.interval[1]
+    alike = compare(text, one, one)
+    assert (alike.p, alike.whole.interval, alike.whole.lopsided) == (1.0, (0.0, 0.0), False)
+    short = replace(text, ids=text.ids[:60], known=text.known[:60], documents=text.documents[:1])
+    few = compare(short, TokenBits("a", one.bits[:, :60]), TokenBits("b", one.bits[:, :60] + 0.1))
+    assert math.isnan(few.p) and math.isnan(few.whole.interval[0]) and few.whole.difference == pytest.approx(0.1)

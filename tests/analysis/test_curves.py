@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spanlm.analysis.curves import By, curve_of
+from spanlm.analysis.curves import LABELS, By, curve_of
+from spanlm.analysis.figures import curves_figure
 from spanlm.cli.main import main
 from spanlm.errors import InputError
 
@@ -64,16 +65,17 @@ def test_the_verb_draws_and_says_the_best(tmp_path: Path, capsys: pytest.Capture
     assert f"{(math.exp(1) + math.exp(1.5)) / 2:.2f} after epoch 2 of the 2 shown, mean of 2 seeds" in printed
 
 
-def test_a_run_of_an_older_version_is_drawn_by_what_it_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_axis_names_the_unit_that_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     new, old = log(tmp_path / "new", [3.0, 2.0]), log(tmp_path / "old", [3.0, 2.5], counted=False)
     out = tmp_path / "c.svg"
-    for more, label in (((), "epoch"), (("--by", "seconds"), "seconds (pauses included)")):
-        assert main(["plot", str(new), str(old), "--out", str(out), *more]) == 0
+    for by, label in LABELS.items():
+        assert main(["plot", str(new), "--out", str(out), "--by", by]) == 0
         assert f">{label}<" in out.read_text()
-    assert main(["plot", str(new), "--out", str(out)]) == 0
-    assert ">training tokens read<" in out.read_text()
+    assert main(["plot", str(new), str(old), "--out", str(out), "--by", "seconds"]) == 0
+    with pytest.raises(InputError, match="others are over epochs"):
+        curves_figure([curve_of(new, "new"), curve_of(old, "old", "epochs")])
     capsys.readouterr()
-    assert main(["plot", str(new), str(old), "--out", str(out), "--by", "tokens"]) == 2
+    assert main(["plot", str(new), str(old), "--out", str(out)]) == 2
     assert f"{old}: was begun by an older version, which did not count tokens" in capsys.readouterr().err
 
 

@@ -243,7 +243,7 @@ def test_one_probability_has_one_spelling_and_an_unknown_word_is_the_guess_unk()
     shares = [0.997, 0.99946, 0.99951, 1, 0.98, 0.0994, 0.00123, 1e-7, 0]
     program = f"""{script}
 console.log(JSON.stringify([{shares}.map(percent), {shares}.map(wholePercent),
-  guessList([["the", 0.5], ["<unk>", 0.2]], "<unk>", 0.5, (word) => word).map((item) => [...item.classes])]));"""
+  guessList([["the", 0.5], ["<unk>", 0.2]], "<unk>", (word) => word).map((item) => [...item.classes])]));"""
     browser = BROWSER.replace("RECORD", "''")
     done = subprocess.run([str(NODE), "-"], input=browser + program, capture_output=True, text=True, check=True)
     spelled, whole, hits = json.loads(done.stdout)

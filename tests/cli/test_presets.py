@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -77,3 +78,20 @@ def test_the_list_and_one_preset_are_shown_without_torch(arguments: list[str]) -
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True).stdout
     assert out.splitlines()[-1] == "False"
+
+
+def test_the_list_as_a_file_has_the_rows_of_the_terminal(cli: Cli) -> None:
+    shown = cli("presets", "daniluk2017/kvp", "--out", "t.tex").done
+    cli("presets", "daniluk2017/kvp", "--out", "t.md").done  # noqa: B018 (checks)
+    latex, markdown = Path("t.tex").read_text(), Path("t.md").read_text()
+    files = [
+        [line.rstrip("\\|").replace(mark, " ").split() for line in text.splitlines()]
+        for text, mark in (
+            (latex, "&"),
+            (markdown, "|"),
+        )
+    ]
+    rows = [line.split() for line in shown.splitlines() if line.startswith("  daniluk2017")]
+    assert rows and all(row in lines for row in rows for lines in files)
+    assert r" & $\theta$\_M & $\theta$\_W+M & " in latex and "% Daniluk et al. 2017: Wikipedia" in latex
+    cli("presets", "--out", "t.csv").refused("t.csv", ".md or .tex")

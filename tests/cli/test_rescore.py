@@ -92,13 +92,63 @@ def test_tuning_is_reported_with_its_intervals(cli: Cli, tiny_run: Path, files: 
     assert found["errors"]["first"]["errors"] == 1
     assert found["errors"]["oracle"]["errors"] == 0
     assert found["errors"]["rescored"]["errors"] <= 1
+    assert found["tuned"]["optimum"] == "local"
     for name, (low, high) in found["tuned"]["intervals"].items():
         assert low is None or high is None or low <= found["weights"][name] <= high
     assert found["tokens_read"] < found["tokens"]
     shown = cli(*command).done
     again = shown[shown.index("--weights") :].split()[1:]
     same = json.loads(cli(*command[:-1], "--weights", *again, "--json").done)
-    assert same["errors"] == found["errors"]
+    assert "local" in shown and same["errors"] == found["errors"]
+    Path("tuned.json").write_text(json.dumps(found))
+    assert json.loads(cli(*command[:-1], "--weights", "tuned.json", "--json").done)["weights"] == found["weights"]
+
+
+def test_one_weight_is_tuned_exactly(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "n").write_text(f"u1-1 {A}\nu1-2 {A} {B}\n")
+    (tmp_path / "r").write_text(f"u1 {A} {B}\n")
+    command = ("rescore", tiny_run, "--nbest", "n", "--refs", "r", "--tune")
+    found = json.loads(cli(*command, "--json").done)
+    assert found["tuned"]["optimum"] == "exact" and found["errors"]["rescored"]["errors"] == 0
+    assert "local" not in cli(*command).done
+
+
+def test_noise_words_are_in_no_score_and_no_error_but_are_written(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "n").write_text(f"u ||| -pau- {A} {B} ||| LM= -1 ||| -1\n")
+    (tmp_path / "clean").write_text(f"u ||| {A} {B} ||| LM= -1 ||| -1\n")
+    (tmp_path / "r").write_text(f"{A} [laugh] {B} (u)\n")
+    options = ("--refs", "r", "--weights", "words=0", "--leave-out", "-pau-,[laugh]", "--json")
+    noisy = cli("rescore", tiny_run, "--nbest", "n", *options, "--scores", "s", "--out", "o")
+    assert json.loads(noisy.done) == json.loads(cli("rescore", tiny_run, "--nbest", "clean", *options).done)
+    assert json.loads(noisy.done)["errors"]["rescored"]["word_error_rate"] == 0
+    assert rows(tmp_path / "s")[0]["words"] == "2.000000" and "-pau-" in (tmp_path / "o").read_text()
+
+
+def test_references_without_words_have_no_rate(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "n").write_text(f"u-1 {A}\nu-2\n")
+    (tmp_path / "r").write_text("u [laugh]\n")
+    command = ("rescore", tiny_run, "--nbest", "n", "--refs", "r", "--tune", "--leave-out", "[laugh]")
+    assert json.loads(cli(*command, "--json").done)["errors"]["first"]["word_error_rate"] is None
+    shown = cli(*command).done
+    assert "references have no words" in shown and "nan" not in shown
+
+
+def test_other_case_and_punctuation_are_noted(cli: Cli, tiny_run: Path, files: tuple[Path, Path]) -> None:
+    command = ("rescore", tiny_run, "--nbest", files[0], "--weights", "words=0", "--refs")
+    Path("r").write_text(f"u2 {D.upper()}.\nu1 {A.upper()}, {B} {C}\n")
+    note = cli(*command, "r").err
+    assert "75.00%" in note and "25.00%" in note
+    assert "note" not in cli(*command, files[1]).err
+
+
+def test_bad_rows_are_noted_or_refused(
+    cli: Cli, tiny_run: Path, files: tuple[Path, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    Path("bad").write_text(LISTS + f"u2 ||| {A} ||| AM= 1_0 ||| -1\n")
+    command = ("rescore", tiny_run, "--nbest", "bad", "--weights", "words=0")
+    assert json.loads(cli(*command, "--json").done)["hypotheses"] == 4
+    assert "line 5" in caplog.text and "1 of 5" in caplog.text
+    cli(*command, "--strict").refused("line 5")
 
 
 def test_a_weight_of_no_score_is_refused_before_any_model_is_read(cli: Cli, files: tuple[Path, Path]) -> None:
@@ -119,6 +169,8 @@ def test_without_scores_of_its_own_a_list_is_ranked_by_the_model(cli: Cli, tiny_
         (("--tune",), ["--tune", "--refs"]),
         (("--weights", "lm=1"), ["no score lm", "total"]),
         (("--weights", "total"), ["total", "NAME=NUMBER"]),
+        (("--weights", "total=1_0"), ["NAME=NUMBER"]),
+        (("--weights", "n.txt"), ["n.txt", "--json"]),
         (("--weights", "total=nan"), ["NAME=NUMBER"]),
         (("--weights", "total=1", "--refs", "short"), ["short", "1 lines for 2 lists"]),
         (("--weights", "total=1", "--format", "kaldi"), ["line 1", "u1"]),

@@ -9,11 +9,16 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import spanlm
+from spanlm.cli.main import main
+from spanlm.evaluation.attention import attend_words
+from spanlm.evaluation.cache import CacheConfig, cached_words
 from spanlm.models.ops.precision import usable
 from spanlm.store.plain import cell
 from tests.cli.conftest import Cli, Typed
@@ -109,6 +114,86 @@ def test_with_line_ends_the_sum_is_the_evaluations(
     ]
     ends = sum(row["word"] == "<eos>" for row in rows)
     assert ends > sum(map(bool, lines)) + 10 if run == "sentence_run" else ends == len(lines)
+
+
+# --- a cache ---
+
+CACHE = CacheConfig(window=7, theta=0.3, lambda_=0.2)
+CACHED = ["--cache", "7", "--cache-theta", "0.3", "--cache-lambda", "0.2", "--eos", "--base", "e"]
+
+
+def _in_parts(model: Any, parts: Sequence[str]) -> list[float]:
+    """Surprisal with the cache, each part a text of its own, which the library reads in another way."""
+    found: list[float] = []
+    for part in parts:
+        words, _ = model.texts.to_attend(part, "line" if not model.texts.predict_first else "carry")
+        record = attend_words(model.model, model.vocabulary, words, features=True, looks=False)
+        assert record.features is not None and record.predicted is not None
+        following = model.vocabulary.encode(record.targets)
+        found += cached_words(record.features, following, record.predicted.surprisal, CACHE).surprisal.tolist()
+    return found
+
+
+@pytest.mark.parametrize("rows", ["tokens", "words"])
+@pytest.mark.parametrize(("state", "breaks"), [("line", "\n"), ("document", "\n\n"), ("carry", "\n\n\n")])
+def test_a_cache_begins_anew_where_the_context_does(
+    cli: Cli, tiny_run: Path, tmp_path: Path, state: str, breaks: str, rows: str
+) -> None:
+    text = "the cat sat on the cat\nthe cat sat . zebra the\n\nthe dog ran to the zebra on the cat"
+    (tmp_path / "text.txt").write_text(text + "\n")
+    expected = _in_parts(spanlm.load(tiny_run), [part for part in text.split(breaks) if part])
+    result = cli("score", tiny_run, "text.txt", "--state", state, "--rows", rows, *CACHED)
+    assert result.status == 0 and "note: neural cache of the last 7 words" in result.err
+    # the end of a blank line is one of the text, and what a document ends with is in no other's cache
+    kept = [row for row in table(result.out) if row["sentence"] != "3" or state == "carry"]
+    assert [float(row["surprisal"]) for row in kept] == pytest.approx(expected, abs=1e-5)
+    assert {(row["entropy"], row["rank"]) for row in kept} == {("NaN", "NaN")}
+
+
+@pytest.mark.parametrize("run", ["tiny_run", "lstm_run", "span_run", "sentence_run", "unopened_run"])
+def test_a_cache_is_tuned_as_it_is_used(cli: Cli, request: pytest.FixtureRequest, run: str) -> None:
+    """The perplexity of the one point of a grid is that of the rows of the text that it was tuned on."""
+    model = spanlm.load(request.getfixturevalue(run))
+    valid = Path(model.config.data.corpus, "valid.txt")
+    for state in ("line", *(["carry"] if model.texts.predict_first else [])):
+        grid: Any = {"thetas": [CACHE.theta], "lambdas": [CACHE.lambda_], "state": state}
+        tuning = model.tune_cache([7], over_lines=False, **grid)
+        rows = [row.surprisal for row in model.score(valid, state=state, eos=True, base=math.e, cache=CACHE)]
+        rows = [value for value in rows if not math.isnan(value)]
+        if model.texts.predict_first:  # other counts have more targets than rows with numbers
+            assert math.exp(math.fsum(rows) / len(rows)) == pytest.approx(tuning.perplexity, rel=1e-5)
+        file = cli("score", model.folder, valid, "--state", state, "--cache", "7", "--tune-cache", "--eos").out
+        best = model.tune_cache([7], over_lines=False, state=state).best
+        expected = [f"{row.surprisal:.6f}" for row in model.score(valid, state=state, eos=True, cache=best)]
+        assert [row["surprisal"] for row in table(file)] == [text.replace("nan", "NaN") for text in expected]
+
+
+def test_of_several_runs_each_has_a_cache_of_its_own(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
+    Path("items.csv").write_text("text,doc\nthe cat,1\nthe cat sat,1\nthe cat,2\n")
+    how = ["items.csv", "--text", "text", "--state", "carry", "--document", "doc", *CACHED, "--out", "out.csv"]
+    cli("score", tiny_run, lstm_run, *how)
+    rows = list(csv.DictReader(Path("out.csv").read_text().splitlines()))
+    for run in (tiny_run, lstm_run):
+        found = [float(row["surprisal"]) for row in rows if row["run"] == run.name]
+        assert found == pytest.approx(_in_parts(spanlm.load(run), ["the cat\nthe cat sat", "the cat"]), abs=1e-5)
+        assert json.loads(Path("out.csv.meta.json").read_text())["runs"][run.name]["cache"]["window"] == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (["--cache", "7"], "--cache=7: needs --cache-theta"),
+        (["--cache-theta", "1"], "--cache-theta: needs a cache"),
+        (["--tune-cache"], "--tune-cache: needs a cache"),
+        (["--cache", "0", *CACHED[2:6]], "--cache=0: must be at least 1"),
+        (["--cache", "7", "--cache-theta", "1", "--cache-lambda", "2"], "--cache-lambda=2"),
+        (["--cache", "7", "--cache-theta", "1", "2", "--cache-lambda", "0.1"], "--cache-theta: 2 values"),
+    ],
+)
+def test_a_cache_that_cannot_be_is_refused(
+    cli: Cli, tiny_run: Path, file: Path, options: list[str], error: str
+) -> None:
+    cli("score", tiny_run, file, *options).refused(f"spanlm: {error}")
 
 
 def test_the_first_word_of_a_line_has_no_number_where_it_was_only_read_in_training(
@@ -248,3 +333,51 @@ def test_whatever_scores_takes_the_precision_of_products(cli: Cli, tiny_run: Pat
         else:
             assert json.loads(told)["precision"] == usable("bf16", "cpu")
         cli(*command, "--precision", "fp8").refused("--precision", "fp32", "bf16")
+
+
+NATURAL = "The dog isn't old, it's ill."
+
+
+@pytest.fixture(scope="module")
+def of_ptb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of a corpus that has the name, and the tokens, of the Penn Treebank."""
+    folder = tmp_path_factory.mktemp("named") / "ptb"
+    folder.mkdir()
+    for split in ("train", "valid", "test"):
+        (folder / f"ptb.{split}.txt").write_text("the dog is n't old it 's ill <unk> N\nmr. dog was ill.\n" * 4)
+    how = ("--order", "2", "--ngram.fallback", "[0.5, 1, 1.5]", "--corpus", str(folder), "--out", str(folder / "kn2"))
+    assert main(["train", "ngram", *how]) == 0
+    return folder / "kn2"
+
+
+def test_a_model_of_ptb_reads_stimuli_as_its_corpus_is_written(
+    cli: Cli, of_ptb: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    path = tmp_path / "items.jsonl"
+    path.write_text(json.dumps({"text": NATURAL}) + '\n{"text": "– dog"}\n{"text": "–"}\n')
+    found = cli("score", of_ptb, path, "--text", "text")
+    assert found.status == 0 and "'The' as 'the'; --as-written" in caplog.text
+    rows = [json.loads(line) for line in found.out.splitlines()]
+    assert [NATURAL[row["start"] : row["end"]] for row in rows[:6]] == NATURAL.split()
+    assert [row["tokens"] for row in rows] == ["the", "dog", "is n't", "old", "it 's", "ill", "", "dog", "–"]
+    assert [row["oov"] for row in rows] == [0] * 8 + [1] and rows[6]["surprisal"] is None
+    tokens = [json.loads(x) for x in cli("score", of_ptb, path, "--text", "text", "--rows", "tokens").out.splitlines()]
+    each = {token["word"]: token["surprisal"] for token in tokens if token["sentence"] == 1}
+    assert rows[2]["surprisal"] == pytest.approx(each["is"] + each["n't"], abs=1e-5)
+
+    plain = [json.loads(x) for x in cli("score", of_ptb, path, "--text", "text", "--as-written").out.splitlines()]
+    assert [row["tokens"] for row in plain] == [*NATURAL.split(), "–", "dog", "–"]
+    model = spanlm.load(of_ptb)
+    for how, expected in ({}, "the dog is n't old it 's ill"), ({"as_written": True}, NATURAL):
+        assert [word.word for word in model.score(NATURAL, **how)] == expected.split()
+        assert [word.word for word in next(model.score_items([NATURAL], **how))] == NATURAL.split()
+    assert model.score_texts([NATURAL])[0][0].oov == 0
+    assert model.as_written().tokenize(NATURAL) == NATURAL.split()
+
+
+def test_what_a_model_of_ptb_counts_of_a_corpus_is_as_it_is_written(cli: Cli, of_ptb: Path, tmp_path: Path) -> None:
+    (tmp_path / "own.txt").write_text(f"{NATURAL}\nmr. dog was ill.\n")
+    for corpus, unknown in ((of_ptb.parent, 4), (tmp_path / "own.txt", 4)):
+        found = cli("evaluate", of_ptb, "--corpus", corpus, "--json").done
+        assert json.loads(found)["unk_tokens"] == unknown, "no word is written otherwise"

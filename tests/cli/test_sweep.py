@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import spanlm
 from benchmarks.ranks import worker_of
@@ -95,6 +96,31 @@ def test_a_dry_run_lists_the_runs_and_the_first_command_is_one(cli: Cli, tiny_co
     assert cli(*command, "--print_config").status == 0 and not Path("runs").exists()
 
 
+def test_match_parameters_are_those_of_every_run(cli: Cli, tiny_corpus: Path) -> None:
+    file = write(tiny_corpus, "0.01", more="  model.memory.kind: [none, key_value]\nmatch_parameters: LSTM9\n")
+    file.write_text(file.read_text().replace("  model.encoder.hidden_size: 12\n", ""))
+    shown = cli("sweep", file, "--threads", 1, "--out", "t.tex").done
+    configs = [yaml.safe_load(path.read_text()) for path in sorted(Path("runs/lr").glob("*/config.yaml"))]
+    assert {config["model"]["memory"]["kind"]: config["model"]["encoder"]["hidden_size"] for config in configs} == {
+        "none": 9,
+        "key_value": pytest.approx(7, abs=2),
+    }
+    rows = list(csv.DictReader(Path("runs/lr/sweep.csv").read_text().splitlines()))
+    sizes = [int(row["parameters"]) for row in rows]
+    assert max(sizes) < 1.25 * min(sizes) and all(float(row["seconds"]) > 0 for row in rows)
+    for row in rows:
+        ppl = f"{float(row['valid_perplexity']):.2f}"
+        assert f"{row['model.memory.kind'].replace('_', chr(92) + '_')} & {int(row['parameters']):,} & {ppl}" in (
+            Path("t.tex").read_text()
+        )
+        assert ppl in shown
+    figure = Path("runs/lr/sweep.svg").read_text()
+    assert "memory=key_value" in figure and "valid perplexity" in figure and ">epoch<" not in figure
+    file.write_text(file.read_text() + "runs: [{model.encoder.hidden_size: 12}]\n")
+    cli("sweep", file).refused("match_parameters=LSTM9 and model.encoder.hidden_size=12", "twice")
+    cli("sweep", write(tiny_corpus, more="match_parameters: many\n"), "--dry-run").refused("twice")
+
+
 @pytest.mark.parametrize(("before", "after"), [("seeds: 2", ""), ("", "seeds: 2")])
 def test_seeds_that_come_or_go_are_refused_before_anything_starts(
     cli: Cli, tiny_corpus: Path, tiny_run: Path, before: str, after: str
@@ -133,7 +159,7 @@ def test_a_sweep_that_was_killed_goes_on_and_a_run_that_fails_stops_no_other(cli
     assert f"best by valid: lr={best['training.optimizer.lr']}, ppl" in result.stdout
     assert f"Test it once: spanlm evaluate {best['folder']} --split test" in result.stdout
     table = result.stdout.partition("\n\n")[2].splitlines()
-    assert table[0].split() == ["lr", "valid", "ppl", "best", "epoch"] and max(map(len, table)) <= 80
+    assert table[0].split() == ["lr", "θ_M", "valid", "ppl", "best", "epoch", "time"] and max(map(len, table)) <= 80
     assert_undisturbed(cli, first)
     again = subprocess.run(words, **HOW)
     assert "; 3 finished before\n" in again.stdout and again.returncode == 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spanlm.data.config import DataConfig
+from spanlm.data.config import SPLITS, DataConfig
 from spanlm.data.corpora import Corpus, load_corpus, split_by_lines
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
@@ -70,6 +70,35 @@ def test_only_the_splits_that_are_asked_for_are_read(make_corpus: MakeCorpus) ->
     assert load_corpus(DataConfig(corpus=str(folder)), vocabulary, ["test"]).splits.keys() == {"test"}
     with pytest.raises(InputError, match=r"no train\.txt or train\.txt\.gz"):
         load_corpus(DataConfig(corpus=str(folder)), splits=["test"])
+
+
+@pytest.mark.parametrize(
+    ("names", "note"),
+    [
+        ("train.txt valid.txt test.txt old.train.txt dev.txt", None),
+        ("ptb.train.txt ptb.valid.txt ptb.test.txt", "train is ptb.train.txt, valid is ptb.valid.txt"),
+        ("train.tokens validation.tokens test.tokens", "train is train.tokens, valid is validation.tokens"),
+        ("wiki.train wiki.dev wiki.test ._wiki.train train.txt~", "train is wiki.train, valid is wiki.dev"),
+        ("a_train.txt.gz a-val.txt a.test.txt.gz pretrain.txt", "train is a_train.txt.gz, valid is a-val.txt"),
+    ],
+)
+def test_a_folder_may_have_its_parts_as_they_are_published(tmp_path: Path, names: str, note: str | None) -> None:
+    for name in names.split():
+        text = b"a b a b\n"
+        (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    corpus = load_corpus(DataConfig(corpus=str(tmp_path), min_count=1))
+    assert {split: len(part) for split, part in corpus.splits.items()} == dict.fromkeys(SPLITS, 5)
+    assert [line.startswith(note or "") for line in corpus.notes] == [True] * (note is not None)
+
+
+@pytest.mark.parametrize("two", ["ptb.train.txt ptb.char.train.txt", "a.train a.train.gz", "train.tokens train"])
+def test_two_files_for_one_part_are_refused_by_name(make_corpus: MakeCorpus, two: str) -> None:
+    folder = make_corpus()
+    (folder / "train.txt").unlink()
+    for name in two.split():
+        (folder / name).write_text("a b\n")
+    with pytest.raises(InputError, match=f"{', '.join(sorted(two.split()))}: name the one that is the train part"):
+        load_corpus(DataConfig(corpus=str(folder)))
 
 
 @pytest.mark.parametrize("packed", [False, True])

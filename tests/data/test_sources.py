@@ -187,6 +187,40 @@ def test_a_failed_download_names_the_url_and_leaves_nothing(server: Server, cach
 
 
 BOOK = b"_BOOK_TITLE_ : An_Author___A_Title.txt.out\n"
+
+
+def test_a_published_corpus_may_have_its_published_names(tmp_path: Path, server: Server) -> None:
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    for split, text in TEXTS.items():
+        (folder / f"tiny.{split}.tokens").write_bytes(text)
+    config = DataConfig(corpus="tiny", dir=str(tmp_path))
+    assert load_corpus(config).notes == [", ".join(f"{split} is tiny.{split}.tokens" for split in SPLITS)]
+    (folder / "tiny.test.tokens").write_bytes(b"another text\n")
+    with pytest.raises(InputError, match=r"tiny\.test\.tokens: not the published tiny test text"):
+        load_corpus(config)
+    (folder / "other.test.tokens").write_bytes(TEXTS["test"])
+    with pytest.raises(InputError, match=r"other\.test\.tokens, tiny\.test\.tokens: name the one"):
+        load_corpus(config)
+
+
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [
+        ({}, "tiny:"),
+        ({"tokenizer": "words"}, "tiny, retokenised:"),
+        ({"lines": "sentences"}, "tiny, cut into sentences:"),
+    ],
+)
+def test_a_published_corpus_with_other_tokens_is_not_called_by_its_name_alone(
+    tmp_path: Path, server: Server, how: dict[str, Any], name: str
+) -> None:
+    (tmp_path / "tiny").mkdir()
+    for split, text in TEXTS.items():
+        (tmp_path / "tiny" / f"{split}.txt").write_bytes(text)
+    assert load_corpus(DataConfig(corpus="tiny", dir=str(tmp_path), **how)).description.startswith(name)
+
+
 BOOKS: dict[Split, bytes] = {"train": BOOK + b"a b\n" + BOOK + b"b\n", "valid": BOOK + b"a\n", "test": BOOK + b"a b\n"}
 
 

@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import load_corpus, load_text
-from spanlm.data.tokenizer import OTHER_SPACE, UNSEEN, SentenceEnds, into_sentences, tokenize
+from spanlm.data.tokenizer import (
+    OTHER_SPACE,
+    UNSEEN,
+    SentenceEnds,
+    as_in_corpus,
+    into_sentences,
+    tokenize,
+    written_words,
+)
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 
@@ -37,6 +45,59 @@ ANY_LINE = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(" 
 )
 def test_words_lowercases_and_splits_punctuation_off(line: str, words: list[str]) -> None:
     assert tokenize(line, "words") == words
+
+
+PTB = """the man did do n't ca 's mr. u.s. ill ill. j. old companies ' $ # & N of lost was he it well-known a.m.
+no no. in"""
+WIKITEXT = """The man didn did don 't 's Mr. U.S. No No. J. old companies ' $ % , . " ( ) @-@ @,@ @.@ well known 1
+000 3 5 : 10 30 was he He It it ill cannot ... – & AT"""
+VOCABULARIES = {
+    "ptb": Vocabulary((EOS, UNK, *PTB.split())),
+    "wikitext-2": Vocabulary((EOS, UNK, *WIKITEXT.split())),
+}
+
+
+@pytest.mark.parametrize(
+    ("corpus", "line", "tokens"),
+    [
+        ("ptb", "The man didn't, can't", "the|man|did n't|ca n't"),
+        ("ptb", "Mr. J. Old's U.S. a.m.", "mr.|j.|old 's|u.s.|a.m."),
+        ("ptb", "He lost $4.5 of £3, 12% (1,000).", "he|lost|$ N|of|# N|N N|N"),
+        ("ptb", "The companies' old – 'companies'", "the|companies '|old||companies"),
+        ("ptb", "The man was ill.", "the|man|was|ill"),
+        ("ptb", "No man was in it, no.", "no|man|was|in|it|no"),
+        ("ptb", "Zebra-like “Well-known” it’s", "zebra-like|well-known|it 's"),
+        ("ptb", "– —", "–|—"),  # a line has a token
+        ("ptb", "the man was in no. N ill.", "the|man|was|in|no.|N|ill."),  # as it is written there
+        ("ptb", "mr. old did n't lose % zebra's", "mr.|old|did|n't|lose|%|zebra's"),
+        ("ptb", "The <unk> didn't, N it", "the|<unk>|did n't|N|it"),  # nothing there has other capitals than N
+        ("wikitext-2", "The man didn't; don't", "The|man|didn 't ;|don 't"),
+        ("wikitext-2", 'He: "it’s 1,000, or 3.5%"', 'He :|" it \'s|1 @,@ 000 ,|or|3 @.@ 5 % "'),
+        ("wikitext-2", "Mr. J. was well-known in the U.S.", "Mr.|J.|was|well @-@ known|in|the|U.S."),
+        ("wikitext-2", "The companies' (old) 10:30 AT&T.", "The|companies '|( old )|10 : 30|AT & T ."),
+        ("wikitext-2", "It was ill. No.", "It|was|ill .|No ."),
+        ("wikitext-2", "He cannot , well @-@ made", "He|cannot|,|well|@-@|made"),
+    ],
+)
+def test_natural_text_is_written_as_the_corpus_writes_it(corpus: str, line: str, tokens: str) -> None:
+    found = as_in_corpus(line.split(), corpus, VOCABULARIES[corpus])
+    assert "|".join(map(" ".join, found)) == tokens
+
+
+NATURAL = st.lists(
+    st.sampled_from(
+        [*PTB.split(), *WIKITEXT.split(), "don't", "(well-known)", "1,000.5", "Q.", "–", "'old'", "x.y.z."]
+    ),
+    max_size=12,
+)
+
+
+@given(NATURAL | ANY_LINE.map(written_words), st.sampled_from(["ptb", "wikitext-2"]))
+def test_what_a_corpus_would_write_stays_as_it_is(words: list[str], corpus: str) -> None:
+    vocabulary = VOCABULARIES[corpus]
+    once = [token for tokens in as_in_corpus(words, corpus, vocabulary) for token in tokens]
+    assert [token for tokens in as_in_corpus(once, corpus, vocabulary) for token in tokens] == once
+    assert bool(once) == bool(words)
 
 
 @given(ANY_LINE)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from itertools import product
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -12,14 +15,13 @@ from spanlm.evaluation.resampling import (
     BLOCKS,
     DRAWS,
     FEWEST_DOCUMENTS,
-    FLIPS,
     Blocks,
     blocks_of,
     drawn_means,
     drawn_p,
     drawn_shifts,
     interval_of,
-    sign_flip,
+    lopsided,
 )
 
 
@@ -27,49 +29,46 @@ def generator(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def flipped(sums: list[float]) -> float:
-    """p by every flip, one by one."""
-    found = [abs(sum(s * x for s, x in zip(signs, sums, strict=True))) for signs in product((1, -1), repeat=len(sums))]
-    return sum(x >= abs(sum(sums)) - 1e-12 for x in found) / len(found)
+def every_draw(sums: list[float], counts: list[float], t: float) -> list[float]:
+    """All draws of blocks that there are, one by one: the moved and the studentised, those farther from the mean."""
+    blocks, total = range(len(sums)), sum(counts)
+    theta, moved, studentised = sum(sums) / total, [], []
 
+    def error(rows: Sequence[int], mean: float) -> float:
+        pulls = [(sums[b] - mean * counts[b]) / (1 - counts[b] / total) for b in rows]
+        return math.sqrt(sum(pull**2 for pull in pulls)) / sum(counts[b] for b in rows)
 
-def test_p_is_that_of_every_flip_of_signs() -> None:
-    draw = generator(3)
-    for count in (2, 3, 6, 9):
-        sums = draw.normal(0.4, 1.0, count)
-        assert sign_flip(sums, generator()) == flipped(sums.tolist())
-    many = draw.normal(0.45, 1.0, 16)
-    assert FLIPS < 2**16, "these flips are drawn"
-    assert sign_flip(many, generator()) == pytest.approx(flipped(many.tolist()), abs=0.012)
-    assert sign_flip(np.zeros(200), generator()) == sign_flip(np.zeros(3), generator()) == 1.0
+    for rows in product(blocks, repeat=len(blocks)):
+        mean = sum(sums[b] for b in rows) / sum(counts[b] for b in rows)
+        moved.append(theta + (mean - theta) * t / 1.96 * math.sqrt(len(blocks) / (len(blocks) - 1)))
+        studentised.append(theta - (mean - theta) * error(blocks, theta) / max(error(rows, mean), 1e-9))
+    pairs = zip(sorted(moved), sorted(studentised), strict=True)
+    return [min(pair) if pair[0] < theta else max(pair) for pair in pairs]
 
 
 def test_drawn_blocks_spread_as_all_draws_there_are() -> None:
-    """Of four blocks there are 4⁴ draws; blocks of several sizes, two classes, one of them in a single block."""
-    sums = np.array([[1.0, 0.0], [5.0, 0.0], [-2.0, 3.0], [0.5, 0.0]])
-    counts = np.array([[4.0, 0.0], [7.0, 0.0], [3.0, 6.0], [1.0, 0.0]])
-    rows = [list(rows) for rows in product(range(4), repeat=4)]
-    with np.errstate(invalid="ignore"):
-        every = np.array([sums[each].sum(0) / counts[each].sum(0) for each in rows])
+    """Blocks of several sizes, two classes, one of them in a single block; t of 3 and 4 degrees of freedom."""
+    sums = np.array([[1.0, 0.0], [5.0, 0.0], [-2.0, 3.0], [0.5, 0.0], [2.0, 0.0]])
+    counts = np.array([[4.0, 0.0], [7.0, 0.0], [3.0, 6.0], [1.0, 0.0], [5.0, 0.0]])
     drawn = drawn_means(sums, counts, generator())
-    mean = sums[:, 0].sum() / counts[:, 0].sum()
-    # t of 3 degrees of freedom is 3.182 (any table), the library's approximation of it 3.064
-    every[:, 0] = mean + (every[:, 0] - mean) * 3.064 / 1.96 * np.sqrt(4 / 3)
-    for share in (0.1, 0.3, 0.5, 0.7, 0.9):
-        most = np.quantile(every[:, 0], share) + 0.01  # many are equal, but for rounding
-        assert (drawn[:, 0] <= most).mean() == pytest.approx((every[:, 0] <= most).mean(), abs=0.04)
-    missing = np.isnan(drawn[:, 1]).mean()
-    assert missing == pytest.approx(np.isnan(every[:, 1]).mean(), abs=0.03) and missing > 0.2
+    # t of 4 degrees of freedom is 2.776 (any table), the library's approximation of it 2.762
+    every = np.array(every_draw(sums[:, 0].tolist(), counts[:, 0].tolist(), 2.762))
+    for share in (0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 0.95):
+        most = np.quantile(every, share) + 0.01  # many are equal, but for rounding
+        assert (drawn[:, 0] <= most).mean() == pytest.approx((every <= most).mean(), abs=0.04)
+    assert np.isnan(drawn[:, 1]).mean() == pytest.approx(0.8**5, abs=0.03)
     assert interval_of(drawn)[1] == (0.5, 0.5), "a class in one block has no spread, and draws without it do not count"
+    alike = drawn_means(np.ones((3, 1)), np.ones((3, 1)), generator())
+    assert (alike == 1).all() and not lopsided(np.ones((3, 1)), np.ones((3, 1))).any()
 
 
 @pytest.mark.parametrize(("blocks", "t"), [(10, 2.262), (20, 2.093), (100, 1.984)])
 def test_draws_of_few_blocks_spread_as_students_t(blocks: int, t: float) -> None:
     """The interval of the textbook: mean ± t s / √B."""
-    values = generator(1).normal(2.0, 1.0, (blocks, 1))
+    values = np.array([[NormalDist(2).inv_cdf((n + 0.5) / blocks)] for n in range(blocks)])
     drawn = drawn_means(values, np.ones((blocks, 1)), generator())
-    assert drawn.mean() == pytest.approx(values.mean(), abs=0.02)
-    assert drawn.std() * 1.96 == pytest.approx(t * values.std(ddof=1) / np.sqrt(blocks), rel=0.04)
+    low, high = interval_of(drawn)[0]
+    assert high - low == pytest.approx(2 * t * values.std(ddof=1) / np.sqrt(blocks), rel=0.08)
 
 
 def test_seeds_spread_as_students_t() -> None:
@@ -150,6 +149,38 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     assert np.mean([holds(each, tokens, draw) for each in texts[:100]]) < 0.8, "single tokens know too little"
     few = Blocks(np.arange(4_000) // 400, "ten blocks")
     assert np.mean([holds(each, few, draw) for each in texts]) == pytest.approx(0.95, abs=0.03)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blocks", [20, 100])
+@pytest.mark.parametrize("kind", ["normal", "log-normal", "long documents"])
+def test_skewed_blocks_are_covered_and_p_agrees(kind: str, blocks: int) -> None:
+    draw, held, texts = generator(3), 0, 500
+    for _ in range(texts):
+        counts, sums = np.full(blocks, 40.0), draw.normal(0, 40, blocks)
+        if kind == "log-normal":
+            sums = 40 * (np.exp(draw.normal(0, 1, blocks)) - math.exp(0.5))
+        elif kind == "long documents":
+            counts = np.ceil(np.exp(draw.normal(4, 2, blocks)))
+            sums = counts * draw.normal(0, 0.3, blocks) + np.sqrt(counts) * draw.normal(0, 1, blocks)
+        drawn = drawn_means(sums[:, None], counts[:, None], draw)
+        ((low, high),) = interval_of(drawn)
+        held += low <= 0 <= high
+        assert (low <= 0 <= high) == (drawn_p(drawn[:, 0], sums.sum()) >= 0.05)
+    assert 0.92 <= held / texts <= 0.99
+
+
+@pytest.mark.slow
+def test_where_intervals_are_too_short_blocks_are_lopsided() -> None:
+    """Log-normal blocks with σ = 2: the mean is of blocks that most texts lack."""
+    draw, missed, silent = generator(4), 0, 0
+    for _ in range(400):
+        sums, counts = (np.exp(draw.normal(0, 2, 100)) - math.exp(2))[:, None], np.ones((100, 1))
+        low, high = interval_of(drawn_means(sums, counts, draw))[0]
+        missed += not low <= 0 <= high
+        silent += not (low <= 0 <= high or lopsided(sums, counts)[0])
+    assert missed / 400 > 0.1 and silent / 400 < 0.06
+    assert not lopsided(draw.normal(0, 1, (100, 50)), np.ones((100, 50))).any()
 
 
 @pytest.mark.slow

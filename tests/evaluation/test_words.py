@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spanlm.data.config import Tokenizer
-from spanlm.data.tokenizer import into_sentences, tokenize
+from spanlm.data.tokenizer import into_sentences, tokenize, written_words
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation import scoring, words
@@ -325,7 +325,8 @@ def test_words_as_written_have_their_place_and_the_sum_of_their_tokens(
         part for word in tokenize(text, tokenizer) for part in [word, EOS] if part != EOS or data.draw(st.booleans())
     ]
     scores = stub([*tokens, EOS])
-    found = written_scores(text, scores, lambda word: tokenize(word, tokenizer))
+    sizes = [len(tokenize(word, tokenizer)) for word in written_words(text)]
+    found = written_scores(text, scores, sizes)
     assert [text[one.start : one.end] for one in found] == [one.word for one in found] == text.split()
     assert " ".join(one.tokens for one in found).split() == [token for token in tokens if token != EOS]
     assert [one.index for one in found] == list(range(1, len(found) + 1))
@@ -334,9 +335,19 @@ def test_words_as_written_have_their_place_and_the_sum_of_their_tokens(
         assert [score.word for score in own if score.word != EOS] == one.tokens.split()
         assert (one.rank, one.entropy, one.oov) == (own[0].rank, own[0].entropy, any(x.oov for x in own))
         assert one.entropy_reduction == max(0, own[0].entropy - scores[own[-1].index].entropy)
-    ends = written_scores(text, scores, lambda word: tokenize(word, tokenizer), eos=True)
+    ends = written_scores(text, scores, sizes, eos=True)
     assert [one for one in ends if one.word != EOS] == found
     assert math.fsum(one.surprisal for one in ends) == math.fsum(score.surprisal for score in scores)
+
+
+def test_a_written_word_without_tokens_has_a_row_and_no_numbers() -> None:
+    rows = written_scores("the – cat", stub(["the", "cat", EOS]), [1, 0, 1])
+    assert [(row.index, row.word, row.start, row.tokens) for row in rows] == [
+        (1, "the", 0, "the"),
+        (2, "–", 4, ""),
+        (3, "cat", 6, "cat"),
+    ]
+    assert [math.isnan(row.surprisal) for row in rows] == [False, True, False] and rows[1].rank is None
 
 
 def binary(number: float) -> list[float]:

@@ -20,7 +20,6 @@ from spanlm.rescoring.formats import (
     NBestList,
     find_format,
     read_nbest,
-    read_references,
     write_nbest,
 )
 
@@ -186,6 +185,12 @@ def test_jsonl_keeps_every_text(texts: list[list[str]]) -> None:
     [
         ({"n.txt": MOSES + "1 ||| a ||| LM0= x TM0= 1 1 ||| 0\n"}, "line 3: the feature LM0 'x'"),
         ({"n.txt": MOSES + "1 ||| a ||| LM0= nan TM0= 1 1 ||| 0\n"}, "not a finite number"),
+        ({"n.txt": MOSES + "1 ||| a ||| LM0= 1_0 TM0= 1 1 ||| 0\n"}, "line 3: the feature LM0 '1_0'"),
+        ({"n.txt": "1 ||| a ||| LM0= 1 LM0= 2 ||| 0\n"}, "line 1: the feature LM0 is there twice"),
+        ({"n.txt": "1 ||| a ||| total= 1 ||| 0\n"}, "line 1: the feature total is there twice"),
+        ({"n.jsonl": '{"id": 1, "hyps": [{"text": "a", "am": 1, "am": 2}]}\n'}, "line 1: .*am twice"),
+        ({"n/words_text": "u-1 a\n", "n/acwt": "u-1 3\nu-1 4\n"}, "acwt, line 2: u-1 is there twice"),
+        ({"n/u1.nbest": "-1 -1 1 a\n", "n/u1.score.gz": ""}, "another file of u1"),
         ({"n.txt": MOSES + "1 ||| a ||| LM0= 1 ||| 0\n"}, "hypothesis 1 of 1 has the scores LM0, total"),
         ({"n.txt": MOSES + "1 ||| a\n"}, "line 3: .* is not `ID"),
         ({"n.txt": MOSES + MOSES.replace("0 |", "1 |") + MOSES}, "line 5: the id 0 comes again"),
@@ -216,27 +221,6 @@ def test_nemo_needs_the_size_of_its_lists(tmp_path: Path) -> None:
         read_nbest(made(tmp_path, FILES["nemo"][0]))
 
 
-LISTS = [NBestList("u1", (Hypothesis("a"),)), NBestList("u2", (Hypothesis("b"),))]
-
-
-@pytest.mark.parametrize("text", ["u2 c d\nu1 a b\n", "c d (u2)\na b (u1)\n", "a b\nc d\n"])
-def test_references(text: str, tmp_path: Path) -> None:
-    (tmp_path / "r").write_text(text)
-    assert read_references(tmp_path / "r", LISTS) == [["a", "b"], ["c", "d"]]
-
-
-@pytest.mark.parametrize("text", ["U1 a b\nU2 c d\n", "a b (spk-u1)\nc d (spk-u2)\n", "u1.wav a b\nu2.wav c d\n"])
-def test_ids_that_are_nearly_those_of_the_lists_are_no_words(text: str, tmp_path: Path) -> None:
-    (tmp_path / "r").write_text(text)
-    with pytest.raises(InputError, match=r"its lines have ids, such as .*, and these are not the lists', such as u1"):
-        read_references(tmp_path / "r", LISTS)
-
-
-def test_words_that_begin_with_a_number_are_words_of_lists_that_are_numbered(tmp_path: Path) -> None:
-    (tmp_path / "r").write_text("10 men came\n")
-    assert read_references(tmp_path / "r", [NBestList("0", (Hypothesis("a"),))]) == [["10", "men", "came"]]
-
-
 def test_lists_of_kaldi_come_by_their_numbers(tmp_path: Path) -> None:
     """Its files are sorted by key, utt-10 before utt-2."""
     (tmp_path / "n.txt").write_text("".join(f"utt-{n} w{n}\n" for n in sorted(range(1, 13), key=str)))
@@ -251,11 +235,111 @@ def test_marks_of_a_lattices_ends_are_no_words(text: str, tmp_path: Path) -> Non
     assert found.hypotheses[0].text == "the cat"
 
 
+GOOD, BAD = "u ||| a ||| LM= -1 ||| -1\n", "u ||| b ||| LM= x ||| -2\n"
+
+
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [("u1 a\nu3 b\n", "no reference of u2"), ("a\n", "1 lines for 2 lists"), ("u1 a\nu1 b\nu2 c\n", "line 2: u1")],
+    ("files", "texts", "place"),
+    [
+        ({"n.txt": GOOD + BAD + GOOD.replace("a", "c")}, ["a", "c"], "line 2"),
+        ({"n.txt": GOOD + "half a row\n" + GOOD.replace("a", "c")}, ["a", "c"], "line 2"),
+        ({"n.txt": GOOD + BAD.replace("x", "\uff11")}, ["a"], "line 2"),
+        ({"n.txt": GOOD + GOOD.replace("a", "a <eos>")}, ["a"], "hypothesis 2 of u"),
+        ({"n/text": "u-1 a\nu-2 b\nu-3 c\n", "n/am": "u-1 -1.5\nu-2 x\nu-3 -2\n"}, ["a", "c"], "am, line 2"),
+        ({"n/text": "u-1 a\nu-2 b\n", "n/acwt": "u-1 1\n"}, ["a"], "acwt: has no score of u-2"),
+        ({"n/u": "-1 -1 1 a\n-1 x 1 b\n"}, ["a"], "line 2"),
+        ({"u": "NBestList1.0\n(-100) a\n(x) b\n"}, ["a"], "line 3"),
+        ({"n.tsv": "a\t-1\nb\t1_0\nc\t-1\nd\t-1\n"}, ["a"], "line 2"),
+        (
+            {
+                "n/1best_recog/text": "u a\nv a\n",
+                "n/1best_recog/score": "u -1\nv -1\n",
+                "n/2best_recog/text": "u b\n",
+                "n/2best_recog/score": "u x\n",
+            },
+            ["a"],
+            "score, line 1",
+        ),
+        ({"n.jsonl": '{"id": "u", "hyps": [{"text": "a", "am": 1}, {"text": "b"}]}\n'}, ["a"], "hypothesis 2 of u"),
+        ({"n.jsonl": '{"id": "u", "hyps": [{"text": "a", "score": 1}, {"text": "b", "score": "x"}]}'}, ["a"], "line 1"),
+        ({"n.jsonl": '{"id": "u", "hyps": [{"text": "a", "am": 1}, {"text": null, "am": 1}]}'}, ["a"], "line 1"),
+    ],
 )
-def test_references_that_do_not_fit(text: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "r").write_text(text)
-    with pytest.raises(InputError, match=message):
-        read_references(tmp_path / "r", LISTS)
+def test_a_bad_row_is_named_and_left_out_or_refused(
+    files: dict[str, str], texts: list[str], place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = made(tmp_path, files)
+    with caplog.at_level("INFO"):
+        found = read_nbest(path, list_size=2)[0][0]
+    assert [each.text for each in found.hypotheses] == texts
+    assert place in caplog.text and "1 of " in caplog.text
+    with pytest.raises(InputError, match=place):
+        read_nbest(path, list_size=2, strict=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [GOOD + BAD.replace("u", "v"), BAD, GOOD + BAD * 2, "u ||| a ||| -1\nv ||| b ||| -2\n"],
+    ids=["a list lost", "all", "most", "columns"],
+)
+def test_bad_rows_that_leave_no_list_or_few_are_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="line"):
+        read_nbest(made(tmp_path, {"n.txt": text}), "moses")
+
+
+@pytest.mark.parametrize(
+    ("keys", "ids"),
+    [
+        (["1089-134686-0000", "1089-134686-0001", "1089-134687-0000"], None),
+        (["a-0000", "b-0000"], None),
+        (["s-1", "s-2", "t-3", "t-7"], None),
+        (["u-2"], None),
+        (["u-1", "u-2", "u-10", "v-1", *(f"u-{n}" for n in range(3, 10))], ["u", "v"]),
+        (["u-0", "u-1", "v-0"], ["u", "v"]),
+        (["2020-01-1", "2020-01-2"], ["2020-01"]),
+    ],
+)
+def test_numbers_after_ids_are_ranks_only_if_they_run_from_0_or_1(
+    keys: list[str], ids: list[str] | None, tmp_path: Path
+) -> None:
+    scores = "".join(f"{key} -{place}.5\n" for place, key in enumerate(keys))
+    texts = "".join(f"{key} w {place}\n" for place, key in enumerate(keys))
+    found = read_nbest(made(tmp_path, {"n/text": texts, "n/score": scores}))[0]
+    assert [each.id for each in found] == (keys if ids is None else ids)
+    assert sum(len(each.hypotheses) for each in found) == len(keys)
+
+
+def test_files_beside_the_texts_of_kaldi_that_are_no_scores(tmp_path: Path) -> None:
+    files = {"words_text": "u-1 yes\nu-2 no\n", "words_int": "u-1 57\nu-2 41\n", "acwt": "u-1 10\nu-2 11\n"}
+    files |= {"am": "u-1 tensor(-1.5, device='cpu')\nu-2 -2\n", "utt2dur": "u-1 1.5\nu-2 2.5\n", ".DS_Store": "\0"}
+    (found,) = read_nbest(made(tmp_path, {f"n/{name}": text for name, text in files.items()}))[0]
+    assert found.hypotheses[0].scores == {"acwt": -10.0, "am": -1.5}
+
+
+@pytest.mark.parametrize(
+    ("features", "scores"),
+    [
+        ("LM0= -1 WT_a~b= 2", {"LM0": -1.0, "WT_a~b": 2.0}),
+        ("LM0=-1 WT_a=b= 2 Glue=.5", {"LM0": -1.0, "WT_a=b": 2.0, "Glue": 0.5}),
+        ("lm: -1 tm: -2 -3", {"lm": -1.0, "tm": -2.0, "tm.2": -3.0}),
+    ],
+)
+def test_features_of_moses_joshua_and_cdec(features: str, scores: dict[str, float], tmp_path: Path) -> None:
+    lists = read_nbest(made(tmp_path, {"n.txt": f"0 ||| a ||| {features} ||| -3\n0 ||| b ||| {features} ||| -3\n"}))[0]
+    assert lists[0].hypotheses[1].scores == {**scores, TOTAL: -3.0}
+
+
+def test_a_sparse_feature_may_be_absent(tmp_path: Path) -> None:
+    text = MOSES + "1 ||| x ||| LM0= -1 TM0= -1 -2 WT_x~y= 1 ||| -4 ||| 0-0\n"
+    path = made(tmp_path, {"n.txt": text})
+    lists = read_nbest(path, strict=True)[0]
+    write_nbest(tmp_path / "again", "moses", lists)
+    assert read_nbest(tmp_path / "again")[0] == lists and "WT_x~y" not in lists[0].hypotheses[0].scores
+
+
+def test_names_of_lists_of_srilm_and_hidden_files(tmp_path: Path) -> None:
+    names = ["u1.score", "u2.nbest", "u3", "u4.5", ".DS_Store", "._u1.score"]
+    path = made(tmp_path, {f"n/{name}": "-1 -1 1 a\n" for name in names})
+    for name in ("u6.score.gz", "u7.nbest.gz"):
+        (path / name).write_bytes(gzip.compress(b"-1 -1 1 a\n"))
+    assert [each.id for each in read_nbest(path)[0]] == ["u1", "u2", "u3", "u4.5", "u6", "u7"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from spanlm.errors import InputError
 from spanlm.rescoring.formats import TOTAL, Hypothesis, NBestList
+from spanlm.rescoring.references import Reference
 from spanlm.rescoring.rescore import Scored, weight_grid, word_errors
 
 LISTS = [
@@ -67,9 +70,19 @@ def test_the_grid_goes_through_the_weight() -> None:
     assert rates[0] == (0.0, 0.2)  # with no language model "the bat" stays
 
 
-@pytest.mark.parametrize("name", [TOTAL, "words"])
+def test_references_with_alternatives_and_none_have_the_words_of_their_hypothesis() -> None:
+    lists = [NBestList("a", (Hypothesis("um x"), Hypothesis("x y"))), NBestList("b", (Hypothesis("z"),))]
+    references: list[Reference | None] = [[[["um"], []], "x"], None]
+    found = Scored(lists, {"lm": [[-1.0, -2.0], [-1.0]]}).candidates(references)
+    assert [each.tolist() for each in found.errors] == [[0, 1], [0]]
+    counts = [word_errors(lists, [place, 0], references, found) for place in (0, 1)]
+    assert [(each.words, each.insertions) for each in counts] == [(2, 0), (1, 1)]
+    assert math.isnan(word_errors(lists[1:], [0], [[]], Scored(lists[1:], {"lm": [[-1.0]]}).candidates([[]])).rate)
+
+
+@pytest.mark.parametrize("name", [TOTAL, "words", "am", "text"])
 def test_two_scores_of_one_name_are_refused(name: str) -> None:
-    with pytest.raises(InputError, match=f"^{name}: names two scores .* Rename the model"):
+    with pytest.raises(InputError, match=f"^{name}: .* Rename the model"):
         Scored(LISTS, {name: [[-9.0, -5.0], [-2.0, -6.0]]})
 
 

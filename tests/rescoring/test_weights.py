@@ -61,6 +61,25 @@ def test_tuning_finds_planted_weights() -> None:
         assert interval[0] < result.weights[k] < interval[1]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_one_weight_is_tuned_exactly_and_several_as_well_as_by_many_draws(seed: int) -> None:
+    """Against a value between each two at which any two hypotheses change their order, and against random weights."""
+    one = candidates(seed, lists=15, names=2)
+    pairs = [(x - y) for scores in one.scores for x in scores for y in scores]
+    edges = np.sort([-difference[0] / difference[1] for difference in pairs if difference[1]])
+    values = np.concatenate([[edges[0] - 1], (edges[1:] + edges[:-1]) / 2, [edges[-1] + 1]])
+
+    def least(found: Candidates, weights: list[np.ndarray]) -> int:
+        return min(int(found.errors_of(choose(found.scores, each)).sum()) for each in weights)
+
+    tuned = tune(one, np.array([1.0, 0.0]), [1])
+    assert tuned.exact and tuned.errors == least(one, [np.array([1.0, value]) for value in values])
+    several = candidates(seed, lists=15)
+    tuned = tune(several, np.array([1.0, 0.0, 0.0]), [1, 2])
+    drawn = np.random.default_rng(seed).normal(size=(2_000, 2)) * 3
+    assert not tuned.exact and tuned.errors <= least(several, [np.array([1.0, *draw]) for draw in drawn])
+
+
 def test_errors_that_no_weight_gives_are_not_claimed() -> None:
     """Two lists of the same scores change at the same weight: one of them is wrong on either side."""
     scores = [np.array([[0.0, 2.0], [-1.0, 1.0]])] * 2

@@ -36,22 +36,26 @@ LONG = " ".join(["the cat sat on mat . name is bound to the object ."] * 8)
 ATTENDS = ("1", "3", "5")
 
 
-@pytest.mark.parametrize(
-    ("rows", "state"), [("tokens", "line"), ("words", "line"), ("words", "document"), ("words", "carry")]
-)
+CACHE = {"--cache": NEURAL_CACHE.window, "--cache-theta": NEURAL_CACHE.theta, "--cache-lambda": NEURAL_CACHE.lambda_}
+STATES = [("tokens", "line"), ("words", "line"), ("words", "document"), ("words", "carry")]
+
+
+@pytest.mark.parametrize("cache", [False, True])
+@pytest.mark.parametrize(("rows", "state"), STATES)
 @pytest.mark.parametrize("run", rest_slow("123456"))
 def test_score_is_the_command_line_s(
-    client: TestClient, folders: Mapping[str, Path], run: str, rows: str, state: str, tmp_path: Path
+    client: TestClient, folders: Mapping[str, Path], run: str, rows: str, state: str, cache: bool, tmp_path: Path
 ) -> None:
+    more = list(map(str, chain.from_iterable(CACHE.items()))) if cache else []
     file, out = tmp_path / "text.txt", tmp_path / "scores.csv"
     file.write_text(TEXT + "\n", encoding="utf-8")
-    command = ["score", str(folders[run]), str(file), "--rows", rows, "--state", state, "--out", str(out)]
-    if state != "line" and main(command) == 2:
+    score = ["score", str(folders[run]), str(file), "--rows", rows, "--state", state, "--out", str(out), *more]
+    if state != "line" and main(score) == 2:
         pytest.skip("a model of lines alone")
-    assert main([*command, "--format", "csv"]) == 0
-    asked = {"run": run, "text": TEXT, "rows": rows, "state": state}
+    assert main([*score, "--format", "csv"]) == 0
+    asked = {"run": run, "text": TEXT, "rows": rows, "state": state, "cache": cache}
     assert client.post("/api/score", json=asked, headers={"accept": "text/csv"}).text == out.read_text("utf-8")
-    assert main([*command, "--format", "jsonl"]) == 0
+    assert main([*score, "--format", "jsonl"]) == 0
     lines = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
     assert client.post("/api/score", json=asked).json() == {"rows": lines}
 
@@ -121,6 +125,20 @@ def test_read_has_the_numbers_of_score_by_word(
     predicted = [bits for bits in tokens if not math.isnan(bits)]
     mean = math.fsum(predicted) / len(predicted)
     assert (read["bits"], read["perplexity"]) == pytest.approx((mean, 2**mean), rel=1e-4)
+    rows = model.score(TEXT, state=state, eos=True)
+    known = [row.surprisal for row in rows if not (row.oov or row.word == "<unk>" or math.isnan(row.surprisal))]
+    mean = math.fsum(known) / len(known)
+    assert tuple(read["known"].values()) == pytest.approx((mean, 2**mean), rel=1e-4)
+
+
+@pytest.mark.parametrize("run", ["1", "3", "6"])
+def test_words_are_given_as_they_were_typed(ask: Ask, run: str) -> None:
+    typed = "The CAT sat, on İt .\nNAÏVE ZEBRA"
+    record = ask("read", run=run, text=typed, state="carry")["items"][0]["record"]
+    shown = [token for token in record.get("written", record["tokens"]) if token != "<eos>"]
+    assert shown == ["The", "CAT", *(["sat,"] if "sat," in shown else ["sat", ","]), "on", "İt", ".", "NAÏVE", "ZEBRA"]
+    saved = ask("read", run=run, text="the cat")["items"][0]["record"]
+    assert "written" not in saved, "only where it differs"
 
 
 @pytest.mark.parametrize("run", ATTENDS)
@@ -171,22 +189,23 @@ OVER = [*((run, state) for run in "123" for state in ("line", "carry", "document
 
 
 @pytest.mark.parametrize(("run", "state"), rest_slow([*OVER, ("4", "line"), ("5", "line")], always=3))
-def test_a_cache_is_that_of_evaluate(
+def test_a_cache_is_that_of_score_and_evaluate(
     ask: Ask, folders: Mapping[str, Path], run: str, state: Any, tmp_path: Path
 ) -> None:
-    file = tmp_path / "text.txt"
+    file, model = tmp_path / "text.txt", spanlm.load(folders[run], "cpu")
     file.write_text(CACHED, encoding="utf-8")
-    found = spanlm.load(folders[run], "cpu").evaluate(str(file), state=state, cache=NEURAL_CACHE)
-    assert found.without_cache is not None
-    for cache, evaluation in ((False, found.without_cache), (True, found)):
-        nll, tokens = evaluation.nll, evaluation.tokens
-        if run == "5":  # first words of lines are not predicted
-            assert evaluation.salton2017 is not None
-            nll, tokens = evaluation.salton2017.nll, evaluation.salton2017.predicted
-        read = ask("read", run=run, text=CACHED, state=state, cache=cache)
-        assert read["bits"] == pytest.approx(nll / tokens / math.log(2), abs=1e-5)
+    found = model.evaluate(str(file), state=state, cache=NEURAL_CACHE)
+    for cache, evaluation in ((None, found.without_cache), (NEURAL_CACHE, found)):
+        read = ask("read", run=run, text=CACHED, state=state, cache=cache is not None)
+        rows = [row for row in model.score(CACHED, state=state, eos=True, cache=cache) if not math.isnan(row.surprisal)]
+        mean = math.fsum(row.surprisal for row in rows) / len(rows)
+        assert evaluation is not None and read["bits"] == pytest.approx(mean, abs=1e-5)
+        if state != "line":  # where each line stands alone, the cache of evaluate goes on over them
+            assert (mean, len(rows)) == pytest.approx(
+                (evaluation.nll / evaluation.tokens / math.log(2), evaluation.tokens)
+            )
         bits = [value for value in read["items"][0]["record"]["bits"] if value is not None]
-        assert len(bits) == tokens and sum(bits) / tokens == pytest.approx(read["bits"], abs=1e-4)
+        assert len(bits) == len(rows) and sum(bits) / len(rows) == pytest.approx(read["bits"], abs=1e-4)
 
 
 @pytest.mark.parametrize("run", ["1", "2", "3"])

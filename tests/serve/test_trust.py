@@ -87,6 +87,13 @@ def test_a_server_for_others_asks_for_the_token(runs: Runs, work: Work) -> None:
     _refused(client.get("/", headers={"host": "example.org"}), 403, "Host")
 
 
+def test_two_authorizations_are_none(runs: Runs, work: Work) -> None:
+    for token in (None, "secret"):
+        client = TestClient(make_app(runs, work, token=token), base_url="http://localhost")
+        twice = [("authorization", "Bearer secret"), ("authorization", "Bearer secret")]
+        _refused(client.get("/api/models", headers=twice), 400, "Authorization")
+
+
 @pytest.mark.parametrize(
     "path",
     ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/static/app.py", "/static/index.html",
@@ -116,6 +123,27 @@ def test_large_requests_are_refused_however_they_are_sent(client: TestClient) ->
     chunked = client.post("/api/read", content=pieces, headers=JSON)
     assert "content-length" not in chunked.request.headers
     _refused(chunked, 413, "1,000,000")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "size", "status"),
+    [
+        ("read", "application/json", 20 * MOST_BYTES, 413),
+        ("read", "text/plain", MOST_BYTES - 10, 415),
+        ("nowhere", "application/json", MOST_BYTES - 10, 404),
+    ],
+)
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_who_sends_all_before_it_listens_gets_the_error(
+    runs: Runs, work: Work, path: str, kind: str, size: int, status: int, version: str
+) -> None:
+    head = f"POST /api/{path} HTTP/{version}\r\nHost: localhost\r\nContent-Type: {kind}\r\nConnection: close\r\n"
+    with _running(runs, work) as address, socket.create_connection(address) as client:
+        client.sendall(f"{head}Content-Length: {size}\r\n\r\n".encode())
+        for _ in range(0, size, 100_000):
+            client.sendall(b" " * min(size, 100_000))
+            size -= 100_000
+        assert _rest(client).startswith(f"HTTP/1.1 {status} ".encode())
 
 
 @pytest.mark.parametrize("name", ["read", "score", "attend", "page", "next", "generate"])

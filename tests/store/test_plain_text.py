@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanlm.analysis.export import csv_bytes
-from spanlm.store.plain import cells_line, markdown_table, visible
+from spanlm.store.plain import cells_line, grids_bytes, markdown_table, visible
 
 UNESCAPED = r"(?<!\\)(?:\\\\)*[{}]"
 NASTY = st.text(alphabet="|`<>*_[]()&~\\\"'=+-@ab\n\r\t\x1b\u202e\u2028é,") | st.text()
@@ -25,6 +25,24 @@ def test_a_cell_of_a_markdown_table_is_text(one: str, two: str) -> None:
     assert not re.search("[\x00-\x1f\x7f-\x9f\u202e]", lines[2])
     plain = re.sub(r"\\([\\`*<>|~&\]_])", r"\1", lines[2])
     assert plain == f"| {visible(' '.join(two.split()))} | {visible(' '.join(one.split()))} |"
+
+
+@given(NASTY, NASTY)
+def test_a_cell_of_a_latex_table_is_text(one: str, two: str) -> None:
+    lines = grids_bytes([(["name", one], [[two, one]], None)], ".tex").decode().split("\n")
+    assert [lines[n] for n in (0, 1, 3, 5, 6)] == [
+        r"\begin{tabular}{lr}",
+        *(r"\toprule", r"\midrule", r"\bottomrule", r"\end{tabular}"),
+    ]
+    assert len(re.findall(r"(?<!\\)&", lines[4])) == 1 and lines[4].endswith(r" \\") and len(lines) == 8
+    assert not re.search(r"(?<!\\)[%#_]", lines[4])
+
+
+def test_special_characters_of_latex() -> None:
+    cell = r"50 % of a_b & #1 {$x^2~} \ <unk> θ_M −3 1–2 [x]"
+    wanted = r"50 \% of a\_b \& \#1 \{\$x\textasciicircum{}2\textasciitilde{}\} \textbackslash{} "
+    wanted += r"\textless{}unk\textgreater{} $\theta$\_M $-$3 1--2 {[}x] \\"
+    assert wanted in grids_bytes([([""], [[cell]], None)], ".tex").decode().splitlines()
 
 
 def test_a_name_is_no_image_and_no_link() -> None:

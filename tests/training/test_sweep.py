@@ -85,9 +85,9 @@ def test_the_best_mean_is_first_and_what_lacks_runs_comes_after() -> None:
     results = ranked([result("none", None), result("2", 1.0, 3.0), result("half", 0.5, None), result("1", 1.8, 1.9)])
     assert [one.setting.name for one in results] == ["1", "2", "half", "none"]
     lines = table_csv(results, ["lr"]).decode().splitlines()
-    assert lines[0] == "run,lr,seed,valid_perplexity,best_epoch,epochs,folder" and len(lines) == 8
+    assert lines[0] == "run,lr,seed,valid_perplexity,best_epoch,epochs,folder,parameters,seconds" and len(lines) == 8
     assert (
         lines[1].startswith("1,1,1,6.0496")
-        and lines[1].endswith(",3,4,1/seed-0")
-        and lines[6].endswith(",,,half/seed-1")
+        and lines[1].endswith(",3,4,1/seed-0,0,0.0")
+        and lines[6].endswith(",,,half/seed-1,0,")
     )

@@ -22,16 +22,13 @@ class CacheView {
   }
 
   tell(t) {
-    const { tokens, cache } = this.reader.content, spell = (i) => this.reader.spell(tokens[i]);
+    const { shown, content: { cache } } = this.reader;
     this.gave.textContent = this.inWords(t);
     this.peaks.replaceChildren(...cache.places[t].slice(0, NAMED).map(([i, share]) => make("li", "",
-      make("span", "word", `${spell(i)} ${spell(i + 1)}`), make("span", "", signed(t - i - 1)), make("span", "", percent(share)))));
+      make("span", "word", `${shown[i]} ${shown[i + 1]}`), make("span", "", signed(t - i - 1)), make("span", "", percent(share)))));
   }
 
   speak(t) { return ` The cache: ${this.inWords(t)}.`; }
 
-  opening() {
-    const { gain } = this.reader.content.cache;
-    return Math.max(gain.indexOf(Math.max(...gain)), 0);
-  }
+  opening() { return opening(this.reader, this.reader.content.cache.gain); }
 }

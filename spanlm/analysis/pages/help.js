@@ -11,7 +11,7 @@ const TERMS = {
   "head": "The last layer: it turns what encoder and memory know into a probability for every word of the vocabulary.",
   "perplexity": "Two to the mean surprisal in bits. A model with perplexity 80 is on average as undecided as if 80 words were equally likely. Lower is better, on the same text and vocabulary.",
   "gate": "λ, how much the model trusts its buffer rather than its encoder at this word. Above one half the buffer is preferred.",
-  "cache": "The last 500 words, each with the state before it. Words that followed states like the present one get a share of the probability, λ = 0.15; θ = 0.3 is how much likeness counts. Nothing is trained for it.",
+  "cache": "The last 500 words of the context, each with the state before it. Words that followed states like the present one get a share of the probability, λ = 0.15; θ = 0.3 is how much likeness counts. Nothing is trained for it.",
   "parameters": "The numbers that training sets. More can store more, and take more text to learn.",
   "vocabulary": "The list of all words a model knows. Other words become <unk>.",
   "temperature": "Divides all log-probabilities. Below 1 likely words become likelier, near 0 only the first is left; above 1 all become more alike.",

@@ -3,7 +3,9 @@
 // Position t: token t was just read, token t + 1 is being guessed.
 
 const UNK = "<unk>";
-const MOST_BITS = 16; // the darkest tint by surprisal
+const LEAST_AXIS = 16; // bits of the darkest tint, which is the top of the chart
+const FUNCTION_WORD = /^(an?|and|are|as|at|be|been|but|by|can|could|did|do|does|for|from|had|has|have|he|her|his|i|if|in|is|it|its|may|must|my|no|not|of|on|or|our|shall|she|should|so|than|that|the|their|them|then|there|these|they|this|those|to|was|we|were|what|when|where|which|who|will|with|would|you|your)$/i;
+const OPENING_WORDS = 80; // so many from its beginning may be open when a page opens
 const FEW_WORDS = 24; // a text so short is set larger, and its chart names every word
 const SOME_WORDS = 40; // so many names still fit beside each other on a wide screen
 
@@ -35,11 +37,30 @@ const signed = (lag) => (lag ? `−${lag}` : "0");
 const hugsLeft = (word) => /^([.,;:!?%)\]}…»”’]+|n't|'(s|re|ve|ll|d|m|t)?)$/i.test(word);
 const hugsRight = (word) => /^[(\[{«“‘]+$/.test(word);
 
-// what was expected, best first, beside what came; `most` is the chance of the longest bar
-function guessList(expected, came, most, spell) {
+// the top of an axis of surprisal on which all these bits have room
+const axisOf = (...lists) => Math.max(LEAST_AXIS, 4 * Math.ceil(Math.max(0, ...lists.flat()) / 4));
+
+// a length along an axis whose end is a custom property, so that charts side by side can share it
+const along = (axis, value) => `calc(${(100 * value).toFixed(3)}% / var(--${axis}-end))`;
+
+// the content word with the largest value from position `least` on, near the beginning: neither a sign nor a function word
+function opening({ content: { tokens, unknown } }, values, least = 1) {
+  const best = (from, keeps) => {
+    let found = -1;
+    for (let t = from; t < Math.min(values.length, from + OPENING_WORDS); t++) {
+      if (keeps(tokens[t + 1]) && values[t] !== null && (found < 0 || values[t] > values[found])) found = t;
+    }
+    return found;
+  };
+  const content = (token) => /[\p{L}\p{N}]/u.test(token) && !/^<.*>$/.test(token) && !FUNCTION_WORD.test(token) && !unknown.includes(token);
+  return [best(least, content), best(0, content), best(0, () => true), 0].find((t) => t >= 0);
+}
+
+// what was expected, best first, beside what came
+function guessList(expected, came, spell) {
   const items = expected.map(([word, chance]) => {
     const fill = make("span", "fill");
-    fill.style.width = `${100 * chance / most}%`;
+    fill.style.width = along("guess", chance);
     const item = make("li", word === came ? "hit" : "");
     item.append(make("span", "word", spell(word)), make("span", "track", fill), make("span", "chance", percent(chance)));
     return item;
@@ -66,11 +87,11 @@ class SurprisalStrip {
     this.plot.addEventListener("click", (event) => onPick(at(event)));
   }
 
-  show(bits, words, before = null) {
+  // `unknown` says of each word whether the vocabulary lacks it, `most` how many bits the axis has
+  show(bits, words, unknown, most, before = null) {
     this.bits = bits;
     this.count = bits.length;
-    const known = [...bits, ...(before ?? [])].filter((value) => value !== null);
-    this.most = Math.max(8, 4 * Math.ceil(Math.max(0, ...known) / 4));
+    this.most = most;
     const y = (value) => (100 - 100 * value / this.most).toFixed(1);
     const path = (values, shape) => values.map((value, t) => (value === null ? "" : shape(t, y(value)))).join("");
     this.svg.setAttribute("viewBox", `0 0 ${this.count} 100`);
@@ -82,9 +103,12 @@ class SurprisalStrip {
     this.labels.hidden = this.count > SOME_WORDS;
     this.labels.className = this.count > FEW_WORDS ? "labels some" : "labels";
     this.labels.replaceChildren(...(this.labels.hidden ? [] : words.map((word) => make("span", "", make("span", "", word)))));
-    const scored = bits.filter((value) => value !== null);
-    const mean = scored.reduce((sum, value) => sum + value, 0) / Math.max(scored.length, 1);
-    this.caption.textContent = `Surprisal word by word; mean ${mean.toFixed(1)} bits${before ? ". Ticks: as trained" : ""}`;
+    const mean = (keeps) => {
+      const scored = bits.filter((value, t) => value !== null && keeps(t));
+      return (scored.reduce((sum, value) => sum + value, 0) / Math.max(scored.length, 1)).toFixed(1);
+    };
+    const known = unknown.some(Boolean) ? `, ${mean((t) => !unknown[t])} without unknown words` : "";
+    this.caption.textContent = `Surprisal word by word; mean ${mean(() => true)} bits${known}${before ? ". Ticks: as trained" : ""}`;
   }
 
   mark(t) {
@@ -113,6 +137,10 @@ class Reader {
     this.panel = make("section", "panel");
     this.panel.setAttribute("aria-label", "What the model did at this word");
     this.panel.tabIndex = 0;
+    this.fold = make("button", "bare fold");
+    this.fold.type = "button";
+    this.fold.addEventListener("click", () => this.layFold(!this.folded));
+    this.layFold(false);
     this.key = make("ul", "key");
     this.key.setAttribute("aria-label", "Key");
     this.tints = make("select");
@@ -123,6 +151,7 @@ class Reader {
     this.spoken = make("p", "hidden");
     this.spoken.setAttribute("aria-live", "polite");
     this.column = make("div", "column", this.text, this.strip.element);
+    this.root = root;
     root.classList.add("reader");
     root.append(this.bar, make("div", "sheet", this.column, this.panel), this.spoken);
     this.tints.addEventListener("change", () => { this.tintName = this.tints.value; this.tint(); });
@@ -136,13 +165,23 @@ class Reader {
   // what a vocabulary makes of a token
   asRead(token) { return this.isUnknown(token) ? UNK : token; }
 
-  // show another content, or the same text in another setting; `before`: its bits as trained
-  fill(content, { position = null, pinned = false, before = null } = {}) {
+  // on a small screen the panel covers the text, and can be folded
+  layFold(folded) {
+    this.folded = folded;
+    this.panel.classList.toggle("folded", folded);
+    this.fold.setAttribute("aria-expanded", String(!folded));
+    this.fold.textContent = folded ? "More ▴" : "Fold ▾";
+  }
+
+  // show another content, or the same text in another setting; `before`: its bits as trained; `most`: the axis, in bits
+  fill(content, { position = null, pinned = false, before = null, most = axisOf(content.bits, before ?? []) } = {}) {
+    const shown = (content.written ?? content.tokens).map((token) => (token === content.eos ? "¶" : token));
     const same = this.content && this.content.spans === content.spans &&
-      this.content.tokens.length === content.tokens.length &&
-      this.content.tokens.every((token, i) => token === content.tokens[i]);
+      this.shown.length === shown.length && this.shown.every((word, i) => word === shown[i]);
     this.clear();
     this.content = content;
+    this.shown = shown; // as they were typed
+    this.most = most;
     this.last = content.tokens.length - 2;
     this.view = viewOf(this);
     if (!same) this.layText();
@@ -153,8 +192,9 @@ class Reader {
       word.title = (unknown ? "not in the vocabulary: read as <unk>. " : "") + (had ? "the cache had it" : "");
     });
     this.text.classList.toggle("short", content.tokens.length <= FEW_WORDS + 1);
-    this.strip.show(content.bits, content.tokens.slice(1).map((token) => this.spell(token)), before);
+    this.strip.show(content.bits, shown.slice(1), content.tokens.slice(1).map((token) => this.isUnknown(token)), most, before);
     this.view.layPanel();
+    this.panel.append(this.fold);
     this.cached = content.cache ? new CacheView(this) : null;
     this.tint();
     this.current = null;
@@ -170,7 +210,7 @@ class Reader {
     let line = page.appendChild(make("p"));
     line.dir = "auto";
     tokens.forEach((token, i) => {
-      const word = make("span", token === eos ? "w mark" : "w", this.spell(token));
+      const word = make("span", token === eos ? "w mark" : "w", this.shown[i]);
       if (line.children.length && !hugsLeft(token) && !hugsRight(tokens[i - 1])) line.append(" ");
       line.append(word);
       this.words.push(word);
@@ -240,6 +280,13 @@ class Reader {
     this.strip.mark(t);
     this.view.tell(t);
     this.cached?.tell(t);
+    this.scale();
+  }
+
+  // lay the bars of the panel along axes: { guess, look }, the probability and the weight at their ends
+  scale(axes = this.view.axes) {
+    for (const [name, end] of Object.entries(axes)) this.root.style.setProperty(`--${name}-end`, Math.max(end, 1e-9));
+    this.view.lags.dataset.top = percent(axes.look);
   }
 
   point(t) {
@@ -315,14 +362,14 @@ class Reader {
 // what a word's panel has in every view; `chance` is what the whole model gave the word that came
 function cameHead(reader, t, expected) {
   const { tokens, bits } = reader.content;
-  const read = tokens[t], came = tokens[t + 1], asRead = reader.asRead(came);
+  const came = tokens[t + 1], asRead = reader.asRead(came);
   const rank = expected.findIndex(([word]) => word === asRead);
   const chance = rank >= 0 && !reader.cached ? expected[rank][1] : 2 ** -bits[t];
   const guess = rank === 0 ? "its first guess" : rank > 0 ? `its guess no. ${rank + 1}` : `not among its first ${expected.length}`;
   const line = make("p", "note", make("b", "", inBits(bits[t])));
   if (bits[t] !== null) line.append(" of ", term("surprisal"), ` (probability ${percent(chance)})`);
   if (expected.length) line.append(`, ${guess}`);
-  const parts = [make("p", "note", `After “${reader.spell(read)}” came`), make("p", "word", reader.spell(came)), line];
+  const parts = [make("p", "note", `After “${reader.shown[t]}” came`), make("p", "word", reader.shown[t + 1]), line];
   if (came !== asRead) parts.push(make("p", "note", "not in its vocabulary: read as ", term("<unk>")));
   return parts;
 }

@@ -11,9 +11,10 @@ class SpansView {
     this.attends = true;
     const { bits, gate } = reader.content;
     this.tints = {
-      surprisal: { most: `${MOST_BITS} bits`, share: (t) => Math.min((bits[t] ?? 0) / MOST_BITS, 1) },
+      surprisal: { most: `${reader.most} bits`, share: (t) => (bits[t] ?? 0) / reader.most },
       "the gate (λ)": { most: "λ 1", share: (t) => gate[t] ?? 0 },
     };
+    this.axes = { guess: 0, look: 0 };
     this.came = make("div", "came");
     this.preferred = make("p", "note");
     this.share = make("span", "share");
@@ -49,7 +50,7 @@ class SpansView {
   largest(t) { return this.looks(t).sort((a, b) => b.weight - a.weight).slice(0, NAMED_SPANS); }
 
   wordsOf({ from, to }) {
-    return this.reader.content.tokens.slice(from, to + 1).map((token) => this.reader.spell(token)).join(" ");
+    return this.reader.shown.slice(from, to + 1).join(" ");
   }
 
   inWords(look) { return `${this.wordsOf(look)}, ${percent(look.weight)}`; }
@@ -61,9 +62,9 @@ class SpansView {
   tell(t) {
     const { reader } = this, { tokens, expected, gate } = reader.content;
     this.came.replaceChildren(...cameHead(reader, t, expected.mixture[t]));
-    const most = Math.max(...Object.keys(this.parts).flatMap((part) => expected[part][t]).map(([, chance]) => chance));
+    this.axes.guess = Math.max(...Object.keys(this.parts).flatMap((part) => expected[part][t]).map(([, chance]) => chance));
     for (const [part, list] of Object.entries(this.parts)) {
-      list.replaceChildren(...guessList(expected[part][t], reader.asRead(tokens[t + 1]), most, (word) => reader.spell(word)));
+      list.replaceChildren(...guessList(expected[part][t], reader.asRead(tokens[t + 1]), (word) => reader.spell(word)));
     }
     this.gate.hidden = gate[t] === null;
     this.share.style.width = `${100 * gate[t]}%`;
@@ -76,14 +77,14 @@ class SpansView {
   tellSpans(t) {
     const { reader } = this, { span, darkest } = reader.content;
     const looks = this.looks(t), peaks = this.largest(t);
-    const top = Math.max(darkest, ...looks.map(({ weight }) => weight));
+    this.axes.look = Math.max(darkest, ...looks.map(({ weight }) => weight));
     this.spans.textContent = looks.length
       ? `It looked at ${looks.length} ${span > 1 ? `spans of ${span} words` : "words"}`
       : "It looked at nothing: no span has passed yet";
     this.lags.hidden = !looks.length;
     this.lags.replaceChildren(...looks.reverse().map(({ weight }) => {
       const now = make("div", "now");
-      now.style.height = `${100 * weight / top}%`;
+      now.style.height = along("look", weight);
       return make("div", "slot", now);
     }));
     this.lags.setAttribute("aria-label", "Attention by span, the newest to the right. " + peaks.map((look) => this.inWords(look)).join(", "));
@@ -97,19 +98,10 @@ class SpansView {
   }
 
   speak(t) {
-    const { tokens, bits, gate } = this.reader.content, [best] = this.largest(t);
-    return `After ${this.reader.spell(tokens[t])} came ${this.reader.spell(tokens[t + 1])}, ${inBits(bits[t])}.` +
+    const { shown, content: { bits, gate } } = this.reader, [best] = this.largest(t);
+    return `After ${shown[t]} came ${shown[t + 1]}, ${inBits(bits[t])}.` +
       (best ? ` λ ${gate[t].toFixed(2)}. It looked most at ${this.inWords(best)}.` : "");
   }
 
-  opening() {
-    // the sharpest look back of the opening lines that the gate preferred, once there is a choice
-    const { span, bits, gate, weights } = this.reader.content;
-    const sharpness = (t) => gate[t] * Math.max(...weights[t]);
-    let best = Math.min(4 * span, bits.length - 1);
-    for (let t = best; t < Math.min(bits.length, 4 * span + 80); t++) {
-      if (sharpness(t) > sharpness(best)) best = t;
-    }
-    return best;
-  }
+  opening() { return opening(this.reader, this.reader.content.bits, 4 * this.reader.content.span); } // once there is a choice
 }

@@ -12,7 +12,8 @@ class WordsView {
     this.lags = make("div", "lags");
     this.lags.setAttribute("role", "img");
     const { bits, weights, mean } = reader.content;
-    this.tints = { surprisal: { most: `${MOST_BITS} bits`, share: (t) => Math.min((bits[t] ?? 0) / MOST_BITS, 1) } };
+    this.tints = { surprisal: { most: `${reader.most} bits`, share: (t) => (bits[t] ?? 0) / reader.most } };
+    this.axes = { guess: 0, look: 0 };
     this.attends = weights !== null;
     this.meanKey = make("p", "note", make("span", "tick"), "mean of this text");
     this.meanKey.hidden = !mean;
@@ -46,29 +47,29 @@ class WordsView {
   tell(t) {
     const { reader } = this, { tokens, expected } = reader.content;
     this.came.replaceChildren(...cameHead(reader, t, expected[t]));
-    this.expected.replaceChildren(...guessList(
-      expected[t], reader.asRead(tokens[t + 1]), expected[t][0]?.[1] ?? 1, (word) => reader.spell(word)));
+    this.expected.replaceChildren(...guessList(expected[t], reader.asRead(tokens[t + 1]), (word) => reader.spell(word)));
+    this.axes.guess = expected[t][0]?.[1] ?? 0;
     if (this.attends) this.tellLags(t);
   }
 
   tellLags(t) {
-    const { reader } = this, { window: size, nearest, darkest, mean, weights, tokens } = reader.content;
+    const { reader } = this, { window: size, nearest, darkest, mean, weights } = reader.content;
     const looks = this.looks(t), peaks = looks.filter(({ weight }) => weight > 0);
     peaks.sort((a, b) => b.weight - a.weight).splice(NAMED);
-    const top = Math.max(darkest, 0.001, ...looks.map(({ weight }) => weight), ...(mean || []).map((value) => value / 100));
+    this.axes.look = Math.max(darkest, 0.001, ...looks.map(({ weight }) => weight), ...(mean || []).map((value) => value / 100));
     const every = [1, 5, 10, 20, 50, 100, 200, 500, 1000].find((step) => size / step <= 6) ?? size;
     this.lags.hidden = !peaks.length; // an axis without bars says nothing
     this.lags.replaceChildren(...(peaks.length ? weights[t] : []).map((weight, j) => {
       const lag = this.lagOf(j), now = make("div", "now");
-      now.style.height = `${weight / 10 / top}%`;
+      now.style.height = along("look", weight / 1000);
       const slot = make("div", t >= lag ? "slot" : "slot absent", now);
-      if (mean) slot.appendChild(make("div", "usual")).style.bottom = `${mean[j] / top}%`;
+      if (mean) slot.appendChild(make("div", "usual")).style.bottom = along("look", mean[j] / 100);
       if (lag === nearest || lag % every === 0) slot.append(make("span", "lag", signed(lag)));
       return slot;
     }));
     this.lags.setAttribute("aria-label", "Attention by lag. " + peaks.map((look) => this.inWords(look)).join(", "));
     this.peaks.replaceChildren(...peaks.map(({ source, lag, weight }) => make("li", "",
-      make("span", "word", reader.spell(tokens[source])), make("span", "", signed(lag)), make("span", "", percent(weight)))));
+      make("span", "word", reader.shown[source]), make("span", "", signed(lag)), make("span", "", percent(weight)))));
     if (!peaks.length) this.peaks.append(make("li", "none", reader.content.lesion === "none" ? "nothing: its memory is off"
       : reader.content.held[t] ? "no word: it left the guess to the vocabulary" : "nothing: its memory is still empty"));
     if (peaks.length && reader.content.copies) this.peaks.append(this.copied(t, this.looks(t)));
@@ -85,28 +86,17 @@ class WordsView {
   }
 
   inWords({ source, lag, weight }) {
-    return `${this.reader.spell(this.reader.content.tokens[source])}, ${lag ? `${lag} back` : "just read"}, ${percent(weight)}`;
+    return `${this.reader.shown[source]}, ${lag ? `${lag} back` : "just read"}, ${percent(weight)}`;
   }
 
   speak(t) {
-    const { tokens, bits } = this.reader.content;
+    const { shown, content: { bits } } = this.reader;
     const best = this.looks(t).reduce((a, b) => (b.weight > a.weight ? b : a), { weight: 0 });
-    return `After ${this.reader.spell(tokens[t])} came ${this.reader.spell(tokens[t + 1])}, ${inBits(bits[t])}.` +
+    return `After ${shown[t]} came ${shown[t + 1]}, ${inBits(bits[t])}.` +
       (best.weight ? ` It looked most at ${this.inWords(best)}.` : "");
   }
 
-  opening() {
-    // the sharpest look back of the opening lines, so that the page explains itself before it is touched
-    const { window: size, nearest, bits, weights, tokens, eos } = this.reader.content;
-    if (!this.attends) return Math.min(4, bits.length - 1);
-    const full = size - 1 + nearest;
-    let best = Math.min(full, bits.length - 1);
-    for (let t = best; t < Math.min(bits.length, full + 80); t++) {
-      const inLine = tokens[t] !== eos && tokens[t + 1] !== eos;
-      if (inLine && Math.max(...weights[t]) > Math.max(...weights[best])) best = t;
-    }
-    return best;
-  }
+  opening() { return opening(this.reader, this.reader.content.bits); }
 }
 
 // the signs of the text, beside its bar of tints

@@ -254,6 +254,7 @@ def _write(config: WikipediaConfig, shards: Shards, folder: Path) -> dict[str, A
     digests = {split: digest_of(folder / f"{split}.txt") for split in SPLITS}
     # what a model reads: words, an <eos> for every sentence and one for every article
     tokens = {split: found.total() - found["unknown"] for split, found in written.items()}
+    dropped = sum((shard.templates for shard in every), Counter[str]())
     covered = sum(counts[word] for word in known) / counts.total()
     return {
         "format": 1,
@@ -264,6 +265,7 @@ def _write(config: WikipediaConfig, shards: Shards, folder: Path) -> dict[str, A
         "words_per_sentence": total["words"] / total["sentences"],
         "skipped": _summed(shard.skipped for shard in every),
         "left_out_words": _summed(shard.left_out for shard in every),
+        "dropped_templates": dict(dropped.most_common(10)),
         "sources": [shard.source for shard in every],
     }
 

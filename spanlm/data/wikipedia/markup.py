@@ -1,13 +1,15 @@
 """Wikitext → plain text, a paragraph a line with blank lines between, by way of mwparserfromhell.
 
 As WikiExtractor does, templates, tables, files, notes, formulas, galleries, headings and items of lists are left out.
-Unlike it, templates that only write words are written out: `{{lang|fr|mot}}`, `{{convert|5|km|mi}}` (as `5 km`),
-`{{circa|1900}}`, quotations, dashes; without them sentences read "a total area of , of which".
+Unlike it, templates that only write words are written out (`_WRITTEN`): `{{lang|fr|mot}}`, `{{convert|5|km|mi}}` (as
+`5 km`), `{{formatnum:3}}`, quotations, dashes; without them sentences read "a total area of , of which". All others
+are left out and counted by name.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -81,12 +83,15 @@ def is_tangled(wikitext: str) -> bool:
     return False
 
 
-def plain_text(wikitext: str, silent: Collection[str] = ()) -> str:
-    """Return the page's running text, without links to the namespaces `silent` (in small letters)."""
+def plain_text(wikitext: str, silent: Collection[str] = (), dropped: Counter[str] | None = None) -> str:
+    """Return the page's running text, without links to the namespaces `silent` (in small letters).
+
+    Templates of which nothing is written are added to `dropped`, by their names.
+    """
     import mwparserfromhell
 
     code = mwparserfromhell.parse(drop_elements(_SPARED, wikitext), skip_style_tags=True)
-    shown = _Renderer({*_PREFIXES, *silent}).render(code)
+    shown = _Renderer({*_PREFIXES, *silent}, Counter() if dropped is None else dropped).render(code)
     return _paragraphs(_MAGIC.sub("", _APOSTROPHES.sub(_unstyled, shown)))
 
 
@@ -114,8 +119,8 @@ def _paragraphs(text: str) -> str:
 class _Renderer:
     """Writes parsed wikitext as text. The parser has no types of its own, hence `Any`."""
 
-    def __init__(self, silent: Collection[str]) -> None:
-        self._silent = silent
+    def __init__(self, silent: Collection[str], dropped: Counter[str]) -> None:
+        self._silent, self._dropped = silent, dropped
         self._kinds: dict[str, Callable[[Any], str]] = {
             "Text": lambda node: str(node.value),
             "Wikilink": self._link,
@@ -153,31 +158,55 @@ class _Renderer:
         return f"\n\n{inside}\n\n" if name in _BLOCK_TAGS else inside
 
     def _template(self, node: Any) -> str:
-        name = str(node.name).strip().lower().replace("_", " ")
-        name = "lang-" if name.startswith("lang-") else name
-        fields = [self.render(field.value).strip() for field in node.params if not field.showkey]
-        if name in _WORDS:
-            return "".join([_WORDS[name], *fields[:1]])
-        if name in _QUANTITIES:
-            wide = len(fields) > 3 and fields[1] in _RANGE
-            return " ".join([fields[0], fields[1].removesuffix("(-)"), *fields[2:4]] if wide else fields[:2])
-        number = _FIELD.get(name, len(fields))
-        shown = fields[number] if number < len(fields) else ""
-        return f"\n\n{shown}\n\n" if name in _QUOTATIONS and fields else shown
+        name, colon, argument = self.render(node.name).strip().partition(":")
+        name = " ".join(name.lower().replace("_", " ").split())[:60]
+        patterns = _WRITTEN.get("lang-" if name.startswith("lang-") else name, [])
+        fields = {str(field.name).strip(): self.render(field.value).strip() for field in node.params if patterns}
+        if colon:  # a parser function, whose first argument follows its name
+            fields["1"] = argument.strip()
+        middle, third = fields.get("2", ""), fields.get("3", "")
+        if name in _QUANTITIES and (middle in _RANGE or third.replace(".", "").isdecimal()):
+            fields["2"], patterns = middle.removesuffix("(-)"), ["{1} {2} {3} {4}", *patterns]
+        for pattern in patterns:
+            if all(fields.get(place) for place in _PLACE.findall(pattern)):
+                shown = _PLACE.sub(lambda place: fields[place[1]], pattern)
+                return f"\n\n{shown}\n\n" if name in _QUOTATIONS else shown
+        self._dropped[name or colon] += 1
+        return ""
 
 
-# templates that only write words, by their names in small letters: a field, a quantity, or these words before a field
-_QUOTATIONS = frozenset({"quote", "quotation", "blockquote", "cquote", "bquote"})
+_PLACE = re.compile(r"\{(\w+)\}")
+_QUOTATIONS = frozenset({"quote", "quotation", "blockquote", "cquote", "bquote", "poemquote"})
 _QUANTITIES = frozenset({"convert", "cvt"})
 _RANGE = frozenset({"to", "-", "–", "and", "by", "x", "or", "to(-)", "and(-)"})
-_FIELD = {
-    **dict.fromkeys(["lang", "transl", "transliteration", "langx"], 1),
-    **dict.fromkeys(["lang-", "nowrap", "nobr", "small", "big", "abbr", "sc", "smallcaps", "em", "strong"], 0),
-    **dict.fromkeys(_QUOTATIONS, 0),
+# Templates that write words, by their names in small letters. Of the patterns, the first one is written whose arguments
+# {1}, {u} … are all there. No other template writes anything: infoboxes, notes and boxes of links are not the text, and
+# what a module computes (an age, the name of a country from its code) is not known here. Of {{nihongo}} it is the
+# English form, the romanised one where there is none.
+_TABLE = {
+    "nowrap|nobr|nobreak|no break|nwr|small|smaller|big|large|larger|sc|smallcaps|em|strong|abbr|abbrv|tooltip": "{1}",
+    "sic|typo|not a typo|proper name|as written|mvar|var|mono|code|kbd|samp|u|underline|sup|sub|vanchor|ruby": "{1}",
+    "noitalic|no italic|nobold|formatnum|num|nts|flag|flagu|flagcountry|stn|stnlnk|rws|lang-": "{1}",
+    "lang|langx|color|colour": "{2}",
+    "transl|transliteration|wikt-lang": "{3}|{2}",
+    "gaps|linktext": "{1}{2}{3}{4}|{1}{2}{3}|{1}{2}|{1}",
+    "convert|cvt|sortname": "{1} {2}|{1}",
+    "val": "{1} {u}/{up}|{1} {u}|{1} {ul}|{1}",
+    "frac|fraction|sfrac": "{1} {2}/{3}|{1}/{2}|1/{1}",
+    "height": "{m} m|{cm} cm|{ft} ft {in} in|{ft} ft",
+    "ill|illm|interlanguage link|interlanguage link multi": "{lt}|{display}|{1}",
+    "nihongo|nihongo foot": "{1}|{3}",
+    "ship": "{1} {2}|{2}",
+    "sclass|sclass2": "{1}-class {2}",
+    **{ship.lower(): ship + " {1}" for ship in ("USS", "HMS", "SS", "MV", "MS", "RMS", "HMAS", "HMCS", "USNS", "SMS")},
+    **{f"{land.lower()}$": land + "${1}" for land in ("US", "A", "AU", "C", "CA", "NZ", "HK")},
+    **{"usd": "US${1}", "€|eur|euro": "€{1}", "£|gbp": "£{1}", "¥|jpy": "¥{1}", "₹|inr": "₹{1}"},
+    "circa|c.|c": "c. {1} – {2}|c. {1}|c. ",
+    "floruit|fl.": "fl. {1} – {2}|fl. {1}",
+    "as of": "{alt}|As of {1}",
+    "|".join(_QUOTATIONS): "{1}|{text}|{quote}",
+    "ndash|snd|spnd|spaced ndash|spaced en dash|–": " – ",
+    "mdash|—": " — ",
+    **{"nbsp|space|thinsp|thin space": " ", "'|’": "'", "'s": "'s", "=": "="},
 }
-_WORDS = {
-    **dict.fromkeys(["circa", "c.", "c"], "c. "),
-    **dict.fromkeys(["ndash", "snd", "spnd", "spaced ndash", "–"], " – "),
-    **dict.fromkeys(["mdash", "—"], " — "),
-    **{"as of": "As of ", "uss": "USS ", "hms": "HMS ", "'": "'", "'s": "'s"},
-}
+_WRITTEN = {name: patterns.split("|") for names, patterns in _TABLE.items() for name in names.split("|")}

@@ -36,9 +36,9 @@ from spanlm.store.process import workers
 if TYPE_CHECKING:
     from spanlm.data.wikipedia import WikipediaConfig
 
-VERSION = 3
+VERSION = 4
 """To be raised when the rules change which words a source gives: older shards are then not used."""
-_FORMAT = 2
+_FORMAT = 3
 BATCH = 16
 """Records that a worker gets at once."""
 
@@ -59,12 +59,13 @@ class Progress(NamedTuple):
 
 
 class Article(NamedTuple):
-    """An article: its sentences, a line each, with spaces between words; how many words are no prose, by line kind."""
+    """An article: its sentences, a line each; words that are no prose, by line kind; dropped templates, by name."""
 
     id: str
     title: str
     text: str
     left_out: Counter[str]
+    templates: Counter[str]
 
 
 Entry = Article | str | Damage
@@ -82,11 +83,11 @@ def cut_page(page: Page, category: str | None = None, lowercase: bool = False) -
         return "disambiguation"
     if category is not None and not any(re.search(category, name) for name in categories(page)):
         return "category"
+    left_out, templates = Counter[str](), Counter[str]()
     if is_wikitext:
         if markup.is_tangled(text):
             return "malformed"
-        text = markup.plain_text(text, page.silent or ())
-    left_out: Counter[str] = Counter()
+        text = markup.plain_text(text, page.silent or (), templates)
     lines = []
     for sentence in chain.from_iterable(map(split_sentences, prose(text, page.title, left_out))):
         words = cut_sentence(sentence, lowercase)
@@ -94,7 +95,8 @@ def cut_page(page: Page, category: str | None = None, lowercase: bool = False) -
             lines.append(" ".join(words))
         else:  # a lone mark, where what it ended is gone, or no words
             left_out[FRAGMENT] += len(sentence.split())
-    return Article(page.id, " ".join(page.title.split()), "\n".join(lines) + "\n", left_out) if lines else "empty"
+    title, text = " ".join(page.title.split()), "\n".join(lines) + "\n"
+    return Article(page.id, title, text, left_out, templates) if lines else "empty"
 
 
 def categories(page: Page) -> Sequence[str]:
@@ -118,6 +120,7 @@ class Shard:
     path: Path
     skipped: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
+    templates: Counter[str] = field(default_factory=Counter)
     taken: bytearray = field(default_factory=bytearray)
 
 
@@ -183,7 +186,7 @@ class Shards:
             for taken, entry in zip(shard.taken, _entries(shard.path) if shard.taken else (), strict=False)
             if taken
         )
-        for number, (id, title, text, _) in enumerate(articles, 1):
+        for number, (id, title, text, *_) in enumerate(articles, 1):
             yield id, title, text
             self._report(Progress(phase, number, len(self.articles), number, self._words, self._reused))
 
@@ -232,6 +235,7 @@ class Shards:
             elif self._is_new(entry[0], entry[2]):
                 shard.taken[-1] = 1
                 shard.left_out.update(entry[3])
+                shard.templates.update(entry[4])
             else:
                 shard.skipped["repeated"] += 1
             if len(self.articles) == self._config.articles:

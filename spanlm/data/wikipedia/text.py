@@ -185,6 +185,8 @@ _ALWAYS = rf"{_ACRONYM}|(?:{_LISTED})\.(?!\w)"
 _REST = rf"(?<!{_SIGN})\.{_DIGIT}+(?!{_SIGN})|{_CLIPPED}|{_PLAIN}|\.{{2,}}|-{{2,}}|."
 _INSIDE = re.compile(rf"{_ALWAYS}|(?:[^\W\d_]|{_FEW})\.(?!\w)|{_REST}")
 _AT_END = re.compile(rf"{_ALWAYS}|{_REST}")
+ALONE = re.compile(rf"(?i:{_ALWAYS}|[a-hj-z]\.(?!\w))|{_REST}")
+"""Parts of a written word of which it is not known what stands beside it: abbreviations, initials but I, the rest."""
 _CONTRACTED = re.compile(r"(.+)(n't|'(?:s|re|ve|ll|d|m))|(can)(not)|(gon|wan)(na)|(got)(ta)", re.I)
 
 
@@ -194,15 +196,20 @@ def cut_sentence(sentence: str, lowercase: bool = False) -> list[str]:
     written = sentence.split()
     for number, word in enumerate(written, 1):
         cut = _cut if len(word) <= _LONGEST_REMEMBERED else _cut.__wrapped__
-        words += cut(word, number == len(written))
+        words += cut(word, _AT_END if number == len(written) else _INSIDE)
     return [word if word == NUMBER else word.lower() for word in words] if lowercase else words
 
 
+def cut_word(written: str) -> list[str]:
+    """Cut what stands between white space, whatever stands beside it."""
+    return [word for part in normalise(written).split() for word in _cut.__wrapped__(part, ALONE)]
+
+
 @lru_cache(_REMEMBERED)
-def _cut(written: str, last: bool) -> tuple[str, ...]:
+def _cut(written: str, pattern: re.Pattern[str]) -> tuple[str, ...]:
     """Cut what stands between white space; the period of an initial that ends a sentence is the sentence's own."""
     words: list[str] = []
-    for word in (_AT_END if last else _INSIDE).findall(written):
+    for word in pattern.findall(written):
         found = _CONTRACTED.fullmatch(word)
         words += [word] if found is None else filter(None, found.groups())
     return tuple(NUMBER if _NUMBER.fullmatch(word) else word for word in words)

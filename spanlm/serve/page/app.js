@@ -4,7 +4,7 @@
 const PANES = ["read", "generate", "compare", "learn", "share"];
 const PAUSE = 40; // milliseconds without a key before a text is sent
 const LONGEST_ADDRESS = 8000; // characters; of a longer text the address says nothing
-const DEFAULTS = { pane: "read", run: "1", text: "", state: "", lesion: "", cache: "", pos: "", tint: "surprisal", t: "1", k: "", p: "1", with: "" };
+const DEFAULTS = { pane: "read", run: "1", text: "", state: "", lesion: "", cache: "", pos: "", at: "", tint: "surprisal", t: "1", k: "", p: "1", with: "" };
 
 const byId = (id) => document.getElementById(id);
 const last = (list) => list[list.length - 1];
@@ -83,6 +83,13 @@ class Newest {
 }
 
 const troubleIn = ({ message }) => `${message.slice(0, 1).toUpperCase()}${message.slice(1)}`;
+
+// what is wrong is said at the field; null: nothing is
+function tellTrouble(error) {
+  byId("trouble").hidden = !error;
+  byId("trouble").textContent = error ? troubleIn(error) : "";
+  byId("text").toggleAttribute("aria-invalid", Boolean(error));
+}
 
 // --- settings and the address ---
 

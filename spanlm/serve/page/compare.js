@@ -34,6 +34,7 @@ app.panes.compare = (() => {
 
   const modelOf = ({ run }) => app.models.find((model) => model.id === run);
   const stateOf = (side) => (modelOf(side).states.includes(app.settings.state) ? app.settings.state : modelOf(side).state);
+  const bodyOf = (side) => ({ run: side.run, text: app.text, attention: side.lesion || null, state: stateOf(side), cache: false });
   const titleOf = (side) => nameOf(modelOf(side)) + (side.lesion ? `, memory ${lesionName(side.lesion)}` : "") +
     (stateOf(side) === modelOf(side).state ? "" : `, context ${STATES[stateOf(side)]}`);
 
@@ -60,7 +61,7 @@ app.panes.compare = (() => {
     byId("differences").replaceChildren();
     readers = sides.map((side, i) => {
       const root = make("div"), head = make("h2", "side", `${"ABCD"[i]}: ${titleOf(side)}`);
-      byId("columns").append(make("article", "", head, root));
+      byId("columns").append(make("article", `side-${i}`, head, root));
       return new Reader(root, { onSelect: (t, pinned) => follow(i, t, pinned), onPoint: (t) => follow(i, t, false) });
     });
     return changed();
@@ -78,7 +79,7 @@ app.panes.compare = (() => {
     lesions.setAttribute("aria-label", `memory of ${"ABCD"[i]}`);
     runs.addEventListener("change", () => { sides[i] = { run: runs.value, lesion: "" }; layLesions(); keep(); });
     lesions.addEventListener("change", () => { sides[i].lesion = lesions.value; keep(); });
-    const parts = make("div", "choice", make("b", "", "ABCD"[i]), runs, named, lesions);
+    const parts = make("div", `choice side-${i}`, make("b", "", "ABCD"[i]), runs, named, lesions);
     if (sides.length > 2) {
       const away = button("×", () => { sides.splice(i, 1); regroup(Math.max(i - 1, 0)); }, "bare away");
       away.setAttribute("aria-label", `take ${"ABCD"[i]} away`);
@@ -87,24 +88,30 @@ app.panes.compare = (() => {
     return parts;
   }
 
-  async function changed() {
+  async function changed({ typed = false } = {}) {
+    if (typed) set({ at: "" });
     const empty = !app.text.trim();
     byId("columns").hidden = empty;
     if (empty) {
       newest.cancel();
+      tellTrouble(null);
       byId("differences").replaceChildren(make("p", "note", "Write something, or choose an example."));
       return;
     }
     try {
-      const found = await newest.ask((signal) => Promise.all(sides.map((side) => post("read", {
-        run: side.run, text: app.text, attention: side.lesion || null, state: stateOf(side) }, signal))));
+      const found = await newest.ask((signal) => Promise.all(sides.map((side) => post("read", bodyOf(side), signal))));
       if (!found) return;
+      tellTrouble(null);
       answers = found;
-      readers.forEach((reader, i) => reader.fill({ ...answers[i].items[0].record, lesion: sides[i].lesion }));
+      // what stands side by side has one axis, and one scale of blue
+      const records = answers.map(({ items: [{ record }] }) => record), most = axisOf(...records.map(({ bits }) => bits));
+      const darkest = Math.max(...records.filter(({ weights }) => weights).map((record) => record.darkest), 0) || 1;
+      readers.forEach((reader, i) => reader.fill({ ...records[i], darkest, lesion: sides[i].lesion }, { most }));
       layDifferences();
-      followFirst();
+      const open = /^\d+$/.test(app.settings.at) && answers[0].items[0].words[app.settings.at];
+      if (open) choose(Number(app.settings.at)); else followFirst();
     } catch (error) {
-      byId("differences").replaceChildren(make("p", "note", troubleIn(error)));
+      tellTrouble(error);
     }
   }
 
@@ -119,16 +126,23 @@ app.panes.compare = (() => {
 
   function layDifferences() {
     const written = answers[0].items[0].words;
+    const most = Math.ceil(Math.max(1, ...sides.slice(1).flatMap((_, k) => differenceTo(k + 1)).map(Math.abs)));
     byId("differences").replaceChildren(...sides.slice(1).map((side, k) => {
       const i = k + 1, gains = differenceTo(i), letter = "ABCD"[i];
-      const known = gains.filter((gain) => gain !== null), sum = known.reduce((a, b) => a + b, 0);
-      const mean = sum / Math.max(known.length, 1), better = mean >= 0 ? letter : "A";
+      const unknown = (w) => written[w].unknown || answers[i].items[0].words[w]?.unknown;
+      const meanOver = (keeps) => {
+        const kept = gains.filter((gain, w) => gain !== null && keeps(w));
+        return kept.reduce((a, b) => a + b, 0) / Math.max(kept.length, 1);
+      };
+      const known = gains.filter((gain) => gain !== null), count = written.filter((_, w) => unknown(w)).length;
+      const mean = meanOver(() => true), better = mean >= 0 ? letter : "A", among = meanOver((w) => !unknown(w));
+      const only = count ? ` ${count} unknown word${count > 1 ? "s" : ""} count as <unk>; without, ${Math.abs(among) < 0.005 ? "both are alike" : `${among >= 0 ? letter : "A"} is surprised less, by ${Math.abs(among).toFixed(2)}`}.` : "";
       const verdict = Math.abs(mean) < 0.005 ? "Both are surprised alike" : `${better} is surprised less, by ${Math.abs(mean).toFixed(2)} bits a word`;
       const wins = known.filter((gain) => gain > 0).length;
       const order = gains.map((gain, w) => ({ gain, w })).filter(({ gain }) => gain !== null && Math.abs(gain) >= 0.1).sort((a, b) => b.gain - a.gain);
       return make("figure", "difference",
-        make("figcaption", "", make("b", "", `A and ${letter}. `), `${verdict}: ${letter} gains at ${wins} of ${known.length} words.`),
-        divergingBars(gains, written, letter),
+        make("figcaption", "", make("b", "side-0", "A"), " and ", make("b", `side-${i}`, letter), `. ${verdict}: ${letter} gains at ${wins} of ${known.length} words.${only}`),
+        divergingBars(gains, most, i),
         make("div", "two", gainList(`${letter} gains most at`, order.slice(0, NAMED_WORDS).filter(({ gain }) => gain > 0), written),
           gainList("A gains most at", order.reverse().slice(0, NAMED_WORDS).filter(({ gain }) => gain < 0), written)));
     }));
@@ -141,12 +155,13 @@ app.panes.compare = (() => {
     return make("div", "", make("p", "note", title), list);
   }
 
-  function divergingBars(gains, written, letter) {
-    const most = Math.max(1, ...gains.filter((gain) => gain !== null).map(Math.abs));
+  // of word after word, the bits that a side gains: up side i, down A
+  function divergingBars(gains, most, i) {
     const svg = draw("svg", { class: "bars diverging", viewBox: `0 0 ${gains.length} 100`, preserveAspectRatio: "none", "aria-hidden": "true" });
     const path = (keeps) => gains.map((gain, w) => (gain !== null && keeps(gain) ? `M${w + 0.5} 50V${(50 - 48 * gain / most).toFixed(1)}` : "")).join("");
-    svg.append(draw("path", { class: "theirs", d: path((gain) => gain > 0) }), draw("path", { class: "ours", d: path((gain) => gain < 0) }));
-    const plot = make("div", "plot", svg, make("span", "up", `${letter} gains`), make("span", "down", "A gains"));
+    svg.append(draw("path", { class: `side-${i}`, d: path((gain) => gain > 0) }), draw("path", { class: "side-0", d: path((gain) => gain < 0) }));
+    const end = (side, place) => make("span", place, `${"ABCD"[side]} gains, to ${most} bit${most > 1 ? "s" : ""}`);
+    const plot = make("div", "plot", svg, end(i, "up"), end(0, "down"));
     plot.addEventListener("click", (event) => {
       const box = svg.getBoundingClientRect();
       choose(Math.min(Math.floor((event.clientX - box.left) / box.width * gains.length), gains.length - 1));
@@ -158,7 +173,17 @@ app.panes.compare = (() => {
   const wordAt = (i, t) => answers[i].items[0].words.findIndex(({ tokens }) => tokens.includes(t + 1));
 
   function choose(word) {
-    readers.forEach((reader, i) => { reader.pinned = true; reader.show(positionOf(i, word)); });
+    readers.forEach((reader, i) => {
+      reader.pinned = true;
+      if (answers[i].items[0].words[word]) reader.show(positionOf(i, word));
+    });
+    set({ at: String(word) });
+    scale();
+  }
+
+  function scale() {
+    const axes = readers.map((reader) => reader.view.axes);
+    readers.forEach((reader) => reader.scale({ guess: Math.max(...axes.map(({ guess }) => guess)), look: Math.max(...axes.map(({ look }) => look)) }));
   }
 
   // the others show the same word
@@ -169,9 +194,13 @@ app.panes.compare = (() => {
       reader.pinned = pinned;
       if (word >= 0 && answers[other].items[0].words[word]) reader.show(positionOf(other, word));
     });
+    if (pinned || app.settings.at) set({ at: pinned && word >= 0 ? String(word) : "" });
+    if (readers.every(({ content }) => content)) scale();
   }
 
   function followFirst() { if (readers[0]?.current !== null) follow(0, readers[0].current, false); }
 
-  return { show, changed, release: () => readers[0]?.release() };
+  const shared = () => sides.map((side, i) => ({ body: bodyOf(side), side: "ABCD"[i], title: titleOf(side) }));
+
+  return { show, changed, shared, get readers() { return readers; }, release: () => readers[0]?.release() };
 })();

@@ -70,12 +70,12 @@ app.panes.generate = (() => {
       if (!answer) return;
       next = answer;
       byId("candidates").removeAttribute("aria-busy");
-      byId("generate-status").textContent = "";
+      tellTrouble(null);
       layCandidates();
     } catch (error) {
       byId("candidates").removeAttribute("aria-busy");
       byId("candidates").replaceChildren();
-      byId("generate-status").textContent = troubleIn(error);
+      tellTrouble(error);
     }
   }
 
@@ -119,14 +119,15 @@ app.panes.generate = (() => {
     if (!next) return;
     const { shares, others } = reshape(next, knobs());
     fillBars(byId("candidates"), next.candidates.slice(0, SHOWN), shares, take);
+    scale();
     const below = shares.slice(SHOWN).reduce((a, b) => a + b, 0) + others;
-    byId("others").replaceChildren(`All other words together ${percent(below)}. Thin lines: the model's own probabilities. `,
+    byId("others").replaceChildren(`Click a word to take it. All others together ${percent(below)}. Thin lines: the model's own probabilities. `,
       term("<unk>"), ` (${percent(next.unk)} to the model) is never drawn.`);
   }
 
   // a bar a candidate; those in place already are moved, so that they glide as a slider does
   function fillBars(list, candidates, shares, act) {
-    const most = Math.max(...shares.slice(0, candidates.length), Math.exp(candidates[0]?.log_probability ?? 0));
+    list.dataset.most = Math.max(...shares.slice(0, candidates.length), Math.exp(candidates[0]?.log_probability ?? 0));
     while (list.children.length > candidates.length) list.lastChild.remove();
     candidates.forEach(({ word, log_probability: value }, i) => {
       let item = list.children[i];
@@ -139,11 +140,17 @@ app.panes.generate = (() => {
       item.firstChild.onclick = () => act(i);
       item.classList.toggle("out", shares[i] === 0);
       name.textContent = tokenText(word);
-      track.children[0].style.width = `${100 * shares[i] / most}%`;
-      track.children[1].style.left = `${100 * Math.exp(value) / most}%`;
+      track.children[0].style.width = along("guess", shares[i]);
+      track.children[1].style.left = along("guess", Math.exp(value));
       chance.textContent = percent(shares[i]);
       item.firstChild.title = "take this word";
     });
+  }
+
+  // the lists in sight have one axis
+  function scale() {
+    const lists = [byId("candidates"), ...(byId("why").hidden ? [] : byId("why").querySelectorAll(".candidates"))];
+    byId("pane-generate").style.setProperty("--guess-end", Math.max(...lists.map((list) => list.dataset.most ?? 0)));
   }
 
   function remember() { past.push(words.slice()); }
@@ -170,7 +177,7 @@ app.panes.generate = (() => {
     newest.cancel();
     wait();
     const before = words.length;
-    let trouble = "";
+    let trouble = null;
     asked = null;
     const controller = writing = new AbortController();
     if (length > 1) byId("write").textContent = "Stop";
@@ -187,12 +194,12 @@ app.panes.generate = (() => {
       }
     } catch (error) {
       if (controller !== writing) return;
-      trouble = troubleIn(error);
+      trouble = error;
     }
     if (controller !== writing) return;
     stop();
     await refresh();
-    if (trouble) byId("generate-status").textContent = trouble;
+    if (trouble) tellTrouble(trouble);
   }
 
   // server-sent events of an answer, as they come
@@ -216,7 +223,7 @@ app.panes.generate = (() => {
     asked = asked === i ? null : i;
     layStory();
     byId("why").hidden = asked === null;
-    if (asked === null) return;
+    if (asked === null) return scale();
     const { word, candidates, taken } = words[i];
     const rank = candidates.findIndex((each) => each.word === word);
     const chance = Math.exp(words[i].log_probability);
@@ -232,6 +239,7 @@ app.panes.generate = (() => {
     byId("why").replaceChildren(make("h2", "", `Why “${tokenText(word)}”?`),
       make("p", "", `The model gave it ${percent(chance)}: ${place}. `, taken ? "You took it." : "It was drawn."),
       looked, make("p", "note", "Take another instead; what follows it goes:"), list);
+    scale();
     byId("why").scrollIntoView({ block: "nearest" });
     looked.replaceChildren(...await lookedAt(i).catch((error) => [troubleIn(error)]));
   }
@@ -243,9 +251,9 @@ app.panes.generate = (() => {
     const text = words[i].word === "<eos>" ? context(i) : context(i + 1);
     const { record } = (await post("read", { run: model.id, text, state, attention: app.lesion || null })).items[0];
     const t = record.tokens.length - (words[i].word === "<eos>" ? 2 : 3); // the record is closed by <eos>
-    const view = viewOf({ content: record, spell: tokenText });
+    const shown = (record.written ?? record.tokens).map(tokenText), view = viewOf({ content: record, shown });
     const looks = view.looks(t).sort((a, b) => b.weight - a.weight).slice(0, 3).filter(({ weight }) => weight >= 0.01);
-    const named = looks.map((look) => `“${record.spans ? view.wordsOf(look) : tokenText(record.tokens[look.source])}” (${percent(look.weight)})`);
+    const named = looks.map((look) => `“${record.spans ? view.wordsOf(look) : shown[look.source]}” (${percent(look.weight)})`);
     return [looks.length ? `Before it came, it looked most at ${named.join(", ")}. ` : "Its memory was still empty. ",
       button("See it in Read", () => { writeText(context(), { pane: "read", pos: String(t) }); }, "bare link")];
   }
@@ -266,5 +274,5 @@ app.panes.generate = (() => {
   byId("top-k").addEventListener("input", (event) => { set({ k: String(KS[event.target.value] ?? "") }); layCandidates(); });
   byId("top-p").addEventListener("input", (event) => { set({ p: String(Number(event.target.value)) }); layCandidates(); });
 
-  return { show, changed, reshape, hide: stop };
+  return { show, changed, reshape, hide: stop, shared: () => [{ body: { text: words.length ? context() : app.text, cache: false } }] };
 })();

@@ -38,6 +38,7 @@ app.panes.read = (() => {
     byId("pane-read").classList.toggle("empty", !app.text.trim());
     if (!app.text.trim()) {
       newest.cancel();
+      tellTrouble(null);
       byId("status").textContent = "Write something, or choose an example.";
       byId("changed").hidden = true;
       return;
@@ -50,9 +51,13 @@ app.panes.read = (() => {
         post("read", { ...base, state: app.state, attention: app.lesion || null, cache: app.cached }, signal),
         wantsBefore() ? post("read", asTrained, signal) : null,
       ]));
-      if (answers) paint(...answers, typed);
+      if (!answers) return;
+      tellTrouble(null);
+      paint(...answers, typed);
     } catch (error) {
-      byId("status").textContent = troubleIn(error);
+      byId("status").textContent = "";
+      byId("pane-read").classList.toggle("empty", !reader.content);
+      tellTrouble(error);
     } finally {
       clearTimeout(slow);
     }
@@ -70,15 +75,15 @@ app.panes.read = (() => {
     const pinned = !typed && /^\d+$/.test(app.settings.pos);
     const position = pinned ? Number(app.settings.pos) : typed ? positionAtCaret() : null;
     reader.fill(record, { position, pinned, before: before && bitsBefore(before.items[0].record.bits, record.bits.length) });
-    const unknown = answer.unknown ? `, ${answer.unknown} unknown` : "";
-    const mean = answer.bits === null ? "" : `; ${answer.bits.toFixed(2)} bits a token`;
-    byId("status").replaceChildren(`${answer.words.toLocaleString("en")} word${answer.words === 1 ? "" : "s"}${unknown}${mean}`);
-    if (answer.perplexity !== null && answer.perplexity < 1e6) {
-      byId("status").append(" (", term("perplexity"), ` ${answer.perplexity.toFixed(1)})`);
-    }
+    const { words: count, unknown, known } = answer;
+    byId("status").replaceChildren(`${count.toLocaleString("en")} word${count === 1 ? "" : "s"}${unknown ? `, ${unknown} unknown` : ""}`, ...meanOf(answer, "a token"));
+    if (unknown) byId("status").append(", where an unknown word counts as ", term("<unk>"), ...(known.bits === null ? [] : meanOf(known, "among known words")));
     tellChange(answer, before, record);
     if (typed) set({ pos: "" });
   }
+
+  const meanOf = ({ bits, perplexity }, of) => [bits === null ? "" : `; ${bits.toFixed(2)} bits ${of}`,
+    ...(perplexity !== null && perplexity < 1e6 ? [" (", term("perplexity"), ` ${perplexity.toFixed(1)})`] : [])];
 
   function tellChange(answer, before, record) {
     byId("changed").hidden = !before;

@@ -5,7 +5,7 @@ let pause = 0;
 
 // put a text in, with settings, and show the pane they name
 async function writeText(text, changes = {}) {
-  set({ ...changes, text });
+  set({ at: "", ...changes, text });
   byId("text").value = text;
   byId("look").hidden = true;
   return showPane(app.settings.pane);
@@ -28,6 +28,9 @@ async function showPane(name) {
     tab.tabIndex = chosen ? 0 : -1;
     byId(`pane-${pane}`).hidden = !chosen;
   }
+  byId("about").hidden = name === "compare" || name === "learn"; // these say it of every run
+  byId("run").parentElement.hidden = name === "learn";
+  tellTrouble(null);
   byId("writing").hidden = name === "learn" || name === "share";
   byId("text-name").textContent = name === "generate" ? "How it begins" : "Your text";
   layRun();

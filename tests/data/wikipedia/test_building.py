@@ -184,6 +184,7 @@ def test_what_is_no_article_is_skipped_and_counted(tmp_path: Path) -> None:
     (tmp_path / "x.xml").write_text(HEADER + body + FOOTER, encoding="utf-8")
     summary = build(tmp_path / "x.xml", tmp_path / "out")
     assert summary["skipped"] == {"disambiguation": 2, "empty": 2, "namespace": 1, "redirect": 1}
+    assert summary["dropped_templates"] == {"infobox person": 4}  # of articles that stay, and outside of notes
     assert [row["id"] for row in listed(tmp_path / "out")] == [made.id for made in ARTICLES[:4]]
 
 

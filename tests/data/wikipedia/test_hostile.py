@@ -42,6 +42,7 @@ WIKI = [
     *("‹[[›", "‹[[a|›", "‹[[a|›‹]]›", "‹{{a|›", "‹{{a|›‹}}›", "‹{›‹}›", "‹{{{a|}} ›", "‹{{a|[[b|}}]]›"),
     *("‹{|\n›", "‹{|\n| <b>\n›‹</b> | x\n|}\n›", "‹<b>›", "‹<td>›‹</b>›", '‹<b a="›', '‹<b a="/>\n=›', "‹<b ›"),
     *("‹<b {{a|></b>›", "‹<ref>›", "‹<!--›", "‹<nowiki>›", "‹[http://a ›", "=‹a=›", "‹=a\n›", "‹a\n›"),
+    *("‹{{nowrap|›x‹}}›", "{{formatnum:‹{{val|›1‹|u=›", "‹{{convert|5|›", "{{gaps‹|1›}}", "{{‹a›|b}}"),
     *("{{‹ ›", "‹[[category:›", "[[category:‹ ›", SPARSE := "‹{{a|b}} ›"),  # more of these would be malformed
 ]
 CASES = [("text", pattern) for pattern in TEXT] + [("wiki", pattern) for pattern in WIKI]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +30,33 @@ from spanlm.data.wikipedia.markup import category_names, plain_text
             "{{circa|1900}}{{ndash}}{{As of|2010}} {{USS|Maine}} {{quote|Be.|Me}}",
             "c. 1900 – As of 2010 USS Maine\n\nBe.",
         ),
+        *(
+            (f"Of {{{{{template}}}}} so.", f"Of {text} so.")
+            for template, text in {
+                "formatnum:3": "3",
+                "formatnum:{{val|1200}}|R": "1200",
+                "val|12.5|u=km2": "12.5 km2",
+                "val|9|0.2|u=m|up=s": "9 m/s",
+                "frac|1|2": "1/2",
+                "frac|3|1|2": "3 1/2",
+                "ill|Anna Berg|sv": "Anna Berg",
+                "Interlanguage link|Anna Berg|sv|lt=A. Berg": "A. Berg",
+                "ship|MV|Ost": "MV Ost",
+                "Ship||Ost": "Ost",
+                "SS|Great Britain": "SS Great Britain",
+                "nihongo|Battle|戦|sen": "Battle",
+                "nihongo||戦|sen": "sen",
+                "US$|5 million|link=no": "US$5 million",
+                "nobreak|a {{sic|b|hide=y}}": "a b",
+                "Nowrap | 1 = a=b ": "a=b",
+                "<!-- x -->not_a_typo|a": "a",
+                "linktext|a": "a",
+                "flag|France|1794": "France",
+                "as of|1990|alt=by 1990": "by 1990",
+                "convert|5|ft|11|in|m": "5 ft 11 in",
+                "convert|5|km|0": "5 km",
+            }.items()
+        ),
         ("a&nbsp;b &amp; c&mdash;d &#233;", "a\xa0b & c—d é"),
         ("<nowiki>[[x]]</nowiki> <span style='a'>y</span><br>z __NOTOC__", "[[x]] y z"),
         ("H<sub>2</sub>O and <blockquote>So it is.</blockquote>there", "H2O and\n\nSo it is.\n\nthere"),
@@ -37,6 +66,13 @@ from spanlm.data.wikipedia.markup import category_names, plain_text
 )
 def test_what_is_left_of_markup(wikitext: str, text: str) -> None:
     assert plain_text(wikitext, ("datei", "kategorie")) == text
+
+
+def test_templates_that_write_nothing_are_counted_by_name() -> None:
+    text = "A{{age|1990|1|1}} {{Infobox_x|a={{nowrap|no}}}} {{nowrap|b{{cite web|url=c}}}} {{val|}} {{#if:d|e}} {{Age}}"
+    dropped: Counter[str] = Counter()
+    assert plain_text(text, (), dropped).split() == ["A", "b"]
+    assert dropped == {"age": 2, "infobox x": 1, "cite web": 1, "val": 1, "#if": 1}
 
 
 @given(st.text('abcé 漢 .,()"?%+1', max_size=60))

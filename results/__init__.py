@@ -1,0 +1,1 @@
+"""What was measured: records, the pages that show them, and the programs that measured."""

@@ -1,0 +1,231 @@
+"""What was said or meant: references in the formats of the tools that make them.
+
+| format | what is read |
+|---|---|
+| text | a line a list: `ID w1 w2 …`, or the words alone in the lists' order |
+| trn | `w1 w2 … (ID)`; `{ a / b c / @ }` are alternatives, @ is no word |
+| stm | `ID channel speaker begin end [<label>] w1 w2 …`; the segments of an ID are joined, `;;` begins a comment |
+| JSON | lines, or one array, of `{"audio_filepath": "…/ID.wav", "text": …}`, or with `id`, `utt`, `utt_id` or `key` |
+
+Of alternatives those count with which a hypothesis has the fewest errors, as in NIST's sclite.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Iterator, Sequence
+from operator import itemgetter
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+from spanlm.data.formats import FIRST_BYTES, known_format
+from spanlm.data.tokenizer import written_words
+from spanlm.errors import InputError
+from spanlm.rescoring.formats import NBestList, numbered_lines, some
+from spanlm.store.files import opened
+from spanlm.store.plain import json_value
+
+Reference = list["str | list[Reference]"]
+"""Words, and in places lists of alternatives."""
+
+_Cell = tuple[int, Any]
+"""Errors, and the words that were read of a reference: () or what was read before and the last word."""
+
+_LOG = logging.getLogger(__name__)
+_LABEL = r"<[^<>\s]*,[^<>\s]*>|<[^<>\s]>"
+_STM = re.compile(rf"(\S+)\s+(\S+)\s+\S+\s+([0-9]+\.?[0-9]*)\s+[0-9]+\.?[0-9]*(?:\s+(?:{_LABEL}))?(?:\s+(.*))?")
+_TIMES = re.compile(r"(\S+\s+){3}[0-9]+\.[0-9]+\s+[0-9]+\.[0-9]+(\s|$)")
+_TRN = re.compile(r"(.*?)\s*\(([^()\s]+)\)")
+_IDS = ("id", "utt", "utt_id", "key")
+_IGNORED = "ignore_time_segment_in_scoring"
+
+
+class _Line(NamedTuple):
+    """A line with the ids that its list may have, and where it is among the segments of one id."""
+
+    place: str
+    ids: list[str]
+    text: str
+    time: tuple[str, float] = ("", 0.0)
+
+
+def read_references(path: Path, lists: Sequence[NBestList], leave_out: Collection[str] = ()) -> list[Reference | None]:
+    """Read what was said or meant in every list, without the words to `leave_out`; None: it is not to be scored.
+
+    Raises:
+        InputError: a list without reference, or an id twice, or another number of lines than of lists, or ids that are
+            not the lists', or a file of another format.
+    """
+    names = [found.id for found in lists]
+    known = set(names)
+    # where the lists are but numbered, the lines of other ids are in their order
+    numbered = all(name.isdecimal() for name in names)
+    kind, lines = _read(path, numbered)
+    by_id: dict[str, list[_Line]] = {}
+    for line in lines:
+        name = next((name for name in line.ids if name in known), line.ids[0])
+        if name in by_id and name in known and kind != "stm":
+            raise InputError(f"{line.place}: {name} has a reference already")
+        by_id.setdefault(name, []).append(line)
+    # numbers as ids: a line that begins with a number by chance does not make the file one with ids
+    if kind == "text" and len(known & by_id.keys()) * 2 < max(1, min(len(names), len(lines))):
+        by_id = _in_order(path, names)
+    elif by_id and known.isdisjoint(by_id):
+        if not numbered or len(by_id) != len(names):
+            raise _other_ids(path, next(iter(by_id), ""), names[0])
+        by_id = dict(zip(names, by_id.values(), strict=True))
+    if missing := [name for name in names if name not in by_id]:
+        raise InputError(f"{path}: has no reference of {some(missing)}, of {len(names)} lists. Add them.")
+    if without := [name for name in by_id if name not in known]:
+        _LOG.info("note: %s: no list of %s, whose words are not counted", path, some(without))
+    return [_reference(by_id[name], kind, leave_out) for name in names]
+
+
+def _read(path: Path, numbered: bool) -> tuple[str, list[_Line]]:
+    """Return `json`, `stm`, `trn`, `ids` (before the words of all lines) or `text`, and the lines."""
+    with opened(path) as file:
+        form = known_format(path, file.read(FIRST_BYTES))
+    lines = [(f"{path}, line {number}", line) for number, line in numbered_lines(path)]
+    if form is not None and form.name == "JSON":
+        return "json", list(_json_lines(path, lines, numbered))
+    spoken = [(place, line) for place, line in lines if not line.startswith(";;")]
+    name = path.name.removesuffix(".gz")
+    if name.endswith(".stm") or (spoken and all(_TIMES.match(line) for _, line in spoken)):
+        return "stm", list(map(_stm_line, spoken))
+    if name.endswith(".trn") or (spoken and all(_TRN.fullmatch(line.strip()) for _, line in spoken)):
+        return "trn", list(map(_trn_line, spoken))
+    ids = form is not None and form.name.startswith("Kaldi")
+    if form is not None and not ids and not all(line.count("\t") == 1 for _, line in lines):
+        raise InputError(f"{path}: {form.name}, no references: give text, .trn, .stm, or a manifest of JSON lines")
+    words = [(place, written_words(line) or [""]) for place, line in lines]
+    return "ids" if ids else "text", [_Line(place, [first], " ".join(rest)) for place, (first, *rest) in words]
+
+
+def _in_order(path: Path, names: list[str]) -> dict[str, list[_Line]]:
+    """Return the lines by the names of the lists, whose order they have."""
+    lines = [line for _, line in numbered_lines(path, blank=True)]
+    while len(lines) > len(names) and not lines[-1].strip():
+        lines.pop()
+    if len(lines) != len(names):
+        raise InputError(
+            f"{path}: {len(lines)} lines for {len(names)} lists, and they do not begin with the lists' ids, as "
+            f"{names[0]}. Give a line a list."
+        )
+    firsts = [(written_words(line) or [""])[0] for line in lines]
+    if all(map(_near, firsts, names)):
+        raise _other_ids(path, firsts[0], names[0])
+    return {name: [_Line(str(path), [name], line)] for name, line in zip(names, lines, strict=True)}
+
+
+def _near(written: str, name: str) -> bool:
+    """Whether what a line begins with is an id that is nearly the list's."""
+    other, own = written.casefold(), name.casefold()
+    # where ids are numbers, or next to nothing, a line that begins with a number says nothing
+    telling = len(other) > 1 and re.search(r"\d", other) and re.search(r"[^\W\d]", own)
+    return bool(telling) and (other in own or own in other)
+
+
+def _other_ids(path: Path, written: str, name: str) -> InputError:
+    return InputError(
+        f"{path}: its lines have ids, such as {written}, and these are not the lists', such as {name}. Give them the "
+        "lists' ids, or take them out where the lines are in the lists' order."
+    )
+
+
+def _matched(line: tuple[str, str], pattern: re.Pattern[str], shape: str) -> tuple[str, ...]:
+    if found := pattern.fullmatch(line[1].strip()):
+        return found.groups("")
+    raise InputError(f"{line[0]}: {line[1][:60]!r} is not `{shape}`")
+
+
+def _stm_line(line: tuple[str, str]) -> _Line:
+    file, channel, begin, text = _matched(line, _STM, "ID channel speaker begin end [<label>] w1 w2 …")
+    return _Line(line[0], [file, f"{file}-{channel}", f"{file}_{channel}"], text, (channel, float(begin)))
+
+
+def _trn_line(line: tuple[str, str]) -> _Line:
+    text, name = _matched(line, _TRN, "w1 w2 … (ID)")
+    return _Line(line[0], [name], text)
+
+
+def _json_lines(path: Path, lines: list[tuple[str, str]], numbered: bool) -> Iterator[_Line]:
+    if lines and lines[0][1].lstrip().startswith("["):
+        lines = [(str(path), "".join(line for _, line in lines))]
+    for place, line in lines:
+        try:
+            value = json_value(line)
+            for record in value if isinstance(value, list) else [value]:
+                text, audio = record["text"], str(record.get("audio_filepath") or "")
+                ids = [str(record[name]) for name in _IDS if name in record]
+                # files that are called by numbers do not have those of numbered lists
+                ids += [audio] if numbered else [audio, PurePath(audio).name, PurePath(audio).stem]
+                if not isinstance(text, str) or not any(ids):
+                    raise ValueError("has no text, or no id")
+                yield _Line(place, ids, text)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InputError(f'{place}: is not {{"audio_filepath": …, "text": …}} or {{"id": …}} ({error})') from None
+
+
+def _reference(segments: list[_Line], kind: str, leave_out: Collection[str]) -> Reference | None:
+    if kind == "stm":
+        segments = sorted((line for line in segments if line.text.lower() != _IGNORED), key=lambda line: line.time)
+    read = _alternatives if kind in ("stm", "trn") else _words
+    return [item for line in segments for item in read(line, leave_out)] if segments else None
+
+
+def _words(line: _Line, leave_out: Collection[str]) -> Reference:
+    return [word for word in written_words(line.text) if word not in leave_out]
+
+
+def _alternatives(line: _Line, leave_out: Collection[str]) -> Reference:
+    text = re.sub(r"\{([^{}]*\s/\s[^{}]*)\}", r" { \1 } ", line.text)
+    # the alternatives of every { that is open, below them the line
+    levels: list[list[Reference]] = [[[]]]
+    for word in _words(line._replace(text=text), leave_out):
+        if word == "{":
+            levels.append([[]])
+        elif word == "}" and len(levels) > 1:
+            closed = levels.pop()
+            levels[-1][-1].append(closed)
+        elif word == "/" and len(levels) > 1:
+            levels[-1].append([])
+        elif word != "@" or len(levels) == 1:
+            levels[-1][-1].append(word)
+    if len(levels) > 1:
+        raise InputError(f"{line.place}: a {{ is not closed; alternatives are {{ a / b / @ }}")
+    return levels[0][0]
+
+
+def aligned(hypothesis: list[str], reference: Reference | None) -> tuple[list[str], list[str]]:
+    """Return the words of a hypothesis and those of a reference to compare them with: the fewest errors' alternatives.
+
+    Of alternatives with as many errors the first; nothing of either, if the reference is not to be scored.
+    """
+    if reference is None:
+        return [], []
+    words = [item for item in reference if isinstance(item, str)]
+    if len(words) == len(reference):
+        return hypothesis, words
+    path = _read_against(hypothesis, reference, [(n, ()) for n in range(len(hypothesis) + 1)])[-1][1]
+    words = []
+    while path:
+        path, word = path
+        words.append(word)
+    return hypothesis, words[::-1]
+
+
+def _read_against(hypothesis: list[str], reference: Reference, row: list[_Cell]) -> list[_Cell]:
+    """Return the fewest errors of each beginning of a hypothesis after more of the reference, and the words read."""
+    for item in reference:
+        if isinstance(item, str):
+            before, row = row, [(row[0][0] + 1, (row[0][1], item))]
+            for place, word in enumerate(hypothesis):
+                (substituted, path), (deleted, other) = before[place], before[place + 1]
+                inserted, last = row[-1]
+                same = (substituted + (word != item), (path, item))
+                row.append(min(same, (deleted + 1, (other, item)), (inserted + 1, last), key=itemgetter(0)))
+        else:
+            rows = [_read_against(hypothesis, alternative, row) for alternative in item]
+            row = [min(cells, key=itemgetter(0)) for cells in zip(*rows, strict=True)]
+    return row
