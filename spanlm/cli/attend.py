@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import tee
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from spanlm.cli.options import (
     add_corpus,
     add_device,
     add_gate,
+    add_row_options,
     check_gate,
     check_output,
     corpus_of,
@@ -35,7 +36,7 @@ from spanlm.cli.options import (
 from spanlm.cli.render import note, out
 from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher
-from spanlm.data.tables import first_line_kind, read_table, refuse_without_column, table_kind
+from spanlm.data.tables import RowNotes, first_line_kind, read_table, refuse_without_column, table_kind
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, require
@@ -144,6 +145,7 @@ def _parser() -> VerbParser:
         help="a word's context: all that is read, its line or its document (default: line; of a corpus as in training)",
     )
     add_gate(parser, texts=True)
+    add_row_options(parser, prefix=False, default=None)
     add_corpus(parser)
     kinds = {
         "": export.ATTENTION_SUFFIXES,
@@ -183,7 +185,7 @@ def _check(options: argparse.Namespace, what: str) -> None:
     The files that a text can be written to depend on the model, and are checked when that is loaded.
     """
     view, count = VIEWS[what], len(options.runs)
-    for name in (*_CORPUS, *_TEXT, "--words", "--column"):
+    for name in (*_CORPUS, *_TEXT, "--words", "--column", "--strict"):
         if (value := _of(options, name)) is not None and name not in view.uses:
             users = [user for user, other in VIEWS.items() if name in other.uses]
             raise InputError(f"{name}={value}: is for {' and '.join(users)}, not for {what}")
@@ -247,30 +249,34 @@ def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
         lines = [0, *(at for at, word in enumerate(found.words[:-1], 1) if word == EOS)]
         starts = {"carry": [0], "document": found.starts, "line": lines}
         return replace(found, starts=starts[options.state or model.texts.protocol(corpus, split).context])
-    read: Text | Iterable[str] = options.text.split("\n") if options.text is not None else _lines(options)
-    items: Iterable[str] = ()
-    if not isinstance(read, Text):
-        read, items = tee(read)
+    read, numbers = (options.text.split("\n"), []) if options.text is not None else _lines(model, options)
     pieces = _few(model.texts.pieces(read), options.file)
     words, starts_of_lines = text_to_attend(pieces, options.state or "line")
     if any(word not in model.vocabulary for word in words):
         for line in model.texts.unk_notes():
             note(f"note: {line}")
     source = "a text" if options.file is None else options.file.name
-    places = () if options.column is None else places_of(pieces, list(items), model.texts.cut)[: len(words)]
+    items = [] if isinstance(read, Text) or not numbers else places_of(pieces, read, model.texts.cut)[: len(words)]
+    places = [(numbers[item - 1], token, word) for item, token, word in items]
     return Excerpt(words, source, 1, starts_of_lines, places)
 
 
-def _lines(options: argparse.Namespace) -> Text | Iterator[str]:
-    """Return the text of a file, or the rows of its column, a line each."""
+def _lines(model: TrainedModel, options: argparse.Namespace) -> tuple[Text | list[str], list[int]]:
+    """Return the text of a file, or the rows of its column, a line each, and their numbers."""
     kind = table_kind(options.file)
     if options.column is None:
         if kind is not None and not options.as_text:
             refuse_without_column(options.file, kind, "--column")
-        return Text(options.file, as_text=options.as_text)
+        return Text(options.file, as_text=options.as_text), []
     if (kind := kind or first_line_kind(options.file)) is None:
         raise InputError(f"--file={options.file}: is no table that has a column {options.column}: CSV, TSV, JSON lines")
-    return (str(row.values[options.column]) for row in read_table(options.file, kind, [options.column]))
+    bad, column = RowNotes(strict=bool(options.strict)), options.column
+    how: dict[str, Any] = {"check": lambda row: model.tokenize(row.values[column]), "bad": bad}
+    # a row has a word at least
+    rows = list(islice(read_table(options.file, kind, [column], **how), MOST_WORDS + 1))
+    for line in bad.lines():
+        note(line)
+    return [row.values[column] for row in rows], [row.number for row in rows]
 
 
 def _few(pieces: Iterable[Piece], file: Path | None) -> list[Piece]:
@@ -397,7 +403,7 @@ _TEXT = ("--gate-temperature", "--top", "--state")
 _STRETCH = View(_text, (*_CORPUS, *_TEXT, "--words"))
 VIEWS = {
     "--text": View(_text, _TEXT),
-    "--file": View(_text, (*_TEXT, "--column")),
+    "--file": View(_text, (*_TEXT, "--column", "--strict")),
     "--sentence": View(_sentences, (), export.SENTENCE_SUFFIXES),
     "--by-lag": View(_by_lag, _CORPUS, export.LAG_SUFFIXES),
     "--flatness": View(_flatness, _CORPUS, export.FLATNESS_SUFFIXES),

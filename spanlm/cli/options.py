@@ -162,6 +162,15 @@ def add_as_text(parser: VerbParser) -> None:
     parser.add_argument("--as-text", action="store_true", rare=True, help=text)
 
 
+def add_row_options(parser: VerbParser, prefix: bool = True, **settings: Any) -> None:
+    """Add what is done with rows that cannot be used, and with columns that are called as those that are written."""
+    if prefix:
+        text = "put this before the names of the columns that are added to a table's own, as in lm_"
+        parser.add_argument("--prefix", rare=True, metavar="TEXT", default="", help=text)
+    text = "refuse a table with a row that cannot be used (default: the row is left out, and noted)"
+    parser.add_argument("--strict", action="store_true", rare=True, help=text, **settings)
+
+
 def add_corpus(parser: VerbParser) -> None:
     """Add the options that name a corpus and a part of it."""
     text = "a registered corpus, a folder, a whole text file or - (default: as in training)"

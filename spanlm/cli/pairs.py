@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from spanlm.cli.evaluation_report import departures, described, run_field
 from spanlm.cli.options import (
@@ -13,6 +12,7 @@ from spanlm.cli.options import (
     add_device,
     add_fields,
     add_gate,
+    add_row_options,
     add_runs,
     check_output,
     keep_freed_memory,
@@ -23,10 +23,10 @@ from spanlm.cli.options import (
     verb_parser,
 )
 from spanlm.cli.render import grid, note, out, out_json, table
-from spanlm.data.tables import DELIMITERS, Kind, Row, read_table, repeated, row_line, table_kind
+from spanlm.data.tables import DELIMITERS, Kind, Row, RowNotes, read_table, repeated, row_line, table_kind
 from spanlm.errors import InputError
 from spanlm.evaluation.ngram.kenlm import Kenlm
-from spanlm.evaluation.pairs import ANSWERS, Accuracy, Pair, accuracies, compare_pairs, region_of
+from spanlm.evaluation.pairs import ANSWERS, Accuracy, Pair, accuracies, compare_pairs, regions_of
 from spanlm.evaluation.protocol import Protocol
 from spanlm.models.ops.precision import usable
 from spanlm.store.plain import cells_line
@@ -56,18 +56,21 @@ def run(arguments: list[str]) -> None:
         raise InputError(f"{' '.join(files) or 'pairs'}: name one file of pairs after the models")
     path = Path(files[0])
     check_output(options.out, [path])
-    pairs = _read(path, options)
+    bad, ties = RowNotes(strict=options.strict), RowNotes("counted as a tie", options.strict)
+    pairs = _read(path, options, bad)
     kind = (options.out and table_kind(options.out)) or "jsonl"
     if options.out is not None:
-        _check_fields(pairs, kind)
+        _check_fields(path, pairs, kind, options.prefix)
+    for pair in (pair for pair in pairs if pair.same and pair.regions is None):
+        ties.add(f"{path}, line {pair.line}", f"both sentences are {pair.good!r}")
     model = (load_kenlm(runs[0], options) if len(runs) == 1 else None) or load_runs(runs, options)
     compared = compare_pairs(pairs, lambda texts: model.score_texts(texts, precision=options.precision)[0])
     if options.out is not None:
         with output(options.out) as file:
             if kind != "jsonl":
-                file.write(cells_line([*pairs[0].fields, *ANSWERS], DELIMITERS[kind]))
+                file.write(cells_line(compared[0].to_json(options.prefix), DELIMITERS[kind]))
             for each in compared:
-                row = each.to_json()
+                row = each.to_json(options.prefix)
                 if kind != "jsonl":
                     own = {name: row.pop(name) for name in pairs[0].fields}
                     row = repeated(own, kind) | row
@@ -75,6 +78,8 @@ def run(arguments: list[str]) -> None:
     by = options.by or next((name for name in _PARADIGMS if name in pairs[0].fields), None)
     groups = accuracies(compared, by) if by is not None else {}
     whole = Accuracy.of(compared)
+    for line in [*bad.lines(), *ties.lines()]:
+        note(line)
     if options.json:
         out_json(
             {
@@ -83,6 +88,7 @@ def run(arguments: list[str]) -> None:
                 "critical": options.critical,
                 **({} if isinstance(model, Kenlm) else {"precision": usable(options.precision, model.model.device)}),
                 "pairs": whole.to_json(),
+                "left_out": len(bad.reasons),
                 "by": by,
                 "groups": {name: each.to_json() for name, each in groups.items()},
             }
@@ -92,7 +98,7 @@ def run(arguments: list[str]) -> None:
     table([("model" if not place else "", line) for place, line in enumerate(named)])
     out()
     header = [by or "", "pairs", "accuracy", "95 %", "ties", "with OOV", "of them right"]
-    grid(header, [[name, *_cells(each)] for name, each in (*groups.items(), ("all", whole))])
+    grid(header, [[name.replace("\n", "\\n"), *_cells(each)] for name, each in (*groups.items(), ("all", whole))])
     if options.critical is not None:
         out("Only the words of the critical region are compared.")
     if isinstance(model, Kenlm):
@@ -124,41 +130,42 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="every pair with its log-probabilities (nats): .jsonl, .csv or .tsv"
     )
+    add_row_options(parser)
     parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
     return parser.parse_intermixed_args(arguments)
 
 
-def _read(path: Path, options: argparse.Namespace) -> list[Pair]:
+def _read(path: Path, options: argparse.Namespace, bad: RowNotes) -> list[Pair]:
     if path.is_dir():
         raise InputError(f"{path}: is a folder; name a file of pairs")
     kind = options.format or table_kind(path)
     if kind is None:
         raise InputError(f"{path}: say by --format csv, tsv or jsonl what it is; the name does not")
-    regions: Sequence[str] = () if options.critical is None else options.critical.split(",")
+    regions: list[str] = [] if options.critical is None else options.critical.split(",")
     if len(regions) > 2 or "" in regions:
         raise InputError(f"--critical={options.critical}: must be one column, or two with a comma between them")
-    by = [options.by] if options.by else []
-    rows = read_table(path, kind, [options.good, options.bad, *regions, *by])
-    return [_pair(path, row, options, regions) for row in rows]
+    keys = [*regions, *([options.by] if options.by else [])]
+    pair = partial(_pair, options=options, columns=regions)
+    return [*map(pair, read_table(path, kind, [options.good, options.bad], keys=keys, check=pair, bad=bad))]
 
 
-def _check_fields(pairs: Sequence[Pair], kind: Kind) -> None:
+def _check_fields(path: Path, pairs: list[Pair], kind: Kind, prefix: str) -> None:
     """Refuse fields that the answers would cover, and in a table rows with other columns than the first."""
     for pair in pairs:
-        if clash := next((name for name in ANSWERS if name in pair.fields), None):
-            raise InputError(f"{pair.place}: --out writes a column {clash}, and the pairs have one, too; rename it")
+        place = f"{path}, line {pair.line}"
+        if clash := next((prefix + name for name in ANSWERS if prefix + name in pair.fields), None):
+            raise InputError(f"{place}: --out writes a column {clash}, too; put another text before it by --prefix")
         if kind != "jsonl" and pair.fields.keys() != pairs[0].fields.keys():
-            raise InputError(f"{pair.place}: has other columns than the first row; take a name for --out with .jsonl")
+            raise InputError(f"{place}: has other columns than the first row; take a name for --out with .jsonl")
 
 
-def _pair(path: Path, row: Row, options: argparse.Namespace, columns: Sequence[str]) -> Pair:
-    place, values = f"{path}, line {row.line}", row.values
-    good, bad = (str(values[name]) for name in (options.good, options.bad))
-    found: Any = None
+def _pair(row: Row, options: argparse.Namespace, columns: list[str]) -> Pair:
+    values, found = row.values, None
+    good, bad = values[options.good], values[options.bad]
     if columns:
         wanted = [str(values[name]) for name in columns]
-        found = region_of(good, wanted[0], place), region_of(bad, wanted[-1], place)
-    return Pair(good, bad, found, values, place)
+        found = regions_of(good, bad, wanted[0], wanted[-1])
+    return Pair(good, bad, found, values, row.line)
 
 
 def _cells(counted: Accuracy) -> list[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import unicodedata
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
-from itertools import chain, groupby, islice, tee
+from itertools import chain, groupby, islice, pairwise, tee
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -22,6 +23,7 @@ from spanlm.cli.options import (
     add_device,
     add_fields,
     add_gate,
+    add_row_options,
     add_runs,
     check_gate,
     check_output,
@@ -38,6 +40,9 @@ from spanlm.cli.render import note
 from spanlm.data.tables import (
     DELIMITERS,
     Kind,
+    Row,
+    RowNotes,
+    TableError,
     first_line_kind,
     read_table,
     refuse_without_column,
@@ -51,11 +56,11 @@ from spanlm.data.vocabulary import EOS, UNK
 from spanlm.errors import InputError, require
 from spanlm.evaluation.attention import check_attends
 from spanlm.evaluation.cache import CacheConfig
-from spanlm.evaluation.words import BASES, Looked, ScoreOptions, WordScore, WrittenScore, as_row
+from spanlm.evaluation.words import BASES, Looked, ScoreOptions, WordScore, WrittenScore, as_row, item_rows
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import usable
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
-from spanlm.store.plain import cells_line
+from spanlm.store.plain import c_number, cells_line
 from spanlm.store.provenance import file_provenance
 from spanlm.store.run_folder import model_digest
 
@@ -82,6 +87,9 @@ Beside --out of a table OUT.meta.json says how the numbers were made, and what e
 is that of --format, of --out's name, or of the table that was read; else TSV. Several runs of a table are one if
 --combine or --weights is given; with --rows words plain text is treated as a table of lines.
 
+A row that cannot be used (an empty cell, a number where text is needed) is left out, and a note names its line. Where a
+table has a column that is called as one that is written, such as `word`, --prefix lm_ writes `lm_word`, `lm_surprisal`.
+
 A neural cache (--cache) begins anew where the context does: at each line or item; with --state document, at each
 document; with --state carry, at each file. Entropy and rank are then NaN (null). --tune-cache reads valid likewise.
 
@@ -97,18 +105,24 @@ _UNSCORED = (
     "note: the first word of each line has no surprisal: in this model's training it was only read "
     "(training.batching.predict_first=false)"
 )
+MOST_UNKNOWN, FEW_UNKNOWN = 100_000, 5
+"""Different unknown words that are counted, and that a note names."""
+
 COLUMNS = [one.name for one in fields(WordScore) if one.name != "look"]
 
 _Row = dict[str, Any]
 
 
 class _Item(NamedTuple):
-    """A text to score: a row of a table, or a line of a file."""
+    """A text to score: a row of a table, or a line of a file; `line` and `document` are what is read as one."""
 
     text: str
+    number: int
+    document: tuple[object, ...] = ()
+    line: tuple[object, ...] = ()
     kept: Mapping[str, Any] = {}
-    document: str = ""
-    line: Sequence[Any] = ()
+    place: str = ""
+    order: tuple[float, ...] = ()
 
 
 def run(arguments: list[str]) -> None:
@@ -132,26 +146,32 @@ def run(arguments: list[str]) -> None:
         for model in models.values():
             _require_attention(model)
     caches = {name: choose_cache(model, options)[0] for name, model in models.items()}
-    items = _Items(options, models, how, form, options.keep.split(",") if options.keep else [], caches)
+    kept = options.keep.split(",") if options.keep else []
+    items = _Items(options, models, how, form, kept, caches, len(names) > 1)
     if names == ["-"] and sys.stdin is not None and sys.stdin.isatty():
         note("reading standard input; end it with Ctrl-D")
     if apart:
         rows = items.rows(names, list(zip(paths, kinds, strict=True)))
     else:
         texts = [Text(path, as_text=options.as_text) for path in paths]
-        rows = _token_rows(models[""], names, texts, asdict(how) | {"cache": caches.get("")})
+        rows = map(items.own, _token_rows(models[""], names, texts, asdict(how) | {"cache": caches.get("")}))
     # before anything is written: a file that cannot be read leaves nothing behind
     first = list(islice(rows, 1))
-    header = list(first[0]) if first else [*["file"] * (len(names) > 1), *_columns(options.rows, models, how)]
-    count, unknown, otherwise = 0, 0, Counter[str]()
+    header = list(first[0]) if first else [*items.columns]
+    count, unknown, after = 0, 0, 0
+    words, otherwise = Counter[str](), Counter[str]()
+    run_name, word, oov, oov_before = items.own(dict.fromkeys(("run", "word", "oov", "oov_before")))
     with output(options.out) as file:
         if form != "jsonl":
             file.write(cells_line(header, DELIMITERS[form]))
         for row in chain(first, rows):
-            count, unknown = count + 1, unknown + row["oov"]
-            if apart and row["oov"]:
-                model = models[row["run"] if len(models) > 1 else ""]
-                otherwise[_known_otherwise(model, row["word"])] += 1
+            count, unknown = count + 1, unknown + row[oov]
+            after += row.get(oov_before, 0) > 0
+            if apart and row[oov]:
+                model = models[row[run_name] if len(models) > 1 else ""]
+                otherwise[_known_otherwise(model, row[word])] += 1
+                if row[word] in words or len(words) < MOST_UNKNOWN:
+                    words[row[word]] += 1
             file.write(row_line(row, form))
     if apart and options.out is not None and (options.out.is_file() or not options.out.exists()):
         with output(options.out.with_name(f"{options.out.name}.meta.json")) as file:
@@ -159,14 +179,15 @@ def run(arguments: list[str]) -> None:
     if options.column is not None and options.rows == "words" and options.line is None and items.single > 1:
         note("note: most rows are one word, each read as a line of its own; --line COLUMN joins those of a sentence")
     if apart and unknown:
-        note(f"note: {unknown:,} of {count:,} rows have a word outside the vocabulary (oov), which is scored as <unk>")
+        common = ", ".join(f"{name} ({number:,})" for name, number in words.most_common(FEW_UNKNOWN))
+        note(
+            f"note: {unknown:,} of {count:,} rows have a word outside the vocabulary (oov), which is scored as <unk>, "
+            f"and {after:,} stand after one in their context (oov_before). The commonest: {common}"
+        )
         if ways := ", ".join(f"{number:,} {way}" for way, number in otherwise.most_common() if way):
             note(f"note: the vocabulary has some of them if they are written otherwise: {ways}")
-    if items.returned:
-        note(
-            f"note: {options.line}={items.returned} comes again after other lines, and is read as another line: the "
-            "rows of one must follow each other"
-        )
+    for line in (*items.bad.lines(), *items.misplaced.lines()):
+        note(line)
     state = how.state if options.document is None else "document"
     told = [line for name, model in models.items() for line in _notes(model, bool(unknown), caches[name], state)]
     for line in dict.fromkeys(told):
@@ -185,7 +206,10 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     text = "rows in succession that agree here are read as one line, as where each row is a word"
     table.add_argument("--line", metavar="COLUMN[,…]", help=text)
     text = "with --state carry: a new value begins a new context"
-    table.add_argument("--document", metavar="COLUMN", help=text)
+    table.add_argument("--document", metavar="COLUMN[,…]", help=text)
+    text = "sort the rows of a line, or else of a document, by the numbers in these columns"
+    parser.add_argument("--order", rare=True, metavar="COLUMN[,…]", help=text)
+    add_row_options(parser)
     text = "words as written, or what the model reads (default: words of tables, tokens of plain text)"
     parser.add_argument("--rows", choices=("words", "tokens"), help=text)
     text = "of the output (default: by --out, or the table's own; else tsv)"
@@ -202,7 +226,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_intermixed_args(arguments)
     options.as_text = options.as_text or options.input == "text"
     if options.column is None and (
-        given := [name for name in ("keep", "line", "document") if vars(options)[name] is not None]
+        given := [name for name in ("keep", "line", "document", "order") if vars(options)[name] is not None]
     ):
         raise InputError(f"--{given[0]}: is for tables; say by --text which column holds the text")
     if options.column is not None and options.as_text:
@@ -210,6 +234,8 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     if options.document is not None and options.state == "line":
         each = "each row" if options.line is None else "each line"
         raise InputError(f"--document={options.document}: {each} is a context of its own; add --state carry")
+    if options.order is not None and options.line is None and options.state == "line":
+        raise InputError(f"--order={options.order}: each row is a context of its own; add --line or --state carry")
     if options.line is not None and options.rows == "tokens":
         raise InputError(f"--line={options.line}: words as written find their rows again; leave out --rows tokens")
     if options.column is not None and options.document is None and options.state == "document":
@@ -271,7 +297,6 @@ class _Items:
 
     Attributes:
         kept: columns that are repeated; those of the first row if they are empty at first.
-        named: the column with the name of the file, where there are several.
     """
 
     options: argparse.Namespace
@@ -280,61 +305,99 @@ class _Items:
     form: Kind
     kept: list[str]
     caches: Mapping[str, CacheConfig | None]
-    named: tuple[str, ...] = ()
+    files: bool
     single: int = 0
     """How many more items were one word than were not, so far."""
-    returned: str = ""
-    """What --line names of the first line that came again after another."""
+
+    def __post_init__(self) -> None:
+        self.bad, self.misplaced = (RowNotes(what, self.options.strict) for what in ("left out", "out of place"))
+        names = {"file": "which file"} if self.files else {}
+        self.columns = self.own(names | _columns(self.options.rows, self.models, self.how))
+        if self.options.column is not None or self.options.rows == "words":
+            before = "how many words with oov stand before it in its context (--state, --line, --document)"
+            self.columns |= self.own({"oov_before": before})
+
+    def own(self, row: _Row) -> _Row:
+        """Return columns that are not the table's own by their names in the output."""
+        return {self.options.prefix + name: value for name, value in row.items()} if self.options.prefix else row
 
     def rows(self, names: Sequence[str], files: Sequence[tuple[Path, Kind | None]]) -> Iterator[_Row]:
-        self.named = ("file",) * (len(files) > 1)
         for path, kind in files:
             if path.is_file():  # errors are found before hours of work; what is a pipe cannot be read twice
                 deque(self._read(path, kind), maxlen=0)
         for name, (path, kind) in zip(names, files, strict=True):
-            file = dict.fromkeys(self.named, name)
-            items, *copies = tee(self._read(path, kind, checked=path.is_file()), len(self.models) + 1)
-            each = [self._scored(name, copy) for name, copy in zip(self.models, copies, strict=True)]
-            for number, (item, *found) in enumerate(zip(items, *each, strict=True), 1):
+            file = self.own({"file": name} if self.files else {})
+            read = self._read(path, kind, checked=path.is_file())
+            items, *copies = tee(read if self.options.order is None else self._ordered(read), len(self.models) + 1)
+            each = [self._scored(run, copy) for run, copy in zip(self.models, copies, strict=True)]
+            unknown, last, seen, groups = Counter[str](), None, set[object](), set[object]()
+            for item, *found in zip(items, *each, strict=True):
                 self.single += 1 if len(written_spans(item.text)) == 1 else -1
+                alone = item.line if self.options.line is not None else item.number
+                if last != (context := alone if self.how.state == "line" else item.document):
+                    unknown, last = Counter(), context
+                if ({item.document, item.line} - groups) & seen:
+                    named = ",".join(filter(None, (self.options.document, self.options.line)))
+                    why = f"{named}={','.join(map(str, item.line))} comes again after other lines, as another"
+                    self.misplaced.add(item.place, f"{why}; --order COLUMN sorts the rows of each")
+                groups = {item.document, item.line}
+                seen |= groups
                 for model, scores in zip(self.models, found, strict=True):
-                    before = file | item.kept | ({"run": model} if model else {})
-                    yield from (before | as_row(score) | {"sentence": number} for score in scores)
+                    before = file | item.kept | self.own({"run": model} if model else {})
+                    yield from (before | self.own(row) for row in item_rows(item.number, scores, unknown[model]))
+                    unknown[model] += sum(score.oov for score in scores)
 
     def _read(self, path: Path, kind: Kind | None, *, checked: bool = False) -> Iterator[_Item]:
         """Read items, and refuse what cannot be scored with its line, unless its words were `checked`."""
         options = self.options
         if kind is None:
-            yield from map(_Item, lines_of(pieces(Text(path, as_text=options.as_text))))
+            blank = 0
+            for number, text in enumerate(lines_of(pieces(Text(path, as_text=options.as_text))), 1):
+                blank += self.how.state == "document" and not text.strip()
+                yield _Item(text, number, (blank,), (blank,))
             return
-        seen = set[tuple[str, ...]]()
-        last: tuple[str, ...] = ()
-        taken = {*self.named, *_columns(options.rows, self.models, self.how)}
-        lines = options.line.split(",") if options.line else []
-        groups = [*lines, *([] if options.document is None else [options.document])]
-        for row in read_table(path, kind, [options.column, *groups], self.kept):
-            place, text = f"{path}, line {row.line}", str(row.values[options.column])
+        groups, lines, order = (
+            names.split(",") if names else [] for names in (options.document, options.line, options.order)
+        )
+
+        def check(row: Row) -> None:
+            for name in order:
+                _number(name, row.values[name])
+            for model in self.models.values() if not checked else ():
+                _refuse_words(model, row.values[options.column], f"{path}, line {row.line}", self.how)
+
+        keys = [*groups, *lines, *order]
+        for row in read_table(path, kind, [options.column], keys=keys, also=self.kept, check=check, bad=self.bad):
+            place = f"{path}, line {row.line}"
             own = [name for name in row.values if name != options.column]
             self.kept = self.kept or own
-            if clash := [name for name in self.kept if name in taken or self.kept.count(name) > 1]:
-                raise InputError(f"{path}: the output has a column {clash[0]}; rename yours, or choose by --keep")
+            if clash := [name for name in self.kept if name in self.columns or self.kept.count(name) > 1]:
+                way = "rename yours, choose by --keep, or take --prefix lm_ for its own"
+                raise InputError(f"{path}: the output has a column {clash[0]}; {way}")
             if options.keep is None and sorted(own) != sorted(self.kept):
                 raise InputError(f"{place}: has other columns than the first row; say by --keep which to repeat")
-            if not checked:
-                for model in self.models.values():
-                    _refuse_words(model, text, place, self.how)
-            values = repeated({name: row.values[name] for name in self.kept}, self.form)
-            document = "" if options.document is None else str(row.values[options.document])
-            line = (document, *(str(row.values[name]) for name in lines))
-            if lines and line != last and line in seen:
-                self.returned = self.returned or ",".join(line[1:])
-            last = line
-            seen.add(line)
-            yield _Item(text, values, document, [row.values[name] for name in lines])
+            kept = repeated({name: row.values[name] for name in self.kept}, self.form)
+            document, line = (tuple(str(row.values[name]) for name in names) for names in (groups, lines))
+            numbers = tuple(_number(name, row.values[name]) for name in order)
+            yield _Item(row.values[options.column], row.number, document, document + line, kept, place, numbers)
+
+    def _ordered(self, items: Iterable[_Item]) -> list[_Item]:
+        """Sort items within their lines or documents, which stay in the order of their first rows."""
+        first: dict[object, int] = {}
+
+        def place(item: _Item) -> tuple[int, int, tuple[float, ...]]:
+            document = first.setdefault(item.document, len(first))
+            return document, first.setdefault(item.line, len(first)), item.order
+
+        found = sorted(items, key=place)
+        for one, other in pairwise(found):
+            if (one.line, one.order) == (other.line, other.order):
+                self.misplaced.add(other.place, f"has the {self.options.order} of another row of its line")
+        return found
 
     def _scored(self, name: str, items: Iterable[_Item]) -> Iterator[Sequence[WordScore | WrittenScore]]:
         """Score items, one list each; a document goes on from no other."""
-        model, documents = self.models[name], iter([("", items)])
+        model, documents = self.models[name], iter([(tuple[object, ...](), items)])
         how = asdict(self.how) | {"cache": self.caches[name]}
         if self.options.document is not None:
             how["state"], documents = "document", groupby(items, key=lambda item: item.document)
@@ -381,13 +444,18 @@ def _known_otherwise(model: LoadedModel, word: str) -> str:
     return ""
 
 
+def _number(name: str, value: Any) -> float:
+    number = math.nan
+    with suppress(ValueError):
+        number = c_number(str(value).strip())
+    require(number == number, name, value, "a number: --order sorts by it")
+    return number
+
+
 def _refuse_words(model: LoadedModel, text: str, place: str, how: ScoreOptions) -> None:
-    try:
-        tokens = model.tokenize(text)
-    except InputError as error:
-        raise InputError(f"{place}: {error}") from None
+    tokens = model.tokenize(text)
     if how.oov == "error" and (unknown := [token for token in tokens if token not in model.vocabulary]):
-        raise InputError(f"{place}: {unknown[0]!r} is not in the vocabulary. Use --oov flag to score it as <unk>.")
+        raise TableError(f"{place}: {unknown[0]!r} is not in the vocabulary. Use --oov flag to score it as <unk>.")
 
 
 # --- what is written ---
@@ -404,7 +472,7 @@ def _columns(rows: str, models: Mapping[str, LoadedModel], how: ScoreOptions) ->
 def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
     """Say how the rows were made, and what is in each column."""
     options, how = items.options, items.how
-    meanings = _columns(options.rows, items.models, how)
+    meanings = items.columns
     models = {
         name or model.folder.name: {
             "model": model.description,

@@ -7,18 +7,18 @@ import io
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from spanlm.data.formats import conversion
-from spanlm.errors import InputError, nearest_or_all
+from spanlm.errors import InputError, nearest_or_all, require
 from spanlm.store.files import opened
-from spanlm.store.plain import cell, cells_line, finite, json_value
+from spanlm.store.plain import cell, cells_line, finite, json_value, several
 
 Kind = Literal["csv", "tsv", "jsonl"]
 
@@ -37,10 +37,38 @@ class Row:
     Attributes:
         line: where it begins in the file, from 1; of the names is line 1.
         values: by the name of the column; text, and of JSON lines whatever stands there.
+        number: of the row, from 1; blank ones do not count.
     """
 
     line: int
     values: dict[str, Any]
+    number: int = field(default=0, compare=False)
+
+
+class TableError(InputError):
+    """A whole table cannot be used, not one of its rows alone."""
+
+
+@dataclass
+class RowNotes:
+    """Notes on rows, by place (`FILE, line N`), of `what` happens to them; if `strict`, the first is refused."""
+
+    what: str = "left out"
+    strict: bool = False
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def add(self, place: str, why: str) -> None:
+        """Note a row; InputError: if `strict`."""
+        if self.strict:
+            raise InputError(f"{place}: {why}")
+        self.reasons[place] = why
+
+    def lines(self) -> list[str]:
+        """Return a line that has their number and the first few, if there are any."""
+        count = len(self.reasons)
+        first = [" ".join(f"{place}: {why}".split()) for place, why in islice(self.reasons.items(), 3)]
+        few = "; ".join(first + ["…"] * (count > 3))
+        return [f"note: {several(count, 'row')} {self.what}: {few} (--strict refuses them)"] if count else []
 
 
 def table_kind(path: Path) -> Kind | None:
@@ -79,40 +107,66 @@ def refuse_without_column(path: Path, kind: Kind, option: str) -> None:
     )
 
 
-def read_table(path: Path, kind: Kind, needed: Sequence[str], also: Sequence[str] = ()) -> Iterator[Row]:
-    """Read a table's rows, one after the other.
+def read_table(
+    path: Path,
+    kind: Kind,
+    texts: Sequence[str],
+    *,
+    keys: Sequence[str] = (),
+    also: Sequence[str] = (),
+    check: Callable[[Row], object] = lambda row: None,
+    bad: RowNotes | None = None,
+) -> Iterator[Row]:
+    """Read a table's rows, one after the other; decompressed if its name ends in `.gz`.
 
-    Args:
-        path: of the file; decompressed if its name ends in `.gz`.
-        kind: of the table.
-        needed: columns that must be there, and must not be empty in any row.
-        also: columns that must be there.
+    A row is `bad` if it has more or fewer cells than there are names, is no JSON object, has no text in one of the
+    columns `texts`, no text or number in one of `keys`, no column of `also`, or if `check` refuses it. By default the
+    first one is refused. What is noted there from an earlier reading is left out at once.
 
     Raises:
-        InputError: the file cannot be read; it lacks a column; a row has more or fewer cells than there are names, an
-            empty cell in a needed column, or is no JSON object; names the line.
+        InputError: the file cannot be read, a table lacks a column, no row can be used, or `check` raises TableError.
     """
-    count = 0
+    bad = RowNotes(strict=True) if bad is None else bad
+    number, used, first = 0, 0, ""
     with _opened(path) as file:
-        for row in _json_rows(path, file) if kind == "jsonl" else _cells(path, file, DELIMITERS[kind]):
-            if any("\0" in value for value in row.values.values() if isinstance(value, str)):
-                raise InputError(f"{path}, line {row.line}: a NUL character; take it out")
-            if needed and kind != "jsonl" and not any(map(str.strip, row.values.values())):
+        for line, values in _json_rows(file) if kind == "jsonl" else _cells(path, file, DELIMITERS[kind]):
+            if texts and isinstance(values, dict) and kind != "jsonl" and not any(map(str.strip, values.values())):
                 continue  # spreadsheets write rows of nothing but delimiters
-            for name in (*needed, *also):
-                _require_cell(path, row, name, empty=name not in needed)
-            count += 1
+            number, place = number + 1, f"{path}, line {line}"
+            if place in bad.reasons:
+                continue
+            try:
+                if not isinstance(values, dict):
+                    raise InputError(values)
+                if any("\0" in value for value in values.values() if isinstance(value, str)):
+                    raise InputError("a NUL character; take it out")
+                for name in (*texts, *keys, *also):
+                    if name not in values:
+                        why = f"no column {name}.{nearest_or_all(name, values)}"
+                        raise InputError(why) if kind == "jsonl" else TableError(f"{place}: {why}")
+                    if name in texts or name in keys:
+                        _require_cell(name, values[name], text=name in texts)
+                check(row := Row(line, values, number))
+            except TableError:
+                raise
+            except InputError as error:
+                bad.add(place, str(error))
+                first = first or f"{place}: {error}"
+                continue
+            used += 1
             yield row
-    if not count:
+    if not number:
         raise InputError(f"{path}: the table has no rows")
+    if not used:
+        raise InputError(f"{first.rstrip('.')}. No row is left.")
 
 
-def _require_cell(path: Path, row: Row, name: str, empty: bool) -> None:
-    if name not in row.values:
-        raise InputError(f"{path}, line {row.line}: no column {name}.{nearest_or_all(name, row.values)}")
-    value = row.values[name]
-    if not empty and (value is None or not str(value).strip()):
-        raise InputError(f"{path}, line {row.line}: the column {name} is empty. Fill it, or leave the row out.")
+def _require_cell(name: str, value: Any, text: bool) -> None:
+    if value is None or not str(value).strip():
+        raise InputError(f"the column {name} is empty")
+    if not isinstance(value, str if text else str | int | float):
+        limit = "text, in quotation marks" if text else "text or a number"
+        require(False, name, json.dumps(value, ensure_ascii=False)[:40], limit)
 
 
 @contextmanager
@@ -124,29 +178,40 @@ def _opened(path: Path) -> Iterator[TextIO]:
         raise InputError(f"{path}: not UTF-8 ({error.reason}); {conversion(path, error.object, 0)}") from None
 
 
-def _cells(path: Path, file: TextIO, delimiter: str) -> Iterator[Row]:
+def _cells(path: Path, file: TextIO, delimiter: str) -> Iterator[tuple[int, dict[str, str] | str]]:
+    """Give the values of each row by name, or what is wrong with it, and its line."""
+    rows = _raw_rows(path, file, delimiter)
+    head = [name.strip() for name in next(rows, (1, [""]))[1]]
+    if not head[-1] and path.is_file():  # of columns without a name at the end, those stay that have a value
+        with _opened(path) as again:
+            head = head[: max((len(_whole(cells)) for _, cells in _raw_rows(path, again, delimiter)), default=1)]
+    names = [name or f"column_{number}" for number, name in enumerate(head, 1)]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise InputError(f"{path}, line 1: two columns are called {twice[0]!r}")
+    for line, cells in rows:
+        cells = _whole(cells, len(names))
+        fits = len(cells) == len(names)
+        why = f"{len(cells)} cells where there are {len(names)} columns"
+        yield line, dict(zip(names, cells, strict=True)) if fits else why
+
+
+def _raw_rows(path: Path, file: TextIO, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Give the cells of each row that has some, the names first, and the line where it begins."""
     head = list[str]()
     first, line = file.readline(), 1
     if "\0" in first:  # UTF-16 without a mark, maybe, whose names would not be found
         raise InputError(f"{path}, line 1: a NUL character; {conversion(path, first.encode(), 0)}")
-    if named := re.fullmatch(r'sep=([^\r\n"])\s*', first):  # as Excel takes it
-        delimiter, first, line = named[1], file.readline(), 2
-    elif delimiter == ",":
-        second = file.readline()
-        delimiter, head = _delimiter(first, second), [second]
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_CELL))
-    reader = csv.reader(chain([first, *head], file), delimiter=delimiter, strict=True)
-    names, begin = list[str](), line
     try:
+        if named := re.fullmatch(r'sep=([^\r\n"])\s*', first):  # as Excel takes it
+            delimiter, first, line = named[1], file.readline(), 2
+        elif delimiter == ",":
+            second = file.readline()
+            delimiter, head = _delimiter(first, second), [second]
+        reader, begin = csv.reader(chain([first, *head], file), delimiter=delimiter, strict=True), line
         for cells in reader:
-            if not names:
-                names = _whole([cell.strip() for cell in cells])
-                _require_names(path, names)
-            elif cells:  # a blank line has none
-                cells = _whole(cells, len(names))
-                if len(cells) != len(names):
-                    raise InputError(f"{path}, line {line}: {len(cells)} cells where there are {len(names)} columns")
-                yield Row(line, dict(zip(names, cells, strict=True)))
+            if cells:  # a blank line has none
+                yield line, cells
             if delimiter == "\t" and begin - 1 + reader.line_num > line:
                 _note_lines(path)
             line = begin + reader.line_num
@@ -169,7 +234,7 @@ def _delimiter(names: str, row: str) -> str:
     for mark in (mark for mark in (",", ";", "\t") if mark in unquoted):
         first, second = ([*csv.reader([line], delimiter=mark)] or [[]] for line in (names, row))
         many = len(_whole(first[0]))
-        cells[mark] = many, len(_whole(second[0], many)) == many
+        cells[mark] = (many, len(first[0])), many <= len(_whole(second[0], many)) <= len(first[0])
     fitting = [mark for mark, (_, fits) in cells.items() if fits] or list(cells)
     return max(fitting, key=lambda mark: cells[mark][0], default=",")
 
@@ -187,22 +252,16 @@ def _note_lines(path: Path) -> None:
     _LOG.info("note: %s: a cell in quotation marks goes on over several lines; is that meant?", path)
 
 
-def _require_names(path: Path, names: list[str]) -> None:
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise InputError(f"{path}, line 1: two columns are called {twice[0]!r}")
-
-
-def _json_rows(path: Path, file: TextIO) -> Iterator[Row]:
+def _json_rows(file: TextIO) -> Iterator[tuple[int, dict[str, Any] | str]]:
     for number, line in enumerate(file, 1):
         if not line.strip():
             continue
         try:
             values = json_value(line)
         except ValueError as error:
-            raise InputError(f"{path}, line {number}: not JSON ({error})") from None
-        if not isinstance(values, dict):
-            raise InputError(f'{path}, line {number}: a JSON object is needed, as {{"sentence": …}}')
-        yield Row(number, values)
+            yield number, f"not JSON ({error})"
+        else:
+            yield number, values if isinstance(values, dict) else 'a JSON object is needed, as {"sentence": …}'
 
 
 _encoded = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode

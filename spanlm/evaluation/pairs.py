@@ -1,13 +1,15 @@
 """Minimal pairs: is the good sentence of each pair more probable than the bad one (Warstadt et al., 2020, BLiMP)?
 
 A sentence's log-probability is Σ log p(word | <eos>, the words before it), its line end counted; with a region, only
-the region's words are summed, each with all that stands before it. Equal log-probabilities are a wrong answer, and are
-counted apart, as are pairs with a word outside the vocabulary, whose answer may be that of two <unk>.
+the region's words are summed, each with all that stands before it. Equal log-probabilities, as those of equal
+sentences, are a wrong answer, and are counted apart, as are pairs with a word outside the vocabulary, whose answer may
+be that of two <unk>.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -31,14 +33,19 @@ class Pair:
         bad: the other.
         regions: of both, what is compared; None: all of them.
         fields: what else is known of the pair.
-        place: where it comes from, for errors.
+        line: where it stands in its file.
     """
 
     good: str
     bad: str
     regions: tuple[Region, Region] | None = None
     fields: dict[str, Any] = field(default_factory=dict)
-    place: str = "pair"
+    line: int = 0
+
+    @property
+    def same(self) -> bool:
+        """Whether both are the same words."""
+        return written_words(self.good) == written_words(self.bad)
 
 
 ANSWERS = ("good", "bad", "correct", "tie", "oov")
@@ -71,9 +78,9 @@ class Compared:
         """Whether both are equally probable."""
         return self.good == self.bad
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the pair's fields with what the model says."""
-        return {**self.pair.fields, **{name: getattr(self, name) for name in ANSWERS}}
+    def to_json(self, prefix: str = "") -> dict[str, Any]:
+        """Return the pair's fields with what the model says, each name after a prefix."""
+        return {**self.pair.fields, **{prefix + name: getattr(self, name) for name in ANSWERS}}
 
 
 @dataclass(frozen=True)
@@ -98,10 +105,8 @@ class Accuracy:
     def of(cls, compared: Iterable[Compared]) -> Accuracy:
         """Count pairs."""
         found = list(compared)
-        oov = [each for each in found if each.oov]
-        right = (sum(each.correct for each in those) for those in (found, oov))
-        correct, oov_correct = right
-        return cls(len(found), correct, sum(each.tie for each in found), len(oov), oov_correct)
+        counts = (sum(each.correct for each in found), sum(each.tie for each in found), sum(each.oov for each in found))
+        return cls(len(found), *counts, sum(each.oov and each.correct for each in found))
 
     @property
     def accuracy(self) -> float:
@@ -126,24 +131,45 @@ def accuracies(compared: Sequence[Compared], column: str) -> dict[str, Accuracy]
     return {value: Accuracy.of(those) for value, those in groups.items()}
 
 
-def region_of(text: str, wanted: str, place: str) -> Region:
-    """Return which words of a text are meant by their numbers (`4`, `4-6`) or by the words themselves.
+def regions_of(good: str, bad: str, wanted: str, wanted_bad: str) -> tuple[Region, Region]:
+    """Return which words of two sentences are meant by their numbers (`4`, `4-6`) or by the words themselves.
+
+    Punctuation that is glued to a word does not count, unless it is wanted. Of several places that is meant which both
+    have, counted from their beginning or their end, and which differs, or has something before it that does.
 
     Raises:
-        InputError: they are not there, or are there more than once.
+        InputError: they are not there, or at several such places.
     """
-    words, asked = written_words(text), written_words(wanted)
+    words, others = written_words(good), written_words(bad)
+    found = [(x, y) for x in _places(good, words, wanted) for y in _places(bad, others, wanted_bad)]
+    if len(found) > 1:
+        alike = [(x, y) for x, y in found if x[0] == y[0] or len(words) - x[1] == len(others) - y[1]]
+        found = [(x, y) for x, y in alike if words[: x[1]] != others[: y[1]]]
+    if len(found) != 1:
+        count = f"has {len(found) or 'no'} places that differ"
+        raise InputError(f"{wanted!r} {count} in {good!r} and {bad!r}. Give the number of its first word, as 4 or 4-6.")
+    return found[0]
+
+
+def _places(text: str, words: list[str], wanted: str) -> list[Region]:
+    """Return where the words are; InputError: nowhere."""
+    asked = written_words(wanted)
     first, dash, last = wanted.partition("-")
     if first.strip().isdecimal() and (not dash or last.strip().isdecimal()):
         start, end = int(first), int(last or first)
         if not 1 <= start <= end <= len(words):
-            raise InputError(f"{place}: there are no words {wanted} in {text!r}, which has {len(words)}")
-        return start, end
-    starts = [n for n in range(len(words) - len(asked) + 1) if words[n : n + len(asked)] == asked]
-    if len(starts) != 1 or not asked:
-        count = "is not" if not starts else f"is {len(starts)} times"
-        raise InputError(f"{place}: {wanted!r} {count} in {text!r}. Give the number of its first word, as 4 or 4-6.")
-    return starts[0] + 1, starts[0] + len(asked)
+            raise InputError(f"there are no words {wanted} in {text!r}, which has {len(words)}")
+        return [(start, end)]
+    plain = [*map(_plain, words)] if asked == [*map(_plain, asked)] else words
+    starts = [n for n in range(len(words)) if asked and plain[n : n + len(asked)] == asked]
+    if not starts:
+        raise InputError(f"{wanted!r} is not in {text!r}. Give the number of its first word, as 4 or 4-6.")
+    return [(n + 1, n + len(asked)) for n in starts]
+
+
+def _plain(word: str) -> str:
+    """Return a word without the punctuation around it, unless it is nothing else."""
+    return re.sub(r"^\W+|\W+$", "", word) or word
 
 
 def compare_pairs(pairs: Sequence[Pair], score: Callable[[Sequence[str]], Sequence[TextScore]]) -> list[Compared]:
@@ -152,19 +178,14 @@ def compare_pairs(pairs: Sequence[Pair], score: Callable[[Sequence[str]], Sequen
     Args:
         pairs: to compare.
         score: gives log p of sentences.
-
-    Raises:
-        InputError: the sentences of a pair are equal.
     """
-    for pair in pairs:
-        if written_words(pair.good) == written_words(pair.bad):
-            raise InputError(f"{pair.place}: both sentences are {pair.good!r}. Leave it out.")
     scored = iter(score([text for pair in pairs for text in (pair.good, pair.bad)]))
     return [_compared(pair, next(scored), next(scored)) for pair in pairs]
 
 
 def _compared(pair: Pair, good: TextScore, bad: TextScore) -> Compared:
     oov = bool(good.oov or bad.oov)
+    bad = good if pair.same else bad  # in a batch of another width numbers may differ in their last digits
     if pair.regions is None:
         return Compared(pair, good.log_prob, bad.log_prob, oov)
     (first, last), (bad_first, bad_last) = pair.regions

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, groupby
+from itertools import accumulate, chain, groupby
 from typing import Any, Literal, get_args
 
 import torch
@@ -181,6 +181,13 @@ def as_row(score: WordScore | WrittenScore) -> dict[str, Any]:
     row = dict(vars(score))
     look = row.pop("look")
     return row if look is None else row | {f"attention_{name}": value for name, value in vars(look).items()}
+
+
+def item_rows(number: int, scores: Sequence[WordScore | WrittenScore], unknown: int) -> list[dict[str, Any]]:
+    """Return the rows of an item, with the number of unknown words before each; `unknown` ones came before the item."""
+    before = accumulate((score.oov for score in scores), initial=unknown)
+    numbers = ({"sentence": number, "oov_before": count} for count in before)
+    return [as_row(score) | more for score, more in zip(scores, numbers, strict=False)]
 
 
 def score_words(

@@ -93,7 +93,7 @@ class Scorer:
         """Say of each pair whether the good text is more probable, line ends included.
 
         Raises:
-            InputError: there are not as many good texts as bad ones, or the two of a pair are the same.
+            InputError: there are not as many good texts as bad ones.
         """
         return [self.run.compare(*pair).correct for pair in _paired(good, bad)]
 

@@ -275,11 +275,7 @@ class LoadedModel:
         )
 
     def compare(self, good: str, bad: str) -> Compared:
-        """Say which of two sentences is more probable, each with its line end, and by how much.
-
-        Raises:
-            InputError: both are the same.
-        """
+        """Say which of two sentences is more probable, each with its line end, and by how much."""
         list(require_texts((good, bad)))
         return compare_pairs([Pair(good, bad)], lambda texts: self.score_texts(texts)[0])[0]
 

@@ -19,7 +19,7 @@ from spanlm.errors import InputError
 from spanlm.evaluation.attention import AttentionRecord, Predicted, SpanRecord, attend_spans, attend_words
 from spanlm.evaluation.cache import cached_words
 from spanlm.evaluation.generation import Drawn
-from spanlm.evaluation.words import BASES, WordScore, as_row, written_scores
+from spanlm.evaluation.words import BASES, WordScore, as_row, item_rows, written_scores
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.trained_model import LoadedModel, require_weights
 from spanlm.serve.fields import NEURAL_CACHE, refuse_long
@@ -210,8 +210,13 @@ def score(served: Served, values: Values) -> list[Row]:
         lines = text.removesuffix("\n").split("\n")
         if values["rows"] == "tokens":
             return [as_row(each) for each in model.score(lines, **how)]
-        items = enumerate(model.score_items(lines, **how), 1)
-        return [as_row(each) | {"sentence": number} for number, item in items for each in item]
+        rows, unknown = list[Row](), 0
+        for number, item in enumerate(model.score_items(lines, **how), 1):
+            if values["state"] == "line" or (values["state"] == "document" and not item):
+                unknown = 0
+            rows += item_rows(number, item, unknown)
+            unknown += sum(each.oov for each in item)
+        return rows
 
 
 def attend(served: Served, values: Values) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:

@@ -72,8 +72,10 @@ def test_columns_of_a_table_that_answers_would_cover_are_refused(cli: Cli, tiny_
     how = ("pairs", tiny_run, "p.csv", "--good", "good", "--bad", "bad")
     assert cli(*how).status == 0
     for out in ("o.csv", "o.jsonl"):
-        cli(*how, "--out", out).refused("p.csv, line 2", "column good")
+        cli(*how, "--out", out).refused("p.csv, line 2", "column good", "--prefix")
         assert not Path(out).exists()
+    cli(*how, "--out", "o.csv", "--prefix", "lm_").done  # noqa: B018 (checks)
+    assert Path("o.csv").read_text().startswith("good,bad,lm_good,lm_bad,lm_correct,lm_tie,lm_oov\n")
 
 
 def test_a_table_of_answers_keeps_every_value_in_its_column(cli: Cli, tiny_run: Path) -> None:
@@ -109,7 +111,8 @@ def test_columns_of_a_table_and_an_arpa_file(cli: Cli, tmp_path: Path) -> None:
     ("text", "options", "parts"),
     [
         ('{"sentence_good": "a"}\n', (), ["line 1", "sentence_bad"]),
-        ('{"sentence_good": "a b", "sentence_bad": "a  b"}\n', (), ["line 1", "both sentences"]),
+        ('{"sentence_good": "a b", "sentence_bad": "a  b"}\n', ("--strict",), ["line 1", "both sentences"]),
+        ('{"sentence_good": "a", "sentence_bad": "b"}\n{"sentence_good": 1}\n', ("--strict",), ["line 2", "good=1"]),
         ('{"sentence_good": "a b", "sentence_bad": "a"}\n', ("--critical", "x,y,z"), ["--critical=x,y,z"]),
         ('{"sentence_good": "a b", "sentence_bad": "a", "r": "c"}\n', ("--critical", "r"), ["line 1", "'c' is not in"]),
         ('{"sentence_good": "a b", "sentence_bad": "a"}\n', ("--by", "item"), ["line 1", "no column item"]),
@@ -121,6 +124,37 @@ def test_what_is_wrong_is_named_and_nothing_is_written(
     (tmp_path / "p.jsonl").write_text(text)
     cli("pairs", tiny_run, tmp_path / "p.jsonl", *options, "--out", tmp_path / "o").refused(*parts)
     assert not (tmp_path / "o").exists()
+
+
+def test_one_bad_row_does_not_cost_the_file(cli: Cli, tiny_run: Path) -> None:
+    good = [json.dumps(pair) for pair in PAIRS]
+    bad = ["[1]", '{"sentence_good": "a", "sentence_bad": null}', '{"sentence_good": "a", "sentence_bad": ["b"]}', "{"]
+    bad += ['{"sentence_good": "a", "sentence_bad": "b", "sentence_bad": "c"}', '{"sentence_bad": "b"}']
+    same = json.dumps({"sentence_good": f"{A} {B}", "sentence_bad": f"{A}  {B} ", "UID": "a\nb"})
+    Path("p.jsonl").write_text("\n".join([bad[0], *good, *bad[1:], same, ""]))
+    found = cli("pairs", tiny_run, "p.jsonl", "--out", "o.jsonl", "--json")
+    counted, (left, ties) = json.loads(found.out), found.err.splitlines()
+    assert counted["left_out"] == len(bad) and f"{len(bad)} rows left out: p.jsonl, line 1: " in left
+    assert "1 row counted as a tie: p.jsonl, line 10: " in ties
+    Path("q.jsonl").write_text("\n".join([*good, same]))
+    assert counted["pairs"] == json.loads(cli("pairs", tiny_run, "q.jsonl", "--json").out)["pairs"]
+    assert [json.loads(line)["UID"] for line in Path("o.jsonl").read_text().splitlines()] == [
+        *(pair["UID"] for pair in PAIRS),
+        "a\nb",
+    ]
+    rows = cli("pairs", tiny_run, "q.jsonl").out.split("\n\n")[1].splitlines()
+    assert len(rows) == 5, "a row a value, also of one with a line end"
+    Path("p.jsonl").write_text("\n".join(bad))
+    cli("pairs", tiny_run, "p.jsonl").refused("p.jsonl, line 1", "No row is left")
+
+
+def test_blimps_own_columns_are_regions(cli: Cli, tiny_run: Path) -> None:
+    pair = {"sentence_good": f"{A} {B} {C}.", "sentence_bad": f"{A} {B} {D}.", "word_good": C, "word_bad": D}
+    Path("p.jsonl").write_text(json.dumps(pair) + "\n")
+    cli("pairs", tiny_run, "p.jsonl", "--critical", "word_good,word_bad", "--out", "o").done  # noqa: B018 (checks)
+    answer = json.loads(Path("o").read_text())
+    assert answer["good"] == pytest.approx(-nats(tiny_run, pair["sentence_good"])[2], abs=1e-5)
+    assert answer["bad"] == pytest.approx(-nats(tiny_run, pair["sentence_bad"])[2], abs=1e-5)
 
 
 def test_files_that_are_no_pairs(cli: Cli, tiny_run: Path, pairs: Path, tmp_path: Path) -> None:

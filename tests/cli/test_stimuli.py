@@ -73,7 +73,7 @@ def test_a_row_a_word_as_written_with_the_columns_of_its_item(cli: Cli, words_ru
     result = cli("score", words_run, write("s.csv"), "--text", "text", "--looks", "--out", "o.csv")
     assert (result.status, result.out) == (0, "") and "outside the vocabulary" in result.err
     rows = read(Path("o.csv").read_text())
-    assert list(rows[0]) == ["item", "condition", *WORDS, *LOOKS]
+    assert list(rows[0]) == ["item", "condition", *WORDS, *LOOKS, "oov_before"]
     for number, item in enumerate(ITEMS, 1):
         own = [row for row in rows if row["sentence"] == str(number)]
         assert [row["word"] for row in own] == item["text"].split()
@@ -118,7 +118,7 @@ def test_tokens_are_the_rows_of_a_text(cli: Cli, words_run: Path) -> None:
     Path("s.txt").write_text("".join(" ".join(item["text"].split()) + "\n" for item in ITEMS))
     plain = read(cli("score", words_run, "s.txt").out, "\t")
     found = read(cli("score", words_run, write("s.csv"), "--text", "text", "--keep", "item", "--rows", "tokens").out)
-    assert [{name: row[name] for name in row if name != "item"} for row in found] == plain
+    assert [{name: row[name] for name in row if name not in ("item", "oov_before")} for row in found] == plain
     assert [row["item"] for row in found] == [ITEMS[int(row["sentence"]) - 1]["item"] for row in plain]
     words = read(cli("score", words_run, "s.txt", "--rows", "words").out, "\t")
     again = read(cli("score", words_run, "s.csv", "--text", "text").out)
@@ -173,11 +173,16 @@ def test_a_document_goes_on_from_row_to_row_and_not_into_another(cli: Cli, tiny_
         ("item,text\n1,a\n", "", ["is a table with the columns item, text", "--text text"]),
         ("item,text\n1,a\n", "--text sent", ["line 2: no column sent"]),
         ("item,text\n1,a\n", "--text text --keep items", ["line 2: no column items. Did you mean 'item'?"]),
-        ("item,text\n1,a\n2,b,c\n", "--text text", ["line 3: 3 cells"]),
-        ("item,text\n1,a\n2,\n", "--text text", ["line 3: the column text is empty"]),
-        ("item,text\n1,a\n2,b <eos>\n", "--text text", ["line 3: the word <eos> is reserved"]),
+        ("item,text\n1,a\n2,b,c\n", "--text text --strict", ["line 3: 3 cells"]),
+        ("item,text\n1,a\n2,\n", "--text text --strict", ["line 3: the column text is empty"]),
+        ("item,text\n1,a\n2,b <eos>\n", "--text text --strict", ["line 3: the word <eos> is reserved"]),
+        ("item,text\n1, \n2,b <eos>\n", "--text text", ["line 2: the column text is empty", "No row is left"]),
+        ("item,text\n1,a\n", "--text text --order item", ["--order=item", "--line"]),
+        ("item,text\n1,a\n", "--order item", ["--order: is for tables"]),
+        ("item,text\na,a\n", "--text text --state carry --order item", ["line 2: item=a: must be a number"]),
         ("item,text\n1,the\n2,zebra\n", "--text text --oov error", ["line 3: 'zebra' is not in the vocabulary"]),
-        ("word,text\n1,a\n", "--text text", ["the output has a column word", "--keep"]),
+        ("word,text\n1,a\n", "--text text", ["the output has a column word", "--keep", "--prefix"]),
+        ("word,xword,text\n1,1,a\n", "--text text --prefix x", ["the output has a column xword"]),
         ("item,text\n1,a\n", "--text text --keep item,item", ["the output has a column item"]),
         ("item,text\n1,a\n", "--text text --document item", ["--document=item", "--state carry"]),
         ("item,text\n1,a\n", "--text text --state document", ["--state=document", "--document COLUMN"]),
@@ -230,7 +235,7 @@ def test_a_pipe_is_read_row_by_row_and_leaves_no_half_file(cli: Cli, typed: Type
     typed(Path("s.csv").read_bytes())
     assert cli(*command).out == expected
     typed(Path("s.csv").read_bytes() + b"4\n")
-    cli(*command, "--out", "o.csv").refused("1 cells")
+    cli(*command, "--out", "o.csv", "--strict").refused("1 cells")
     assert sorted(path.name for path in Path().iterdir()) == ["s.csv"]
 
 
@@ -329,7 +334,8 @@ def test_rows_of_single_words_are_noted(cli: Cli, tiny_run: Path) -> None:
 def test_lines_in_pieces_and_words_written_otherwise_are_noted(cli: Cli, tiny_run: Path) -> None:
     write("apart.csv", [{"trial": trial, "text": word} for trial, word in (("1", A), ("2", A), ("1", B), ("2", B))])
     lines = ("--text", "text", "--line", "trial")
-    assert "trial=1 comes again after other lines" in cli("score", tiny_run, "apart.csv", *lines).err
+    err = cli("score", tiny_run, "apart.csv", *lines).err
+    assert "2 rows out of place: apart.csv, line 4: trial=1 comes again after other lines" in err
     write("whole.csv", [{"trial": trial, "text": word} for trial, word in (("1", A), ("1", B), ("2", A), ("2", B))])
     assert "comes again" not in cli("score", tiny_run, "whole.csv", *lines).err
     write("upper.csv", [{"item": "1", "text": f"{A.upper()} {B} zebra"}])
@@ -338,3 +344,81 @@ def test_lines_in_pieces_and_words_written_otherwise_are_noted(cli: Cli, tiny_ru
     noted = cli("score", tiny_run, "run.csv", "--text", "text")
     assert noted.status == 0 and "otherwise" not in noted.err and noted.out.count("\n") == 5
     cli("score", tiny_run, "upper.csv", "--text", "text", "--out", "x.xlsx").refused("x.xlsx", "must be named .csv")
+
+
+def test_a_bad_row_is_left_out_by_whatever_reads_tables(cli: Cli, tiny_run: Path) -> None:
+    texts = [f'"{A} {B}"', '""', '["a"]', f'"{C} {D}"', '"a <eos>"', "7", f'"{B}"']
+    Path("s.jsonl").write_text("".join(f'{{"n": {n}, "text": {text}}}\n' for n, text in enumerate(texts, 1)))
+    for more in ([], ["--state", "carry"], ["--rows", "tokens"]):
+        found = cli("score", tiny_run, "s.jsonl", "--text", "text", "--out", "o.jsonl", *more)
+        rows = [json.loads(line) for line in Path("o.jsonl").read_text().splitlines()]
+        assert [(row["n"], row["sentence"], row["index"]) for row in rows] == [
+            (n, n, index) for n, index in ((1, 1), (1, 2), (4, 1), (4, 2), (7, 1))
+        ]
+        assert "4 rows left out: s.jsonl, line 2: the column text is empty; s.jsonl, line 3: " in found.err
+    attended = cli("attend", tiny_run, "--file", "s.jsonl", "--column", "text", "--out", "a.csv")
+    assert attended.status == 0 and "4 rows left out: s.jsonl, line 2" in attended.err
+    assert {row["sentence"] for row in read(Path("a.csv").read_text())} == {"1", "4", "7"}
+    cli("attend", tiny_run, "--file", "s.jsonl", "--column", "text", "--out", "b.csv", "--strict").refused("line 2")
+    cli("attend", tiny_run, "--text", A, "--out", "b.csv", "--strict").refused("--strict")
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ([], [0, 1, 2, 2, 0, 0, 0, 1, 1]),
+        (["--line", "line"], [0, 1, 2, 2, 3, 0, 0, 1, 1]),
+        (["--state", "carry", "--document", "doc"], [0, 1, 2, 2, 3, 3, 0, 1, 1]),
+        (["--state", "carry", "--document", "doc", "--line", "line"], [0, 1, 2, 2, 3, 3, 0, 1, 1]),
+        (["--state", "carry"], [0, 1, 2, 2, 3, 3, 3, 4, 4]),
+    ],
+)
+def test_unknown_words_before_a_word_are_counted_as_its_context_goes(
+    cli: Cli, tiny_run: Path, more: list[str], expected: list[int]
+) -> None:
+    texts = [("1", "x", f"zebra quux {A} zebra"), ("1", "x", f"{A}"), ("1", "y", f"{B}"), ("2", "y", f"gnu {A} {B}")]
+    table = write("s.csv", [{"doc": doc, "line": line, "text": text} for doc, line, text in texts])
+    found = cli("score", tiny_run, table, "--text", "text", "--out", "o.csv", *more)
+    rows = read(Path("o.csv").read_text())
+    assert [int(row["oov_before"]) for row in rows] == expected
+    assert "zebra (2), quux (1), gnu (1)" in found.err
+    assert "oov_before" in json.loads(Path("o.csv.meta.json").read_text())["columns"]
+
+
+def test_of_plain_text_rows_of_words_count_unknown_words_before(cli: Cli, tiny_run: Path) -> None:
+    Path("t.txt").write_text(f"zebra {A}\n{B}\n\n{C} quux\n{D}\n")
+    for state, expected in (("line", "010000"), ("document", "011001"), ("carry", "011112")):
+        rows = read(cli("score", tiny_run, "t.txt", "--rows", "words", "--state", state).out, "\t")
+        assert "".join(row["oov_before"] for row in rows) == expected, state
+
+
+def test_the_commonest_names_of_columns_and_rows_that_lie_apart(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
+    rows = [("1", "1", A), ("2", "10", C), ("1", "2", B), ("2", "9", D), ("1", "3", C)]
+    table = write("w.csv", [dict(zip(("sentence", "index", "word"), row, strict=True)) for row in rows])
+    how = ("score", tiny_run, lstm_run, table, "--text", "word", "--line", "sentence", "--prefix", "lm_")
+    found = read(cli(*how, "--order", "index").done)
+    whole = read(
+        cli("score", tiny_run, lstm_run, write("l.csv", [{"t": f"{A} {B} {C}"}, {"t": f"{D} {C}"}]), "--text", "t").done
+    )
+    assert list(found[0])[:5] == ["sentence", "index", "lm_run", "lm_sentence", "lm_index"]
+    for run in (tiny_run, lstm_run):
+        own = [row for row in found if row["lm_run"] == run.name]
+        assert [row["lm_surprisal"] for row in own] == [row["surprisal"] for row in whole if row["run"] == run.name]
+        assert [row["lm_sentence"] for row in own] == ["1", "3", "5", "4", "2"], "the rows of the file"
+    assert "3 rows out of place: w.csv, line 4: sentence=1 comes again" in cli(*how).err
+    cli(*how, "--strict", "--out", "o.csv").refused("w.csv, line 4: sentence=1 comes again")
+    assert "3 rows out of place: w.csv, line 4: has the sentence of another" in cli(*how, "--order", "sentence").err
+    cli(*how[:4], "--text", "word", "--line", "sentence").refused("w.csv: the output has a column sentence", "--prefix")
+    Path("p.txt").write_text(f"{A}\n")
+    assert cli("score", tiny_run, "p.txt", "--prefix", "lm_").done.startswith("lm_sentence\tlm_index\t")
+
+
+def test_several_columns_are_a_document(cli: Cli, tiny_run: Path) -> None:
+    rows = [("1", "a", A), ("1", "b", B), ("2", "b", C), ("2", "b", D)]
+    table = write("d.csv", [dict(zip(("x", "y", "text"), row, strict=True)) for row in rows])
+    one = write("e.csv", [{"d": x + y, "text": text} for x, y, text in rows])
+    how = ("--text", "text", "--state", "carry", "--document")
+    found = [read(cli("score", tiny_run, name, *how, by).out) for name, by in ((table, "x,y"), (one, "d"))]
+    assert [row["surprisal"] for row in found[0]] == [row["surprisal"] for row in found[1]]
+    again = write("f.csv", [{"d": d, "text": A} for d in "121"])
+    assert "f.csv, line 4: d=1 comes again" in cli("score", tiny_run, again, *how, "d").err

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanlm.data.tables import DELIMITERS, Kind, Row, read_table, table_kind
+from spanlm.data.tables import DELIMITERS, Kind, Row, RowNotes, read_table, table_kind
 from spanlm.errors import InputError
 
 CELL = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=8)
@@ -66,6 +66,12 @@ def test_kind_by_name(name: str, kind: Kind | None) -> None:
         ("jsonl", '{"sentence": ' + "[" * 100_000 + "\n", "line 1: not JSON"),
         ("jsonl", '{"sentence": "a \\ud800"}\n', "line 1: not JSON .*surrogates"),
         ("jsonl", '{"sentence": null}\n', "line 1: the column sentence is empty"),
+        *(
+            ("jsonl", f'{{"sentence": {x}}}\n', "line 1: sentence=")
+            for x in ('["a"]', '{"a": "b"}', "5", "true", "NaN")
+        ),
+        ("jsonl", '{"sentence": "a"}\n{"sentence": "a", "sentence": "b"}\n', "line 2: .*sentence twice"),
+        ("jsonl", '{"sentence": "a", "m": {"x": 1, "x": 2}}\n', "line 1: .*x twice"),
     ],
 )
 def test_what_is_wrong_is_named(kind: Kind, text: str, message: str, tmp_path: Path) -> None:
@@ -92,11 +98,68 @@ def test_what_spreadsheets_and_r_call_csv_is_read(text: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("mark", ["", '"'])
-def test_a_cell_may_hold_a_document(mark: str, tmp_path: Path) -> None:
-    words = "the cat " * 50_000
-    (tmp_path / "t.csv").write_text(f"id,sentence\n1,{mark}{words}{mark}\n")
-    (row,) = read_table(tmp_path / "t.csv", "csv", ["sentence"])
-    assert row.values == {"id": "1", "sentence": words}
+@pytest.mark.parametrize("place", range(3))
+def test_a_cell_may_hold_a_document(mark: str, place: int, tmp_path: Path) -> None:
+    rows = [["id", "sentence"], ["1", "a"], ["2", "b"]]
+    rows[place][place > 0] += "the cat " * 50_000
+    (tmp_path / "t.csv").write_text("".join(f"{one},{mark}{other}{mark}\n" for one, other in rows))
+    found = list(read_table(tmp_path / "t.csv", "csv", ["sentence"]))
+    assert [row.values for row in found] == [dict(zip(map(str.strip, rows[0]), row, strict=True)) for row in rows[1:]]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("item,,s,,,\n1,x,a,y,,\n2,,b,,,\n", "item column_2 s column_4"),
+        ('"","s"\n"1","a"\n"2","b"\n', "column_1 s"),
+        (",,s\n0,x,a\n1,y,b\n", "column_1 column_2 s"),
+        ("s;;\na;;\nb;;late\n", "s column_2 column_3"),
+        ("s,\na,\nb,\n", "s"),
+        ("sep=;\ns;;\na;;z\nb;;\n", "s column_2 column_3"),
+        ("item;s, or text;;\n1;a, b;;note\n2;b;;\n", "item|s, or text|column_3|column_4"),
+    ],
+)
+@pytest.mark.parametrize("packed", ["", ".gz"])
+def test_columns_without_a_name_are_kept_where_they_hold_something(
+    text: str, names: str, packed: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"t.csv{packed}"
+    path.write_bytes(gzip.compress(text.encode()) if packed else b"\xef\xbb\xbf" + text.encode())
+    expected = names.split("|" if "|" in names else " ")
+    rows = list(read_table(path, "csv", [expected[1] if "|" in names else "s"]))
+    assert [list(row.values) for row in rows] == [expected] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "bad"),
+    [
+        ("csv", "i,s\n1,a\n2\n3,b\n4,\n5, \n6,c,d\n7,x\0\n8,c\n", [3, 5, 6, 7, 8]),
+        (
+            "jsonl",
+            '{"s": "a"}\n5\n{"s": "b"}\n{"t": "b"}\n\n{"s": 1}\n{\n{"s":"a","s":"b"}\n{"s": "c"}\n',
+            [2, 4, 6, 7, 8],
+        ),
+    ],
+)
+def test_a_bad_row_is_left_out_and_its_neighbours_keep_their_numbers(
+    kind: Kind, text: str, bad: list[int], tmp_path: Path
+) -> None:
+    (tmp_path / "t").write_text(text)
+    notes = RowNotes()
+    for _ in range(2):  # a second reading counts nothing twice
+        rows = list(read_table(tmp_path / "t", kind, ["s"], bad=notes))
+        assert [row.values["s"] for row in rows] == ["a", "b", "c"] and rows[-1].number == 3 + len(bad)
+        assert [int(place.rpartition(" ")[2]) for place in notes.reasons] == bad
+    (line,) = notes.lines()
+    assert f"{len(bad)} rows left out" in line and f"line {bad[2]}: " in line and f"line {bad[3]}: " not in line
+    with pytest.raises(InputError, match=f"line {bad[0]}: "):
+        list(read_table(tmp_path / "t", kind, ["s"], bad=RowNotes(strict=True)))
+    with pytest.raises(InputError, match="No row is left"):
+        list(read_table(tmp_path / "t", kind, ["s"], bad=RowNotes(), check=_refuse))
+
+
+def _refuse(row: Row) -> None:
+    raise InputError(f"row {row.number} is not wanted")
 
 
 @pytest.mark.parametrize(("kind", "packed"), [("csv", ""), ("tsv", ""), ("csv", ".gz")])

@@ -37,20 +37,23 @@ ATTENDS = ("1", "3", "5")
 
 
 CACHE = {"--cache": NEURAL_CACHE.window, "--cache-theta": NEURAL_CACHE.theta, "--cache-lambda": NEURAL_CACHE.lambda_}
+STATES = [("tokens", "line"), ("words", "line"), ("words", "document"), ("words", "carry")]
 
 
 @pytest.mark.parametrize("cache", [False, True])
-@pytest.mark.parametrize("rows", ["tokens", "words"])
+@pytest.mark.parametrize(("rows", "state"), STATES)
 @pytest.mark.parametrize("run", rest_slow("123456"))
 def test_score_is_the_command_line_s(
-    client: TestClient, folders: Mapping[str, Path], run: str, rows: str, cache: bool, tmp_path: Path
+    client: TestClient, folders: Mapping[str, Path], run: str, rows: str, state: str, cache: bool, tmp_path: Path
 ) -> None:
     more = list(map(str, chain.from_iterable(CACHE.items()))) if cache else []
     file, out = tmp_path / "text.txt", tmp_path / "scores.csv"
     file.write_text(TEXT + "\n", encoding="utf-8")
-    score = ["score", str(folders[run]), str(file), "--rows", rows, "--out", str(out), *more]
+    score = ["score", str(folders[run]), str(file), "--rows", rows, "--state", state, "--out", str(out), *more]
+    if state != "line" and main(score) == 2:
+        pytest.skip("a model of lines alone")
     assert main([*score, "--format", "csv"]) == 0
-    asked = {"run": run, "text": TEXT, "rows": rows, "cache": cache}
+    asked = {"run": run, "text": TEXT, "rows": rows, "state": state, "cache": cache}
     assert client.post("/api/score", json=asked, headers={"accept": "text/csv"}).text == out.read_text("utf-8")
     assert main([*score, "--format", "jsonl"]) == 0
     lines = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
