@@ -23,7 +23,9 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -55,6 +57,9 @@ CHANGING = {
     *("python", "processor", "cores", "threads", "device", "run", "runs", "file", "folder", "path"),
 }
 """Keys whose values tell of the machine, the moment or the place: only their types are kept."""
+
+DERIVED = {"nll_per_token", "bits_per_token", "oov_share", "unk_share", "perplexity_without_unk", "nats", "log10"}
+"""Keys whose values follow from others: likewise."""
 
 FINISHED = {
     "kvp": ("daniluk2017/kvp-w5", {}),
@@ -129,7 +134,7 @@ COMMANDS = {
     "cloze, contexts": "cloze kvp kvp-2 questions.txt --context full --context query --json",
     "rescore": f"rescore kvp kn3 {LISTS} --weights total=1 kvp=0.5 kn3=0.5 words=0.1",
     "rescore, tuned": f"rescore kvp {LISTS} --tune --nbest-out out/lists.nbest",
-    "compare": "compare lstm kvp --json --out out/classes.csv",
+    "compare": "compare lstm kvp --json",
     "context": "context kvp --lengths 1 2 5 --positions 20 --far 3 --json --out out/context.csv",
     "attend": f"attend kvp --text '{TEXT}' --out out/attend.csv",
     "attend, document": "attend kvp --document 1 --words 12 --out out/attend.csv",
@@ -202,14 +207,14 @@ def working(folder: Path) -> Iterator[None]:
 
 
 def kept(value: Json, key: str = "") -> Json:
-    """Return what of an output must stay: numbers and words; of prose, and of what changes, its type."""
+    """Return what of an output must stay: sums whole, other numbers to ten digits, words; of the rest its type."""
     if isinstance(value, dict):
         return {name: kept(item, name) for name, item in value.items()}
     if isinstance(value, list) and key not in CHANGING:
         return [kept(item, key) for item in value]
-    if key in CHANGING or (isinstance(value, str) and " " in value):
+    if key in CHANGING | DERIVED or (isinstance(value, str) and " " in value):
         return f"({types(value)})"
-    return value
+    return float(f"{value:.10g}") if isinstance(value, float) and key != "nll" else value
 
 
 def types(value: Json) -> Json:
@@ -291,9 +296,23 @@ def _long(kind: str) -> spanlm.RunConfig:
 
 
 def presets() -> Tree:
-    """Return what `spanlm presets --json` says of each preset."""
-    rows = json.loads(command("presets", "--json"))
-    return {row["name"]: {key: value for key, value in flat(kept(row)).items() if value is not None} for row in rows}
+    """Return what `spanlm presets --json` says of each preset; of its configuration what differs from the defaults."""
+    rows = {row["name"]: kept(row) for row in json.loads(command("presets", "--json"))}
+    for row in rows.values():
+        del row["name"]
+    for name in spanlm.PRESETS:
+        rows[name]["config"] = dict(set_fields(spanlm.find_preset(name).config))
+    return {name: {key: value for key, value in flat(row).items() if value is not None} for name, row in rows.items()}
+
+
+def set_fields(group: Any, prefix: str = "") -> Iterator[tuple[str, Json]]:
+    """Yield the fields of a configuration, and of its groups, that do not have their defaults."""
+    for field in fields(group):
+        value = getattr(group, field.name)
+        if is_dataclass(value):
+            yield from set_fields(value, f"{prefix}{field.name}.")
+        elif field.default is MISSING or value != field.default:
+            yield f"{prefix}{field.name}", value
 
 
 def as_changes(rows: Tree) -> Tree:
