@@ -3,20 +3,23 @@
 Rows of published tables are written by `spanlm.reproduction`, as its pages have them; the rest are numbers of records.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from statistics import fmean
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from results import scaling
 from results.record import KINDS
-from results.records import Record, at, records
+from results.records import PARTS, Record, at, records
+from spanlm.evaluation.resampling import of_chance, signed
 from spanlm.reproduction.certainty import NONE
 from spanlm.reproduction.plan import PAPERS, Plan, Task
 from spanlm.reproduction.run import Outcome
-from spanlm.reproduction.table import COLUMNS, Grid, Overview, Page
+from spanlm.reproduction.table import COLUMNS, Grid, Overview, Page, in_words, spread
 
 Rows = list[list[str]]  # the first is the header
 SURE = -1
@@ -95,19 +98,275 @@ def _number(value: object, digits: int = 1, factor: int = 1) -> str:
     return shown.replace("-", "−") or NONE
 
 
+# --- differences in bits from a control ---
+
+TEXTS = {"ptb-small": "Penn Treebank", "wikitext-2-small": "WikiText-2"}
+TEXTS |= {"cbt-small": "Children's books", "wikipedia-small": "Wikipedia articles"}
+"""Of which Daniluk et al.'s models are trained, by length."""
+FIGURE_2C = tuple(row for table in PAPERS["daniluk2017"].tables if table.name == "2c" for row in table.rows)
+DEMO = "demo"
+ON_THE_DEMO = {"4-gram": "4-gram", "kvp-w5": "Key-Value-Predict, window 5", "attention-w10": "Attention, window 15"}
+"""A row of Figure 2c -> that on the demo's text."""
+BUFFERS = {"Span buffer": "Span buffer, as printed", "Span buffer, q sees h_t, too": "Span buffer, our reading"}
+BUFFERS |= {
+    "one span of 2": "Span buffer of one span, our reading",
+    "32 spans of 8": "Span buffer of 32 spans, our reading",
+}
+
+
+def _bits(difference: float, interval: Sequence[float], seeds: int) -> str:
+    """`−0.095 (−0.132 to −0.060; 3)`: without an interval where no blocks are stored."""
+    within = f"{' to '.join(map(signed, interval))}; " if interval else ""
+    return f"{signed(difference)} ({within}{seeds})"
+
+
+def _title(row: str) -> str:
+    return PAPERS["daniluk2017"].rows[row].title
+
+
+@cache
+def _of_text(text: str) -> dict[str, str]:
+    """Return the differences of Figure 2c's rows from the LSTM on a text, by title; of the LSTM its seeds."""
+    (_, *seeds), (_, *sure) = (
+        Trained("daniluk2017", text, "2c", (column,), which)() for column, which in (("seeds", 0), ("difference", SURE))
+    )
+    count = dict(seeds)
+    shown = {title: f"{cell.removesuffix(')')}; {count[title]})" for title, cell in sure}
+    return shown | {_title("lstm"): f"0 ({count[_title('lstm')]} seeds)".replace("(1 seeds", "(1 seed")}
+
+
+@cache
+def _of_demo() -> dict[str, str]:
+    """Return the same of the demo's text, with the span buffers and the LSTM's cache."""
+    rows = {one["row"]: _bits(one["bits"], one["interval"], one["seeds"]) for one in records("memories", DEMO)}
+    (caches,) = (one["caches"] for one in records("demo", "commands") if one["row"] == "caches")
+    (plain,) = (one["evaluation"] for one in records("demo", "evaluations") if one["row"] == "runs/demo/lstm test")
+    (seeds,) = {one["seeds"] for one in records("memories", DEMO)}
+    named = {_title(row): rows.pop(title) for row, title in ON_THE_DEMO.items()}
+    rows = {BUFFERS.get(title, title): cell for title, cell in rows.items()}
+    cache_gain = _bits(caches["baseline"]["bits"] - plain["bits_per_token"], (), 1)
+    return {_title("lstm"): f"0 ({seeds} seeds)"} | named | rows | {"LSTM with a cache of 500 words": cache_gain}
+
+
+def _counted() -> dict[str, dict[str, str]]:
+    """Return those of Kneser-Ney models of as many words, which have no seeds: from the mean of the LSTM's, by text."""
+    by_text = {"ptb-small": ("ptb-300/mixtures", ("kn5",)), "cbt-small": ("cbt-ngrams", ("kn-5-16k", "kn-5-cache-16k"))}
+    found: dict[str, dict[str, str]] = {}
+    for text, (table, rows) in by_text.items():
+        control = [one["test"]["nll_per_token"] for one in records("daniluk2017", text) if one["row"] == "lstm"]
+        for one in records("daniluk2017", table):
+            if one["row"] in rows:
+                nats = math.log(one["test"]["perplexity"]) - fmean(control)
+                title = f"5-gram Kneser-Ney{' with a cache' if 'cache' in one['row'] else ''}"
+                found.setdefault(text, {})[title] = _bits(nats / math.log(2), (), len(control))
+    return found
+
+
+def overview() -> Rows:
+    """Return what each model is worth on each text: bits a token on test against the LSTM of the same size."""
+    counted = _counted()
+    columns = {"demo": _of_demo(), **{title: _of_text(text) | counted.get(text, {}) for text, title in TEXTS.items()}}
+    names = dict.fromkeys((*map(_title, FIGURE_2C), *columns["demo"], *(x for one in counted.values() for x in one)))
+    lines = [
+        [name, *(one.get(name, NONE) for one in columns.values())] for name in sorted(names, key=_title("lstm").__ne__)
+    ]
+    tokens = {one["row"]: f"{one['train'] / 1e6:.1f}M tokens" for one in records("daniluk2017", "texts")}
+    (note,) = {note for one in records("demo", "evaluations") for note in one["evaluation"]["notes"]}
+    (length,) = re.findall(r"train (\d+)", note)
+    scales = {text: records("daniluk2017", text)[0]["scale"] for text in TEXTS}
+    heads = [f"{title}, {tokens[text]} ({scales[text]})" for text, title in TEXTS.items()]
+    return [["model", f"demo, {int(length) / 1e6:.2f}M tokens (own size)", *heads], *lines]
+
+
+def _ppl_bits(rows: Sequence[Record], part: str) -> float:
+    """Return the mean bits of rows on test, of what is at `part`."""
+    return fmean(math.log2(at(one, part)) for one in rows)
+
+
+SENTENCES = "LSTM without attention, sentence by sentence"
+CONTROLS = (
+    ("ptb-full", SENTENCES, "lstm", {"single": "Attention over the sentence, single score"}),
+    (
+        *("ptb-small", SENTENCES, "lstm-ptb"),
+        {
+            "single-ptb": "Attention over the sentence, single score",
+            "combined-ptb": "Attention over the sentence, combined score",
+            "mean-ptb": "Equal weights in place of scores",
+            "merge-ptb": "The last layer alone (Eq. 7)",
+            "lstm-ptb-cache-500": "LSTM with a cache of 500 words",
+        },
+    ),
+    (
+        "ptb-small",
+        "LSTM of the same recipe, running text",
+        "lstm-stream-ptb",
+        {"single-stream-ptb": "Attention, single score"},
+    ),
+    ("ptb-small", "LSTM of Grave et al.", "grave-lstm-ptb", {"grave-lstm-ptb-cache-500": "Neural cache of 500 words"}),
+    ("ptb-small", "LSTM of Zaremba et al., medium", "medium", {"pointer-ptb": "Pointer sentinel"}),
+)
+"""Records of Salton et al. on Penn Treebank: table, what the control is, its row, and the rows that are compared."""
+
+
+def controls() -> Rows:
+    """Return the same of models with another control, all on Penn Treebank."""
+    rows = [["compared with (0)", "model", "scale", "bits on test"]]
+    for table, title, control, models in CONTROLS:
+        every = records("salton2017", table)
+        part = "test.without_cache.perplexity" if table == "ptb-full" else "test.perplexity"
+        of = {name: [one for one in every if one["row"] == name] for name in (control, *models)}
+        for name, model in models.items():
+            gain = _ppl_bits(of[name], part) - _ppl_bits(of[control], part)
+            rows.append([title, model, of[name][0]["scale"], _bits(gain, (), len(of[name]))])
+    every = records("li2020", "ptb-small")
+    awd, buffer = ([one for one in every if one["row"] == name] for name in ("awd-ptb", "awd-snb-ptb"))
+    gain = _ppl_bits(buffer, "test.perplexity") - _ppl_bits(awd, "test.perplexity")
+    rows.append(["AWD-LSTM", "Span buffer, as printed", buffer[0]["scale"], _bits(gain, (), len(buffer))])
+    for one in records("li2020", "reads"):
+        if whole := at(one, "test_against_control.whole"):
+            name = BUFFERS[one["row"].split(",")[0]]
+            rows.append(["AWD-LSTM", name, one["scale"], _bits(whole["difference"], whole["interval"], one["count"])])
+    return rows
+
+
 # --- tables with a form of their own ---
 
 
-def trained_and_adapted(name: str) -> Rows:
-    """Put a table of Li et al. without dynamic evaluation beside the one with it, by model."""
-    columns = ("model", "valid ppl", "test ppl", "paper: test", "PoU")
+def beside_the_paper() -> Rows:
+    """Return Figure 2c in bits against the LSTM: the paper's, and on each text."""
+    rows, every = PAPERS["daniluk2017"].rows, {title: _of_text(text) for text, title in TEXTS.items()}
+    control = rows["lstm"].reported.test_ppl
+    lines = []
+    for row in FIGURE_2C:
+        printed = math.log2(rows[row].reported.test_ppl / control)
+        cells = (one.get(rows[row].title, NONE) for one in every.values())
+        lines.append([rows[row].title, signed(printed) if row != "lstm" else "0", "small", *cells])
+    return [["model", "paper (its Wikipedia)", "scale of ours", *every], *lines]
+
+
+def figure_2c(text: str) -> Rows:
+    """Return the rows of Figure 2c on one text, with how sure their differences are."""
+    columns = "scale", "units", "seeds", "valid ppl", "test ppl", "train ppl"
+    (head, *left), (more, *right) = (
+        Trained("daniluk2017", text, "2c", *how)() for how in ((columns,), (("difference", "p", "place"), SURE))
+    )
+    sure = {row[0]: row[1:] for row in right}
+    return [[*head, "bits against the LSTM", *more[2:]], *([*row, *sure.get(row[0], [NONE] * 3)] for row in left)]
+
+
+def windows() -> Rows:
+    """Return Figure 2a: test perplexities by window, the paper's beside them."""
+    found: dict[str, dict[str, str]] = {}
+    for title, *cells in Trained("daniluk2017", "ptb-small", "2a", ("test ppl", "paper: test", "seeds", "scale"))()[1:]:
+        name, window = title.split(", window ")
+        mine = cells[0] if cells[2] == "1" else f"{cells[0]}, {cells[2]} seeds"
+        found.setdefault(name, {"scale": cells[3]}).update({window: mine, f"paper: {window}": cells[1]})
+    columns = ["scale", *(f"{paper}{window}" for paper in ("", "paper: ") for window in (1, 5, 10, 15))]
+    return [["window", *columns], *([name, *(one.get(x, NONE) for x in columns)] for name, one in found.items())]
+
+
+def lags() -> Rows:
+    """Return where attention looks: at the newest, at the oldest and at the last five words; the paper's beside it."""
+    printed = {one["row"]: one["published"] for one in records("daniluk2017", "wikitext-2-small/attention")}
+    tables = {"wikipedia-small/readings": "Wikipedia", "wikitext-2-small/attention": "WikiText-2"}
+    tables |= {"ptb-300/attention": "Penn Treebank"}
+    shares = "newest", "oldest", "last five"
+    rows = [["", "scale", *shares, *(f"paper: {name}" for name in shares)]]
+    for table, text in tables.items():
+        for one in records("daniluk2017", table):
+            if percent := at(one.get("by_lag", one), "measured_percent"):
+                row = one["row"].removesuffix(", by_lag")
+                cells = [
+                    f"{x:.1f}"
+                    for part in (percent, printed[row]["percent"])
+                    for x in (part[-1], part[0], sum(part[-5:]))
+                ]
+                rows.append([f"{text}: {_title(row)}", one["scale"], *cells])
+    return rows
+
+
+def rungs() -> Rows:
+    """Return Table 1 of Li et al., with dynamic evaluation in columns of its own, then what reads otherwise."""
+    plain, dynamic = (
+        {row[0]: row[1:] for row in _columns(_grids("li2020", "ptb-small", "1")[which], ("model", *columns))[1:]}
+        for which, columns in enumerate((("seeds", "test ppl", "PoU", "paper: test"), ("test ppl", "paper: test")))
+    )
+    scale = records("li2020", "ptb-small")[0]["scale"]
+    rows = [
+        [model, scale, seeds, test, pou, dynamic[model][0], paper, dynamic[model][1]]
+        for model, (seeds, test, pou, paper) in plain.items()
+    ]
+    for one in (one for one in records("li2020", "reads") if one["test"]):
+        start = one["row"].split(",")[0]
+        name, pou = BUFFERS.get(start, "AWD-LSTM, float32"), _number(one["utilisation"], 1, 100)
+        rows.append([name, one["scale"], str(one["count"]), _number(one["test"], 2), pou, NONE, NONE, NONE])
+    head = "model", "scale", "seeds", "test ppl", "PoU, %", "dynamic: test", "paper: test", "paper, dynamic: test"
+    return [[*head], *rows]
+
+
+def taken_apart() -> Rows:
+    """Return Table 3 of Li et al., its two ways of evaluation side by side."""
+    columns = ("model", "valid ppl", "test ppl", "PoU", "paper: test")
     scale = records("li2020", "ptb-small")[0]["scale"]
     left, right = (
-        {row[0]: row[1:] for row in _columns(_grids("li2020", "ptb-small", name)[which], columns)} for which in (0, 1)
+        {row[0]: row[1:] for row in _columns(_grids("li2020", "ptb-small", "3")[which], columns)} for which in (0, 1)
     )
     head, *models = left | right
-    rows = [[model, scale, *left.get(model, [NONE] * 4), *right.get(model, [NONE] * 4)] for model in models]
-    return [[head, "scale", *columns[1:], "dynamic: valid", "test", "paper", "PoU"], *rows]
+    rows = [[x, scale, *left.get(x, [NONE] * 4)[:3], *right.get(x, [NONE] * 4)[1:]] for x in models]
+    return [[head, "scale", *columns[1:4], "dynamic: test", "dynamic: PoU", "paper, dynamic: test"], *rows]
+
+
+ATTENTIVE = {
+    "lstm": "LSTM without attention",
+    "single": "Attention, single score",
+    "lstm-ptb": "LSTM without attention",
+    "single-ptb": "Attention, single score",
+    "combined-ptb": "Attention, combined score",
+    "mean-ptb": "Equal weights in place of scores",
+    "merge-ptb": "The last layer alone (Eq. 7)",
+}
+
+
+def attentive() -> Rows:
+    """Return models that read a sentence at a time: at full size, then at small scale."""
+    head = (
+        "model",
+        "scale",
+        "seeds",
+        "valid ppl",
+        "test ppl",
+        "with a cache: test",
+        "paper's count: test",
+        "paper: test",
+    )
+    rows = [[*head]]
+    every = [*records("salton2017", "ptb-full"), *records("salton2017", "ptb-small")]
+    for row, title in ATTENTIVE.items():
+        runs = [one for one in every if one["row"] == row]
+        cached = [one for one in every if one["row"] == f"{row}-cache-500"]
+        full = runs[0]["scale"] == "full"
+        plain = [{part: at(one, f"{part}.without_cache") if full else one[part] for part in PARTS} for one in runs]
+        found = plain, plain, runs if full else cached, plain
+        paths = "valid.perplexity", "test.perplexity", "test.perplexity", "test.salton2017.perplexity"
+        cells = [
+            in_words(spread(at(x, path) for x in of)) if of else NONE for of, path in zip(found, paths, strict=True)
+        ]
+        published = PAPERS["salton2017"].rows[f"{row.removesuffix('-ptb')}-ptb"].reported.test_ppl
+        rows.append([title, runs[0]["scale"], str(len(runs)), *cells, _number(published)])
+    return rows
+
+
+def on_the_demo() -> Rows:
+    """Return what memories are worth on the demo's text, and how much context they use."""
+    worth = {one["row"]: one for one in records("memories", DEMO)}
+    rows = [["", "scale", "bits on test", "bits against the LSTM", "p", "gain of all context", "words that count"]]
+    for one in records("memories", "context"):
+        bits, p = NONE, NONE
+        if of := worth.get(one["row"]):
+            bits, p = _bits(of["bits"], of["interval"], of["seeds"]), of_chance(of["p"])
+        words = "{} ({} to {})".format(*(_number(x) for x in (one["effective"], *one["effective_interval"])))
+        rows.append([one["row"], one["scale"], _number(one["bits"], 3), bits, p, _number(one["gain"], 3), words])
+    return rows
 
 
 CLASSES = "NE", "CN", "V", "P"  # of questions, in the order of the columns
@@ -117,7 +376,7 @@ def questions() -> Rows:
     """Return accuracies on CBT-like questions: the figure's rows, and below them the n-gram models'."""
     classes = ("named entities", "common nouns", "verbs", "prepositions")
     columns = (*(f"sentence: {name}" for name in classes), "scale", "test ppl")
-    rows = Trained("daniluk2017", "cbt-small", "2d", columns)()
+    _, *rows = Trained("daniluk2017", "cbt-small", "2d", columns)()
     for one in records("daniluk2017", "cbt-ngrams"):
         answers = {file["class"]: file["contexts"]["full"]["sentence"] for file in one["cloze"]["files"]}
         held = " + cache" if one["config"]["ngram"]["cache"] else ""
@@ -125,7 +384,7 @@ def questions() -> Rows:
         cells = [[_number(x, 3) for x in (answers[name]["accuracy"], *answers[name]["interval"])] for name in CLASSES]
         shown = (f"{a} [{low}, {high}]" for a, low, high in cells)
         rows.append([model, *shown, one["scale"], _number(one["test"]["perplexity"])])
-    return rows
+    return [["model", *classes, "scale", "test ppl"], *rows]
 
 
 def mixtures() -> Rows:
@@ -146,37 +405,7 @@ def mixtures() -> Rows:
     return [["", "valid ppl", "test ppl", "weights"], *lines]
 
 
-TEXTS = {"ptb-small": "Penn Treebank", "wikitext-2-small": "WikiText-2", "wikipedia-small": "Wikipedia articles"}
 YARDSTICK = "markov", "copy", "copy-lag-20", "agreement", "recall", "topics"
-
-
-def texts() -> Rows:
-    """Return what two memories are worth on texts of several lengths, in bits against the LSTM."""
-    models = ("Key-Value-Predict, window 5", "4-gram RNN")
-    rows = [["text", "scale", "training tokens", "seeds", *models]]
-    every = {one["row"]: one for one in records("memories", "demo")}
-    demo = [every[model.removesuffix(" RNN")] for model in models]
-    (notes,) = {note for one in records("demo", "evaluations") for note in one["evaluation"]["notes"]}
-    length = re.search(r"train ([\d,]+), valid", notes)
-    shown = ("{:+.3f} ({:+.3f} to {:+.3f})".format(one["bits"], *one["interval"]) for one in demo)
-    cells = (cell.replace("-", "−") for cell in shown)
-    rows.append(
-        [
-            "the demo's",
-            demo[0]["scale"],
-            f"{int(length[1].replace(',', '')):,}" if length else NONE,
-            str(demo[0]["seeds"]),
-            *cells,
-        ]
-    )
-    lengths = {one["row"]: one["train"] for one in records("daniluk2017", "texts")}
-    for text, title in TEXTS.items():
-        trained = Trained("daniluk2017", text, "2c", ("seeds", "scale"))()
-        seeds = {model: count for model, count, _ in trained}
-        found = dict(Trained("daniluk2017", text, "2c", ("difference",), SURE)())
-        both = " and ".join(dict.fromkeys(seeds[model] for model in models))
-        rows.append([title, trained[1][2], f"{lengths[text]:,}", both, *(found[model] for model in models)])
-    return rows
 
 
 def yardstick() -> Rows:
@@ -188,9 +417,13 @@ def yardstick() -> Rows:
 
 # --- speed ---
 
-SPEEDS = {"bench-cpu-before": "Zen 4, before", "bench-cpu": "Zen 4"}
-SPEEDS |= {"bench-cpu-zen-5": "Zen 5", "bench-cpu-zen-3-before": "Zen 3, before"}
-SPEEDS |= {"bench-cpu-zen-3": "Zen 3", "bench-cpu-zen-3-words": "Zen 3"}
+SPEEDS = {
+    "bench-cpu": "Zen 4",
+    "bench-cpu-zen-5": "Zen 5",
+    "bench-cpu-zen-3": "Zen 3",
+    "bench-cpu-zen-3-words": "Zen 3",
+}
+"""Tables of the version that is measured; what older ones took is in `…-before`."""
 GPU = "bench-gpu", "bench-gpu-more"
 WAITING = {"the library's own": "", "OMP_WAIT_POLICY=passive": ", passive", "GOMP_SPINCOUNT=1000": ", short"}
 OURS = "spanlm, ", "attentive, ", "span buffer, ", "dynamic evaluation, ", "with a cache"
@@ -208,21 +441,24 @@ def _benched(tables: Iterable[str]) -> list[Record]:
 
 def ratios() -> Rows:
     """Return fp32 and bf16 of what has a target in a record: its speed or memory, where that of the other is 1."""
-    rows = [
+    compared = [
         (SPEEDS[row["table"]], (row["size"], row["name"], one["what"], one["reference"]), row["precision"], one)
         for row in _benched(SPEEDS)
         for one in row["compared"]
     ]
-    aims = {key: one["target"] for _, key, _, one in rows if one.get("target")}
+    aims = {key: one["target"] for _, key, _, one in compared if one.get("target")}
     found: dict[tuple[str, ...], dict[str, dict[str, str]]] = {}
-    for title, key, precision, one in (row for row in rows if row[1] in aims):
+    for title, key, precision, one in (row for row in compared if row[1] in aims):
         missed = one["ratio"] > aims[key] if one["what"] == "memory" else one["ratio"] < aims[key]
         cells = found.setdefault(_plain(*key), {})
         cells.setdefault("target", {})[precision] = f"{aims[key]:.2f}"
         cells.setdefault(title, {})[precision] = f"{one['ratio']:.2f}{' ✗' if missed else ''}"
     titles = list(dict.fromkeys(["target", *SPEEDS.values()]))
-    lines = ([*key, *(_pair(one.get(title, {})) for title in titles)] for key, one in found.items())
-    return [["size", "what", "of", "compared with", *titles], *lines]
+    rows = [["what", "compared with", *titles]]
+    for (size, name, what, reference), cells in found.items():
+        memory = ": memory" if what == "memory" else ""
+        rows.append([f"{size}: {name}{memory}", reference, *(_pair(cells.get(title, {})) for title in titles)])
+    return rows
 
 
 def _pair(cells: Mapping[str, str]) -> str:
@@ -230,29 +466,21 @@ def _pair(cells: Mapping[str, str]) -> str:
 
 
 def steps() -> Rows:
-    """Return the milliseconds of a step, median (fastest–slowest), of two versions that were measured in turn."""
-    versions, found = {"bench-cpu-before": "before", "bench-cpu": "after"}, dict[tuple[str, ...], dict[str, str]]()
-    for one in _benched(versions):
-        if one["name"].startswith(OURS):
-            taken = [_number(one[f"{which}milliseconds"], 0) for which in ("", "fastest_", "slowest_")]
-            column = f"{one['precision']}, {versions[one['table']]}"
-            found.setdefault(_plain(one["size"], one["name"]), {})[column] = "{} ({}–{})".format(*taken)
-    columns = [f"{precision}, {version}" for precision in ("fp32", "bf16") for version in versions.values()]
-    return [["size", "what", *columns], *([*key, *(one.get(x, NONE) for x in columns)] for key, one in found.items())]
-
-
-def gpu() -> Rows:
-    """Return a GPU's milliseconds of a step in fp32 and bf16, tokens a second in fp32, and how these compare."""
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
-    for one in _benched(GPU):
-        found.setdefault(_plain(one["size"], one["name"]), {})[one["precision"]] = one
-    rows = [["size", "what", "ms, fp32", "ms, bf16", "tokens/s, fp32", "speed, fp32", "of"]]
-    for key, both in found.items():
-        compared: Mapping[str, Any] = next((one for one in both["fp32"]["compared"] if one["what"] == "speed"), {})
-        (of,) = _plain(compared.get("reference", NONE))
-        times = [_number(at(both, f"{precision}.milliseconds")) for precision in ("fp32", "bf16")]
-        rate, ratio = _number(both["fp32"]["tokens_per_second"], 0), _number(compared.get("ratio"), 2)
-        rows.append([*key, *times, rate, ratio, of])
+    """Return the milliseconds of our steps on a processor and a GPU, and how the GPU's compare in fp32."""
+    found: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
+    for one in (one for one in _benched(("bench-cpu", *GPU)) if one["name"].startswith(OURS)):
+        table = GPU[0] if one["table"] in GPU else one["table"]
+        found.setdefault(_plain(one["size"], one["name"]), {}).setdefault(table, {})[one["precision"]] = one
+    rows = [["what", "Zen 4: ms", "H200: ms", "H200: tokens/s, fp32", "H200: speed, fp32", "of (1)"]]
+    for (size, name), tables in found.items():
+        zen, gpu = (tables.get(table, {}) for table in ("bench-cpu", GPU[0]))
+        compared: Mapping[str, Any] = next((x for x in at(gpu, "fp32.compared") or () if x["what"] == "speed"), {})
+        times = [
+            _pair({precision: _number(one["milliseconds"], digits) for precision, one in of.items()})
+            for of, digits in ((zen, 0), (gpu, 1))
+        ]
+        rate, ratio = _number(at(gpu, "fp32.tokens_per_second"), 0), _number(compared.get("ratio"), 2)
+        rows.append([f"{size}: {name}", *times, rate, ratio, *_plain(compared.get("reference", NONE))])
     return rows
 
 
@@ -277,9 +505,6 @@ def operations() -> Rows:
     return rows
 
 
-CERTAINTY = ("bits", "difference", "p", "place")
-
-
 def _against(prefix: str, titles: Mapping[str, str]) -> tuple[Column, ...]:
     """Return the columns of a difference with its interval, for each control."""
     found: list[Column] = []
@@ -291,40 +516,19 @@ def _against(prefix: str, titles: Mapping[str, str]) -> tuple[Column, ...]:
 
 
 TABLES: dict[str, Callable[[], Rows]] = {
+    # all
+    "overview": overview,
+    "controls": controls,
     # Daniluk et al.
-    "daniluk2017-wikipedia": Trained(
-        "daniluk2017",
-        "wikipedia-small",
-        "2c",
-        ("scale", "units", "seeds", "valid ppl", "test ppl", "paper: valid", "paper: test", "best epoch", "train ppl"),
-    ),
-    "daniluk2017-wikipedia-certainty": Trained("daniluk2017", "wikipedia-small", "2c", CERTAINTY, SURE),
-    "daniluk2017-ptb": Trained(
-        "daniluk2017",
-        "ptb-small",
-        "2c",
-        ("scale", "units", "seeds", "valid ppl", "test ppl", "paper: valid", "paper: test", "best epoch"),
-    ),
-    "daniluk2017-ptb-certainty": Trained("daniluk2017", "ptb-small", "2c", CERTAINTY, SURE),
+    "daniluk2017": beside_the_paper,
+    "daniluk2017-wikipedia": partial(figure_2c, "wikipedia-small"),
+    "daniluk2017-wikitext-2": partial(figure_2c, "wikitext-2-small"),
+    "daniluk2017-ptb": partial(figure_2c, "ptb-small"),
     "daniluk2017-ptb-orders": Trained(
-        "daniluk2017",
-        "ptb-small",
-        "2b",
-        ("scale", "units", "readout", "seeds", "valid ppl", "test ppl", "paper: valid", "paper: test", "best epoch"),
+        "daniluk2017", "ptb-small", "2b", ("scale", "readout", "seeds", "valid ppl", "test ppl", "paper: test")
     ),
-    "daniluk2017-ptb-windows": Trained(
-        "daniluk2017",
-        "ptb-small",
-        "2a",
-        ("scale", "units", "readout", "seeds", "valid ppl", "test ppl", "paper: test", "best epoch"),
-    ),
-    "daniluk2017-wikitext-2": Trained(
-        "daniluk2017",
-        "wikitext-2-small",
-        "2c",
-        ("scale", "units", "valid ppl", "test ppl", "paper: valid", "paper: test", "best epoch", "train ppl"),
-    ),
-    "daniluk2017-wikitext-2-certainty": Trained("daniluk2017", "wikitext-2-small", "2c", CERTAINTY, SURE),
+    "daniluk2017-ptb-windows": windows,
+    "daniluk2017-attention": lags,
     "daniluk2017-questions": questions,
     "daniluk2017-300-units": Measured(
         "daniluk2017",
@@ -340,41 +544,8 @@ TABLES: dict[str, Callable[[], Rows]] = {
         ),
     ),
     "daniluk2017-mixtures": mixtures,
-    "daniluk2017-attention": Measured(
-        "daniluk2017",
-        "ptb-300/attention",
-        (
-            *((f"−{lag}", f"measured_percent.{-lag}") for lag in (5, 4, 3, 2, 1)),
-            ("last five", "last_five_percent"),
-        ),
-    ),
     # Salton et al.
-    "salton2017-full": Measured(
-        "salton2017",
-        "ptb-full",
-        (
-            ("scale", "scale"),
-            ("seed", "seed", 0),
-            ("valid", "valid.without_cache.perplexity", 2),
-            ("test", "test.without_cache.perplexity", 2),
-            ("their count: valid", "valid.without_cache.salton2017.perplexity", 2),
-            ("their count: test", "test.without_cache.salton2017.perplexity", 2),
-            ("a predicted word: valid", "valid.without_cache.salton2017.perplexity_per_predicted", 2),
-            ("a predicted word: test", "test.without_cache.salton2017.perplexity_per_predicted", 2),
-            ("with a cache: valid", "valid.perplexity", 2),
-            ("with a cache: test", "test.perplexity", 2),
-        ),
-    ),
-    "salton2017-sentences": Trained(
-        "salton2017",
-        "ptb-small",
-        "1",
-        (
-            *("scale", "parameters", "seeds", "valid ppl", "test ppl"),
-            *("their count: test", "paper: test", "per predicted word: test"),
-        ),
-        1,
-    ),
+    "salton2017": attentive,
     "salton2017-running-text": Trained(
         "salton2017",
         "ptb-small",
@@ -397,8 +568,8 @@ TABLES: dict[str, Callable[[], Rows]] = {
         tuple((f"step {step:,}", f"loss.{step}", 2) for step in (300, 600, 850, 1300)),
     ),
     # Li et al.
-    "li2020-1": lambda: trained_and_adapted("1"),
-    "li2020-3": lambda: trained_and_adapted("3"),
+    "li2020": rungs,
+    "li2020-3": taken_apart,
     "li2020-readings": Measured(
         "li2020",
         "readings",
@@ -440,36 +611,14 @@ TABLES: dict[str, Callable[[], Rows]] = {
     ),
     # memories
     "yardstick": yardstick,
-    "texts": texts,
-    "demo": Measured(
-        "memories", "demo", (("bits", "bits", 3), ("from", "interval.0", 3), ("to", "interval.1", 3), ("p", "p", 4))
-    ),
-    "context": Measured(
-        "memories",
-        "context",
-        (
-            ("bits", "bits", 3),
-            ("gain", "gain", 3),
-            ("words", "effective"),
-            ("from", "effective_interval.0"),
-            ("to", "effective_interval.1"),
-        ),
-    ),
+    "demo": on_the_demo,
     # speed
     "speed-ratios": ratios,
     "speed-steps": steps,
-    "speed-gpu": gpu,
     "speed-verbs": Measured(
         "speed",
         "verbs",
-        (
-            ("before", "before.seconds"),
-            ("least", "before.from"),
-            ("most", "before.to"),
-            ("after", "after.seconds"),
-            ("least ", "after.from"),
-            ("most ", "after.to"),
-        ),
+        (("seconds", "after.seconds"), ("least", "after.from"), ("most", "after.to")),
     ),
     "speed-busy-cores": busy_cores,
     "speed-ranks": Measured(
