@@ -16,7 +16,7 @@ from results import scaling
 from results.record import KINDS
 from results.records import PARTS, Record, at, records
 from spanlm.evaluation.resampling import of_chance, signed
-from spanlm.reproduction.certainty import NONE
+from spanlm.reproduction.certainty import NONE, certainty
 from spanlm.reproduction.plan import PAPERS, Plan, Task
 from spanlm.reproduction.run import Outcome
 from spanlm.reproduction.table import COLUMNS, Grid, Overview, Page, in_words, spread
@@ -232,6 +232,14 @@ def controls() -> Rows:
 # --- tables with a form of their own ---
 
 
+def _in_order(text: str) -> str:
+    """Return how many pairs of rows stand in the paper's order, of how many, and between which in 95 % of the draws."""
+    lines = _page("daniluk2017", text, "2c").done
+    sure = certainty({line.row.name: line.records for line in lines})
+    agreed = sure and sure.agreement([line.row.reported.test_ppl for line in lines])
+    return "{} of {} ({} to {})".format(agreed[0], agreed[2], *agreed[1]) if agreed else NONE
+
+
 def beside_the_paper() -> Rows:
     """Return Figure 2c in bits against the LSTM: the paper's, and on each text."""
     rows, every = PAPERS["daniluk2017"].rows, {title: _of_text(text) for text, title in TEXTS.items()}
@@ -241,6 +249,7 @@ def beside_the_paper() -> Rows:
         printed = math.log2(rows[row].reported.test_ppl / control)
         cells = (one.get(rows[row].title, NONE) for one in every.values())
         lines.append([rows[row].title, signed(printed) if row != "lstm" else "0", "small", *cells])
+    lines.append(["pairs of models in the paper's order", NONE, "small", *map(_in_order, TEXTS)])
     return [["model", "paper (its Wikipedia)", "scale of ours", *every], *lines]
 
 
@@ -304,16 +313,51 @@ def rungs() -> Rows:
     return [[*head], *rows]
 
 
+SHUT, OPEN, COLLAPSED = "gate shut", "gate open", "collapsed"
+WORST = 10_000
+"""The perplexity of a guess among all words: what is above it has learned nothing."""
+
+
+def _state(share: float | None, perplexities: Sequence[float | None], worst: float) -> str:
+    """Say of a model that its gate never moves, or that it predicts no better than `worst`."""
+    if any(ppl is not None and ppl > worst for ppl in perplexities):
+        return COLLAPSED
+    if share is None or 0.005 <= share <= 0.95:
+        return NONE
+    return SHUT if share < 0.005 else OPEN
+
+
 def taken_apart() -> Rows:
     """Return Table 3 of Li et al., its two ways of evaluation side by side."""
     columns = ("model", "valid ppl", "test ppl", "PoU", "paper: test")
+    (words,) = (one["buffer"] for one in records("li2020", "readings/beside") if one["row"] == "unigram-oracle-awd-ptb")
     scale = records("li2020", "ptb-small")[0]["scale"]
     left, right = (
-        {row[0]: row[1:] for row in _columns(_grids("li2020", "ptb-small", "3")[which], columns)} for which in (0, 1)
+        {row[0]: row[1:] for row in _columns(_grids("li2020", "ptb-small", "3")[which], columns)[1:]}
+        for which in (0, 1)
     )
-    head, *models = left | right
-    rows = [[x, scale, *left.get(x, [NONE] * 4)[:3], *right.get(x, [NONE] * 4)[1:]] for x in models]
-    return [[head, "scale", *columns[1:4], "dynamic: test", "dynamic: PoU", "paper, dynamic: test"], *rows]
+    rows = [
+        ["model", "scale", "test ppl", "PoU, %", "dynamic: test", "dynamic: PoU, %", "paper, dynamic: test", "state"]
+    ]
+    for model in left | right:
+        (valid, test, pou, _), (_, *dynamic) = left.get(model, [NONE] * 4), right.get(model, [NONE] * 4)
+        used, ppl = (None if cell == NONE else float(cell) for cell in (pou, valid))
+        state = _state(used and used / 100, [ppl], 0.95 * words)
+        cells = [COLLAPSED if state == COLLAPSED else test, pou, *dynamic]
+        rows.append([model, scale, *cells, state])
+    return rows
+
+
+def other_readings() -> Rows:
+    """Return what other readings of the paper come to on valid, by part."""
+    parts = "valid", "encoder", "buffer", "oracle"
+    rows = [["", "scale", *parts, "PoU, %", "mean reward", "state"]]
+    for one in records("li2020", "readings"):
+        ppls = [one.get(part) for part in parts]
+        shown = [f"> {WORST:,}" if ppl is not None and ppl > WORST else _number(ppl) for ppl in ppls]
+        cells = _number(one.get("pou"), 0, 100), _number(one.get("reward"), 2)
+        rows.append([one["what"], one["scale"], *shown, *cells, _state(one.get("pou"), ppls, WORST)])
+    return rows
 
 
 ATTENTIVE = {
@@ -570,18 +614,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     # Li et al.
     "li2020": rungs,
     "li2020-3": taken_apart,
-    "li2020-readings": Measured(
-        "li2020",
-        "readings",
-        (
-            ("scale", "scale"),
-            *((name, name) for name in ("valid", "encoder", "buffer", "oracle")),
-            ("PoU, %", "pou", 0, 100),
-            ("oracle PoU, %", "oracle_pou", 0, 100),
-            ("mean reward", "reward", 2),
-        ),
-        row="what",
-    ),
+    "li2020-readings": other_readings,
     "li2020-reads": Measured(
         "li2020",
         "reads",
