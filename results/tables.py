@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from statistics import fmean
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -15,11 +15,13 @@ from typing import Any, NamedTuple, cast
 from results import scaling
 from results.record import KINDS
 from results.records import PARTS, Record, at, records
+from spanlm.analysis.figures import Value
 from spanlm.evaluation.resampling import of_chance, signed
 from spanlm.reproduction.certainty import NONE, certainty
 from spanlm.reproduction.plan import PAPERS, Plan, Task
 from spanlm.reproduction.run import Outcome
 from spanlm.reproduction.table import COLUMNS, Grid, Overview, Page, in_words, spread
+from spanlm.store.plain import several
 
 Rows = list[list[str]]  # the first is the header
 SURE = -1
@@ -124,6 +126,11 @@ def _title(row: str) -> str:
     return PAPERS["daniluk2017"].rows[row].title
 
 
+def _head(text: str, of: str = "") -> str:
+    """Name a text with the scale of what was trained on it."""
+    return f"{TEXTS[text]}{of} ({records('daniluk2017', text)[0]['scale']})"
+
+
 @cache
 def _of_text(text: str) -> dict[str, str]:
     """Return the differences of Figure 2c's rows from the LSTM on a text, by title; of the LSTM its seeds."""
@@ -132,7 +139,7 @@ def _of_text(text: str) -> dict[str, str]:
     )
     count = dict(seeds)
     shown = {title: f"{cell.removesuffix(')')}; {count[title]})" for title, cell in sure}
-    return shown | {_title("lstm"): f"0 ({count[_title('lstm')]} seeds)".replace("(1 seeds", "(1 seed")}
+    return shown | {_title("lstm"): f"0 ({several(int(count[_title('lstm')]), 'seed')})"}
 
 
 @cache
@@ -145,7 +152,12 @@ def _of_demo() -> dict[str, str]:
     named = {_title(row): rows.pop(title) for row, title in ON_THE_DEMO.items()}
     rows = {BUFFERS.get(title, title): cell for title, cell in rows.items()}
     cache_gain = _bits(caches["baseline"]["bits"] - plain["bits_per_token"], (), 1)
-    return {_title("lstm"): f"0 ({seeds} seeds)"} | named | rows | {"LSTM with a cache of 500 words": cache_gain}
+    return (
+        {_title("lstm"): f"0 ({several(seeds, 'seed')})"}
+        | named
+        | rows
+        | {"LSTM with a cache of 500 words": cache_gain}
+    )
 
 
 def _counted() -> dict[str, dict[str, str]]:
@@ -170,11 +182,10 @@ def overview() -> Rows:
     lines = [
         [name, *(one.get(name, NONE) for one in columns.values())] for name in sorted(names, key=_title("lstm").__ne__)
     ]
-    tokens = {one["row"]: f"{one['train'] / 1e6:.1f}M tokens" for one in records("daniluk2017", "texts")}
+    tokens = {one["row"]: f", {one['train'] / 1e6:.1f}M tokens" for one in records("daniluk2017", "texts")}
     (note,) = {note for one in records("demo", "evaluations") for note in one["evaluation"]["notes"]}
     (length,) = re.findall(r"train (\d+)", note)
-    scales = {text: records("daniluk2017", text)[0]["scale"] for text in TEXTS}
-    heads = [f"{title}, {tokens[text]} ({scales[text]})" for text, title in TEXTS.items()]
+    heads = (_head(text, tokens[text]) for text in TEXTS)
     return [["model", f"demo, {int(length) / 1e6:.2f}M tokens (own size)", *heads], *lines]
 
 
@@ -242,25 +253,21 @@ def _in_order(text: str) -> str:
 
 def beside_the_paper() -> Rows:
     """Return Figure 2c in bits against the LSTM: the paper's, and on each text."""
-    rows, every = PAPERS["daniluk2017"].rows, {title: _of_text(text) for text, title in TEXTS.items()}
-    control = rows["lstm"].reported.test_ppl
+    printed = {row: cast(float, PAPERS["daniluk2017"].rows[row].reported.test_ppl) for row in FIGURE_2C}
     lines = []
-    for row in FIGURE_2C:
-        printed = math.log2(rows[row].reported.test_ppl / control)
-        cells = (one.get(rows[row].title, NONE) for one in every.values())
-        lines.append([rows[row].title, signed(printed) if row != "lstm" else "0", "small", *cells])
-    lines.append(["pairs of models in the paper's order", NONE, "small", *map(_in_order, TEXTS)])
-    return [["model", "paper (its Wikipedia)", "scale of ours", *every], *lines]
+    for row, ppl in printed.items():
+        bits = signed(math.log2(ppl / printed["lstm"])) if row != "lstm" else "0"
+        lines.append([_title(row), bits, *(_of_text(text).get(_title(row), NONE) for text in TEXTS)])
+    lines.append(["pairs in the paper's order", NONE, *map(_in_order, TEXTS)])
+    return [["model", "paper (its Wikipedia)", *map(_head, TEXTS)], *lines]
 
 
-def figure_2c(text: str) -> Rows:
-    """Return the rows of Figure 2c on one text, with how sure their differences are."""
-    columns = "scale", "units", "seeds", "valid ppl", "test ppl", "train ppl"
-    (head, *left), (more, *right) = (
-        Trained("daniluk2017", text, "2c", *how)() for how in ((columns,), (("difference", "p", "place"), SURE))
-    )
-    sure = {row[0]: row[1:] for row in right}
-    return [[*head, "bits against the LSTM", *more[2:]], *([*row, *sure.get(row[0], [NONE] * 3)] for row in left)]
+def perplexities() -> Rows:
+    """Return test perplexities of Figure 2c: the paper's, and on each text."""
+    every = [dict(Trained("daniluk2017", text, "2c", ("test ppl",))()) for text in TEXTS]
+    printed = dict(Trained("daniluk2017", "ptb-small", "2c", ("paper: test",))()[1:])
+    lines = ([name, paper, *(one.get(name, NONE) for one in every)] for name, paper in printed.items())
+    return [["model", "paper (its Wikipedia)", *map(_head, TEXTS)], *lines]
 
 
 def windows() -> Rows:
@@ -278,7 +285,6 @@ def lags() -> Rows:
     """Return where attention looks: at the newest, at the oldest and at the last five words; the paper's beside it."""
     printed = {one["row"]: one["published"] for one in records("daniluk2017", "wikitext-2-small/attention")}
     tables = {"wikipedia-small/readings": "Wikipedia", "wikitext-2-small/attention": "WikiText-2"}
-    tables |= {"ptb-300/attention": "Penn Treebank"}
     shares = "newest", "oldest", "last five"
     rows = [["", "scale", *shares, *(f"paper: {name}" for name in shares)]]
     for table, text in tables.items():
@@ -298,19 +304,31 @@ def rungs() -> Rows:
     """Return Table 1 of Li et al., with dynamic evaluation in columns of its own, then what reads otherwise."""
     plain, dynamic = (
         {row[0]: row[1:] for row in _columns(_grids("li2020", "ptb-small", "1")[which], ("model", *columns))[1:]}
-        for which, columns in enumerate((("seeds", "test ppl", "PoU", "paper: test"), ("test ppl", "paper: test")))
+        for which, columns in enumerate(
+            (("seeds", "test ppl", "PoU", "paper: test"), ("test ppl", "PoU", "paper: test")),
+        )
     )
+    head = (
+        "model",
+        "scale",
+        "seeds",
+        "test ppl",
+        "paper: test",
+        "dynamic: test",
+        "paper, dynamic: test",
+        "PoU, %; dynamic",
+    )
+    rows = [[*head]]
     scale = records("li2020", "ptb-small")[0]["scale"]
-    rows = [
-        [model, scale, seeds, test, pou, dynamic[model][0], paper, dynamic[model][1]]
-        for model, (seeds, test, pou, paper) in plain.items()
-    ]
+    for model, (seeds, test, pou, paper) in plain.items():
+        adapted, opened, printed = dynamic[model]
+        shares = NONE if pou == NONE else f"{pou}; {opened}"
+        rows.append([model, scale, seeds, test, paper, adapted, printed, shares])
     for one in (one for one in records("li2020", "reads") if one["test"]):
-        start = one["row"].split(",")[0]
-        name, pou = BUFFERS.get(start, "AWD-LSTM, float32"), _number(one["utilisation"], 1, 100)
-        rows.append([name, one["scale"], str(one["count"]), _number(one["test"], 2), pou, NONE, NONE, NONE])
-    head = "model", "scale", "seeds", "test ppl", "PoU, %", "dynamic: test", "paper: test", "paper, dynamic: test"
-    return [[*head], *rows]
+        name = BUFFERS.get(one["row"].split(",")[0], "AWD-LSTM, float32")
+        numbers = _number(one["test"], 2), NONE, NONE, NONE, _number(one["utilisation"], 1, 100)
+        rows.append([name, one["scale"], str(one["count"]), *numbers])
+    return rows
 
 
 SHUT, OPEN, COLLAPSED = "gate shut", "gate open", "collapsed"
@@ -348,15 +366,32 @@ def taken_apart() -> Rows:
     return rows
 
 
+ALIKE = 0.03
+"""Readings whose perplexities differ from the printed one's by less are one line of the table."""
+
+
 def other_readings() -> Rows:
     """Return what other readings of the paper come to on valid, by part."""
     parts = "valid", "encoder", "buffer", "oracle"
-    rows = [["", "scale", *parts, "PoU, %", "mean reward", "state"]]
-    for one in records("li2020", "readings"):
+    every = records("li2020", "readings")
+    (printed,) = (one["valid"] for one in every if one["row"] == "published")
+    alike = [one for one in every if one["row"] != "published" and abs(one["valid"] / printed - 1) < ALIKE]
+    rows = [["", "scale", *parts, "PoU, %", "oracle PoU, %", "state"]]
+    for one in (one for one in every if one not in alike):
         ppls = [one.get(part) for part in parts]
         shown = [f"> {WORST:,}" if ppl is not None and ppl > WORST else _number(ppl) for ppl in ppls]
-        cells = _number(one.get("pou"), 0, 100), _number(one.get("reward"), 2)
-        rows.append([one["what"], one["scale"], *shown, *cells, _state(one.get("pou"), ppls, WORST)])
+        shares = (_number(one.get(x), 0, 100) for x in ("pou", "oracle_pou"))
+        rows.append([one["what"], one["scale"], *shown, *shares, _state(one.get("pou"), ppls, WORST)])
+        if one["row"] == "published":
+            ranges = (
+                f"{_number(min(x))}–{_number(max(x))}" for x in ([other[part] for other in alike] for part in parts)
+            )
+            shares = (
+                f"{_number(min(x), 0, 100)}–{_number(max(x), 0, 100)}"
+                for x in ([other[name] for other in alike] for name in ("pou", "oracle_pou"))
+            )
+            title = f"{len(alike)} other readings, of precision, spans, states and gradients"
+            rows.append([title, one["scale"], *ranges, *shares, NONE])
     return rows
 
 
@@ -369,6 +404,21 @@ ATTENTIVE = {
     "mean-ptb": "Equal weights in place of scores",
     "merge-ptb": "The last layer alone (Eq. 7)",
 }
+
+
+def reads() -> Rows:
+    """Return what other ways to read and to mix come to, with differences in bits from two controls."""
+    whole = "whole.difference", "whole.interval"
+    controls = {"no buffer": "against_control", "one span": "against_one_span"}
+    rows = [["", "scale", "seeds", "valid ppl", "test ppl"]]
+    rows[0] += [f"{part}: bits against {name}" for part in ("valid", "test") for name in controls]
+    for one in records("li2020", "reads"):
+        cells = [in_words(Value(one["perplexity"], one["from"], one["to"]), 2), _number(one["test"], 2)]
+        for path in (f"{part}{path}" for part in ("", "test_") for path in controls.values()):
+            difference, interval = (at(one, f"{path}.{x}") for x in whole)
+            cells.append(NONE if difference is None else _bits(difference, interval, one["count"]))
+        rows.append([one["row"], one["scale"], str(one["count"]), *cells])
+    return rows
 
 
 def attentive() -> Rows:
@@ -429,24 +479,6 @@ def questions() -> Rows:
         shown = (f"{a} [{low}, {high}]" for a, low, high in cells)
         rows.append([model, *shown, one["scale"], _number(one["test"]["perplexity"])])
     return [["model", *classes, "scale", "test ppl"], *rows]
-
-
-def mixtures() -> Rows:
-    """Return perplexities of models alone and mixed, with the weights that fit valid best."""
-    found: dict[str, dict[str, Any]] = {}
-    for one in records("daniluk2017", "ptb-300/mixtures"):
-        name = one["row"]
-        found.setdefault(name, {})["weights"] = " / ".join(f"{weight:.2f}" for weight in one["test"].get("weights", []))
-        for split in ("valid", "test"):
-            result = one.get(split, {})
-            for member in result.get("members", []):
-                found.setdefault(member["run"], {})[split] = member["perplexity"]
-            found[name][split] = result.get("ensemble", result).get("perplexity")
-    lines = (
-        [name, *(_number(one.get(split), 2) for split in ("valid", "test")), one.get("weights") or NONE]
-        for name, one in sorted(found.items(), key=lambda item: (item[0].count("+"), item[0]))
-    )
-    return [["", "valid ppl", "test ppl", "weights"], *lines]
 
 
 YARDSTICK = "markov", "copy", "copy-lag-20", "agreement", "recall", "topics"
@@ -549,25 +581,13 @@ def operations() -> Rows:
     return rows
 
 
-def _against(prefix: str, titles: Mapping[str, str]) -> tuple[Column, ...]:
-    """Return the columns of a difference with its interval, for each control."""
-    found: list[Column] = []
-    for number, (title, path) in enumerate(titles.items()):
-        whole, space = f"{prefix}{path}.whole", " " * number  # no two columns have one title
-        found += [Column(title, f"{whole}.difference", 3), Column(f"from{space}", f"{whole}.interval.0", 3)]
-        found += [Column(f"to{space}", f"{whole}.interval.1", 3)]
-    return tuple(found)
-
-
 TABLES: dict[str, Callable[[], Rows]] = {
     # all
     "overview": overview,
     "controls": controls,
     # Daniluk et al.
     "daniluk2017": beside_the_paper,
-    "daniluk2017-wikipedia": partial(figure_2c, "wikipedia-small"),
-    "daniluk2017-wikitext-2": partial(figure_2c, "wikitext-2-small"),
-    "daniluk2017-ptb": partial(figure_2c, "ptb-small"),
+    "daniluk2017-perplexities": perplexities,
     "daniluk2017-ptb-orders": Trained(
         "daniluk2017", "ptb-small", "2b", ("scale", "readout", "seeds", "valid ppl", "test ppl", "paper: test")
     ),
@@ -580,14 +600,13 @@ TABLES: dict[str, Callable[[], Rows]] = {
         (
             ("scale", "scale"),
             ("units", "config.model.encoder.hidden_size", 0),
-            ("θ_M", "model_parameters", 0),
+            ("parameters", "model_parameters", 0),
             ("best epoch", "best_epoch", 0),
             ("train ppl", "train_perplexity_at_best"),
             ("valid ppl", "valid.perplexity", 2),
             ("test ppl", "test.perplexity", 2),
         ),
     ),
-    "daniluk2017-mixtures": mixtures,
     # Salton et al.
     "salton2017": attentive,
     "salton2017-running-text": Trained(
@@ -596,52 +615,11 @@ TABLES: dict[str, Callable[[], Rows]] = {
         "1",
         ("scale", "parameters", "seeds", "valid ppl", "test ppl", "paper: valid", "paper: test"),
     ),
-    "salton2017-flatness": Measured(
-        "salton2017",
-        "flatness",
-        (
-            ("scale", "scale"),
-            ("flatness", "overall.flatness", 2),
-            ("nearest word, %", "overall.nearest", 1, 100),
-            ("equal weights would give, %", "overall.equal", 1, 100),
-        ),
-    ),
-    "salton2017-bias": Measured(
-        "salton2017",
-        "merge-bias",
-        tuple((f"step {step:,}", f"loss.{step}", 2) for step in (300, 600, 850, 1300)),
-    ),
     # Li et al.
     "li2020": rungs,
     "li2020-3": taken_apart,
     "li2020-readings": other_readings,
-    "li2020-reads": Measured(
-        "li2020",
-        "reads",
-        (
-            ("scale", "scale"),
-            ("seeds", "count", 0),
-            ("valid", "perplexity", 2),
-            ("least", "from", 2),
-            ("most", "to", 2),
-            ("test", "test", 2),
-            *_against("", {"bits against no buffer": "against_control", "against one span": "against_one_span"}),
-        ),
-    ),
-    "li2020-reads-parts": Measured(
-        "li2020",
-        "reads",
-        (
-            *_against(
-                "test_",
-                {"test: against no buffer": "against_control", "against one span": "against_one_span"},
-            ),
-            *((name, name) for name in ("encoder", "buffer", "oracle")),
-            ("gate at T 1", "untempered"),
-            ("equal shares", "equal"),
-            ("PoU, %", "utilisation", 0, 100),
-        ),
-    ),
+    "li2020-reads": reads,
     # memories
     "yardstick": yardstick,
     "demo": on_the_demo,
@@ -654,13 +632,6 @@ TABLES: dict[str, Callable[[], Rows]] = {
         (("seconds", "after.seconds"), ("least", "after.from"), ("most", "after.to")),
     ),
     "speed-busy-cores": busy_cores,
-    "speed-ranks": Measured(
-        "speed", "ranks", (("tokens/s", "tokens_per_second", 0), ("valid loss", "valid_losses.-1", 6))
-    ),
-    "speed-engines": Measured(
-        "speed", "engines", (("seconds", "wall_seconds", 0), ("outside training", "outside_training_seconds", 0))
-    ),
-    "speed-serve": Measured("speed", "serve", (("measured", "measured", 0), ("limit", "limit", 0))),
     "speed-operations": operations,
     # the plan past these machines
     "scale-parts": scaling.parts,
