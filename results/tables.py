@@ -511,6 +511,11 @@ def _plain(*names: str) -> tuple[str, ...]:
     return tuple(re.sub(r",? (fp32|bf16)$", "", name.split(", V 10,000")[0]) for name in names)
 
 
+def _step(size: str, name: str) -> str:
+    """Name a step of this library."""
+    return f"{size.removeprefix('dynamic evaluation, ')}: {name.removeprefix('spanlm, ')}".replace(" tied", "")
+
+
 def _benched(tables: Iterable[str]) -> list[Record]:
     return [one for table in tables for one in records("speed", table)]
 
@@ -533,7 +538,7 @@ def ratios() -> Rows:
     rows = [["what", "compared with", *titles]]
     for (size, name, what, reference), cells in found.items():
         memory = ": memory" if what == "memory" else ""
-        rows.append([f"{size}: {name}{memory}", reference, *(_pair(cells.get(title, {})) for title in titles)])
+        rows.append([_step(size, name) + memory, reference, *(_pair(cells.get(title, {})) for title in titles)])
     return rows
 
 
@@ -556,7 +561,7 @@ def steps() -> Rows:
             for of, digits in ((zen, 0), (gpu, 1))
         ]
         rate, ratio = _number(at(gpu, "fp32.tokens_per_second"), 0), _number(compared.get("ratio"), 2)
-        rows.append([f"{size}: {name}", *times, rate, ratio, *_plain(compared.get("reference", NONE))])
+        rows.append([_step(size, name), *times, rate, ratio, *_plain(compared.get("reference", NONE))])
     return rows
 
 
