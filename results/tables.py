@@ -262,12 +262,27 @@ def beside_the_paper() -> Rows:
     return [["model", "paper (its Wikipedia)", *map(_head, TEXTS)], *lines]
 
 
+LARGER = "Penn Treebank (300 units)"
+
+
+def _of_larger() -> dict[str, str]:
+    """Return test perplexities of models with the parameters of an LSTM of 300 units, by title."""
+    return {_title(one["row"]): _number(one["test"]["perplexity"]) for one in records("daniluk2017", "ptb-300")}
+
+
 def perplexities() -> Rows:
     """Return test perplexities of Figure 2c: the paper's, and on each text."""
     every = [dict(Trained("daniluk2017", text, "2c", ("test ppl",))()) for text in TEXTS]
     printed = dict(Trained("daniluk2017", "ptb-small", "2c", ("paper: test",))()[1:])
-    lines = ([name, paper, *(one.get(name, NONE) for one in every)] for name, paper in printed.items())
-    return [["model", "paper (its Wikipedia)", *map(_head, TEXTS)], *lines]
+    lines = ([name, paper, *(one.get(name, NONE) for one in (*every, _of_larger()))] for name, paper in printed.items())
+    return [["model", "paper (its Wikipedia)", *map(_head, TEXTS), LARGER], *lines]
+
+
+def orders() -> Rows:
+    """Return Figure 2b: test perplexities by N, at two sizes."""
+    columns = "scale", "readout", "seeds", "test ppl", "paper: test"
+    head, *rows = Trained("daniluk2017", "ptb-small", "2b", columns)()
+    return [[*head, LARGER], *([*row, _of_larger().get(row[0], NONE)] for row in rows)]
 
 
 def windows() -> Rows:
@@ -593,25 +608,10 @@ TABLES: dict[str, Callable[[], Rows]] = {
     # Daniluk et al.
     "daniluk2017": beside_the_paper,
     "daniluk2017-perplexities": perplexities,
-    "daniluk2017-ptb-orders": Trained(
-        "daniluk2017", "ptb-small", "2b", ("scale", "readout", "seeds", "valid ppl", "test ppl", "paper: test")
-    ),
+    "daniluk2017-ptb-orders": orders,
     "daniluk2017-ptb-windows": windows,
     "daniluk2017-attention": lags,
     "daniluk2017-questions": questions,
-    "daniluk2017-300-units": Measured(
-        "daniluk2017",
-        "ptb-300",
-        (
-            ("scale", "scale"),
-            ("units", "config.model.encoder.hidden_size", 0),
-            ("parameters", "model_parameters", 0),
-            ("best epoch", "best_epoch", 0),
-            ("train ppl", "train_perplexity_at_best"),
-            ("valid ppl", "valid.perplexity", 2),
-            ("test ppl", "test.perplexity", 2),
-        ),
-    ),
     # Salton et al.
     "salton2017": attentive,
     "salton2017-running-text": Trained(
