@@ -558,7 +558,8 @@ def ratios() -> Rows:
 
 
 def _pair(cells: Mapping[str, str]) -> str:
-    return " / ".join(cells.get(precision, NONE) for precision in ("fp32", "bf16")) if cells else NONE
+    pair = " / ".join(cells.get(precision, NONE) for precision in ("fp32", "bf16")) if cells else NONE
+    return pair.replace(" ", "\N{NO-BREAK SPACE}")  # in narrow columns
 
 
 def steps() -> Rows:
