@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import re
 from collections.abc import Hashable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import yaml
@@ -29,12 +27,11 @@ from spanlm.models.encoders import ENCODERS
 from spanlm.models.heads import HEADS
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import MEMORIES
-from spanlm.store.files import regular
+from spanlm.store import SCHEMA, require_schema
+from spanlm.store.files import regular, replace_file
 from spanlm.training.config import TrainingConfig
 
 Tree = dict[str, Any]
-
-_LOG = logging.getLogger(__name__)
 
 OPTIONAL = {"model.encoder.forget_bias", "training.optimizer.clip", "training.patience"}
 """Fields that may be null, beside those that are null by default."""
@@ -79,7 +76,7 @@ class RunConfig:
             InputError: an unknown field or kind (with the nearest name), a wrong type, a value out of range.
         """
         try:
-            fields = upgraded(_as_group(_plain(tree), "the configuration"))
+            fields = _as_group(_plain(tree), "the configuration")
             return _built(_Written(repr(fields), fields))
         except InputError as error:
             raise InputError(f"{source}: {error}" if source else str(error)) from None
@@ -91,16 +88,12 @@ class RunConfig:
         Raises:
             InputError: no such file, not YAML, not a configuration, or not a whole one.
         """
-        tree = read_yaml(Path(path))
+        tree = read_config(Path(path))
         config = RunConfig.from_tree(tree, str(path))
-        given, every = {"data.marks", *flat(upgraded(tree))}, flat(config.to_tree())  # 0.2.0 has no marks
-        for part in PARTS:
-            given |= {f"model.{part}.{name}" for name in _history(part, every[f"model.{part}.kind"]).added}
+        given, every = {"data.marks", *flat(tree)}, flat(config.to_tree())  # the first runs of schema 1 lack marks
         if whole and (lost := next((name for name in every if name not in given), None)):
-            raise InputError(
-                f"{path}: lacks {lost}: it was cut, or a version before 0.1.0 made it. Put the line back as it was "
-                f"(by default {as_written(every[lost])})."
-            )
+            way = f"Put the line back as it was (by default {as_written(every[lost])})."
+            raise InputError(f"{path}: lacks {lost}: it was cut, or an unreleased version made it. {way}")
         return config
 
 
@@ -165,19 +158,9 @@ def fixed_parts(tree: Tree) -> list[Tree]:
 
 
 def config_digest(tree: Tree) -> str:
-    """SHA-256 of each of the `fixed_parts`, without fields that are null by default: so later versions may add such.
-
-    Fields have the names that they had in 0.1.0, and later ones are left out where they have the value that does what
-    0.1.0 did, so that the files of its runs still belong to their configuration.
-    """
-    model = dict(tree["model"])
-    for part in PARTS:
-        renamed, removed, later = _history(part, model[part]["kind"])
-        old = {new: name for name, new in renamed.items()}
-        own = {name: value for name, value in flat(model[part]).items() if name not in later or value != later[name]}
-        model[part] = {old.get(name, name): value for name, value in own.items()} | dict(removed)
+    """SHA-256 of each of the `fixed_parts`, without fields that are null by default: so later versions may add such."""
     digests = []
-    for fields in fixed_parts({**tree, "model": model}):
+    for fields in fixed_parts(tree):
         known = {name: value for name, value in fields.items() if value is not None or name in OPTIONAL}
         # 8 and 8.0 are the same number
         known = {name: int(x) if isinstance(x, float) and x.is_integer() else x for name, x in known.items()}
@@ -186,71 +169,15 @@ def config_digest(tree: Tree) -> str:
 
 
 def check_config(mark: str, config: str, path: Path) -> None:
-    """Compare the `config_digest` that a file of a run carries with that of config.yaml; log a note if it has none.
+    """Compare the `config_digest` that a file of a run carries with that of config.yaml.
 
     Raises:
         InputError: they differ. A digest without finetune stages fits any.
     """
-    if not mark:
-        _LOG.info("note: %s: made by an older version, so it cannot be checked against config.yaml", path)
-    if any(a != b for a, b in zip(mark.split(), config.split(), strict=False)):
+    if not mark or any(a != b for a, b in zip(mark.split(), config.split(), strict=False)):
         raise InputError(
             f"{path}: belongs to another config.yaml, or that was damaged or edited: put it back as it was (only "
             f"{', '.join(CHANGEABLE)} may change)."
-        )
-
-
-# --- fields of 0.1.0 ---
-
-
-def upgraded(tree: Tree, base: RunConfig | None = None) -> Tree:
-    """Return a configuration, or a part of one, with the names of this version for the fields of 0.1.0.
-
-    Values may be as typed on the command line; `base`, or the default, has the kinds that the tree leaves out.
-
-    Raises:
-        InputError: a removed field has another value than the one that this version has for good.
-    """
-    model = tree.get("model")
-    if not isinstance(model, dict):
-        return tree
-    parts = {}
-    for part in (name for name in PARTS if isinstance(model.get(name), dict)):
-        kind = model[part].get("kind", getattr((base or RunConfig()).model, part).kind)
-        (renamed, removed, _), fields = _history(part, kind), Tree()
-        for name, value in model[part].items():
-            if name in removed:
-                _refuse_removed(f"model.{part}.{name}", value, removed[name])
-            elif name in renamed and not isinstance(value, dict):
-                group, _, field_name = renamed[name].partition(".")
-                fields.setdefault(group, {})[field_name] = value
-            else:
-                both = isinstance(value, dict) and isinstance(fields.get(name), dict)
-                fields[name] = fields[name] | value if both else value
-        parts[part] = fields
-    return {**tree, "model": {**model, **parts}}
-
-
-class _History(NamedTuple):
-    """Fields that 0.1.0 named otherwise; that are gone, with the value left; that it lacks, with the value it meant."""
-
-    renamed: Mapping[str, str]
-    removed: Mapping[str, object]
-    added: Mapping[str, object]
-
-
-def _history(part: str, kind: object) -> _History:
-    room = PARTS[part].get(str(kind))
-    return _History(*(getattr(room, name, {}) for name in ("RENAMED", "REMOVED", "ADDED")))
-
-
-def _refuse_removed(name: str, value: object, left: object) -> None:
-    with suppress(yaml.YAMLError):  # what is no YAML is another value than what is left
-        value = yaml.load(value, _Loader) if isinstance(value, str) else value
-    if value != left:
-        raise InputError(
-            f"{name}={as_written(value)}: was an option of spanlm 0.1.0, and this version has {as_written(left)} "
-            "alone. Leave it out, or use 0.1.0, which can read it."
         )
 
 
@@ -282,6 +209,18 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.YAMLError(f"line {line}: {name.value} is there already; put all of it in one place")
             there.add(name.value)
         return super().construct_mapping(node, deep)
+
+
+def read_config(path: Path, *, pipes: bool = False) -> Tree:
+    """Read the YAML file of a configuration; InputError: as `read_yaml`, or a later version of spanlm wrote it."""
+    tree = read_yaml(path, pipes=pipes)
+    require_schema(tree.pop("schema", SCHEMA), path)
+    return tree
+
+
+def save_config(path: Path, text: str) -> None:
+    """Write the YAML file of a run's folder; OSError: the disk refused."""
+    replace_file(path, f"schema: {SCHEMA}\n{text}".encode())
 
 
 def read_yaml(path: Path, *, pipes: bool = False) -> Tree:

@@ -5,30 +5,27 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from spanlm.cli.train import named_config, with_options
 from spanlm.config import (
     PARTS,
     RunConfig,
-    config_digest,
     config_parser,
     flat,
     kinds_of,
     nested,
     parsed_config,
+    save_config,
 )
 from spanlm.errors import InputError, as_written
 from spanlm.models.encoders import HORNNConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import KeyValueConfig, NGramConfig
-from spanlm.models.memories.span_buffer.memory import Reads
-from spanlm.models.memories.span_buffer.mixture import GateConfig, RewardConfig
 from spanlm.presets import PRESETS
 from spanlm.training.config import OptimizerConfig, TrainingConfig
 from tests.cases import rest_slow
@@ -273,84 +270,16 @@ def test_what_grows_is_no_configuration(tmp_path: Path, content: str, what: str)
     assert len(str(error.value)) < 300
 
 
-OLD_SPANS: dict[str, Any] = yaml.safe_load(
-    """
-    {kind: span_buffer, buffer_size: 2048, span_length: 8, span_offset: literal, words: false, grid: sliding,
-    newest: before, before_stream: masked, attention_size: null, score: tanh, biases: false, gate_range: null,
-    kept: raw, own_segment_gradients: true, dropout: 0.4, penalised: false, training_temperature: 100.0,
-    annealed_temperature: null, annealing_epochs: null, evaluation_temperature: 0.1, reward: 0.1, reward_power: 5.0,
-    reward_most: 10.0, reward_base: 1.0, reward_slope: 3.0, negative_reward: literal, rewarded: adversarial,
-    reward_teaches: all, reward_gate: plain, reward_constant: true}
-    """
-)
-"""The memory of `li2020/mos-snb-ptb` as spanlm 0.1.0 wrote it."""
-
-
-def old_tree() -> dict[str, Any]:
-    tree = PRESETS["li2020/mos-snb-ptb"].config.to_tree()
-    return {
-        **tree,
-        "model": {**tree["model"], "memory": OLD_SPANS, "head": {**tree["model"]["head"], "buffer": "mixture"}},
-    }
-
-
-def test_a_configuration_of_010_is_read() -> None:
-    """That it is the same run, by its digest, the goldens show."""
-    assert RunConfig.from_tree(old_tree()) == PRESETS["li2020/mos-snb-ptb"].config
-
-
-def test_a_run_of_before_a_field_has_its_default(tmp_path: Path) -> None:
-    """A span buffer predicted from what it read, so such a run is whole, and its files are those of the default."""
-    path, tree = tmp_path / "config.yaml", PRESETS["li2020/awd-snb-ptb"].config.to_tree()
-    assert tree["model"]["memory"].pop("reads") == "spans"
-    path.write_text(yaml.safe_dump(tree))
-    loaded = RunConfig.load(path, whole=True)
-    assert loaded == PRESETS["li2020/awd-snb-ptb"].config
-    digests = {}
-    for reads in get_args(Reads):
-        memory = replace(PRESETS["li2020/awd-snb-ptb"].config.model.memory, reads=reads)
-        other = replace(loaded, model=replace(loaded.model, memory=memory))
-        path.write_text(other.to_yaml())
-        assert RunConfig.load(path, whole=True) == other
-        digests[reads] = config_digest(other.to_tree())
-    assert config_digest(tree) == digests["spans"] and len(set(digests.values())) == 3
+def test_a_run_of_a_later_schema_or_that_lacks_a_field_is_refused(tmp_path: Path) -> None:
+    path, config = tmp_path / "config.yaml", PRESETS["li2020/awd-snb-ptb"].config
+    save_config(path, config.to_yaml())
+    assert RunConfig.load(path, whole=True) == config
+    text = path.read_text()
+    path.write_text(text.replace("schema: 1\n", "schema: 2\n"))
+    with pytest.raises(InputError, match=r"config\.yaml: schema=2: must be 1"):
+        RunConfig.load(path)
+    tree = yaml.safe_load(text)
     del tree["model"]["memory"]["newest"]
     path.write_text(yaml.safe_dump(tree))
     with pytest.raises(InputError, match=r"lacks model.memory.newest: it was cut"):
         RunConfig.load(path, whole=True)
-
-
-def test_fields_of_010_are_read_over_a_preset_and_as_options(tmp_path: Path) -> None:
-    base = PRESETS["li2020/awd-snb-ptb"].config
-    memory = replace(
-        base.model.memory, reward=RewardConfig(weight=0.5, slope=2.0), gate=GateConfig(training_temperature=7.0)
-    )
-    expected = replace(base, model=replace(base.model, memory=memory))
-    path = tmp_path / "a.yaml"
-    path.write_text("model: {memory: {reward: 0.5, reward_slope: 2.0, training_temperature: 7.0, grid: sliding}}")
-    assert named_config("li2020/awd-snb-ptb", path) == expected
-    old = {"reward": "0.5", "reward_slope": "2", "grid": "sliding", "training_temperature": "7"}
-    new = {"reward.weight": "0.5", "reward.slope": "2", "gate.training_temperature": "7"}
-    for options in (old, new):
-        assert with_options(base, {f"model.memory.{name}": value for name, value in options.items()}) == expected
-
-
-@pytest.mark.parametrize(
-    ("part", "name", "value"),
-    [
-        ("memory", "grid", "fixed"),
-        ("memory", "biases", True),
-        ("memory", "gate_range", 0.1),
-        ("head", "buffer", "projection"),
-    ],
-)
-def test_what_is_gone_is_refused_with_the_version_that_has_it(part: str, name: str, value: Any) -> None:
-    tree, written = old_tree(), str(value).lower() if value is True else str(value)
-    tree["model"][part] = {**tree["model"][part], name: value}
-    said = rf"model\.{part}\.{name}={written}: was an option of spanlm 0\.1\.0, and this version has"
-    with pytest.raises(InputError, match=rf"^a\.yaml: {said}"):
-        RunConfig.from_tree(tree, "a.yaml")
-    with pytest.raises(InputError, match=f"^{said}"):
-        with_options(PRESETS["li2020/mos-snb-ptb"].config, {f"model.{part}.{name}": written})
-    with pytest.raises(InputError, match=rf"^model\.{part}\.{name}=\[: was an option of"):  # no YAML
-        with_options(PRESETS["li2020/mos-snb-ptb"].config, {f"model.{part}.{name}": "["})

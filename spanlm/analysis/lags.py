@@ -105,7 +105,6 @@ class LagProfile:
             "on_no_step_percent": self.null_mass,
             "older_percent": self.older,
             "span": self.span,
-            "fixed": False,  # 0.1.0 had spans on a fixed grid, and readers of its files expect the key
             "lags": list(self.lags),
             "measured_percent": self.percent,
         }

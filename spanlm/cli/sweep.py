@@ -19,7 +19,7 @@ from spanlm.cli.options import add_engine, check_output, field_values, verb_pars
 from spanlm.cli.render import grid, out
 from spanlm.cli.side_by_side import train_side_by_side
 from spanlm.cli.train import matched, matched_field, named_config, refuse_twice, with_options, with_words
-from spanlm.config import RunConfig, flat, nested, upgraded
+from spanlm.config import RunConfig, flat, nested
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.errors import InputError, Interrupted, RunError
@@ -129,7 +129,7 @@ class _Sweep:
         self.corpora: dict[DataConfig, Corpus] = {}
         base = named_config(self.asked.preset, Path(self.asked.config) if self.asked.config else None)
         try:
-            given = [flat(upgraded(nested(fields), base)) for fields in self.asked.overrides()]
+            given = [flat(nested(fields)) for fields in self.asked.overrides()]
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
         configs = [self._checked(base, fields, file) for fields in given]

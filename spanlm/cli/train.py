@@ -40,8 +40,7 @@ from spanlm.config import (
     kinds_of,
     nested,
     parsed_config,
-    read_yaml,
-    upgraded,
+    read_config,
 )
 from spanlm.data.corpora import Corpus, load_corpus, with_own_documents
 from spanlm.data.vocabulary import Vocabulary
@@ -304,7 +303,7 @@ def named_config(preset: str | None, config: Path | None) -> RunConfig:
     base = find_preset(preset or _DEFAULT_PRESET).config
     if config is None:
         return base
-    tree = upgraded(read_yaml(config, pipes=True), base)
+    tree = read_config(config, pipes=True)
     return RunConfig.from_tree(tree if preset is None else _overlaid(base.to_tree(), tree), str(config))
 
 
@@ -312,7 +311,7 @@ def with_options(base: RunConfig, options: Mapping[str, str]) -> RunConfig:
     """Apply fields by their full names, with values as they are typed."""
     if not options:
         return base
-    fields = flat(upgraded(nested(options), base))
+    fields = flat(nested(options))
     for name in group_names() & fields.keys():
         raise InputError(f"{name}={fields[name]}: must be a group of fields. Give one of them, as --{name}.FIELD VALUE")
     parser = _field_parser(base, fields)

@@ -339,7 +339,6 @@ def log_of(sums: Mapping[str, float], tokens: int) -> dict[str, float]:
 
 def log_of_training(sums: Mapping[str, float]) -> dict[str, float]:
     """Return the same of an epoch's training: `log_of` all its words."""
-    # a checkpoint of an earlier version knows of words with spans alone
     return log_of(sums, round(sums.get("steps", 0.0) + sums.get("other_steps", 0.0)))
 
 

@@ -162,9 +162,9 @@ def _published_accuracy(number: int) -> Cell:
 
 
 def _trials_of_whole(line: Line) -> str:
-    """Count the settings that read all of valid. Older records lack `whole`; a perplexity too large is null."""
+    """Count the settings that read all of valid."""
     trials = line.first["details"]["grid"]
-    return str(sum(bool(trial.get("whole", trial["perplexity"] is not None)) for trial in trials))
+    return str(sum(trial["whole"] for trial in trials))
 
 
 def _gathered(line: Line) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from spanlm.config import ConfigParser, read_yaml
+from spanlm.config import ConfigParser, read_config, read_yaml, save_config
 from spanlm.data.config import SPLITS, DataConfig, Split
 from spanlm.data.corpora import Corpus, findable
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
@@ -33,7 +33,7 @@ from spanlm.evaluation.scoring import score
 from spanlm.models.ops.precision import Precision
 from spanlm.runs.texts import Texts
 from spanlm.runs.trained_model import LoadedModel
-from spanlm.store.files import is_arpa, replace_file, run_name
+from spanlm.store.files import is_arpa, run_name
 from spanlm.store.provenance import PROVENANCE, record_start
 from spanlm.store.run_folder import CONFIG, METRICS, MODEL, VOCABULARY, MetricsLog, locked, refuse_family
 
@@ -196,7 +196,7 @@ def load_config(path: Path) -> NgramRunConfig:
     """Read the configuration of an n-gram run; InputError: it is not one, with the file's name."""
     try:
         parser = ngram_parser()
-        return built(parser, parser.parse_object(read_yaml(path)))
+        return built(parser, parser.parse_object(read_config(path)))
     except InputError as error:
         message = str(error)
         raise InputError(message if message.startswith(str(path)) else f"{path}: {message}") from None
@@ -250,7 +250,7 @@ def train_ngram(
             log.write({"event": split, **values, **speed, "time": datetime.now(UTC).isoformat()})
         log.close()
         try:
-            replace_file(folder / CONFIG, config.to_yaml().encode())
+            save_config(folder / CONFIG, config.to_yaml())
         except OSError as error:
             raise RunError(
                 f"{folder}: cannot be written: {error.strerror}. Make room, or choose another --out."

@@ -1,3 +1,14 @@
 """Files: run folders, checkpoints, atomic writes, and provenance."""
 
+from spanlm.errors import InputError
+
 VERSION = "0.2.0"
+SCHEMA = 1
+"""Of config.yaml, provenance.jsonl and checkpoints. Runs of this number, from 0.2.0 on, load for ever."""
+
+
+def require_schema(number: object, source: object) -> None:
+    """Raise InputError unless a file of a run, `source`, has the schema of this version."""
+    if number != SCHEMA:
+        what = f"schema={number}: must be {SCHEMA}; a later version of spanlm wrote it, which reads it"
+        raise InputError(f"{source}: {what}")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spanlm.errors import RunError
-from spanlm.store import VERSION
+from spanlm.store import SCHEMA, VERSION, require_schema
 from spanlm.store.files import HF, regular, replace_file
 from spanlm.store.plain import json_object
 from spanlm.store.process import processor_name
@@ -125,7 +125,7 @@ def record_start(
     path = folder / PROVENANCE
     try:
         before = regular(path, 2**26).read_bytes() if path.exists() else b""
-        start = provenance(device) | {"precision": precision, "unk": unk, "ranks": ranks}
+        start = {"schema": SCHEMA} | provenance(device) | {"precision": precision, "unk": unk, "ranks": ranks}
         start |= {"texts": dict(texts)} if texts else {}
         start |= {} if started_from is None else {"started_from_weights": started_from}
         # an argument that is not UTF-8 has halves of surrogate pairs, which no encoding can write
@@ -136,15 +136,18 @@ def record_start(
 
 
 def starts(folder: Path) -> list[dict[str, Any]]:
-    """Return the record of each start of a run, if there is any; RunError: the file is damaged."""
+    """Return the record of each start of a run, if any; RunError: it is damaged; InputError: of a later version."""
     path = folder / PROVENANCE
     try:
         # bytes: of text, splitlines cuts at letters that a command may hold
         lines = regular(path, 2**26).read_bytes().splitlines() if path.exists() else []
-        return [json_object(line) for line in lines]
+        rows = [json_object(line) for line in lines]
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "damaged: a line is no JSON object"
         raise RunError(f"{path}: {why}. Move it away; the run itself does not need it.") from None
+    for row in rows:
+        require_schema(row.get("schema", SCHEMA), path)
+    return rows
 
 
 def read_precision(folder: Path, otherwise: str) -> str:

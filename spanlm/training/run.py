@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from spanlm.config import CHANGEABLE, RunConfig, first_difference, fixed_parts
+from spanlm.config import CHANGEABLE, RunConfig, first_difference, fixed_parts, save_config
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus, findable
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, SpanlmError, as_written, require, require_path
 from spanlm.models.ops.precision import usable
 from spanlm.store.checkpoints import holds_checkpoints, load_last_position
-from spanlm.store.files import make_folder, regular, remove_unfinished, replace_file
+from spanlm.store.files import make_folder, regular, remove_unfinished
 from spanlm.store.run_folder import (
     CHECKPOINTS,
     CONFIG,
@@ -101,7 +101,7 @@ def words_of(config: RunConfig, folder: Path, file: Path) -> list[str]:
         InputError: there is no place for the file.
     """
     make_folder(file.parent, "--out")
-    replace_file(file, config.to_yaml().encode())
+    save_config(file, config.to_yaml())
     return ["train", f"--config={file}", f"--out={folder}", "--resume=auto"]
 
 
@@ -186,7 +186,7 @@ def _text_of(data: DataConfig) -> dict[str, Any]:
 def _claim(config: RunConfig, corpus: Corpus, folder: Path) -> None:
     """Write the configuration and the vocabulary, which determine the run."""
     try:
-        replace_file(folder / CONFIG, config.to_yaml().encode())
+        save_config(folder / CONFIG, config.to_yaml())
         if not (folder / VOCABULARY).exists():
             corpus.vocabulary.save(folder / VOCABULARY)
     except OSError as error:

@@ -51,21 +51,6 @@ def remark(folder: Path, change: Callable[[dict[str, Any], dict[str, torch.Tenso
     path.write_bytes(to_bytes(tensors, {"spanlm": json.dumps(marks)}))
 
 
-def as_in_0_1_0(folder: Path) -> None:
-    """Take away what 0.1.0 did not write."""
-    remark(folder, lambda marks, tensors: marks.pop("config", None))
-    for checkpoint in checkpoints(folder):
-        position = json.loads((checkpoint / "position.json").read_text())
-        del position["config"], position["metrics_checksums"], position["tokens"]
-        signed(checkpoint, "position.json", json.dumps(position).encode())
-
-
-def uncounted(found: dict[str, Any]) -> dict[str, Any]:
-    """An outcome without the count of training tokens, which 0.1.0 did not begin."""
-    rows = [{name: value for name, value in row.items() if name != "tokens"} for row in found["rows"]]
-    return found | {"position": found["position"] | {"tokens": None}, "rows": rows}
-
-
 def going_on(folder: Path, corpus: Corpus, **training: Any) -> RunConfig:
     """The folder's own configuration, as `train --resume auto` has it, gone on with."""
     config = with_training(RunConfig.load(folder / "config.yaml"), **training)
@@ -98,21 +83,6 @@ def test_what_may_change_by_hand_or_by_going_on_leaves_the_run_whole(run: Path, 
     going_on(run, corpus, epochs=3, patience=9)
     assert spanlm.load(run).config.training.patience == 9
     assert not differing(outcome(run), undisturbed(make_config(epochs=3)))
-
-
-def test_a_run_of_0_1_0_is_read_with_a_note_and_goes_on(
-    run: Path, corpus: Corpus, caplog: pytest.LogCaptureFixture
-) -> None:
-    as_in_0_1_0(run)
-    with caplog.at_level("INFO", "spanlm"):
-        spanlm.load(run)
-        assert caplog.text.count("note: ") == 1 and "older version" in caplog.text
-        going_on(run, corpus, epochs=2)
-    assert caplog.text.count("note: ") == 2
-    assert not differing(*map(uncounted, (outcome(run), undisturbed(make_config()))))
-    edit(run, "seed: 1", "seed: 2")
-    with pytest.raises(InputError, match=r"config\.yaml"):
-        going_on(run, corpus)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e30])

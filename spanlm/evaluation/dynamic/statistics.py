@@ -331,8 +331,6 @@ def read_statistics(
     gate = gate_temperature(model)
     try:
         tensors, marks = read_tensors(path)
-        # files of 0.1.0 without this mark are of the run's own temperature
-        marks.setdefault("gate_temperature", gate if path.name == DYNAMIC else None)
         found = DynamicStatistics(
             {name: x.to(model.device) for name, x in tensors.items()},
             **{name: marks[name] for name in _KEPT},

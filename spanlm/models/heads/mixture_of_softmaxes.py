@@ -23,9 +23,9 @@ costly if there are many, so the caller passes what to expect (`even`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -193,9 +193,6 @@ class MixtureOfSoftmaxesConfig(AdversarialConfig):
     adversarial: float = 0.0
     adversarial_direction: Direction = "own"
     adversarial_gate: AdversarialGate = "cosine"
-
-    REMOVED: ClassVar[Mapping[str, object]] = {"buffer": "mixture"}
-    """A field of 0.1.0 that is gone, with the value that is now the only one; see `spanlm.config`."""
 
     def __post_init__(self) -> None:
         require(self.experts >= 1, "model.head.experts", self.experts, "at least 1")

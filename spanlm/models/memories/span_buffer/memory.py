@@ -27,7 +27,6 @@ Both read h_t and ξ_t under the mask of the segment, and nothing more is droppe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, Self, get_args
 
@@ -83,39 +82,6 @@ class SpanBufferConfig(MemoryConfig):
     dropout: float = 0.4
     gate: GateConfig = field(default_factory=GateConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
-
-    RENAMED: ClassVar[Mapping[str, str]] = {
-        "training_temperature": "gate.training_temperature",
-        "evaluation_temperature": "gate.evaluation_temperature",
-        "reward": "reward.weight",
-        "reward_power": "reward.power",
-        "reward_most": "reward.most",
-        "reward_base": "reward.base",
-        "reward_slope": "reward.slope",
-    }
-    """Fields as 0.1.0 called them; see `spanlm.config`."""
-
-    REMOVED: ClassVar[Mapping[str, object]] = {
-        "span_offset": "literal",
-        "grid": "sliding",
-        "before_stream": "masked",
-        "biases": False,
-        "gate_range": None,
-        "kept": "raw",
-        "own_segment_gradients": True,
-        "penalised": False,
-        "annealed_temperature": None,
-        "annealing_epochs": None,
-        "negative_reward": "literal",
-        "rewarded": "adversarial",
-        "reward_teaches": "all",
-        "reward_gate": "plain",
-        "reward_constant": True,
-    }
-    """Fields of 0.1.0 that are gone, with the value that is now the only one; see `spanlm.config`."""
-
-    ADDED: ClassVar[Mapping[str, object]] = {"reads": "spans"}
-    """Fields that 0.1.0 lacks, with the value that does what it did; see `spanlm.config`."""
 
     def __post_init__(self) -> None:
         for name, choices in (("newest", get_args(Newest)), ("score", get_args(SpanScore)), ("reads", get_args(Reads))):
