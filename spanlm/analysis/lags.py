@@ -105,6 +105,7 @@ class LagProfile:
             "on_no_step_percent": self.null_mass,
             "older_percent": self.older,
             "span": self.span,
+            "fixed": False,  # spans are never on a fixed grid; readers of these files may ask
             "lags": list(self.lags),
             "measured_percent": self.percent,
         }
