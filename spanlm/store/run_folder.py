@@ -178,12 +178,23 @@ def model_digest(model: nn.Module) -> str:
     return weights_digest(dict(model.named_parameters()))
 
 
+def require_fit(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor], source: str) -> None:
+    """Raise InputError unless tensors have the names, shapes and types of the expected ones; it names the first other.
+
+    Copying alone would cast another type, and repeat a row or a number to fill a shape.
+    """
+    fitting, kinds = ({k: f"{x.dtype} {tuple(x.shape)}" for k, x in named.items()} for named in (expected, tensors))
+    for name in sorted(fitting.keys() | kinds.keys()):
+        kind, fits = kinds.get(name, "missing"), fitting.get(name, "left out")
+        if kind != fits:
+            what = f"{name} is {kind}, and should be {fits}".replace("torch.", "")
+            raise InputError(f"{source}: does not fit the run of {CONFIG}: {what}. Put the run's own file back.")
+
+
 def copy_weights(tensors: dict[str, Any], model: nn.Module, source: str) -> None:
-    """Copy named tensors into the model's parameters, in place; all must be there, of its shapes and finite."""
+    """Copy named tensors into the model's parameters, in place; all must be there, of its kinds and finite."""
     parameters = dict(model.named_parameters())
-    shapes, found = ({name: x.shape for name, x in named.items()} for named in (parameters, tensors))
-    if wrong := sorted(name for name in {**shapes, **found} if shapes.get(name) != found.get(name)):
-        raise InputError(f"{source}: does not fit the model of {CONFIG}: {wrong[0]} differs.")
+    require_fit(tensors, parameters, source)
     if no_numbers := _not_finite(tensors):
         raise InputError(f"{source}: {no_numbers}. Train again, or copy it again.")
     for name, parameter in parameters.items():
