@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from io import BytesIO
 from pathlib import Path
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from spanlm.errors import RunError
-from spanlm.store.files import UNFINISHED, sync_folder, sync_tree
+from spanlm.store.files import new_folder
 
 _NAME = re.compile(r"\w[\w.=,+-]*(/\w[\w.=,+-]*){0,7}", re.ASCII)
 
@@ -34,21 +32,14 @@ def unpack(content: bytes, folder: Path) -> None:
         RunError: it is no such archive: a name leads elsewhere or comes twice, or it holds more than its own bytes; or
             the folder is there already, or cannot be written. Nothing is left then.
     """
-    unfinished = folder.with_name(f".{folder.name}{UNFINISHED}")
     try:
-        with ZipFile(BytesIO(content)) as archive:
+        with ZipFile(BytesIO(content)) as archive, new_folder(folder) as unfinished:
             _check(archive.infolist(), len(content), folder)
-            shutil.rmtree(unfinished, ignore_errors=True)
             archive.extractall(unfinished)
-        sync_tree(unfinished)
-        os.rename(unfinished, folder)  # refuses a folder that holds something
-        sync_folder(folder.parent)
     except (BadZipFile, EOFError, RuntimeError, ValueError) as error:  # an encrypted entry, a name that is no UTF-8
         raise RunError(f"{folder}: what came back is no archive of a run: {error}") from None
     except OSError as error:
         raise RunError(f"{folder}: the run that came back cannot be written: {error.strerror}") from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _check(entries: list[ZipInfo], size: int, folder: Path) -> None:
