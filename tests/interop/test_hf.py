@@ -384,7 +384,7 @@ def test_a_changed_model_is_exported_as_it_is_asked(run: spanlm.TrainedModel, sp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kilobytes", [1, 8])
+@pytest.mark.parametrize("kilobytes", [1, 3])
 def test_nothing_is_left_of_an_export_that_the_disk_refused(
     run: spanlm.TrainedModel, tmp_path: Path, kilobytes: int
 ) -> None:
