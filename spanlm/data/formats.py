@@ -101,7 +101,7 @@ def refuse_other_formats(path: Path, begin: bytes) -> None:
     for known in FORMATS:
         if suffix in known.suffixes.split() or re.match(known.begins, begin) or known.lines(lines):
             raise InputError(
-                f"{path}: {known.name}, not plain text: {known.way}. To read it all the same: --as-text (as_text=True)"
+                f"{path}: {known.name}, not plain text: {known.way}. To read it all the same: as_text=True"
             )
 
 

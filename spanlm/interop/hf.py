@@ -32,7 +32,7 @@ from torch.nn.functional import pad
 from spanlm.config import RunConfig
 from spanlm.data.tokenizer import OTHER_SPACE, UNSEEN
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.errors import InputError, RunError, require
+from spanlm.errors import InputError, RunError, installation, require
 from spanlm.models.interfaces import LMState, Readout
 from spanlm.models.language_model import LanguageModel, to_be_filled
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
@@ -43,7 +43,7 @@ try:
     from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
     from tokenizers.models import WordLevel
 except ImportError:
-    raise InputError("Hugging Face needs more: pip install 'spanlm[hf]'") from None
+    raise InputError(f"Hugging Face needs more: {installation('hf')}") from None
 
 # \w and the letters of `spanlm.data.tokenizer`, as the library's expressions name them
 _LETTER = r"[\p{L}\p{N}\p{M}_\u200c\u200d]"
@@ -347,7 +347,7 @@ def export(trained: LoadedModel, folder: Path) -> None:
         RunError: the disk refused; nothing is left.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"--out={folder}: is there and not empty; name a new folder")
+        raise InputError(f"{folder}: is there and not empty; name a new folder")
     model, tokenizer = to_hf(trained)
     model.config.auto_map = {
         "AutoConfig": f"{MODELING[:-3]}.{SpanlmConfig.__name__}",

@@ -81,7 +81,7 @@ def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> list[Pat
         kept = f"{older[-1].name} is intact" if older else "there is no earlier one"
         raise RunError(
             f"{final}: the checkpoint could not be written: {error.strerror}; {kept}. "
-            "Make room and go on with --resume auto."
+            "Make room and go on with resume=True."
         ) from error
     return _drop_others(folder, final)
 
@@ -124,7 +124,7 @@ def _newest(folder: Path, read: Callable[[Path], Read]) -> tuple[Read | None, li
             large |= number == errno.EFBIG
     if refused:
         way = "Give it more memory, or start again" if large else "Start again"
-        raise RunError(f"{refused[0]}; no checkpoint before it is whole. {way} with another --out.")
+        raise RunError(f"{refused[0]}; no checkpoint before it is whole. {way} with another folder.")
     return None, refused
 
 

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spanlm.errors import IN_USE, InputError, RunError, require
+from spanlm.errors import IN_USE, InputError, RunError, installation, require
 from spanlm.store.archive import packed, unpack
 from spanlm.store.files import expanded
 from spanlm.store.process import ENDED_BY, POLL_SECONDS, Name, command_error, run_commands, start_command, stop_request
@@ -192,7 +192,7 @@ class Engine:
         try:
             import ray
         except ImportError:
-            raise InputError(f"on={self.on}: there is no Ray here. pip install 'spanlm[ray]', or use --jobs") from None
+            raise InputError(f"on={self.on}: there is no Ray here: {installation('ray')}; or use --jobs") from None
         how: dict[str, Any] = {"address": (self.on or "").partition(":")[2] or "local"}
         if how["address"] == "local":
             how |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1", "num_cpus": threads * self.jobs}

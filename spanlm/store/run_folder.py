@@ -48,8 +48,8 @@ def refuse_family(folder: Path) -> None:
     """Refuse a family's folder, whose place a single run would take; InputError says how many seeds it has."""
     if not (folder / CONFIG).exists() and (members := seed_folders(folder)):
         raise InputError(
-            f"--out={folder}: holds a family of {len(members)} seeds, whose place a single run would take. "
-            "Go on with it by --seeds and --resume auto, or choose another --out."
+            f"{folder}: holds a family of {len(members)} seeds, whose place a single run would take. "
+            "`spanlm train --seeds … --resume auto` goes on with it; or choose another folder."
         )
 
 
@@ -66,7 +66,7 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
     try:
         str(folder.absolute()).encode()
     except UnicodeEncodeError:
-        what = f"--out={folder}: its whole path must be UTF-8, or weights cannot be read there. Choose another."
+        what = f"{folder}: its whole path must be UTF-8, or weights cannot be read there. Choose another folder."
         raise InputError(what) from None
     above = list(takewhile(lambda path: not path.exists(), folder.parents))
     try:
@@ -75,9 +75,9 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
             own(folder / name)
         lock = hold(folder / ".lock")
     except BlockingIOError:
-        raise FolderInUse(f"{folder}: {IN_USE}. Wait for it, or choose another --out.") from None
+        raise FolderInUse(f"{folder}: {IN_USE}. Wait for it, or choose another folder.") from None
     except OSError as error:
-        raise InputError(f"--out={folder}: cannot be used: {error.strerror}. Choose another folder.") from None
+        raise InputError(f"{folder}: cannot be used: {error.strerror}. Choose another folder.") from None
     with lock:
         try:
             yield
@@ -108,7 +108,7 @@ def save_model(folder: Path, model: nn.Module, vocabulary: str, config: str = ""
     except OSError as error:
         raise RunError(
             f"{folder / MODEL}: could not be written: {error.strerror}; the file before is intact. "
-            "Make room or give permission, and go on with --resume auto."
+            "Make room or give permission, and go on with resume=True."
         ) from error
     return digest
 
@@ -273,7 +273,7 @@ class MetricsLog:
             yield
         except OSError as error:
             raise RunError(
-                f"{self._path}: could not be written: {error.strerror}. Make room and go on with --resume auto."
+                f"{self._path}: could not be written: {error.strerror}. Make room and go on with resume=True."
             ) from error
 
 

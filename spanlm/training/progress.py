@@ -188,7 +188,9 @@ class Position:
 
 def _require_value(possible: bool, name: str, value: object) -> None:
     if not possible:
-        raise RunError(f"checkpoint: position.json: {name}={str(value)[:40]}: is no value of a run. Use another --out.")
+        raise RunError(
+            f"checkpoint: position.json: {name}={str(value)[:40]}: is no value of a run. Use another folder."
+        )
 
 
 def _is_of(kind: str, value: object) -> bool:

@@ -103,7 +103,7 @@ class Trainer:
         if position.data != self.position.data:
             raise InputError(
                 f"{self.folder}: was trained on another text than {self.config.data.corpus} now holds; "
-                "resuming would mix the two. Put the text back, or start with another --out."
+                "resuming would mix the two. Put the text back, or start with another folder."
             )
         found = config_digest(RunConfig.load(file, whole=True).to_tree()) if file.exists() else digest
         check_config(position.config, found, self.folder / CHECKPOINTS)
@@ -140,7 +140,7 @@ class Trainer:
                 return
         lost = f"{file}: is lost or damaged, and the last checkpoint has not the weights of epoch {at.best_epoch}"
         if self.finished:
-            raise InputError(f"{lost}, the best. Put it back, or start with another --out.")
+            raise InputError(f"{lost}, the best. Put it back, or start with another folder.")
         self.journal.watcher.note(f"{lost}, the best so far: put it back, or there is none until a better one comes")
 
     def run(self) -> Position:
@@ -245,8 +245,8 @@ class Trainer:
         kept = "the last checkpoint is intact" if holds_checkpoints(self.folder / CHECKPOINTS) else "no checkpoint yet"
         raise RunError(
             f"step {step} (epoch {self.position.epoch + 1}, segment {self.position.segment + 1}): the {what} is not "
-            f"finite (NLL {nll}, gradient norm {norm}). Nothing was updated; {kept}. Start again in another --out with "
-            f"{change}."
+            f"finite (NLL {nll}, gradient norm {norm}). Nothing was updated; {kept}. Start again in another folder "
+            f"with {change}."
         )
 
     def _validate(self, request: StopRequest) -> None:
@@ -276,7 +276,7 @@ class Trainer:
         """Close the epoch; save the weights that the model has now if they are the best so far."""
         if not math.isfinite(loss):
             raise RunError(
-                f"epoch {self.position.epoch + 1}: the validation loss is {loss}. Start again in another --out with a "
+                f"epoch {self.position.epoch + 1}: the validation loss is {loss}. Start again in another folder with a "
                 "lower training.optimizer.lr or training.optimizer.clip."
             )
         improved = self.position.next_epoch(loss)
@@ -300,7 +300,7 @@ class Trainer:
         if load_weights(self.folder, self.model, self.corpus.vocabulary.hash) != position.best_weights:
             raise RunError(
                 f"{self.folder / MODEL}: is not the model of epoch {position.best_epoch}, from which finetune stage "
-                f"{position.stage} begins. Put that back, or start with another --out."
+                f"{position.stage} begins. Put that back, or start with another folder."
             )
         self._begin_averages()
         self._checkpoint()  # before a better model takes the place of the one that was loaded
@@ -343,7 +343,7 @@ class Trainer:
         try:
             restore_generators(carried, self.device)
         except RuntimeError as error:
-            raise RunError(f"{source}: no state of a random number generator: {error}. Use another --out.") from None
+            raise RunError(f"{source}: no state of a random number generator: {error}. Use another folder.") from None
         optimizers.restore_optimizer(optimizer, model, checkpoint.optimizer)
         if isinstance(optimizer, optimizers.NTASGD):
             optimizer.averaged_steps, optimizer.late_rate = position.averaged_steps, position.late_rate

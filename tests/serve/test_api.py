@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 import spanlm
 from spanlm.analysis.pages import page_content
 from spanlm.cli.main import main
+from spanlm.errors import installation
 from spanlm.models.memories import AttentiveConfig
 from spanlm.runs.trained_model import TrainedModel
 from spanlm.serve.app import make_app
@@ -412,5 +413,5 @@ def _fits(value: Any, schema: Any) -> None:
 def test_an_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["serve", "nowhere"]) == 2
-    assert capsys.readouterr().err == "spanlm: needs starlette and uvicorn: pip install 'spanlm[serve]'\n"
+    assert capsys.readouterr().err == f"spanlm: needs starlette and uvicorn: {installation('serve')}\n"
     assert "starlette" in sys.modules
