@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from spanlm.config import RunConfig as RunConfig
     from spanlm.data.corpora import Corpus as Corpus
     from spanlm.data.corpora import load_corpus as load_corpus
+    from spanlm.errors import InputError as InputError
+    from spanlm.errors import RunError as RunError
     from spanlm.evaluation.cache import CacheConfig as CacheConfig
     from spanlm.evaluation.dynamic.update import DynamicConfig as DynamicConfig
     from spanlm.interop.hf import to_hf as to_hf
@@ -39,7 +41,9 @@ _HOMES = {
     "CacheConfig": "spanlm.evaluation.cache",
     "Corpus": "spanlm.data.corpora",
     "DynamicConfig": "spanlm.evaluation.dynamic.update",
+    "InputError": "spanlm.errors",
     "RunConfig": "spanlm.config",
+    "RunError": "spanlm.errors",
     "Scorer": "spanlm.runs.scorer",
     "TrainedEnsemble": "spanlm.runs.ensemble",
     "TrainedModel": "spanlm.runs.trained_model",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sized
 from dataclasses import fields
 from operator import index
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -44,6 +45,18 @@ class InputError(SpanlmError, ValueError):
     """Bad input: a file, an option or a configuration that cannot be used as it is."""
 
     exit_status = 2
+
+
+def installation(extra: str) -> str:
+    """Return the command that installs an extra: in the checkout, or else the packages that it names."""
+    import shlex  # all of this where something is missing, not at each start
+    from importlib.metadata import requires
+
+    home = Path(__file__).resolve().parents[1]
+    if (home / "constraints.txt").is_file():
+        return f'cd {shlex.quote(str(home))} && pip install -c constraints.txt -e ".[{extra}]"'
+    needs = [line.partition(";")[0] for line in requires("spanlm") or () if f"extra == '{extra}'" in line]
+    return f"pip install {shlex.join(needs)}"
 
 
 def require(ok: bool, field: str, value: object, limit: str) -> None:

@@ -42,7 +42,7 @@ become N, words outside the vocabulary <unk>, and a blank line follows every art
 
 The same command continues a build that was stopped: sources that were read to their ends are kept, the source that
 was being read begins again. The corpus appears when it is whole, with its counts, options
-and sources in DIR/corpus.json and its articles in DIR/articles.tsv. It needs pip install "spanlm[wiki]".
+and sources in DIR/corpus.json and its articles in DIR/articles.tsv. It needs the extra wiki.
 """
 
 

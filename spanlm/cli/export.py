@@ -14,7 +14,7 @@ transformers.
   spanlm export runs/demo --to hf --out demo-hf
 
 The folder holds no model code: in Python `import spanlm.interop.hf` registers the classes, or trust_remote_code=True
-does. Needs pip install 'spanlm[hf]'.
+does. Needs the extra hf.
 """
 
 

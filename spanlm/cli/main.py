@@ -168,19 +168,31 @@ def path(text: str) -> Path:
     return expanded(text)
 
 
-def in_options(message: str) -> str:
+_ADVICE = {
+    "as_text=True": "--as-text",
+    "corpus=…": "--corpus",
+    "data.dir": "--data-dir",
+    "oov=flag": "--oov flag",
+    "resume=True": "--resume auto",
+    "weights=…": "--weights",
+}
+"""How messages of the library name what a caller can do, and its option."""
+
+
+def in_options(message: str, begins_with_field: bool = True) -> str:
     """Return a message of the library with the verb's options in place of fields.
 
-    A field is replaced where the message begins with it, `top_p=7: …`; those in `library_names`, such as
+    A field is replaced where the message begins with it, `top_p=7: …`; `_ADVICE` and those in `library_names`, such as
     `cache.theta`, wherever they stand.
     """
     parser, (field, equals, rest) = VerbParser.current, message.partition("=")
     if parser is None:
         return message
-    action = parser._option_string_actions.get(f"--{field.replace('_', '-')}") if equals else None
+    option = f"--{field.replace('_', '-')}" * (bool(equals) and begins_with_field)
+    action = parser._option_string_actions.get(option)
     if action is not None:
         message = f"{action.option_strings[-1]}{' ' if action.nargs else '='}{rest}"
-    return renamed(message, parser.library_names)
+    return renamed(message, _ADVICE | parser.library_names)
 
 
 def _overview() -> str:
@@ -219,7 +231,7 @@ def main(arguments: list[str] | None = None) -> int:
     except SpanlmError as error:
         message = " ".join(str(error).split())
         named = message.partition(": ")[0] in arguments  # a run may be named `base=2`
-        return _failed(message if named else in_options(message), error.exit_status)
+        return _failed(in_options(message, begins_with_field=not named), error.exit_status)
     except KeyboardInterrupt:
         return _failed("stopped", 128 + signal.SIGINT)
     except BrokenPipeError:

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from spanlm.cli.options import add_device, keep_freed_memory, note_unfinished, verb_parser
 from spanlm.cli.render import note, out
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, installation, require
 
 _DESCRIPTION = """
 A page to play with trained models, in your browser: type a text and see how surprising each word is and where the model
-looked; let it write, and choose among its candidates; put runs side by side. Needs the extra serve: pip install
-spanlm[serve]. With no run it is the demo, which is trained first if runs/demo is not there.
+looked; let it write, and choose among its candidates; put runs side by side. Needs the extra serve. With no run it is
+the demo, which is trained first if runs/demo is not there.
 
   spanlm serve
   spanlm serve runs/kvp runs/lstm --open
@@ -41,7 +41,7 @@ def run(arguments: list[str]) -> None:
     """Serve."""
     options = _parsed(arguments)
     if any(importlib.util.find_spec(name) is None for name in ("starlette", "uvicorn")):
-        raise InputError("needs starlette and uvicorn: pip install 'spanlm[serve]'")
+        raise InputError(f"needs starlette and uvicorn: {installation('serve')}")
     keep_freed_memory()
     _serve(options)
 

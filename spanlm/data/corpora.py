@@ -145,7 +145,7 @@ def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = Fal
     if os.path.exists(path):
         what = "is no regular file, and a text is read several times: write it to a file first"
         raise InputError(f"data.corpus={config.corpus}: {what}")
-    moved = f" If it was moved, name the folder that holds it now: --data.dir (--data-dir), or {DATA_VARIABLE}."
+    moved = f" If it was moved, name the folder that holds it now: data.dir, or {DATA_VARIABLE}."
     is_path = "/" in config.corpus or "." in config.corpus
     hint = moved if is_path else nearest(config.corpus, [DEMO, *CORPORA, *synthetic.NAMES])
     raise InputError(f"data.corpus={config.corpus}: no such corpus, folder or file.{hint}")
@@ -275,7 +275,7 @@ def _published_source(config: DataConfig, published: PublishedCorpus, splits: Se
 
 def _nowhere(name: str, published: PublishedCorpus, splits: Sequence[Split], folders: Sequence[Path]) -> InputError:
     where = " or in ".join(map(str, folders))
-    folder = f"set --data.dir (--data-dir) or {DATA_VARIABLE} to the folder that holds {name}/"
+    folder = f"set data.dir or {DATA_VARIABLE} to the folder that holds {name}/"
     files = published.named(splits)
     if all(published.files[split].url for split in splits):
         fetch = "fetch it once with `spanlm train --data.download true` (or evaluate or attend with --download)"
@@ -331,7 +331,7 @@ def download(file: PublishedFile, path: Path) -> None:
         # pooch downloads to another name in the same folder, checks the hash and then renames
         pooch.retrieve(file.url, known_hash=f"sha256:{file.sha256}", fname=path.name, path=path.parent)
     except (OSError, ValueError) as error:
-        cause, way = " ".join(str(error).split()), "put the file into a folder and name it with --data.dir"
+        cause, way = " ".join(str(error).split()), "put the file into a folder and name it by data.dir"
         raise RunError(f"cannot download {file.url}: {cause}; try again, or {way}") from error
 
 
@@ -497,7 +497,7 @@ def _verified_fingerprint(source: Source, split: Split) -> str:
 def _vocabulary_of(counts: dict[str, int], config: DataConfig, source: Source) -> Vocabulary:
     min_count = config.min_count or (1 if source.published or source.name.startswith(PREFIX) or UNK in counts else 2)
     if min_count != (config.min_count or 1):
-        source.notes.append("words that occur once in the training part are <unk> (--data.min_count 1 keeps them)")
+        source.notes.append("words that occur once in the training part are <unk> (data.min_count=1 keeps them)")
     found = Vocabulary.from_counts(counts, min_count, config.max_size)
     words, known = (sum(counts[word] for word in some if word not in (EOS, UNK)) for some in (counts, found.words))
     if 2 * known < words:

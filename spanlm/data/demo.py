@@ -103,7 +103,7 @@ def _topic_texts() -> Mapping[str, str]:
         from pydoc_data.topics import topics
     except ImportError as error:
         what = "data.corpus=demo: this Python comes without pydoc_data.topics, whose text the demo is"
-        raise InputError(f"{what}; use a text of your own: --corpus FILE") from error
+        raise InputError(f"{what}; use a text of your own: corpus=…") from error
     return topics
 
 

@@ -103,7 +103,7 @@ def refuse_without_column(path: Path, kind: Kind, option: str) -> None:
     likely = likely or max(values, key=lambda name: len(str(values[name])))
     raise InputError(
         f"{path}: is a table with the columns {', '.join(values)}; say which holds the text, as in {option} {likely} "
-        "(--as-text reads all of it as text)"
+        "(as_text=True reads all of it as text)"
     )
 
 

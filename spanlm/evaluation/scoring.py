@@ -22,6 +22,9 @@ from spanlm.models.ops.precision import Precision, autocast
 ROWS = 64
 """Distributions that numbers are taken from at a time: few enough to stay near the processor."""
 
+ROWS = 64
+"""Distributions are computed in multiples of so many."""
+
 DISTRIBUTIONS = 1 << 22
 """Probabilities computed at a time: words times V."""
 
@@ -93,10 +96,12 @@ def readout_values(model: NextWordModel, readout: Readout, targets: Tensor, rows
     No more than `DISTRIBUTIONS` probabilities are held.
     """
     found, words = [], targets.flatten()
-    for some in torch.split(rows, max(1, DISTRIBUTIONS // model.vocabulary_size)):
+    # every other number of rows is a kernel of its own, of which the library keeps 1,024, some hundred megabytes
+    padded = torch.cat([rows, rows[:1].expand(-len(rows) % ROWS)])
+    for some in torch.split(padded, max(1, DISTRIBUTIONS // model.vocabulary_size)):
         log_p = model.head.log_probs(readout.map(partial(_as_steps, some)))
         found.append(word_values(log_p, words[some].unsqueeze(1)))
-    return tuple(torch.cat(each).squeeze(1) for each in zip(*found, strict=True))
+    return tuple(torch.cat(each).squeeze(1)[: len(rows)] for each in zip(*found, strict=True))
 
 
 def _as_steps(rows: Tensor, x: Tensor) -> Tensor:

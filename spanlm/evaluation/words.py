@@ -246,7 +246,7 @@ def _refusing_unknown(pieces: Iterable[Piece], vocabulary: Vocabulary) -> Iterat
             if word not in vocabulary:
                 raise InputError(
                     f"line {piece.sentence}, word {piece.start + offset}: {word!r} is not in the vocabulary. "
-                    "Use oov=flag (--oov flag) to score it as <unk>."
+                    "Use oov=flag to score it as <unk>."
                 )
         yield piece
 

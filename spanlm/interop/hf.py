@@ -3,7 +3,7 @@
 Importing this module registers AutoConfig and AutoModelForCausalLM; `to_hf` has an example.
 The model wraps `LanguageModel` itself, so every encoder, memory and head is there. Tensors are batch-first here:
 
-    input_ids, attention_mask, labels (B, N) → loss, logits (B, N, V), attentions ((B, 1, N, L),), state
+    input_ids, attention_mask, labels (B, N) → loss, logits (B, N, V), hidden_states, attentions ((B, 1, N, L),), state
 
 `logits` are log p(next word), normalised, natural logarithm. `state` is what the streams carry (`LMState`): pass it in
 with the words that follow. Padding on either side costs nothing and changes nothing: time is cut where rows begin and
@@ -16,9 +16,11 @@ The text of a run is lines, each opened and closed by <eos>, which is the tokeni
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,17 +32,18 @@ from torch.nn.functional import pad
 from spanlm.config import RunConfig
 from spanlm.data.tokenizer import OTHER_SPACE, UNSEEN
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, RunError, installation, require
 from spanlm.models.interfaces import LMState, Readout
 from spanlm.models.language_model import LanguageModel, to_be_filled
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
+from spanlm.store.files import new_folder
 
 try:
     import transformers as transformers  # for `yardstick`, too, which needs the classes here
     from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
     from tokenizers.models import WordLevel
 except ImportError:
-    raise InputError("Hugging Face needs more: pip install 'spanlm[hf]'") from None
+    raise InputError(f"Hugging Face needs more: {installation('hf')}") from None
 
 # \w and the letters of `spanlm.data.tokenizer`, as the library's expressions name them
 _LETTER = r"[\p{L}\p{N}\p{M}_\u200c\u200d]"
@@ -86,12 +89,15 @@ class SpanlmOutput(transformers.utils.ModelOutput):  # type: ignore[misc]
         state: after the last word of each row.
         attentions: one tensor (B, 1, N, L): column j is lag L − 1 − j + `nearest_lag` of the model: how
             many words back; zero where there is padding.
+        hidden_states: the embedded words (B, N, E), the encoder's output (B, N, H), and what the head reads (B, N, D),
+            each zero where there is padding.
     """
 
     loss: Tensor | None = None
     logits: Tensor | None = None
     state: LMState | None = None
     attentions: tuple[Tensor, ...] | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
 
 
 class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixin):  # type: ignore[misc]
@@ -154,54 +160,69 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
     ) -> SpanlmOutput | tuple[Any, ...]:
         """Read words (B, N) after `state`, or from the beginning; see `SpanlmOutput`.
 
+        A mask may begin with what was read before the `state`. Words that it leaves out between others are not read.
+
         Raises:
-            InputError: a state of another number of rows, weights of half precision, or attention asked of a model that
-                has none.
+            InputError: no words; a mask, labels or a state of another shape; weights of half precision, or attention
+                asked of a model that has none.
         """
+        shape = input_ids.shape
+        require(len(shape) == 2 and min(shape) > 0, "input_ids", tuple(shape), "rows of one word or more, as <eos>")
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        mask = mask.bool() if state is None else mask.bool()[..., -shape[1] :]
+        for name, beside in (("attention_mask", mask), ("labels", labels)):
+            if beside is not None and beside.shape != shape:
+                raise InputError(f"{name}={tuple(beside.shape)}: must be of the shape of input_ids, {tuple(shape)}")
         if self.dtype not in (torch.float32, torch.float64):
             name = str(self.dtype).removeprefix("torch.")
             raise InputError(
                 f"dtype={name}: states and sums need float32 weights; load without dtype, and use torch.autocast for "
                 f"products in {name}"
             )
-        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask[:, -input_ids.shape[1] :]
-        mask = mask.bool()
         state = self.model.init_state(len(input_ids)) if state is None else state
         if _streams(state) != len(input_ids):
             raise InputError(f"state: is of {_streams(state)} rows, and input_ids has {len(input_ids)}")
-        logits: list[Tensor] = []
-        weights: list[Tensor] = []
+        looks = bool(self.config.output_attentions if output_attentions is None else output_attentions)
+        hidden = bool(self.config.output_hidden_states if output_hidden_states is None else output_hidden_states)
+        read: list[list[Tensor]] = []
         for rows, columns in _rectangles(mask):
-            log_p, looked, state = self._read(input_ids[rows, columns].T, state, rows, bool(output_attentions))
-            logits.append(_on_rows(log_p, rows, len(input_ids)))
-            weights += [] if looked is None else [_on_rows(looked, rows, len(input_ids))]
-        found = torch.cat(logits, 1)
+            some = rows if len(rows) else rows.new_zeros(1)  # columns of padding: for the shapes alone
+            values, after = self._read(input_ids[some, columns].T, state, some, hidden, looks)
+            state = after if len(rows) else state
+            read.append([_on_rows(x[:, : len(rows)].transpose(0, 1), rows, len(input_ids)) for x in values])
+        logits, *more = map(_aligned, zip(*read, strict=True))
         output = SpanlmOutput(
-            loss=None if labels is None else _loss(found, labels, mask),
-            logits=found,
+            loss=None if labels is None else _loss(logits, labels, mask),
+            logits=logits,
             state=None if use_cache is False else state,
-            attentions=(_aligned(weights).unsqueeze(1),) if output_attentions else None,
+            attentions=(more.pop().unsqueeze(1),) if looks else None,
+            hidden_states=tuple(more) if hidden else None,
         )
         return output if return_dict is not False else output.to_tuple()
 
     def _read(
-        self, tokens: Tensor, state: LMState, rows: Tensor, attention: bool
-    ) -> tuple[Tensor, Tensor | None, LMState]:
-        """Read words (T, n) of some of the rows, n of B; the state that comes out is that of all."""
+        self, tokens: Tensor, state: LMState, rows: Tensor, hidden: bool, looks: bool
+    ) -> tuple[list[Tensor], LMState]:
+        """Read words (T, n) of some of the rows, n of B; the state that comes out is that of all.
+
+        Gives log p and, if they are to be, the `hidden` states and the weights by lag, each (T, n, …).
+        """
         others = torch.tensor(sorted({*range(_streams(state))} - {*rows.tolist()}), device=rows.device).long()
         readout, after = self.model(tokens, state.select(rows) if len(others) else state)
-        log_p = self.model.head.log_probs(readout).transpose(0, 1)
+        values = [self.model.head.log_probs(readout)]
+        values += [self.model.embedding(tokens), readout.hidden, readout.features] if hidden else []
         if len(others):
             after = LMState.beside([state.select(others), after]).select(torch.cat([others, rows]).argsort())
-        if not attention:
-            return log_p, None, after
+        if not looks:
+            return values, after
         if readout.attention is None:
             raise InputError("output_attentions: this model looks back at nothing that has weights")
-        return log_p, readout.attention.by_lag().transpose(0, 1), after
+        return [*values, readout.attention.by_lag()], after
 
     @property
     def nearest_lag(self) -> int:
@@ -230,7 +251,7 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         """Return what `forward` is given: with a `state`, the words that it has not read."""
         if next_sequence_length is not None:
             input_ids = input_ids[:, -next_sequence_length:]
-        asked = {name: more.get(name) for name in ("use_cache", "output_attentions")}
+        asked = {name: more.get(name) for name in ("use_cache", "output_attentions", "output_hidden_states")}
         return {"input_ids": input_ids, "attention_mask": attention_mask, "state": state, **asked}
 
     def _update_model_kwargs_for_generation(
@@ -245,9 +266,35 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
             inputs["state"] = inputs["state"].map(lambda x: x.repeat_interleave(expand_size, dim=1))
         return super()._expand_inputs_for_generation(expand_size=expand_size, **inputs)
 
+    def _get_stopping_criteria(
+        self, generation_config: Any, stopping_criteria: Any, tokenizer: Any = None
+    ) -> transformers.StoppingCriteriaList:
+        """End rows at `stop_strings` as the words are decoded: the library's own takes tokens for parts of words."""
+        config, criteria = copy(generation_config), list(stopping_criteria or ())
+        if config.stop_strings and tokenizer is not None:
+            criteria.append(_StopStrings(config.stop_strings, tokenizer))
+            config.stop_strings = None
+        return super()._get_stopping_criteria(config, transformers.StoppingCriteriaList(criteria), tokenizer=tokenizer)
+
     @staticmethod
     def _reorder_cache(state: LMState, beams: Tensor) -> LMState:
         return state.select(beams)
+
+
+class _StopStrings(transformers.StoppingCriteria):  # type: ignore[misc]
+    """Ends the rows in whose text, as the tokenizer decodes it, a string ends within the last word."""
+
+    def __init__(self, strings: str | list[str], tokenizer: transformers.PreTrainedTokenizerFast) -> None:
+        self.strings, self.decode = [strings] if isinstance(strings, str) else strings, tokenizer.decode
+
+    def __call__(self, input_ids: Tensor, scores: object, **more: object) -> Tensor:
+        return torch.tensor(
+            [any(map(partial(self._ends, row), self.strings)) for row in input_ids], device=input_ids.device
+        )
+
+    def _ends(self, row: Tensor, string: str) -> bool:
+        text, last = self.decode(row[-len(string) - 1 :]), self.decode(row[-1:])  # no word has less than a letter
+        return string in text[-len(last) - len(string) + 1 :]
 
 
 def to_hf(trained: LoadedModel) -> tuple[SpanlmForCausalLM, transformers.PreTrainedTokenizerFast]:
@@ -297,21 +344,25 @@ def export(trained: LoadedModel, folder: Path) -> None:
 
     Raises:
         InputError: as `to_hf`; the folder is there and not empty.
+        RunError: the disk refused; nothing is left.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"--out={folder}: is there and not empty; name a new folder")
+        raise InputError(f"{folder}: is there and not empty; name a new folder")
     model, tokenizer = to_hf(trained)
     model.config.auto_map = {
         "AutoConfig": f"{MODELING[:-3]}.{SpanlmConfig.__name__}",
         "AutoModelForCausalLM": f"{MODELING[:-3]}.{SpanlmForCausalLM.__name__}",
     }
-    with quiet():
-        model.save_pretrained(folder)
-    # safetensors lets its owner alone read the file
-    shutil.copymode(folder / "config.json", folder / "model.safetensors")
-    tokenizer.save_pretrained(folder)
     names = f"{SpanlmConfig.__name__}, {SpanlmForCausalLM.__name__}"
-    (folder / MODELING).write_text(f"from spanlm.interop.hf import {names}  # noqa: F401\n")
+    try:
+        with new_folder(folder) as new, quiet():
+            model.save_pretrained(new)
+            # safetensors lets its owner alone read the file
+            shutil.copymode(new / "config.json", new / "model.safetensors")
+            tokenizer.save_pretrained(new)
+            (new / MODELING).write_text(f"from spanlm.interop.hf import {names}  # noqa: F401\n")
+    except Exception as error:  # `tokenizers` raises nothing narrower
+        raise RunError(f"{folder}: cannot be written: {error}. Make room, or choose another folder.") from error
 
 
 @contextmanager
@@ -377,10 +428,10 @@ def _on_rows(values: Tensor, rows: Tensor, count: int) -> Tensor:
     return values.new_zeros(count, *values.shape[1:]).index_copy(0, rows, values)
 
 
-def _aligned(weights: list[Tensor]) -> Tensor:
-    """Join parts (B, T, L) whose last columns are the same lag."""
-    longest = max(part.shape[-1] for part in weights)
-    return torch.cat([pad(part, (longest - part.shape[-1], 0)) for part in weights], 1)
+def _aligned(parts: Sequence[Tensor]) -> Tensor:
+    """Join parts (B, T, L); the last columns of weights are the same lag."""
+    longest = max(part.shape[-1] for part in parts)
+    return torch.cat([pad(part, (longest - part.shape[-1], 0)) for part in parts], 1)
 
 
 def _by_word(weights: Tensor, nearest_lag: int) -> Tensor:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from spanlm.data.vocabulary import EOS
-from spanlm.errors import InputError
+from spanlm.errors import InputError, installation
 from spanlm.evaluation.words import WordScore, by_line, words_of
 from spanlm.runs.loading import load
 from spanlm.runs.trained_model import LoadedModel
@@ -30,7 +30,7 @@ try:
     from lm_eval.api.model import LM
     from lm_eval.api.registry import register_model
 except ImportError:
-    raise InputError("lm-eval needs more: pip install 'spanlm[eval]'") from None
+    raise InputError(f"lm-eval needs more: {installation('eval')}") from None
 
 LENGTH = 256
 """Words that are generated where a task says nothing."""

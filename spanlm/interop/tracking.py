@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import EOS
-from spanlm.errors import InputError
+from spanlm.errors import InputError, installation
 from spanlm.runs.loading import load
 from spanlm.runs.trained_model import TrainedModel, require_weights
 from spanlm.store.files import run_name
@@ -32,7 +32,6 @@ Tracker = Literal["tensorboard", "wandb", "trackio"]
 WORDS = 24
 """Words of the text that is read, and of the one that is generated, after each epoch that was the best so far."""
 
-_INSTALL = {"tensorboard": "'spanlm[track]'", "wandb": "wandb", "trackio": "trackio"}
 _NUMBERS = {"loss", "perplexity", "train_loss", "rate", "gradient_norm", "tokens_per_second"}
 
 
@@ -83,7 +82,8 @@ def _imported(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise InputError(f"--track={name}: needs more: pip install {_INSTALL[name]}") from None
+        command = installation("track") if name == "tensorboard" else f"pip install {name}"
+        raise InputError(f"track={name}: needs more: {command}") from None
 
 
 class Tracked(Watcher):

@@ -112,7 +112,7 @@ class Yardstick(LoadedModel):
     kind = "a model of Hugging Face"
 
     def __init__(self, path: str | Path, device: str = "auto", *, corrected: bool = True) -> None:
-        folder, target = expanded(str(path)), pick_device(device, "--device")
+        folder, target = expanded(str(path)), pick_device(device, "device")
         model, self.tokenizer = _loaded(folder)
         if not getattr(model.config, "run", {}).get("predict_first", True):
             what = "a run that never predicted the first word of a line (training.batching.predict_first=false)"
@@ -281,7 +281,7 @@ class Yardstick(LoadedModel):
             score = found.score
             if score.oov and options.oov == "error":
                 where = f"line {score.sentence}, word {score.index}: {score.word!r}"
-                raise InputError(f"{where} is unknown to the tokenizer. Use oov=flag (--oov flag) to score it so.")
+                raise InputError(f"{where} is unknown to the tokenizer. Use oov=flag to score it so.")
             based = replace(score, surprisal=score.surprisal / unit, entropy=score.entropy / unit)
             yield replace(found, score=based)
 

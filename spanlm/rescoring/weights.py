@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, installation, require
 from spanlm.evaluation.resampling import FEWEST_BLOCKS, drawn_means, interval_of
 
 STARTS, DIRECTIONS = 8, 32
@@ -96,7 +96,7 @@ def edits() -> Any:
     try:
         from rapidfuzz.distance import Levenshtein
     except ImportError:
-        raise InputError("word errors are counted by rapidfuzz: pip install 'spanlm[rescore]'") from None
+        raise InputError(f"word errors are counted by rapidfuzz: {installation('rescore')}") from None
     return Levenshtein
 
 

@@ -126,7 +126,7 @@ def load_ensemble(
     paths = [Path(run).resolve() for run in runs]
     for run, path in zip(runs, paths, strict=True):
         if paths.count(path) > 1:
-            raise InputError(f"{run}: is named twice; name each run once, and weigh it by weights (--weights)")
+            raise InputError(f"{run}: is named twice; name each run once, and weigh it by weights=…")
     return TrainedEnsemble([load(run, device) for run in runs], combination, weights)
 
 

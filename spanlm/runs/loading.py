@@ -43,7 +43,7 @@ def load(run: str | Path, device: str = "auto") -> LoadedModel:
     if folder.is_file():
         raise InputError(
             f"{folder}: is a file; name the folder of a run, or an ARPA file, NAME.arpa or NAME.lm[.gz]. "
-            "A text to evaluate is named by --corpus."
+            "A text to evaluate is named by corpus=…"
         )
     if not (folder / CONFIG).is_file():
         if members := sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}")):
@@ -65,4 +65,4 @@ def load(run: str | Path, device: str = "auto") -> LoadedModel:
     refuse_too_large(config, len(vocabulary))
     model = to_be_filled(config.model, len(vocabulary))
     copy_weights(weights.tensors, model, str(folder / MODEL))
-    return TrainedModel(model.to(pick_device(device, "--device")).eval(), vocabulary, config, folder)
+    return TrainedModel(model.to(pick_device(device, "device")).eval(), vocabulary, config, folder)

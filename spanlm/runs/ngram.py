@@ -227,7 +227,7 @@ def train_ngram(
     with locked(folder, forget=new):
         begun = (folder / PROVENANCE).exists()  # by a process that was killed before it wrote the configuration
         if found := [name for name in (CONFIG, MODEL, *[ARPA] * (not begun)) if (folder / name).exists()]:
-            raise InputError(f"--out={folder}: already holds a run ({', '.join(found)}). Choose another --out.")
+            raise InputError(f"{folder}: already holds a run ({', '.join(found)}). Choose another folder.")
         refuse_family(folder)
         report(f"counting {len(corpus.splits['train']):,} tokens")
         ids, options = corpus.splits["train"].ids, config.ngram
@@ -253,7 +253,7 @@ def train_ngram(
             save_config(folder / CONFIG, config.to_yaml())
         except OSError as error:
             raise RunError(
-                f"{folder}: cannot be written: {error.strerror}. Make room, or choose another --out."
+                f"{folder}: cannot be written: {error.strerror}. Make room, or choose another folder."
             ) from error
     return run, results
 

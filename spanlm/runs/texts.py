@@ -157,7 +157,7 @@ class Texts:
                 does not know its own.
         """
         if self._textless and name is None:
-            raise InputError(f"{self.folder}: {self._textless}; name one by --corpus")
+            raise InputError(f"{self.folder}: {self._textless}; name one by corpus=…")
         require(split is None or split in SPLITS, "split", split, "train, valid or test")
         name = None if name is None else str(name)
         data, other = self.data, name is not None and not self._is_of_training(name, data_dir)
@@ -382,6 +382,6 @@ def text_to_attend(pieces: Iterable[Piece], state: Context) -> tuple[list[str], 
         words += words_of([piece])
         last, blank = len(words) if piece.words else last, piece.blank
     if not last:
-        raise InputError("the text to attend to has no words; give --text or --file something to read")
+        raise InputError("the text to attend to has no words")
     end = last + (words[last - 1] != EOS)
     return words[:end], [start for start in starts if start < end]

@@ -81,7 +81,7 @@ def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> list[Pat
         kept = f"{older[-1].name} is intact" if older else "there is no earlier one"
         raise RunError(
             f"{final}: the checkpoint could not be written: {error.strerror}; {kept}. "
-            "Make room and go on with --resume auto."
+            "Make room and go on with resume=True."
         ) from error
     return _drop_others(folder, final)
 
@@ -106,7 +106,7 @@ def load_last_position(folder: Path) -> dict[str, Any] | None:
     Raises:
         RunError: there are checkpoints, and all are damaged.
     """
-    return _newest(folder, lambda path: json.loads(_verified(path)("position.json")))[0]
+    return _newest(folder, lambda path: json_object(_verified(path)("position.json")))[0]
 
 
 def _newest(folder: Path, read: Callable[[Path], Read]) -> tuple[Read | None, list[str]]:
@@ -124,7 +124,7 @@ def _newest(folder: Path, read: Callable[[Path], Read]) -> tuple[Read | None, li
             large |= number == errno.EFBIG
     if refused:
         way = "Give it more memory, or start again" if large else "Start again"
-        raise RunError(f"{refused[0]}; no checkpoint before it is whole. {way} with another --out.")
+        raise RunError(f"{refused[0]}; no checkpoint before it is whole. {way} with another folder.")
     return None, refused
 
 
@@ -180,7 +180,7 @@ def _verified(path: Path) -> Callable[[str], bytes]:
 def _read(path: Path) -> Checkpoint:
     get = _verified(path)
     tensors = {name: safetensors.torch.load(get(f"{name}.safetensors")) for name in TENSOR_FILES}
-    return Checkpoint(**tensors, position=json.loads(get("position.json")))
+    return Checkpoint(**tensors, position=json_object(get("position.json")))
 
 
 def to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spanlm.errors import IN_USE, InputError, require
+from spanlm.errors import IN_USE, InputError, installation, require
 from spanlm.store.process import ENDED_BY, POLL_SECONDS, Name, command_error, run_commands, start_command, stop_request
 
 PASSED_OVER = "passed over, since another process trains it; it is looked at again"
@@ -169,7 +169,7 @@ class Engine:
         try:
             import ray
         except ImportError:
-            raise InputError(f"on={self.on}: there is no Ray here. pip install 'spanlm[ray]', or use --jobs") from None
+            raise InputError(f"on={self.on}: there is no Ray here: {installation('ray')}; or use --jobs") from None
         how: dict[str, Any] = {"address": (self.on or "").partition(":")[2] or "local"}
         if how["address"] == "local":
             how |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1", "num_cpus": threads * self.jobs}

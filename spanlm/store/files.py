@@ -12,6 +12,7 @@ import gzip
 import os
 import re
 import secrets
+import shutil
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -115,6 +116,15 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def sync_tree(folder: Path) -> None:
+    """Wait until the disk has the files of a folder and of its folders, and their names."""
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with Path(path, name).open("rb") as file:
+                os.fsync(file.fileno())
+        sync_folder(Path(path))
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
     """Open a file to read its bytes, decompressed if its name ends in `.gz` or `.bz2`.
@@ -183,6 +193,25 @@ def make_folder(folder: Path, option: str) -> None:
         raise InputError(f"{option}={folder}: cannot be made: {error.strerror}. Choose another folder.") from None
 
 
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Give a folder to fill, which takes the name `folder` when the block ends without an error; else nothing is left.
+
+    Raises:
+        OSError: the disk refused, or `folder` is there already and holds something.
+    """
+    folder = Path(os.path.realpath(folder))
+    unfinished = folder.with_name(f".{folder.name[:_REPEATED]}.{secrets.token_hex(8)}{UNFINISHED}")
+    try:
+        unfinished.mkdir(parents=True)
+        yield unfinished
+        sync_tree(unfinished)
+        os.rename(unfinished, folder)
+        sync_folder(folder.parent)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
 def hold(path: Path) -> TextIO:
     """Lock a file, made if need be, until it is closed or the process ends; BlockingIOError: another one holds it."""
     file = path.open("a")  # not "w": who is refused leaves the file as it was, its time too
@@ -197,7 +226,7 @@ def hold(path: Path) -> TextIO:
 def remove_unfinished(folder: Path) -> None:
     """Remove what writers that were killed left behind; only where no other writer can be at work."""
     for left in folder.glob(f"*{UNFINISHED}"):
-        left.unlink()
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 _ARPA = re.compile(r"\.(arpa|lm)(\.gz|\.bz2)?$", re.I)

@@ -234,7 +234,7 @@ def workers(jobs: int | None) -> Iterator[Callable[[Callable[[Any], Any], Iterab
         yield in_order
     except BrokenProcessPool as error:
         raise RunError(
-            "a process was ended from outside, perhaps for lack of memory; start again, with fewer --jobs"
+            "a process was ended from outside, perhaps for lack of memory; start again, with fewer jobs"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)

@@ -132,7 +132,7 @@ def record_start(
         line = json.dumps(start, ensure_ascii=False).encode(errors="backslashreplace")
         replace_file(path, before + line + b"\n")
     except OSError as error:
-        raise RunError(f"{path}: cannot be written: {error.strerror}. Make room, or choose another --out.") from error
+        raise RunError(f"{path}: cannot be written: {error.strerror}. Make room, or choose another folder.") from error
 
 
 def starts(folder: Path) -> list[dict[str, Any]]:

@@ -22,9 +22,9 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from spanlm.errors import IN_USE, InputError, RunError
-from spanlm.store.checkpoints import read_tensors, to_bytes
+from spanlm.store.checkpoints import load_last_position, read_tensors, to_bytes
 from spanlm.store.files import hold, own, regular, replace_file
-from spanlm.store.plain import finite, json_object
+from spanlm.store.plain import finite, json_object, several
 
 CONFIG, VOCABULARY, MODEL = "config.yaml", "vocabulary.json", "model.safetensors"
 METRICS, CHECKPOINTS = "metrics.jsonl", "checkpoints"
@@ -48,8 +48,8 @@ def refuse_family(folder: Path) -> None:
     """Refuse a family's folder, whose place a single run would take; InputError says how many seeds it has."""
     if not (folder / CONFIG).exists() and (members := seed_folders(folder)):
         raise InputError(
-            f"--out={folder}: holds a family of {len(members)} seeds, whose place a single run would take. "
-            "Go on with it by --seeds and --resume auto, or choose another --out."
+            f"{folder}: holds a family of {len(members)} seeds, whose place a single run would take. "
+            "`spanlm train --seeds … --resume auto` goes on with it; or choose another folder."
         )
 
 
@@ -66,7 +66,7 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
     try:
         str(folder.absolute()).encode()
     except UnicodeEncodeError:
-        what = f"--out={folder}: its whole path must be UTF-8, or weights cannot be read there. Choose another."
+        what = f"{folder}: its whole path must be UTF-8, or weights cannot be read there. Choose another folder."
         raise InputError(what) from None
     above = list(takewhile(lambda path: not path.exists(), folder.parents))
     try:
@@ -75,9 +75,9 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
             own(folder / name)
         lock = hold(folder / ".lock")
     except BlockingIOError:
-        raise FolderInUse(f"{folder}: {IN_USE}. Wait for it, or choose another --out.") from None
+        raise FolderInUse(f"{folder}: {IN_USE}. Wait for it, or choose another folder.") from None
     except OSError as error:
-        raise InputError(f"--out={folder}: cannot be used: {error.strerror}. Choose another folder.") from None
+        raise InputError(f"{folder}: cannot be used: {error.strerror}. Choose another folder.") from None
     with lock:
         try:
             yield
@@ -108,7 +108,7 @@ def save_model(folder: Path, model: nn.Module, vocabulary: str, config: str = ""
     except OSError as error:
         raise RunError(
             f"{folder / MODEL}: could not be written: {error.strerror}; the file before is intact. "
-            "Make room or give permission, and go on with --resume auto."
+            "Make room or give permission, and go on with resume=True."
         ) from error
     return digest
 
@@ -178,12 +178,23 @@ def model_digest(model: nn.Module) -> str:
     return weights_digest(dict(model.named_parameters()))
 
 
+def require_fit(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor], source: str) -> None:
+    """Raise InputError unless tensors have the names, shapes and types of the expected ones; it names the first other.
+
+    Copying alone would cast another type, and repeat a row or a number to fill a shape.
+    """
+    fitting, kinds = ({k: f"{x.dtype} {tuple(x.shape)}" for k, x in named.items()} for named in (expected, tensors))
+    for name in sorted(fitting.keys() | kinds.keys()):
+        kind, fits = kinds.get(name, "missing"), fitting.get(name, "left out")
+        if kind != fits:
+            what = f"{name} is {kind}, and should be {fits}".replace("torch.", "")
+            raise InputError(f"{source}: does not fit the run of {CONFIG}: {what}. Put the run's own file back.")
+
+
 def copy_weights(tensors: dict[str, Any], model: nn.Module, source: str) -> None:
-    """Copy named tensors into the model's parameters, in place; all must be there, of its shapes and finite."""
+    """Copy named tensors into the model's parameters, in place; all must be there, of its kinds and finite."""
     parameters = dict(model.named_parameters())
-    shapes, found = ({name: x.shape for name, x in named.items()} for named in (parameters, tensors))
-    if wrong := sorted(name for name in {**shapes, **found} if shapes.get(name) != found.get(name)):
-        raise InputError(f"{source}: does not fit the model of {CONFIG}: {wrong[0]} differs.")
+    require_fit(tensors, parameters, source)
     if no_numbers := _not_finite(tensors):
         raise InputError(f"{source}: {no_numbers}. Train again, or copy it again.")
     for name, parameter in parameters.items():
@@ -198,8 +209,22 @@ def _not_finite(weights: Mapping[str, Tensor]) -> str:
     return ""
 
 
+def _intact(content: bytes, checksums: Sequence[int], path: Path) -> list[bytes]:
+    """Return the lines that have their checksums, see `MetricsLog`; a note says how many have not."""
+    lines, place = list[bytes](), 0
+    for line in content.splitlines(keepends=True):
+        # a checksum goes on from the one before, so that a line is known whatever became of those around it
+        rest = range(place, min(place + 1000, len(checksums) - 1))
+        if (number := next((n for n in rest if zlib.crc32(line, checksums[n]) == checksums[n + 1]), None)) is not None:
+            lines.append(line)
+            place = number + 1
+    if lost := max(0, len(checksums) - 1) - len(lines):
+        _LOG.info("note: %s: left out %s, damaged or missing", path, several(lost, "row"))
+    return lines
+
+
 class MetricsLog:
-    """metrics.jsonl; a resumed run cuts it back to the position of its checkpoint, or to the last good line before.
+    """metrics.jsonl; a resumed run cuts it back to the position of its checkpoint, and leaves damaged lines out.
 
     Attributes:
         checksums: CRC-32 of what comes before each line, and of all; none are known of a run of an older version.
@@ -209,18 +234,16 @@ class MetricsLog:
     """
 
     def __init__(self, path: Path, size: int = 0, checksums: Sequence[int] = ()) -> None:
-        self._path, self.checksums, self._size = path, [0], 0
+        self._path, self.checksums = path, [0]
         with self._named_errors():
+            content = path.read_bytes() if path.exists() else b""
+            kept = _intact(content, checksums, path) if checksums else content[:size].splitlines(keepends=True)
+            for line in kept:
+                self.checksums.append(zlib.crc32(line, self.checksums[-1]))
+            if not content.startswith(b"".join(kept)):
+                replace_file(path, b"".join(kept))
             self._file = path.open("r+b" if path.exists() else "w+b")
-            for number, line in enumerate(self._file.read(size).splitlines(keepends=True), start=1):
-                checksum = zlib.crc32(line, self.checksums[-1])
-                if [checksum] != checksums[number : number + 1] if checksums else not line.endswith(b"\n"):
-                    break
-                self.checksums.append(checksum)
-                self._size += len(line)
-            if self._size < size:
-                _LOG.info("note: %s: cut off from line %s on, which is damaged or missing", path, len(self.checksums))
-            self._file.truncate(self._size)
+            self._size = self._file.truncate(sum(map(len, kept)))
             self._file.seek(self._size)
 
     def write(self, row: dict[str, Any]) -> None:
@@ -250,24 +273,32 @@ class MetricsLog:
             yield
         except OSError as error:
             raise RunError(
-                f"{self._path}: could not be written: {error.strerror}. Make room and go on with --resume auto."
+                f"{self._path}: could not be written: {error.strerror}. Make room and go on with resume=True."
             ) from error
 
 
 def epoch_rows(folder: Path) -> list[dict[str, Any]]:
-    """Read the validations of a run so far; it may be in training.
+    """Read the validations of a run so far; it may be in training. Damaged rows are left out, which a note says.
 
     Raises:
-        InputError: `folder` is not a run, or a line is damaged.
+        InputError: `folder` is not a run.
     """
+    path, position = folder / METRICS, dict[str, Any]()
+    with suppress(RunError):  # no checkpoint is whole: what is written is believed
+        position = load_last_position(folder / CHECKPOINTS) or {}
     try:
-        lines = regular(folder / METRICS, 2**30).read_bytes().splitlines(keepends=True)
-        # the last line of a run in training may be half written
-        rows = [json_object(line) for line in lines if line.endswith(b"\n")]
+        content, size = regular(path, 2**30).read_bytes(), position.get("metrics_size", 0)
     except OSError as error:
         if not folder.exists():
             raise InputError(f"{folder}: there is no such folder. Check the path") from None
         raise InputError(f"{folder}: has no {METRICS} ({error.strerror}); name the folder of a run") from None
-    except ValueError as error:
-        raise InputError(f"{folder / METRICS}: damaged: a line {error}; take that line out, or train again") from None
+    rows, lost = list[dict[str, Any]](), 0
+    later = [line for line in content[size:].splitlines(keepends=True) if line.endswith(b"\n")]  # or is being written
+    for line in [*_intact(content, position.get("metrics_checksums", ()), path), *later]:
+        try:
+            rows.append(json_object(line))
+        except ValueError:
+            lost += 1
+    if lost:
+        _LOG.info("note: %s: left out %s, damaged", path, several(lost, "row"))
     return [row for row in rows if row.get("event") == "valid"]

@@ -25,6 +25,9 @@ from torch.optim.sgd import sgd
 
 from spanlm.training.config import OptimizerConfig, ScheduleConfig
 
+_COUNT = torch.zeros((), dtype=torch.float32)
+"""Of the kind in which kernels count steps."""
+
 
 class Optimizer(ABC):
     """Moves parameters by the functions of torch.optim, fused: one pass a step.
@@ -64,8 +67,8 @@ class Optimizer(ABC):
         """Return each of the `entries` of these parameters, zeros at first."""
         for parameter in parameters:
             if parameter not in self.state:
-                count = parameter.new_zeros((), dtype=torch.float32)
-                zeros = (count if name == "step" else torch.zeros_like(parameter) for name in self.entries)
+                kinds = (_COUNT if name == "step" else parameter for name in self.entries)
+                zeros = (torch.zeros_like(kind, device=parameter.device) for kind in kinds)
                 self.state[parameter] = dict(zip(self.entries, zeros, strict=True))
         return [[self.state[parameter][name] for parameter in parameters] for name in self.entries]
 
@@ -217,13 +220,13 @@ def optimizer_state(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]
     }
 
 
-def expected_state(optimizer: Optimizer, model: nn.Module, steps: int, averaged_steps: int | None) -> set[str]:
-    """Return the names in `optimizer_state` after a number of steps, and a number of averaged steps."""
+def expected_state(optimizer: Optimizer, model: nn.Module, steps: int, averaged_steps: int | None) -> dict[str, Tensor]:
+    """Return tensors of the kinds in `optimizer_state` after a number of steps, and a number of averaged steps."""
     # Adagrad makes its state at once, the others with their first step or average
     kept = optimizer.entries if steps or isinstance(optimizer, Adagrad) else ()
     entries = (*kept, "average") if averaged_steps else kept
-    trainable = (name for name, parameter in model.named_parameters() if parameter.requires_grad)
-    return {f"{name}/{entry}" for name in trainable for entry in entries}
+    trainable = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    return {f"{name}/{entry}": _COUNT if entry == "step" else x for name, x in trainable.items() for entry in entries}
 
 
 def restore_optimizer(optimizer: Optimizer, model: nn.Module, state: dict[str, Tensor]) -> None:

@@ -71,15 +71,30 @@ class Position:
         """Undo `to_json`; fields that older versions did not have get their defaults.
 
         Raises:
-            RunError: a field is missing or unknown.
+            RunError: a field is missing or unknown, or no value of a run.
         """
         wrong = set(Position.__dataclass_fields__) ^ set(values)
         if wrong and wrong not in (_LATEST, _LATER, _ADDED):
             raise RunError(
                 f"checkpoint: position.json: field {sorted(wrong)[0]}: was written by another version of spanlm."
             )
+        values = {**Position(0.0).to_json(), "tokens": None, **values}
+        for name, value in values.items():
+            kind = "float | None" if name == "best_loss" else str(Position.__dataclass_fields__[name].type)
+            _require_value(_is_of(kind, value), name, value)
         best = math.inf if values["best_loss"] is None else values["best_loss"]
-        return Position(**{"tokens": None, **values, "best_loss": best})
+        at = Position(**{**values, "best_loss": best})
+        for name, possible in {
+            "rate": at.rate >= 0,
+            "late_rate": at.late_rate >= 0,
+            "best_loss": math.isfinite(at.best_loss) == (at.best_epoch > 0),
+            "averaging_since": (at.averaging_since or 0) <= at.step,
+            "stage_began": at.stage_began <= at.epoch,
+            "best_epoch": at.best_epoch <= at.epoch,
+            "epoch_tokens": at.logged_tokens <= at.epoch_tokens and (at.epoch_tokens > 0 or at.segment == 0),
+        }.items():
+            _require_value(possible, name, values[name])
+        return at
 
     @property
     def averaged_steps(self) -> int | None:
@@ -170,6 +185,25 @@ class Position:
         self.stage += 1
         self.stage_began, self.losses, self.rate = self.epoch, [], rate
         self.averaging_since, self.stale = self.step, 0
+
+
+def _require_value(possible: bool, name: str, value: object) -> None:
+    if not possible:
+        raise RunError(
+            f"checkpoint: position.json: {name}={str(value)[:40]}: is no value of a run. Use another folder."
+        )
+
+
+def _is_of(kind: str, value: object) -> bool:
+    """Whether a value that JSON gave is of a field's type; counts are not negative, and numbers finite."""
+    if isinstance(value, list | dict):
+        outer, _, inner = kind.removesuffix("]").partition("[")
+        values = value.values() if isinstance(value, dict) else value
+        return outer == type(value).__name__ and all(_is_of(inner.removeprefix("str, "), each) for each in values)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        whole = isinstance(value, int) and value >= 0
+        return abs(value) < 2**63 and (kind.startswith("float") or (whole and kind.startswith("int")))
+    return kind.endswith("| None") if value is None else kind == "str" and isinstance(value, str)
 
 
 def stagnated(losses: Sequence[float], n: int) -> bool:

@@ -153,8 +153,8 @@ def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Run
     existing = [name for name in (CONFIG, CHECKPOINTS, MODEL, METRICS) if (folder / name).exists()]
     if existing and not resume:
         raise InputError(
-            f"--out={folder}: already holds a run ({', '.join(existing)}). "
-            "Go on with it by --resume auto, or choose another --out."
+            f"{folder}: already holds a run ({', '.join(existing)}). "
+            "Go on with it by resume=True, or choose another folder."
         )
     refuse_family(folder)
     if CONFIG in existing:
@@ -164,7 +164,7 @@ def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Run
     if (folder / VOCABULARY).exists() and Vocabulary.load(folder / VOCABULARY).hash != corpus.vocabulary.hash:
         raise InputError(
             f"{folder / VOCABULARY}: is not the vocabulary of {config.data.corpus} as it is now. "
-            "Put the text back, or start with another --out."
+            "Put the text back, or start with another folder."
         )
     if MODEL in existing and not holds_checkpoints(folder / CHECKPOINTS):
         # a run that was killed before its first checkpoint may have the model of one epoch, but of no more
@@ -172,7 +172,7 @@ def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Run
         if epochs > 1:
             raise InputError(
                 f"{folder}: holds a trained model, but no {CHECKPOINTS}/ to go on from: training would begin anew and "
-                f"replace it. Put {CHECKPOINTS}/ back, or choose another --out."
+                f"replace it. Put {CHECKPOINTS}/ back, or choose another folder."
             )
     return replace(config, data=data)
 
@@ -190,7 +190,9 @@ def _claim(config: RunConfig, corpus: Corpus, folder: Path) -> None:
         if not (folder / VOCABULARY).exists():
             corpus.vocabulary.save(folder / VOCABULARY)
     except OSError as error:
-        raise RunError(f"{folder}: cannot be written: {error.strerror}. Make room, or choose another --out.") from error
+        raise RunError(
+            f"{folder}: cannot be written: {error.strerror}. Make room, or choose another folder."
+        ) from error
 
 
 def _first_change(old: RunConfig, new: RunConfig) -> tuple[str, Any, Any] | None:
@@ -237,18 +239,18 @@ def _refuse_another_past(old: TrainingConfig, new: TrainingConfig, folder: Path)
         if was != wanted and not allowed:
             raise InputError(
                 f"{folder}: training.{field} was {as_written(was)}, not {as_written(wanted)}, and the run is in "
-                f"finetune stage {stage} already. Leave training.{field} as it was, or choose another --out."
+                f"finetune stage {stage} already. Leave training.{field} as it was, or choose another folder."
             )
     field, wanted = ("finetune.epochs", now.epochs) if stage else ("epochs", new.epochs)
     if wanted < done:
         where = f" in finetune stage {stage}" if stage else ""
         raise InputError(
             f"training.{field}={wanted}: {folder} has had {done} already{where}. Take that or more, "
-            "or choose another --out."
+            "or choose another folder."
         )
     if position.segment and position.stage_over(new) and not position.run_over(new):
         raise InputError(
             f"{folder}: is inside epoch {position.epoch + 1}, and with the training.epochs, training.patience or "
             "training.finetune.epochs that you give the next stage would begin there. Leave them as they were until "
-            "the epoch has ended, or choose another --out."
+            "the epoch has ended, or choose another folder."
         )

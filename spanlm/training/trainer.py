@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -33,6 +33,7 @@ from spanlm.store.run_folder import (
     load_weights,
     model_digest,
     read_weights,
+    require_fit,
     save_model,
 )
 from spanlm.training import optimizers, setup
@@ -102,7 +103,7 @@ class Trainer:
         if position.data != self.position.data:
             raise InputError(
                 f"{self.folder}: was trained on another text than {self.config.data.corpus} now holds; "
-                "resuming would mix the two. Put the text back, or start with another --out."
+                "resuming would mix the two. Put the text back, or start with another folder."
             )
         found = config_digest(RunConfig.load(file, whole=True).to_tree()) if file.exists() else digest
         check_config(position.config, found, self.folder / CHECKPOINTS)
@@ -139,7 +140,7 @@ class Trainer:
                 return
         lost = f"{file}: is lost or damaged, and the last checkpoint has not the weights of epoch {at.best_epoch}"
         if self.finished:
-            raise InputError(f"{lost}, the best. Put it back, or start with another --out.")
+            raise InputError(f"{lost}, the best. Put it back, or start with another folder.")
         self.journal.watcher.note(f"{lost}, the best so far: put it back, or there is none until a better one comes")
 
     def run(self) -> Position:
@@ -244,8 +245,8 @@ class Trainer:
         kept = "the last checkpoint is intact" if holds_checkpoints(self.folder / CHECKPOINTS) else "no checkpoint yet"
         raise RunError(
             f"step {step} (epoch {self.position.epoch + 1}, segment {self.position.segment + 1}): the {what} is not "
-            f"finite (NLL {nll}, gradient norm {norm}). Nothing was updated; {kept}. Start again in another --out with "
-            f"{change}."
+            f"finite (NLL {nll}, gradient norm {norm}). Nothing was updated; {kept}. Start again in another folder "
+            f"with {change}."
         )
 
     def _validate(self, request: StopRequest) -> None:
@@ -275,7 +276,7 @@ class Trainer:
         """Close the epoch; save the weights that the model has now if they are the best so far."""
         if not math.isfinite(loss):
             raise RunError(
-                f"epoch {self.position.epoch + 1}: the validation loss is {loss}. Start again in another --out with a "
+                f"epoch {self.position.epoch + 1}: the validation loss is {loss}. Start again in another folder with a "
                 "lower training.optimizer.lr or training.optimizer.clip."
             )
         improved = self.position.next_epoch(loss)
@@ -299,7 +300,7 @@ class Trainer:
         if load_weights(self.folder, self.model, self.corpus.vocabulary.hash) != position.best_weights:
             raise RunError(
                 f"{self.folder / MODEL}: is not the model of epoch {position.best_epoch}, from which finetune stage "
-                f"{position.stage} begins. Put that back, or start with another --out."
+                f"{position.stage} begins. Put that back, or start with another folder."
             )
         self._begin_averages()
         self._checkpoint()  # before a better model takes the place of the one that was loaded
@@ -333,18 +334,33 @@ class Trainer:
     def _load(self, checkpoint: Checkpoint) -> None:
         """Undo `_checkpoint`, with a new model and optimiser and the position that was read."""
         position, model, optimizer, carried = self.position, self.model, self.optimizer, checkpoint.carried
-        copy_weights(checkpoint.weights, model, "checkpoint")
+        refuse_other_device(carried, self.device)
         expected = optimizers.expected_state(optimizer, model, position.step, position.averaged_steps)
-        _require_names(checkpoint.optimizer, expected, "optimizer.safetensors")
-        streams = {*self.initial.flat(), "generator.cpu"}
-        _require_names(carried.keys() - {"generator.cuda"}, streams, "carried.safetensors")
-        restore_generators(carried, self.device)
+        source = f"{self.folder / CHECKPOINTS}, step {position.step}"
+        require_fit(checkpoint.optimizer, expected, f"{source}, optimizer.safetensors")
+        require_fit(carried, self._carried_kinds(carried), f"{source}, carried.safetensors")
+        copy_weights(checkpoint.weights, model, f"{source}, weights.safetensors")
+        try:
+            restore_generators(carried, self.device)
+        except RuntimeError as error:
+            raise RunError(f"{source}: no state of a random number generator: {error}. Use another folder.") from None
         optimizers.restore_optimizer(optimizer, model, checkpoint.optimizer)
         if isinstance(optimizer, optimizers.NTASGD):
             optimizer.averaged_steps, optimizer.late_rate = position.averaged_steps, position.late_rate
         of_streams = {name: x for name, x in carried.items() if not name.startswith("generator.")}
         state = LMState.from_flat(of_streams)
         self.state = (state if self.ranks.count == 1 else state.select(self.streams)).to(self.device)
+
+    def _carried_kinds(self, carried: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return tensors of the kinds that a checkpoint carries: of all ranks' streams, and as long as it remembers."""
+        initial, streams = self.initial.flat(), self.config.training.batching.batch_size
+        lengths = {name: len(x) for name, x in initial.items()}
+        if self.config.model.memory.slots is None:
+            growing = [name for name, slots in lengths.items() if not slots]
+            remembered = [len(carried[name]) for name in growing if name in carried and carried[name].dim()]
+            lengths |= dict.fromkeys(growing, max(remembered, default=0))
+        kinds = {k: x.new_empty(lengths[k], streams, *x.shape[2:], device="meta") for k, x in initial.items()}
+        return {**kinds, **generator_states(self.device)}
 
     def _interrupt(self, number: int) -> None:
         self._checkpoint()
@@ -362,26 +378,18 @@ def generator_states(device: torch.device) -> dict[str, Tensor]:
     return states
 
 
-def restore_generators(carried: Mapping[str, Tensor], device: torch.device) -> None:
-    """Undo `generator_states`.
-
-    Raises:
-        InputError: they are of another kind of device, which draws other numbers.
-    """
+def refuse_other_device(carried: Mapping[str, Tensor], device: torch.device) -> None:
+    """Raise InputError if a checkpoint is of another kind of device, which draws other random numbers."""
     before = "cuda" if "generator.cuda" in carried else "cpu"
     if device.type != before:
         raise InputError(
             f"training.device={device.type}: the run was trained on {before}, and its random numbers go on only there. "
             f"Use training.device={before}, or begin another run from its weights (training.start_from)."
         )
+
+
+def restore_generators(carried: Mapping[str, Tensor], device: torch.device) -> None:
+    """Undo `generator_states`."""
     torch.set_rng_state(carried["generator.cpu"])
     if device.type == "cuda":
         torch.cuda.set_rng_state(carried["generator.cuda"], device)
-
-
-def _require_names(found: Collection[str], expected: Collection[str], what: str) -> None:
-    """Refuse an incomplete checkpoint, or one with something unknown; the RunError names the first difference."""
-    wrong = sorted(set(found) ^ set(expected))
-    if wrong:
-        state = "is missing" if wrong[0] in expected else "is unknown"
-        raise RunError(f"checkpoint: {what}: {wrong[0]} {state}; it is not one of this run. Use another --out.")

@@ -28,7 +28,7 @@ train demo --match-parameters nan | --match-parameters=nan
 train demo --match-parameters -5 | --match-parameters
 train demo --match-parameters 3.7G | --match-parameters=3.7G
 train demo --match-parameters LSTM0 | hidden_size
-train demo --corpus ptb | data.corpus=ptb | SPANLM_DATA | --data.download | --data.dir
+train demo --corpus ptb | data.corpus=ptb | SPANLM_DATA | --data.download | --data-dir
 train demo --corpus empty.txt | empty.txt: the file is empty
 train demo --corpus latin.txt | latin.txt: not UTF-8 at byte 11
 train demo --corpus folder | folder: no train.txt or train.txt.gz in it
@@ -200,7 +200,7 @@ def test_a_loss_that_is_no_number_is_a_failure_not_bad_input(cli: Cli, tiny_corp
     result = cli("train", "demo", *SMALL, "--corpus", tiny_corpus, "--out", "run", *wild)
     result.refused(
         "is not finite",
-        "Start again in another --out with a lower training.optimizer.lr or training.optimizer.clip.",
+        "Start again in another folder with a lower training.optimizer.lr or training.optimizer.clip.",
         status=1,
         out=None,
     )

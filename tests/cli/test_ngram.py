@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import spanlm
-from spanlm.errors import InputError
+from spanlm.errors import InputError, installation
 from spanlm.evaluation.ngram import read_arpa
 from spanlm.runs.ngram import ARPA
 from spanlm.store.run_folder import CONFIG
@@ -102,7 +102,7 @@ def test_kenlms_own_format_is_for_pairs_and_rescore(cli: Cli, kn3: Path, tmp_pat
     try:
         import kenlm  # noqa: F401
     except ImportError:
-        cli("pairs", path, pairs).refused("only KenLM reads", "pip install 'spanlm[kenlm]'")
+        cli("pairs", path, pairs).refused("only KenLM reads", installation("kenlm"))
         pytest.skip("KenLM is not installed")
     assert cli("pairs", path, pairs, "--json").done == cli("pairs", kn3, pairs, "--json").done
     (tmp_path / "list.txt").write_text("a ||| the cat ||| 0 ||| 0\na ||| cat the unheard ||| 0 ||| 0\n")

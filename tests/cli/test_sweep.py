@@ -18,6 +18,7 @@ import yaml
 
 import spanlm
 from benchmarks.ranks import worker_of
+from spanlm.errors import installation
 from tests.cli.conftest import Cli
 
 SMALL = """
@@ -134,7 +135,7 @@ def test_seeds_that_come_or_go_are_refused_before_anything_starts(
 def test_without_ray_it_says_what_to_install(cli: Cli, tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     refused = cli("sweep", write(tiny_corpus), "--on", "ray")
-    refused.refused("--on=ray: there is no Ray here. pip install 'spanlm[ray]'", out=None)
+    refused.refused("--on=ray: there is no Ray here: ", installation("ray"), out=None)
 
 
 @pytest.mark.slow
@@ -168,7 +169,7 @@ def test_a_sweep_that_was_killed_goes_on_and_a_run_that_fails_stops_no_other(cli
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_worker_of_ray_that_was_killed_trains_what_an_undisturbed_run_does(cli: Cli, tiny_corpus: Path) -> None:
-    pytest.importorskip("ray", reason="needs pip install 'spanlm[ray]'")
+    pytest.importorskip("ray", reason="needs the extra ray")
     words = [*SPANLM, "sweep", str(write(tiny_corpus, epochs=6)), "--on", "ray", "--jobs", "2", "--threads", "1"]
     first = Path("runs/lr/lr=0.01")
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as driver:

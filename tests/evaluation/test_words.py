@@ -157,10 +157,13 @@ def test_a_row_is_that_of_its_line_alone_wherever_the_text_is_cut(memory: str, d
 
 
 def test_a_bounded_number_of_probabilities_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scoring, "DISTRIBUTIONS", 5 * len(VOCABULARY) + 1)
     held, own = list[int](), MODEL.head.log_probs
     monkeypatch.setattr(MODEL.head, "log_probs", lambda readout: [x := own(readout), held.append(x.numel())][0])
     lines = many_lines(50)
+    assert score(lines) and all(count % (scoring.ROWS * len(VOCABULARY)) == 0 for count in held), "kernels are few"
+    held.clear()
+    monkeypatch.setattr(scoring, "DISTRIBUTIONS", 5 * len(VOCABULARY) + 1)
+    monkeypatch.setattr(scoring, "ROWS", 1)
     rows = score(lines, eos=True)
     assert max(held) == 5 * len(VOCABULARY) and sum(held) == len(rows) * len(VOCABULARY), "what fills up is not read"
     monkeypatch.undo()

@@ -26,15 +26,15 @@ from spanlm.config import flat
 from spanlm.data.config import Tokenizer as Rule
 from spanlm.data.tokenizer import OTHER_SPACE, UNSEEN, tokenize, written_words
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.errors import InputError
+from spanlm.errors import InputError, installation
 from spanlm.models.counting import count_parameters
-from spanlm.models.interfaces import LMState
+from spanlm.models.interfaces import LMState, Readout
 from spanlm.models.language_model import LanguageModel
 from tests.cases import rest_slow
 from tests.goldens.small import command, shrunk
-from tests.interop.equalities import BOUND, cut, padded, same_beams
+from tests.interop.equalities import BOUND, cut, farthest, padded, same_beams
 
-transformers = pytest.importorskip("transformers", reason="pip install 'spanlm[hf]'")
+transformers = pytest.importorskip("transformers", reason="needs the extra hf")
 from spanlm.interop import hf  # noqa: E402 - needs transformers
 
 QUICK = (
@@ -207,6 +207,71 @@ def test_attention_is_that_of_the_run(run: spanlm.TrainedModel) -> None:
             assert float(square[0, 0, word, other]) == float(expected)
 
 
+@pytest.mark.parametrize("name", NAMES)
+@torch.no_grad()
+def test_a_hole_in_the_mask_is_not_read(name: str) -> None:
+    model, ids = wrapped(name), torch.randint(0, 8, (2, 6), generator=torch.Generator().manual_seed(2))
+    for columns in ([0, 1, 4, 5], [2, 3], []):
+        mask = torch.zeros_like(ids)
+        mask[:, columns] = 1
+        found = model(ids, attention_mask=mask, output_hidden_states=True)
+        assert [x.shape[:2] for x in (found.logits, *found.hidden_states)] == 4 * [ids.shape]
+        for values in (found.logits, *found.hidden_states):
+            assert not values[~mask.bool()].any()
+        if columns:
+            assert farthest(found.logits[:, columns], model(ids[:, columns]).logits) < BOUND
+
+
+@torch.no_grad()
+def test_hidden_states_are_the_words_the_encoders_output_and_what_the_head_reads() -> None:
+    model, ids = wrapped("daniluk2017/kvp-w5"), torch.tensor([[0, 1, 2, 3]])
+    output = model(ids, output_hidden_states=True)
+    words, encoded, features = output.hidden_states
+    assert torch.equal(words, model.get_input_embeddings()(ids))
+    assert torch.equal(encoded[:, -1], output.state.encoder["h"][-1])
+    assert torch.equal(model.model.head.log_probs(Readout(features)), output.logits)
+    how = {"output_hidden_states": True, "return_dict_in_generate": True}
+    steps = model.generate(ids, max_new_tokens=2, eos_token_id=None, **how).hidden_states
+    assert [[x.shape[1] for x in step] for step in steps] == [[4, 4, 4], [1, 1, 1]]
+
+
+IDS = torch.tensor([[0, 1, 2], [3, 4, 5]])
+
+
+@pytest.mark.parametrize(
+    ("said", "given"),
+    [
+        *(
+            ("attention_mask", {"attention_mask": torch.ones(shape)})
+            for shape in ((2, 4), (2, 2), (1, 3), (3, 3), (3,))
+        ),
+        *(("labels", {"labels": IDS.new_zeros(shape)}) for shape in ((2, 4), (2, 2), (1, 3), (6,))),
+        *(("input_ids", {"input_ids": IDS.new_zeros(shape)}) for shape in ((2, 0), (0, 3), (3,), ())),
+    ],
+)
+def test_other_shapes_are_refused_by_name(said: str, given: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=f"^{said}="):
+        wrapped("daniluk2017/lstm")(**{"input_ids": IDS, **given})
+
+
+def test_generation_ends_at_a_string_of_the_text(run: spanlm.TrainedModel) -> None:
+    """A part of a word, a word, or several, in each row by itself."""
+    model, tokenizer = spanlm.to_hf(run)
+    prompts = tokenizer(["the cat sat", "a dog"], return_tensors="pt", padding=True, padding_side="left")
+    start, most = prompts.input_ids.shape[1], 12
+    how: dict[str, Any] = {**prompts, "tokenizer": tokenizer, "max_new_tokens": most, "eos_token_id": None}
+    whole = model.generate(**how, do_sample=False)[:, start:]
+    first, second, third, *_ = tokenizer.decode(whole[0]).split()
+    for string in (f"{first} {second} {third}", f"{second} ", second[:2], f" {first}", "never there"):
+        texts = [[tokenizer.decode(row[:end]) for end in range(1, most + 1)] for row in whole]
+        ends = [next((end for end, text in enumerate(row, 1) if string in text), most) for row in texts]
+        found = model.generate(**how, do_sample=False, stop_strings=["not this", string])
+        assert found.shape[1] == start + max(ends)
+    assert model.generate(**how, num_beams=3, stop_strings=" ").shape[1] == start + 1
+    with pytest.raises(ValueError, match="tokenizer"):
+        model.generate(**{**how, "tokenizer": None}, stop_strings=" ")
+
+
 def test_half_precision_is_refused_with_what_to_do() -> None:
     model, ids = wrapped("daniluk2017/kvp-w5"), torch.zeros(1, 2, dtype=torch.long)
     assert model.double()(ids).logits.dtype == torch.float64
@@ -284,7 +349,7 @@ def test_an_extra_that_is_missing_is_named_with_its_install_line(run: spanlm.Tra
     found = subprocess.run(command_line, capture_output=True, text=True, check=False)
     assert found.stdout == "[2, 2, 2]\n"
     for line, extra in zip(found.stderr.splitlines(), ("hf", "hf", "track"), strict=True):
-        assert f"pip install 'spanlm[{extra}]'" in line
+        assert line.endswith(installation(extra))
     assert not (tmp_path / "out").exists()
 
 
@@ -316,3 +381,26 @@ def test_a_changed_model_is_exported_as_it_is_asked(run: spanlm.TrainedModel, sp
     for how in ("uniform", "none"):
         with pytest.raises(InputError, match=rf"attention={how}: .* Export the run as trained"):
             spanlm.to_hf(run.with_attention(how))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kilobytes", [1, 3])
+def test_nothing_is_left_of_an_export_that_the_disk_refused(
+    run: spanlm.TrainedModel, tmp_path: Path, kilobytes: int
+) -> None:
+    (tmp_path / "room").mkdir()
+    words = [
+        sys.executable,
+        "-m",
+        "spanlm",
+        "export",
+        str(run.folder),
+        "--to",
+        "hf",
+        "--out",
+        str(tmp_path / "room/out"),
+    ]
+    limited = ["bash", "-c", f'ulimit -f {kilobytes}; "$@"', "bash", *words]
+    found = subprocess.run(limited, capture_output=True, text=True, check=False)
+    assert found.returncode == 1 and found.stderr.count("\n") == 1 and "too large" in found.stderr
+    assert not list((tmp_path / "room").iterdir())

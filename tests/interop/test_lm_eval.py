@@ -17,7 +17,7 @@ from tests.goldens.small import command
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(importlib.util.find_spec("lm_eval") is None, reason="pip install 'spanlm[eval]'"),
+    pytest.mark.skipif(importlib.util.find_spec("lm_eval") is None, reason="needs the extra eval"),
     pytest.mark.filterwarnings("ignore"),  # the library's own warnings
 ]
 PAIRS = [

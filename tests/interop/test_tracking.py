@@ -56,7 +56,7 @@ def test_an_interface_like_wandbs_gets_numbers_text_and_figure(tmp_path: Path, m
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # the library's own warnings
 def test_tensorboard_reads_what_is_in_the_folder(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard", reason="pip install 'spanlm[track]'")
+    pytest.importorskip("tensorboard", reason="needs the extra track")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     config = shrunk("daniluk2017/kvp-w5", str(make_text(tmp_path / "text")))

@@ -18,7 +18,7 @@ from spanlm.analysis.compare import read_tokens
 from spanlm.errors import InputError
 from tests.goldens.small import command
 
-transformers = pytest.importorskip("transformers", reason="pip install 'spanlm[hf]'")
+transformers = pytest.importorskip("transformers", reason="needs the extra hf")
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: E402
 
 from spanlm.interop import hf  # noqa: E402

@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 import spanlm
 from spanlm.analysis.pages import page_content
 from spanlm.cli.main import main
+from spanlm.errors import installation
 from spanlm.models.memories import AttentiveConfig
 from spanlm.runs.trained_model import TrainedModel
 from spanlm.serve.app import make_app
@@ -355,6 +356,7 @@ def test_models_are_described(client: TestClient, folders: Mapping[str, Path]) -
 def test_a_log_with_lines_that_say_nothing_is_described(tiny_run: Path, tmp_path: Path, work: Work) -> None:
     folder = tmp_path / "odd"
     shutil.copytree(tiny_run, folder)
+    shutil.rmtree(folder / "checkpoints")  # which know what was written
     (good,) = epoch_rows(folder)[-1:]
     odd = [{"loss": None}, {"loss": "1"}, {"loss": 1e9}, {"train_loss": None}, {"time": 5}, {"time": "noon"}]
     rows = [{**good, **each} for each in odd] + [{name: good[name] for name in ("event", "loss")}, {"event": "valid"}]
@@ -435,5 +437,5 @@ def _fits(value: Any, schema: Any) -> None:
 def test_an_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["serve", "nowhere"]) == 2
-    assert capsys.readouterr().err == "spanlm: needs starlette and uvicorn: pip install 'spanlm[serve]'\n"
+    assert capsys.readouterr().err == f"spanlm: needs starlette and uvicorn: {installation('serve')}\n"
     assert "starlette" in sys.modules

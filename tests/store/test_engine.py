@@ -81,7 +81,7 @@ list(run_commands({{"one": child}}, 1, lambda name, line: print(line, flush=True
 @pytest.fixture
 def ray() -> Any:
     """Ray, which is an extra."""
-    return pytest.importorskip("ray", reason="needs pip install 'spanlm[ray]'")
+    return pytest.importorskip("ray", reason="needs the extra ray")
 
 
 @pytest.mark.slow

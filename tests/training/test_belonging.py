@@ -146,7 +146,7 @@ def test_weights_of_another_model_are_refused_by_name(
     room: Path, corpus: Corpus, saved: LanguageModel, memory: KeyValueConfig | NGramConfig
 ) -> None:
     model = fresh(memory)
-    with pytest.raises(InputError, match=r"model\.safetensors: does not fit the model of config\.yaml: [a-z_.]+ dif"):
+    with pytest.raises(InputError, match=r"model\.safetensors: does not fit the run of config\.yaml: [a-z_.]+ is"):
         load_weights(room, model, corpus.vocabulary.hash)
     assert unchanged(model, memory)
 

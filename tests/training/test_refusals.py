@@ -26,7 +26,7 @@ from spanlm.store.run_folder import save_model
 from spanlm.training.config import FinetuneConfig, OptimizerConfig
 from spanlm.training.progress import Watcher
 from spanlm.training.run import finished, train
-from spanlm.training.trainer import Trainer, restore_generators
+from spanlm.training.trainer import Trainer, refuse_other_device
 from tests.cases import rest_slow
 from tests.training.small import (
     NT_ASGD,
@@ -82,7 +82,7 @@ def test_random_numbers_go_on_only_where_they_were_drawn(begun: Path, corpus: Co
     """A run that was begun on a GPU, on a machine without one; and the other way round."""
     last = checkpoints(begun)[-1]
     with pytest.raises(InputError, match=r"training\.device=cuda: .* was trained on cpu.* Use training\.device=cpu"):
-        restore_generators({"generator.cpu": torch.get_rng_state()}, torch.device("cuda"))
+        refuse_other_device({"generator.cpu": torch.get_rng_state()}, torch.device("cuda"))
     carried = safetensors.torch.load((last / "carried.safetensors").read_bytes())
     signed(last, "carried.safetensors", to_bytes({**carried, "generator.cuda": torch.ones(1)}))
     with pytest.raises(InputError, match=r"training\.device=cpu: .* was trained on cuda.* Use training\.device=cuda"):
@@ -128,7 +128,7 @@ def test_a_folder_with_a_run_or_any_part_of_one_is_refused_without_resume(
     begun: Path, room: Path, corpus: Corpus
 ) -> None:
     kept = contents(begun)
-    with pytest.raises(InputError, match=r"already holds a run \(config\.yaml.*--resume auto") as error:
+    with pytest.raises(InputError, match=r"already holds a run \(config\.yaml.*resume=True") as error:
         train(make_config(), corpus, begun)
     assert error.value.exit_status == 2
     assert contents(begun) == kept
@@ -145,7 +145,7 @@ def test_a_model_without_checkpoints_is_not_trained_anew(begun: Path, corpus: Co
     for name in lost:
         shutil.rmtree(begun / name) if (begun / name).is_dir() else (begun / name).unlink()
     kept = contents(begun)
-    with pytest.raises(InputError, match=r"holds a trained model, but no checkpoints/ to go on from.*another --out"):
+    with pytest.raises(InputError, match=r"holds a trained model, but no checkpoints/ to go on from.*another folder"):
         train(make_config(), corpus, begun, resume=True)
     assert contents(begun) == kept
 
@@ -203,7 +203,7 @@ def test_a_path_that_weights_cannot_be_read_from_is_refused(room: Path, corpus: 
 
 def test_a_folder_that_cannot_be_made_is_refused(room: Path, corpus: Corpus) -> None:
     (room / "file").touch()
-    with pytest.raises(InputError, match=r"--out=.*/file/run: cannot be used") as error:
+    with pytest.raises(InputError, match=r"/file/run: cannot be used") as error:
         train(make_config(), corpus, room / "file" / "run")
     assert error.value.exit_status == 2
 

@@ -128,7 +128,7 @@ LAST: dict[str, Any] = {"epoch": 4, "stage": 2, "stage_began": 3, "averaging_sin
 def test_a_changed_past_is_refused(
     room: Path, config: RunConfig, position: dict[str, Any], fields: Any, finetune: dict[str, Any], said: str
 ) -> None:
-    at = Position(rate=1.0, **position)
+    at = Position(rate=1.0, step=60, epoch_tokens=9, **position)
     save_checkpoint(room / "checkpoints", at.step, Checkpoint({}, {}, {}, at.to_json()))
     refuse_changes(config, with_training(config, device="auto"), room)
     with pytest.raises(InputError) as error:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.parsers import expat
 
-from spanlm.errors import InputError
+from spanlm.errors import InputError, installation
 from spanlm.store.files import BLOCK as CHUNK_BYTES
 from spanlm.store.files import bunzip, expanded
 
@@ -147,7 +147,7 @@ def find_sources(paths: Sequence[Path]) -> list[Source]:
     """
     for library in ("sentencex", "mwparserfromhell"):
         if importlib.util.find_spec(library) is None:
-            raise InputError(f'a corpus of Wikipedia needs {library}: pip install "spanlm[wiki]"')
+            raise InputError(f"a corpus of Wikipedia needs {library}: {installation('wiki')}")
     files: dict[Path, Path] = {}
     for path in map(expanded, paths):
         inside = sorted(file for file in path.rglob("*") if file.is_file() and _KNOWN.fullmatch(file.name))

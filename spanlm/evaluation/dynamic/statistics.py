@@ -342,7 +342,7 @@ def read_statistics(
         raise
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise InputError(f"{path}: damaged: {error!r}") from None
-    shapes = {name: weight.shape for name, weight in learning_weights(model).items()}
+    kinds = {name: (weight.shape, weight.dtype) for name, weight in learning_weights(model).items()}
     enough = found.whole or (segments is not None and found.read >= segments)
     for wrong, why in (
         (damaged, "damaged: it does not have its SHA-256"),
@@ -350,7 +350,7 @@ def read_statistics(
         (text not in (None, of_text), "is of another training text"),
         (found.gate_temperature != gate, f"is of temperature {found.gate_temperature} of a gate, not {gate}"),
         (found.length != length, f"is of segments of {found.length} steps, not {length}"),
-        ({name: x.shape for name, x in tensors.items()} != shapes, "does not fit the model"),
+        ({name: (x.shape, x.dtype) for name, x in tensors.items()} != kinds, "does not fit the model"),
         (not enough, f"is of fewer segments (the first {found.read:,})"),
     ):
         if wrong:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from spanlm.data.tokenizer import written_words
-from spanlm.errors import InputError
+from spanlm.errors import InputError, installation
 from spanlm.evaluation.ngram.model import END, require_no_marks
 from spanlm.evaluation.prefix_tree import Prefixes, TextScore, by_written_words
 from spanlm.models.ops.precision import Precision
@@ -31,7 +31,7 @@ class Kenlm:
 
     def __init__(self, path: Path) -> None:
         if not installed():
-            why = "pip install 'spanlm[kenlm]', or name the ARPA file that it was built from"
+            why = f"{installation('kenlm')}; or name the ARPA file that it was built from"
             raise InputError(f"{path}: KenLM's binary format, which only KenLM reads, and it is not installed: {why}")
         kenlm = importlib.import_module("kenlm")
         config = kenlm.Config()

@@ -118,7 +118,7 @@ def test_who_makes_the_shards_changes_nothing(folder: Path, tmp_path: Path, opti
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # the library's own
 def test_sources_are_cut_as_tasks_of_ray(folder: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="needs pip install 'spanlm[ray]'")
+    pytest.importorskip("ray", reason="needs the extra ray")
     overlapping(folder)
     build(folder, tmp_path / "whole", keep_partial=True, lowercase=True)
     assert reused(folder, tmp_path / "out", keep_partial=True, lowercase=True, jobs=2, on="ray") == 3
