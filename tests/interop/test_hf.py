@@ -316,3 +316,16 @@ def test_a_changed_model_is_exported_as_it_is_asked(run: spanlm.TrainedModel, sp
     for how in ("uniform", "none"):
         with pytest.raises(InputError, match=rf"attention={how}: .* Export the run as trained"):
             spanlm.to_hf(run.with_attention(how))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the library's own warnings
+def test_minicons_says_the_same_of_the_exported_model(run: spanlm.TrainedModel) -> None:
+    minicons = pytest.importorskip("minicons.scorer", reason="pip install minicons")
+    model, tokenizer = spanlm.to_hf(run)
+    texts = ["the cat sat on a mat .", "zebra he ran", "dog"]
+    theirs = minicons.IncrementalLMScorer(model, "cpu", tokenizer=tokenizer)
+    found = theirs.token_score(texts, bos_token=True, surprisal=True, base_two=True)
+    for rows, text in zip(found, texts, strict=True):
+        assert rows[0] == ("<eos>", 0.0)
+        assert [bits for _, bits in rows[1:]] == pytest.approx([row.surprisal for row in run.score(text)], abs=1e-6)
