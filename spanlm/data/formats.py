@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import shlex
 from collections.abc import Callable
@@ -20,9 +19,10 @@ _OLD_MAC = r"`tr '\r' '\n' < FILE > NEW.txt` converts it"
 _NBEST = "`spanlm rescore --nbest` reads n-best lists"
 _PACKED = ".7z .doc .docx .epub .odt .pdf .pptx .rtf .xls .xlsx .zip"
 _MAGIC = rb"%PDF-|PK\x03\x04|\xd0\xcf\x11\xe0|\x1f\x8b|BZh\d1AY|\xfd7zXZ|\x28\xb5\x2f\xfd|7z\xbc|\{\\rtf"
+_SUBTITLES = rb"WEBVTT|1\r?\n\d\d:\d\d:\d\d,"
 _QUESTION = re.compile(r"(?=[^\t]*XXXXX)[^\t]*\t[^|]*\|")
 _TIMES = re.compile(r";;|\S+\s+\S+\s+(\S+\s+)?\d+\.\d+\s+\d+\.\d+(\s|$)")
-_NAME, _COLUMN = re.compile(r"[^\W\d][\w.-]{0,39}"), re.compile(r"[^\W\d][\w .#/()-]{0,39}")
+_COLUMN = re.compile(r"[^\W\d][\w .#/()-]{0,39}")
 # of an utterance: letters and digits, or three numbers, joined by - or _; a date is none
 _ID = re.compile(r"[a-z]{1,12}\d{3,}|(?!\d{4}-\d\d-\d\d)(?=\S*\d)(?:(?=\S*[^\W\d_])\w+|\d+[-_]\d+)[-_]\S+", re.I)
 _MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
@@ -39,29 +39,19 @@ class Format(NamedTuple):
 
 
 def _have_columns(lines: list[str], mark: str) -> bool:
-    """Return whether the first line names columns, which the others have, or all lines are cut into as many."""
-    names = lines[0].split(mark)
-    named = len(set(names)) == len(names) > 1 and all(map(_NAME.fullmatch, names))
-    if named and len(lines) > 1 and all(mark in line for line in lines[1:]):
+    """Return whether the first line names columns, which the others have, or all lines are quoted or have as many."""
+    names, tabs = lines[0].split(mark), {line.strip().count("\t") for line in lines}
+    headed = len(set(names)) == len(names) > 1 + (" " in lines[0]) and all(map(_COLUMN.fullmatch, names))
+    if headed and len(lines) > 1 and all(mark in line for line in lines[1:]):
         return True
-    stripped, tab = map(str.strip, lines), mark == "\t"
-    rows = [*csv.reader(stripped, delimiter=mark, quoting=csv.QUOTE_NONE if tab else csv.QUOTE_MINIMAL)]
-    rows = rows[: max(len(lines) - 1, LEAST_LINES)]  # the last may be cut
-    if len(rows) < LEAST_LINES or len(set(map(len, rows))) > 1:
-        return False
-    headed = all(map(_COLUMN.fullmatch, rows[0])) or all(line.startswith('"') for line in lines)
-    spaced = any(cell != cell.strip() for row in rows for cell in row)  # as in prose, after a comma
-    return len(rows[0]) > 1 if tab else len(rows[0]) > 2 and headed and not spaced
+    as_many = len(tabs) == 1 and tabs != {0} and mark == "\t"
+    return len(lines) >= LEAST_LINES and (as_many or all(re.match(rf'"[^"]*"{mark}', line) for line in lines))
 
 
 def _have_ids(lines: list[str]) -> bool:
     ids = [line.partition(" ")[0] for line in lines]
     alike = ids == sorted(ids) or len({name[:2] for name in ids}) == 1
     return len(set(ids)) == len(ids) >= LEAST_LINES and alike and all(map(_ID.fullmatch, ids))
-
-
-def _have_times(lines: list[str]) -> bool:
-    return all(map(_TIMES.match, lines))
 
 
 FORMATS = (
@@ -74,7 +64,13 @@ FORMATS = (
     Format("CSV", _TABLE, ".csv", lines=lambda lines: _have_columns(lines, ",") or _have_columns(lines, ";")),
     Format("cloze questions", "`spanlm cloze` reads them", lines=lambda lines: any(map(_QUESTION.match, lines))),
     Format("TSV", _TABLE, ".conllu .tsv", rb"(#[^\n]*\n)*1\t[^\t\n]+\t", lambda lines: _have_columns(lines, "\t")),
-    Format("a transcript with times", _OTHER, ".ctm .stm .srt .vtt", rb"WEBVTT|1\r?\n\d\d:\d\d:\d\d,", _have_times),
+    Format(
+        "a transcript with times",
+        _OTHER,
+        ".ctm .stm .srt .vtt",
+        _SUBTITLES,
+        lambda lines: all(map(_TIMES.match, lines)),
+    ),
     Format("Moses (|||)", _NBEST, lines=lambda lines: all(" ||| " in line for line in lines)),
     Format("Kaldi (utterance ids)", _NBEST, lines=_have_ids),
 )
