@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from spanlm.runs.ensemble import TrainedEnsemble as TrainedEnsemble
     from spanlm.runs.ensemble import load_ensemble as load_ensemble
     from spanlm.runs.loading import load as load
-    from spanlm.runs.scorer import Scorer as Scorer
     from spanlm.runs.trained_model import TrainedModel as TrainedModel
     from spanlm.training.run import train as train
 
@@ -44,7 +43,6 @@ _HOMES = {
     "InputError": "spanlm.errors",
     "RunConfig": "spanlm.config",
     "RunError": "spanlm.errors",
-    "Scorer": "spanlm.runs.scorer",
     "TrainedEnsemble": "spanlm.runs.ensemble",
     "TrainedModel": "spanlm.runs.trained_model",
     "find_preset": "spanlm.presets",

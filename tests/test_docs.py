@@ -141,7 +141,7 @@ def test_all_blocks_run(
         pytest.skip(f"all but what needs {', '.join(sorted(skipped))}")
 
 
-EXAMPLES = {"load", "load_ensemble", "load_corpus", "train", "find_preset", "Scorer", "CacheConfig", "DynamicConfig"}
+EXAMPLES = {"load", "load_ensemble", "load_corpus", "train", "find_preset", "CacheConfig", "DynamicConfig"}
 
 
 @pytest.mark.parametrize("name", ["", *sorted(EXAMPLES), "to_hf"])

@@ -40,8 +40,8 @@ MOST_REQUESTS = 64
 def run(arguments: list[str]) -> None:
     """Serve."""
     options = _parsed(arguments)
-    if any(importlib.util.find_spec(name) is None for name in ("starlette", "uvicorn")):
-        raise InputError(f"needs starlette and uvicorn: {installation('serve')}")
+    if any(importlib.util.find_spec(name) is None for name in ("starlette", "uvicorn", "msgspec")):
+        raise InputError(f"needs starlette, uvicorn and msgspec: {installation('serve')}")
     keep_freed_memory()
     _serve(options)
 
@@ -83,7 +83,6 @@ def _serve(options: argparse.Namespace) -> None:
             runs.add(name, options.device)
             note_unfinished(Path(name))
         processors = os.cpu_count() or 1
-        # two at least, of which one is for short texts
         work = Work(max(2, processors // torch.get_num_threads()), MOST_REQUESTS)
         server = Server(make_app(runs, work, options.host, token), work)
         url = _url(options.host, address.getsockname()[1], token)

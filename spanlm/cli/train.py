@@ -224,7 +224,7 @@ def _own_parser() -> VerbParser:
     parser.add_argument("--match-parameters", metavar="LSTMn|NUMBER", help=text)
     parser.add_argument("--config", type=Path, metavar="FILE", help="read the configuration from YAML")
     parser.add_argument("--print_config", action="store_true", help="print the configuration as YAML and stop")
-    text = "write numbers, a generated text and an attention figure to this tracker, too"
+    text = "write numbers and a generated text to this tracker, too"
     parser.add_argument("--track", rare=True, choices=("tensorboard", "wandb", "trackio"), help=text)
     text = "then test it beside a same-size LSTM, generate lines, draw the attention page (default: of the demo alone)"
     parser.add_argument("--tour", action=argparse.BooleanOptionalAction, help=text)

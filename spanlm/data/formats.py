@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import shlex
 from collections.abc import Callable
@@ -14,14 +13,16 @@ from spanlm.errors import InputError
 FIRST_BYTES, MOST_LINES, LEAST_LINES = 1 << 16, 40, 5
 _CONVERT = "convert it to plain text, one sentence a line"
 _WIKIPEDIA = f"`spanlm data wikipedia` reads dumps of Wikipedia and WikiExtractor's JSON; if it is another, {_CONVERT}"
-_OLD_MAC = r"`tr '\r' '\n' < FILE > NEW.txt` converts it"
+_OTHER = f"nothing here reads it yet; {_CONVERT}"
 _TABLE = "`spanlm score --text COLUMN` and `spanlm attend --column COLUMN` read tables"
-_ARPA = "an n-gram model, which is named in the place of a run"
+_OLD_MAC = r"`tr '\r' '\n' < FILE > NEW.txt` converts it"
 _NBEST = "`spanlm rescore --nbest` reads n-best lists"
-_TIMED = ".ctm .stm .rttm .srt .vtt .textgrid .eaf .mlf"
-_TIMES = re.compile(r"\S+\s+\S+\s+(\S+\s+)?\d+\.\d+\s+\d+\.\d+(\s|$)")
-_FIELD = re.compile(r"[^\W\d][\w .#/()-]{0,39}")
-_NAME = re.compile(r"[^\W\d][\w.-]{0,39}")
+_PACKED = ".7z .doc .docx .epub .odt .pdf .pptx .rtf .xls .xlsx .zip"
+_MAGIC = rb"%PDF-|PK\x03\x04|\xd0\xcf\x11\xe0|\x1f\x8b|BZh\d1AY|\xfd7zXZ|\x28\xb5\x2f\xfd|7z\xbc|\{\\rtf"
+_SUBTITLES = rb"WEBVTT|1\r?\n\d\d:\d\d:\d\d,"
+_QUESTION = re.compile(r"(?=[^\t]*XXXXX)[^\t]*\t[^|]*\|")
+_TIMES = re.compile(r";;|\S+\s+\S+\s+(\S+\s+)?\d+\.\d+\s+\d+\.\d+(\s|$)")
+_COLUMN = re.compile(r"[^\W\d][\w .#/()-]{0,39}")
 # of an utterance: letters and digits, or three numbers, joined by - or _; a date is none
 _ID = re.compile(r"[a-z]{1,12}\d{3,}|(?!\d{4}-\d\d-\d\d)(?=\S*\d)(?:(?=\S*[^\W\d_])\w+|\d+[-_]\d+)[-_]\S+", re.I)
 _MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
@@ -31,29 +32,20 @@ class Format(NamedTuple):
     """A format, recognised by its suffix alone, else by a pattern of its first bytes or by its first lines."""
 
     name: str
+    way: str
     suffixes: str = ""
     begins: bytes = rb"(?!)"
     lines: Callable[[list[str]], bool] = lambda lines: False
-    way: str = f"nothing here reads it yet; {_CONVERT}"
 
 
-def _have_header(lines: list[str], delimiter: str) -> bool:
-    """Return whether the first line names columns, each in a word, and every other line has columns."""
-    names = lines[0].split(delimiter)
-    named = len(names) > 1 and all(map(_NAME.fullmatch, names)) and len(set(names)) == len(names)
-    return named and len(lines) > 1 and all(delimiter in line for line in lines[1:])
-
-
-def _are_csv(lines: list[str], delimiter: str) -> bool:
-    if _have_header(lines, delimiter):
+def _have_columns(lines: list[str], mark: str) -> bool:
+    """Return whether the first line names columns, which the others have, or all lines are quoted or have as many."""
+    names, tabs = lines[0].split(mark), {line.strip().count("\t") for line in lines}
+    headed = len(set(names)) == len(names) > 1 + (" " in lines[0]) and all(map(_COLUMN.fullmatch, names))
+    if headed and len(lines) > 1 and all(mark in line for line in lines[1:]):
         return True
-    rows = [*csv.reader(lines, delimiter=delimiter)][: max(len(lines) - 1, LEAST_LINES)]  # the last may be cut
-    if len(rows) < LEAST_LINES or len(set(map(len, rows))) > 1 or len(rows[0]) < 3:
-        return False
-    names = len(set(rows[0])) == len(rows[0]) and all(map(_FIELD.fullmatch, rows[0]))
-    # in prose a space follows a comma
-    spaced = any(field != field.strip() for row in rows for field in row)
-    return (names or all(line.startswith('"') for line in lines)) and not spaced
+    as_many = len(tabs) == 1 and tabs != {0} and mark == "\t"
+    return len(lines) >= LEAST_LINES and (as_many or all(re.match(rf'"[^"]*"{mark}', line) for line in lines))
 
 
 def _have_ids(lines: list[str]) -> bool:
@@ -62,39 +54,25 @@ def _have_ids(lines: list[str]) -> bool:
     return len(set(ids)) == len(ids) >= LEAST_LINES and alike and all(map(_ID.fullmatch, ids))
 
 
-def _have_question(lines: list[str]) -> bool:
-    return any("XXXXX" in line and "|" in line.partition("\t")[2] for line in lines)
-
-
-def _are_tsv(lines: list[str]) -> bool:
-    tabs = {line.strip().count("\t") for line in lines}
-    return _have_header(lines, "\t") or (len(lines) >= LEAST_LINES and len(tabs) == 1 and tabs != {0})
-
-
-def _have_times(lines: list[str]) -> bool:
-    """Return whether all lines are those of a CTM or an STM file."""
-    return all(map(_TIMES.match, (line for line in lines if not line.startswith(";;"))))
-
-
 FORMATS = (
-    Format("PDF", ".pdf", rb"%PDF-"),
-    Format("Office or ZIP", ".docx .xlsx .pptx .odt .epub .zip .doc .xls", rb"PK\x03\x04|\xd0\xcf\x11\xe0"),
-    Format("compressed", ".7z", rb"\x1f\x8b|BZh\d1AY|\xfd7zXZ|\x28\xb5\x2f\xfd|7z\xbc", way="decompress it"),
-    Format("RTF", ".rtf", rb"\{\\rtf"),
-    Format("HTML", ".html .htm", rb"(?i)\s*<(!doctype html|html)\b"),
-    Format("XML", ".xml", rb"\s*<(\?xml|mediawiki)\b", way=_WIKIPEDIA),
-    Format("WikiExtractor's <doc>", begins=rb'\s*<doc id="', way=f"let WikiExtractor write --json; {_WIKIPEDIA}"),
-    Format("a text whose lines end in \\r alone", begins=rb"(?=[^\n]*\Z)(?:[^\r\n]+\r+){5}", way=_OLD_MAC),
-    Format("JSON", ".json .jsonl .ndjson", rb'\s*(\[\s*)?(\{\s*"[^"\n]*"\s*:|\[\s*"[^"\n]*"\s*[,\]])', way=_WIKIPEDIA),
-    Format("YAML", ".yaml .yml", way="`spanlm train --config` reads configurations"),
-    Format("ARPA", ".arpa", rb"([^\n]*\n){0,30}?\\data\\\s*\n\s*ngram 1\s*=", way=_ARPA),
-    Format("CSV", ".csv", lines=lambda lines: _are_csv(lines, ",") or _are_csv(lines, ";"), way=_TABLE),
-    Format("CoNLL-U", ".conllu", rb"(#[^\n]*\n)*1\t[^\t\n]+\t"),
-    Format("cloze questions", lines=_have_question, way="`spanlm cloze` reads them"),
-    Format("TSV", ".tsv", lines=_are_tsv, way=_TABLE),
-    Format("a transcript with times", _TIMED, rb"WEBVTT|#!MLF!#|1\r?\n\d\d:\d\d:\d\d,", _have_times),
-    Format("Moses (|||)", lines=lambda lines: all(" ||| " in line for line in lines), way=_NBEST),
-    Format("Kaldi (utterance ids)", lines=_have_ids, way=_NBEST),
+    Format("compressed or binary", f"unpack it, or {_CONVERT}", _PACKED, _MAGIC),
+    Format("XML or HTML", _WIKIPEDIA, ".htm .html .xml", rb"(?i)\s*<((!doctype html|html|\?xml|mediawiki)\b|doc id=)"),
+    Format("a text whose lines end in \\r alone", _OLD_MAC, begins=rb"(?=[^\n]*\Z)(?:[^\r\n]+\r+){5}"),
+    Format("JSON", _WIKIPEDIA, ".json .jsonl .ndjson", rb'\s*(\[\s*)?(\{\s*"[^"\n]*"\s*:|\[\s*"[^"\n]*"\s*[,\]])'),
+    Format("YAML", "`spanlm train --config` reads configurations", ".yaml .yml"),
+    Format("ARPA", "give it in the place of a run", ".arpa", rb"([^\n]*\n){0,30}?\\data\\\s*\n\s*ngram 1\s*="),
+    Format("CSV", _TABLE, ".csv", lines=lambda lines: _have_columns(lines, ",") or _have_columns(lines, ";")),
+    Format("cloze questions", "`spanlm cloze` reads them", lines=lambda lines: any(map(_QUESTION.match, lines))),
+    Format("TSV", _TABLE, ".conllu .tsv", rb"(#[^\n]*\n)*1\t[^\t\n]+\t", lambda lines: _have_columns(lines, "\t")),
+    Format(
+        "a transcript with times",
+        _OTHER,
+        ".ctm .stm .srt .vtt",
+        _SUBTITLES,
+        lambda lines: all(map(_TIMES.match, lines)),
+    ),
+    Format("Moses (|||)", _NBEST, lines=lambda lines: all(" ||| " in line for line in lines)),
+    Format("Kaldi (utterance ids)", _NBEST, lines=_have_ids),
 )
 
 

@@ -1,4 +1,4 @@
-"""A training's numbers, a sample of text and an attention figure in an experiment tracker.
+"""A training's numbers and a sample of text in an experiment tracker.
 
 `tensorboard` (extra `track`) writes into the run's folder; `wandb` and `trackio`, which has the same interface, are the
 user's own installations. metrics.jsonl stays the truth: what a tracker gets is read from the same events.
@@ -7,15 +7,12 @@ user's own installations. metrics.jsonl stays the truth: what a tracker gets is 
 from __future__ import annotations
 
 import importlib
-import io
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
@@ -30,7 +27,7 @@ from spanlm.training.setup import WarmStart
 Tracker = Literal["tensorboard", "wandb", "trackio"]
 
 WORDS = 24
-"""Words of the text that is read, and of the one that is generated, after each epoch that was the best so far."""
+"""Words of the text that is generated after each epoch that was the best so far."""
 
 _NUMBERS = {"loss", "perplexity", "train_loss", "rate", "gradient_norm", "tokens_per_second"}
 
@@ -48,10 +45,8 @@ class _TensorBoard:
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
 
-    def show(self, text: str, figure: NDArray[np.uint8] | None, step: int) -> None:
+    def show(self, text: str, step: int) -> None:
         self._writer.add_text("generated", text, step)
-        if figure is not None:
-            self._writer.add_image("attention", figure, step, dataformats="HWC")
         self._writer.flush()
 
     def close(self) -> None:
@@ -68,11 +63,8 @@ class _Api:
     def write(self, values: Mapping[str, float], step: int) -> None:
         self._api.log(dict(values), step=step)
 
-    def show(self, text: str, figure: NDArray[np.uint8] | None, step: int) -> None:
-        shown: dict[str, Any] = {"generated": text}
-        if figure is not None:
-            shown["attention"] = self._api.Image(figure)
-        self._api.log(shown, step=step)
+    def show(self, text: str, step: int) -> None:
+        self._api.log({"generated": text}, step=step)
 
     def close(self) -> None:
         self._api.finish()
@@ -105,9 +97,6 @@ class Tracked(Watcher):
         """Open the tracker."""
         self._watcher.start(config, corpus, folder, device, predicted, started)
         self._folder, self._config = folder, config
-        words = corpus.vocabulary.words
-        read = [words[token] for token in corpus.splits["valid"].ids[:WORDS].tolist()]
-        self._text = " ".join("\n" if word == EOS else word for word in read).strip()
 
     def step(self, event: StepEvent) -> None:
         """Write the numbers of a step that has a row in metrics.jsonl."""
@@ -116,7 +105,7 @@ class Tracked(Watcher):
             self._write("train", event.row(), event.position.step)
 
     def epoch(self, event: EpochEvent) -> None:
-        """Write the numbers of a validation and, of the best so far, a text and a figure."""
+        """Write the numbers of a validation and, of the best so far, a text."""
         self._watcher.epoch(event)
         step = event.position.step
         self._write("valid", {**event.row(), "tokens_per_second": event.tokens_per_second}, step)
@@ -124,7 +113,7 @@ class Tracked(Watcher):
             # a model that is made draws its first weights: the training's own draws stay as they are
             with torch.random.fork_rng():
                 run = require_weights(load(self._folder, "cpu"), "tracking")
-                self._opened(step).show(_generated(run), _attention(run, self._text), step)
+                self._opened(step).show(_generated(run), step)
 
     def note(self, text: str) -> None:
         """Pass it on."""
@@ -152,17 +141,3 @@ def _generated(run: TrainedModel) -> str:
     except InputError:  # a model that knows no first words
         return ""
     return " ".join("\n" if word == EOS else word for word in words)
-
-
-def _attention(run: TrainedModel, text: str) -> NDArray[np.uint8] | None:
-    from matplotlib.image import imread
-
-    from spanlm.analysis.figures import figure_bytes
-    from spanlm.analysis.word_figures import heatmap
-
-    try:
-        figure = heatmap(run.as_written().attend(text, state="line"))
-    except InputError:  # a model that looks at no words
-        return None
-    pixels = imread(io.BytesIO(figure_bytes(figure, ".png")), format="png")
-    return np.asarray(pixels[..., :3] * 255, dtype=np.uint8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
@@ -22,11 +22,10 @@ from spanlm.evaluation.generation import Drawn
 from spanlm.evaluation.words import BASES, WordScore, as_row, item_rows, written_scores
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.trained_model import LoadedModel, require_weights
-from spanlm.serve.fields import NEURAL_CACHE, refuse_long
+from spanlm.serve.fields import NEURAL_CACHE, Attend, Generate, Next, Page, Read, Score, refuse_long
 from spanlm.serve.served import COUNTED, Served
 from spanlm.store.plain import finite
 
-Values = Mapping[str, Any]
 Row = dict[str, Any]
 
 MOST_WEIGHTS = 5_000_000
@@ -59,10 +58,10 @@ class _Item:
     first: int
 
 
-def read(served: Served, values: Values) -> Row:
+def read(served: Served, values: Read) -> Row:
     """Read a text, each of its lines or documents alone if `state` says so."""
-    text = values["text"]
-    with served.asked(values["attention"]) as model:
+    text = values.text
+    with served.asked(values.attention) as model:
         _refuse(model, "text", text, needed=True)
         item = _item(served, model, text, values)
         words = _words(model, text, item)
@@ -101,10 +100,10 @@ def _refuse(model: LoadedModel, name: str, text: str, *, needed: bool = False) -
     refuse_long(name, len(model.tokenize(text)))
 
 
-def _item(served: Served, model: LoadedModel, text: str, values: Values) -> _Item:
+def _item(served: Served, model: LoadedModel, text: str, values: Read) -> _Item:
     if not isinstance(model.model, NextWordModel):
         return _item_of_scores(model, text, values)
-    words, starts = model.texts.to_attend(text, values["state"])
+    words, starts = model.texts.to_attend(text, values.state)
     record = _record(served, model, words, starts, values)
     predicted, tokens = record.predicted, [record.words[0], *record.targets]
     assert predicted is not None  # attend_words and attend_spans give it
@@ -116,7 +115,7 @@ def _item(served: Served, model: LoadedModel, text: str, values: Values) -> _Ite
         expected = record.expected if isinstance(record, AttentionRecord) else record.mixture
         unknown = {token for token in tokens if token not in model.vocabulary or token == UNK}
         content = plain_content(tokens, unknown, bits, expected)
-    if values["cache"]:
+    if values.cache:
         assert record.features is not None  # it was asked for
         following = model.vocabulary.encode(record.targets)
         cached = cached_words(record.features, following, predicted.surprisal, NEURAL_CACHE, starts)
@@ -139,12 +138,12 @@ def _scores(model: LoadedModel, tokens: list[str], predicted: Predicted, first: 
 
 
 def _record(
-    served: Served, model: LoadedModel, words: list[str], starts: list[int], values: Values
+    served: Served, model: LoadedModel, words: list[str], starts: list[int], values: Read
 ) -> AttentionRecord | SpanRecord:
     """Read with the memory of what was read before."""
     if served.attends:  # before it is read, and where that says too little, as of a span buffer, again after it
-        _refuse_many(_weights(served, len(words), starts, values["attention"]))
-    expected, recall = values.get("expected", 5), served.recall(values["attention"])
+        _refuse_many(_weights(served, len(words), starts, values.attention))
+    expected, recall = values.expected, served.recall(values.attention)
     how: dict[str, Any] = {"predict_first": model.texts.predict_first, "starts": starts, "features": True}
     if served.has_spans:
         trained = require_weights(model, "attend").model
@@ -168,11 +167,11 @@ def _refuse_many(weights: int, most: int = MOST_WEIGHTS, what: str = "draw") -> 
         raise InputError(f"{many}. Send it in parts; /api/score takes it whole.")
 
 
-def _item_of_scores(model: LoadedModel, text: str, values: Values) -> _Item:
+def _item_of_scores(model: LoadedModel, text: str, values: Read) -> _Item:
     """Read by a model of sub-words, which is asked by written word and expects none."""
-    if values["cache"]:
+    if values.cache:
         raise InputError(f"cache=true: {model.folder} is {model.kind}, which shows no states to compare. Leave it out.")
-    scores = list(model.score(text, state=values["state"], eos=True))
+    scores = list(model.score(text, state=values.state, eos=True))
     tokens = [EOS, *(score.word for score in scores)]
     bits = [score.surprisal for score in scores]
     return _Item(plain_content(tokens, set(), bits, [[] for _ in scores]), scores, 1)
@@ -201,32 +200,32 @@ def _words(model: LoadedModel, text: str, item: _Item) -> list[Row]:
 # --- the rows of `spanlm score` and `spanlm attend` ---
 
 
-def score(served: Served, values: Values) -> list[Row]:
+def score(served: Served, values: Score) -> list[Row]:
     """Return the rows of `spanlm score`: of tokens, or of words as they are written."""
-    text, cache = values["text"], NEURAL_CACHE if values["cache"] else None
-    how: dict[str, Any] = {"state": values["state"], "base": BASES[values["base"]], "cache": cache}
-    with served.asked(values["attention"]) as model:
+    text, cache = values.text, NEURAL_CACHE if values.cache else None
+    how: dict[str, Any] = {"state": values.state, "base": BASES[values.base], "cache": cache}
+    with served.asked(values.attention) as model:
         _refuse(model, "text", text, needed=True)
         lines = text.removesuffix("\n").split("\n")
-        if values["rows"] == "tokens":
+        if values.rows == "tokens":
             return [as_row(each) for each in model.score(lines, **how)]
         rows, unknown = list[Row](), 0
         for number, item in enumerate(model.score_items(lines, **how), 1):
-            if values["state"] == "line" or (values["state"] == "document" and not item):
+            if values.state == "line" or (values.state == "document" and not item):
                 unknown = 0
             rows += item_rows(number, item, unknown)
             unknown += sum(each.oov for each in item)
         return rows
 
 
-def attend(served: Served, values: Values) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+def attend(served: Served, values: Attend) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
     """Return the columns and the rows of `spanlm attend`."""
-    text, state = values["text"], values["state"]
-    with served.asked(values["attention"]) as model:
+    text, state = values.text, values.state
+    with served.asked(values.attention) as model:
         _refuse(model, "text", text, needed=True)
         trained = require_weights(model, "attend")
         words, starts = model.texts.to_attend(text, state)
-        _refuse_many(_weights(served, len(words), starts, values["attention"]), MOST_ROWS, "list")
+        _refuse_many(_weights(served, len(words), starts, values.attention), MOST_ROWS, "list")
         record = trained.attend_spans(text, state=state) if served.has_spans else trained.attend(text, state=state)
         _refuse_many(record.weights.size, MOST_ROWS, "list")  # a lesion's window, or a span buffer's, is known now
         if isinstance(record, SpanRecord):
@@ -234,13 +233,13 @@ def attend(served: Served, values: Values) -> tuple[tuple[str, ...], list[tuple[
         return CSV_COLUMNS, list(attention_rows(record))
 
 
-def page(served: Served, values: Values) -> str:
+def page(served: Served, values: Page) -> str:
     """Return the page of a text that is read without a server."""
-    text = values["text"]
-    with served.asked(values["attention"]) as model:
+    text = values.text
+    with served.asked(values.attention) as model:
         _refuse(model, "text", text, needed=True)
         item, headings = _item(served, model, text, values), model.headings()
-        about = [headings["about"], COUNTED[values["state"]], *[NEURAL_CACHE.description] * values["cache"]]
+        about = [headings["about"], COUNTED[values.state], *[NEURAL_CACHE.description] * values.cache]
         return render_content(_as_written(item.record, _words(model, text, item)), headings["title"], "; ".join(about))
 
 
@@ -258,25 +257,25 @@ def candidates(model: LoadedModel, drawn: Drawn, count: int) -> tuple[list[Row],
     return found, log_p
 
 
-def next_word(served: Served, values: Values) -> Row:
+def next_word(served: Served, values: Next) -> Row:
     """Return the distribution of the next word."""
-    with served.asked(values["attention"]) as model:
-        _refuse(model, "prompt", values["prompt"])
-        recall = served.recall(values["attention"])
-        drawn = next(model.draw(values["prompt"], length=1, temperature=0.0, unk=True, recall=recall))
-        found, others = candidates(model, drawn, values["count"])
-        tails = [float(torch.logsumexp(others / each, 0)) for each in values["temperatures"]]
+    with served.asked(values.attention) as model:
+        _refuse(model, "prompt", values.prompt)
+        recall = served.recall(values.attention)
+        drawn = next(model.draw(values.prompt, length=1, temperature=0.0, unk=True, recall=recall))
+        found, others = candidates(model, drawn, values.count)
+        tails = [float(torch.logsumexp(others / each, 0)) for each in values.temperatures]
         unk = float(drawn.log_p[model.vocabulary.unk_id].double().exp())
     return {"candidates": found, "rest": float(others.exp().sum()), "unk": unk, "tails": tails}
 
 
-def generate(served: Served, values: Values) -> Callable[[], Row | None]:
+def generate(served: Served, values: Generate) -> Callable[[], Row | None]:
     """Begin to continue a prompt; each call then gives the next word, and None after the last."""
     names = ("length", "temperature", "top_k", "top_p", "seed", "unk")
-    with served.asked(values["attention"]) as model:
-        _refuse(model, "prompt", values["prompt"])
-        recall, how = served.recall(values["attention"]), {name: values[name] for name in names}
-        words: Iterator[Drawn] = model.draw(values["prompt"], recall=recall, **how)
+    with served.asked(values.attention) as model:
+        _refuse(model, "prompt", values.prompt)
+        recall, how = served.recall(values.attention), {name: getattr(values, name) for name in names}
+        words: Iterator[Drawn] = model.draw(values.prompt, recall=recall, **how)
 
     def next_one() -> Row | None:
         with served.asked():

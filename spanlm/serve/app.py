@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib import resources
 from typing import Any, TypeVar
 
@@ -21,16 +20,14 @@ from spanlm.analysis.export import csv_bytes
 from spanlm.errors import InputError, SpanlmError
 from spanlm.serve import answers, fields
 from spanlm.serve.guard import ClientLeft, Guard, Names, TooLarge, body_of, too_large, trouble, until_left
-from spanlm.serve.schema import openapi, readable
 from spanlm.serve.served import Runs, Served
-from spanlm.serve.work import SHORT, Busy, Left, Task, Work
+from spanlm.serve.work import Busy, Left, Task, Work
 from spanlm.store.plain import finite, json_object, table_bytes
 
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 _JSON, _CSV, _HTML = "application/json", "text/csv; charset=utf-8", "text/html; charset=utf-8"
 
 Result = TypeVar("Result")
-Values = Mapping[str, Any]
 
 
 class NotReady(Exception):
@@ -46,7 +43,7 @@ def make_app(runs: Runs, work: Work, host: str = "127.0.0.1", token: str | None 
         Route("/schema", api.readable),
         Route("/api/schema", api.schema),
         Route("/api/models", api.models),
-        *(Route(f"/api/{name}", handler, methods=["POST"]) for name, handler in api.handlers.items()),
+        *(Route(address, handler, methods=["POST"]) for address, handler in api.handlers.items()),
     ]
     problems: Any = {
         HTTPException: _no_such,
@@ -84,13 +81,6 @@ def _page_file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]
     return give
 
 
-_NEEDLESS = {
-    ".js": rb"(?m)^[ \t]*//.*\n|^[ \t]+|[ \t]+// [^\"'`\n]*$",
-    ".css": rb"(?s)(?m:^[ \t]+)|/\*.*?\*/|(?<=[:;{},])\s+|\s+(?=\{)|;\s*(?=\})",
-}
-"""What a browser has no use for: indentation, lines that are comments, and what keeps a style sheet readable."""
-
-
 class _Static:
     """The scripts and style sheets of the page, by name alone: no path is ever made of what a client sends."""
 
@@ -98,7 +88,7 @@ class _Static:
         folders = (resources.files("spanlm.analysis.pages"), resources.files("spanlm.serve") / "page")
         files = [(file.name, file) for folder in folders for file in folder.iterdir()]
         self.files = {
-            name: (re.sub(_NEEDLESS[suffix], b"", file.read_bytes()), kind)
+            name: (file.read_bytes(), kind)
             for name, file in files
             for suffix, kind in _TYPES.items()
             if name.endswith(suffix)
@@ -120,19 +110,19 @@ class _Api:
     def __init__(self, runs: Runs, work: Work) -> None:
         self._runs, self._work = runs, work
         self.handlers = {
-            "read": self._answering(fields.READ, lambda _, *asked: _json(answers.read(*asked))),
-            "score": self._answering(fields.SCORE, self._score),
-            "attend": self._answering(fields.ATTEND, self._attend),
-            "page": self._answering(fields.READ, self._page),
-            "next": self._answering(fields.NEXT, lambda _, *asked: _json(answers.next_word(*asked))),
-            "generate": self._generate,
+            "/api/read": self._answering(fields.Read, lambda _, *asked: _json(answers.read(*asked))),
+            "/api/score": self._answering(fields.Score, self._score),
+            "/api/attend": self._answering(fields.Attend, self._attend),
+            "/api/page": self._answering(fields.Page, self._page),
+            "/api/next": self._answering(fields.Next, lambda _, *asked: _json(answers.next_word(*asked))),
+            "/api/generate": self._generate,
         }
 
     async def schema(self, request: Request) -> Response:
-        return _json(openapi())
+        return _json(fields.SCHEMA)
 
     async def readable(self, request: Request) -> Response:
-        return Response(readable(), media_type="text/plain; charset=utf-8")
+        return Response(fields.readable(), media_type="text/plain; charset=utf-8")
 
     async def models(self, request: Request) -> Response:
         runs = self._runs
@@ -142,48 +132,48 @@ class _Api:
         return _json({"version": __version__, "ready": ready, "progress": runs.progress, "models": described})
 
     def _answering(
-        self, schema: Mapping[str, fields.Schema], answer: Callable[[Request, Served, Values], Response]
+        self, kind: type[fields.Asked], answer: Callable[[Request, Served, fields.Asked], Response]
     ) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
-            served, values = await self._asked(request, schema)
-            with self._work.task(long=_is_long(values)) as task:
+            served, values = await self._asked(request, kind)
+            with self._work.task() as task:
                 return await _unless_left(request, task, lambda: answer(request, served, values))
 
         return handle
 
-    async def _asked(self, request: Request, schema: Mapping[str, fields.Schema]) -> tuple[Served, Values]:
+    async def _asked(self, request: Request, kind: type[fields.Asked]) -> tuple[Served, fields.Asked]:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
             raise HTTPException(415, f"Content-Type: must be {_JSON}")
         try:
             body = json_object(await body_of(request.receive))
         except ValueError as error:
             raise InputError(f"the request is no JSON object: {str(error)[:200]}") from None
-        values = fields.checked(body, schema)
+        values = fields.checked(body, kind)
         if not self._runs.all:
             raise NotReady(f"the run is not there yet: {self._runs.progress or 'wait'}")
-        return self._runs.get(values["run"]), values
+        return self._runs.get(values.run), values
 
-    def _score(self, request: Request, served: Served, values: Values) -> Response:
+    def _score(self, request: Request, served: Served, values: fields.Score) -> Response:
         rows = answers.score(served, values)
         if _wants_csv(request):
             return Response(table_bytes(list(rows[0]), (row.values() for row in rows)), media_type=_CSV)
         return _json({"rows": rows})
 
-    def _attend(self, request: Request, served: Served, values: Values) -> Response:
+    def _attend(self, request: Request, served: Served, values: fields.Attend) -> Response:
         columns, rows = answers.attend(served, values)
         if _wants_csv(request):
             return Response(csv_bytes([columns, *rows]), media_type=_CSV)
         return _json({"rows": [dict(zip(columns, row, strict=True)) for row in rows]})
 
-    def _page(self, request: Request, served: Served, values: Values) -> Response:
+    def _page(self, request: Request, served: Served, values: fields.Page) -> Response:
         saved = {"content-disposition": 'attachment; filename="look.html"'}
         return Response(answers.page(served, values), media_type=_HTML, headers=saved)
 
     async def _generate(self, request: Request) -> ASGIApp:
-        served, values = await self._asked(request, fields.GENERATE)
+        served, values = await self._asked(request, fields.Generate)
 
         async def stream(scope: Scope, receive: Receive, send: Send) -> None:
-            with self._work.task(long=_is_long(values)) as task:  # until the last word, or the client has gone
+            with self._work.task() as task:  # until the last word, or the client has gone
                 next_one = await _unless_left(request, task, lambda: answers.generate(served, values))
                 words = StreamingResponse(_events(task, next_one), media_type="text/event-stream")
                 await words(scope, receive, send)
@@ -216,10 +206,6 @@ async def _unless_left(request: Request, task: Task, job: Callable[[], Result]) 
         leaving.cancel()
         working.cancel()
         await asyncio.gather(leaving, return_exceptions=True)
-
-
-def _is_long(values: Values) -> bool:
-    return len(values.get("text", values.get("prompt", ""))) > SHORT
 
 
 def _json(value: Any) -> Response:

@@ -1,11 +1,14 @@
-"""The fields of requests: one description of each, by which it is checked and which /api/schema shows."""
+"""Requests: a class for each address, by which bodies are checked and which /api/schema shows."""
 
 from __future__ import annotations
 
 import json
-import math
+import re
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
 
 from spanlm.data.tokenizer import written_words
 from spanlm.errors import InputError, nearest
@@ -14,9 +17,6 @@ from spanlm.evaluation.generation import LEAST_TEMPERATURE
 from spanlm.evaluation.protocol import Context
 from spanlm.store.plain import visible
 
-Schema = Mapping[str, Any]
-"""A field as JSON Schema has it: the words of it that `checked` knows."""
-
 MOST_WORDS = 20_000
 """Of a text, as they are written or as the model cuts them."""
 
@@ -24,146 +24,151 @@ NEURAL_CACHE = CacheConfig(window=500, theta=0.3, lambda_=0.15)
 """What a request can mix in."""
 
 _SHOWN = 60
-_TYPES: dict[str, tuple[type, ...]] = {"string": (str,), "integer": (int,), "number": (int, float), "array": (list,)}
-_NAMES = {"string": "text", "integer": "a whole number", "number": "a number", "array": "a list", "null": "null"}
-
-RUN: Schema = {"type": "string", "maxLength": 20, "default": "1", "description": "id of a run in /api/models"}
-TEXT: Schema = {
-    "type": "string",
-    "description": f"lines of words, at most {MOST_WORDS:,}",
-    "examples": ["the name is bound to the object ."],
-}
-STATE: Schema = {
-    "enum": list(get_args(Context)),
-    "default": "line",
-    "description": "what precedes a word: its line, all text so far (carry), the lines since a blank one (document)",
-}
-ATTENTION: Schema = {
-    "type": ["string", "null"],
-    "maxLength": 20,
-    "default": None,
-    "description": "a lesion of the memory: uniform, none or window=K; null: as it was trained",
-}
-EXPECTED: Schema = {
-    "type": "integer",
-    "minimum": 1,
-    "maximum": 20,
-    "default": 5,
-    "description": "so many of the likeliest words",
-}
-CACHE: Schema = {
-    "enum": [False, True],
-    "default": False,
-    "description": f"mix in a {NEURAL_CACHE.description}, which begins anew where the context does; there is then no "
-    "entropy and no rank",
-}
-ATTEND = {"run": RUN, "text": TEXT, "state": STATE, "attention": ATTENTION}
-READ = {**ATTEND, "cache": CACHE, "expected": EXPECTED}
-SCORE = {
-    **ATTEND,
-    "cache": CACHE,
-    "rows": {"enum": ["tokens", "words"], "default": "tokens", "description": "of what the model reads, or as written"},
-    "base": {"enum": ["2", "e", "10"], "default": "2", "description": "of the logarithm: bits, nats or bans"},
-}
-NEXT = {
-    "run": RUN,
-    "prompt": {**TEXT, "default": "", "description": "words to go on from; none: a line begins"},
-    "attention": ATTENTION,
-    "count": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100, "description": "so many candidates"},
-    "temperatures": {
-        "type": "array",
-        "items": {"type": "number", "minimum": LEAST_TEMPERATURE, "maximum": 100},
-        "maxItems": 100,
-        "default": [],
-        "description": "at each T, the logarithm of the sum of p^(1/T) over the words that are no candidates",
-    },
-}
-_ABSENT = "null: all of them"
-GENERATE = {
-    "run": RUN,
-    "prompt": NEXT["prompt"],
-    "attention": ATTENTION,
-    "length": {"type": "integer", "minimum": 1, "maximum": 10_000, "default": 50, "description": "so many words"},
-    "temperature": {
-        "type": "number",
-        "minimum": 0,
-        "maximum": 100,
-        "default": 1.0,
-        "description": f"1: as the model has it; 0: the likeliest word; otherwise {LEAST_TEMPERATURE} at least",
-    },
-    "top_k": {
-        "type": ["integer", "null"],
-        "minimum": 1,
-        "maximum": 10**9,
-        "default": None,
-        "description": f"draw from so many of the likeliest words; {_ABSENT}",
-    },
-    "top_p": {
-        "type": ["number", "null"],
-        "exclusiveMinimum": 0,
-        "maximum": 1,
-        "default": None,
-        "description": f"draw from the fewest words that hold this share of the (top_k words') probability; {_ABSENT}",
-    },
-    "seed": {"type": "integer", "minimum": 0, "maximum": 2**63 - 1, "default": 1, "description": "of the draws"},
-    "unk": {"enum": [False, True], "default": False, "description": "let <unk> be drawn, too"},
-}
+_LINES = f"lines of words, at most {MOST_WORDS:,}"
+_LESION = "a lesion of the memory: uniform, none or window=K; null: as it was trained"
+_PRECEDES = "what precedes a word: its line, all text so far (carry), the lines since a blank one (document)"
+_MIXED = (
+    f"mix in a {NEURAL_CACHE.description}, which begins anew where the context does; there is then no entropy and no "
+    "rank"
+)
+_TAILS = "at each T, the logarithm of the sum of p^(1/T) over the words that are no candidates"
+_HEAT = f"1: as the model has it; 0: the likeliest word; otherwise {LEAST_TEMPERATURE} at least"
+_TOP_P = "draw from the fewest words that hold this share of the (top_k words') probability; null: all of them"
+_Heat = Annotated[float, Meta(ge=LEAST_TEMPERATURE, le=100)]
 
 
-def checked(body: Mapping[str, Any], fields: Mapping[str, Schema]) -> dict[str, Any]:
-    """Return the value of each field, given or by default.
+class Request(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What all have."""
+
+    run: Annotated[str, Meta(max_length=20, description="id of a run in /api/models")] = "1"
+    attention: Annotated[Annotated[str, Meta(max_length=20)] | None, Meta(description=_LESION)] = None
+
+
+class Attend(Request):
+    """The rows of `spanlm attend`."""
+
+    text: Annotated[str, Meta(description=_LINES)]
+    state: Annotated[Context, Meta(description=_PRECEDES)] = "line"
+
+
+class _Cached(Attend):
+    cache: Annotated[bool, Meta(description=_MIXED)] = False
+
+
+class Read(_Cached):
+    """A text as the model reads it: surprisal, attention, what it expected."""
+
+    expected: Annotated[int, Meta(ge=1, le=20, description="so many of the likeliest words")] = 5
+
+
+class Page(Read):
+    """A page to read without the server."""
+
+
+class Score(_Cached):
+    """The rows of `spanlm score`."""
+
+    rows: Annotated[Literal["tokens", "words"], Meta(description="of what the model reads, or as written")] = "tokens"
+    base: Annotated[Literal["2", "e", "10"], Meta(description="of the logarithm: bits, nats or bans")] = "2"
+
+
+class Next(Request):
+    """The distribution of the next word; log p in nats."""
+
+    prompt: Annotated[str, Meta(description="words to go on from; none: a line begins")] = ""
+    count: Annotated[int, Meta(ge=1, le=1000, description="so many candidates")] = 100
+    temperatures: Annotated[list[_Heat], Meta(max_length=100, description=_TAILS)] = []
+
+
+class Generate(Request):
+    """Words, each as soon as it is drawn: events word, done, error."""
+
+    prompt: Annotated[str, Meta(description="words to go on from; none: a line begins")] = ""
+    length: Annotated[int, Meta(ge=1, le=10_000, description="so many words")] = 50
+    temperature: Annotated[float, Meta(ge=0, le=100, description=_HEAT)] = 1.0
+    top_k: Annotated[
+        Annotated[int, Meta(ge=1, le=10**9)] | None,
+        Meta(description="draw from so many of the likeliest words; null: all of them"),
+    ] = None
+    top_p: Annotated[Annotated[float, Meta(gt=0, le=1)] | None, Meta(description=_TOP_P)] = None
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="of the draws")] = 1
+    unk: Annotated[bool, Meta(description="let <unk> be drawn, too")] = False
+
+
+REQUESTS: dict[str, type[Request]] = {
+    f"/api/{kind.__name__.lower()}": kind for kind in (Read, Score, Attend, Page, Next, Generate)
+}
+_REFERENCES, _SCHEMAS = msgspec.json.schema_components(REQUESTS.values())
+SCHEMA = {"requests": dict(zip(REQUESTS, _REFERENCES, strict=True)), "$defs": _SCHEMAS}
+"""What /api/schema shows: JSON Schema of the request of each address."""
+
+Asked = TypeVar("Asked", bound=Request)
+
+
+def checked(body: Mapping[str, Any], kind: type[Asked]) -> Asked:
+    """Return a request.
 
     Raises:
         InputError: a field is unknown, missing, of another type or outside its range, or holds no text.
     """
+    schema = _SCHEMAS[kind.__name__]
+    known = schema["properties"]
     for name in body:
-        if name not in fields:
-            raise InputError(f"{_short(name)}: there is no such field.{nearest(name[:_SHOWN], fields)}")
-    values = {}
-    for name, schema in fields.items():
-        if name not in body and "default" not in schema:
-            raise InputError(f"{name}: is missing; give {schema['description']}")
-        values[name] = _value(name, body[name], schema) if name in body else schema["default"]
-    return values
+        if name not in known:
+            raise InputError(f"{_short(name)}: there is no such field.{nearest(name[:_SHOWN], known)}")
+    for name in schema["required"]:
+        if name not in body:
+            raise InputError(f"{name}: is missing; give {known[name]['description']}")
+    for name, value in body.items():
+        if isinstance(value, str):
+            _refuse_no_text(name, value)
+    try:
+        # 1e3 is a whole number to JSON
+        return msgspec.convert({name: _whole(value) for name, value in body.items()}, kind)
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        # of half a character no path is told; where it is text it was refused before
+        path = re.search(r"\$\.(\w+)(?:\[(\d+)\])?", str(error)) or ["", "temperatures", None]
+        name, place = str(path[1]), path[2]
+        value, schema = body[name], known[name]
+        if place is not None:
+            name, value, schema = f"{name}[{place}]", value[int(place)], schema["items"]
+        raise InputError(f"{name}={_short(json.dumps(value, ensure_ascii=False))}: must be {limit(schema)}") from None
 
 
-def _value(name: str, value: Any, schema: Schema) -> Any:
+def readable() -> str:
+    """Return `SCHEMA` as text for people."""
+    lines = ["requests and answers are JSON; /api/schema is JSON Schema of the requests", "", "GET /api/models", ""]
+    for address, kind in REQUESTS.items():
+        schema = _SCHEMAS[kind.__name__]
+        lines += [f"POST {address}", f"    {schema['description']}"]
+        for name, field in schema["properties"].items():
+            default = f"default {json.dumps(field['default'])}" if "default" in field else "required"
+            lines.append(f"      {name}: {field['description']}: {limit(field)} ({default})")
+        lines.append("")
+    return "\n".join([*lines, 'errors are {"error": "a line"}', ""])
+
+
+def limit(schema: Mapping[str, Any]) -> str:
+    """Say what a field must be."""
+    if "anyOf" in schema:
+        return " or ".join(map(limit, schema["anyOf"]))
     if "enum" in schema:
-        # True == 1: of equal values the type counts, too
-        if not any(value is one or (isinstance(one, str) and value == one) for one in schema["enum"]):
-            raise _wrong(name, value, " or ".join(map(json.dumps, schema["enum"])))
-        return value
-    types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-    if value is None and "null" in types:
-        return None
-    if isinstance(value, float) and "integer" in types and value.is_integer():
-        value = int(value)  # 1e3 is a whole number to JSON
-    if isinstance(value, bool) or not isinstance(value, tuple(one for kind in types for one in _TYPES.get(kind, ()))):
-        raise _wrong(name, value, " or ".join(_NAMES[kind] for kind in types))
-    if isinstance(value, str):
-        return _text(name, value, schema)
-    if isinstance(value, list):
-        if len(value) > schema["maxItems"]:
-            raise InputError(f"{name}: has {len(value):,} numbers; must be at most {schema['maxItems']}")
-        return [_value(f"{name}[{place}]", one, schema["items"]) for place, one in enumerate(value)]
-    _refuse_outside(name, value, schema)
-    return value
+        return " or ".join(map(json.dumps, schema["enum"]))
+    if "items" in schema:
+        return f"a list of at most {schema['maxItems']}, each {limit(schema['items'])}"
+    kind = {"integer": "a whole number", "number": "a number", "string": "a text", "boolean": "false or true"}
+    least = f" from {schema['minimum']}" if "minimum" in schema else f" above {schema.get('exclusiveMinimum')}"
+    numbers = f"{least} to {schema['maximum']}" if "maximum" in schema else ""
+    size = f" of at most {schema['maxLength']} characters" if "maxLength" in schema else ""
+    return kind.get(schema["type"], "null") + numbers + size
 
 
-def _refuse_outside(name: str, value: Any, schema: Schema) -> None:
-    most = schema["maximum"]
-    if "minimum" in schema:
-        least, inside = f"from {schema['minimum']}", schema["minimum"] <= value <= most
-    else:
-        least, inside = f"above {schema['exclusiveMinimum']}", schema["exclusiveMinimum"] < value <= most
-    if not inside:  # NaN is in no range
-        raise _wrong(name, value, f"{least} to {most}")
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _text(name: str, value: str, schema: Schema) -> str:
+def _refuse_no_text(name: str, value: str) -> None:
     """Refuse what is no text that UTF-8 can write, or too long."""
-    if len(value) > schema.get("maxLength", math.inf):
-        raise InputError(f"{name}: has {len(value):,} characters; must be at most {schema['maxLength']}")
     if "\0" in value:
         raise InputError(f"{name}: has a NUL character at {value.index(chr(0))}; take it out")
     try:
@@ -172,17 +177,12 @@ def _text(name: str, value: str, schema: Schema) -> str:
         what = "half a character (a lone surrogate)"
         raise InputError(f"{name}: has {what} at {error.start}; write it whole, or take it out") from None
     refuse_long(name, len(written_words(value)))
-    return value
 
 
 def refuse_long(name: str, words: int) -> None:
     """Refuse a text of too many words."""
     if words > MOST_WORDS:
         raise InputError(f"{name}: has {words:,} words; must be at most {MOST_WORDS:,}. Send it in parts.")
-
-
-def _wrong(name: str, value: Any, limit: str) -> InputError:
-    return InputError(f"{name}={_short(json.dumps(value, ensure_ascii=False))}: must be {limit}")
 
 
 def _short(text: str) -> str:

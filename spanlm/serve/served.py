@@ -151,7 +151,7 @@ class Served:
             "state": self.state,
             "diagram": None if self.config is None else diagram(self.config.model, len(self.model.vocabulary)),
             "curves": self._curves(),
-            "examples": [example._asdict() for example in examples_for(corpus)],
+            "examples": examples_for(corpus),
         }
 
     def _preset(self) -> str | None:

@@ -1,7 +1,5 @@
 """Work for requests: a few threads, a bounded number of requests at a time, and an end when nobody waits any more.
 
-One of several threads takes short tasks alone, so that long texts do not keep these waiting.
-
 A model reads a few words at a time. Before each of these steps `stop_if_left` looks whether the request is still there:
 what a client that has left, or a server that ends, would wait for is not computed.
 """
@@ -10,14 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
-
-SHORT = 6000
-"""Characters of a short text: about 1,000 words."""
+from typing import Any, TypeVar
 
 POLL = 0.05
 """Seconds between two looks whether a request that waits for a lock is still there."""
@@ -36,8 +30,8 @@ class Left(Exception):
 class Task:
     """One request's work; `cancel` ends it at its next step."""
 
-    def __init__(self, work: Work, long: bool = False) -> None:
-        self._work, self.long, self._left = work, long, threading.Event()
+    def __init__(self, work: Work) -> None:
+        self._work, self._left = work, threading.Event()
 
     def cancel(self) -> None:
         """Let the work end."""
@@ -50,9 +44,15 @@ class Task:
 
     async def run(self, job: Callable[[], Result]) -> Result:
         """Run a job in one of the threads; Left: it was cancelled."""
-        future: Future[Result] = Future()
-        self._work.put(self, job, future)
-        return await asyncio.wrap_future(future)
+        return await asyncio.wrap_future(self._work.threads.submit(self._do, job))
+
+    def _do(self, job: Callable[[], Result]) -> Result:
+        _current.task = self
+        try:
+            stop_if_left()
+            return job()
+        finally:
+            _current.task = None
 
 
 _current = threading.local()
@@ -76,12 +76,6 @@ def held(lock: threading.Lock) -> Iterator[None]:
         lock.release()
 
 
-class _Job(NamedTuple):
-    task: Task
-    do: Callable[[], Any]
-    future: Future[Any]
-
-
 class Work:
     """`threads` that take jobs in turn, of at most `most` `tasks` at a time.
 
@@ -90,48 +84,17 @@ class Work:
 
     def __init__(self, threads: int, most: int) -> None:
         self.most, self.ended, self.tasks = most, False, 0
-        self._jobs, self._more = deque[_Job](), threading.Condition()
-        for number in range(threads):
-            threading.Thread(target=self._serve, args=(number > 0 and number == threads - 1,), daemon=True).start()
+        self.threads = ThreadPoolExecutor(threads)
 
     @contextmanager
-    def task(self, *, long: bool = False) -> Iterator[Task]:
+    def task(self) -> Iterator[Task]:
         """Make a task for the length of a request; Busy: there are too many. Called by the event loop alone."""
         if self.tasks >= self.most:
             raise Busy
         self.tasks += 1
-        task = Task(self, long)
+        task = Task(self)
         try:
             yield task
         finally:
             self.tasks -= 1
             task.cancel()
-
-    def put(self, task: Task, job: Callable[[], Result], future: Future[Result]) -> None:
-        """Hand a job to the threads."""
-        with self._more:
-            self._jobs.append(_Job(task, job, future))
-            self._more.notify_all()
-
-    def _next(self, short: bool) -> _Job:
-        """Wait for a job, and take it; of a short task, if none else will do."""
-        with self._more:
-            while (job := next((job for job in self._jobs if not (short and job.task.long)), None)) is None:
-                self._more.wait()
-            self._jobs.remove(job)
-            return job
-
-    def _serve(self, short: bool) -> None:
-        while True:
-            task, do, future = self._next(short)
-            if not future.set_running_or_notify_cancel():
-                continue
-            _current.task = task
-            try:
-                stop_if_left()
-                future.set_result(do())
-            except BaseException as error:
-                future.set_exception(error)
-            finally:
-                _current.task = None
-                del task, do, future  # until the next one comes

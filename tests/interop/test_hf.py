@@ -404,3 +404,16 @@ def test_nothing_is_left_of_an_export_that_the_disk_refused(
     found = subprocess.run(limited, capture_output=True, text=True, check=False)
     assert found.returncode == 1 and found.stderr.count("\n") == 1 and "too large" in found.stderr
     assert not list((tmp_path / "room").iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the library's own warnings
+def test_minicons_says_the_same_of_the_exported_model(run: spanlm.TrainedModel) -> None:
+    minicons = pytest.importorskip("minicons.scorer", reason="pip install minicons")
+    model, tokenizer = spanlm.to_hf(run)
+    texts = ["the cat sat on a mat .", "zebra he ran", "dog"]
+    theirs = minicons.IncrementalLMScorer(model, "cpu", tokenizer=tokenizer)
+    found = theirs.token_score(texts, bos_token=True, surprisal=True, base_two=True)
+    for rows, text in zip(found, texts, strict=True):
+        assert rows[0] == ("<eos>", 0.0)
+        assert [bits for _, bits in rows[1:]] == pytest.approx([row.surprisal for row in run.score(text)], abs=1e-6)

@@ -19,11 +19,10 @@ from pathlib import Path
 FILE = Path(__file__).parent / "log.jsonl"
 def write(values):
     with FILE.open("a") as file:
-        file.write(json.dumps(values, default=lambda x: list(x.shape)) + "\\n")
+        file.write(json.dumps(values) + "\\n")
 def init(**values): write({"init": values["name"]})
 def log(values, step): write({"step": step, **values})
 def finish(): write({"finish": True})
-Image = lambda pixels: pixels
 """
 
 
@@ -34,7 +33,7 @@ def train_tracked(config: spanlm.RunConfig, folder: Path, tracker: str) -> None:
 
 
 @pytest.mark.slow
-def test_an_interface_like_wandbs_gets_numbers_text_and_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interface_like_wandbs_gets_numbers_and_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "modules").mkdir()
     (tmp_path / "modules/trackio.py").write_text(STAND_IN)
     monkeypatch.syspath_prepend(tmp_path / "modules")
@@ -50,7 +49,7 @@ def test_an_interface_like_wandbs_gets_numbers_text_and_figure(tmp_path: Path, m
     assert [(row["step"], row["valid/perplexity"]) for row in log if "valid/perplexity" in row] == expected
     shown = [row for row in log if "generated" in row]
     assert len(shown) >= 1
-    assert all(row["generated"] and row["attention"][2] == 3 for row in shown)
+    assert all(row["generated"] for row in shown)
 
 
 @pytest.mark.slow
@@ -65,7 +64,6 @@ def test_tensorboard_reads_what_is_in_the_folder(tmp_path: Path) -> None:
     found.Reload()
     expected = [row["loss"] for row in rows(tmp_path / "run") if row["event"] == "valid"]
     assert [event.value for event in found.Scalars("valid/loss")] == pytest.approx(expected)
-    assert found.Tags()["images"] == ["attention"]
 
 
 def test_a_tracker_that_is_missing_is_named_before_the_training(tmp_path: Path) -> None:

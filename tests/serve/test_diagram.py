@@ -62,7 +62,7 @@ REAL = [pytest.mark.corpus, pytest.mark.skipif("SPANLM_DATA" not in os.environ, 
 def test_examples_are_in_the_words_of_their_corpus(name: str) -> None:
     corpus = spanlm.load_corpus(DataConfig(corpus=name), splits=("train",))
     examples = examples_for(name)
-    assert len(examples) == 5 and len({example.title for example in examples}) == 5
+    assert len(examples) == 5 and len({example["title"] for example in examples}) == 5
     for example in examples:
-        assert all(word in corpus.vocabulary for word in example.text.split()), example
-        assert example.look[-1] in ".?" and "{" not in example.look
+        assert all(word in corpus.vocabulary for word in example["text"].split()), example
+        assert example["look"][-1] in ".?" and "{" not in example["look"]

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from spanlm.serve.schema import ENDPOINTS
+from spanlm.serve.fields import REQUESTS, SCHEMA
 
 MARKUP = ["<img src=x onerror=a()>", "</script>", "&amp;", "{{script}}"]
 SCRIPTS = ["猫", "مرحبا", "\U0001f469\u200d\U0001f469\u200d\U0001f467", "\u202eabc", "\r\n", "e\u0301" * 9]
@@ -40,12 +40,12 @@ def _likely(name: str, schema: Any) -> st.SearchStrategy[Any]:
     if name == "temperatures":
         return st.lists(st.floats(0, 120), max_size=4)
     kinds = {"string": TEXTS, "integer": st.integers(-2, 1200), "number": st.floats(0, 3), "null": st.none()}
-    types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-    return st.one_of([kinds[kind] for kind in types])
+    kinds["boolean"] = st.booleans()
+    return st.one_of([kinds[one["type"]] for one in schema.get("anyOf", [schema])])
 
 
 def _body(path: str) -> st.SearchStrategy[tuple[str, bytes]]:
-    fields = ENDPOINTS[path].fields
+    fields = SCHEMA["$defs"][REQUESTS[path].__name__]["properties"]
     likely = {name: _likely(name, schema) for name, schema in fields.items()}
     needed = {name: likely[name] for name, schema in fields.items() if "default" not in schema}
     valid = st.fixed_dictionaries(needed, optional={name: likely[name] for name in likely if name not in needed})
@@ -54,7 +54,7 @@ def _body(path: str) -> st.SearchStrategy[tuple[str, bytes]]:
     return st.tuples(st.just(path), as_json | st.binary(max_size=40))
 
 
-REQUESTS = st.sampled_from(list(ENDPOINTS)).flatmap(_body)
+BODIES = st.sampled_from(list(REQUESTS)).flatmap(_body)
 HEADERS = st.fixed_dictionaries({}, optional={"accept": st.sampled_from(["text/csv", "*/*", ""])})
 
 
@@ -77,7 +77,7 @@ PATIENT = {"suppress_health_check": list(HealthCheck)}
 
 @pytest.mark.slow
 @settings(max_examples=200, **PATIENT)
-@given(request=REQUESTS, headers=HEADERS)
+@given(request=BODIES, headers=HEADERS)
 def test_any_request_is_answered_or_refused(client: TestClient, request: Any, headers: Any) -> None:
     _answered(client, request, headers)
 
@@ -87,8 +87,8 @@ MANY = int(os.environ.get("SPANLM_FUZZ", "1000"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", ENDPOINTS)  # a test each, which several workers share
-@settings(max_examples=MANY // len(ENDPOINTS), **PATIENT)
+@pytest.mark.parametrize("path", REQUESTS)  # a test each, which several workers share
+@settings(max_examples=MANY // len(REQUESTS), **PATIENT)
 @given(data=st.data(), headers=HEADERS)
 def test_many_requests_are_answered_or_refused(client: TestClient, path: str, data: Any, headers: Any) -> None:
     _answered(client, data.draw(_body(path)), headers)

@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -106,7 +105,6 @@ def test_no_file_is_given_but_the_page_s_own(client: TestClient, path: str) -> N
 def test_the_page_is_given_with_what_guards_it(client: TestClient) -> None:
     page, script = client.get("/"), client.get("/static/reader.js", headers={"range": "bytes=5-1,7-"})
     assert page.status_code == script.status_code == 200 and len(script.content) > 1000
-    assert not re.search(rb"(?m)^[ \t]*//", script.content)  # comments are not sent
     policy = page.headers["content-security-policy"]
     assert "default-src 'none'" in policy and "script-src 'self'" in policy and "unsafe" not in policy
     assert page.headers["x-content-type-options"] == script.headers["x-content-type-options"] == "nosniff"
@@ -174,24 +172,6 @@ def _steps(runs: Runs, id: str) -> Iterator[list[int]]:
     hook = runs.get(id).model.model.register_forward_pre_hook(lambda _, inputs: steps.append(len(inputs[0])))
     with hook:
         yield steps
-
-
-@pytest.mark.slow
-def test_a_long_text_does_not_keep_a_short_one_waiting(runs: Runs) -> None:
-    work, go, at_work = Work(2, 64), threading.Event(), threading.Event()
-
-    def wait(*_: object) -> None:
-        at_work.set()
-        assert go.wait(PATIENCE)
-
-    hook = runs.get("2").model.model.register_forward_pre_hook(wait)
-    client = TestClient(make_app(runs, work), base_url="http://localhost")
-    with hook, ThreadPoolExecutor(3) as pool:
-        long = [pool.submit(client.post, "/api/read", json={"text": "the " * 2000, "run": "2"}) for _ in range(3)]
-        assert at_work.wait(PATIENCE) and _soon(lambda: work.tasks == 3)
-        assert client.post("/api/read", json={"text": "the cat", "run": "1"}).status_code == 200
-        go.set()
-        assert all(each.result().status_code == 200 for each in long)
 
 
 def test_who_waits_for_a_model_may_leave() -> None:
@@ -268,7 +248,7 @@ def test_words_are_never_markup(client: TestClient) -> None:
 
 
 def test_more_requests_than_there_may_be_are_told_to_wait(runs: Runs) -> None:
-    client = TestClient(make_app(runs, Work(0, 0)), base_url="http://localhost")
+    client = TestClient(make_app(runs, Work(1, 0)), base_url="http://localhost")
     for name, field in (("read", "text"), ("generate", "prompt")):
         answer = client.post(f"/api/{name}", json={field: "the"})
         _refused(answer, 429, "too many")
