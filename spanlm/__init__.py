@@ -12,13 +12,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from spanlm.store import VERSION
 
 __version__ = VERSION
 
+TYPE_CHECKING = False  # to type checkers it is true; `typing` takes most of the time in which Ctrl-C finds no handler
 if TYPE_CHECKING:
+    from typing import Any
+
     from spanlm.config import RunConfig as RunConfig
     from spanlm.data.corpora import Corpus as Corpus
     from spanlm.data.corpora import load_corpus as load_corpus

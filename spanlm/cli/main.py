@@ -6,6 +6,11 @@ Nothing heavy is imported before a verb needs it. Exit status: 0 done, 1 failed 
 
 from __future__ import annotations
 
+from spanlm.cli import stop_at_once
+
+stop_at_once(loading=True)  # Ctrl-C is one line from here on
+
+# ruff: noqa: E402 -- no other import comes before
 import argparse
 import importlib
 import io
@@ -23,7 +28,9 @@ from typing import Any, ClassVar, NoReturn, TextIO
 from spanlm import __version__
 from spanlm.errors import InputError, SpanlmError, nearest
 from spanlm.store.plain import visible
-from spanlm.store.process import follow_parent, stop_at_once
+from spanlm.store.process import follow_parent
+
+stop_at_once(loading=False)
 
 VERBS = {
     "train": "train a model: the demo, a published preset, or your own text",
@@ -217,7 +224,8 @@ def _version() -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a verb; return the exit status."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    stop_at_once(loading=True)
+    program, arguments = arguments is None, sys.argv[1:] if arguments is None else arguments
     follow_parent()
     _set_environment()
     for logger in (logging.getLogger("spanlm"), logging.lastResort):
@@ -233,6 +241,7 @@ def main(arguments: list[str] | None = None) -> int:
         named = message.partition(": ")[0] in arguments  # a run may be named `base=2`
         return _failed(in_options(message, begins_with_field=not named), error.exit_status)
     except KeyboardInterrupt:
+        stop_at_once(loading=True)  # a second one
         return _failed("stopped", 128 + signal.SIGINT)
     except BrokenPipeError:
         # the reader of our output is gone (`| head`): print nothing, and keep the interpreter from flushing into it
@@ -245,6 +254,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _failed(f"out of memory: {why}. Take smaller sizes.", 1)
     except OSError as error:
         return _failed(f"{error.filename or 'input or output'}: {error.strerror or error}", 1)
+    finally:
+        stop_at_once(loading=program)  # where nothing is left to do but to end
 
 
 def _failed(message: str, status: int) -> int:
@@ -301,7 +312,6 @@ def _dispatch(arguments: list[str]) -> int:
     if verb not in VERBS:
         like = nearest(verb, [*VERBS, "data wikipedia"]) or f" Choose from: {', '.join(VERBS)}."
         raise InputError(f"unknown verb {verb}.{like}")
-    stop_at_once(loading=True)
     module = importlib.import_module(f"spanlm.cli.{verb}")
     stop_at_once(loading=False)
     try:

@@ -415,7 +415,7 @@ def output(path: Path | None) -> Iterator[TextIO]:
         return
     check_output(path)
     with replacing_packed(path) as file:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
         yield text
         text.flush()
         text.detach()  # the bytes below it are for `replacing` to sync and close

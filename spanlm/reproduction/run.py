@@ -115,7 +115,8 @@ def _member(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _save(task: Task, record: dict[str, Any]) -> dict[str, Any]:
     task.record.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(task.record, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+    content = (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
+    write_whole(task.record, content)
     return record
 
 

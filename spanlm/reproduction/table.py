@@ -559,7 +559,7 @@ def write_pages(plan: Plan, outcomes: Sequence[Outcome]) -> list[Path]:
     written = list[Path]()
     for page in (Page(plan, table, outcomes) for table in plan.tables):
         drawn = page.figures()
-        files = {f"{page.table.file}.md": page.markdown(drawn).encode()}
+        files = {f"{page.table.file}.md": page.markdown(drawn).encode(errors="backslashreplace")}
         files |= {name: figures.figure_bytes(one, ".svg") for name, one in drawn.items()}
         for name, content in files.items():
             write_whole(plan.out / name, content)

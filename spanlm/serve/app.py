@@ -210,7 +210,7 @@ async def _unless_left(request: Request, task: Task, job: Callable[[], Result]) 
 
 def _json(value: Any) -> Response:
     text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return Response(text.encode(), media_type=_JSON)
+    return Response(text.encode(errors="backslashreplace"), media_type=_JSON)
 
 
 def _event(name: str, value: Any) -> str:

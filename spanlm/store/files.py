@@ -253,7 +253,7 @@ def is_kenlm(path: Path) -> bool:
 
 def run_name(folder: Path) -> str:
     """Name a run by its folder, a member of a family (`lstm/seed-1`) by that of the family, too; or an n-gram file."""
-    path = folder.resolve()
+    path = Path(str(folder.resolve()).encode(errors="backslashreplace").decode())  # of bytes that are no UTF-8
     if is_arpa(path):
         return _ARPA.sub("", path.name)
     if is_kenlm(path):

@@ -144,17 +144,6 @@ def stop_request() -> Iterator[StopRequest]:
             signal.signal(number, handler)
 
 
-def stop_at_once(loading: bool) -> None:
-    """End the process on Ctrl-C while modules load: an exception amid an import may be swallowed or become another."""
-    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _stop):
-        signal.signal(signal.SIGINT, _stop if loading else signal.default_int_handler)
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    os.write(2, b"spanlm: stopped\n")
-    os._exit(128 + number)
-
-
 @contextmanager
 def starting() -> Iterator[None]:
     """Start processes inside: they ignore Ctrl-C, and the parent gets it when the block ends."""

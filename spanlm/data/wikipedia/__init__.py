@@ -135,7 +135,7 @@ def build_corpus(config: WikipediaConfig, report: Callable[[Progress], None] = l
         summary = _write(config, shards, corpus)
         summary["versions"] = versions(any(source.is_dump for source in sources))
         with replacing(corpus / BUILT) as file:
-            file.write((json.dumps(summary, ensure_ascii=False, indent=1) + "\n").encode())
+            file.write((json.dumps(summary, ensure_ascii=False, indent=1) + "\n").encode(errors="backslashreplace"))
         os.rename(corpus, out)
         sync_folder(out.parent)
         shutil.rmtree(folder)

@@ -38,7 +38,7 @@ class Kenlm:
         config.show_progress, config.arpa_complain = False, kenlm.ARPALoadComplain.NONE
         try:
             self._model, self._state = kenlm.Model(str(path), config), kenlm.State
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, UnicodeEncodeError) as error:
             raise InputError(f"{path}: KenLM cannot read it: {error}") from None
 
     def score_texts(self, texts: Sequence[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
