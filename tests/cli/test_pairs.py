@@ -160,4 +160,4 @@ def test_blimps_own_columns_are_regions(cli: Cli, tiny_run: Path) -> None:
 def test_files_that_are_no_pairs(cli: Cli, tiny_run: Path, pairs: Path, tmp_path: Path) -> None:
     cli("pairs", tiny_run).refused("name one file of pairs")
     cli("pairs", tiny_run, pairs.rename(tmp_path / "pairs.txt")).refused("--format")
-    cli("pairs", tiny_run, tmp_path / "none.csv").refused("none.csv", "No such file")
+    cli("pairs", tiny_run, tmp_path / "none.csv").refused("none.csv", "no such file")

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors import safe_open
-from safetensors.torch import save
 
 import spanlm
 from spanlm.evaluation.dynamic.statistics import DYNAMIC, gather_statistics, statistics_name
@@ -98,28 +96,6 @@ def test_statistics_of_another_temperature_are_not_taken_for_those_asked_for(own
     assert found.mean == pytest.approx(expected, rel=1e-12)
     shutil.copyfile(other, own)
     assert f"({own}: is of temperature 0.2 of a gate, not 1.0)" in model.dynamic_statistics().origin
-
-
-def without_its_temperature(path: Path) -> None:
-    """Make of a file what earlier versions wrote: statistics of the run's own temperature, which did not say so."""
-    with safe_open(path, framework="pt") as file:
-        marks = json.loads(file.metadata()["spanlm"])
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    del marks["gate_temperature"]
-    path.write_bytes(save(tensors, {"spanlm": json.dumps(marks)}))
-
-
-def test_files_of_before_are_of_the_runs_own_temperature(own_span_run: Path, tiny_run: Path, tmp_path: Path) -> None:
-    for folder in (shutil.copytree(tiny_run, tmp_path / "plain"), own_span_run):
-        expected = spanlm.load(folder).dynamic_statistics()
-        without_its_temperature(folder / DYNAMIC)
-        found = spanlm.load(folder).dynamic_statistics()
-        assert found.origin == f"read from {folder / DYNAMIC}"
-        assert found.mean == pytest.approx(expected.mean, rel=1e-12)
-        assert found.gate_temperature == expected.gate_temperature
-    shutil.copyfile(own_span_run / DYNAMIC, own_span_run / statistics_name(0.2))
-    found = spanlm.load(own_span_run).at_gate_temperature(0.2).dynamic_statistics()
-    assert "is of temperature None of a gate, not 0.2" in found.origin
 
 
 def test_words_are_scored_and_drawn_with_it(cli: Cli, span_run: Path, tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_a_corpus_that_is_nowhere_is_an_error_that_says_how_to_get_it(
     with pytest.raises(InputError) as caught:
         load_corpus(DataConfig(corpus=corpus, download=download))
     message = str(caught.value)
-    for part in (*parts, tmp_path / "nothing" / corpus, cache, "--data.dir", "SPANLM_DATA"):
+    for part in (*parts, tmp_path / "nothing" / corpus, cache, "data.dir", "SPANLM_DATA"):
         assert str(part) in message
     assert "\n" not in message and ("--data.download" in message) is (corpus == "ptb")
 

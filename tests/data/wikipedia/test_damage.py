@@ -103,5 +103,5 @@ def test_lines_without_an_end_and_odd_strings(tmp_path: Path) -> None:
 def test_a_library_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str) -> None:
     (tmp_path / "x.jsonl").write_bytes(json_lines(ARTICLES))
     monkeypatch.setitem(sys.modules, library, None)  # as import has it where there is none
-    with pytest.raises(InputError, match=rf'needs {library}: pip install "spanlm\[wiki\]"'):
+    with pytest.raises(InputError, match=rf"needs {library}: .*pip install"):
         build(tmp_path / "x.jsonl", tmp_path / "out")
