@@ -51,6 +51,8 @@ HERE = Path(__file__).parent
 GOLDENS, RUNS = HERE / "goldens.json", HERE / "runs.zip"
 REMOVED: dict[str, str] = {
     r".*model\.head\.adversarial_(direction|gate)": "one value is left, the presets'",
+    r".*model\.memory\.(merge|zero_slot|newest|attention_size)": "one value is left, the presets'",
+    r"li2020/.*/config/model\.memory\.score": "likewise; an attentive memory's stays",
 }
 """What is in a golden and may be missing: a regular expression of its path -> the reason."""
 
