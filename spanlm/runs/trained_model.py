@@ -290,7 +290,7 @@ class LoadedModel:
         """Rank the candidates of cloze questions; see `spanlm.evaluation.cloze.rank_questions`.
 
         The `questions` are a file in the format of the Children's Book Test, or what `read_questions` gives; before
-        each is read what `contexts` say (full, query, none), by default full, but query for a model that was trained on
+        each is read what `contexts` say (full, query), by default full, but query for a model that was trained on
         lines that know nothing of each other.
 
         Raises:
