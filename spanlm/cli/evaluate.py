@@ -189,11 +189,6 @@ def _check(options: argparse.Namespace, runs: int) -> None:
         raise InputError(f"--tune-weights: is for several runs; name more than {options.run}")
     if options.weights is not None:
         raise InputError("--tune-weights and --weights do not go together: take one")
-    if options.combine == "geometric":
-        raise InputError(
-            "--tune-weights: only the weights of --combine linear are tuned; those of geometric are equal, or given "
-            "by --weights"
-        )
 
 
 def _toolkit_report(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> Iterator[str]:
