@@ -13,7 +13,6 @@ from spanlm.cli.dynamic import (
     choose_dynamic,
     dynamic_fields,
     dynamic_rows,
-    refusing_dynamic,
     stopping_search,
 )
 from spanlm.cli.evaluation_report import (
@@ -216,7 +215,7 @@ def _excess(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> 
 def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> None:
     cache, tuning = choose_cache(model, options)
     how: dict[str, Any] = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
-    with progress(shown=not options.json) as report, refusing_dynamic(options):
+    with progress(shown=not options.json) as report:
         adapted = choose_dynamic(model, corpus, options, report)
         if adapted is not None:
             how |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report}

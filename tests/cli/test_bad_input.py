@@ -63,8 +63,6 @@ evaluate x --dynamic --dynamic-statistics 0 | --dynamic-statistics=0: must be at
 evaluate x --dynamic --dynamic-rate 1 2 | --dynamic-rate: 2 values are a grid | --tune-dynamic
 evaluate x --dynamic --batch-size 4 | --batch-size=4: must be 1 with --dynamic
 evaluate x --dynamic --cache 5 --cache-theta 1 --cache-lambda 0.1 | --dynamic and --cache do not go together
-evaluate x --dynamic --dynamic-convention sum | --dynamic-convention=sum | give all three
-evaluate x --dynamic --dynamic-convention sum --dynamic-rate 1 --dynamic-decay -1 --dynamic-epsilon 1 | decay=-1.0: must
 evaluate x other --dynamic | --dynamic: is for one run
 evaluate x --dynamic --dynamic-length 0 | --dynamic-length=0: must be at least 1
 evaluate x --dynamic --dynamic-length 3000 | --dynamic-decay=1.2: must be in [0, 1]

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError, require, require_several
@@ -124,14 +124,12 @@ class DynamicOptions:
         length: they learn after every N words (default: 5; with another N the defaults of η and λ are in proportion)
         loss: what they learn from: the likelihood, or, of a model with a span buffer, the loss of its training (its
             temperature, if annealed the last, and the reward)
-        convention: how η, λ and ε are given: as in the authors' current code (mean), or, all three, as in their first
-            release and its copies, such as that of MoS (sum)
         statistics: gather the gradient statistics from the first N segments (of 100 streams) of the training text
             (default: from all of it)
         tune: first find the η and λ that fit the valid part best
 
     Raises:
-        InputError: a value outside its range, several values without `tune`, or too few for the convention.
+        InputError: a value outside its range, or several values without `tune`.
     """
 
     rate: Sequence[float] | None = None
@@ -139,7 +137,6 @@ class DynamicOptions:
     epsilon: float | None = None
     length: int = LENGTH
     loss: DynamicLoss = "likelihood"
-    convention: Literal["mean", "sum"] = "mean"
     statistics: int | None = None
     tune: bool = False
 
@@ -150,35 +147,17 @@ class DynamicOptions:
         for name, values in (("rate", self.rate), ("decay", self.decay)):
             if values is not None and len(values) > 1 and not self.tune:
                 raise InputError(f"dynamic.{name}: {len(values)} values are a grid; choose one, or add dynamic.tune")
-        if self.convention == "mean":
-            _ = self.points
-            return
-        if self.rate is None or self.decay is None or self.epsilon is None:
-            raise InputError(
-                "dynamic.convention=sum: says how dynamic.rate, dynamic.decay and dynamic.epsilon are meant; give all "
-                "three"
-            )
-        for decay in self.decay:  # is divided by the number of tensors, which only the model knows
-            require(0 <= decay < math.inf, "dynamic.decay", decay, "finite and at least 0")
-        _ = replace(self, convention="mean", decay=[0.0]).points
+        _ = self.points  # refuses the rest
 
     @property
     def points(self) -> list[DynamicConfig]:
-        """What to try, of settings in the convention of means; one without `tune`."""
+        """What to try; one without `tune`."""
         epsilon, rates, decays = EPSILON if self.epsilon is None else self.epsilon, self.rate, self.decay
         if not self.tune:
             usual, share = DynamicConfig(), self.length / LENGTH
             rates = [usual.rate * share] if rates is None else rates
             decays = [usual.decay * share] if decays is None else decays
         return dynamic_grid(rates, decays, epsilon, self.length, self.loss)
-
-    def in_means(self, statistics: DynamicStatistics) -> DynamicOptions:
-        """Return the settings in the convention of means, given n and K of the statistics."""
-        if self.convention == "mean" or self.rate is None or self.decay is None or self.epsilon is None:
-            return self
-        root = math.sqrt(statistics.segments)
-        rates, decays = [rate / root for rate in self.rate], [decay / statistics.tensors for decay in self.decay]
-        return replace(self, convention="mean", rate=rates, decay=decays, epsilon=self.epsilon / root)
 
 
 class Trials:
