@@ -91,7 +91,7 @@ def choose_dynamic(
     if settings.tune:
         valid = tuning_part(model, options, "--tune-dynamic", "--dynamic-rate and --dynamic-decay")
     where: dict[str, Any] = {"data_dir": options.data_dir, "download": options.download, "report": report}
-    statistics = model.dynamic_statistics(segments=settings.statistics, length=settings.length, **where)
+    statistics = model.dynamic_statistics(segments=settings.statistics, **where)
     if valid is None:
         return DynamicChoice(settings.points[0], statistics, None)
     tuning = model.tune_dynamic(
@@ -100,7 +100,6 @@ def choose_dynamic(
         rates=settings.rate,
         decays=settings.decay,
         epsilon=settings.points[0].epsilon,
-        length=settings.length,
         loss=settings.loss,
         state=options.state,
         precision=options.precision,

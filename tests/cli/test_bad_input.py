@@ -64,8 +64,6 @@ evaluate x --dynamic --dynamic-rate 1 2 | --dynamic-rate: 2 values are a grid | 
 evaluate x --dynamic --batch-size 4 | --batch-size=4: must be 1 with --dynamic
 evaluate x --dynamic --cache 5 --cache-theta 1 --cache-lambda 0.1 | --dynamic and --cache do not go together
 evaluate x other --dynamic | --dynamic: is for one run
-evaluate x --dynamic --dynamic-length 0 | --dynamic-length=0: must be at least 1
-evaluate x --dynamic --dynamic-length 3000 | --dynamic-decay=1.2: must be in [0, 1]
 evaluate RUN --weights 1 | --weights: is for several runs
 evaluate RUN LSTM --weights 1 | spanlm: --weights 1: must be as many as models, 2
 evaluate RUN LSTM --combine mean | --combine: 

@@ -131,24 +131,6 @@ def test_a_best_value_on_the_edge_comes_with_options_to_try(cli: Cli, run: Path,
         assert f"{note}: the best may lie beyond. Try --dynamic-{name} {more}" in flat
 
 
-def test_segments_are_so_long_and_the_usual_settings_in_proportion(cli: Cli, run: Path) -> None:
-    found = evaluated(cli, run, "--dynamic", "--dynamic-length", 20)
-    config = DynamicConfig(rate=2e-4, decay=0.008, length=20)
-    assert found["dynamic"].items() >= config.to_json().items()
-    assert found["dynamic_statistics"]["length"] == 20
-    assert found["perplexity"] == pytest.approx(spanlm.load(run).evaluate(dynamic=config).perplexity, rel=1e-9)
-    assert "after every 20 tokens" in found["protocol"]
-    # those of 5 words are others
-    assert evaluated(cli, run, "--dynamic")["dynamic_statistics"]["length"] == 5
-
-
-def test_given_decays_are_not_measured_by_the_usual_ones(cli: Cli, run: Path) -> None:
-    """Which in proportion to so long a segment would be beyond 1."""
-    given = ("--dynamic-rate", 0.01, "--dynamic-decay", 0.5, "--dynamic-epsilon", 0.01)
-    found = evaluated(cli, run, "--dynamic", "--dynamic-length", 2000, *given)
-    assert found["dynamic"]["length"] == 2000
-
-
 TUNED = ("--dynamic", "--tune-dynamic", "--dynamic-rate", "0.0005", "0.002", "--dynamic-decay", "0.01")
 
 

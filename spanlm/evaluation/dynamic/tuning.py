@@ -36,10 +36,10 @@ from spanlm.store.files import own, regular
 from spanlm.store.plain import finite, json_object
 
 RATES = (3e-5, 4e-5, 5e-5, 6e-5, 7e-5, 1e-4)
-"""η of the published grid, for segments of 5 tokens; with others in proportion."""
+"""η of the published grid."""
 
 DECAYS = (0.001, 0.002, 0.003, 0.005)
-"""λ of the published grid, likewise."""
+"""λ of the published grid."""
 
 EPSILON = DynamicConfig().epsilon
 
@@ -94,23 +94,22 @@ class DynamicTuning:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {name: value for name, value in asdict(self).items() if name != "seconds_before"}
+        plain = {name: value for name, value in asdict(self).items() if name != "seconds_before"}
+        return plain | {"best": self.best.to_json()}
 
 
 def dynamic_grid(
     rates: Sequence[float] | None,
     decays: Sequence[float] | None,
     epsilon: float = EPSILON,
-    length: int = LENGTH,
     loss: DynamicLoss = "likelihood",
 ) -> list[DynamicConfig]:
     """Return every η with every λ; None: the published grid. InputError: an empty list, or a value out of range."""
-    rates = [rate * (length / LENGTH) for rate in RATES] if rates is None else rates
-    decays = [decay * (length / LENGTH) for decay in DECAYS] if decays is None else decays
+    rates, decays = RATES if rates is None else rates, DECAYS if decays is None else decays
     for name, values in (("rate", rates), ("decay", decays)):
         require_several(f"dynamic.{name}", values)
-    how: dict[str, Any] = {"epsilon": epsilon, "length": length, "loss": loss}
-    return [DynamicConfig(rate=rate, decay=decay, **how) for rate, decay in product(rates, decays)]
+    pairs = product(rates, decays)
+    return [DynamicConfig(rate=rate, decay=decay, epsilon=epsilon, loss=loss) for rate, decay in pairs]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +120,6 @@ class DynamicOptions:
         rate: η, how fast the weights learn (default: 5e-05; to tune, the published grid); several: a grid to tune
         decay: λ, how fast they return (default: 0.002; to tune, the published grid); several: a grid to tune
         epsilon: ε, how much weights with small gradients are held (default: 2e-05)
-        length: they learn after every N words (default: 5; with another N the defaults of η and λ are in proportion)
         loss: what they learn from: the likelihood, or, of a model with a span buffer, the loss of its training (its
             temperature, if annealed the last, and the reward)
         statistics: gather the gradient statistics from the first N segments (of 100 streams) of the training text
@@ -135,7 +133,6 @@ class DynamicOptions:
     rate: Sequence[float] | None = None
     decay: Sequence[float] | None = None
     epsilon: float | None = None
-    length: int = LENGTH
     loss: DynamicLoss = "likelihood"
     statistics: int | None = None
     tune: bool = False
@@ -154,10 +151,10 @@ class DynamicOptions:
         """What to try; one without `tune`."""
         epsilon, rates, decays = EPSILON if self.epsilon is None else self.epsilon, self.rate, self.decay
         if not self.tune:
-            usual, share = DynamicConfig(), self.length / LENGTH
-            rates = [usual.rate * share] if rates is None else rates
-            decays = [usual.decay * share] if decays is None else decays
-        return dynamic_grid(rates, decays, epsilon, self.length, self.loss)
+            usual = DynamicConfig()
+            rates = [usual.rate] if rates is None else rates
+            decays = [usual.decay] if decays is None else decays
+        return dynamic_grid(rates, decays, epsilon, self.loss)
 
 
 class Trials:
@@ -297,7 +294,7 @@ class _Search:
         began = time.perf_counter()
         total = adapted_tally(
             self.model,
-            self.protocol.batcher(self.corpus, self.split, in_order=True, length=config.length),
+            self.protocol.batcher(self.corpus, self.split, in_order=True, length=LENGTH),
             self.statistics,
             config,
             self.corpus.vocabulary,
