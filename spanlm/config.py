@@ -46,12 +46,7 @@ checkpoint know the text), and the name of the device (the checkpoint knows its 
 Without finetune stages before or after, all of `finetune` may change: no step depends on it.
 """
 
-REMOVED = {
-    **{"model.head.adversarial_direction": "own", "model.head.adversarial_gate": "cosine"},
-    **{"model.memory:attentive.merge": "tanh", "model.memory:attentive.zero_slot": False},
-    **{"model.memory:span_buffer.newest": "before", "model.memory:span_buffer.score": "tanh"},
-    "model.memory:span_buffer.attention_size": None,
-}
+REMOVED = {"model.head.adversarial_direction": "own", "model.head.adversarial_gate": "cosine"}
 """Fields that runs of 0.2.0 have, each with the one value that is left; `:kind` where only that kind of part had it."""
 
 LONGEST = 2**20

@@ -15,12 +15,13 @@ from tests.reference import Past, blank, grid, places
 
 @dataclass
 class Spans:
-    """Li et al. (2020), Eq. 4-7."""
+    """Li et al. (2020), Eq. 4-7. `w_h` None: as printed, without the tanh, where W_h h_t does not matter."""
 
     buffer_size: int
     length: int
+    current: bool  # the newest span may end at the output of the step itself
     w_s: Tensor  # (d, H)
-    w_h: Tensor  # (d, H)
+    w_h: Tensor | None  # (d, H)
     v: Tensor  # (d,)
 
 
@@ -38,25 +39,36 @@ def span_buffer(h: Tensor, past: Past, p: Spans) -> tuple[Tensor, Tensor, Tensor
     after = [list(outputs) for outputs in past]
     for b, t in places(h):
         outputs, current = after[b], h[t, b]
+        if p.current:
+            outputs.append(current)
         ends = span_ends(len(outputs), p)
         spans = [outputs[last] - outputs[first] if first < last else outputs[last] for first, last in ends]
-        exponentials = [p.v.dot((p.w_h.mv(current) + p.w_s.mv(span)).tanh()).exp() for span in spans]
+        exponentials = []
+        for span in spans:
+            inner = p.w_s.mv(span)
+            if p.w_h is not None:
+                inner = (p.w_h.mv(current) + inner).tanh()
+            exponentials.append(p.v.dot(inner).exp())
         read, row = torch.zeros_like(current), [h.new_zeros(())] * p.buffer_size
         for (_, last), span, e in zip(ends, spans, exponentials, strict=True):
             share = e / sum(exponentials)
             read = read + share * span
             row[p.buffer_size - (len(outputs) - last)] = share
         reads[t][b], weights[t][b], filled[t, b] = read, torch.stack(row), bool(ends)
-        outputs.append(current)
+        if not p.current:
+            outputs.append(current)
     return grid(reads), grid(weights), filled, after
 
 
-def seen(h: Tensor, spans: Tensor, w: Tensor | None) -> Tensor:
-    """What q is predicted from (T, B, H): ξ by Eq. 8, or tanh(W [h; ξ]) with W (H, 2H)."""
+def seen(h: Tensor, spans: Tensor, reads: str, w: Tensor | None) -> Tensor:
+    """What q is predicted from (T, B, H): ξ by Eq. 8; of the other readings h + ξ, or tanh(W [h; ξ]) with W (H, 2H)."""
     rows, size = blank(h), h.shape[-1]
     for b, t in places(h):
         current, read = h[t, b], spans[t, b]
-        if w is not None:
+        if reads == "sum":
+            read = torch.stack([x + y for x, y in zip(current, read, strict=True)])
+        if reads == "merge":
+            assert w is not None
             read = torch.stack([(row[:size].dot(current) + row[size:].dot(read)).tanh() for row in w])
         rows[t][b] = read
     return grid(rows)

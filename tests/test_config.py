@@ -156,6 +156,7 @@ REFUSED = [
     "model.head.projection_penalty=0.1",
     "model.memory.roles=4",
     "model.memory.kind=attentive model.memory.score=dot",
+    "model.memory.kind=attentive model.memory.merge=sum",
     "model.memory.kind=ngram model.memory.order=1",
     "data.max_size=2",
     "data.documents=page",
@@ -293,7 +294,7 @@ def test_a_run_of_a_later_schema_or_that_lacks_a_field_is_refused(tmp_path: Path
     with pytest.raises(InputError, match=r"config\.yaml: schema=2: must be 1"):
         RunConfig.load(path)
     tree = yaml.safe_load(text)
-    del tree["model"]["memory"]["words"]
+    del tree["model"]["memory"]["newest"]
     path.write_text(yaml.safe_dump(tree))
-    with pytest.raises(InputError, match=r"lacks model.memory.words: it was cut"):
+    with pytest.raises(InputError, match=r"lacks model.memory.newest: it was cut"):
         RunConfig.load(path, whole=True)

@@ -87,7 +87,7 @@ class LagProfile:
 
     @property
     def null_mass(self) -> float:
-        """Percent of weight on no word: on the sentinel of a pointer (its mean gate)."""
+        """Percent of weight on no word: on the sentinel of a pointer (its mean gate) or a zero slot."""
         return max(0.0, 100 - sum(self.percent) - (self.older or 0.0))
 
     @property
@@ -233,13 +233,13 @@ class MeasuredLags:
         return replace(row, percent=tuple(100 * x / sum(kept) for x in kept), scaled=True)
 
 
-def check_alike(spans: Mapping[str, int]) -> None:
-    """Refuse models whose shares cannot be compared: by name, the words of a slot.
+def check_alike(slots: Mapping[str, tuple[int, int]]) -> None:
+    """Refuse models whose shares cannot be compared: by name, the words of a slot and the nearest lag.
 
     Raises:
-        InputError: words beside spans, or spans of another length.
+        InputError: words beside spans, or spans of another length or another nearest lag.
     """
-    (first, of_first), *others = ((name, _what(span)) for name, span in spans.items())
+    (first, of_first), *others = ((name, _what(*each)) for name, each in slots.items())
     for name, what in others:
         if what != of_first:
             raise InputError(
@@ -248,8 +248,8 @@ def check_alike(spans: Mapping[str, int]) -> None:
             )
 
 
-def _what(span: int) -> str:
-    return "words" if span == 1 else f"spans of {span} words"
+def _what(span: int, nearest_lag: int) -> str:
+    return "words" if span == 1 else f"spans of {span} words{'' if nearest_lag else ', up to the current word'}"
 
 
 def notes(measured: Sequence[MeasuredLags], rows: Sequence[PublishedRow] | None = None, mark: str = ABOUT) -> list[str]:

@@ -297,7 +297,7 @@ def _models(options: argparse.Namespace, most: float = math.inf) -> dict[str, Tr
     how = options.device, None, options.as_written
     models = [require_weights(load_run(folder, *how), "attend") for folder in options.runs]
     for model in models:
-        if (span := span_of(model)) > most:
+        if (span := slots_of(model)[0]) > most:
             raise InputError(
                 f"--sentence: shows the weights of words, and {model.folder} looks at spans of {span}; "
                 "--text, --file, --document and --from show those"
@@ -354,7 +354,7 @@ def _flatness(options: argparse.Namespace) -> None:
 
 def _by_lag(options: argparse.Namespace) -> None:
     models, measured = _models(options), []
-    check_alike({name: span_of(model) for name, model in models.items()})
+    check_alike({name: slots_of(model) for name, model in models.items()})
     for name, model in models.items():
         text, batcher = _split(model, options)
         nearest = NEAREST if model.config.model.memory.slots is None else None
@@ -365,10 +365,10 @@ def _by_lag(options: argparse.Namespace) -> None:
         export.save_lags(measured, options.out)
 
 
-def span_of(model: TrainedModel) -> int:
-    """Return how many words a slot of a model's memory has."""
+def slots_of(model: TrainedModel) -> tuple[int, int]:
+    """Return how many words a slot of a model's memory has, and the lag of its nearest span."""
     memory = model.config.model.memory
-    return memory.stride if isinstance(memory, SpanBufferConfig) else 1
+    return (memory.stride, memory.nearest_lag) if isinstance(memory, SpanBufferConfig) else (1, 1)
 
 
 def published_name(config: RunConfig) -> str | None:

@@ -7,13 +7,13 @@ buffer of B = 2048 and 512 words. In the text: κ = 5, a = 10, b = 1, β = 3. η
 
 The paper leaves open the following; options of `model.memory` are in parentheses:
 
-* Eq. 7 as printed does not depend on h_t: v·tanh(W_h h_t + W_s s_i), without biases, as wide as h. O is
-  narrower than h under MoS: ξ goes through the same head as h.
+* Eq. 7 as printed does not depend on h_t: v·tanh(W_h h_t + W_s s_i), without biases, as wide as h (`score`,
+  `attention_size`). O is narrower than h under MoS: ξ goes through the same head as h.
 * A span is h_i − h_{i−L+1}, as printed. The ends of Eq. 4 and 6 do not agree: the newest span ends at t − 1, each other
   one L before the next, and all move along with t. By Eq. 2 and 3 h_t has read x_t, by the text x_{t−1}: the former, so
-  that no span of step t has h_t.
-* By Eq. 8 q sees ξ_t and not h_t; `reads` has another reading, in which it sees both. The presets `…-snb-state-…` have
-  it, and a gate that the likelihood alone teaches: as printed the buffer is no gain (`results/li2020.md`).
+  that no span of step t has h_t; one that ends at t itself is `newest`.
+* By Eq. 8 q sees ξ_t and not h_t; `reads` are other readings, in which it sees both. The presets `…-snb-state-…` have
+  one of them, and a gate that the likelihood alone teaches: as printed the buffer is no gain (`results/li2020.md`).
 * The buffer holds encoder outputs before dropout, without gradients across segments, with them within a segment.
   Query, gate and ξ have one mask, in place of the output dropout.
 * An empty buffer has no share and no reward. No span reaches back beyond the beginning of a stream: with states of
@@ -23,7 +23,7 @@ The paper leaves open the following; options of `model.memory` are in parenthese
   which nothing is printed; "w/o annealing" is one of 1.
 * Trained from scratch with all of its base's recipe, AR and TAR on the encoder alone. Dynamic evaluation adapts to the
   likelihood with the evaluation temperature, without rewards (`--dynamic-loss`). Test is one stream; validation in
-  training is ten. Earlier versions had options for other readings; `results/` has what they measured.
+  training is ten. 0.1.0 had options for fifteen other readings; `results/` has what they measured.
 """
 
 from __future__ import annotations

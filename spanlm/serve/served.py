@@ -141,7 +141,7 @@ class Served:
             "parameters": count_parameters(self.model.model).total or None,
             "vocabulary_size": len(self.model.vocabulary),
             "perplexity": None if what.perplexity is None else best,
-            "nearest_lag": 1 if self.attends else None,
+            "nearest_lag": getattr(memory, "nearest_lag", 1) if self.attends else None,
             "window": memory.slots if memory is not None and self.attends else None,
             "attends": ("spans" if self.has_spans else "words") if self.attends else None,
             "lesions": self.lesions,

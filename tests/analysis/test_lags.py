@@ -156,10 +156,10 @@ def test_many_lags_are_summed_in_groups_that_double(count: int) -> None:
 
 
 def test_lags_of_other_things_do_not_stand_side_by_side() -> None:
-    for other in (1, 3):
+    for other in ((1, 1), (3, 1), (4, 0)):
         with pytest.raises(InputError, match=r"one looks at spans of 4 words and two at "):
-            check_alike({"one": 4, "two": other})
-    check_alike({"one": 1, "two": 1})
+            check_alike({"one": (4, 1), "two": other})
+    check_alike({"one": (1, 1), "two": (1, 0)})
 
 
 def test_csv_has_a_row_for_each_model_and_lag(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ assert len(TEXT) > STEPS, "more than is read at a time"
 MEMORIES = {
     "sliding": SpanBufferConfig(buffer_size=6, span_length=3),
     "words": SpanBufferConfig(buffer_size=4, words=True),
+    "current": SpanBufferConfig(buffer_size=6, span_length=3, newest="current"),
 }
 
 
@@ -47,7 +48,8 @@ def ends(position: int, kind: str) -> list[int]:
     memory = MEMORIES[kind]
     if kind == "words":
         return [i for i in range(position - 1, -1, -1)][:4]
-    return [i for i in (position - 1, position - 4) if i - memory.reach >= 0]
+    newest = position if kind == "current" else position - 1
+    return [i for i in (newest, newest - 3) if i - memory.reach >= 0]
 
 
 @pytest.mark.parametrize("kind", MEMORIES)
@@ -65,7 +67,7 @@ def test_every_weight_has_its_words(kind: str) -> None:
         assert [look.weight for look in looks] == sorted((look.weight for look in looks), reverse=True)
         for look in looks:
             assert look.first == look.last - length + 1 >= 0
-            column = attention.shape[-1] - (t - look.last)
+            column = attention.shape[-1] - (t - look.last) - (kind == "current")
             assert look.weight == pytest.approx(attention[t, 0, column].item(), abs=1e-6)
             assert record.words_of(look).split() == ["<eos>", *TEXT][look.first : look.last + 1]
         assert not looks or sum(look.weight for look in looks) == pytest.approx(1, abs=1e-5)

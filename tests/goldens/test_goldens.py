@@ -54,8 +54,6 @@ REMOVED: dict[str, str] = {
     r".*/options/evaluate/--dynamic-length": "the published 5 is left",
     r".*/options/evaluate/--dynamic-convention": "numbers of the first release are divided by hand: √n, K",
     r".*model[./]head[./]adversarial_(direction|gate)": "one value is left, the presets'",
-    r".*model[./]memory[./](merge|zero_slot|newest|attention_size)": "one value is left, the presets'",
-    r".*/li2020/.*/config/model\.memory\.score": "likewise; an attentive memory's stays",
 }
 """What is in a golden and may be missing: a regular expression of its path -> the reason."""
 

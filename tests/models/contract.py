@@ -38,7 +38,8 @@ READS_ONLY_WORDS = {"recurrent_memory"}
 def span_ends(config: Any, step: int) -> list[tuple[int, int]]:
     """How many steps before `step` of a new stream each span begins and ends, the newest first."""
     length = 1 if config.words else config.span_length
-    ends = [1 + length * n for n in range(config.buffer_size // length)]
+    newest = config.newest == "before"
+    ends = [newest + length * n for n in range(config.buffer_size // length)]
     return [(end + length - 1, end) for end in ends if end + length - 1 <= step]
 
 

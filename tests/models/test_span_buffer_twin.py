@@ -24,14 +24,17 @@ from tests.reference_mixture import Mixture, adversarial_mixture, mixture_of_sof
 SIZE = 3
 CONFIGS = [
     SpanBufferConfig(buffer_size=4, span_length=2),
-    SpanBufferConfig(buffer_size=6, span_length=3),
+    SpanBufferConfig(buffer_size=6, span_length=3, attention_size=2),
+    SpanBufferConfig(buffer_size=6, span_length=2, score="literal"),
     SpanBufferConfig(buffer_size=4, words=True),
-    SpanBufferConfig(buffer_size=1, words=True),
-    SpanBufferConfig(buffer_size=6, span_length=3, reads="merge"),
-    SpanBufferConfig(buffer_size=4, words=True, reads="merge"),
+    SpanBufferConfig(buffer_size=6, span_length=3, newest="current"),
+    SpanBufferConfig(buffer_size=1, words=True, newest="current"),
+    SpanBufferConfig(buffer_size=4, span_length=2, reads="sum"),
+    SpanBufferConfig(buffer_size=4, words=True, newest="current", reads="sum"),
+    SpanBufferConfig(buffer_size=6, span_length=3, attention_size=2, reads="merge"),
 ]
 every_config = pytest.mark.parametrize("config", CONFIGS, ids=small.identify)
-every_reading = pytest.mark.parametrize("config", [CONFIGS[0], CONFIGS[4]], ids=small.identify)
+every_reading = pytest.mark.parametrize("config", [CONFIGS[0], CONFIGS[6], CONFIGS[8]], ids=small.identify)
 
 
 def parameters(memory: SpanBufferMemory) -> twin.Spans:
@@ -39,14 +42,15 @@ def parameters(memory: SpanBufferMemory) -> twin.Spans:
     return twin.Spans(
         buffer_size=config.buffer_size,
         length=1 if config.words else config.span_length,
+        current=config.newest == "current",
         w_s=memory.span_key.weight,
-        w_h=memory.query.weight,
+        w_h=None if memory.query is None else memory.query.weight,
         v=memory.score,
     )
 
 
 def seen(memory: SpanBufferMemory, h: Tensor, reads: Tensor) -> Tensor:
-    return twin.seen(h, reads, None if memory.read is None else memory.read.weight)
+    return twin.seen(h, reads, memory.config.reads, None if memory.read is None else memory.read.weight)
 
 
 def gate(config: SpanBufferConfig, training: bool = True) -> twin.Gate:
@@ -86,7 +90,7 @@ def test_span_buffer(config: SpanBufferConfig, steps: int, batch: int, kind: str
     assert torch.equal(readout.mixture.filled, filled)
     assert readout.features is h
     assert readout.attention.stride == (1 if config.words else config.span_length)
-    assert readout.attention.nearest_lag == 1
+    assert readout.attention.nearest_lag == (config.newest == "before")
     gate_logits = twin.policy(h, memory.gate.weight)
     carried = torch.where(after["filled"][..., None], after["states"], 0)
     actual = [readout.mixture.features, readout.attention.by_lag(), readout.mixture.gate, carried]

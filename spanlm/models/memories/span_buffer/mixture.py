@@ -89,7 +89,7 @@ class RewardConfig:
 class SpanMixture:
     """What a span buffer lets the head predict beside the encoder's output, and how much of it."""
 
-    features: Tensor  # ξ (T, B, D), or of the other reading h with ξ: what q is predicted from
+    features: Tensor  # ξ (T, B, D), or of another reading h with ξ: what q is predicted from
     gate: Tensor  # g (T, B, 2), logits; index 0 is the buffer
     filled: Tensor  # (T, B) bool, where there is anything to read
     temperatures: GateConfig
