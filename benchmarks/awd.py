@@ -142,8 +142,4 @@ def buffer_flops(size: Size) -> float:
     buffer, width = size.model.memory, size.model.encoder.output_size
     assert isinstance(buffer, SpanBufferConfig)
     carried = (buffer.buffer_size - buffer.span_length) / size.length
-    return (
-        training_flops(size)
-        + 6.0 * size.vocabulary_size * width
-        + 4.0 * carried * width * (buffer.attention_size or width)
-    )
+    return training_flops(size) + 6.0 * size.vocabulary_size * width + 4.0 * carried * width * width

@@ -46,6 +46,9 @@ checkpoint know the text), and the name of the device (the checkpoint knows its 
 Without finetune stages before or after, all of `finetune` may change: no step depends on it.
 """
 
+REMOVED = {"model.head.adversarial_direction": "own", "model.head.adversarial_gate": "cosine"}
+"""Fields that runs of 0.2.0 have, each with the one value that is left; `:kind` where only that kind of part had it."""
+
 LONGEST = 2**20
 """Bytes of a YAML file."""
 
@@ -77,6 +80,7 @@ class RunConfig:
         """
         try:
             fields = _as_group(_plain(tree), "the configuration")
+            fields = _without(_removed(fields), fields)
             return _built(_Written(repr(fields), fields))
         except InputError as error:
             raise InputError(f"{source}: {error}" if source else str(error)) from None
@@ -141,6 +145,24 @@ def nested(fields: Mapping[str, Any]) -> Tree:
     return tree
 
 
+def _removed(tree: Tree) -> Tree:
+    """Return those of `REMOVED` that the kinds of a configuration had, by their full names."""
+    parts = {f"model.{part}:{kind}" for part, kind in kinds_of(tree).items()}
+    known = (name for name in REMOVED if ":" not in name or name.rpartition(".")[0] in parts)
+    return {re.sub(r":\w+", "", name): REMOVED[name] for name in known}
+
+
+def _without(removed: Tree, tree: Tree, prefix: str = "") -> Tree:
+    """Leave out what is removed; InputError: it has another value than the one that is left."""
+    kept = {}
+    for name, value in tree.items():
+        if (full := f"{prefix}{name}") not in removed:
+            kept[name] = _without(removed, value, f"{full}.") if isinstance(value, dict) else value
+        elif value != removed[full]:
+            raise InputError(f"{full}={as_written(value)}: this version has {as_written(removed[full])} alone")
+    return kept
+
+
 def first_difference(old: Tree, new: Tree) -> tuple[str, Any, Any] | None:
     """Return the full name of the first field in which two trees differ, with both values; None if they are equal."""
     one, other = flat(old), flat(new)
@@ -158,9 +180,12 @@ def fixed_parts(tree: Tree) -> list[Tree]:
 
 
 def config_digest(tree: Tree) -> str:
-    """SHA-256 of each of the `fixed_parts`, without fields that are null by default: so later versions may add such."""
+    """SHA-256 of each of the `fixed_parts`, without fields that are null by default: so later versions may add such.
+
+    With those of `REMOVED`: what runs of 0.2.0 carry stays true.
+    """
     digests = []
-    for fields in fixed_parts(tree):
+    for fields in fixed_parts(_removed(tree) | flat(tree)):
         known = {name: value for name, value in fields.items() if value is not None or name in OPTIONAL}
         # 8 and 8.0 are the same number
         known = {name: int(x) if isinstance(x, float) and x.is_integer() else x for name, x in known.items()}

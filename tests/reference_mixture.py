@@ -56,32 +56,20 @@ def logits(x: Tensor, words: Tensor, bias: Tensor | None) -> list[Tensor]:
     return [w.dot(x) + (0 if bias is None else bias[v]) for v, w in enumerate(words)]
 
 
-@dataclass
-class Moved:
-    """How the target's vector moves; `shared`: one change a word, the last; `gated`: none unless cos(x, w) > 0."""
-
-    epsilon: float
-    shared: bool = False
-    gated: bool = True
-
-
-def adversarial_change(x: Tensor, w: Tensor, how: Moved) -> Tensor:
-    """What is added to w: −ε‖w‖ x/‖x‖, a constant."""
+def adversarial_change(x: Tensor, w: Tensor, epsilon: float) -> Tensor:
+    """What is added to w: −ε‖w‖ x/‖x‖, a constant, and nothing unless cos(x, w) > 0."""
     x, w = x.detach(), w.detach()
     x_norm, w_norm = (x.dot(x) + 1e-8).sqrt(), (w.dot(w) + 1e-8).sqrt()
-    if how.gated and not x.dot(w) / x_norm / w_norm > 0:
+    if not x.dot(w) / x_norm / w_norm > 0:
         return torch.zeros_like(w)
-    return -how.epsilon * w_norm * x / x_norm
+    return -epsilon * w_norm * x / x_norm
 
 
 def adversarial_log_prob(
-    xs: list[Tensor], targets: list[int], words: Tensor, bias: Tensor | None, how: Moved
+    xs: list[Tensor], targets: list[int], words: Tensor, bias: Tensor | None, epsilon: float
 ) -> list[Tensor]:
     """Log p(target) of each x where the target's vector has moved."""
-    changes = [adversarial_change(x, words[y], how) for x, y in zip(xs, targets, strict=True)]
-    if how.shared:
-        last = dict(zip(targets, changes, strict=True))
-        changes = [last[y] for y in targets]
+    changes = [adversarial_change(x, words[y], epsilon) for x, y in zip(xs, targets, strict=True)]
     found = []
     for x, y, change in zip(xs, targets, changes, strict=True):
         z = logits(x, words, bias)
@@ -90,7 +78,7 @@ def adversarial_log_prob(
     return found
 
 
-def adversarial_mixture(features: Tensor, targets: Tensor, p: Mixture, how: Moved) -> Tensor:
+def adversarial_mixture(features: Tensor, targets: Tensor, p: Mixture, epsilon: float) -> Tensor:
     """Log p(target) (T, B) of a mixture whose experts all meet the moved vector."""
     steps, streams = targets.shape
     xs, repeated, priors = [], [], []
@@ -99,6 +87,6 @@ def adversarial_mixture(features: Tensor, targets: Tensor, p: Mixture, how: Move
             xs += p.latents(features[t, b], b)
             repeated += [int(targets[t, b])] * len(p.w_p)
             priors += p.priors(features[t, b])
-    each = adversarial_log_prob(xs, repeated, p.words, p.bias, how)
+    each = adversarial_log_prob(xs, repeated, p.words, p.bias, epsilon)
     terms = torch.stack([share * one.exp() for share, one in zip(priors, each, strict=True)])
     return terms.view(steps, streams, -1).sum(-1).log()

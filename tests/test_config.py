@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from spanlm.config import (
     PARTS,
+    REMOVED,
     RunConfig,
+    config_digest,
     config_parser,
     flat,
     kinds_of,
@@ -151,8 +153,6 @@ REFUSED = [
     "training.seed=9223372036854775808",
     "model.memory.kind=span_buffer model.memory.buffer_size=20",
     "model.memory.kind=span_buffer model.output_dropout=0.4",
-    "model.head.adversarial_direction=any",
-    "model.head.adversarial_gate=sine",
     "model.head.projection_penalty=0.1",
     "model.memory.roles=4",
     "model.memory.kind=attentive model.memory.score=dot",
@@ -224,6 +224,21 @@ def test_a_configuration_must_be_a_group_and_a_long_value_is_cut(tree: Any) -> N
     said = r"^my\.yaml: the configuration=.{1,70}: must be a group of fields$"
     with pytest.raises(InputError, match=said):
         RunConfig.from_tree(tree, "my.yaml")
+
+
+@pytest.mark.parametrize("removed", REMOVED)
+def test_a_removed_field_loads_with_the_value_that_is_left(removed: str) -> None:
+    part, kind, name = re.fullmatch(r"(model\.\w+):?(\w*)\.(\w+)", removed).groups()  # type: ignore[union-attr]
+    name, value, kinds = f"{part}.{name}", REMOVED[removed], {f"{part}.kind": kind} if kind else {}
+    config = RunConfig.from_tree(nested(kinds))
+    old = flat(config.to_tree()) | {name: value}
+    assert name not in flat(config.to_tree())
+    assert RunConfig.from_tree(nested(old)) == config
+    assert config_digest(nested(old)) == config_digest(config.to_tree())
+    if value is not None:  # the digest knows the field
+        assert config_digest(nested(old | {name: "other"})) != config_digest(config.to_tree())
+    with pytest.raises(InputError, match=rf"my.yaml: {name}=other: this version has .* alone"):
+        RunConfig.from_tree(nested(old | {name: "other"}), "my.yaml")
 
 
 def test_an_empty_file_is_the_default(tmp_path: Path) -> None:

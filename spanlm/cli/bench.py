@@ -7,8 +7,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from spanlm.cli.options import add_device, add_fields, field_values, keep_freed_memory, verb_parser
 from spanlm.cli.render import grid, note, out
 from spanlm.config import RunConfig
@@ -23,12 +21,11 @@ from spanlm.training.bench import BenchOptions, TimedTraining, WatchedStep, time
 _DESCRIPTION = """
 Time the training of presets, or of configurations in files, on this machine and on the corpus they name: a step, an
 epoch and its validation, in float32 and in bfloat16, and the memory of a step. --operations shows where the time of a
-step goes, --compare-threads how many threads are best.
+step goes.
 
 Times are medians over steps from a whole epoch. Averaged weights (training.optimizer.kind=nt_asgd), which begin in a
 later epoch, make steps longer. Nothing is written.
 
-  spanlm bench demo --compare-threads
   spanlm bench merity2018/awd-ptb yang2018/mos-ptb --operations 10
   spanlm bench daniluk2017/kvp-w5 --corpus wikitext-2
   spanlm bench mine.yaml --rounds 50
@@ -39,7 +36,7 @@ def run(arguments: list[str]) -> None:
     """Measure."""
     keep_freed_memory()
     options = _options(arguments)
-    asked = field_values(options, BenchOptions, threads=_numbers_of_threads(options.compare_threads))
+    asked = field_values(options, BenchOptions)
     named = {name: _with_corpus(name, options) for name in options.names}
     device = pick_device(options.device, "--device")
     started = provenance(device)
@@ -56,9 +53,6 @@ def run(arguments: list[str]) -> None:
         for speed in training.speeds:
             if speed.watched:
                 _show_operations(speed.precision, speed.watched)
-        for speed in training.speeds:
-            if speed.by_threads:
-                _show_threads(speed.precision, speed.by_threads)
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
@@ -67,7 +61,6 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="PRESET|FILE", help=text)
     add_device(parser)
     add_fields(parser, BenchOptions, "rounds", "operations")
-    parser.add_argument("--compare-threads", action="store_true", help="time 1, 2, 4, … threads, too")
     parser.add_argument("--corpus", metavar="NAME|PATH", help="train all on this corpus (default: each on its own)")
     parser.add_argument("--data-dir", metavar="DIR", help="where corpora are (default: $SPANLM_DATA)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -82,12 +75,6 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 def _note(text: str) -> None:
     note(f"measuring: {text}")
-
-
-def _numbers_of_threads(compared: bool) -> list[int]:
-    """Return 1, 2, 4, … and the number that is set, which is all cores unless --threads says otherwise."""
-    most = torch.get_num_threads()
-    return [*(2**power for power in range((most - 1).bit_length())), most] if compared else []
 
 
 def _with_corpus(name: str, options: argparse.Namespace) -> tuple[RunConfig, Corpus]:
@@ -130,10 +117,3 @@ def _show_operations(precision: str, step: WatchedStep) -> None:
     title = f"a step in {precision}, watched: {step.milliseconds:,.1f} ms"
     out()
     grid(["operation", "calls", "ms", "of the step"], rows, title)
-
-
-def _show_threads(precision: str, by_threads: dict[int, float]) -> None:
-    best = max(by_threads.values())
-    rows = [(str(count), f"{rate:,.0f}", f"{rate / best:.0%}") for count, rate in by_threads.items()]
-    out()
-    grid(["threads", "tokens/s", "of the best"], rows, f"in {precision}")

@@ -62,7 +62,6 @@ MOST_SHOWN = 20
 _TITLES: dict[ClozeContext, str] = {
     "full": "full: the context sentences, then the query",
     "query": "query: the query sentence alone",
-    "none": "none: the candidate alone on a line",
 }
 _HEADER = (
     *("questions", "scored", "defects"),

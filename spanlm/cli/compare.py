@@ -151,8 +151,8 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--words", choices=("common",), help=text)
     text = "parts of speech: a file with the text's lines, each word as word_TAG"
     parser.add_argument("--tags", type=Path, metavar="FILE", help=text)
-    text = "the average of all runs' probabilities (linear) or their normalised product (geometric) as one model more"
-    parser.add_argument("--combine", rare=True, choices=("linear", "geometric"), help=text)
+    text = "the average of all runs' probabilities (linear) as one model more"
+    parser.add_argument("--combine", rare=True, choices=("linear",), help=text)
     add_attention(parser)
     add_cache(parser)
     text = "tables (.md, .tex), the classes (.svg, .png, .pdf, .csv), or the words that gain and lose most (.html)"
@@ -274,7 +274,7 @@ def _unlearnt(baseline: TokenBits, others: Sequence[TokenBits]) -> list[str]:
 
 def _loaded(side: _Side, first: LoadedModel, options: argparse.Namespace) -> Iterator[LoadedModel]:
     if side.combined:
-        yield load_ensemble(side.runs, combination=options.combine, device=options.device)
+        yield load_ensemble(side.runs, device=options.device)
         return
     for folder in side.runs:
         model = load(folder, options.device).in_words_of(first)

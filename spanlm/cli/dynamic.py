@@ -14,7 +14,7 @@ from spanlm.cli.evaluation_report import both_counts, tuned_rows
 from spanlm.cli.main import VerbParser, in_options
 from spanlm.cli.options import TUNED_ON, add_fields, field_values, refuse_given, tuning_part
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, Interrupted, SpanlmError
+from spanlm.errors import InputError, Interrupted
 from spanlm.evaluation.dynamic.statistics import DynamicStatistics
 from spanlm.evaluation.dynamic.tuning import TRIALS, DynamicOptions, DynamicTuning
 from spanlm.evaluation.dynamic.update import DynamicConfig, require_loss
@@ -32,7 +32,6 @@ class DynamicChoice:
     config: DynamicConfig
     statistics: DynamicStatistics
     tuning: DynamicTuning | None
-    sum_convention: bool
 
     @property
     def first_release(self) -> dict[str, float]:
@@ -78,18 +77,6 @@ def stopping_search(model: LoadedModel, options: argparse.Namespace) -> Iterator
         raise Interrupted(f"stopped; {again}", signal.SIGINT) from None
 
 
-@contextmanager
-def refusing_dynamic(options: argparse.Namespace) -> Iterator[None]:
-    """Add to errors that name η, λ or ε the convention of these numbers, where the options have another."""
-    try:
-        yield
-    except SpanlmError as error:
-        if options.dynamic_convention == "sum" and in_options(str(error)) != str(error):
-            which = "(These numbers are in the mean convention, the options in the other.)"
-            error.args = (f"{error} {which}", *error.args[1:])
-        raise
-
-
 def choose_dynamic(
     model: LoadedModel, corpus: Corpus, options: argparse.Namespace, report: Report
 ) -> DynamicChoice | None:
@@ -104,24 +91,22 @@ def choose_dynamic(
     if settings.tune:
         valid = tuning_part(model, options, "--tune-dynamic", "--dynamic-rate and --dynamic-decay")
     where: dict[str, Any] = {"data_dir": options.data_dir, "download": options.download, "report": report}
-    statistics = model.dynamic_statistics(segments=settings.statistics, length=settings.length, **where)
-    points = settings.in_means(statistics)
+    statistics = model.dynamic_statistics(segments=settings.statistics, **where)
     if valid is None:
-        return DynamicChoice(points.points[0], statistics, None, settings.convention == "sum")
+        return DynamicChoice(settings.points[0], statistics, None)
     tuning = model.tune_dynamic(
         valid,
         TUNED_ON,
-        rates=points.rate,
-        decays=points.decay,
-        epsilon=points.points[0].epsilon,
-        length=points.length,
-        loss=points.loss,
+        rates=settings.rate,
+        decays=settings.decay,
+        epsilon=settings.points[0].epsilon,
+        loss=settings.loss,
         state=options.state,
         precision=options.precision,
         statistics=statistics,
         report=report,
     )
-    return DynamicChoice(tuning.best, statistics, tuning, settings.convention == "sum")
+    return DynamicChoice(tuning.best, statistics, tuning)
 
 
 def dynamic_fields(choice: DynamicChoice | None) -> dict[str, Any]:
@@ -141,12 +126,9 @@ def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple
         ("without dynamic", both_counts(result.without_dynamic)),
         ("statistics", f"{choice.statistics.description}; {choice.statistics.origin}"),
     ]
-    if choice.sum_convention:
-        rate, decay, epsilon = choice.first_release.values()
-        rows.append(("convention", f"sum: η {rate:.3g}, λ {decay:.3g}, ε {epsilon:.3g} as given"))
     if choice.tuning is None:
         return rows
-    tuning = replace(choice.tuning, notes=[_in_options(note, choice, choice.tuning) for note in choice.tuning.notes])
+    tuning = replace(choice.tuning, notes=[_in_options(note, choice.tuning) for note in choice.tuning.notes])
     whole, points = sum(point.whole for point in tuning.grid), len(tuning.grid)
     how = "" if whole == points else f", {whole} of them on all of it"
     best = f"η {tuning.best.rate:.3g}, λ {tuning.best.decay:.3g} of {points} pairs{how}"
@@ -157,15 +139,14 @@ def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple
     return rows
 
 
-def _in_options(note: str, choice: DynamicChoice, tuning: DynamicTuning) -> str:
+def _in_options(note: str, tuning: DynamicTuning) -> str:
     """Note which option has its best value at the edge of the grid, and suggest values beyond it."""
     field = note.partition("=")[0]
     if field not in ("dynamic.rate", "dynamic.decay"):
         return note
     name, option, most = field.removeprefix("dynamic."), in_options(field), math.inf if field == "dynamic.rate" else 1.0
     best, tried = getattr(tuning.best, name), [getattr(point, name) for point in tuning.grid]
-    given = choice.first_release[name] / best if choice.sum_convention else 1.0
     beyond = [best * factor for factor in ((1, 2, 4) if best == max(tried) else (1, 0.5, 0.25))]
-    values = [f"{value * given:.3g}" for value in beyond if value <= most]
+    values = [f"{value:.3g}" for value in beyond if value <= most]
     more = f" Try {option} {' '.join(values)}" if len(values) > 1 else ""
-    return f"{edge_note(option, best * given, [value * given for value in tried])}{more}"
+    return f"{edge_note(option, best, tried)}{more}"

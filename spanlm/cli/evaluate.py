@@ -13,7 +13,6 @@ from spanlm.cli.dynamic import (
     choose_dynamic,
     dynamic_fields,
     dynamic_rows,
-    refusing_dynamic,
     stopping_search,
 )
 from spanlm.cli.evaluation_report import (
@@ -189,11 +188,6 @@ def _check(options: argparse.Namespace, runs: int) -> None:
         raise InputError(f"--tune-weights: is for several runs; name more than {options.run}")
     if options.weights is not None:
         raise InputError("--tune-weights and --weights do not go together: take one")
-    if options.combine == "geometric":
-        raise InputError(
-            "--tune-weights: only the weights of --combine linear are tuned; those of geometric are equal, or given "
-            "by --weights"
-        )
 
 
 def _toolkit_report(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> Iterator[str]:
@@ -221,7 +215,7 @@ def _excess(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> 
 def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> None:
     cache, tuning = choose_cache(model, options)
     how: dict[str, Any] = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
-    with progress(shown=not options.json) as report, refusing_dynamic(options):
+    with progress(shown=not options.json) as report:
         adapted = choose_dynamic(model, corpus, options, report)
         if adapted is not None:
             how |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report}

@@ -23,7 +23,6 @@ from spanlm.store.process import with_threads
 Rows = list[tuple[str, str]]
 
 ORACLE = "oracle bound: at each token the best of the runs, chosen after the fact; no model's perplexity"
-_COMBINED = {"linear": "average of the probabilities", "geometric": "normalised product of the probabilities"}
 
 
 # --- the model ---
@@ -36,7 +35,7 @@ def described(model: LoadedModel) -> list[str]:
     head = model.model.head
     equal = len(set(head.weights)) == 1
     weights = "equal weights" if equal else f"weights {' '.join(f'{weight:.3f}' for weight in head.weights)}"
-    whole = f"{len(model.runs)} runs as one: {_COMBINED[head.combination]} ({head.combination}), {weights}"
+    whole = f"{len(model.runs)} runs as one: average of the probabilities (linear), {weights}"
     return [whole, *(f"  {line}" for run in model.runs for line in described(run))]
 
 
@@ -46,7 +45,7 @@ def run_field(model: LoadedModel) -> dict[str, Any]:
         return {"run": str(model.folder), **attention_field(model)}
     head = model.model.head
     runs = [str(run.folder) for run in model.runs]
-    return {"runs": runs, "combination": head.combination, "weights": list(head.weights), **attention_field(model)}
+    return {"runs": runs, "combination": "linear", "weights": list(head.weights), **attention_field(model)}
 
 
 def attention_field(model: object) -> dict[str, Any]:

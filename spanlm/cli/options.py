@@ -220,8 +220,8 @@ def add_runs(parser: VerbParser, files: str = "", files_help: str = "", *, hf: b
     text = f"more of them predict with it as one{f'; then {files_help}' if files else ''}"
     parser.add_argument("more", metavar=f"RUN|{files}" if files else "RUN", nargs="*", default=[], help=text)
     several = "several runs as one"
-    text = "the average of their probabilities (linear, the default) or their normalised product (geometric)"
-    parser.add_argument("--combine", rare=several, choices=("linear", "geometric"), help=text)
+    text = "the average of their probabilities (linear, the default)"
+    parser.add_argument("--combine", rare=several, choices=("linear",), help=text)
     text = "the weight of each run, in their order (default: equal)"
     parser.add_argument("--weights", rare=several, type=float, nargs="+", metavar="W", help=text)
 
@@ -319,8 +319,7 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
     check_hf(runs[0], options)
     if len(runs) > 1:
         normalised(options.weights, len(runs))  # before anything is loaded
-        how: dict[str, Any] = {"weights": options.weights, "device": options.device}
-        ensemble = load_ensemble(runs, combination=options.combine or "linear", **how)
+        ensemble = load_ensemble(runs, weights=options.weights, device=options.device)
         for run in runs:
             note_unfinished(Path(run))
         ensemble = ensemble if attention is None else ensemble.with_attention(attention)

@@ -270,7 +270,7 @@ class SentenceBatcher(Batcher):
     segments of so many steps.
 
     Raises:
-        InputError: A line is longer than the rules allow, or none has a target.
+        InputError: No line has a target.
     """
 
     def __init__(
@@ -350,25 +350,7 @@ def _cut_lines(begins: Positions, ends: Positions, rules: SentenceRules) -> tupl
         require(len(begins) > 0, "training.batching.predict_first", False, "true for a text without any word")
     if rules.limit is None or rules.long == "keep":
         return begins, ends, openings
-    if rules.long == "refuse":
-        _refuse_longer(ends - begins, rules.limit)
-    if rules.long == "split":
-        counts = -(-(ends - begins) // rules.limit)
-        which = np.repeat(np.arange(len(begins)), counts)
-        number = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-        begins, ends, openings = begins[which] + number * rules.limit, ends[which], openings[which]
     return begins, np.minimum(ends, begins + rules.limit), openings
-
-
-def _refuse_longer(lengths: Positions, limit: int) -> None:
-    longer = np.flatnonzero(lengths > limit)
-    if len(longer):
-        raise InputError(
-            f"training.batching.length={limit}: {len(longer):,} of {len(lengths):,} sentences are longer; the first is "
-            f"number {longer[0] + 1:,} with {lengths[longer[0]]:,} targets, <eos> included. Say with "
-            "training.batching.long_sentences what becomes of them (cut, split or keep), or raise the length to "
-            f"{lengths.max():,}."
-        )
 
 
 def make_batcher(

@@ -17,7 +17,7 @@ Lines = Literal["as-written", "sentences"]
 Marks = Literal["keep", "drop"]
 Split = Literal["train", "valid", "test"]
 BatchingKind = Literal["streams", "documents", "sentences"]
-LongSentences = Literal["keep", "cut", "split", "refuse"]
+LongSentences = Literal["keep", "cut"]
 SentenceOrder = Literal["drawn", "bucketed", "by-length"]
 
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -137,9 +137,7 @@ class SentenceRules:
 
     Attributes:
         limit: The longest sentence, in targets; None: there is no limit.
-        long: What a longer one becomes: whole as it is (keep), its first `limit` targets and the rest is lost (cut),
-            pieces of `limit` targets, each with an empty state and the true word before it (split), or an error
-            (refuse).
+        long: What a longer one becomes: whole as it is (keep), or its first `limit` targets and the rest is lost (cut).
         predict_first: `<eos>` is read before each sentence, and its first word is a target. Otherwise the first word is
             read without being predicted, and a line without words has no target at all.
         order: In the order of the text or, when shuffled, one drawn for the epoch (drawn); that order, but with

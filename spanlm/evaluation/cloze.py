@@ -11,13 +11,10 @@ how they score; the whole query sentence is this project's reading. The context 
 
     full    <eos> s_1 <eos> … s_20 <eos>
     query   <eos>: the query sentence from an empty state
-    none    <eos>, with q_< and q_> left out: the candidate alone on a line, which measures how far word frequency
-            goes
 
 A model that was trained on independent lines (`training.batching.kind=sentences`) can use only the query, so it reads
 `query`. If it was trained without predicting first words (Salton et al., 2017), no `<eos>` opens a question, either,
-and the first word of the query has no score. If the gap comes first, or stands alone (`none`), the candidates have no
-score.
+and the first word of the query has no score. If the gap comes first, the candidates have no score.
 
 A word outside the vocabulary is read and scored as `<unk>`, so two such candidates score alike. An answer
 is right only if it scores higher than every other candidate.
@@ -47,7 +44,7 @@ from spanlm.evaluation.scoring import evaluating, wilson
 from spanlm.models.interfaces import LMState, NextWordModel
 from spanlm.models.ops.precision import Precision
 
-ClozeContext = Literal["full", "query", "none"]
+ClozeContext = Literal["full", "query"]
 Score = Literal["sentence", "candidate"]
 
 CONTEXTS: tuple[ClozeContext, ...] = get_args(ClozeContext)
@@ -68,8 +65,7 @@ class ClozeOptions:
 
     Attributes:
         contexts: what is read before the query: its context sentences (full, the default); nothing (query, the default
-            of models trained on single sentences, which can use no other); nothing, and of the query only the candidate
-            (none: how far the frequency of words goes)
+            of models trained on single sentences, which can use no other)
         batch_size: questions side by side
         precision: of matrix products
 
@@ -84,7 +80,7 @@ class ClozeOptions:
     def __post_init__(self) -> None:
         require_numbers(self)
         for context in self.contexts:
-            require(context in CONTEXTS, "context", context, "none, query or full")
+            require(context in CONTEXTS, "context", context, "query or full")
         require(self.batch_size >= 1, "batch_size", self.batch_size, "at least 1")
 
 
@@ -238,8 +234,7 @@ class _Ranker:
     def rank(self, gaps: Sequence[_Gap], context: ClozeContext) -> list[RankedQuestion]:
         """Score all candidates of all gaps."""
         eos, device = self.vocabulary.eos_id, self.model.device
-        before = [[*self.opening, *(gap.before if context != "none" else [])] for gap in gaps]
-        after = [gap.after if context != "none" else [] for gap in gaps]
+        before = [[*self.opening, *gap.before] for gap in gaps]
         # candidates of the same words are scored once: rounding must not make them differ
         branches = [(stream, ids) for stream, gap in enumerate(gaps) for ids in dict.fromkeys(gap.candidates)]
         owners = torch.tensor([stream for stream, _ in branches], device=device)
@@ -252,7 +247,7 @@ class _Ranker:
             last = torch.tensor([[ids[-1] for ids in before]], device=device)
             log_p, state = self.model.log_probs(last, state)
             first = log_p[0, owners, firsts].double()
-            inputs = [[*ids, *after[stream]] for stream, ids in branches]
+            inputs = [[*ids, *gaps[stream].after] for stream, ids in branches]
             rest, _ = _read(self.model, inputs, [[*line[1:], eos] for line in inputs], state.select(owners))
         sentence = (opening.sum(0)[owners] + first + rest.sum(0)).tolist()
         # the words of a candidate after its first one are the first targets that follow

@@ -14,11 +14,10 @@ from torch import Tensor
 
 from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError
 from spanlm.evaluation.perplexity import Evaluation, count_split, without_notes
 from spanlm.evaluation.protocol import STANDARD, Protocol
 from spanlm.evaluation.scoring import Tally, score
-from spanlm.models.ensemble import Combination, Ensemble
+from spanlm.models.ensemble import Ensemble
 
 TOLERANCE = 1e-6
 """Nats a token that tuned weights may at most be short of the best ones."""
@@ -46,7 +45,7 @@ class OracleBound:
 class EnsembleEvaluation:
     """The evaluation of several models on one split: each alone, the ensemble, and the oracle bound."""
 
-    combination: Combination
+    combination: str
     weights: tuple[float, ...]
     members: tuple[Evaluation, ...]
     ensemble: Evaluation
@@ -92,7 +91,7 @@ def evaluate_members(
 
     *members, together, oracle = count_split(read, corpus, split, protocol)
     return EnsembleEvaluation(
-        combination=ensemble.head.combination,
+        combination="linear",
         weights=ensemble.head.weights,
         members=tuple(members),
         ensemble=together,
@@ -108,14 +107,8 @@ def tune_weights(
     The text is read once, lines as the members know them; one float64 number a token and member is held.
 
     Raises:
-        InputError: the corpus has no such split, or a geometric ensemble: its likelihood needs all distributions
-            again at every step.
+        InputError: the corpus has no such split.
     """
-    if ensemble.head.combination != "linear":
-        raise InputError(
-            f"combination={ensemble.head.combination}: only the weights of the linear mixture are tuned; those of the "
-            "geometric one are equal, or given"
-        )
     batcher = protocol.batcher(corpus, split)
     scored = score(ensemble, batcher.segments(), protocol, ask=ensemble.head.each)
     return em_weights(torch.cat([s.log_p[:, s.segment.mask].double().cpu() for s in scored], dim=1))

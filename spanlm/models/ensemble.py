@@ -1,34 +1,24 @@
 """Several language models as one.
 
-With p_m the models' distributions over the next word and weights w_m >= 0, Σ_m w_m = 1,
+With p_m the models' distributions over the next word and weights w_m >= 0, Σ_m w_m = 1, it is the linear mixture, an
+average of probabilities, computed in log space:
 
-    linear       p(v) = Σ_m w_m p_m(v)                             the mixture: an average of probabilities
-    geometric    p(v) = Π_m p_m(v)^{w_m} / Σ_u Π_m p_m(u)^{w_m}    the product of experts (Hinton, 1999)
-
-Both are computed in log space. The mixture needs only the members' log p(target). The product is normalised
-over the vocabulary at every step, so it costs each member's whole distribution, held one chunk of (T, B, V) at a time.
+    p(v) = Σ_m w_m p_m(v)
 """
 
 from __future__ import annotations
 
 import functools
 import math
-import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Self, get_args
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
 from spanlm.errors import InputError, as_written, require
-from spanlm.models.heads.softmax import chunks
 from spanlm.models.interfaces import Head, LMState, NextWordModel, Readout, Scores
-
-Combination = Literal["linear", "geometric"]
-
-CHUNK_ELEMENTS = 2**22
-"""Log-probabilities of one model that are held at a time to normalise the product: 16 MB of float32."""
 
 
 class Ensemble(NextWordModel):
@@ -37,17 +27,12 @@ class Ensemble(NextWordModel):
     The members are not copied; their weights are scaled to sum to 1, and equal for None.
 
     Raises:
-        InputError: no member, vocabularies of different sizes, an unknown combination, or weights out of range.
+        InputError: no member, vocabularies of different sizes, or weights out of range.
     """
 
     head: EnsembleHead
 
-    def __init__(
-        self,
-        members: Iterable[NextWordModel],
-        combination: Combination = "linear",
-        weights: Sequence[float] | None = None,
-    ) -> None:
+    def __init__(self, members: Iterable[NextWordModel], weights: Sequence[float] | None = None) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
         models = list(self._members())
@@ -55,10 +40,8 @@ class Ensemble(NextWordModel):
         sizes = {model.vocabulary_size for model in models}
         if len(sizes) > 1:
             raise InputError(f"members: their vocabularies have {' and '.join(map(str, sorted(sizes)))} words, not one")
-        require(combination in get_args(Combination), "combination", combination, "linear or geometric")
         self.vocabulary_size = models[0].vocabulary_size
-        heads = [model.head for model in models]
-        self.head = EnsembleHead(heads, combination, normalised(weights, len(models)), self.vocabulary_size)
+        self.head = EnsembleHead([model.head for model in models], normalised(weights, len(models)))
 
     def _members(self) -> Iterator[NextWordModel]:
         for member in self.members:
@@ -89,14 +72,12 @@ class EnsembleReadout(Readout):
 
 
 class EnsembleHead(Head):
-    """Combines the distributions of the members' heads; `weights` sum to 1."""
+    """Mixes the distributions of the members' heads; `weights` sum to 1."""
 
-    def __init__(
-        self, heads: Sequence[Head], combination: Combination, weights: Sequence[float], vocabulary_size: int
-    ) -> None:
+    def __init__(self, heads: Sequence[Head], weights: Sequence[float]) -> None:
         super().__init__()
         self._heads = tuple(heads)  # no modules of this one: they are their models'
-        self.combination, self.weights, self.vocabulary_size = combination, tuple(weights), vocabulary_size
+        self.weights = tuple(weights)
 
     def score(self, readout: Readout, targets: Tensor) -> Scores:
         """Score targets (T, B)."""
@@ -107,9 +88,7 @@ class EnsembleHead(Head):
         heads = zip(self._heads, self.weights, _members(readout), strict=True)
         # one at a time: each is added to the sum before the next is computed
         each = ((head.log_probs(member), weight) for head, weight, member in heads if weight > 0)
-        if self.combination == "linear":
-            return functools.reduce(torch.logaddexp, (log_p + math.log(weight) for log_p, weight in each))
-        return functools.reduce(torch.add, (log_p * weight for log_p, weight in each)).log_softmax(-1)
+        return functools.reduce(torch.logaddexp, (log_p + math.log(weight) for log_p, weight in each))
 
     def each(self, readout: Readout, targets: Tensor) -> Tensor:
         """Every member's own log p(target), (M, T, B)."""
@@ -118,28 +97,9 @@ class EnsembleHead(Head):
 
     def each_and_all(self, readout: Readout, targets: Tensor) -> Tensor:
         """Every member's own log p(target) and, last, that of all together, (M + 1, T, B); each is computed once."""
-        if self.combination == "linear":
-            each = self.each(readout, targets)
-            weighted = [log_p + math.log(w) for log_p, w in zip(each, self.weights, strict=True) if w > 0]
-            return torch.cat([each, torch.stack(weighted).logsumexp(0, keepdim=True)])
-        flat, parts = targets.flatten(), []
-        # (T, B, ...) -> (T B, 1, ...), of which any number of positions can be cut off
-        members = [member.map(lambda x: x.flatten(0, 1).unsqueeze(1)) for member in _members(readout)]
-        for rows in chunks(len(flat), self.vocabulary_size, CHUNK_ELEMENTS):
-            chunk = operator.itemgetter(rows)
-            parts.append(self._product([member.map(chunk) for member in members], chunk(flat)))
-        return torch.cat(parts, dim=1).view(-1, *targets.shape)
-
-    def _product(self, members: Sequence[Readout], targets: Tensor) -> Tensor:
-        """(M + 1, N) log p(target): every member's and, last, that of their normalised product."""
-        total, each = None, []
-        for head, weight, member in zip(self._heads, self.weights, members, strict=True):
-            log_p = head.log_probs(member).squeeze(1)
-            each.append(_at(log_p, targets))
-            if weight > 0:
-                total = log_p * weight if total is None else total.add_(log_p, alpha=weight)
-        assert total is not None
-        return torch.stack([*each, _at(total, targets) - total.logsumexp(-1)])
+        each = self.each(readout, targets)
+        weighted = [log_p + math.log(w) for log_p, w in zip(each, self.weights, strict=True) if w > 0]
+        return torch.cat([each, torch.stack(weighted).logsumexp(0, keepdim=True)])
 
 
 def normalised(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
@@ -175,7 +135,3 @@ def _part(state: LMState, number: int) -> LMState:
 def _members(readout: Readout) -> tuple[Readout, ...]:
     assert isinstance(readout, EnsembleReadout)  # an ensemble's head reads what its models hand over
     return readout.members
-
-
-def _at(log_p: Tensor, targets: Tensor) -> Tensor:
-    return log_p.gather(-1, targets.unsqueeze(-1)).squeeze(-1)

@@ -12,8 +12,7 @@ in Yang et al. (2018), with partial shuffle throughout.
 
 The release does not do what its README says (its `finetune.py` knows no ε, its flag for partial shuffle cannot be set);
 here the README is followed. It finetunes in four stages: once, twice "again", and a last one. The release's margin has
-one direction for all predictions of a word, whichever is written last (`model.head.adversarial_direction=shared`); in
-the presets each has its own.
+one direction for all predictions of a word, whichever is written last; here each has its own.
 """
 
 from __future__ import annotations

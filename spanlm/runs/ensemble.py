@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from pathlib import Path
+from typing import Literal
 
 from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require, require_path
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
 from spanlm.evaluation.words import refuse_one_string
-from spanlm.models.ensemble import Combination, Ensemble
+from spanlm.models.ensemble import Ensemble
 from spanlm.models.ops.precision import Precision
 from spanlm.runs.loading import load
 from spanlm.runs.texts import State, Texts
@@ -35,9 +36,10 @@ class TrainedEnsemble(LoadedModel):
     def __init__(
         self,
         runs: Sequence[LoadedModel],
-        combination: Combination = "linear",
+        combination: Literal["linear"] = "linear",
         weights: Sequence[float] | None = None,
     ) -> None:
+        require(combination == "linear", "combination", combination, "linear")
         self.runs = tuple(runs)
         require(bool(self.runs), "runs", len(self.runs), "at least 1 model")
         # an n-gram model can be of any vocabulary: it takes that of the others
@@ -50,7 +52,7 @@ class TrainedEnsemble(LoadedModel):
         for run in self.runs:
             _refuse_other_reading(first, run)
         self.runs = tuple(run.in_words_of(first) for run in self.runs)
-        ensemble = Ensemble([run.model for run in self.runs], combination, weights).eval()
+        ensemble = Ensemble([run.model for run in self.runs], weights).eval()
         memories = [run.config.model.memory for run in trained]
         if not trained:
             super().__init__(ensemble, first.texts)
@@ -63,13 +65,13 @@ class TrainedEnsemble(LoadedModel):
         return f"<{type(self).__name__} of {len(self.runs)} runs: {', '.join(str(run.folder) for run in self.runs)}>"
 
     def reweighted(self, weights: Sequence[float] | None) -> TrainedEnsemble:
-        """The same members, combined alike, with other weights; None: equal ones."""
-        return TrainedEnsemble(self.runs, self.model.head.combination, weights)
+        """The same members with other weights; None: equal ones."""
+        return TrainedEnsemble(self.runs, weights=weights)
 
     def with_attention(self, how: str) -> TrainedEnsemble:
         """Return the same members, each with a lesion of its memory; see `TrainedModel.with_attention`."""
         runs = [require_weights(run, f"attention={how}").with_attention(how) for run in self.runs]
-        return TrainedEnsemble(runs, self.model.head.combination, self.model.head.weights)
+        return TrainedEnsemble(runs, weights=self.model.head.weights)
 
     def evaluate_members(
         self,
@@ -99,14 +101,14 @@ class TrainedEnsemble(LoadedModel):
 def load_ensemble(
     runs: Iterable[str | Path],
     *,
-    combination: Combination = "linear",
+    combination: Literal["linear"] = "linear",
     weights: Sequence[float] | None = None,
     device: str = "auto",
 ) -> TrainedEnsemble:
     """Load the best models of several run folders as one; device as of `load`.
 
-    `combination` is linear, the average of the probabilities, or geometric, their normalised product; the `weights` are
-    scaled to sum to 1, and equal if there are none.
+    `combination` is linear, the average of the probabilities; the `weights` are scaled to sum to 1, and equal if there
+    are none.
 
     Raises:
         InputError: not run folders, one of them twice, models with different words or ways to read a text, or weights

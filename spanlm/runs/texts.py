@@ -325,21 +325,16 @@ class Texts:
         """Return what is to be read before the query of a cloze question; None: all that the model can make use of.
 
         Raises:
-            InputError: it was trained on lines alone, so not full; or no first word was predicted, so not none.
+            InputError: it was trained on lines alone, so not full.
         """
         if asked is None:
             return ("query",) if self.line_by_line else ("full",)
         asked = tuple(asked)
-        require(bool(asked), "contexts", "()", "some of full, query, none")
-        if "none" in asked and not self.predict_first:
-            raise InputError(
-                "context=none: the candidate would be the first word of its line, and the model was trained on "
-                "sentences of which that is not predicted (training.batching.predict_first=false). Take context query."
-            )
+        require(bool(asked), "contexts", "()", "some of full, query")
         if self.line_by_line and "full" in asked:
             raise InputError(
                 "context=full: the model was trained on independent lines, so it cannot use the "
-                "sentences before the query. Take context query, or none."
+                "sentences before the query. Take context query."
             )
         return asked
 

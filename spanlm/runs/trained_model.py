@@ -23,13 +23,12 @@ from spanlm.evaluation.cache import LAMBDAS, THETAS, CacheConfig, CacheTuning, t
 from spanlm.evaluation.cloze import ClozeContext, ClozeOptions, RankedQuestion, rank_questions
 from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
 from spanlm.evaluation.dynamic.statistics import (
-    LENGTH,
+    DYNAMIC,
     PART,
     DynamicLoss,
     DynamicStatistics,
     find_statistics,
     gate_temperature,
-    statistics_name,
     statistics_without_text,
 )
 from spanlm.evaluation.dynamic.tuning import (
@@ -290,7 +289,7 @@ class LoadedModel:
         """Rank the candidates of cloze questions; see `spanlm.evaluation.cloze.rank_questions`.
 
         The `questions` are a file in the format of the Children's Book Test, or what `read_questions` gives; before
-        each is read what `contexts` say (full, query, none), by default full, but query for a model that was trained on
+        each is read what `contexts` say (full, query), by default full, but query for a model that was trained on
         lines that know nothing of each other.
 
         Raises:
@@ -471,7 +470,7 @@ class TrainedModel(LoadedModel):
         if cache is not None:
             raise InputError("dynamic evaluation and a cache do not go together: measure the one, then the other")
         loaded, part, protocol = self.texts.counted(corpus, split, state, batch_size, precision)
-        statistics = statistics or self.dynamic_statistics(length=dynamic.length, report=report)
+        statistics = statistics or self.dynamic_statistics(report=report)
         return evaluate_dynamic(self.model, loaded, part, statistics, dynamic, protocol, report=report)
 
     def attend(
@@ -522,7 +521,6 @@ class TrainedModel(LoadedModel):
         self,
         *,
         segments: int | None = None,
-        length: int = LENGTH,
         data_dir: str | None = None,
         download: bool = False,
         report: Report = quiet,
@@ -530,24 +528,22 @@ class TrainedModel(LoadedModel):
         """Return the statistics in the folder, or, if they are not of these weights and this text, new ones.
 
         New ones are saved in the folder; where that cannot be written they are only returned. `origin` says which.
-        Gathering them reads all of the training text, or so many `segments` of `length` steps; `data_dir` and
+        Gathering them reads all of the training text, or so many `segments`; `data_dir` and
         `download` are as of `corpus`, and `report` is called with the progress.
 
         Raises:
             InputError: neither statistics that belong to the weights nor the training text are there.
         """
         self._refuse_lesion()
-        length = whole_number("length", length)
         segments = None if segments is None else whole_number("segments", segments)
-        other = self.gate_temperature if self.gate_temperature != self.own_gate_temperature else None
-        path = self.folder / statistics_name(other, length)
+        path = self.folder / DYNAMIC
         try:
             corpus = self.corpus(None, PART, data_dir=data_dir, download=download)
         except SpanlmError as missing:
-            return statistics_without_text(path, self.model, length, segments, missing)
+            return statistics_without_text(path, self.model, segments, missing)
         self.texts.note_changes(corpus)
         protocol = self.texts.protocol(corpus, PART)
-        return find_statistics(path, self.model, corpus, protocol, length=length, segments=segments, report=report)
+        return find_statistics(path, self.model, corpus, protocol, segments=segments, report=report)
 
     def tune_dynamic(
         self,
@@ -557,7 +553,6 @@ class TrainedModel(LoadedModel):
         rates: Sequence[float] | None = None,
         decays: Sequence[float] | None = None,
         epsilon: float = EPSILON,
-        length: int = LENGTH,
         loss: DynamicLoss = "likelihood",
         also: Sequence[DynamicConfig] = (),
         first_tokens: int = FIRST_TOKENS,
@@ -573,7 +568,7 @@ class TrainedModel(LoadedModel):
         goes on, and one with another point reads only that.
 
         The `split` is the part to choose on, never the one to report. `rates` are η to try, `decays` λ; None: those of
-        the published grid, in proportion to the length. `also` are more points, of the same `length`. Every point reads
+        the published grid. `also` are more points. Every point reads
         `first_tokens`; so many `finalists` then read all of the text, more if none of them helps (0: none).
 
         Raises:
@@ -583,8 +578,8 @@ class TrainedModel(LoadedModel):
         """
         self._refuse_lesion()
         loaded, part, protocol = self.texts.counted(corpus, split, state, precision=precision)
-        grid = [*dynamic_grid(rates, decays, epsilon, length, loss), *also]
-        statistics = statistics or self.dynamic_statistics(length=length, report=report)
+        grid = [*dynamic_grid(rates, decays, epsilon, loss), *also]
+        statistics = statistics or self.dynamic_statistics(report=report)
         trials = Trials(self.folder / TRIALS, code_version())
         how: dict[str, Any] = {"first_tokens": first_tokens, "finalists": finalists, "report": report, "trials": trials}
         return tune_dynamic(self.model, loaded, part, statistics, grid, protocol, **how)

@@ -43,7 +43,6 @@ class BenchOptions:
     Attributes:
         rounds: timed steps of each, from all over an epoch; the median counts
         operations: profile a step: the N operations that take longest, on a GPU by its own time (default 0)
-        threads: numbers of CPU threads to compare
 
     Raises:
         InputError: a number outside its range.
@@ -51,7 +50,6 @@ class BenchOptions:
 
     rounds: int = 15
     operations: int = 0
-    threads: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         require(self.rounds >= 1, "rounds", self.rounds, "at least 1")
@@ -84,8 +82,8 @@ class WatchedStep:
 class TrainingSpeed:
     """The speed in one precision: medians over steps, the time of an epoch and of its validation.
 
-    `tokens_per_second` is the median of the steps' own rates: segments differ in length and width. `watched` and
-    `by_threads` (tokens per second) are there if asked for.
+    `tokens_per_second` is the median of the steps' own rates: segments differ in length and width. `watched` is there
+    if asked for.
     """
 
     precision: str
@@ -95,7 +93,6 @@ class TrainingSpeed:
     validation_seconds: float
     step_megabytes: float | None
     watched: WatchedStep | None
-    by_threads: dict[int, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -110,12 +107,8 @@ class TimedTraining:
     speeds: list[TrainingSpeed]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values; `by_threads` only where it was measured."""
-        tree = asdict(self)
-        for speed in tree["speeds"]:
-            if speed["by_threads"] is None:
-                del speed["by_threads"]
-        return tree
+        """Return plain values."""
+        return asdict(self)
 
 
 def time_training(
@@ -174,19 +167,11 @@ def _speed(trainer: Trainer, options: BenchOptions) -> TrainingSpeed:
     _warm_up(trainer)
     megabytes = step_megabytes(partial(trainer.step, segments[0]), trainer.device)
     milliseconds, rate = _step_speed(trainer, segments)
-    before, by_threads = torch.get_num_threads(), dict[int, float]()
     valid = len(trainer.corpus.splits["valid"]) * _scoring_seconds(trainer.model, trainer.valid, precision)
     operations = options.operations
     watched = watched_step(trainer.step, segments, trainer.device, operations) if operations else None
-    try:
-        for count in options.threads:
-            torch.set_num_threads(count)
-            _warm_up(trainer)
-            by_threads[count] = _step_speed(trainer, segments)[1]
-    finally:
-        torch.set_num_threads(before)
     epoch = trainer.batcher.targets / rate
-    return TrainingSpeed(precision, milliseconds, rate, epoch, valid, megabytes, watched, by_threads or None)
+    return TrainingSpeed(precision, milliseconds, rate, epoch, valid, megabytes, watched)
 
 
 def timed(call: Callable[[], Result], device: torch.device) -> tuple[float, Result]:

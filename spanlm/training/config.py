@@ -167,8 +167,8 @@ class BatchingConfig(_Options, prefix="training.batching"):
         shuffle: a new order of documents or sentences every epoch (streams have only one order).
         eval_batch_size: streams side by side when validating. Fewer are slower and give each stream more context.
         bucket: put sentences of similar length in a batch, so that there is little padding; needs shuffle.
-        long_sentences: what becomes of training sentences of more than `length` targets: keep (whole), cut (the rest is
-            lost, as in Salton et al., 2017), split (nothing is lost), refuse. In evaluation they are always whole.
+        long_sentences: what becomes of training sentences of more than `length` targets: keep (whole) or cut (the rest
+            is lost, as in Salton et al., 2017). In evaluation they are always whole.
         predict_first: <eos> is read before each sentence, and its first word predicted; false: that word is read
             without being predicted, as in the code of Salton et al. (2017). For sentences alone.
         length_spread: draw the length of each training segment, with this standard deviation around `length` and at
@@ -206,7 +206,7 @@ class BatchingConfig(_Options, prefix="training.batching"):
             ("batch_size", self.batch_size >= 1, "at least 1"),
             ("length", self.length >= 1, "at least 1"),
             ("eval_batch_size", self.eval_batch_size >= 1, "at least 1"),
-            ("long_sentences", self.long_sentences in choices, f"one of {', '.join(choices)}"),
+            ("long_sentences", self.long_sentences in choices, " or ".join(choices)),
             ("bucket", not self.bucket or buckets, in_buckets),
         )
         for kind, names in _OF_ONE_KIND.items():

@@ -55,17 +55,14 @@ class Ranks:
     """Of several ranks: a signal that any of them had before their last sum."""
 
     def refuse_unfit(self, config: RunConfig) -> None:
-        """Refuse streams that cannot be shared evenly, and a head for which they are not independent."""
+        """Refuse streams that cannot be shared evenly."""
         if self.count == 1:
             return
-        batching, head = config.training.batching, config.model.head
+        batching = config.training.batching
         name = "batch_size" if batching.group_size is None else "group_size"
         several = f"the {self.count} processes that torchrun started"
         fits = getattr(batching, name) % self.count == 0
         require(fits, f"training.batching.{name}", getattr(batching, name), f"a multiple of {several}")
-        shared = head.adversarial_direction == "shared" and (head.adversarial or config.training.finetune.adversarial)
-        limit = f"own with {several}: the shared direction of a word may be that of a stream which another one reads"
-        require(not shared, "model.head.adversarial_direction", head.adversarial_direction, limit)
 
     def refuse_shared_gpu(self, device: torch.device) -> None:
         """Refuse two ranks on one GPU; `joined` has given each its own."""

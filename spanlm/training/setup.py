@@ -15,7 +15,7 @@ from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError, require, require_defaults
+from spanlm.errors import InputError, require
 from spanlm.models.counting import count_configured
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.language_model import LanguageModel
@@ -54,7 +54,7 @@ def _changed(group: Group, **values: object) -> Group:
 
 
 def refuse_unfit(config: RunConfig) -> None:
-    """Refuse stages that change what the model lacks, and adversarial options without an adversarial softmax."""
+    """Refuse stages that change what the model lacks."""
     head, finetune = config.model.head, config.training.finetune
     require(
         finetune.last_latent_dropout is None or isinstance(head, MixtureOfSoftmaxesConfig),
@@ -64,9 +64,6 @@ def refuse_unfit(config: RunConfig) -> None:
     )
     for stage in range(1, finetune.stages + 1):
         stage_config(config, stage)
-    if not (head.adversarial or finetune.adversarial):
-        why = "without an adversarial softmax. Use model.head.adversarial or training.finetune.adversarial above 0"
-        require_defaults(head, "model.head", ["adversarial_direction", "adversarial_gate"], why)
 
 
 def batching_kind(kind: str, tokens: TokenFile) -> BatchingKind:

@@ -63,16 +63,11 @@ evaluate x --dynamic --dynamic-statistics 0 | --dynamic-statistics=0: must be at
 evaluate x --dynamic --dynamic-rate 1 2 | --dynamic-rate: 2 values are a grid | --tune-dynamic
 evaluate x --dynamic --batch-size 4 | --batch-size=4: must be 1 with --dynamic
 evaluate x --dynamic --cache 5 --cache-theta 1 --cache-lambda 0.1 | --dynamic and --cache do not go together
-evaluate x --dynamic --dynamic-convention sum | --dynamic-convention=sum | give all three
-evaluate x --dynamic --dynamic-convention sum --dynamic-rate 1 --dynamic-decay -1 --dynamic-epsilon 1 | decay=-1.0: must
 evaluate x other --dynamic | --dynamic: is for one run
-evaluate x --dynamic --dynamic-length 0 | --dynamic-length=0: must be at least 1
-evaluate x --dynamic --dynamic-length 3000 | --dynamic-decay=1.2: must be in [0, 1]
 evaluate RUN --weights 1 | --weights: is for several runs
 evaluate RUN LSTM --weights 1 | spanlm: --weights 1: must be as many as models, 2
-evaluate RUN LSTM --combine mean | 'linear', 'geometric'
+evaluate RUN LSTM --combine mean | --combine: 
 evaluate RUN LSTM --tune-weights --weights 1 1 | --tune-weights and --weights do not go together
-evaluate RUN LSTM --tune-weights --combine geometric | only the weights of --combine linear are tuned
 evaluate RUN RUN | is named twice
 evaluate x --gate-temperature=0 | --gate-temperature=0.0: must be from 1e-06 on and finite
 evaluate RUN --gate-temperature 1 | --gate-temperature: this model has no span buffer (model.memory.kind=key_value)
@@ -81,7 +76,7 @@ evaluate RUN --parts | --parts: this model has no span buffer | model.memory.kin
 evaluate a b --parts | --parts: is for one run; take each of the 2 apart
 evaluate a --parts --cache 5 --cache-theta 1 --cache-lambda 0.1 | --parts and --cache do not go together
 score RUN two.txt --base 3 | --base | '3' | '2', 'e', '10'
-score RUN two.txt --combine geometric | --combine: is for several runs
+score RUN two.txt --combine linear | --combine: is for several runs
 score RUN LSTM two.txt --weights 0 0 | spanlm: --weights 0 0: must be above 0 in sum
 score RUN missing.txt | missing.txt: no such file
 score RUN two.txt --out nowhere/s.tsv | --out=nowhere/s.tsv | no folder nowhere

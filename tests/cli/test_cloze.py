@@ -15,7 +15,7 @@ from spanlm.evaluation.cloze import SCORES, ClozeTally, RankedQuestion
 from tests.cli.conftest import Cli, Typed
 from tests.conftest import TINY_WORDS
 
-CONTEXTS = ["full", "query", "none"]
+CONTEXTS = ["full", "query"]
 
 
 def make_block(seed: int) -> str:
@@ -90,7 +90,7 @@ def test_records_are_the_models_own(cli: Cli, tiny_run: Path, files: Path) -> No
     assert cli("cloze", tiny_run, "cbtest_NE_test_2500ex.txt", *options, "--out", "r.jsonl").done
     found = records(files / "r.jsonl")
     expected = ranked(tiny_run, files / "cbtest_NE_test_2500ex.txt", CONTEXTS)
-    assert len(found) == len(expected) == 36
+    assert len(found) == len(expected) == 24
     assert [(record["line"], record["context"]) for record in found] == [
         (21 + 22 * n, context) for n in range(12) for context in CONTEXTS
     ]
@@ -101,11 +101,11 @@ def test_records_are_the_models_own(cli: Cli, tiny_run: Path, files: Path) -> No
 
 def test_json_holds_the_tallies_of_the_model(cli: Cli, tiny_run: Path, files: Path) -> None:
     names = ["cbtest_NE_test_2500ex.txt", "cbtlike_V_test.txt.gz"]
-    result = json.loads(cli("cloze", tiny_run, *names, "--json", "--context", "query", "--context", "none").done)
+    result = json.loads(cli("cloze", tiny_run, *names, "--json", "--context", "query", "--context", "full").done)
     found = [(file["file"], file["class"], file["cbt_like"], len(file["defects"])) for file in result["files"]]
     assert found == [(names[0], "NE", False, 0), (names[1], "V", True, 2)]
     for file, name in zip(result["files"], names, strict=True):
-        assert list(file["contexts"]) == ["query", "none"]
+        assert list(file["contexts"]) == ["query", "full"]
         tally = ClozeTally()
         for item in ranked(tiny_run, files / name, ["query"]):
             tally.add(item)
@@ -113,17 +113,16 @@ def test_json_holds_the_tallies_of_the_model(cli: Cli, tiny_run: Path, files: Pa
     few = json.loads(cli("cloze", tiny_run, *names, "--limit", "5", "--class", "names", "--json").done)["files"]
     found = [(file["contexts"]["full"]["questions"], len(file["defects"]), file["class"]) for file in few]
     assert found == [(5, 0, "names"), (4, 1, "names")]
-    shares = [file["contexts"]["none"]["sentence"]["accuracy"] for file in result["files"]]
-    assert result["macro"]["none"]["sentence"] == pytest.approx(sum(shares) / 2)
+    shares = [file["contexts"]["full"]["sentence"]["accuracy"] for file in result["files"]]
+    assert result["macro"]["full"]["sentence"] == pytest.approx(sum(shares) / 2)
 
 
 def test_a_model_of_single_sentences_reads_the_query_alone(cli: Cli, sentence_run: Path, files: Path) -> None:
     command = ["cloze", sentence_run, "cbtest_NE_test_2500ex.txt"]
     plain, asked = (json.loads(cli(*command, "--json", *more).done) for more in ([], ["--context", "query"]))
     assert plain == asked and list(plain["files"][0]["contexts"]) == ["query"]
-    assert cli(*command, "--context", "none").done
     cli(*command, "--context", "query", "--context", "full", "--out", "r.jsonl").refused(
-        "context=full: the model was trained on independent lines", "Take context query, or none."
+        "context=full: the model was trained on independent lines", "Take context query."
     )
     assert not (files / "r.jsonl").exists()
 
@@ -139,7 +138,6 @@ def test_a_model_that_predicts_no_first_words(cli: Cli, unopened_run: Path, file
     assert record["sentence"][0] == pytest.approx(-sum(row.surprisal for row in rows[1:]), rel=1e-5)
     assert record["candidate"][0] == pytest.approx(-rows[1].surprisal, rel=1e-5)
     assert "sentence" not in defect
-    cli("cloze", unopened_run, "first.txt", "--context", "none").refused("context=none: the candidate would be")
 
 
 def test_strict_stops_at_the_first_defect_and_writes_nothing(cli: Cli, tiny_run: Path, files: Path) -> None:

@@ -85,26 +85,6 @@ def test_the_published_grid_is_the_default(cli: Cli, run: Path, short: str) -> N
     assert len(tuning["grid"]) == 24 and (tuning["grid"][0]["rate"], tuning["grid"][-1]["decay"]) == (3e-5, 0.005)
 
 
-def test_the_first_releases_convention(cli: Cli, run: Path, short: str) -> None:
-    old = {"rate": 0.05, "decay": 0.3, "epsilon": 0.02}
-    options = [x for name, value in old.items() for x in (f"--dynamic-{name}", str(value))]
-    how = ("--corpus", short, "--dynamic", "--dynamic-convention", "sum")
-    result = evaluated(cli, run, *how, *options)
-    statistics = spanlm.load(run).dynamic_statistics()
-    sizes: dict[str, Any] = {"segments": statistics.segments, "tensors": statistics.tensors}
-    expected = DynamicConfig.from_sum_convention(**old, **sizes)
-    assert result["perplexity"] == pytest.approx(spanlm.load(run).evaluate(short, dynamic=expected).perplexity)
-    assert {name: result["dynamic"][name] for name in old} == {name: getattr(expected, name) for name in old}
-    assert result["dynamic"]["sum_convention"] == pytest.approx(old)
-    out = cli("evaluate", run, *how, *options).done
-    assert "sum: η 0.05, λ 0.3, ε 0.02 as given" in " ".join(out.split())
-    several = ("--dynamic-rate", "0.05", "0.1", "--dynamic-decay", "0.3", "0.6", "--dynamic-epsilon", "0.02")
-    tuned = evaluated(cli, run, *how, "--tune-dynamic", *several)
-    grid = tuned["tuning"]["grid"]
-    assert [point["rate"] / expected.rate for point in grid] == pytest.approx([1, 1, 2, 2])
-    assert [point["decay"] / expected.decay for point in grid] == pytest.approx([1, 2, 1, 2])
-
-
 def test_a_part_of_the_training_text_is_enough_and_the_rest_of_a_folder_is_not_touched(cli: Cli, run: Path) -> None:
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     found = evaluated(cli, run, "--dynamic", "--dynamic-statistics", "1")["dynamic_statistics"]
@@ -133,18 +113,9 @@ def test_weights_that_diverge_end_in_one_line(cli: Cli, run: Path, rate: str) ->
     )
 
 
-def test_values_that_were_converted_are_named_so(cli: Cli, run: Path) -> None:
-    how = ("--dynamic-convention", "sum", "--dynamic-rate", "0.01", "--dynamic-decay", "99", "--dynamic-epsilon", "1")
-    cli("evaluate", run, "--dynamic", *how).refused(
-        "--dynamic-decay=", "must be in [0, 1] (These numbers are in the mean convention"
-    )
-
-
-@pytest.mark.parametrize("convention", ["mean", "sum"])
-def test_a_best_value_on_the_edge_comes_with_options_to_try(cli: Cli, run: Path, short: str, convention: str) -> None:
-    """As they were given, in the same convention."""
+def test_a_best_value_on_the_edge_comes_with_options_to_try(cli: Cli, run: Path, short: str) -> None:
     given = ("--dynamic-rate", "1e-7", "1e-9", "--dynamic-decay", "0.5", "0.01", "--dynamic-epsilon", "0.02")
-    how = ("--corpus", short, "--dynamic", "--tune-dynamic", "--dynamic-convention", convention, *given)
+    how = ("--corpus", short, "--dynamic", "--tune-dynamic", *given)
     tuning = evaluated(cli, run, *how)["tuning"]
     rates, decays = ([point[name] for point in tuning["grid"]] for name in ("rate", "decay"))
     flat = " ".join(cli("evaluate", run, *how).done.split())
@@ -155,28 +126,9 @@ def test_a_best_value_on_the_edge_comes_with_options_to_try(cli: Cli, run: Path,
         best = large if upwards else small
         note = f"--dynamic-{name}={best} is the {'largest' if upwards else 'smallest'} that was tried"
         values = [float(best) * factor for factor in ((1, 2, 4) if upwards else (1, 0.5, 0.25))]
-        most = 1.0 if convention == "mean" and name == "decay" else math.inf
+        most = 1.0 if name == "decay" else math.inf
         more = " ".join(f"{value:.3g}" for value in values if value <= most)
         assert f"{note}: the best may lie beyond. Try --dynamic-{name} {more}" in flat
-
-
-def test_segments_are_so_long_and_the_usual_settings_in_proportion(cli: Cli, run: Path) -> None:
-    found = evaluated(cli, run, "--dynamic", "--dynamic-length", 20)
-    config = DynamicConfig(rate=2e-4, decay=0.008, length=20)
-    assert found["dynamic"].items() >= config.to_json().items()
-    assert found["dynamic_statistics"]["length"] == 20
-    assert found["perplexity"] == pytest.approx(spanlm.load(run).evaluate(dynamic=config).perplexity, rel=1e-9)
-    assert "after every 20 tokens" in found["protocol"]
-    # those of 5 words are others
-    assert evaluated(cli, run, "--dynamic")["dynamic_statistics"]["length"] == 5
-
-
-def test_given_decays_are_not_measured_by_the_usual_ones(cli: Cli, run: Path) -> None:
-    """Which in proportion to so long a segment would be beyond 1."""
-    given = ("--dynamic-rate", 0.01, "--dynamic-decay", 0.5, "--dynamic-epsilon", 0.01)
-    for convention in ("mean", "sum"):
-        found = evaluated(cli, run, "--dynamic", "--dynamic-length", 2000, "--dynamic-convention", convention, *given)
-        assert found["dynamic"]["length"] == 2000
 
 
 TUNED = ("--dynamic", "--tune-dynamic", "--dynamic-rate", "0.0005", "0.002", "--dynamic-decay", "0.01")

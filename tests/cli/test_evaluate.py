@@ -248,7 +248,6 @@ def test_weights_are_tuned_on_valid_before_the_split_is_read(cli: Cli, both: lis
     ("options", "how"),
     [
         ([], {}),
-        (["--combine", "geometric"], {"combination": "geometric"}),
         (["--split", "valid", "--weights", "3", "1"], {"split": "valid", "weights": [3, 1]}),
         pytest.param(["--precision", "bf16"], {"precision": "bf16"}, marks=needs_bf16),
     ],
@@ -282,11 +281,10 @@ def test_each_run_stands_beside_all_as_one(cli: Cli, both: list[Path], cache: tu
     assert found["oracle_bound"] == right.to_json()["oracle_bound"]
 
 
-@pytest.mark.parametrize("options", [[], ["--weights", "3", "1"], ["--combine", "geometric"]], ids=str)
+@pytest.mark.parametrize("options", [[], ["--weights", "3", "1"]], ids=str)
 def test_several_runs_score_and_write(cli: Cli, both: list[Path], options: list[str]) -> None:
     Path("text.txt").write_text("the cat zebra\nsat on\n")
-    weights, combination = ([3, 1] if "--weights" in options else None), options[1:] == ["geometric"]
-    model = spanlm.load_ensemble(both, weights=weights, combination="geometric" if combination else "linear")
+    model = spanlm.load_ensemble(both, weights=[3, 1] if "--weights" in options else None)
     found = [
         line.split("\t")
         for line in cli(

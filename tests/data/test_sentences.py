@@ -30,14 +30,13 @@ def text(lines: list[int]) -> TokenFile:
 
 
 def by_a_loop(lines: list[int], limit: int, long: str, predict_first: bool) -> list[Sentence]:
-    """Inputs and targets of all sentences; a later piece is read from the true word before it."""
+    """Inputs and targets of all sentences."""
     words, found = itertools.count(1), []
     for length in lines:
         line = [*itertools.islice(words, length), EOS]
         inputs, targets = ([EOS, *line[:-1]], line) if predict_first else (line[:-1], line[1:])
-        step = len(line) if long == "keep" else limit
-        begins = range(0, len(targets), step)[: 1 if long == "cut" else None]
-        found += [(inputs[at : at + step], targets[at : at + step]) for at in begins]
+        kept = len(line) if long == "keep" else limit
+        found += [(inputs[:kept], targets[:kept])] if targets else []
     return found
 
 
@@ -81,26 +80,13 @@ def test_lines_are_found_to_the_end_of_a_text_of_millions_of_words() -> None:
         )
 
 
-@given(
-    lines=LINES, limit=st.integers(1, 9), long=st.sampled_from(["keep", "cut", "split"]), predict_first=st.booleans()
-)
+@given(lines=LINES, limit=st.integers(1, 9), long=st.sampled_from(["keep", "cut"]), predict_first=st.booleans())
 def test_sentences_are_those_of_a_loop(lines: list[int], limit: int, long: Any, predict_first: bool) -> None:
     """The limit counts what is predicted; an unopened line's first word is only read, one without words left out."""
     lines = [1, *lines]
     assert sentences(lines, limit=limit, long=long, predict_first=predict_first) == by_a_loop(
         lines, limit, long, predict_first
     )
-
-
-@given(lines=LINES, limit=st.integers(1, 9))
-def test_refuse_is_for_the_first_that_is_longer(lines: list[int], limit: int) -> None:
-    longer = [number for number, length in enumerate(lines, 1) if length + 1 > limit]
-    if longer:
-        said = rf"length={limit}: {len(longer)} of {len(lines)} .* number {longer[0]} with .* to {max(lines) + 1}\."
-        with pytest.raises(InputError, match=said):
-            sentences(lines, limit=limit, long="refuse")
-    limit = max(lines) + 1 if longer else limit
-    assert sentences(lines, limit=limit, long="refuse") == sentences(lines), "the way out is one"
 
 
 def test_a_text_without_words_has_nothing_to_predict_unopened() -> None:
@@ -121,7 +107,7 @@ def test_a_last_line_without_an_end() -> None:
     seed=st.integers(0, 3),
     shuffle=st.booleans(),
     order=st.sampled_from(["drawn", "bucketed", "by-length"]),
-    long=st.sampled_from(["keep", "cut", "split"]),
+    long=st.sampled_from(["keep", "cut"]),
     predict_first=st.booleans(),
     start=st.integers(0, 6),
 )

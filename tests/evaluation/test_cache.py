@@ -22,7 +22,7 @@ from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
 from spanlm.evaluation.scoring import Scored, score
 from spanlm.evaluation.words import lines_as_pieces
-from spanlm.models.ensemble import Combination, Ensemble
+from spanlm.models.ensemble import Ensemble
 from spanlm.models.interfaces import NextWordModel, Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.runs.texts import text_to_attend
@@ -113,9 +113,8 @@ def test_the_count_of_salton_is_of_the_same_probabilities() -> None:
     assert result.without_cache.salton2017.nll == pytest.approx(plain.salton2017.nll, rel=1e-12)
 
 
-@pytest.mark.parametrize("combination", ["linear", "geometric"])
-def test_an_ensemble_has_one_cache_of_all_features(combination: Combination) -> None:
-    model = Ensemble([small_model(name) for name in ("none", "kvp")], combination, [0.3, 0.7])
+def test_an_ensemble_has_one_cache_of_all_features() -> None:
+    model = Ensemble([small_model(name) for name in ("none", "kvp")], [0.3, 0.7])
     (whole,) = reference.pieces("carry")
     assert evaluated(model, USUAL).nll == pytest.approx(sum(loop(model, whole, USUAL)), rel=1e-12)
 

@@ -70,8 +70,8 @@ def loop(
 ) -> tuple[list[float], list[float]]:
     """Both scores of each candidate: one candidate at a time, all its text in one go, from an empty state."""
     sentences = [[*tokenize(sentence, tokenizer), EOS] for sentence in q.context] if context == "full" else []
-    before = tokenize(q.before, tokenizer) if context != "none" else []
-    after = tokenize(q.after, tokenizer) if context != "none" else []
+    before = tokenize(q.before, tokenizer)
+    after = tokenize(q.after, tokenizer)
     whole, place = [], []
     for candidate in q.candidates:
         words = tokenize(candidate, tokenizer)
@@ -136,9 +136,8 @@ def test_where_nothing_opens_a_sentence_its_first_word_has_no_score(batch_size: 
             whole, place = loop(MODEL, item.question, "query", predict_first=False)
             assert list(item.sentence) == pytest.approx(whole, rel=1e-10)
             assert list(item.candidate) == pytest.approx(place, rel=1e-10)
-    for context in ("full", "none"):
-        with pytest.raises(InputError, match=f"context={context}: must be query where sentences are not opened"):
-            rank(contexts=[context], predict_first=False)
+    with pytest.raises(InputError, match="context=full: must be query where sentences are not opened"):
+        rank(contexts=["full"], predict_first=False)
 
 
 SENTENCES = st.lists(st.sampled_from([*reference.WORDS[1:], "zebra"]), max_size=7).map(" ".join)

@@ -10,11 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from spanlm.errors import InputError
 from spanlm.evaluation.combination import em_weights, evaluate_members, tune_weights
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import Context, Protocol
-from spanlm.models.ensemble import Combination, Ensemble
+from spanlm.models.ensemble import Ensemble
 from spanlm.models.language_model import LanguageModel
 from tests.evaluation import reference
 from tests.evaluation.reference import CONTEXTS, CORPUS, TEXT, VOCABULARY, small_model
@@ -27,8 +26,8 @@ def models() -> list[LanguageModel]:
     return [small_model(name) for name in NAMES]
 
 
-def ensemble(combination: Combination = "linear", weights: Any = WEIGHTS) -> Ensemble:
-    return Ensemble(models(), combination, weights).eval()
+def ensemble(weights: Any = WEIGHTS) -> Ensemble:
+    return Ensemble(models(), weights).eval()
 
 
 def target_log_p(state: str) -> Tensor:
@@ -37,11 +36,10 @@ def target_log_p(state: str) -> Tensor:
     return torch.tensor(found, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("combination", ["linear", "geometric"])
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("predict_first", [True, False])
-def test_each_is_what_it_is_alone(combination: Combination, context: Context, predict_first: bool) -> None:
-    whole = ensemble(combination)
+def test_each_is_what_it_is_alone(context: Context, predict_first: bool) -> None:
+    whole = ensemble()
     protocol = Protocol(context=context, predict_first=predict_first)
     result = evaluate_members(whole, CORPUS, protocol=protocol)
     for found, model in zip((*result.members, result.ensemble), (*models(), whole), strict=True):
@@ -55,7 +53,7 @@ def test_each_is_what_it_is_alone(combination: Combination, context: Context, pr
         for name, value in theirs.items():
             assert mine[name] == (pytest.approx(value, rel=1e-12) if isinstance(value, float) else value), name
         assert ("salton2017.nll" in mine) == (context == "line")
-    assert (result.combination, result.weights) == (combination, WEIGHTS)
+    assert (result.combination, result.weights) == ("linear", WEIGHTS)
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
@@ -112,8 +110,3 @@ def test_tuned_weights_are_those_of_a_plain_loop_over_the_text(context: Context)
         found = tune_weights(whole, CORPUS, "test", protocol=protocol)
         assert found.weights == pytest.approx(expected.weights, abs=1e-9)
         assert found.log_likelihoods[-1] == pytest.approx(expected.log_likelihoods[-1], rel=1e-12)
-
-
-def test_the_weights_of_a_product_are_not_tuned() -> None:
-    with pytest.raises(InputError, match="combination=geometric: only the weights of the linear mixture are tuned"):
-        tune_weights(ensemble("geometric"), CORPUS, "test")

@@ -69,16 +69,15 @@ def assert_sizes(found: DynamicStatistics, model: LanguageModel, squares: list[T
 
 @pytest.mark.parametrize("memory", ["none", "kvp", "span"])
 @pytest.mark.parametrize("size", [10, 22, 3])
-@pytest.mark.parametrize("length", [5, 4])
-def test_streams_are_those_of_the_loop(memory: str, size: int, length: int) -> None:
+def test_streams_are_those_of_the_loop(memory: str, size: int) -> None:
     """Also where the last segment, or the only one, is short; of a span buffer, of the likelihood in evaluation."""
     model = span_model() if memory == "span" else reference.small_model(memory)
     ids = drawn(STREAMS * size)
     columns = reference_dynamic.columns_of(ids, EOS_ID, STREAMS)
-    found = gathered(model, corpus_of(ids), length=length)
-    assert_sizes(found, model, *reference_dynamic.mean_squares(model, columns, length))
-    assert (found.tokens, found.whole, found.length) == (len(ids), True, length)
-    assert found.read == -(-size // length) and found.segments == pytest.approx(size / length)
+    found = gathered(model, corpus_of(ids))
+    assert_sizes(found, model, *reference_dynamic.mean_squares(model, columns, 5))
+    assert (found.tokens, found.whole) == (len(ids), True)
+    assert found.read == -(-size // 5) and found.segments == pytest.approx(size / 5)
 
 
 def ragged(
@@ -178,12 +177,12 @@ def saved(tmp_path: Path) -> Saved:
 
 def test_the_file_gives_back_what_was_saved(saved: Saved, tmp_path: Path) -> None:
     path, model, found = saved
-    again = read_statistics(path, model, OTHER, 5, None)
+    again = read_statistics(path, model, OTHER, None)
     assert again.to_json() == {**found.to_json(), "origin": f"read from {path}"}
     assert again.root_mean_squares.keys() == found.root_mean_squares.keys()
     for name, size in found.root_mean_squares.items():
         assert torch.equal(again.root_mean_squares[name], size)
-    assert read_statistics(path, model, None, 5, 10_000).mean == pytest.approx(found.mean, rel=1e-12)
+    assert read_statistics(path, model, None, 10_000).mean == pytest.approx(found.mean, rel=1e-12)
     save_statistics(tmp_path / "again", again, OTHER)
     assert (tmp_path / "again").read_bytes() == path.read_bytes()
 
@@ -192,14 +191,13 @@ def test_the_file_gives_back_what_was_saved(saved: Saved, tmp_path: Path) -> Non
     ("changed", "message"),
     [
         ({"text": "another"}, "is of another training text"),
-        ({"length": 7}, "is of segments of 5 steps, not 7"),
         ({"model": reference.small_model("none").float()}, "is of other weights"),
     ],
     ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
 )
 def test_what_is_not_of_this_model_and_text_is_refused(saved: Saved, changed: dict[str, Any], message: str) -> None:
     path, model, _ = saved
-    usual = {"model": model, "text": OTHER, "length": 5, "segments": None}
+    usual = {"model": model, "text": OTHER, "segments": None}
     with pytest.raises(InputError, match=re.escape(f"{path}: {message}")):
         read_statistics(path, **{**usual, **changed})
 
@@ -220,7 +218,7 @@ def test_a_damaged_file_is_refused(saved: Saved, damage: Callable[[bytes], bytes
     path, model, _ = saved
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(InputError, match=r"dynamic\.safetensors: damaged"):
-        read_statistics(path, model, OTHER, 5, None)
+        read_statistics(path, model, OTHER, None)
 
 
 def test_every_change_of_a_text_is_seen() -> None:
@@ -237,7 +235,7 @@ def test_every_change_of_a_text_is_seen() -> None:
 CONFIG = DynamicConfig(rate=0.002, decay=0.01, epsilon=0.001)
 
 
-def test_statistics_are_gathered_once_for_weights_length_and_text(trained: TrainedModel) -> None:
+def test_statistics_are_gathered_once_for_weights_and_text(trained: TrainedModel) -> None:
     path = trained.folder / DYNAMIC
     assert not trained.dynamic_statistics(segments=1).whole
     assert trained.dynamic_statistics(segments=1).origin == f"read from {path}"
@@ -251,12 +249,6 @@ def test_statistics_are_gathered_once_for_weights_length_and_text(trained: Train
     trained.evaluate(dynamic=CONFIG)
     trained.tune_dynamic(rates=[0.001], decays=[0.0])
     assert path.stat().st_mtime_ns == written
-    assert "after every 3 tokens" in trained.evaluate(dynamic=replace(CONFIG, length=3)).protocol
-    assert path.stat().st_mtime_ns == written, "another length has a file of its own"
-    other = trained.dynamic_statistics(length=3, segments=1)
-    assert other.origin == f"read from {path.with_stem('dynamic-length-3')}" and other.whole
-    path.write_bytes(path.with_stem("dynamic-length-3").read_bytes())
-    assert "is of segments of 3 steps, not 5" in trained.dynamic_statistics().origin
 
 
 def test_without_the_training_text_the_folders_statistics_are_taken_or_the_way_out_is_named(

@@ -173,7 +173,6 @@ CHANGES: dict[str, Callable[[TrainedModel], dict[str, Any]]] = {
     "weights": other_weights,
     "statistics": lambda trained: {"statistics": gather_statistics(trained.model, trained.corpus(), segments=1)},
     "ε": lambda _: {"epsilon": 0.002},
-    "length": lambda _: {"length": 4},
     "precision": lambda _: {"precision": "bf16"},
     "text": lambda _: {"split": "test"},
     "context": lambda _: {"state": "line"},

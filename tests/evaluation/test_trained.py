@@ -253,7 +253,6 @@ def test_torchs_generator_is_left_as_it_was(model: TrainedModel) -> None:
         (lambda m: list(m.cloze([], contexts="full")), "contexts='full': is one string; give a list of them"),
         (lambda m: spanlm.load_ensemble("run"), "runs='run': is one string; give a list of them"),
         (lambda m: spanlm.load_corpus("demo", splits=["dev"]), "splits=dev: must be some of train, valid, test"),
-        (lambda m: spanlm.DynamicConfig(length=1.5), "dynamic.length=1.5: must be a whole number"),
         (lambda m: spanlm.CacheConfig(window=2, theta="x", lambda_=0), "cache.theta='x': must be a number"),
     ],
 )

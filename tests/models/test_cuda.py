@@ -77,16 +77,15 @@ def test_reduced_precision_trains(config: Any) -> None:
     assert all(p.grad.isfinite().all() for p in model.parameters() if p.requires_grad)
 
 
-@pytest.mark.parametrize("direction", ["own", "shared"])
 @pytest.mark.parametrize("kind", [SoftmaxConfig, MixtureOfSoftmaxesConfig], ids=["softmax", "mixture"])
 @pytest.mark.parametrize("grad", ["mean", "any"])
 @pytest.mark.parametrize("chunk", [2**25, 200], ids=["whole", "chunks"])
-def test_training_on_a_gpu(kind: Any, direction: Any, grad: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_on_a_gpu(kind: Any, grad: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(softmax, "CHUNK_ELEMENTS", chunk)
     monkeypatch.setattr(mixture_of_softmaxes, "MIXTURE_CHUNK_ELEMENTS", chunk)
-    config = kind(tied=False, adversarial=0.2, adversarial_direction=direction)
+    config = kind(tied=False, adversarial=0.2)
     if kind is MixtureOfSoftmaxesConfig:
-        config = kind(experts=3, latent_dropout=0.0, adversarial=0.2, adversarial_direction=direction)
+        config = kind(experts=3, latent_dropout=0.0, adversarial=0.2)
     torch.manual_seed(0)
     here = build(config, 6, nn.Embedding(11, 5).double()).train()
     there = copy.deepcopy(here).cuda()

@@ -1,4 +1,4 @@
-"""Several models as one: the promises of one model, and the two combinations written out."""
+"""Several models as one: the promises of one model, and the mixture written out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spanlm.errors import InputError
 from spanlm.models import ensemble as module
 from spanlm.models.counting import count_parameters
 from spanlm.models.encoders import HORNNConfig, LSTMConfig
-from spanlm.models.ensemble import Combination, Ensemble
+from spanlm.models.ensemble import Ensemble
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import LMState, MixingHead, Readout
 from spanlm.models.language_model import LanguageModel
@@ -28,8 +28,7 @@ from spanlm.models.memories import (
 from spanlm.models.memories.span_buffer import GateConfig
 from tests.conftest import needs_bf16
 from tests.models import small
-from tests.models.largest import Largest
-from tests.models.small import assert_same, bitwise, language_model, model_config, values, words
+from tests.models.small import assert_same, bitwise, language_model, model_config, words
 from tests.models.test_language_model import assert_any_cut_is_the_same_stream, begun_and_new
 
 LSTM, SOFT = LSTMConfig(hidden_size=12), GateConfig(evaluation_temperature=1.0)
@@ -44,34 +43,28 @@ CONFIGS = [
 """A head that is tied and one that is not, a state that grows, a pointer, and a second prediction."""
 WEIGHTS = (0.2, 0.1, 0.2, 0.1, 0.2, 0.2)
 
-each_way = pytest.mark.parametrize("combination", ["linear", "geometric"])
-
 
 def models(dtype: torch.dtype = torch.float64) -> list[LanguageModel]:
     return [language_model(config, dtype) for config in CONFIGS]
 
 
-def ensemble(combination: Combination, weights: Any = WEIGHTS, dtype: torch.dtype = torch.float64) -> Ensemble:
-    return Ensemble(models(dtype), combination, weights).eval()
+def ensemble(weights: Any = WEIGHTS, dtype: torch.dtype = torch.float64) -> Ensemble:
+    return Ensemble(models(dtype), weights).eval()
 
 
-def brute_force(combination: str, members: list[LanguageModel], weights: Any, tokens: Tensor) -> Tensor:
+def brute_force(members: list[LanguageModel], weights: Any, tokens: Tensor) -> Tensor:
     """Log p of every word, (T, B, V), from probabilities."""
     p = [model.log_probs(tokens, model.init_state(tokens.shape[1]))[0].exp() for model in members]
-    if combination == "linear":
-        return torch.stack([w * x for w, x in zip(weights, p, strict=True)]).sum(0).log()
-    product = torch.stack([x**w for w, x in zip(weights, p, strict=True)]).prod(0)
-    return (product / product.sum(-1, keepdim=True)).log()
+    return torch.stack([w * x for w, x in zip(weights, p, strict=True)]).sum(0).log()
 
 
-@each_way
 @pytest.mark.parametrize(
     "weights", [(1 / 6,) * 6, WEIGHTS, (0.0, 0.5, 0.2, 0.0, 0.0, 0.3), (0.0, 0.0, 0.0, 0.0, 1.0, 0.0)], ids=str
 )
-def test_it_is_the_combination_written_out(combination: Combination, weights: tuple[float, ...]) -> None:
+def test_it_is_the_mixture_written_out(weights: tuple[float, ...]) -> None:
     tokens, targets = words(6, 3), words(6, 3, seed=1)
-    whole = ensemble(combination, weights)
-    expected = brute_force(combination, models(), weights, tokens)
+    whole = ensemble(weights)
+    expected = brute_force(models(), weights, tokens)
     every, end = whole.log_probs(tokens, whole.init_state(3))
     one, same_end = whole.log_prob(tokens, targets, whole.init_state(3))
     assert_same(every, expected)
@@ -81,17 +74,15 @@ def test_it_is_the_combination_written_out(combination: Combination, weights: tu
     assert bitwise(end, same_end)
 
 
-@each_way
 @pytest.mark.parametrize("lengths", [[1, 1, 1, 1], [2, 3], [5]], ids=str)
-def test_any_cut_is_the_same_stream(combination: Combination, lengths: list[int]) -> None:
-    whole = ensemble(combination)
+def test_any_cut_is_the_same_stream(lengths: list[int]) -> None:
+    whole = ensemble()
     assert_any_cut_is_the_same_stream(whole, lengths, whole.init_state(2))
 
 
-@each_way
-def test_reset_streams_start_again_and_the_others_go_on(combination: Combination) -> None:
+def test_reset_streams_start_again_and_the_others_go_on() -> None:
     # not bit by bit: the growing memory holds empty slots for the streams that begin
-    assert_same(*begun_and_new(ensemble(combination)))
+    assert_same(*begun_and_new(ensemble()))
 
 
 def test_its_state_is_its_members_states() -> None:
@@ -109,21 +100,19 @@ def test_its_state_is_its_members_states() -> None:
     assert bitwise(LMState.from_flat(state.flat()), state)
 
 
-@each_way
-def test_ensembles_can_be_members(combination: Combination) -> None:
-    """Of linear ones the weights multiply; a nested product is cut into chunks, too."""
+def test_ensembles_can_be_members() -> None:
+    """Their weights multiply."""
     one, two, three, *_ = models()
-    nested = Ensemble([Ensemble([one, two], combination, [1, 3]), three], combination, [0.4, 0.6])
+    nested = Ensemble([Ensemble([one, two], [1, 3]), three], [0.4, 0.6])
     tokens, targets = words(5, 2), words(5, 2, seed=1)
     found = nested.log_prob(tokens, targets, nested.init_state(2))[0]
-    flat = Ensemble([one, two, three], combination, [0.1, 0.3, 0.6])
+    flat = Ensemble([one, two, three], [0.1, 0.3, 0.6])
     assert_same(found, flat.log_prob(tokens, targets, flat.init_state(2))[0])
 
 
 @needs_bf16
-@each_way
-def test_narrow_members_give_float32(combination: Combination) -> None:
-    whole, wide = ensemble(combination, dtype=torch.float32), ensemble(combination)
+def test_narrow_members_give_float32() -> None:
+    whole, wide = ensemble(dtype=torch.float32), ensemble()
     tokens, targets = words(6, 2), words(6, 2, seed=1)
     expected = wide.log_prob(tokens, targets, wide.init_state(2))[0]
     for precise in (True, False):
@@ -149,29 +138,17 @@ class Certain(MixingHead):
         return self.row.expand(*features.shape[:2], -1)
 
 
-@each_way
-def test_words_of_no_measurable_probability_stay_apart(combination: Combination) -> None:
+def test_words_of_no_measurable_probability_stay_apart() -> None:
     """Probabilities far below the smallest float32: their logarithms are right."""
     heads = [Certain([0.0, -1000.0, -2000.0]), Certain([0.0, -1200.0, -1900.0])]
-    head = module.EnsembleHead(heads, combination, (0.5, 0.5), 3)
+    head = module.EnsembleHead(heads, (0.5, 0.5))
     member = Readout(torch.zeros(3, 1, 1))
     readout = module.EnsembleReadout(member.features, members=(member, member))
     found = head.log_prob(readout, torch.arange(3).view(3, 1)).flatten().tolist()
     half = math.log(2)
-    expected = [0.0, -1000 - half, -1900 - half] if combination == "linear" else [0.0, -1100.0, -1950.0]
+    expected = [0.0, -1000 - half, -1900 - half]
     assert found == pytest.approx(expected, rel=1e-6)
     assert head.log_probs(readout)[0, 0].tolist() == pytest.approx(expected, rel=1e-6)
-
-
-def test_the_product_of_a_long_text_is_made_a_chunk_at_a_time() -> None:
-    rows = [values(30, seed=seed).log_softmax(-1).tolist() for seed in (1, 2)]
-    head = module.EnsembleHead([Certain(row) for row in rows], "geometric", (0.5, 0.5), 30)
-    steps = 1 + module.CHUNK_ELEMENTS // 20
-    member, targets = Readout(torch.zeros(steps, 1, 1)), words(steps, 1, size=30)
-    with Largest() as largest:
-        found = head.log_prob(module.EnsembleReadout(member.features, members=(member, member)), targets)
-    assert largest.elements <= module.CHUNK_ELEMENTS
-    torch.testing.assert_close(found, torch.tensor(rows).mean(0).log_softmax(-1)[targets])
 
 
 def test_it_is_one_module_of_its_members_weights() -> None:
@@ -188,8 +165,6 @@ def test_it_is_one_module_of_its_members_weights() -> None:
 def test_members_that_make_no_ensemble_are_refused() -> None:
     with pytest.raises(InputError, match="members=0: must be at least 1 model"):
         Ensemble([])
-    with pytest.raises(InputError, match="combination=harmonic: must be linear or geometric"):
-        Ensemble(models(), "harmonic")  # type: ignore[arg-type]
     other = LanguageModel(CONFIGS[0], 7)
     with pytest.raises(InputError, match="their vocabularies have 7 and 11 words, not one"):
         Ensemble([*models(), other])

@@ -19,7 +19,7 @@ from tests.cases import rest_slow
 from tests.models import small
 from tests.models.small import VOCABULARY, assert_same, build, values, words
 from tests.models.twins import encoded, filled_slots, gradients, predicted, slots
-from tests.reference_mixture import Mixture, Moved, adversarial_mixture, mixture_of_softmaxes
+from tests.reference_mixture import Mixture, adversarial_mixture, mixture_of_softmaxes
 
 SIZE = 3
 CONFIGS = [
@@ -121,7 +121,7 @@ def test_whole_language_model(tied: bool, config: SpanBufferConfig) -> None:
 def test_a_model_under_a_mixture_of_softmaxes(tied: bool, epsilon: float, config: SpanBufferConfig) -> None:
     """The same, rewards and margins included: both parts are predictions of the same experts."""
     fields: dict[str, Any] = {"experts": 3, "latent_dropout": 0.0, "tied": tied}
-    softmaxes = MixtureOfSoftmaxesConfig(**fields, adversarial=epsilon, adversarial_gate="none")
+    softmaxes = MixtureOfSoftmaxesConfig(**fields, adversarial=epsilon)
     memory = taught(config)
     model = small.language_model(small.model_config(RNNConfig(hidden_size=6), memory, softmaxes)).train()
     head, tokens, targets = model.head, words(8, 2), words(8, 2, seed=1)
@@ -133,8 +133,7 @@ def test_a_model_under_a_mixture_of_softmaxes(tied: bool, epsilon: float, config
     logits = twin.policy(h, model.memory.gate.weight)
     of_targets = [x.gather(-1, targets[..., None]) for x in (p, q)]
     if epsilon:
-        moved = Moved(epsilon, gated=False)
-        of_targets = [adversarial_mixture(x, targets, experts, moved)[..., None] for x in (h, reads)]
+        of_targets = [adversarial_mixture(x, targets, experts, epsilon)[..., None] for x in (h, reads)]
     one, other = (x.exp() for x in of_targets)
     compare(model, tokens, targets, twin.losses(one, other, logits, filled, torch.zeros_like(targets), gate(memory)))
     every = twin.mixed(p.exp(), q.exp(), logits, filled, memory.gate.evaluation_temperature)

@@ -160,7 +160,7 @@ def test_published_settings_of_dynamic_evaluation_are_in_our_convention(name: st
     assert tuple(f"{value:.3g}" for value in (found.rate, found.decay, found.epsilon)) == settings
 
 
-@pytest.mark.parametrize(("reads", "squares"), [("spans", 2), ("sum", 2), ("merge", 4)])
+@pytest.mark.parametrize(("reads", "squares"), [("spans", 2), ("merge", 4)])
 def test_what_q_reads_costs_where_it_is_merged(reads: Reads, squares: int) -> None:
     """W_h and W_s (d, d), and W (d, 2d)."""
     for name, width in (("li2020/awd-snb-ptb", 400), ("li2020/mos-snb-ptb", 620)):

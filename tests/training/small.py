@@ -150,10 +150,10 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
     "recurrent memory, RNN, shuffled documents": lambda: with_model(
         make_config(RecurrentMemoryConfig(window=4)), encoder=RNNConfig(hidden_size=6)
     ),
-    "attentive single, bucketed sentences, split": lambda: with_batching(
+    "attentive single, bucketed sentences, cut": lambda: with_batching(
         make_config(AttentiveConfig(score="single"), kind="sentences", loss="time-sum", optimizer=SGD),
         bucket=True,
-        long_sentences="split",
+        long_sentences="cut",
     ),
     "attentive combined, streams, bf16": lambda: make_config(
         AttentiveConfig(score="combined", window=3), kind="streams", shuffle=False, precision="bf16"

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,6 @@ from tests.training.small import (
     outcome,
     rows,
     with_batching,
-    with_model,
     with_training,
 )
 
@@ -105,11 +103,7 @@ def test_what_ranks_cannot_share_is_refused() -> None:
         Ranks(0, 2).refuse_unfit(make_config(batch_size=3))
     with pytest.raises(InputError, match=r"training.batching.group_size=2: must be a multiple of the 4 processes"):
         Ranks(0, 4).refuse_unfit(with_batching(make_config(batch_size=4), **GROUPS))
-    config = make_config(batch_size=4)
-    head = replace(config.model.head, adversarial=0.1, adversarial_direction="shared")
-    with pytest.raises(InputError, match=r"model.head.adversarial_direction=shared: must be own with the 2 processes"):
-        Ranks(0, 2).refuse_unfit(with_model(config, head=head))
-    Ranks().refuse_unfit(with_model(config, head=head))
+    Ranks().refuse_unfit(make_config(batch_size=3))
 
 
 def test_two_ranks_on_one_gpu_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -211,14 +211,12 @@ def test_a_folder_that_cannot_be_made_is_refused(room: Path, corpus: Corpus) -> 
 WHOLE = make_corpus(documents=False)
 SINGLE = AttentiveConfig(score="single")
 KEPT = "Take training.batching.kind=sentences, or give model.memory.window a number."
-SENTENCES = with_batching(make_config(kind="sentences", epochs=1), long_sentences="refuse")
 STAGED = partial(make_config, NoMemoryConfig(), kind="streams", shuffle=False, optimizer=NT_ASGD, epochs=2)
 
 UNFIT: list[tuple[RunConfig, Corpus, str]] = [
     (make_config(device="no-such-device"), WHOLE, "training.device=no-such-device"),
     (make_config(kind="auto"), WHOLE, "kind=auto, which is streams for this text: training.batching.shuffle=true"),
     (make_config(kind="documents", shuffle=False), WHOLE, "training.batching.kind=documents: the training text is one"),
-    (SENTENCES, make_corpus(), "training.batching.length=6: "),
     (make_config(SINGLE, kind="streams", shuffle=False), make_corpus(), f"training.batching.kind=streams. {KEPT}"),
     (make_config(SINGLE, kind="auto", shuffle=False), make_corpus(), f"kind=auto (here documents). {KEPT}"),
     *(

@@ -18,7 +18,6 @@ from spanlm.training import trainer as trainer_module
 from spanlm.training.config import FinetuneConfig
 from spanlm.training.progress import Position
 from spanlm.training.run import finished, refuse_changes, train
-from spanlm.training.setup import refuse_unfit
 from spanlm.training.trainer import Trainer
 from tests.cases import rest_slow
 from tests.training.small import (
@@ -28,7 +27,6 @@ from tests.training.small import (
     checkpoints,
     goes_on_exactly,
     make_corpus,
-    with_model,
     with_training,
 )
 from tests.training.test_stages import averaging
@@ -152,16 +150,3 @@ def test_a_stage_does_not_begin_with_another_model(room: Path, corpus: Corpus) -
     assert len(checkpoints(room)) == 2
     (room / "model.safetensors").unlink()
     assert train(with_stage, corpus, room, resume=True).stage == 1, "the checkpoint has the weights"
-
-
-@pytest.mark.parametrize(("name", "value", "kept"), [("direction", "shared", "own"), ("gate", "none", "cosine")])
-def test_what_is_said_of_margins_needs_some_in_a_stage_or_another(name: str, value: str, kept: str) -> None:
-    config = RUNS[STAGES]()
-    head: Any = replace(config.model.head, **{f"adversarial_{name}": value})
-    config = with_model(config, head=head)
-    refuse_unfit(config)  # which has margins while finetuning
-    none = with_training(config, finetune=FinetuneConfig())
-    refuse_unfit(with_model(none, head=replace(head, adversarial=0.1)))
-    said = rf"^model\.head\.adversarial_{name}={value}: must be {kept} without an .*Use model\.head\.adversarial or"
-    with pytest.raises(InputError, match=said):
-        refuse_unfit(none)

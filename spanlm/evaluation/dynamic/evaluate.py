@@ -19,7 +19,7 @@ from spanlm.data.batching import Batcher, Segment
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import RunError, require
-from spanlm.evaluation.dynamic.statistics import DynamicStatistics, segment_gradients
+from spanlm.evaluation.dynamic.statistics import LENGTH, DynamicStatistics, segment_gradients
 from spanlm.evaluation.dynamic.update import DynamicConfig, adapting, require_fit, require_own
 from spanlm.evaluation.perplexity import Evaluation, count_split, counted_with, evaluate
 from spanlm.evaluation.protocol import STANDARD, Protocol
@@ -65,11 +65,11 @@ def evaluate_dynamic(
 
     Every token is predicted exactly once, as in `spanlm.evaluation.perplexity.evaluate`.
 
-    The model is not changed: a copy of it learns, from one stream. Its `statistics` are of segments of `config.length`.
+    The model is not changed: a copy of it learns, from one stream.
 
     Raises:
-        InputError: no such split, several streams, statistics of other weights, of segments of another length or of
-            another temperature of the gate, or the loss of training for a model without a span buffer.
+        InputError: no such split, several streams, statistics of other weights or of another
+            temperature of the gate, or the loss of training for a model without a span buffer.
         DivergedError: see `diverged`.
     """
     size = "dynamic evaluation reads one stream, whose weights adapt"
@@ -90,7 +90,7 @@ def evaluate_dynamic(
             )
         return [total]
 
-    (adapted,) = count_split(read, corpus, split, replace(protocol, batch_size=1), in_order=True, length=config.length)
+    (adapted,) = count_split(read, corpus, split, replace(protocol, batch_size=1), in_order=True, length=LENGTH)
     return replace(counted_with(adapted, config.description, ", on over the lines"), without_dynamic=static)
 
 
@@ -113,7 +113,7 @@ def adapted_tally(
     """
     total, waiting, tokens = Tally(), list[Scored](), 0
     follower, update = adapting(model, statistics, config)
-    for segment in segment_gradients(follower, batcher.segments(), config.length, precision, config.loss):
+    for segment in segment_gradients(follower, batcher.segments(), LENGTH, precision, config.loss):
         waiting.append(segment.scored)
         tokens += segment.tokens
         report(what, tokens, most or batcher.targets)

@@ -11,8 +11,7 @@ them. A segment with fewer than its 500 tokens counts by its share of them, in g
 last one out: n = 1859 on Penn Treebank, here 1859.2).
 
 They are kept in the run's folder, marked with the SHA-256 of the weights and of the training text, and with the gate's
-temperature; those of another temperature than the run's, or another length, have a file of their own
-(`statistics_name`).
+temperature; those of another one are gathered anew.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ twenty times as long (measured: 0.44 ms a segment against 0.02; the passes of a 
 
 DynamicLoss = Literal["likelihood", "training"]
 
-_KEPT = ("text", "segments", "read", "tokens", "whole", "length", "gate_temperature")
+_KEPT = ("text", "segments", "read", "tokens", "whole", "gate_temperature")
 """Fields that the file has beside the tensors."""
 
 
@@ -151,7 +150,6 @@ class DynamicStatistics:
         segments: n, in full segments.
         read: how many segments were read, full or not.
         whole: all of the text was read, not its first segments alone.
-        length: steps of a full segment.
         weights: SHA-256 of the weights that they are of.
         gate_temperature: of the likelihood, for a model with a span buffer; None: there is no gate.
         origin: for people: gathered now, or read from a file.
@@ -164,7 +162,6 @@ class DynamicStatistics:
     tokens: int
     whole: bool
     weights: str
-    length: int = LENGTH
     gate_temperature: float | None = None
     origin: str = ""
 
@@ -192,7 +189,7 @@ class DynamicStatistics:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values: all but the tensors."""
-        return {name: getattr(self, name) for name in (*_KEPT, "tensors", "origin")}
+        return {name: getattr(self, name) for name in (*_KEPT, "tensors", "origin")} | {"length": LENGTH}
 
 
 def gather_statistics(
@@ -200,14 +197,13 @@ def gather_statistics(
     corpus: Corpus,
     protocol: Protocol = STANDARD,
     *,
-    length: int = LENGTH,
     segments: int | None = None,
     streams: int = STREAMS,
     report: Report = quiet,
 ) -> DynamicStatistics:
     """Gather the statistics of a model, in its own precision, on the corpus of its training, read as in training.
 
-    A segment has `streams` of `length` steps; `segments` of them are read, or all. `report` is called after each.
+    A segment has `streams` of 5 steps; `segments` of them are read, or all. `report` is called after each.
 
     Raises:
         InputError: the corpus has no training part, or `segments` is below 1.
@@ -219,12 +215,12 @@ def gather_statistics(
             f"dynamic evaluation needs gradient statistics of the training text, and {corpus.name} has no {PART} "
             f"part. Name the folder that has it, or put this model's statistics into the run's folder."
         )
-    batcher = replace(protocol, batch_size=streams).batcher(corpus, PART, in_order=True, length=length, whole=False)
+    batcher = replace(protocol, batch_size=streams).batcher(corpus, PART, in_order=True, length=LENGTH, whole=False)
     weights = learning_weights(model)
     sums = [torch.zeros_like(weight) for weight in weights.values()]
-    expected = batcher.targets if segments is None else min(batcher.targets, segments * streams * length)
+    expected = batcher.targets if segments is None else min(batcher.targets, segments * streams * LENGTH)
     read, tokens, full = 0, 0, 0.0
-    for segment in segment_gradients(model, batcher.segments(), length):
+    for segment in segment_gradients(model, batcher.segments(), LENGTH):
         torch._foreach_addcmul_(sums, segment.gradients, segment.gradients)
         read, tokens, full = read + 1, tokens + segment.tokens, full + segment.share
         report("gradient statistics", tokens, expected)
@@ -237,7 +233,6 @@ def gather_statistics(
         read=read,
         tokens=tokens,
         whole=tokens == batcher.targets,
-        length=length,
         gate_temperature=gate_temperature(model),
         weights=model_digest(model),
     )
@@ -252,20 +247,12 @@ def gate_temperature(model: NextWordModel) -> float | None:
     return memory.gate_temperature if isinstance(memory, Memory) else None
 
 
-def statistics_name(gate: float | None = None, length: int = LENGTH) -> str:
-    """Name the file in a run's folder: one for each length of segments and temperature of its gate; None: the run's."""
-    of_gate = "" if gate is None else f"-gate-{float(gate)!r}"
-    of_length = "" if length == LENGTH else f"-length-{length}"
-    return DYNAMIC.replace(".", f"{of_gate}{of_length}.")
-
-
 def find_statistics(
     path: Path,
     model: NextWordModel,
     corpus: Corpus,
     protocol: Protocol,
     *,
-    length: int = LENGTH,
     segments: int | None = None,
     report: Report = quiet,
 ) -> DynamicStatistics:
@@ -275,12 +262,12 @@ def find_statistics(
     """
     text, origin = corpus.digest(PART), "gathered now"
     try:
-        return read_statistics(path, model, text, length, segments)
+        return read_statistics(path, model, text, segments)
     except FileNotFoundError:
         pass
     except InputError as stale:
         origin = f"gathered anew ({stale})"
-    found = gather_statistics(model, corpus, protocol, length=length, segments=segments, report=report)
+    found = gather_statistics(model, corpus, protocol, segments=segments, report=report)
     try:
         save_statistics(path, found, text)
     except OSError as error:
@@ -289,11 +276,11 @@ def find_statistics(
 
 
 def statistics_without_text(
-    path: Path, model: NextWordModel, length: int, segments: int | None, missing: SpanlmError
+    path: Path, model: NextWordModel, segments: int | None, missing: SpanlmError
 ) -> DynamicStatistics:
     """Return the statistics of a file where the training text is `missing`; InputError: none, or of other weights."""
     try:
-        found = read_statistics(path, model, None, length, segments)
+        found = read_statistics(path, model, None, segments)
     except (FileNotFoundError, InputError) as error:
         why = f"there is no {path}" if isinstance(error, FileNotFoundError) else str(error)
         raise InputError(
@@ -312,14 +299,13 @@ def save_statistics(path: Path, statistics: DynamicStatistics, text: str) -> Non
         "training_text": text,
         "statistics": statistics.digest,
         **{name: getattr(statistics, name) for name in _KEPT},
+        "length": LENGTH,
     }
     # one key: the format writes several in no fixed order, and equal statistics should give equal files
     replace_file(path, to_bytes(statistics.root_mean_squares, {"spanlm": json.dumps(marks)}))
 
 
-def read_statistics(
-    path: Path, model: NextWordModel, text: str | None, length: int, segments: int | None
-) -> DynamicStatistics:
+def read_statistics(path: Path, model: NextWordModel, text: str | None, segments: int | None) -> DynamicStatistics:
     """Read statistics that belong to a model and to a text, whose SHA-256 is `text` (None: unknown).
 
     They must be of at least so many `segments`; None: of all of the text.
@@ -337,7 +323,7 @@ def read_statistics(
             weights=marks["weights"],
             origin=f"read from {path}",
         )
-        of_text, damaged = marks["training_text"], marks["statistics"] != _digest(tensors)
+        length, of_text, damaged = marks["length"], marks["training_text"], marks["statistics"] != _digest(tensors)
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, SafetensorError) as error:
@@ -349,7 +335,7 @@ def read_statistics(
         (found.weights != model_digest(model), "is of other weights"),
         (text not in (None, of_text), "is of another training text"),
         (found.gate_temperature != gate, f"is of temperature {found.gate_temperature} of a gate, not {gate}"),
-        (found.length != length, f"is of segments of {found.length} steps, not {length}"),
+        (length != LENGTH, f"is of segments of {length} steps, not {LENGTH}"),
         ({name: (x.shape, x.dtype) for name, x in tensors.items()} != kinds, "does not fit the model"),
         (not enough, f"is of fewer segments (the first {found.read:,})"),
     ):

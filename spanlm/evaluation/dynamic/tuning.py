@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError, require, require_several
@@ -36,10 +36,10 @@ from spanlm.store.files import own, regular
 from spanlm.store.plain import finite, json_object
 
 RATES = (3e-5, 4e-5, 5e-5, 6e-5, 7e-5, 1e-4)
-"""η of the published grid, for segments of 5 tokens; with others in proportion."""
+"""η of the published grid."""
 
 DECAYS = (0.001, 0.002, 0.003, 0.005)
-"""λ of the published grid, likewise."""
+"""λ of the published grid."""
 
 EPSILON = DynamicConfig().epsilon
 
@@ -94,23 +94,22 @@ class DynamicTuning:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {name: value for name, value in asdict(self).items() if name != "seconds_before"}
+        plain = {name: value for name, value in asdict(self).items() if name != "seconds_before"}
+        return plain | {"best": self.best.to_json()}
 
 
 def dynamic_grid(
     rates: Sequence[float] | None,
     decays: Sequence[float] | None,
     epsilon: float = EPSILON,
-    length: int = LENGTH,
     loss: DynamicLoss = "likelihood",
 ) -> list[DynamicConfig]:
     """Return every η with every λ; None: the published grid. InputError: an empty list, or a value out of range."""
-    rates = [rate * (length / LENGTH) for rate in RATES] if rates is None else rates
-    decays = [decay * (length / LENGTH) for decay in DECAYS] if decays is None else decays
+    rates, decays = RATES if rates is None else rates, DECAYS if decays is None else decays
     for name, values in (("rate", rates), ("decay", decays)):
         require_several(f"dynamic.{name}", values)
-    how: dict[str, Any] = {"epsilon": epsilon, "length": length, "loss": loss}
-    return [DynamicConfig(rate=rate, decay=decay, **how) for rate, decay in product(rates, decays)]
+    pairs = product(rates, decays)
+    return [DynamicConfig(rate=rate, decay=decay, epsilon=epsilon, loss=loss) for rate, decay in pairs]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,25 +120,20 @@ class DynamicOptions:
         rate: η, how fast the weights learn (default: 5e-05; to tune, the published grid); several: a grid to tune
         decay: λ, how fast they return (default: 0.002; to tune, the published grid); several: a grid to tune
         epsilon: ε, how much weights with small gradients are held (default: 2e-05)
-        length: they learn after every N words (default: 5; with another N the defaults of η and λ are in proportion)
         loss: what they learn from: the likelihood, or, of a model with a span buffer, the loss of its training (its
             temperature, if annealed the last, and the reward)
-        convention: how η, λ and ε are given: as in the authors' current code (mean), or, all three, as in their first
-            release and its copies, such as that of MoS (sum)
         statistics: gather the gradient statistics from the first N segments (of 100 streams) of the training text
             (default: from all of it)
         tune: first find the η and λ that fit the valid part best
 
     Raises:
-        InputError: a value outside its range, several values without `tune`, or too few for the convention.
+        InputError: a value outside its range, or several values without `tune`.
     """
 
     rate: Sequence[float] | None = None
     decay: Sequence[float] | None = None
     epsilon: float | None = None
-    length: int = LENGTH
     loss: DynamicLoss = "likelihood"
-    convention: Literal["mean", "sum"] = "mean"
     statistics: int | None = None
     tune: bool = False
 
@@ -150,35 +144,17 @@ class DynamicOptions:
         for name, values in (("rate", self.rate), ("decay", self.decay)):
             if values is not None and len(values) > 1 and not self.tune:
                 raise InputError(f"dynamic.{name}: {len(values)} values are a grid; choose one, or add dynamic.tune")
-        if self.convention == "mean":
-            _ = self.points
-            return
-        if self.rate is None or self.decay is None or self.epsilon is None:
-            raise InputError(
-                "dynamic.convention=sum: says how dynamic.rate, dynamic.decay and dynamic.epsilon are meant; give all "
-                "three"
-            )
-        for decay in self.decay:  # is divided by the number of tensors, which only the model knows
-            require(0 <= decay < math.inf, "dynamic.decay", decay, "finite and at least 0")
-        _ = replace(self, convention="mean", decay=[0.0]).points
+        _ = self.points  # refuses the rest
 
     @property
     def points(self) -> list[DynamicConfig]:
-        """What to try, of settings in the convention of means; one without `tune`."""
+        """What to try; one without `tune`."""
         epsilon, rates, decays = EPSILON if self.epsilon is None else self.epsilon, self.rate, self.decay
         if not self.tune:
-            usual, share = DynamicConfig(), self.length / LENGTH
-            rates = [usual.rate * share] if rates is None else rates
-            decays = [usual.decay * share] if decays is None else decays
-        return dynamic_grid(rates, decays, epsilon, self.length, self.loss)
-
-    def in_means(self, statistics: DynamicStatistics) -> DynamicOptions:
-        """Return the settings in the convention of means, given n and K of the statistics."""
-        if self.convention == "mean" or self.rate is None or self.decay is None or self.epsilon is None:
-            return self
-        root = math.sqrt(statistics.segments)
-        rates, decays = [rate / root for rate in self.rate], [decay / statistics.tensors for decay in self.decay]
-        return replace(self, convention="mean", rate=rates, decay=decays, epsilon=self.epsilon / root)
+            usual = DynamicConfig()
+            rates = [usual.rate] if rates is None else rates
+            decays = [usual.decay] if decays is None else decays
+        return dynamic_grid(rates, decays, epsilon, self.loss)
 
 
 class Trials:
@@ -318,7 +294,7 @@ class _Search:
         began = time.perf_counter()
         total = adapted_tally(
             self.model,
-            self.protocol.batcher(self.corpus, self.split, in_order=True, length=config.length),
+            self.protocol.batcher(self.corpus, self.split, in_order=True, length=LENGTH),
             self.statistics,
             config,
             self.corpus.vocabulary,

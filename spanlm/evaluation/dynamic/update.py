@@ -53,14 +53,13 @@ class DynamicConfig:
         rate: η.
         decay: λ.
         epsilon: ε.
-        length: tokens of a full segment; with another one, η and λ are published in proportion to it.
         loss: what the weights learn from: likelihood, or, with a span buffer, training (temperature of training and
             reward). The statistics are of the likelihood in evaluation either way.
         tuned_on: the text on which η and λ were chosen, if they were.
 
     Raises:
-        InputError: a rate that is negative or not finite, a decay outside [0, 1], an epsilon that is not positive, a
-            length below 1, or another loss.
+        InputError: a rate that is negative or not finite, a decay outside [0, 1], an epsilon that is not positive, or
+            another loss.
 
     Example:
         >>> learns = spanlm.DynamicConfig(rate=1e-4)  # for model.evaluate(dynamic=learns)
@@ -71,7 +70,6 @@ class DynamicConfig:
     rate: float = 5e-5
     decay: float = 0.002
     epsilon: float = 2e-5
-    length: int = LENGTH
     loss: DynamicLoss = "likelihood"
     tuned_on: str | None = None
 
@@ -80,16 +78,15 @@ class DynamicConfig:
         require(0 <= self.rate < math.inf, "dynamic.rate", self.rate, "finite and at least 0")
         require(0 <= self.decay <= 1, "dynamic.decay", self.decay, "in [0, 1]")
         require(0 < self.epsilon < math.inf, "dynamic.epsilon", self.epsilon, "positive and finite")
-        require(self.length >= 1, "dynamic.length", self.length, "at least 1")
         require(self.loss in get_args(DynamicLoss), "dynamic.loss", self.loss, "likelihood or training")
 
     @staticmethod
     def from_sum_convention(
-        *, rate: float, decay: float, epsilon: float, segments: float, tensors: int, length: int = LENGTH
+        *, rate: float, decay: float, epsilon: float, segments: float, tensors: int
     ) -> DynamicConfig:
         """Convert η, λ and ε of the first release, given n and K of the statistics."""
         root = math.sqrt(segments)
-        return DynamicConfig(rate=rate / root, decay=decay / tensors, epsilon=epsilon / root, length=length)
+        return DynamicConfig(rate=rate / root, decay=decay / tensors, epsilon=epsilon / root)
 
     def sum_convention(self, segments: float, tensors: int) -> tuple[float, float, float]:
         """Return η, λ and ε as the first release would have them, given n and K of the statistics."""
@@ -102,13 +99,13 @@ class DynamicConfig:
         chosen = "" if self.tuned_on is None else f" (tuned on {self.tuned_on})"
         learnt = ", learning from the loss of training" if self.loss == "training" else ""
         return (
-            f"dynamic evaluation, weights adapted after every {self.length} tokens, η {self.rate:.3g}, "
+            f"dynamic evaluation, weights adapted after every {LENGTH} tokens, η {self.rate:.3g}, "
             f"λ {self.decay:.3g}, ε {self.epsilon:.3g}{learnt}{chosen}"
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
+        """Return plain values, and the tokens of a segment."""
+        return {**asdict(self), "length": LENGTH}
 
 
 def adapting(
@@ -148,8 +145,7 @@ def require_own(statistics: DynamicStatistics, model: NextWordModel) -> None:
 
 
 def require_fit(config: DynamicConfig, statistics: DynamicStatistics, model: NextWordModel) -> None:
-    """Raise InputError for statistics of another length or temperature; errors as of `require_loss`, too."""
-    require(config.length == statistics.length, "dynamic.length", config.length, f"that of {statistics.description}")
+    """Raise InputError for statistics of another temperature; errors as of `require_loss`, too."""
     gate = gate_temperature(model)
     require(statistics.gate_temperature == gate, "statistics.gate_temperature", statistics.gate_temperature, f"{gate}")
     require_loss(config.loss, model)

@@ -33,9 +33,7 @@ from torch import Tensor, nn
 from spanlm.errors import InputError, require
 from spanlm.models.heads.softmax import (
     AdversarialConfig,
-    AdversarialGate,
     AdversarialHead,
-    Direction,
     LinearGradients,
     LinearSoftmax,
     chunks,
@@ -177,10 +175,6 @@ class MixtureOfSoftmaxesConfig(AdversarialConfig):
         bias: add a bias per word, the same for all experts.
         adversarial: ε, how far the target's vector may move while training, as a share of its length (Wang et al.,
             2019), against every expert; 0: not at all.
-        adversarial_direction: own: each prediction's worst one; shared: as in the public code, where a word that is
-            the target more than once in a segment has the direction of the last time.
-        adversarial_gate: cosine: as in the public code, only an expert that points towards the word has a margin;
-            none: as in the paper, every one.
     """
 
     kind: Literal["mixture_of_softmaxes"] = "mixture_of_softmaxes"
@@ -191,15 +185,13 @@ class MixtureOfSoftmaxesConfig(AdversarialConfig):
     tied: bool = True
     bias: bool = True
     adversarial: float = 0.0
-    adversarial_direction: Direction = "own"
-    adversarial_gate: AdversarialGate = "cosine"
 
     def __post_init__(self) -> None:
         require(self.experts >= 1, "model.head.experts", self.experts, "at least 1")
         size = self.latent_size
         require(size is None or size >= 1, "model.head.latent_size", size, "at least 1, or null")
         require(0 <= self.latent_dropout < 1, "model.head.latent_dropout", self.latent_dropout, "in [0, 1)")
-        _ = self.adversary  # refuses the rest
+        super().__post_init__()
 
     @property
     def equation(self) -> str:
@@ -232,7 +224,7 @@ class MixtureOfSoftmaxesHead(AdversarialHead):
                 f"{embedding_size}. Leave model.head.latent_size null, or set model.head.tied=false."
             )
         self.experts, self.latent_dropout = config.experts, config.latent_dropout
-        self.adversary = config.adversary
+        self.adversarial = config.adversarial
         self.latent = nn.Linear(readout_size, config.experts * size)
         self.prior = nn.Linear(readout_size, config.experts, bias=False)
         self.weight, self.bias = output_weights(config, embedding, size, init)

@@ -10,10 +10,9 @@ Within a ball of radius ε‖w_y‖ the smallest logit of the target is known:
 
     min over ‖δ‖ <= ε‖w_y‖ of (w_y + δ)·x  =  w_y·x − ε‖w_y‖‖x‖,    at δ = −ε‖w_y‖ x / ‖x‖
 
-so training lowers the target's logit by the margin ε‖w_y‖‖x‖ and leaves all others alone. The paper has it everywhere
-(gate "none"); the public code, and the default here, has none unless cos(x, w_y) > 0 ("cosine"). As in that code δ is a
-constant for the gradient: x meets −δ·x, whose gradient is that of the margin, w_y is not drawn to where the margin is
-small. Norms are √(Σ + 1e-8).
+so training lowers the target's logit by the margin ε‖w_y‖‖x‖ and leaves all others alone. The paper has it everywhere;
+the public code, as here, has none unless cos(x, w_y) > 0. As in that code δ is a constant for the gradient: x meets
+−δ·x, whose gradient is that of the margin, w_y is not drawn to where the margin is small. Norms are √(Σ + 1e-8).
 
 The target's log-probability is computed without ever holding more than a chunk of the logits:
 
@@ -35,7 +34,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -52,9 +51,6 @@ from spanlm.models.ops.precision import (
     wide_dtype,
     without_autocast,
 )
-
-Direction = Literal["own", "shared"]
-AdversarialGate = Literal["cosine", "none"]
 
 MANY_ROWS = 2**12
 """Rows from which on W is put in the kernel's order once: 3,355 times (10000, 280) then take an eighth less time."""
@@ -210,73 +206,43 @@ def wide_logits(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return wide(linear(x, weight)) + bias
 
 
-@dataclass(frozen=True)
-class Adversary:
-    """The radius and direction of the change of a target's vector: see the fields of `SoftmaxConfig`.
-
-    Where a span buffer predicts with the same softmax, its rows come after the encoder's: a shared δ is the buffer's.
-    """
-
-    epsilon: float = 0.0
-    direction: Direction = "own"
-    gate: AdversarialGate = "cosine"
-
-    def __post_init__(self) -> None:
-        require(0 <= self.epsilon < math.inf, "model.head.adversarial", self.epsilon, "0 or positive, and finite")
-        for name, choices in (("direction", get_args(Direction)), ("gate", get_args(AdversarialGate))):
-            value = getattr(self, name)
-            require(value in choices, f"model.head.adversarial_{name}", value, " or ".join(choices))
-
-
-def adversarial_margin(x: Tensor, weight: Tensor, targets: Tensor, adversary: Adversary) -> Tensor:
+def adversarial_margin(x: Tensor, weight: Tensor, targets: Tensor, epsilon: float) -> Tensor:
     """Return the margin (N,) off the logits of targets (N,), for inputs x (N, D) of the softmax and W (V, D)."""
     x = wide(x)
     with torch.no_grad():
         words = weight[targets]
         x_norm, word_norm = _norm(x), _norm(words)
-        change = adversary.epsilon * word_norm * x / x_norm  # -δ
-        if adversary.gate == "cosine":
-            change = change * ((x * words).sum(1, keepdim=True) > 0)
-        if adversary.direction == "shared":
-            change = change[_last_of_each(targets, len(weight))]
+        change = epsilon * word_norm * x / x_norm  # -δ
+        change = change * ((x * words).sum(1, keepdim=True) > 0)
     return (change * x).sum(1)
 
 
 class AdversarialHead(MixingHead):
     """A head with the adversarial margin in training, and without it in evaluation."""
 
-    adversary: Adversary
+    adversarial: float
+    """ε."""
 
     def margin(self, x: Tensor, weight: Tensor, targets: Tensor) -> Tensor | None:
         """Return the margin off the logits of targets (N,), for x (N, D) and W (V, D); None in evaluation."""
-        moved = self.training and self.adversary.epsilon
-        return adversarial_margin(x, weight, targets, self.adversary) if moved else None
+        moved = self.training and self.adversarial
+        return adversarial_margin(x, weight, targets, self.adversarial) if moved else None
 
 
 def _norm(x: Tensor) -> Tensor:
     return (x.square().sum(1, keepdim=True) + 1e-8).sqrt()
 
 
-def _last_of_each(targets: Tensor, vocabulary_size: int) -> Tensor:
-    """Return for every row the last row of the same target."""
-    rows = torch.arange(len(targets), device=targets.device)
-    last = rows.new_zeros(vocabulary_size).scatter_reduce_(0, targets, rows, "amax")
-    return last[targets]
-
-
 class AdversarialConfig:
-    """The base of configurations of heads with an adversary."""
+    """The base of configurations of heads that train against an adversary."""
 
     tied: bool
     bias: bool
     adversarial: float
-    adversarial_direction: Direction
-    adversarial_gate: AdversarialGate
 
-    @property
-    def adversary(self) -> Adversary:
-        """The adversary of training; refuses values outside their range."""
-        return Adversary(self.adversarial, self.adversarial_direction, self.adversarial_gate)
+    def __post_init__(self) -> None:
+        epsilon = self.adversarial
+        require(0 <= epsilon < math.inf, "model.head.adversarial", epsilon, "0 or positive, and finite")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,10 +257,6 @@ class SoftmaxConfig(AdversarialConfig):
         projection_penalty: λ, what the loss grows by per unit of ‖P‖²; needs the projection.
         adversarial: ε, how far the target's vector may move while training, as a share of its length (Wang et al.,
             2019); 0: not at all.
-        adversarial_direction: own: each prediction's worst one; shared: as in the public code, where a word that is
-            the target more than once in a segment has the direction of the last time.
-        adversarial_gate: cosine: as in the public code, only a prediction that points towards its word has a margin;
-            none: as in the paper, every one.
     """
 
     kind: Literal["softmax"] = "softmax"
@@ -303,8 +265,6 @@ class SoftmaxConfig(AdversarialConfig):
     projection: bool = False
     projection_penalty: float = 0.0
     adversarial: float = 0.0
-    adversarial_direction: Direction = "own"
-    adversarial_gate: AdversarialGate = "cosine"
 
     def __post_init__(self) -> None:
         penalty = self.projection_penalty
@@ -315,7 +275,7 @@ class SoftmaxConfig(AdversarialConfig):
             penalty,
             "0 without a projection. Use model.head.projection=true",
         )
-        _ = self.adversary  # refuses the rest
+        super().__post_init__()
 
     @property
     def equation(self) -> str:
@@ -362,7 +322,7 @@ class SoftmaxHead(AdversarialHead):
         if self.projection is not None:
             init.start_all(self.projection)
         self.projection_penalty = config.projection_penalty
-        self.adversary = config.adversary
+        self.adversarial = config.adversarial
 
     def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
         """Log p(target), (T, B)."""
