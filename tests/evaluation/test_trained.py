@@ -244,7 +244,7 @@ def test_torchs_generator_is_left_as_it_was(model: TrainedModel) -> None:
         (lambda m: list(m.score_items({"sentence": ["the cat"]})), r"items: is a table \(dict\)"),
         (lambda m: list(m.score_items(None)), "items=null: must be a list of strings"),
         (lambda m: m.score_texts(Path("x")), "texts=x: must be a list of strings"),
-        (lambda m: list(m.cloze([], contexts=[])), r"contexts=\(\): must be some of full, query, none"),
+        (lambda m: list(m.cloze([], contexts=[])), r"contexts=\(\): must be some of full, query"),
         (lambda m: spanlm.load_ensemble(Path("run")), "runs=run: must be a list"),
         (lambda m: spanlm.load_ensemble({"a": 0.3}), r"runs: is a table \(dict\)"),
         (lambda m: TrainedEnsemble([m, m], weights=["1", "2"]), "weights=.*: must be 2 numbers"),

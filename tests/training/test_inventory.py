@@ -38,7 +38,7 @@ from tests.training.test_signals import stopped_at
 
 PLAIN = "adam"
 GROWING, ADAGRAD = (
-    "attentive single, bucketed sentences, split",
+    "attentive single, bucketed sentences, cut",
     "variational LSTM, locked, projection, adagrad, streams",
 )
 CASES = {
@@ -48,6 +48,8 @@ CASES = {
     GROWING: (RUNS[GROWING](), 10),
     ADAGRAD: (RUNS[ADAGRAD](), 10),
 }
+"""A configuration, and the step after which its run is stopped: within an epoch, with a full memory, after averages."""
+
 ENTRIES = {
     PLAIN: ("exp_avg", "exp_avg_sq", "step"),
     LAGGED: ("average",),
@@ -55,7 +57,6 @@ ENTRIES = {
     ADAGRAD: ("step", "sum"),
 }
 """Of the optimiser's state; plain descent has none."""
-"""A configuration, and the step after which its run is stopped: within an epoch, with a full memory, after averages."""
 
 PARTS = ("weights", "optimizer", "carried")
 Change = Callable[[Any], Any]
