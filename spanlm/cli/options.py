@@ -505,7 +505,6 @@ def split_fields(
         value = value if equals else next(rest, "--")
         if not equals and value.startswith("--"):
             raise InputError(f"{name}: expected one argument")
-        # other values are looked at later: model.memory.reward was a field in 0.1.0
         group = field in groups and (value.lstrip().startswith("{") or "." not in field)
         fields |= _of_group(field, yaml_group(value, field)) if group else {field: value}
     return mine, fields

@@ -341,7 +341,7 @@ def _overlaid(base: Tree, change: Tree) -> Tree:
 
 
 def with_words(config: RunConfig, begun: Path | None) -> RunConfig:
-    """Cut a text as the run to go on with, or to start from, does (one of 0.1.0, maybe); else as new runs do."""
+    """Cut a text as the run to go on with, or to start from, does; else as new runs do."""
     data, started = config.data, config.training.start_from
     origin = begun or (expanded(started) if started else None)
     tokenizer, min_count, marks = data.tokenizer, data.min_count, data.marks

@@ -28,7 +28,8 @@ from typing import Any, TypeVar
 import safetensors.torch
 from torch import Tensor
 
-from spanlm.errors import RunError
+from spanlm.errors import InputError, RunError
+from spanlm.store import SCHEMA, require_schema
 from spanlm.store.files import own, regular, sync_folder, write_synced
 from spanlm.store.plain import json_object
 
@@ -115,6 +116,8 @@ def _newest(folder: Path, read: Callable[[Path], Read]) -> tuple[Read | None, li
     for path in reversed(_steps(folder)):
         try:
             return read(path), refused
+        except InputError:  # of a later version
+            raise
         except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
             number = getattr(error, "errno", None)
             if number in _FOR_NOW:
@@ -148,7 +151,7 @@ def _steps(folder: Path) -> list[Path]:
 
 
 def _write_contents(folder: Path, checkpoint: Checkpoint) -> None:
-    manifest = {}
+    manifest: dict[str, Any] = {"schema": SCHEMA}
 
     def put(name: str, content: bytes) -> None:
         write_synced(folder / name, content)
@@ -167,6 +170,7 @@ def _verified(path: Path) -> Callable[[str], bytes]:
         manifest = json_object(regular(path / "manifest.json", 2**20).read_bytes())
     except ValueError:
         raise ValueError("manifest.json is not what was written") from None
+    require_schema(manifest.get("schema", SCHEMA), path / "manifest.json")
 
     def get(name: str) -> bytes:
         content = regular(path / name).read_bytes()

@@ -126,7 +126,7 @@ def load_weights(folder: Path, model: nn.Module, vocabulary: str) -> str:
 
 @dataclass(frozen=True)
 class Weights:
-    """The content of `model.safetensors`; `config` is the run's `config_digest`, empty in files of older versions."""
+    """The content of `model.safetensors`; `config` is the run's `config_digest`."""
 
     tensors: dict[str, Tensor]
     digest: str

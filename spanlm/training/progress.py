@@ -27,11 +27,6 @@ from spanlm.store.run_folder import METRICS, MetricsLog
 from spanlm.training.config import TrainingConfig
 from spanlm.training.setup import WarmStart
 
-_LATEST = {"tokens"}
-_LATER = {*_LATEST, "metrics_checksums", "config"}
-_ADDED = {*_LATER, "stage", "stage_began", "losses", "averaging_since", "late_rate", "best_weights", "parts"}
-"""Fields that checkpoints of older versions lack."""
-
 
 @dataclass
 class Position:
@@ -41,7 +36,7 @@ class Position:
     epoch: int = 0  # finished epochs
     segment: int = 0  # segments of this epoch that are done
     step: int = 0  # optimiser steps in all
-    tokens: int | None = 0  # predicted tokens of training in all; None: an older version began, which did not count
+    tokens: int = 0  # predicted tokens of training in all
     epoch_nll: float = 0.0  # of this epoch so far
     epoch_tokens: int = 0  # predicted tokens of this epoch so far
     logged_nll: float = 0.0  # both at the last row of metrics.jsonl
@@ -68,17 +63,16 @@ class Position:
 
     @staticmethod
     def from_json(values: dict[str, Any]) -> Position:
-        """Undo `to_json`; fields that older versions did not have get their defaults.
+        """Undo `to_json`.
 
         Raises:
             RunError: a field is missing or unknown, or no value of a run.
         """
         wrong = set(Position.__dataclass_fields__) ^ set(values)
-        if wrong and wrong not in (_LATEST, _LATER, _ADDED):
+        if wrong:
             raise RunError(
                 f"checkpoint: position.json: field {sorted(wrong)[0]}: was written by another version of spanlm."
             )
-        values = {**Position(0.0).to_json(), "tokens": None, **values}
         for name, value in values.items():
             kind = "float | None" if name == "best_loss" else str(Position.__dataclass_fields__[name].type)
             _require_value(_is_of(kind, value), name, value)
@@ -145,8 +139,7 @@ class Position:
         """Add a step, with the sums of its predicted tokens."""
         self.step += 1
         self.segment += 1
-        if self.tokens is not None:
-            self.tokens += tokens
+        self.tokens += tokens
         self.epoch_nll += nll
         self.epoch_tokens += tokens
         self.parts = {name: self.parts.get(name, 0.0) + value for name, value in metrics.items()}
@@ -254,9 +247,15 @@ class EpochEvent:
         at, parts = self.position, {"train": self.train_parts, "valid": self.valid_parts}
         parts = {split: values for split, values in parts.items() if values}
         fields = {"epoch": at.epoch, "train_loss": self.train_loss, "rate": at.rate}
-        counted = {} if at.tokens is None else {"tokens": at.tokens}
         of_parts = {"parts": parts} if parts else {}
-        return {"event": "valid", "step": at.step, **counted, **fields, **of_parts, **_losses(self.valid_loss)}
+        return {
+            "event": "valid",
+            "step": at.step,
+            "tokens": at.tokens,
+            **fields,
+            **of_parts,
+            **_losses(self.valid_loss),
+        }
 
 
 def _losses(loss: float) -> dict[str, float]:

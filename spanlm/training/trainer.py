@@ -132,9 +132,7 @@ class Trainer:
         except LostWeights:
             at, file = self.position, self.folder / MODEL
         with optimizers.averaged(self.optimizer):
-            # older versions kept no digest: theirs are the best if no step was done since
-            best = model_digest(self.model) == at.best_weights
-            if best or (not at.best_weights and at.best_epoch == at.epoch and at.segment == 0):
+            if model_digest(self.model) == at.best_weights:
                 self._save_best()
                 self.journal.watcher.note(f"{MODEL} was lost or damaged, and is made again from the last checkpoint")
                 return

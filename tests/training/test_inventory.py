@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,10 @@ import pytest
 import safetensors.torch
 import torch
 
-from spanlm.errors import RunError, SpanlmError
+from spanlm.errors import InputError, RunError, SpanlmError
 from spanlm.store.checkpoints import to_bytes
 from spanlm.store.run_folder import model_digest
-from spanlm.training.progress import EpochEvent, Position
+from spanlm.training.progress import Position
 from spanlm.training.run import train
 from spanlm.training.trainer import Trainer
 from tests.training.small import (
@@ -219,20 +218,15 @@ def test_a_damaged_metrics_file_is_lost_history_and_no_more(
     assert now[: len(kept)] == kept and not {*lines} - {*kept} & {*now}
 
 
-LATEST = ("tokens",)
-LATER = (*LATEST, "metrics_checksums", "config")
-ADDED = (*LATER, "stage", "stage_began", "losses", "averaging_since", "late_rate", "best_weights", "parts")
-
-
-def test_positions_of_older_versions_are_read_and_of_later_ones_refused() -> None:
-    plain = Position(rate=0.1, step=3, epoch_nll=2.0)
-    position = plain.to_json()
-    for lacking in ((), LATEST, LATER, ADDED):
-        values = {name: value for name, value in position.items() if name not in lacking}
-        found = Position.from_json(values)
-        assert found == (replace(plain, tokens=None) if lacking else plain)
-        found.advance(2.0, 7, {})
-        # a row has a count of all tokens or none
-        assert EpochEvent(found, 1.0, 1.0, True, 1.0, 1.0).row().get("tokens") == (None if lacking else 7)
+def test_positions_and_manifests_of_other_versions_are_refused_by_name(stopped: dict[str, Path], room: Path) -> None:
+    values = Position(rate=0.1, step=3, epoch_nll=2.0).to_json()
+    assert Position.from_json(values).to_json() == values
+    lacking = {name: value for name, value in values.items() if name != "tokens"}
+    for other in (lacking, {**values, "mood": 1}):
         with pytest.raises(RunError, match=r"position\.json: field \w+: was written by another version"):
-            Position.from_json({**values, "mood": 1})
+            Position.from_json(other)
+    folder = Path(shutil.copytree(stopped[PLAIN], room / "run"))
+    for path in folder.glob("checkpoints/*/manifest.json"):
+        path.write_text(path.read_text().replace('"schema": 1', '"schema": 2'))
+    with pytest.raises(InputError, match=r"manifest\.json: schema=2: must be 1"):
+        train(CASES[PLAIN][0], make_corpus(), folder, resume=True)
