@@ -256,7 +256,8 @@ def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
         for line in model.texts.unk_notes():
             note(f"note: {line}")
     source = "a text" if options.file is None else options.file.name
-    items = [] if isinstance(read, Text) or not numbers else places_of(pieces, read, model.texts.cut)[: len(words)]
+    unmarked = [] if isinstance(read, Text) else [*model.texts.unmarked(read)]
+    items = [] if isinstance(read, Text) or not numbers else places_of(pieces, unmarked, model.texts.cut)[: len(words)]
     places = [(numbers[item - 1], token, word) for item, token, word in items]
     return Excerpt(words, source, 1, starts_of_lines, places)
 

@@ -296,7 +296,7 @@ class _Items:
     """The items of files, and their rows by every model.
 
     Attributes:
-        kept: columns that are repeated; those of the first row if they are empty at first.
+        kept: columns that are repeated; without --keep those of the first row, from when it is `begun`.
     """
 
     options: argparse.Namespace
@@ -306,6 +306,7 @@ class _Items:
     kept: list[str]
     caches: Mapping[str, CacheConfig | None]
     files: bool
+    begun: bool = False
     single: int = 0
     """How many more items were one word than were not, so far."""
 
@@ -370,7 +371,8 @@ class _Items:
         for row in read_table(path, kind, [options.column], keys=keys, also=self.kept, check=check, bad=self.bad):
             place = f"{path}, line {row.line}"
             own = [name for name in row.values if name != options.column]
-            self.kept = self.kept or own
+            if self.options.keep is None and not self.begun:
+                self.kept, self.begun = own, True
             if clash := [name for name in self.kept if name in self.columns or self.kept.count(name) > 1]:
                 way = "rename yours, choose by --keep, or take --prefix lm_ for its own"
                 raise InputError(f"{path}: the output has a column {clash[0]}; {way}")
@@ -407,18 +409,21 @@ class _Items:
                 lines, copy = tee([*line] for _, line in groupby(own, key=lambda item: item.line))
                 found = model.score_items((" ".join(item.text for item in line) for line in copy), **how)
                 for line, scores in zip(lines, found, strict=True):
-                    yield from _shared_out(line, scores)
+                    yield from _shared_out(model, line, scores)
             elif self.options.rows == "words":
                 yield from model.score_items(texts, **how)
             else:  # an item has a token at least: empty cells are refused
                 yield from (list(scores) for _, scores in groupby(model.score(texts, **how), lambda x: x.sentence))
 
 
-def _shared_out(line: Sequence[_Item], scores: Sequence[WrittenScore]) -> Iterator[list[WrittenScore]]:
+def _shared_out(
+    model: LoadedModel, line: Sequence[_Item], scores: Sequence[WrittenScore]
+) -> Iterator[list[WrittenScore]]:
     """Give the items of a line their own words, counted within each; an <eos> goes with the word before it."""
     words = start = position = 0
+    read = model.texts.unmarked_text(" ".join(item.text for item in line))  # marks that are left out are no words
     for item in line:
-        last = words + len(written_spans(item.text))
+        last = words + len(written_spans(read[start : start + len(item.text)]))
         own = []
         while position < len(scores) and scores[position].index - (scores[position].word == EOS) <= last:
             own.append(scores[position])
@@ -453,7 +458,7 @@ def _number(name: str, value: Any) -> float:
 
 
 def _refuse_words(model: LoadedModel, text: str, place: str, how: ScoreOptions) -> None:
-    tokens = model.tokenize(text)
+    tokens = model.tokenize(model.texts.unmarked_text(text))
     if how.oov == "error" and (unknown := [token for token in tokens if token not in model.vocabulary]):
         raise TableError(f"{place}: {unknown[0]!r} is not in the vocabulary. Use --oov flag to score it as <unk>.")
 

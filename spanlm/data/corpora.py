@@ -30,10 +30,10 @@ from spanlm.store.files import expanded, replacing
 DEMO_MIN_COUNT = 2
 # the only split of a text that is loaded whole
 WHOLE = "text"
-_SUFFIXES = (".txt", ".txt.gz")
+_SUFFIXES = (".txt", ".txt.gz", ".txt.bz2")
 # as they are published: ptb.train.txt, wiki.train.tokens, train.txt.gz; what begins with a dot is no one's text
 _NAMED = {
-    split: re.compile(rf"(?!\.)(?:.*[._-])?(?:{part})(?:\.(?:txt|text|tokens))?(?:\.gz)?", re.I)
+    split: re.compile(rf"(?!\.)(?:.*[._-])?(?:{part})(?:\.(?:txt|text|tokens))?(?:\.(?:gz|bz2))?", re.I)
     for split, part in zip(SPLITS, ("train", "valid(?:ation)?|val|dev", "test"), strict=True)
 }
 # of 100 lines of a single file

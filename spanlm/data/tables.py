@@ -73,7 +73,7 @@ class RowNotes:
 
 def table_kind(path: Path) -> Kind | None:
     """Return which kind of table a file is by its name; None: of no kind."""
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in (".gz", ".bz2")]
     return _SUFFIXES.get(suffixes[-1]) if suffixes else None
 
 

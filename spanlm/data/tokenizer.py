@@ -30,8 +30,8 @@ CLOSERS = (")", "]", "'", "''", "”", "’")
 # of one sentence: a quote after a bracket, or the other way round
 MOST_CLOSERS = 2
 
-# tokens of PTB and of WikiText that no other text has
-_OWN_TOKENS = {UNK, "N", "n't", "@-@", "@,@", "@.@"}
+# tokens that no other text has
+_OF_PTB, _OF_WIKITEXT = {UNK, "N", "n't"}, {UNK, "@-@", "@,@", "@.@"}
 
 Flags = NDArray[np.bool_]
 Ids = NDArray[np.int32]
@@ -96,7 +96,8 @@ def as_in_corpus(words: Sequence[str], corpus: str, vocabulary: Vocabulary) -> l
     (`The man was ill.`: not Illinois).
     """
     fits = corpus != "ptb" or all(word in ("N", word.lower()) for word in words)
-    if (fits and not _OWN_TOKENS.isdisjoint(words)) or all(word in vocabulary for word in words):
+    own = _OF_PTB if corpus == "ptb" else _OF_WIKITEXT
+    if (fits and not own.isdisjoint(words)) or all(word in vocabulary for word in words):
         return [[word] for word in words]
     found = []
     for word in words:

@@ -33,7 +33,7 @@ _Cell = tuple[int, Any]
 """Errors, and the words that were read of a reference: () or what was read before and the last word."""
 
 _LOG = logging.getLogger(__name__)
-_LABEL = r"<[^<>\s]*,[^<>\s]*>|<[^<>\s]>"
+_LABEL = r"<(?!unk>)[^<>\s]+>"
 _STM = re.compile(rf"(\S+)\s+(\S+)\s+\S+\s+([0-9]+\.?[0-9]*)\s+[0-9]+\.?[0-9]*(?:\s+(?:{_LABEL}))?(?:\s+(.*))?")
 _TIMES = re.compile(r"(\S+\s+){3}[0-9]+\.[0-9]+\s+[0-9]+\.[0-9]+(\s|$)")
 _TRN = re.compile(r"(.*?)\s*\(([^()\s]+)\)")

@@ -103,6 +103,10 @@ class Texts:
         kept = self.data.keeps_marks(self.vocabulary)
         return (without_marks(line, kept) for line in lines)
 
+    def unmarked_text(self, text: str) -> str:
+        """Do the same for a text of several lines."""
+        return "\n".join(self.unmarked(text.split("\n")))
+
     def _as_in_corpus(self, pieces: Iterable[Piece], convention: str) -> Iterator[Piece]:
         start = 1
         for piece in pieces:

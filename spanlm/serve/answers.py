@@ -60,8 +60,8 @@ class _Item:
 
 def read(served: Served, values: Read) -> Row:
     """Read a text, each of its lines or documents alone if `state` says so."""
-    text = values.text
     with served.asked(values.attention) as model:
+        text = model.texts.unmarked_text(values.text)
         _refuse(model, "text", text, needed=True)
         item = _item(served, model, text, values)
         words = _words(model, text, item)
@@ -202,9 +202,10 @@ def _words(model: LoadedModel, text: str, item: _Item) -> list[Row]:
 
 def score(served: Served, values: Score) -> list[Row]:
     """Return the rows of `spanlm score`: of tokens, or of words as they are written."""
-    text, cache = values.text, NEURAL_CACHE if values.cache else None
+    cache = NEURAL_CACHE if values.cache else None
     how: dict[str, Any] = {"state": values.state, "base": BASES[values.base], "cache": cache}
     with served.asked(values.attention) as model:
+        text = model.texts.unmarked_text(values.text)
         _refuse(model, "text", text, needed=True)
         lines = text.removesuffix("\n").split("\n")
         if values.rows == "tokens":
@@ -235,8 +236,8 @@ def attend(served: Served, values: Attend) -> tuple[tuple[str, ...], list[tuple[
 
 def page(served: Served, values: Page) -> str:
     """Return the page of a text that is read without a server."""
-    text = values.text
     with served.asked(values.attention) as model:
+        text = model.texts.unmarked_text(values.text)
         _refuse(model, "text", text, needed=True)
         item, headings = _item(served, model, text, values), model.headings()
         about = [headings["about"], COUNTED[values.state], *[NEURAL_CACHE.description] * values.cache]

@@ -8,16 +8,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import socket
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MOST_BYTES = 1_000_000
+DRAIN_SECONDS = 2.0
+"""How long an error waits for the rest of a request, so that the client sees it."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 POLICY = "; ".join(
@@ -160,9 +164,11 @@ class _Body:
         return message
 
     async def drain(self) -> None:
-        """Receive the rest."""
-        while not self._ended:
-            self._ended = not (await self._receive()).get("more_body", False)
+        """Receive the rest, for a few seconds at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while not self._ended:
+                    self._ended = not (await self._receive()).get("more_body", False)
 
 
 def _answering(body: _Body, send: Send) -> Send:

@@ -52,8 +52,12 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def replacing_packed(path: Path) -> Iterator[BinaryIO]:
-    """Do the same, and compress if the name ends in `.gz`; the same content gives the same bytes."""
+    """Do the same, and compress if the name ends in `.gz` or `.bz2`; the same content gives the same bytes."""
     with replacing(path) as file:
+        if path.suffix == ".bz2":
+            with bz2.BZ2File(file, "wb") as packed_file:
+                yield packed_file  # type: ignore[misc]
+            return
         if path.suffix != ".gz":
             yield file
             return

@@ -175,8 +175,8 @@ def test_a_document_goes_on_from_row_to_row_and_not_into_another(cli: Cli, tiny_
         ("item,text\n1,a\n", "--text text --keep items", ["line 2: no column items. Did you mean 'item'?"]),
         ("item,text\n1,a\n2,b,c\n", "--text text --strict", ["line 3: 3 cells"]),
         ("item,text\n1,a\n2,\n", "--text text --strict", ["line 3: the column text is empty"]),
-        ("item,text\n1,a\n2,b <eos>\n", "--text text --strict", ["line 3: the word <eos> is reserved"]),
-        ("item,text\n1, \n2,b <eos>\n", "--text text", ["line 2: the column text is empty", "No row is left"]),
+        ("item,text\n1,a\n2,b <eos> c\n", "--text text --strict", ["line 3: the word <eos> is reserved"]),
+        ("item,text\n1, \n2,b <eos> c\n", "--text text", ["line 2: the column text is empty", "No row is left"]),
         ("item,text\n1,a\n", "--text text --order item", ["--order=item", "--line"]),
         ("item,text\n1,a\n", "--order item", ["--order: is for tables"]),
         ("item,text\na,a\n", "--text text --state carry --order item", ["line 2: item=a: must be a number"]),
@@ -346,8 +346,20 @@ def test_lines_in_pieces_and_words_written_otherwise_are_noted(cli: Cli, tiny_ru
     cli("score", tiny_run, "upper.csv", "--text", "text", "--out", "x.xlsx").refused("x.xlsx", "must be named .csv")
 
 
+def test_marks_of_toolkits_in_cells_are_left_out_and_move_no_row(cli: Cli, tiny_run: Path) -> None:
+    plain = write("plain.csv", [{"text": f"{A} {B}"}])
+    expected = [row["surprisal"] for row in read(cli("score", tiny_run, plain, "--text", "text").done)]
+    for cell in (f"<s> {A} {B} </s>", f"{A} {B} <eos>"):
+        marked = cli("score", tiny_run, write("marked.csv", [{"text": cell}]), "--text", "text").done
+        assert [row["surprisal"] for row in read(marked)] == expected
+    rows = [{"line": "1", "rt": str(rt), "text": word} for rt, word in enumerate(("<s>", A, B, "</s>"))]
+    joined = read(cli("score", tiny_run, write("apart.csv", rows), "--text", "text", "--line", "line").done)
+    assert [(row["rt"], row["word"]) for row in joined] == [("1", A), ("2", B)]
+    assert [row["surprisal"] for row in joined] == expected
+
+
 def test_a_bad_row_is_left_out_by_whatever_reads_tables(cli: Cli, tiny_run: Path) -> None:
-    texts = [f'"{A} {B}"', '""', '["a"]', f'"{C} {D}"', '"a <eos>"', "7", f'"{B}"']
+    texts = [f'"{A} {B}"', '""', '["a"]', f'"{C} {D}"', '"a <eos> b"', "7", f'"{B}"']
     Path("s.jsonl").write_text("".join(f'{{"n": {n}, "text": {text}}}\n' for n, text in enumerate(texts, 1)))
     for more in ([], ["--state", "carry"], ["--rows", "tokens"]):
         found = cli("score", tiny_run, "s.jsonl", "--text", "text", "--out", "o.jsonl", *more)

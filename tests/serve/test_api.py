@@ -151,6 +151,13 @@ def test_read_has_the_record_of_attend(client: TestClient, folders: Mapping[str,
     assert item["record"] == json.loads(json.dumps(finite(page_content(record))))
 
 
+def test_marks_of_toolkits_are_no_words(ask: Ask) -> None:
+    (item,) = ask("read", text="<s> the cat </s>\nthe cat <eos>")["items"]
+    plain = ask("read", text="the cat\nthe cat")["items"][0]
+    assert [word["surprisal"] for word in item["words"]] == [word["surprisal"] for word in plain["words"]]
+    assert [word["text"] for word in item["words"]] == ["the", "cat"] * 2
+
+
 @pytest.mark.parametrize("how", ["uniform", "none", "window=2"])
 def test_a_lesion_is_the_library_s(ask: Ask, folders: Mapping[str, Path], how: str) -> None:
     model = spanlm.load(folders["1"], "cpu")

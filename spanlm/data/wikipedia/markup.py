@@ -164,9 +164,12 @@ class _Renderer:
         fields = {str(field.name).strip(): self.render(field.value).strip() for field in node.params if patterns}
         if colon:  # a parser function, whose first argument follows its name
             fields["1"] = argument.strip()
+        fields["*"] = "".join(value for field, value in fields.items() if field.isdecimal())
         middle, third = fields.get("2", ""), fields.get("3", "")
         if name in _QUANTITIES and (middle in _RANGE or third.replace(".", "").isdecimal()):
             fields["2"], patterns = middle.removesuffix("(-)"), ["{1} {2} {3} {4}", *patterns]
+        if name in _QUANTITIES and fields.get("4") in _RANGE:
+            patterns = []  # of three numbers, which no pattern has
         for pattern in patterns:
             if all(fields.get(place) for place in _PLACE.findall(pattern)):
                 shown = _PLACE.sub(lambda place: fields[place[1]], pattern)
@@ -175,7 +178,7 @@ class _Renderer:
         return ""
 
 
-_PLACE = re.compile(r"\{(\w+)\}")
+_PLACE = re.compile(r"\{(\w+|\*)\}")
 _QUOTATIONS = frozenset({"quote", "quotation", "blockquote", "cquote", "bquote", "poemquote"})
 _QUANTITIES = frozenset({"convert", "cvt"})
 _RANGE = frozenset({"to", "-", "–", "and", "by", "x", "or", "to(-)", "and(-)"})
@@ -189,9 +192,9 @@ _TABLE = {
     "noitalic|no italic|nobold|formatnum|num|nts|flag|flagu|flagcountry|stn|stnlnk|rws|lang-": "{1}",
     "lang|langx|color|colour": "{2}",
     "transl|transliteration|wikt-lang": "{3}|{2}",
-    "gaps|linktext": "{1}{2}{3}{4}|{1}{2}{3}|{1}{2}|{1}",
+    "gaps|linktext": "{*}",
     "convert|cvt|sortname": "{1} {2}|{1}",
-    "val": "{1} {u}/{up}|{1} {u}|{1} {ul}|{1}",
+    "val": "{1}×10^{e} {u}|{1}×10^{e} {ul}|{1}×10^{e}|{1} {u}/{up}|{1} {u}|{1} {ul}|{1}",
     "frac|fraction|sfrac": "{1} {2}/{3}|{1}/{2}|1/{1}",
     "height": "{m} m|{cm} cm|{ft} ft {in} in|{ft} ft",
     "ill|illm|interlanguage link|interlanguage link multi": "{lt}|{display}|{1}",
