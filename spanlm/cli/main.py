@@ -247,8 +247,8 @@ def main(arguments: list[str] | None = None) -> int:
         # the reader of our output is gone (`| head`): print nothing, and keep the interpreter from flushing into it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
-    except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and "allocate" not in str(error):  # torch's word, for any device
+    except (MemoryError, RuntimeError, ImportError) as error:
+        if not isinstance(error, MemoryError) and not _NO_MEMORY.search(str(error)):
             raise
         why = str(error).partition("\n")[0] or "the system gives no more"
         return _failed(f"out of memory: {why}. Take smaller sizes.", 1)
@@ -256,6 +256,10 @@ def main(arguments: list[str] | None = None) -> int:
         return _failed(f"{error.filename or 'input or output'}: {error.strerror or error}", 1)
     finally:
         stop_at_once(loading=program)  # where nothing is left to do but to end
+
+
+_NO_MEMORY = re.compile("allocat|could not create a primitive|bad_alloc|start new thread|failed to map segment")
+"""In what torch, for any device, its kernels, C++, Python and the loader of libraries say."""
 
 
 def _failed(message: str, status: int) -> int:
