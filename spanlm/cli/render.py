@@ -120,7 +120,8 @@ def _columns() -> int | None:
 
 
 def _broken(text: str, width: int | None, ends: str = _BLANK) -> list[str]:
-    """Break a text where lines may end, keeping the blanks that it begins with."""
+    """Break a text where lines may end, keeping the blanks that it begins with; a name may hold a line end."""
+    text = text.replace("\n", r"\n")
     if width is None or len(text) <= width:
         return [text]
     lines = [""]

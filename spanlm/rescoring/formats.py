@@ -203,8 +203,8 @@ def _number(path: Path, line: int, text: str, what: str) -> float:
         value = c_number(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
-        raise InputError(f"{path}, line {line}: the {what} {text!r} is not a finite number")
+    if not abs(value) <= 1e100:  # sums and squares of larger ones overflow
+        raise InputError(f"{path}, line {line}: the {what} {text!r} is not a finite number of at most 1e100")
     return value
 
 

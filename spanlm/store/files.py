@@ -257,7 +257,8 @@ def is_kenlm(path: Path) -> bool:
 
 def run_name(folder: Path) -> str:
     """Name a run by its folder, a member of a family (`lstm/seed-1`) by that of the family, too; or an n-gram file."""
-    path = Path(str(folder.resolve()).encode(errors="backslashreplace").decode())  # of bytes that are no UTF-8
+    # of one line, and of characters: a name may be any bytes
+    path = Path(str(folder.resolve()).encode(errors="backslashreplace").decode().replace("\n", r"\n"))
     if is_arpa(path):
         return _ARPA.sub("", path.name)
     if is_kenlm(path):

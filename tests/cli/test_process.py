@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import spanlm
+from spanlm.store.files import run_name
 from spanlm.store.provenance import PACKAGE, commit_of
 from tests.cases import rest_slow
 from tests.cli.conftest import Cli
@@ -122,3 +125,53 @@ def test_waiting_threads_sleep_unless_the_user_says_otherwise(
         monkeypatch.setenv(name, value)
     cli("version")
     assert os.environ["GOMP_SPINCOUNT"] == spins
+
+
+@pytest.mark.parametrize("name", [os.fsdecode(b"bad\xff"), "two\nlines"])
+def test_a_name_may_be_any_bytes(cli: Cli, tiny_run: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / f"{name}.txt").write_text("the cat sat\n")
+    for out in (".csv", ".tsv"):
+        assert cli("score", tiny_run, f"{name}.txt", "--out", name + out).status == 0
+        assert len((tmp_path / (name + out)).read_text().splitlines()) == 4
+    shown = cli("evaluate", tiny_run, "--corpus", f"{name}.txt").done
+    whole = json.loads(cli("evaluate", tiny_run, "--corpus", f"{name}.txt", "--json").done)
+    assert shown.splitlines()[1].startswith("text") and len(whole) > 3
+    (tmp_path / name).mkdir()
+    shutil.copy(tiny_run / "metrics.jsonl", tmp_path / name)
+    assert cli("plot", name, "--out", f"{name}.svg").status == 0
+    assert len(run_name(Path(name)).splitlines()) == 1 and run_name(Path(name)).encode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["evaluate", "score", "export"])
+def test_two_interrupts_at_any_moment_are_one_line(tiny_run: Path, tmp_path: Path, verb: str) -> None:
+    (tmp_path / "text.txt").write_text("the cat sat on the mat\n" * 2000)
+    rest = {"score": ["text.txt", "--out", "s.tsv"], "export": ["--to", "hf", "--out", "hf"]}.get(verb, [])
+    draw = random.Random(verb)
+    for number in range(8):
+        command = [sys.executable, "-m", "spanlm", verb, tiny_run, *rest]
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for pause in (0.2 + 0.4 * number * draw.random(), draw.choice([0, 0.001, 0.1])):
+            time.sleep(pause)
+            process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=240)
+        assert "Traceback" not in said and process.returncode in (0, 130, -signal.SIGINT), said
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="a limit of addresses")
+def test_little_memory_is_one_line(tiny_run: Path) -> None:
+    limited = [
+        "bash",
+        "-c",
+        'ulimit -v 300000; "$@"',
+        "bash",
+        sys.executable,
+        "-m",
+        "spanlm",
+        "generate",
+        str(tiny_run),
+    ]
+    found = subprocess.run(limited, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout) == (1, "") and found.stderr.startswith("spanlm: out of memory: ")
+    assert found.stderr.count("\n") == 1
