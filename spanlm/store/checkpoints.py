@@ -107,7 +107,7 @@ def load_last_position(folder: Path) -> dict[str, Any] | None:
     Raises:
         RunError: there are checkpoints, and all are damaged.
     """
-    return _newest(folder, lambda path: json_object(_verified(path)("position.json")))[0]
+    return _newest(folder, lambda path: _position(path, _verified(path)))[0]
 
 
 def _newest(folder: Path, read: Callable[[Path], Read]) -> tuple[Read | None, list[str]]:
@@ -151,7 +151,7 @@ def _steps(folder: Path) -> list[Path]:
 
 
 def _write_contents(folder: Path, checkpoint: Checkpoint) -> None:
-    manifest: dict[str, Any] = {"schema": SCHEMA}
+    manifest = {}
 
     def put(name: str, content: bytes) -> None:
         write_synced(folder / name, content)
@@ -159,7 +159,7 @@ def _write_contents(folder: Path, checkpoint: Checkpoint) -> None:
 
     for name in TENSOR_FILES:
         put(f"{name}.safetensors", to_bytes(getattr(checkpoint, name)))
-    put("position.json", json.dumps(checkpoint.position, indent=1).encode())
+    put("position.json", json.dumps({"schema": SCHEMA, **checkpoint.position}, indent=1).encode())
     write_synced(folder / "manifest.json", json.dumps(manifest, indent=1).encode())
     sync_folder(folder)
 
@@ -170,7 +170,6 @@ def _verified(path: Path) -> Callable[[str], bytes]:
         manifest = json_object(regular(path / "manifest.json", 2**20).read_bytes())
     except ValueError:
         raise ValueError("manifest.json is not what was written") from None
-    require_schema(manifest.get("schema", SCHEMA), path / "manifest.json")
 
     def get(name: str) -> bytes:
         content = regular(path / name).read_bytes()
@@ -184,7 +183,14 @@ def _verified(path: Path) -> Callable[[str], bytes]:
 def _read(path: Path) -> Checkpoint:
     get = _verified(path)
     tensors = {name: safetensors.torch.load(get(f"{name}.safetensors")) for name in TENSOR_FILES}
-    return Checkpoint(**tensors, position=json_object(get("position.json")))
+    return Checkpoint(**tensors, position=_position(path, get))
+
+
+def _position(path: Path, get: Callable[[str], bytes]) -> dict[str, Any]:
+    """Read where the run stands; InputError: another version of spanlm wrote it."""
+    position = json_object(get("position.json"))
+    require_schema(position.pop("schema", SCHEMA), path / "position.json")
+    return position
 
 
 def to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:

@@ -357,7 +357,17 @@ class Trainer:
             growing = [name for name, slots in lengths.items() if not slots]
             remembered = [len(carried[name]) for name in growing if name in carried and carried[name].dim()]
             lengths |= dict.fromkeys(growing, max(remembered, default=0))
-        kinds = {k: x.new_empty(lengths[k], streams, *x.shape[2:], device="meta") for k, x in initial.items()}
+        # with products in bfloat16 some states are, too
+        mixed = {name for name, x in carried.items() if x.dtype == torch.bfloat16}
+        mixed = mixed if self.config.training.precision == "bf16" else set()
+        kinds = {
+            name: x.new_empty(
+                (lengths[name], streams, *x.shape[2:]),
+                dtype=torch.bfloat16 if name in mixed and x.is_floating_point() else x.dtype,
+                device="meta",
+            )
+            for name, x in initial.items()
+        }
         return {**kinds, **generator_states(self.device)}
 
     def _interrupt(self, number: int) -> None:

@@ -101,7 +101,8 @@ def test_svg_has_its_words_as_text(name: str) -> None:
     figure = EVERY[name]()
     root = ElementTree.fromstring(figure_bytes(figure, ".svg"))
     written = " ".join(root.itertext()).split()
-    assert set(" ".join(texts(figure)).split()) <= set(written)
+    words = {word for word in " ".join(texts(figure)).split() if not re.fullmatch(r"[−\d.,]+", word)}  # but ticks
+    assert words <= set(written)
     assert root.findtext("{http://www.w3.org/2000/svg}title") == figure.get_label()
 
 

@@ -303,13 +303,13 @@ def test_several_files_have_a_column_of_their_names(
 
 @pytest.mark.slow
 def test_what_is_no_prose_is_scored_only_if_asked_for(cli: Cli, typed: Typed, tiny_run: Path, file: Path) -> None:
-    Path("a.jsonl").write_bytes(file.read_bytes())
+    Path("a.json").write_text('{"text": "the cat sat"}\n' * 6)
     for verb in (
-        ["score", tiny_run, "a.jsonl"],
-        ["evaluate", tiny_run, "--corpus", "a.jsonl"],
-        ["attend", tiny_run, "--file", "a.jsonl", "--out", "a.csv"],
+        ["score", tiny_run, "a.json"],
+        ["evaluate", tiny_run, "--corpus", "a.json"],
+        ["attend", tiny_run, "--file", "a.json", "--out", "a.csv"],
     ):
-        cli(*verb).refused("a.jsonl: JSON, not plain text", "spanlm data wikipedia", "--as-text")
+        cli(*verb).refused("a.json: JSON, not plain text", "spanlm data wikipedia", "--as-text")
         assert cli(*verb, "--as-text").status == 0
     for text, part in {b'{"text": "the cat"}\n': "/dev/stdin: JSON, not", b"the\ncat\nsat <eos>\n": "line 3"}.items():
         typed(text)

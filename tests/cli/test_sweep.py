@@ -149,9 +149,7 @@ def test_a_sweep_that_was_killed_goes_on_and_a_run_that_fails_stops_no_other(cli
         wait_for_an_epoch(first, driver)
         driver.send_signal(signal.SIGKILL)
     result = subprocess.run(words, **HOW)
-    assert result.returncode == 1 and result.stderr.startswith(
-        "spanlm: 1 of 4 runs failed. lr=0.1: --out=runs/lr/lr=0.1"
-    )
+    assert result.returncode == 1 and result.stderr.startswith("spanlm: 1 of 4 runs failed. lr=0.1: runs/lr/lr=0.1")
     assert "(log: runs/lr/logs/lr=0.1.log)" in result.stderr and Path("runs/lr/logs/lr=0.1.log").exists()
     rows = list(csv.DictReader(Path("runs/lr/sweep.csv").read_text().splitlines()))
     done = [row for row in rows if row["valid_perplexity"]]

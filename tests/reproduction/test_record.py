@@ -6,7 +6,7 @@ import json
 import math
 import shutil
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -143,8 +143,9 @@ def test_settings_are_found_on_valid_and_the_model_is_measured_with_and_without_
     ]
     assert chosen["rate"] == min(points, key=lambda point: point["perplexity"])["rate"]
     assert chosen["tuned_on"] == "text valid"
+    config = DynamicConfig(**{field.name: chosen[field.name] for field in fields(DynamicConfig)})
     for split in ("valid", "test"):
-        by_hand = model.evaluate(split=split, dynamic=DynamicConfig(**chosen), statistics=statistics)
+        by_hand = model.evaluate(split=split, dynamic=config, statistics=statistics)
         assert found[split]["nll"] == pytest.approx(by_hand.nll, rel=1e-9)
         assert found[split]["without_dynamic"]["nll"] == pytest.approx(plain[split]["nll"], rel=1e-9)
         assert found[split]["nll"] != pytest.approx(plain[split]["nll"], rel=1e-6)

@@ -257,7 +257,9 @@ def test_what_does_not_compare_has_panels_of_its_own_with_the_papers_count(
     plan = made(paper, "1")
     (drawing, *_) = Page(plan, plan.tables[0], list(map(measured, plan.tasks))).figures().values()
     panels = [text for text in texts(drawing, bold=True) if text.startswith("test ppl")]
-    assert panels == [f"{label}, {what}" for label in labels for what in ("tiny, smoke", "published: ptb")]
+    whole = [f"{label}, {what}" for label in labels for what in ("tiny, smoke", "published: ptb")]
+    assert len(panels) == len(whole)  # long ones are cut where the next panel begins
+    assert all(name.startswith(panel.rstrip("…")) for name, panel in zip(whole, panels, strict=True))
     assert ("64.0" in texts(drawing)) == (other == "salton2017"), "0.8 of 80 is what their count makes of it"
 
 

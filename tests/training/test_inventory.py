@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -87,6 +88,7 @@ def values_of(folder: Path, part: str) -> dict[str, Any]:
     """What the last checkpoint holds."""
     if part == "position":
         found: dict[str, Any] = json.loads((checkpoints(folder)[-1] / "position.json").read_text())
+        assert found.pop("schema") == 1
         return found
     return safetensors.torch.load((checkpoints(folder)[-1] / f"{part}.safetensors").read_bytes())
 
@@ -218,7 +220,7 @@ def test_a_damaged_metrics_file_is_lost_history_and_no_more(
     assert now[: len(kept)] == kept and not {*lines} - {*kept} & {*now}
 
 
-def test_positions_and_manifests_of_other_versions_are_refused_by_name(stopped: dict[str, Path], room: Path) -> None:
+def test_positions_of_other_versions_are_refused_by_name(stopped: dict[str, Path], room: Path) -> None:
     values = Position(rate=0.1, step=3, epoch_nll=2.0).to_json()
     assert Position.from_json(values).to_json() == values
     lacking = {name: value for name, value in values.items() if name != "tokens"}
@@ -226,7 +228,10 @@ def test_positions_and_manifests_of_other_versions_are_refused_by_name(stopped: 
         with pytest.raises(RunError, match=r"position\.json: field \w+: was written by another version"):
             Position.from_json(other)
     folder = Path(shutil.copytree(stopped[PLAIN], room / "run"))
-    for path in folder.glob("checkpoints/*/manifest.json"):
+    for path in folder.glob("checkpoints/*/position.json"):
         path.write_text(path.read_text().replace('"schema": 1', '"schema": 2'))
-    with pytest.raises(InputError, match=r"manifest\.json: schema=2: must be 1"):
+        manifest = json.loads((path.parent / "manifest.json").read_text())
+        manifest[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        (path.parent / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match=r"position\.json: schema=2: must be 1"):
         train(CASES[PLAIN][0], make_corpus(), folder, resume=True)
