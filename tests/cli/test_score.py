@@ -311,7 +311,10 @@ def test_what_is_no_prose_is_scored_only_if_asked_for(cli: Cli, typed: Typed, ti
     ):
         cli(*verb).refused("a.json: JSON, not plain text", "spanlm data wikipedia", "--as-text")
         assert cli(*verb, "--as-text").status == 0
-    for text, part in {b'{"text": "the cat"}\n': "/dev/stdin: JSON, not", b"the\ncat\nsat <eos> on\n": "line 3"}.items():
+    for text, part in {
+        b'{"text": "the cat"}\n': "/dev/stdin: JSON, not",
+        b"the\ncat\nsat <eos> on\n": "line 3",
+    }.items():
         typed(text)
         cli("score", tiny_run, "-").refused(part, out=None)
 
