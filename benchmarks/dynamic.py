@@ -21,10 +21,10 @@ from benchmarks.race import Aim, Contender
 from benchmarks.setting import VOCABULARY, Size, Step, random_segments, training_flops
 from spanlm.cli.options import keep_freed_memory
 from spanlm.data.batching import Segment
-from spanlm.evaluation.dynamic.evaluate import with_segments
 from spanlm.evaluation.dynamic.statistics import LENGTH, DynamicStatistics, learning_weights, segment_gradients
 from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
-from spanlm.evaluation.scoring import Tally
+from spanlm.evaluation.stream import Scored
+from spanlm.evaluation.tally import tally
 from spanlm.models.encoders import AWDLSTMConfig, awd_lstm
 from spanlm.models.encoders.stacks import loop_is_faster
 from spanlm.models.language_model import LanguageModel
@@ -79,7 +79,7 @@ def dynamic_step(model: LanguageModel, precision: Precision) -> Step:
         for found in segment_gradients(follower, [segment], LENGTH, precision):
             read.append(found.scored)
             learn(found)
-        return with_segments(Tally(), read, VOCABULARY).tokens
+        return tally([Scored.joined(read)], VOCABULARY).tokens
 
     return step
 

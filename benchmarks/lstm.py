@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import tee
 from unittest.mock import patch
 
 import torch
@@ -25,9 +24,10 @@ from benchmarks.setting import (
     training_flops,
 )
 from spanlm.data.batching import Segment
-from spanlm.evaluation.cache import CacheConfig, with_cache
+from spanlm.evaluation.cache import CacheConfig, NeuralCache
 from spanlm.evaluation.protocol import Protocol
-from spanlm.evaluation.scoring import Tally, score, tally
+from spanlm.evaluation.stream import log_p, read
+from spanlm.evaluation.tally import tallies, tally
 from spanlm.models.encoders import LSTMConfig, stacks
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Memory, Readout, Tensors
@@ -132,7 +132,7 @@ def beside_port(port: str, precision: Precision, trainer: Trainer, flops: float,
 def _evaluation(trainer: Trainer, precision: Precision, flops: float) -> Contender:
     def step(segment: Segment) -> None:
         segments = [replace(segment, reset=torch.ones_like(segment.reset))]
-        tally(score(trainer.model, segments, Protocol(precision=precision)), trainer.corpus.vocabulary)
+        tally(read(trainer.model, segments, Protocol(precision=precision)), trainer.corpus.vocabulary)
 
     aims = [Aim(f"spanlm, training {precision}", 2.5)]
     return Contender(f"spanlm, evaluation {precision}", precision, step, flops / 3, aims)
@@ -223,12 +223,11 @@ def cache_group(size: Size, device: torch.device) -> Iterator[Contender]:
 def stream_step(model: LanguageModel, precision: Precision, cache: CacheConfig | None = None) -> Step:
     """Return the evaluation of a stream's next segment: without a cache or, in the same pass, with one, too."""
     coming = deque[Segment]()
-    passes = tee(score(model, iter(coming.popleft, None), Protocol(precision=precision)), 1 if cache is None else 2)
-    readers = [passes[0], *(with_cache(again, cache) for again in passes[1:] if cache is not None)]
+    questions = [log_p] if cache is None else [log_p, NeuralCache(cache, across=False)]
+    scored = read(model, iter(coming.popleft, None), Protocol(precision=precision), *questions)
 
     def step(segment: Segment) -> None:
         coming.append(replace(segment, reset=torch.zeros_like(segment.reset)))
-        for reader in readers:
-            Tally().plus(next(reader), VOCABULARY)
+        tallies([next(scored)], VOCABULARY, ["log_p", "cached"][: len(questions)])
 
     return step

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,8 @@ from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
 from spanlm.evaluation.attention import Place, attention_of
-from spanlm.evaluation.scoring import Scored, score
+from spanlm.evaluation.protocol import STANDARD
+from spanlm.evaluation.stream import Reading, read
 from spanlm.models.interfaces import NextWordModel
 
 
@@ -101,19 +102,35 @@ def attention_flatness(model: NextWordModel, batcher: Batcher) -> Flatness:
 
 def _read(model: NextWordModel, batcher: Batcher, accumulator: LagAccumulator | FlatnessAccumulator) -> None:
     """Read a split and sum the attention of its words, segment by segment."""
-    for scored, slots in with_slots(score(model, batcher.segments())):
-        mask, attention = scored.segment.mask, attention_of(scored.readout)
-        accumulator.nearest_lag, accumulator.span = attention.nearest_lag, attention.stride
-        accumulator.update(attention.weights[mask].float().cpu().numpy(), slots[mask.cpu()].numpy())
+    attended = Attended()
+    for scored in read(model, batcher.segments(), STANDARD, attended):
+        accumulator.nearest_lag, accumulator.span = attended.nearest_lag, attended.stride
+        accumulator.update(scored.numpy("weights"), scored.numpy("slots"))
 
 
-def with_slots(scored: Iterable[Scored]) -> Iterator[tuple[Scored, Tensor]]:
-    """Give each segment of a model that attends, and beside it how many slots (T, B) there were at each step."""
-    read = torch.zeros(1, dtype=torch.long)
-    for item in scored:
-        reset, attention = item.segment.reset.cpu(), attention_of(item.readout)
-        steps, _, window = attention.weights.shape
+class Attended:
+    """Asks where a model looked: answers `weights` (N, L) and how many of the slots there were, `slots` (N,).
+
+    Attributes:
+        nearest_lag: of the last slot, as `Attention` has it.
+        stride: likewise.
+
+    Raises:
+        InputError: a model that attends to nothing.
+    """
+
+    nearest_lag = stride = 1
+
+    def __init__(self) -> None:
+        self._read = torch.zeros(1, dtype=torch.long)
+
+    def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
+        attention, reset = attention_of(reading.readout), reading.segment.reset.cpu()
+        weights = attention.weights
+        steps, _, window = weights.shape
+        self.nearest_lag, self.stride = attention.nearest_lag, attention.stride
         # words that each stream remembers; where all are new, they may be more or fewer
-        read = torch.where(reset, 0, 0 if reset.all() else read)
-        yield item, attention.slots(read + torch.arange(steps).unsqueeze(1), window)
-        read = read + steps
+        before = torch.where(reset, 0, 0 if reading.fresh else self._read)
+        slots = attention.slots(before + torch.arange(steps).unsqueeze(1), window)
+        self._read = before + steps
+        return {"weights": reading.flat(weights).float(), "slots": reading.flat(slots.to(weights.device))}

@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
-from spanlm.analysis.attend import with_slots
+from spanlm.analysis.attend import Attended
 from spanlm.analysis.classes import (
     Classes,
     Counts,
@@ -38,8 +37,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, SpanlmError
-from spanlm.evaluation.attention import attention_of
-from spanlm.evaluation.cache import CacheConfig, with_cache
+from spanlm.evaluation.cache import CacheConfig, NeuralCache
 from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.evaluation.resampling import (
     FEWEST_BLOCKS,
@@ -53,7 +51,8 @@ from spanlm.evaluation.resampling import (
     interval_of,
     lopsided,
 )
-from spanlm.evaluation.scoring import Scored, perplexity, score
+from spanlm.evaluation.stream import Question, Scored, log_p, read
+from spanlm.evaluation.tally import perplexity
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.ensemble import refuse_other_words
 from spanlm.runs.texts import State
@@ -298,41 +297,41 @@ def read_tokens(
             raise InputError(f"state={state}: must be carry or line of {model.folder}, which is {model.kind}")
         rows = model.as_written().score(corpus.written_lines(split), state=protocol.context, eos=True)
         return TokenBits(name, np.array([[row.surprisal for row in rows]]), runs=runs, protocol=protocol)
-    scored = in_text_order(model.model, corpus, split, protocol)
+    column, questions, attended = "log_p", list[Question]([log_p]), None
     if cache is not None:
-        scored = with_cache(scored, cache, protocol.context == "line")
+        column, questions = "cached", [log_p, NeuralCache(cache, across=protocol.context == "line")]
     config = model.config.model if isinstance(model, TrainedModel) and model.attention is None else None
-    if config is None or config.memory.slots == 0:
-        found = np.concatenate([in_order(item, item.log_p) for item in scored])
-        return TokenBits(name, -found.astype(np.float64)[None] / math.log(2), runs=runs, protocol=protocol)
-    return replace(_read_with_looks(name, scored), runs=runs, protocol=protocol)
+    if config is not None and config.memory.slots != 0:
+        attended = Attended()
+        questions.append(attended)
+    found, looks = list[Array](), list[tuple[NDArray[Any], ...]]()
+    for block in text_blocks(model.model, corpus, split, protocol, *questions):
+        found.append(block.numpy(column).astype(np.float64))
+        if attended is not None:
+            looks.append(_nearest_peak(block, attended))
+    bits = -np.concatenate(found)[None] / math.log(2)
+    if attended is None:
+        return TokenBits(name, bits, runs=runs, protocol=protocol)
+    lags, peaks, counts = (np.concatenate(column) for column in zip(*looks, strict=True))
+    return TokenBits(name, bits, Looks(lags, peaks, counts, attended.stride, attended.nearest_lag), runs, protocol)
 
 
-def in_text_order(model: NextWordModel, corpus: Corpus, split: str, protocol: Protocol) -> Iterator[Scored]:
-    """Score a text segment by segment, lines in their order."""
+def text_blocks(
+    model: NextWordModel, corpus: Corpus, split: str, protocol: Protocol, *questions: Question
+) -> Iterator[Scored]:
+    """Read a text block by block, lines in their order."""
     first, _ = replace(protocol, batch_size=None).readings(corpus, split, in_order=True)
-    return score(model, first.segments(), protocol)
+    return read(model, first.segments(), protocol, *questions)
 
 
-def in_order(scored: Scored, values: Tensor) -> NDArray[Any]:
-    """Return the numbers (T, B) of a segment in the order of the text: one line, or one stream, after the other."""
-    return np.asarray(values.T[scored.segment.mask.T].cpu().numpy())
-
-
-def _read_with_looks(name: str, scored: Iterator[Scored]) -> TokenBits:
-    columns: list[list[NDArray[Any]]] = []
-    stride = nearest = 1
-    for item, slots in with_slots(scored):
-        attention = attention_of(item.readout)
-        stride, nearest = attention.stride, attention.nearest_lag
-        # a sentinel, or a slot of zeros, has a part of the weight
-        shares = attention.weights / attention.weights.sum(-1, keepdim=True)
-        peak, at = shares.nan_to_num(0.0).max(-1)
-        lag = (attention.weights.shape[-1] - 1 - at) * stride + nearest
-        parts = (item.log_p, lag, peak.float(), slots.to(lag.device))
-        columns.append([in_order(item, part) for part in parts])
-    found, lags, peaks, counts = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return TokenBits(name, -found.astype(np.float64)[None] / math.log(2), Looks(lags, peaks, counts, stride, nearest))
+def _nearest_peak(block: Scored, attended: Attended) -> tuple[NDArray[Any], ...]:
+    """Return of each token the lag of its largest weight, that weight, and how many slots there were."""
+    weights = block.answers["weights"]
+    # a sentinel, or a slot of zeros, has a part of the weight
+    shares = weights / weights.sum(-1, keepdim=True)
+    peak, at = shares.nan_to_num(0.0).max(-1)
+    lag = (weights.shape[-1] - 1 - at) * attended.stride + attended.nearest_lag
+    return lag.cpu().numpy(), peak.cpu().numpy(), block.numpy("slots")
 
 
 def check_alike(baseline: LoadedModel, text: SharedText, model: LoadedModel, corpus: Corpus, split: str) -> SharedText:

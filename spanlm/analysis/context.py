@@ -49,7 +49,7 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.evaluation.protocol import LENGTH, Protocol
 from spanlm.evaluation.resampling import FEWEST_BLOCKS, Array, Interval, blocks_of, drawn_means, interval_of
-from spanlm.evaluation.scoring import Report, evaluating, quiet
+from spanlm.evaluation.stream import Report, evaluating, quiet
 from spanlm.models.interfaces import LMState, NextWordModel
 
 LENGTHS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200)

@@ -46,7 +46,7 @@ from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig, CacheTuning
 from spanlm.evaluation.resampling import FEWEST_BLOCKS, of_chance, signed
-from spanlm.evaluation.scoring import perplexity, shown
+from spanlm.evaluation.tally import perplexity, shown
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.ensemble import load_ensemble
 from spanlm.runs.loading import load

@@ -19,7 +19,8 @@ from spanlm.evaluation.dynamic.statistics import DynamicStatistics
 from spanlm.evaluation.dynamic.tuning import TRIALS, DynamicOptions, DynamicTuning
 from spanlm.evaluation.dynamic.update import DynamicConfig, require_loss
 from spanlm.evaluation.perplexity import Evaluation
-from spanlm.evaluation.scoring import Report, edge_note
+from spanlm.evaluation.stream import Report
+from spanlm.evaluation.tally import edge_note
 from spanlm.runs.trained_model import LoadedModel, require_weights
 
 _METAVARS = {"rate": "η", "decay": "λ", "epsilon": "ε"}

@@ -47,7 +47,7 @@ from spanlm.evaluation.excess import Excess
 from spanlm.evaluation.ngram.next_word import NgramModel
 from spanlm.evaluation.perplexity import Evaluation, padded_perplexity, require_pad, require_span_buffer
 from spanlm.evaluation.protocol import Protocol
-from spanlm.evaluation.scoring import shown
+from spanlm.evaluation.tally import shown
 from spanlm.evaluation.toolkits import arpa_lines, kenlm_report, scored_lines, srilm_report
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import usable

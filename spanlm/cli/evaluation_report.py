@@ -13,7 +13,7 @@ from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights
 from spanlm.evaluation.dynamic.tuning import DynamicTuning
 from spanlm.evaluation.excess import Excess
 from spanlm.evaluation.perplexity import Evaluation, Share
-from spanlm.evaluation.scoring import shown
+from spanlm.evaluation.tally import shown
 from spanlm.models.counting import count_parameters
 from spanlm.models.lesions import described_lesion
 from spanlm.runs.ensemble import TrainedEnsemble

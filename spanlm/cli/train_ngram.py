@@ -12,7 +12,7 @@ from spanlm.cli.render import out, paragraph, table
 from spanlm.config import flat
 from spanlm.data.corpora import load_corpus, with_own_documents
 from spanlm.evaluation.ngram.config import NgramRunConfig
-from spanlm.evaluation.scoring import shown
+from spanlm.evaluation.tally import shown
 from spanlm.presets import NGRAM_PRESETS
 from spanlm.runs.ngram import ARPA, built, ngram_parser, train_ngram
 

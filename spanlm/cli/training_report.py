@@ -12,7 +12,7 @@ from pathlib import Path
 from spanlm.cli.render import Progress, eta, out, paragraph, table
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
-from spanlm.evaluation.scoring import perplexity, shown
+from spanlm.evaluation.tally import perplexity, shown
 from spanlm.models.counting import count_configured
 from spanlm.models.ops.precision import usable
 from spanlm.store.process import with_threads

@@ -40,6 +40,7 @@ class Segment:
         targets: The word that follows each input, int64 (T, B).
         mask: False where the target is padding, bool (T, B).
         reset: The streams that begin anew with this segment, bool (B,).
+        place: Where each target stands in the text, from 0, int64 (T, B).
         rate_share: Factor of the step's learning rate: the drawn length as a share of the usual one.
     """
 
@@ -47,10 +48,11 @@ class Segment:
     targets: Tensor
     mask: Tensor
     reset: Tensor
+    place: Tensor
     rate_share: float = 1.0
 
     def to(self, device: torch.device) -> Segment:
-        """Move it to a device."""
+        """Move what a model reads to a device."""
         if device.type == "cpu":
             return self
         parts = ("inputs", "targets", "mask", "reset")
@@ -107,6 +109,7 @@ class Batcher(ABC):
             torch.from_numpy(targets.astype(np.int64)),
             torch.from_numpy(mask),
             torch.from_numpy(reset.copy()),
+            torch.from_numpy(at[1:]),
             rate_share,
         )
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require, whole_number
 from spanlm.evaluation.recall import STEPS, Prefix, Recall, anew
-from spanlm.evaluation.scoring import evaluating, word_values
+from spanlm.evaluation.stream import evaluating, word_values
 from spanlm.models.ensemble import EnsembleReadout
 from spanlm.models.interfaces import Attention, LMState, MixingHead, NextWordModel, Readout
 from spanlm.models.memories.span_buffer import SpanMixture

@@ -18,9 +18,9 @@ The paper's other mixture, one softmax over both, needs the normaliser of the vo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise, product, tee
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -28,12 +28,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require, require_numbers, require_several
 from spanlm.evaluation.protocol import STANDARD, Protocol
-from spanlm.evaluation.scoring import Scored, edge_note, perplexity, score
-from spanlm.models.interfaces import NextWordModel, Readout
+from spanlm.evaluation.stream import Reading, log_p, read
+from spanlm.evaluation.tally import edge_note, perplexity
+from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.neural_cache import Lookup, cache_log_prob, cache_places
 
 
@@ -78,64 +78,73 @@ class CacheConfig:
         return {"window": self.window, "theta": self.theta, "lambda": self.lambda_, "tuned_on": self.tuned_on}
 
 
-def as_one_stream(item: Scored) -> Scored:
-    """Put the lines of a batch, which follow each other in the text, into one stream that no reset interrupts."""
-    segment, kept = item.segment, item.segment.mask.T
-
-    def line_up(x: Tensor) -> Tensor:
-        return x.transpose(0, 1)[kept].unsqueeze(1)
-
-    targets = line_up(segment.targets)
-    whole, no_reset = torch.ones_like(targets, dtype=torch.bool), torch.zeros_like(segment.reset[:1])
-    stream = Segment(line_up(segment.inputs), targets, whole, no_reset)
-    return Scored(stream, line_up(item.log_p), Readout(line_up(item.readout.features)))
-
-
-def next_lookup(before: Lookup | None, h: Tensor, words: Tensor, filled: Tensor, window: int) -> Lookup:
-    """Return what the steps of a segment look at: at most `window` pairs from `before`, then their own."""
-    keys = h
-    if before is not None:
-        kept = before.keys, before.words, before.filled
-        keys, words, filled = (torch.cat([x[-window:], y]) for x, y in zip(kept, (h, words, filled), strict=True))
-    return Lookup(h, keys, words, filled, window)
-
-
-def lookups(scored: Iterable[Scored], window: int) -> Iterator[tuple[Scored, Lookup]]:
-    """Give each segment what its steps look at in a cache of `window` pairs."""
-    cache: Lookup | None = None
-    for item in scored:
-        segment = item.segment
-        # asking a GPU would wait for it; there what was reset is carried on as empty slots
-        fresh = segment.reset.device.type == "cpu" and bool(segment.reset.all())
-        cache = None if cache is None or fresh else replace(cache, filled=cache.filled & ~segment.reset)
-        cache = next_lookup(cache, item.readout.features, segment.targets, segment.mask, window)
-        yield item, cache
-
-
 def mixed(log_p: Tensor, log_cache: Tensor, empty: Tensor, lambda_: float | Tensor) -> Tensor:
-    """Log((1 − λ) p + λ p_cache) in float64, (T, B), and log p where the cache is empty; (M, T, B) for λ (M, 1, 1)."""
+    """Log((1 − λ) p + λ p_cache) in float64, (N,), and log p where the cache is empty; (M, N) for λ (M, 1)."""
     share = torch.as_tensor(lambda_, dtype=torch.float64, device=log_p.device)
     both = torch.logaddexp(log_p.double() + torch.log1p(-share), log_cache.double() + share.log())
     return torch.where(empty, log_p.double(), both)
 
 
-def with_cache(scored: Iterable[Scored], config: CacheConfig, across: bool = False) -> Iterator[Scored]:
-    """Mix a cache into the log-probabilities of segments, as `score` gives them.
+class _Pairs:
+    """The pairs that a cache of `window` holds while a text is read.
 
-    The results are scored segments like any others: log_p is that of the mixture, in its own type. If
-    `across`, they are batches of lines in the order of the text, and the cache goes on from one to the next.
+    It is emptied where a stream begins anew. If `across`, the streams are lines in the order of the text, and it goes
+    on from one to the next.
     """
-    if across:
-        batches, again = tee(scored)
-        for item, stream in zip(batches, with_cache(map(as_one_stream, again), config), strict=True):
-            log_p = item.log_p.clone()
-            log_p.transpose(0, 1)[item.segment.mask.T] = stream.log_p.squeeze(1)
-            yield replace(item, log_p=log_p, metrics={})
-        return
-    for item, lookup in lookups(scored, config.window):
-        log_cache, empty = cache_log_prob(lookup, (config.theta,))
-        log_p = mixed(item.log_p, log_cache[0], empty, config.lambda_)
-        yield replace(item, log_p=log_p.to(item.log_p.dtype), metrics={})
+
+    def __init__(self, window: int, across: bool) -> None:
+        self._window, self._across = window, across
+        self._lookup: Lookup | None = None
+
+    def lookup(self, reading: Reading) -> Lookup:
+        """Return what the steps of a segment look at, and keep their own pairs."""
+        h, words, filled = reading.readout.features, reading.segment.targets, reading.segment.mask
+        before = self._lookup
+        if self._across:
+            h, words = reading.flat(h).unsqueeze(1), reading.flat(words).unsqueeze(1)
+            filled = torch.ones_like(words, dtype=torch.bool)
+        elif before is not None:
+            before = None if reading.fresh else replace(before, filled=before.filled & ~reading.segment.reset)
+        keys, followed, there = h, words, filled
+        if before is not None:
+            kept = (x[-self._window :] for x in (before.keys, before.words, before.filled))
+            keys, followed, there = map(torch.cat, zip(kept, (h, words, filled), strict=True))
+        self._lookup = Lookup(h, keys, followed, there, self._window)
+        return self._lookup
+
+    def flat(self, reading: Reading, x: Tensor) -> Tensor:
+        """Return what was worked out of a lookup, (T, B, …), as rows of tokens (N, …)."""
+        return x.squeeze(1) if self._across else reading.flat(x)
+
+
+class NeuralCache:
+    """Asks for log p with a cache mixed in: answers `cached`, (N,) float64. One reads one text.
+
+    See `_Pairs` for `across`.
+    """
+
+    def __init__(self, config: CacheConfig, *, across: bool) -> None:
+        self._config, self._pairs = config, _Pairs(config.window, across)
+
+    def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
+        log_cache, empty = cache_log_prob(self._pairs.lookup(reading), (self._config.theta,))
+        log_cache, empty = (self._pairs.flat(reading, x) for x in (log_cache[0], empty))
+        return {"cached": mixed(log_p(reading)["log_p"], log_cache, empty, self._config.lambda_)}
+
+
+class _Grid:
+    """Asks what caches of several windows and θ give: answers `cache`, (N, windows · θ), NaN while they are empty."""
+
+    def __init__(self, windows: Sequence[int], thetas: Sequence[float], *, across: bool) -> None:
+        self._windows, self._thetas = windows, thetas
+        self._pairs = _Pairs(max(windows), across)
+
+    def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
+        lookup, columns = self._pairs.lookup(reading), []
+        for window in self._windows:
+            log_cache, empty = cache_log_prob(replace(lookup, window=window), self._thetas)
+            columns.append(log_cache.masked_fill(empty, torch.nan))
+        return {"cache": self._pairs.flat(reading, torch.cat(columns).movedim(0, -1))}
 
 
 PLACES = 20
@@ -299,19 +308,15 @@ def tune_cache(
     _require_grid(windows, thetas, lambdas)
     # a cache over lines needs them in the order of the text
     batcher = replace(protocol, batch_size=None).batcher(corpus, split, in_order=True)
-    scored: Iterable[Scored] = score(model, batcher.segments(), protocol)
-    if protocol.context == "line" and over_lines:
-        scored = map(as_one_stream, scored)
-    shares = torch.tensor(lambdas, dtype=torch.float64, device=model.device).view(-1, 1, 1)
+    grid = _Grid(windows, thetas, across=protocol.context == "line" and over_lines)
+    shares = torch.tensor(lambdas, dtype=torch.float64, device=model.device).unsqueeze(1)
     plain = torch.zeros((), dtype=torch.float64, device=model.device)
-    sums = plain.new_zeros(len(windows), len(thetas), len(lambdas))
-    for item, lookup in lookups(scored, max(windows)):
-        mask = item.segment.mask
-        plain -= torch.where(mask, item.log_p.double(), 0.0).sum()
-        for number, window in enumerate(windows):
-            log_cache, empty = cache_log_prob(replace(lookup, window=window), thetas)
-            rows = [torch.where(mask, -mixed(item.log_p, row, empty, shares), 0.0).sum((1, 2)) for row in log_cache]
-            sums[number] += torch.stack(rows)
+    sums = plain.new_zeros(len(windows) * len(thetas), len(lambdas))
+    for block in read(model, batcher.segments(), protocol, log_p, grid):
+        own = block.answers["log_p"]
+        plain -= own.double().sum()
+        for number, log_cache in enumerate(block.answers["cache"].unbind(1)):
+            sums[number] -= mixed(own, log_cache, log_cache.isnan(), shares).sum(1)
     points = zip(product(windows, thetas, lambdas), sums.flatten().tolist(), strict=True)
     tried = [Tried(*point, perplexity(nll / batcher.targets)) for point, nll in points]
     best, text = min(tried, key=lambda point: point.perplexity), f"{corpus.name} {split}"

@@ -40,7 +40,8 @@ from spanlm.data.config import Tokenizer
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, require, require_numbers
-from spanlm.evaluation.scoring import evaluating, wilson
+from spanlm.evaluation.stream import evaluating
+from spanlm.evaluation.tally import wilson
 from spanlm.models.interfaces import LMState, NextWordModel
 from spanlm.models.ops.precision import Precision
 

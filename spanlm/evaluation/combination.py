@@ -6,18 +6,20 @@ The text is read once: each member scores a segment before the next one is read.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from spanlm.data.batching import Batcher
+from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
-from spanlm.evaluation.perplexity import Evaluation, count_split, without_notes
+from spanlm.evaluation.perplexity import Evaluation, measure, without_notes
 from spanlm.evaluation.protocol import STANDARD, Protocol
-from spanlm.evaluation.scoring import Tally, score
+from spanlm.evaluation.stream import Reading, Scored, read
 from spanlm.models.ensemble import Ensemble
+from spanlm.models.interfaces import NextWordModel, Readout
 
 TOLERANCE = 1e-6
 """Nats a token that tuned weights may at most be short of the best ones."""
@@ -77,19 +79,18 @@ def evaluate_members(
     ensemble: Ensemble, corpus: Corpus, split: str = "test", protocol: Protocol = STANDARD
 ) -> EnsembleEvaluation:
     """Measure each member, the ensemble and the oracle bound in one pass; InputError: the corpus has no such split."""
+    names = [f"member {number}" for number in range(len(ensemble.members))]
 
-    def read(batcher: Batcher) -> list[Tally]:
-        """Sum over the text for each member, for all as one, and for the best member of each token."""
-        totals = [Tally()] * (len(ensemble.members) + 2)
-        for scored in score(ensemble, batcher.segments(), protocol, ask=ensemble.head.each_and_all):
-            every = [*scored.log_p, scored.log_p[:-1].amax(0)]
-            totals = [
-                total.plus(replace(scored, log_p=log_p), corpus.vocabulary)
-                for total, log_p in zip(totals, every, strict=True)
-            ]
-        return totals
+    def every(reading: Reading) -> Mapping[str, Tensor]:
+        """Answer log p of each member, of all as one, and of the best member at each token."""
+        each = ensemble.head.each_and_all(reading.readout, reading.segment.targets)
+        columns = dict(zip([*names, "ensemble"], map(reading.flat, each), strict=True))
+        return {**columns, "oracle": reading.flat(each[:-1].amax(0))}
 
-    *members, together, oracle = count_split(read, corpus, split, protocol)
+    def reader(segments: Iterable[Segment]) -> Iterator[Scored]:
+        return read(ensemble, segments, protocol, every)
+
+    *members, together, oracle = measure(reader, corpus, split, protocol, [*names, "ensemble", "oracle"])
     return EnsembleEvaluation(
         combination="linear",
         weights=ensemble.head.weights,
@@ -109,9 +110,24 @@ def tune_weights(
     Raises:
         InputError: the corpus has no such split.
     """
-    batcher = protocol.batcher(corpus, split)
-    scored = score(ensemble, batcher.segments(), protocol, ask=ensemble.head.each)
-    return em_weights(torch.cat([s.log_p[:, s.segment.mask].double().cpu() for s in scored], dim=1))
+    return em_weights(log_p_of_each(ensemble, ensemble.head.each, corpus, split, protocol))
+
+
+def log_p_of_each(
+    model: NextWordModel,
+    each: Callable[[Readout, Tensor], Tensor],
+    corpus: Corpus,
+    split: str,
+    protocol: Protocol = STANDARD,
+) -> Tensor:
+    """Return log p of every token of a split by each part of a mixture, (M, N) float64; `each` gives (M, T, B)."""
+
+    def ask(reading: Reading) -> Mapping[str, Tensor]:
+        log_p = each(reading.readout, reading.segment.targets)
+        return {"each": reading.flat(log_p.movedim(0, -1))}
+
+    scored = read(model, protocol.batcher(corpus, split).segments(), protocol, ask)
+    return torch.cat([block.answers["each"].double().cpu() for block in scored]).T.contiguous()
 
 
 def em_weights(log_p: Tensor, *, tolerance: float = TOLERANCE, steps: int = STEPS) -> TunedWeights:

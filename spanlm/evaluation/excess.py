@@ -8,14 +8,13 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from spanlm.data.corpora import Corpus
 from spanlm.data.synthetic import Known, find_synthetic
 from spanlm.errors import InputError
 from spanlm.evaluation.protocol import Context, Protocol
-from spanlm.evaluation.scoring import score
+from spanlm.evaluation.stream import read
 from spanlm.models.interfaces import NextWordModel
 
 
@@ -58,10 +57,10 @@ def excess_by_lag(model: NextWordModel, corpus: Corpus, split: str, protocol: Pr
         raise InputError(f"{corpus.name} {split}: has words outside the vocabulary, whose probability no law knows")
     context: Context = "line" if protocol.context == "line" else "carry"
     one = Protocol(context=context, batch_size=1, precision=protocol.precision)
-    scored = score(model, one.batcher(corpus, split, in_order=True).segments(), one)
-    found = torch.cat([each.log_p[each.segment.mask].double().cpu() for each in scored])
+    scored = read(model, one.batcher(corpus, split, in_order=True).segments(), one)
+    found = np.concatenate([block.numpy().astype(np.float64) for block in scored])
     optimum, lags = (np.array(column) for column in zip(*known, strict=True))
-    values = -found.numpy() / math.log(2), -optimum / math.log(2)
+    values = -found / math.log(2), -optimum / math.log(2)
     whole = _summed((int(lags.min()), int(lags.max())), np.full(len(lags), True), *values)
     steps = [(0, 0), *((2**power, 2 ** (power + 1) - 1) for power in range(int(lags.max()).bit_length()))]
     parts = [_summed(each, (lags >= each[0]) & (lags <= each[1]), *values) for each in steps]

@@ -15,7 +15,7 @@ from torch import Tensor
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require, require_numbers, whole_number
 from spanlm.evaluation.recall import STEPS, Prefix, Recall, Recalled, anew
-from spanlm.evaluation.scoring import evaluating
+from spanlm.evaluation.stream import evaluating
 from spanlm.models.interfaces import LMState, NextWordModel
 
 LEAST_TEMPERATURE = 0.001

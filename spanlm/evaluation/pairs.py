@@ -18,7 +18,7 @@ from typing import Any
 from spanlm.data.tokenizer import written_words
 from spanlm.errors import InputError
 from spanlm.evaluation.prefix_tree import TextScore
-from spanlm.evaluation.scoring import wilson
+from spanlm.evaluation.tally import wilson
 
 Region = tuple[int, int]
 """Of a sentence's words, separated by white space: the first and the last, from 1."""

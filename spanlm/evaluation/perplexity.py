@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import tee
+from functools import partial
 from typing import Any
 
-from spanlm.data.batching import Batcher
+from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, require
-from spanlm.evaluation.cache import CacheConfig, with_cache
+from spanlm.evaluation.cache import CacheConfig, NeuralCache
 from spanlm.evaluation.protocol import LENGTH, STANDARD, Protocol, lines_counted
-from spanlm.evaluation.scoring import Tally, perplexity, score, tally
+from spanlm.evaluation.stream import Scored, log_p, read
+from spanlm.evaluation.tally import Tally, perplexity, tallies
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.memories import AnyMemoryConfig, SpanBufferConfig
 
@@ -181,39 +182,37 @@ def evaluate(
         InputError: no such split, or a size below 1.
     """
     require(cache is None or isinstance(cache, CacheConfig), "cache", cache, "a CacheConfig, as tune_cache([500]).best")
+    if cache is None:
+        (plain,) = measure(partial(read, model, protocol=protocol), corpus, split, protocol)
+        return plain
 
-    def read(batcher: Batcher) -> list[Tally]:
-        """Sum over the text; with a cache, without it and with it in one pass."""
-        scored = score(model, batcher.segments(), protocol)
-        if cache is None:
-            return [tally(scored, corpus.vocabulary)]
-        plain = cached = Tally()
-        # two readers in step: what one has read waits for the other, a segment at a time
-        found, again = tee(scored)
-        for alone, mixed in zip(found, with_cache(again, cache, protocol.context == "line"), strict=True):
-            plain, cached = (one.plus(new, corpus.vocabulary) for one, new in ((plain, alone), (cached, mixed)))
-        return [plain, cached]
+    def with_cache(segments: Iterable[Segment]) -> Iterator[Scored]:
+        return read(model, segments, protocol, log_p, NeuralCache(cache, across=protocol.context == "line"))
 
     # a cache goes on over lines, so it needs them in the order of the text
-    plain, *cached = count_split(read, corpus, split, protocol, in_order=cache is not None)
-    if cache is None:
-        return plain
-    return replace(counted_with(cached[0], cache.description, " over the lines before"), without_cache=plain)
+    columns = ("log_p", "cached")
+    plain, cached = measure(with_cache, corpus, split, protocol, columns, in_order=True)
+    return replace(counted_with(cached, cache.description, " over the lines before"), without_cache=plain)
 
 
-def count_split(
-    read: Callable[[Batcher], list[Tally]],
+Reader = Callable[[Iterable[Segment]], Iterator[Scored]]
+"""Makes a stream of scored tokens of a text's segments."""
+
+
+def measure(
+    reader: Reader,
     corpus: Corpus,
     split: str,
     protocol: Protocol,
+    columns: Sequence[str] = ("log_p",),
     *,
     in_order: bool = False,
     length: int = LENGTH,
 ) -> list[Evaluation]:
-    """Read a split as `Protocol.readings` says, and turn the sums of `read`, one a prediction, into evaluations."""
+    """Read a split as `Protocol.readings` says, and count it by each of several columns of log p."""
     first, second = protocol.readings(corpus, split, in_order=in_order, length=length)
     began = time.perf_counter()
-    totals = read(first)
+    totals = tallies(reader(first.segments()), corpus.vocabulary, columns)
     seconds = time.perf_counter() - began
     written = corpus.written(split)
     results = [evaluation_of(total, seconds, corpus, split, protocol, written) for total in totals]
@@ -222,7 +221,7 @@ def count_split(
     opened, counted = "opened by <eos>" if second is None else "not opened", totals[0].tokens
     sums = [(total.nll - total.first_nll, total.tokens - total.first_tokens) for total in totals]
     if second is not None:
-        sums = [(total.nll, total.tokens) for total in read(second)]
+        sums = [(t.nll, t.tokens) for t in tallies(reader(second.segments()), corpus.vocabulary, columns)]
     return [
         replace(
             result,

@@ -14,7 +14,7 @@ from itertools import accumulate, islice, pairwise
 import torch
 from torch import Tensor
 
-from spanlm.evaluation.scoring import evaluating
+from spanlm.evaluation.stream import evaluating
 from spanlm.models.interfaces import LMState, NextWordModel
 from spanlm.models.ops.precision import Precision
 

@@ -44,7 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanlm.errors import InputError
-from spanlm.evaluation.scoring import Z
+from spanlm.evaluation.tally import Z
 
 FEWEST_DOCUMENTS = 30
 BLOCKS = 100

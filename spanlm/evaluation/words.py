@@ -12,25 +12,26 @@ one, so for what comes first in a line there is no distribution: no number is ma
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, groupby
-from typing import Any, Literal, get_args
+from itertools import accumulate, groupby
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
+from spanlm.data.batching import Segment
 from spanlm.data.config import Lines, Tokenizer
 from spanlm.data.text import Text, pieces
 from spanlm.data.tokenizer import SentenceEnds, tokenize, written_spans
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require, require_numbers
 from spanlm.evaluation.attention import Place, attention_of
-from spanlm.evaluation.cache import CacheConfig, mixed, next_lookup
-from spanlm.evaluation.protocol import SENTENCES, Context
-from spanlm.evaluation.scoring import evaluating, readout_values
-from spanlm.models.interfaces import LMState, NextWordModel
-from spanlm.models.ops.neural_cache import Lookup, cache_log_prob
+from spanlm.evaluation.cache import CacheConfig, NeuralCache
+from spanlm.evaluation.protocol import SENTENCES, Context, Protocol
+from spanlm.evaluation.stream import Question, Reading, Scored, distribution, in_text_order, read
+from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import Precision
 
 STEPS = 128
@@ -41,9 +42,6 @@ WAITING = 1 << 15
 
 WORDS = 2048
 """Words of a line scored at a time; a longer line is cut, and its state carried over."""
-
-_Values = tuple[Any, ...]
-"""Surprisal, entropy and rank; where it was asked for also the entropy of the attention, its largest weight and lag."""
 
 
 BASES = {"2": 2.0, "e": math.e, "10": 10.0}
@@ -213,10 +211,15 @@ def score_words(
     require(predict_first or state == "line", "state", state, "line where lines are not opened by <eos>")
     if options.oov == "error":
         pieces = _refusing_unknown(pieces, vocabulary)
-    scorer = _WordScorer(model, vocabulary, options, predict_first)
-    scorer.cache = cache
-    found = _each_line(scorer, pieces) if state == "line" else _one_stream(scorer, pieces, state == "document")
-    return chain.from_iterable(found)
+    text = _Text(pieces, vocabulary, state, predict_first)
+    questions: list[Question] = [distribution]
+    looks = _Looks() if options.looks else None
+    if looks is not None:
+        questions.append(looks)
+    if cache is not None:
+        questions.append(NeuralCache(cache, across=False))
+    scored = read(model, text.segments(), Protocol(precision=options.precision), *questions)
+    return _rows(text, in_text_order(scored), vocabulary, options, looks)
 
 
 def refuse_one_string(name: str, several: Iterable[object]) -> None:
@@ -251,163 +254,170 @@ def _refusing_unknown(pieces: Iterable[Piece], vocabulary: Vocabulary) -> Iterat
         yield piece
 
 
-def _each_line(scorer: _WordScorer, pieces: Iterable[Piece]) -> Iterator[list[WordScore]]:
-    """Whole lines side by side; a line in parts alone, its state carried from part to part."""
-    waiting, held, room = list[Piece](), 0, min(8 * STEPS, WAITING)
-    for piece in pieces:
-        if piece.blank and not piece.closes:
-            continue
-        whole = piece.opens and piece.closes
-        if not whole or held >= room:
-            yield from _side_by_side(scorer, waiting)
-            # the first rows come soon, and later lines stand beside lines of about their length
-            waiting, held, room = [], 0, min(2 * room, WAITING)
-        if whole:
-            waiting.append(piece)
-            held += len(piece.words) + 1
-        else:
-            yield from scorer.run([[piece]], fresh=piece.opens, carry=not piece.closes)
-    yield from _side_by_side(scorer, waiting)
+class _Token(NamedTuple):
+    """A word or a line end of a text: its first in a context, its last in a line, or one that is read and no more."""
+
+    sentence: int
+    number: int
+    word: str
+    opens: bool
+    ends: bool
+    predicted: bool
 
 
-def _side_by_side(scorer: _WordScorer, lines: Sequence[Piece]) -> Iterator[list[WordScore]]:
-    """Lines of similar length together; their rows in the order of the text."""
-    order = sorted(range(len(lines)), key=lambda number: len(lines[number].words))
-    found: dict[int, list[WordScore]] = {}
-    for start in range(0, len(order), SENTENCES):
-        those = order[start : start + SENTENCES]
-        found |= zip(those, scorer.run([[lines[number]] for number in those]), strict=True)
-    yield from (found.pop(number) for number in range(len(lines)))
+@dataclass
+class _Run:
+    """Words that are read one after the other, by id, and the place in the text of the first that is predicted."""
+
+    read: list[int]
+    place: int
 
 
-def _one_stream(scorer: _WordScorer, pieces: Iterable[Piece], reset_at_blank: bool) -> Iterator[list[WordScore]]:
-    """Line after line; pieces are joined until there are enough to compute together."""
-    batch: list[Piece] = []
-    held, blank, begun = 0, False, False
-    for piece in pieces:
-        # as in corpora, blank lines before the first word belong to the first document
-        resets = reset_at_blank and blank and begun and bool(piece.words)
-        if batch and (held >= STEPS or resets):
-            yield from scorer.run([batch], fresh=False, carry=True)
-            batch, held = [], 0
-        if resets:
-            scorer.forget()
-        if piece.words or piece.closes:
-            batch.append(piece)
-        held += len(piece.words) + piece.closes
-        begun = begun or bool(piece.words)
-        blank = piece.blank
-    yield from scorer.run([batch], fresh=False, carry=True)
+class _Text:
+    """A text that streams by: its `segments`, and, in its own order, the `tokens` of those that were given."""
 
-
-class _WordScorer:
-    """Runs pieces through the model; carries the state of one stream where asked."""
-
-    cache: CacheConfig | None = None
-
-    def __init__(
-        self, model: NextWordModel, vocabulary: Vocabulary, options: ScoreOptions, predict_first: bool
-    ) -> None:
-        self.model, self.vocabulary, self.options = model, vocabulary, options
+    def __init__(self, pieces: Iterable[Piece], vocabulary: Vocabulary, state: Context, predict_first: bool) -> None:
+        self.tokens = deque[_Token]()
+        self._pieces, self._vocabulary, self._state = pieces, vocabulary, state
         self.opening = [vocabulary.eos_id] * predict_first
-        self.reach = 0
-        self.forget()
+        self._placed = 0
 
-    def forget(self) -> None:
-        """Let the next words have nothing before them."""
-        self.carried: tuple[list[int], LMState] | None = None
-        self.read = [EOS] * len(self.opening)
-        self.lookup: Lookup | None = None
+    def segments(self) -> Iterator[Segment]:
+        """Cut the text into segments, lines of similar length side by side where each stands alone."""
+        return self._lines() if self._state == "line" else self._stream()
 
-    def run(self, streams: list[list[Piece]], fresh: bool = True, carry: bool = False) -> Iterator[list[WordScore]]:
-        """Score streams side by side, each from the carried state of one or, if `fresh`, from an empty one.
+    def _lines(self) -> Iterator[Segment]:
+        """Whole lines side by side; a line in parts alone, its state carried from part to part."""
+        waiting, held, room, read, fresh = list[_Run](), 0, min(8 * STEPS, WAITING), list[int](), False
+        for piece in self._pieces:
+            if piece.blank and not piece.closes:
+                continue
+            whole = piece.opens and piece.closes
+            if waiting and (not whole or held >= room):
+                yield from self._side_by_side(waiting)
+                # the first rows come soon, and later lines stand beside lines of about their length
+                waiting, held, room = [], 0, min(2 * room, WAITING)
+            run = self._taken(piece, list(self.opening) if piece.opens else read[-1:], opens=piece.opens)
+            if whole:
+                waiting.append(run)
+                held += len(piece.words) + 1
+            else:
+                fresh = fresh or piece.opens
+                yield from self._segments([run], fresh)
+                # a first word that nothing opens is no segment
+                read, fresh = run.read, fresh and len(run.read) == 1
+        yield from self._side_by_side(waiting)
 
-        Gives one list of rows a stream.
-        """
-        if not any(streams):
-            return
-        if fresh:
-            self.forget()
-        values = self._values([[target for piece in stream for target in self._targets(piece)] for stream in streams])
-        before = self.read
-        if not carry:
-            self.forget()
-        for stream in streams:
-            read = list(before)
-            yield [row for piece in stream for row in self._rows(piece, values, read)]
-            if carry:
-                self.read = read[max(0, len(read) - self.reach) :]
+    def _side_by_side(self, lines: list[_Run]) -> Iterator[Segment]:
+        lines = sorted(lines, key=lambda run: len(run.read))
+        for start in range(0, len(lines), SENTENCES):
+            yield from self._segments(lines[start : start + SENTENCES], True)
 
-    def _targets(self, piece: Piece) -> list[int]:
-        return self.vocabulary.encode(piece.words) + [self.vocabulary.eos_id] * piece.closes
+    def _stream(self) -> Iterator[Segment]:
+        """Line after line; pieces are joined until there are enough to compute together."""
+        run, fresh, blank, begun = _Run(list(self.opening), 0), True, False, False
+        for piece in self._pieces:
+            # as in corpora, blank lines before the first word belong to the first document
+            resets = self._state == "document" and blank and begun and bool(piece.words)
+            if len(run.read) > STEPS or resets:
+                yield from self._segments([run], fresh)
+                run, fresh = _Run(list(self.opening) if resets else run.read[-1:], self._placed), resets
+            if piece.words or piece.closes:
+                self._taken(piece, run.read, opens=fresh and len(run.read) == len(self.opening))
+            begun = begun or bool(piece.words)
+            blank = piece.blank
+        yield from self._segments([run], fresh)
 
-    def _values(self, targets: list[list[int]]) -> Iterator[_Values]:
-        """Give the values of every target of every column, one column after the other."""
-        before, state = self.carried or (self.opening, self.model.init_state(len(targets)))
-        read = [before + ids for ids in targets]
-        lengths, sizes = (torch.tensor([len(ids) for ids in each]) for each in (read, targets))
-        longest, eos = max(map(len, read)), self.vocabulary.eos_id
-        padded = torch.tensor([ids + [eos] * (longest - len(ids)) for ids in read], dtype=torch.long).T
-        padded = padded.to(self.model.device)
-        found = torch.full((6 if self.options.looks else 3, int(sizes.sum())), math.nan, dtype=torch.float64)
-        found[4:] = 0  # what is not predicted looks at nothing
-        firsts = sizes.cumsum(0) - sizes + (0 if before else 1)
-        with evaluating(self.model, self.options.precision):
-            for start in range(0, longest - 1, STEPS):
-                inputs, came = (ids[start : start + STEPS] for ids in (padded[:-1], padded[1:]))
-                column, step = torch.nonzero(torch.arange(len(inputs)) < lengths[:, None] - 1 - start, as_tuple=True)
-                rows = (step * len(targets) + column).to(inputs.device)
-                readout, state = self.model(inputs, state)
-                values = readout_values(self.model, readout, came, rows)
-                if self.cache is not None:
-                    values = self._mix(self.cache, readout.features, came, rows, values[0])
-                if self.options.looks:
-                    attention = attention_of(readout)
-                    values += _looked_values(attention.by_lag().flatten(0, 1)[rows], attention.nearest_lag)
-                    # a memory that grows has a slot more at the next step
-                    self.reach = 1 + attention.weights.shape[-1] * attention.stride + attention.nearest_lag
-                found[:, firsts[column] + start + step] = torch.stack([each.double() for each in values]).cpu()
-        self.carried = (read[0][-1:], state)
-        unit = math.log(self.options.base)
-        surprisal, entropy, rank, *looks = found.unbind()
-        looks[:1] = [each / unit for each in looks[:1]]
-        ranks = [int(each) if each > 0 else None for each in rank.tolist()]
-        columns: list[list[Any]] = [*((each / unit).tolist() for each in (surprisal, entropy)), ranks]
-        columns += [each.tolist() for each in looks]
-        return zip(*columns, strict=True)
+    def _taken(self, piece: Piece, read: list[int], *, opens: bool) -> _Run:
+        """Add a piece to what is read."""
+        run = _Run(read, self._placed)
+        for index, word in enumerate(piece.words + [EOS] * piece.closes, piece.start):
+            ends = index == piece.start + len(piece.words)
+            self.tokens.append(_Token(piece.sentence, index, word, opens, ends, bool(read)))
+            self._placed += bool(read)
+            read.append(self._vocabulary.eos_id if ends else self._vocabulary.id(word))
+            opens = False
+        return run
 
-    def _mix(self, cache: CacheConfig, h: Tensor, came: Tensor, rows: Tensor, surprisal: Tensor) -> tuple[Tensor, ...]:
-        """Return the surprisal of `rows` with the cache, and neither entropy nor rank."""
-        filled = torch.zeros_like(came, dtype=torch.bool).flatten().index_fill(0, rows, True).view_as(came)
-        self.lookup = next_lookup(self.lookup, h, came, filled, cache.window)
-        chance, empty = (x.flatten(-2)[..., rows] for x in cache_log_prob(self.lookup, (cache.theta,)))
-        nothing = torch.full_like(surprisal, math.nan)
-        return 0.0 - mixed(-surprisal, chance[0], empty, cache.lambda_), nothing, torch.zeros_like(nothing)
-
-    def _rows(self, piece: Piece, values: Iterator[_Values], read: list[str]) -> Iterator[WordScore]:
-        """Give a piece's rows; `read` are the words before it, to which its own are added where looks are asked for."""
-        words = piece.words + [EOS] * piece.closes
-        for index, (word, (surprisal, entropy, rank, *looked)) in enumerate(
-            zip(words, values, strict=False), piece.start
-        ):
-            look = None
-            if looked:
-                spread, weight, lag = looked
-                at = int(lag) if weight > 0 else None
-                look = Looked(spread, "", math.nan, at) if at is None else Looked(spread, read[-1 - at], weight, at)
-                read.append(word)
-            if self.options.eos or index < piece.start + len(piece.words):
-                oov = word not in self.vocabulary
-                yield WordScore(piece.sentence, index, word, surprisal, entropy, rank, oov, look)
+    def _segments(self, runs: Sequence[_Run], fresh: bool) -> Iterator[Segment]:
+        """Read runs side by side, from empty states if they are `fresh`."""
+        longest, eos = max(len(run.read) for run in runs), self._vocabulary.eos_id
+        read = torch.tensor([run.read + [eos] * (longest - len(run.read)) for run in runs], dtype=torch.long).T
+        lengths, places = (torch.tensor(x) for x in zip(*((len(run.read), run.place) for run in runs), strict=True))
+        for start in range(0, longest - 1, STEPS):
+            inputs, targets = (ids[start : start + STEPS] for ids in (read[:-1], read[1:]))
+            steps = torch.arange(start, start + len(inputs)).unsqueeze(1)
+            reset = torch.full((len(runs),), fresh and start == 0)
+            yield Segment(inputs, targets, steps < lengths - 1, reset, places + steps)
 
 
-def _looked_values(weights: Tensor, nearest_lag: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Entropy (nats), largest weight and its lag, the nearest of equal ones, of weights by lag (N, L)."""
-    # the nearest lag first, of which `max` takes the first; one more column, where no slot has been filled yet
-    weights = torch.nn.functional.pad(weights.double().flip(-1), (0, 1))
-    share = weights / weights.sum(-1, keepdim=True)
-    largest, column = weights.max(-1)
-    return 0.0 - torch.xlogy(share, share).sum(-1), largest, column + nearest_lag
+class _Looks:
+    """Asks where the model looked: answers `look`, the entropy of the attention (nats), its largest weight and the lag.
+
+    `reach` is how many words back that can be at most.
+    """
+
+    reach = 0
+
+    def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
+        attention = attention_of(reading.readout)
+        weights = reading.flat(attention.by_lag())
+        # a memory that grows has a slot more at the next step
+        self.reach = max(self.reach, 1 + weights.shape[-1] + attention.nearest_lag)
+        # the nearest lag first, of which `max` takes the first; one more column, where no slot has been filled yet
+        weights = torch.nn.functional.pad(weights.double().flip(-1), (0, 1))
+        share = weights / weights.sum(-1, keepdim=True)
+        largest, column = weights.max(-1)
+        entropy = 0.0 - torch.xlogy(share, share).sum(-1)
+        return {"look": torch.stack([entropy, largest, (column + attention.nearest_lag).double()], 1)}
+
+
+def _rows(
+    text: _Text, blocks: Iterable[Scored], vocabulary: Vocabulary, options: ScoreOptions, looks: _Looks | None
+) -> Iterator[WordScore]:
+    """Give the rows of a text's tokens as their numbers come."""
+    unit, read = math.log(options.base), list[str]()
+    nothing = (math.nan, math.nan, None, (math.nan, 0.0, 0.0))
+
+    def row(token: _Token, surprisal: float, entropy: float, rank: int | None, look: Sequence[float]) -> WordScore:
+        looked = None
+        if looks is not None:
+            spread, weight, lag = look
+            at = int(lag) if weight > 0 else None
+            looked = Looked(spread, "", math.nan, None) if at is None else Looked(spread, read[-1 - at], weight, at)
+        oov = token.word not in vocabulary
+        return WordScore(token.sentence, token.number, token.word, surprisal, entropy, rank, oov, looked)
+
+    def rows(values: Iterator[tuple[Any, ...]]) -> Iterator[WordScore]:
+        while text.tokens:
+            token = text.tokens[0]
+            found = next(values, None) if token.predicted else nothing
+            if found is None:
+                return
+            text.tokens.popleft()
+            if looks is not None and token.opens:
+                read[:] = [EOS] * len(text.opening)
+            if options.eos or not token.ends:
+                yield row(token, *found)
+            if looks is not None:
+                read.append(token.word)
+
+    for block in blocks:
+        yield from rows(_values(block, unit))
+        if looks is not None:
+            del read[: -looks.reach]
+    yield from rows(iter(()))
+
+
+def _values(block: Scored, unit: float) -> Iterator[tuple[Any, ...]]:
+    """Give surprisal, entropy and rank of each token, and its look, if it was asked for."""
+    columns = {name: x.double().cpu() for name, x in block.answers.items()}
+    surprisal, entropy, rank = columns["surprisal"] / unit, columns["entropy"] / unit, block.answers["rank"].tolist()
+    if "cached" in columns:
+        surprisal, entropy, rank = -columns["cached"] / unit, torch.full_like(entropy, math.nan), [None] * len(rank)
+    look = columns.get("look", torch.zeros(len(rank), 3))
+    look[:, 0] /= unit
+    return zip(surprisal.tolist(), entropy.tolist(), rank, look.tolist(), strict=True)
 
 
 def by_line(scores: Iterable[WordScore], lines: int) -> list[list[WordScore]]:

@@ -46,7 +46,8 @@ from spanlm.evaluation.cache import CacheConfig
 from spanlm.evaluation.perplexity import Evaluation, evaluation_of
 from spanlm.evaluation.prefix_tree import Prefixes, TextScore
 from spanlm.evaluation.protocol import Context, Protocol
-from spanlm.evaluation.scoring import Tally, word_values
+from spanlm.evaluation.stream import word_values
+from spanlm.evaluation.tally import Tally
 from spanlm.evaluation.words import (
     Piece,
     ScoreOptions,

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from spanlm.analysis.attend import attention_by_lag
-from spanlm.analysis.compare import in_order, in_text_order
+from spanlm.analysis.compare import text_blocks
 from spanlm.analysis.export import write_whole
 from spanlm.analysis.utilisation import utilisation_of
 from spanlm.config import RunConfig, first_difference
@@ -34,7 +34,7 @@ from spanlm.evaluation.dynamic.tuning import dynamic_grid
 from spanlm.evaluation.excess import law_bits
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.resampling import blocks_of
-from spanlm.evaluation.scoring import Report, quiet
+from spanlm.evaluation.stream import Report, quiet
 from spanlm.models.counting import count_parameters
 from spanlm.reproduction import Averaged, Cached, Dynamic
 from spanlm.reproduction.plan import Plan, Task
@@ -173,9 +173,9 @@ def _blocks(model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
     except InputError:  # too short a text for two
         return {}
     protocol = model.texts.protocol(corpus, "test")
-    log_p = [in_order(item, item.log_p) for item in in_text_order(model.model, corpus, "test", protocol)]
+    log_p = [block.numpy().astype(np.float64) for block in text_blocks(model.model, corpus, "test", protocol)]
     together = np.zeros(len(tokens), np.int64)
-    bits = blocks.sums(together, 1, -np.concatenate(log_p).astype(np.float64) / math.log(2))
+    bits = blocks.sums(together, 1, -np.concatenate(log_p) / math.log(2))
     counts = blocks.sums(together, 1)
     return {
         "are": blocks.description,

@@ -23,7 +23,7 @@ from spanlm.analysis.export import write_whole
 from spanlm.analysis.figures import Panel, RowsPanel, Value
 from spanlm.analysis.lags import PUBLISHED, LagProfile, MeasuredLags, lag_columns, notes
 from spanlm.analysis.utilisation import Utilisation, spread_epochs
-from spanlm.evaluation.scoring import shown
+from spanlm.evaluation.tally import shown
 from spanlm.presets.preset import Reported
 from spanlm.reproduction import BY_EPOCH, BY_LAG, Averaged, Cached, Dynamic, Paper, Plain, Row, Section, Table
 from spanlm.reproduction.certainty import NONE, Certainty, certainty

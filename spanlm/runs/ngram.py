@@ -19,7 +19,7 @@ from spanlm.data.config import SPLITS, DataConfig, Split
 from spanlm.data.corpora import Corpus, findable
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError
-from spanlm.evaluation.combination import em_weights
+from spanlm.evaluation.combination import em_weights, log_p_of_each
 from spanlm.evaluation.ngram import ArpaModel, KneserNey, open_arpa, read_arpa, write_arpa
 from spanlm.evaluation.ngram.arpa import NO_UNKNOWN
 from spanlm.evaluation.ngram.config import NgramConfig, NgramRunConfig
@@ -28,8 +28,6 @@ from spanlm.evaluation.ngram.model import END, START
 from spanlm.evaluation.ngram.next_word import NgramModel, UnigramCache
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.prefix_tree import Prefixes
-from spanlm.evaluation.protocol import STANDARD
-from spanlm.evaluation.scoring import score
 from spanlm.models.ops.precision import Precision
 from spanlm.runs.texts import Texts
 from spanlm.runs.trained_model import LoadedModel
@@ -263,7 +261,6 @@ def _with_share(options: NgramConfig, arpa: ArpaModel, corpus: Corpus) -> NgramC
     if options.cache is None or options.cache_share is not None:
         return options
     model = NgramModel(arpa, corpus.vocabulary, UnigramCache(window=options.cache, share=0.5)).eval()
-    scored = score(model, STANDARD.batcher(corpus, "valid").segments(), ask=model.head.each)
-    both = torch.cat([s.log_p[:, s.segment.mask] for s in scored], dim=1)
+    both = log_p_of_each(model, model.head.each, corpus, "valid")
     # 1 and 0 are no mixtures
     return replace(options, cache_share=min(max(em_weights(both).weights[1], 1e-6), 1 - 1e-6))

@@ -49,7 +49,7 @@ from spanlm.evaluation.perplexity import Evaluation, evaluate, require_span_buff
 from spanlm.evaluation.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
 from spanlm.evaluation.protocol import Context
 from spanlm.evaluation.recall import Recall, anew
-from spanlm.evaluation.scoring import Report, quiet
+from spanlm.evaluation.stream import Report, quiet
 from spanlm.evaluation.words import (
     ScoreOptions,
     WordScore,

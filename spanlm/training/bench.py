@@ -24,7 +24,7 @@ from spanlm.data.batching import Batcher, Segment
 from spanlm.data.corpora import Corpus
 from spanlm.errors import RunError, require
 from spanlm.evaluation.protocol import Protocol
-from spanlm.evaluation.scoring import score
+from spanlm.evaluation.stream import read
 from spanlm.models.counting import count_configured
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import Precision, usable
@@ -210,12 +210,11 @@ def _step_speed(trainer: Trainer, segments: Sequence[Segment]) -> tuple[float, f
 def _scoring_seconds(model: NextWordModel, batcher: Batcher, precision: Precision) -> float:
     """Return the seconds of evaluation per token, from the first segments of a text."""
 
-    def read(segments: int) -> int:
-        scored = score(model, islice(batcher.segments(), segments), Protocol(precision=precision))
-        return sum(int(each.segment.mask.sum()) for each in scored)
+    def tokens_of(segments: int) -> int:
+        return sum(map(len, read(model, islice(batcher.segments(), segments), Protocol(precision=precision))))
 
-    read(1)
-    seconds, tokens = timed(partial(read, _SCORED), model.device)
+    tokens_of(1)
+    seconds, tokens = timed(partial(tokens_of, _SCORED), model.device)
     return seconds / tokens
 
 

@@ -30,7 +30,7 @@ from torch.distributed.rendezvous import rendezvous
 from spanlm.config import RunConfig
 from spanlm.data.batching import Segment
 from spanlm.errors import InputError, RunError, SpanlmError, require
-from spanlm.evaluation.scoring import Tally
+from spanlm.evaluation.tally import Tally
 from spanlm.models.interfaces import LMState
 from spanlm.store.process import StopRequest
 from spanlm.training.config import BatchingConfig

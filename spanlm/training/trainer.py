@@ -17,7 +17,8 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, RunError
 from spanlm.evaluation.perplexity import log_of_training
 from spanlm.evaluation.protocol import Protocol
-from spanlm.evaluation.scoring import score, tally
+from spanlm.evaluation.stream import read
+from spanlm.evaluation.tally import tally
 from spanlm.models.interfaces import LMState
 from spanlm.models.ops.precision import usable
 from spanlm.store.checkpoints import Checkpoint, holds_checkpoints, load_last_checkpoint, save_checkpoint
@@ -253,7 +254,7 @@ class Trainer:
         with optimizers.averaged(self.optimizer):
             asked = self.journal.request
             segments = takewhile(lambda _: asked.signal_number is None, self.ranks.share(self.valid.segments()))
-            scored = score(self.model, segments, Protocol(precision=training.precision))
+            scored = read(self.model, segments, Protocol(precision=training.precision))
             found = self.ranks.tally(tally(scored, self.corpus.vocabulary), asked)
             stopped = request.signal_number
             improved = stopped is None and self._close_epoch(found.loss)

@@ -17,14 +17,15 @@ from torch import Tensor
 
 from spanlm.data.batching import Segment
 from spanlm.evaluation.attention import attend_words
-from spanlm.evaluation.cache import CacheConfig, CacheTuning, cached_words, tune_cache, with_cache
+from spanlm.evaluation.cache import CacheConfig, CacheTuning, NeuralCache, cached_words, mixed, tune_cache
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
-from spanlm.evaluation.scoring import Scored, score
+from spanlm.evaluation.stream import Reading, log_p, read
 from spanlm.evaluation.words import lines_as_pieces
 from spanlm.models.ensemble import Ensemble
 from spanlm.models.interfaces import NextWordModel, Readout
 from spanlm.models.language_model import LanguageModel
+from spanlm.models.ops.neural_cache import Lookup, cache_log_prob
 from spanlm.runs.texts import text_to_attend
 from tests.evaluation import reference
 from tests.evaluation.reference import CONTEXTS, CORPUS, TARGETS, evaluated, small_model
@@ -89,9 +90,10 @@ def test_any_cut_is_the_same(length: int, batch_size: int, context: Context, win
     model, cache = small_model(), None if window is None else replace(USUAL, window=window)
     usual = evaluated(model, cache, context=context, batch_size=batch_size)
     batcher = Protocol(context=context, batch_size=batch_size).batcher(CORPUS, "test", in_order=True, length=length)
-    parts = score(model, batcher.segments())
-    parts = parts if cache is None else with_cache(parts, cache, across=context == "line")
-    assert -sum(float(x.log_p[x.segment.mask].sum()) for x in parts) == pytest.approx(usual.nll, rel=1e-12)
+    questions = [log_p] if cache is None else [log_p, NeuralCache(cache, across=context == "line")]
+    column = "log_p" if cache is None else "cached"
+    blocks = read(model, batcher.segments(), STANDARD, *questions)
+    assert -sum(float(block.numpy(column).sum()) for block in blocks) == pytest.approx(usual.nll, rel=1e-12)
     assert (usual.tokens, usual.unk_tokens, usual.oov_tokens) == (TARGETS, 3, 2)
     if context != "carry":
         one = evaluated(model, cache, context=context, batch_size=1)
@@ -122,13 +124,16 @@ def test_an_ensemble_has_one_cache_of_all_features() -> None:
 def segments(*cuts: tuple[Tensor, list[bool]]) -> list[Segment]:
     """Segments of words (T + 1, B): what is read, and what follows; and the streams that begin anew."""
     return [
-        Segment(words[:-1], words[1:], torch.ones_like(words[1:], dtype=torch.bool), torch.tensor(reset))
+        Segment(words[:-1], words[1:], torch.ones_like(words[1:], dtype=torch.bool), torch.tensor(reset), words[1:])
         for words, reset in cuts
     ]
 
 
-def scored(model: LanguageModel, *cuts: tuple[Tensor, list[bool]]) -> list[Scored]:
-    return list(score(model, segments(*cuts)))
+def cached(model: LanguageModel, *cuts: tuple[Tensor, list[bool]]) -> Tensor:
+    """Log p of the targets with a cache, (T, B)."""
+    blocks = read(model, segments(*cuts), STANDARD, NeuralCache(USUAL, across=False))
+    parts = zip(blocks, cuts, strict=True)
+    return torch.cat([block.answers["cached"].view(words.shape[1], -1).T for block, (words, _) in parts])
 
 
 def draw(steps: int, streams: int, seed: int = 0) -> Tensor:
@@ -137,8 +142,7 @@ def draw(steps: int, streams: int, seed: int = 0) -> Tensor:
 
 def test_a_reset_empties_one_streams_cache() -> None:
     model, first, second = small_model(), draw(6, 3), draw(5, 3, seed=1)
-    parts = scored(model, (first, [True] * 3), (second, [False, True, False]))
-    found = torch.cat([item.log_p for item in with_cache(parts, USUAL)])
+    found = cached(model, (first, [True] * 3), (second, [False, True, False]))
     for stream in range(3):
         a, b = first[:, stream].tolist(), second[:, stream].tolist()
         both = loop(model, a, USUAL) + loop(model, b, USUAL)
@@ -148,15 +152,17 @@ def test_a_reset_empties_one_streams_cache() -> None:
 
 def test_padding_is_not_remembered() -> None:
     """In the middle of a stream, too: it is as if it were not there."""
-    (item,) = scored(small_model(), (draw(8, 1), [True]))
-    mask = item.segment.mask.clone()
-    mask[2:4] = False
-    poisoned = item.readout.features.masked_fill(~mask.unsqueeze(-1), torch.nan)
-    kept = mask[:, 0]
-    short = replace(item.segment, inputs=item.segment.inputs[kept], targets=item.segment.targets[kept], mask=mask[kept])
-    (padded,) = with_cache([replace(item, segment=replace(item.segment, mask=mask), readout=Readout(poisoned))], USUAL)
-    (found,) = with_cache([Scored(short, item.log_p[kept], Readout(poisoned[kept]))], USUAL)
-    torch.testing.assert_close(padded.log_p[kept], found.log_p, rtol=1e-12, atol=0)
+    model, (segment,) = small_model(), segments((draw(8, 1), [True]))
+    kept = torch.ones(8, dtype=torch.bool)
+    kept[2:4] = False
+    readout, _ = model(segment.inputs, model.init_state(1))
+    poisoned = readout.features.masked_fill(~kept.view(-1, 1, 1), torch.nan)
+    parts = {name: getattr(segment, name)[kept] for name in ("inputs", "targets", "mask", "place")}
+    short, whole = replace(segment, **parts), replace(segment, mask=kept.unsqueeze(1))
+    padded = Reading(model, whole, Readout(poisoned), torch.arange(8)[kept], True)
+    without = Reading(model, short, Readout(poisoned[kept]), torch.arange(6), True)
+    one, other = (NeuralCache(USUAL, across=False)(reading)["cached"] for reading in (padded, without))
+    torch.testing.assert_close(one, other, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("cut", [4, 9, 13])
@@ -164,10 +170,7 @@ def test_later_words_change_nothing_bit_by_bit(cut: int) -> None:
     model, words = small_model().float(), draw(20, 2)
     other = words.clone()
     other[cut + 1 :] = (words[cut + 1 :] + 1) % SIZE
-    a, b = (
-        torch.cat([x.log_p for x in with_cache(scored(model, (w[:11], [True] * 2), (w[10:], [False] * 2)), USUAL)])
-        for w in (words, other)
-    )
+    a, b = (cached(model, (w[:11], [True] * 2), (w[10:], [False] * 2)) for w in (words, other))
     assert torch.equal(a[:cut], b[:cut])
     assert not torch.equal(a[cut:], b[cut:])
 
@@ -176,11 +179,13 @@ def test_later_words_change_nothing_bit_by_bit(cut: int) -> None:
 @pytest.mark.parametrize("scale", [1.0, 1e4, 1e15])
 def test_no_size_of_likeness_is_no_number(theta: float, scale: float) -> None:
     model, words = small_model().float(), draw(30, 2)
-    (item,) = scored(model, (words, [True] * 2))
-    item = replace(item, readout=Readout(item.readout.features * scale))
-    (found,) = with_cache([item], replace(USUAL, theta=theta))
-    assert bool(found.log_p.isfinite().all())
-    assert bool((found.log_p >= item.log_p + math.log(1 - USUAL.lambda_) - 1e-6).all())
+    readout, _ = model(words[:-1], model.init_state(2))
+    plain, h = model.head.log_prob(readout, words[1:]), readout.features * scale
+    lookup = Lookup(h, h, words[1:], torch.ones_like(words[1:], dtype=torch.bool), USUAL.window)
+    (log_cache,), empty = cache_log_prob(lookup, (theta,))
+    found = mixed(plain, log_cache, empty, USUAL.lambda_)
+    assert bool(found.isfinite().all())
+    assert bool((found >= plain + math.log(1 - USUAL.lambda_) - 1e-6).all())
 
 
 # one text, word by word

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from spanlm.errors import InputError, RunError
-from spanlm.evaluation.dynamic.evaluate import adapted_tally, evaluate_dynamic
+from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic, read_adapting
 from spanlm.evaluation.dynamic.statistics import (
     DynamicStatistics,
     gate_temperature,
@@ -24,6 +24,7 @@ from spanlm.evaluation.dynamic.tuning import tune_dynamic
 from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
+from spanlm.evaluation.tally import tally
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import LMState
@@ -104,7 +105,8 @@ def test_a_weight_without_gradient_stays_what_it_is() -> None:
     batcher = STANDARD.batcher(CORPUS, "test", length=5)
     # one tensor more in the mean
     config = replace(USUAL, decay=USUAL.decay * statistics.tensors / (statistics.tensors + 1))
-    total = adapted_tally(model, batcher, replace(statistics, root_mean_squares=sizes), config, VOCABULARY)
+    statistics = replace(statistics, root_mean_squares=sizes)
+    total = tally(read_adapting(model, batcher.segments(), statistics, config), VOCABULARY)
     assert total.nll == pytest.approx(expected, rel=1e-12)
 
 
@@ -145,7 +147,7 @@ def test_only_what_was_read_is_learnt_from_bit_by_bit() -> None:
     sums = []
     for text in (reference.TEXT, other):
         batcher = STANDARD.batcher(reference.corpus(text), "test", length=5)
-        sums.append(adapted_tally(model, batcher, statistics, USUAL, VOCABULARY, most=cut))
+        sums.append(tally(read_adapting(model, batcher.segments(), statistics, USUAL, most=cut), VOCABULARY))
     assert sums[0] == sums[1] and sums[0].tokens == cut
 
 

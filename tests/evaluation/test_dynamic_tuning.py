@@ -15,13 +15,13 @@ import pytest
 
 import spanlm
 from spanlm.errors import InputError, RunError
-from spanlm.evaluation.dynamic.evaluate import adapted_tally, evaluate_dynamic
+from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic, read_adapting
 from spanlm.evaluation.dynamic.statistics import gather_statistics
 from spanlm.evaluation.dynamic.tuning import TRIALS, DynamicTuning, Trials, dynamic_grid, tune_dynamic
 from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
-from spanlm.evaluation.scoring import perplexity
+from spanlm.evaluation.tally import perplexity, tally
 from spanlm.runs.trained_model import TrainedModel
 from tests.cases import rest_slow
 from tests.evaluation import reference
@@ -67,7 +67,8 @@ def test_most_points_read_only_the_first_tokens_and_the_best_few_all() -> None:
     assert found.first_tokens == 15  # to the end of the segment
     for point, config in zip(found.grid, some_grid(), strict=True):
         batcher = STANDARD.batcher(corpus, "test", length=5)
-        part = adapted_tally(model, batcher, statistics_of(model)[0], config, VOCABULARY, most=first)
+        blocks = read_adapting(model, batcher.segments(), statistics_of(model)[0], config, most=first)
+        part = tally(blocks, VOCABULARY)
         assert point.first == pytest.approx(perplexity(part.nll / part.tokens), rel=1e-12)
     best = sorted(found.grid, key=lambda point: point.first)[:2]
     assert [point for point in found.grid if point.perplexity is not None] == [p for p in found.grid if p in best]

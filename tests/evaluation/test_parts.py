@@ -17,7 +17,7 @@ from spanlm.evaluation.dynamic.statistics import gather_statistics
 from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.perplexity import Parts
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
-from spanlm.evaluation.scoring import score
+from spanlm.evaluation.stream import distribution, read
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.ensemble import Ensemble
 from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig, SoftmaxConfig
@@ -168,5 +168,5 @@ def test_other_models_have_no_parts() -> None:
     for other in (reference.small_model(), Ensemble([span_model(), span_model("mixture")]).eval()):
         assert evaluated(other).parts is None
     batcher = STANDARD.batcher(CORPUS, "test")
-    scored = next(score(span_model(), batcher.segments(), ask=lambda readout, targets: targets.double()))
+    scored = next(read(span_model(), batcher.segments(), STANDARD, distribution))
     assert not scored.metrics, "something else was asked"

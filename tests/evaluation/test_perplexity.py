@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from spanlm.data.batching import Segment
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import load_corpus
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import Context, Protocol
-from spanlm.evaluation.scoring import Scored, Tally, perplexity
+from spanlm.evaluation.stream import Scored
+from spanlm.evaluation.tally import Tally, perplexity
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.interfaces import Readout, Scores
 from spanlm.models.language_model import LanguageModel, ModelConfig
@@ -72,9 +72,11 @@ def test_float32_answers_are_summed_in_float64() -> None:
     shape = (100, 100)
     draw = torch.Generator().manual_seed(0)
     log_p, targets = -10 * torch.rand(shape, generator=draw), torch.randint(5, shape, generator=draw)
-    whole, starts = torch.ones(shape, dtype=torch.bool), torch.ones(100, dtype=torch.bool)
-    segment = Segment(inputs=targets, targets=targets, mask=whole, reset=starts)
-    total = Tally().plus(Scored(segment, log_p, Readout(log_p)), Vocabulary(("a", "b", "c", UNK, EOS)))
+    first = torch.zeros(shape, dtype=torch.bool)
+    first[0] = True
+    ids, values, opens = (x.flatten() for x in (targets, log_p, first))
+    block = Scored(ids, torch.arange(10_000), opens, {"log_p": values})
+    total = Tally().plus(block, Vocabulary(("a", "b", "c", UNK, EOS)))
     assert total.tokens == 10_000
     sums = (total.nll, log_p), (total.unk_nll, log_p[targets == 3]), (total.first_nll, log_p[0])
     sums = *sums, (total.eos_nll, log_p[targets == 4])

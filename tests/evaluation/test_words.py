@@ -19,13 +19,14 @@ from spanlm.data.config import Tokenizer
 from spanlm.data.tokenizer import into_sentences, tokenize, written_words
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
-from spanlm.evaluation import scoring, words
+from spanlm.evaluation import stream, words
 from spanlm.evaluation.attention import attend_spans, attend_words
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.evaluation.words import ScoreOptions, WordScore, in_lines, lines_as_pieces, score_words, written_scores
 from spanlm.models.encoders import LSTMConfig, RNNConfig
 from spanlm.models.language_model import LanguageModel, ModelConfig
+from spanlm.models.lesions import lesioned
 from spanlm.models.memories import (
     AnyMemoryConfig,
     AttentiveConfig,
@@ -160,10 +161,10 @@ def test_a_bounded_number_of_probabilities_is_held(monkeypatch: pytest.MonkeyPat
     held, own = list[int](), MODEL.head.log_probs
     monkeypatch.setattr(MODEL.head, "log_probs", lambda readout: [x := own(readout), held.append(x.numel())][0])
     lines = many_lines(50)
-    assert score(lines) and all(count % (scoring.ROWS * len(VOCABULARY)) == 0 for count in held), "kernels are few"
+    assert score(lines) and all(count % (stream.ROWS * len(VOCABULARY)) == 0 for count in held), "kernels are few"
     held.clear()
-    monkeypatch.setattr(scoring, "DISTRIBUTIONS", 5 * len(VOCABULARY) + 1)
-    monkeypatch.setattr(scoring, "ROWS", 1)
+    monkeypatch.setattr(stream, "DISTRIBUTIONS", 5 * len(VOCABULARY) + 1)
+    monkeypatch.setattr(stream, "ROWS", 1)
     rows = score(lines, eos=True)
     assert max(held) == 5 * len(VOCABULARY) and sum(held) == len(rows) * len(VOCABULARY), "what fills up is not read"
     monkeypatch.undo()
@@ -388,5 +389,6 @@ def test_of_equal_weights_the_nearest_is_named_and_lines_that_nothing_opens_begi
     model = LOOKING["key_value"]
     looks = [row.look for row in score(["the cat sat on"], model, looks=True, predict_first=False)]
     assert looks[0] is not None and math.isnan(looks[0].entropy) and looks[0].lag is None
-    entropy, largest, lag = words._looked_values(torch.full((1, 3), 1 / 3), 1)
-    assert (entropy.item(), largest.item(), lag.item()) == (pytest.approx(math.log(3)), pytest.approx(1 / 3), 1)
+    even = [row.look for row in score(["the cat sat on"], lesioned(model, "uniform", ""), looks=True, base=math.e)]
+    third = even[2]
+    assert third is not None and third.entropy == pytest.approx(math.log(2)) and third.lag == 1

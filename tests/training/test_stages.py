@@ -14,7 +14,7 @@ from torch import Tensor
 
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
-from spanlm.evaluation.scoring import Tally
+from spanlm.evaluation.tally import Tally
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.training import trainer as trainer_module
 from spanlm.training.config import FinetuneConfig, ScheduleConfig

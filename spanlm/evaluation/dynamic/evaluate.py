@@ -8,22 +8,18 @@ a span buffer's evaluation temperature, whatever loss the weights learn from.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import groupby
 from typing import Any
 
-import torch
-
-from spanlm.data.batching import Batcher, Segment
+from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
-from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import RunError, require
 from spanlm.evaluation.dynamic.statistics import LENGTH, DynamicStatistics, segment_gradients
 from spanlm.evaluation.dynamic.update import DynamicConfig, adapting, require_fit, require_own
-from spanlm.evaluation.perplexity import Evaluation, count_split, counted_with, evaluate
+from spanlm.evaluation.perplexity import Evaluation, counted_with, evaluate, measure
 from spanlm.evaluation.protocol import STANDARD, Protocol
-from spanlm.evaluation.scoring import Report, Scored, Tally, quiet
+from spanlm.evaluation.stream import Report, Scored, quiet
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import Precision
 
@@ -31,7 +27,7 @@ DIVERGED = 1.0
 """Weights that follow a text have diverged from so many nats a token above equal probabilities on."""
 
 TOGETHER = 64
-"""Segments whose NLL is summed at a time: the sum of one costs as much as that of many, and waits for a GPU."""
+"""Segments that are given at a time: to look at one costs as much as to look at many, and waits for a GPU."""
 
 
 class DivergedError(RunError):
@@ -43,12 +39,12 @@ class DivergedError(RunError):
         self.details = details or {}
 
 
-def diverged(total: Tally, static: float, vocabulary_size: int) -> bool:
+def diverged(loss: float, static: float, vocabulary_size: int) -> bool:
     """Return whether a token takes `DIVERGED` nats more than with the trained weights, `static`, and than ln V.
 
-    ln V is the NLL of equal probabilities. Sums that are not finite have diverged, too.
+    ln V is the NLL of equal probabilities. What is not finite has diverged, too.
     """
-    return not total.loss <= max(static, math.log(vocabulary_size)) + DIVERGED
+    return not loss <= max(static, math.log(vocabulary_size)) + DIVERGED
 
 
 def evaluate_dynamic(
@@ -78,73 +74,50 @@ def evaluate_dynamic(
     require_fit(config, statistics, model)
     static = evaluate(model, corpus, split, replace(protocol, batch_size=None))
 
-    def read(batcher: Batcher) -> list[Tally]:
-        total = adapted_tally(
-            model, batcher, statistics, config, corpus.vocabulary, precision=protocol.precision, report=report
-        )
-        if diverged(total, static.nll_per_token, len(corpus.vocabulary)):
-            raise DivergedError(
-                f"dynamic.rate={config.rate:g}: the weights diverged: after {total.tokens:,} tokens the mean NLL is "
-                f"{total.loss:,.1f} nats. Take a lower rate, or a larger decay (now {config.decay:g}) or epsilon (now "
-                f"{config.epsilon:g})."
-            )
-        return [total]
+    total = len(corpus.splits[split])
 
-    (adapted,) = count_split(read, corpus, split, replace(protocol, batch_size=1), in_order=True, length=LENGTH)
+    def reader(segments: Iterable[Segment]) -> Iterator[Scored]:
+        done = 0
+        for block in read_adapting(model, segments, statistics, config, precision=protocol.precision):
+            done += len(block)
+            report("dynamic evaluation", done, total)
+            yield block
+
+    (adapted,) = measure(reader, corpus, split, replace(protocol, batch_size=1), in_order=True, length=LENGTH)
+    if diverged(adapted.nll_per_token, static.nll_per_token, len(corpus.vocabulary)):
+        raise DivergedError(
+            f"dynamic.rate={config.rate:g}: the weights diverged: after {adapted.tokens:,} tokens the mean NLL is "
+            f"{adapted.nll_per_token:,.1f} nats. Take a lower rate, or a larger decay (now {config.decay:g}) or "
+            f"epsilon (now {config.epsilon:g})."
+        )
     return replace(counted_with(adapted, config.description, ", on over the lines"), without_dynamic=static)
 
 
-def adapted_tally(
+def read_adapting(
     model: NextWordModel,
-    batcher: Batcher,
+    segments: Iterable[Segment],
     statistics: DynamicStatistics,
     config: DynamicConfig,
-    vocabulary: Vocabulary,
     *,
     precision: Precision = "fp32",
     most: int | None = None,
-    what: str = "dynamic evaluation",
-    report: Report = quiet,
-) -> Tally:
-    """Sum the NLL of every token of one stream, each before the weights learn from it.
+) -> Iterator[Scored]:
+    """Give the tokens of one stream with their log p, each before the weights learn from it.
 
     The model is not changed: a copy of it learns. The text is read up to the segment that reaches `most` tokens, and no
-    further than where a sum is not finite: there the weights have diverged. `what` names the work in reports.
+    further than where log p is not finite: there the weights have diverged.
     """
-    total, waiting, tokens = Tally(), list[Scored](), 0
+    waiting, tokens = list[Scored](), 0
     follower, update = adapting(model, statistics, config)
-    for segment in segment_gradients(follower, batcher.segments(), LENGTH, precision, config.loss):
+    for segment in segment_gradients(follower, segments, LENGTH, precision, config.loss):
         waiting.append(segment.scored)
-        tokens += segment.tokens
-        report(what, tokens, most or batcher.targets)
+        tokens += len(segment.scored)
         enough = most is not None and tokens >= most
         if enough or len(waiting) == TOGETHER:
-            total, waiting = with_segments(total, waiting, vocabulary), []
-        if enough or not math.isfinite(total.nll):
-            break
+            block, waiting = Scored.joined(waiting), []
+            yield block
+            if enough or not bool(block.answers["log_p"].isfinite().all()):
+                return
         update(segment)
-    return with_segments(total, waiting, vocabulary)
-
-
-def with_segments(total: Tally, segments: Sequence[Scored], vocabulary: Vocabulary) -> Tally:
-    """Add short segments of one stream to its sums: those of equal length at once, side by side."""
-
-    def steps(scored: Scored) -> int:
-        return len(scored.log_p)
-
-    for _, alike in groupby(sorted(segments, key=steps), key=steps):
-        total = total.plus(_side_by_side(list(alike)), vocabulary)
-    return total
-
-
-def _side_by_side(scored: Sequence[Scored]) -> Scored:
-    """Put segments of equal length side by side, as streams of one segment."""
-    inputs, targets, masks, resets, log_p = zip(
-        *((x.segment.inputs, x.segment.targets, x.segment.mask, x.segment.reset, x.log_p) for x in scored), strict=True
-    )
-    return Scored(
-        Segment(torch.cat(inputs, 1), torch.cat(targets, 1), torch.cat(masks, 1), torch.cat(resets)),
-        torch.cat(log_p, 1),
-        scored[0].readout,
-        {name: torch.cat([one.metrics[name] for one in scored], 1) for name in scored[0].metrics},
-    )
+    if waiting:
+        yield Scored.joined(waiting)

@@ -35,7 +35,7 @@ from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError, SpanlmError, require
 from spanlm.evaluation.protocol import STANDARD, Protocol
-from spanlm.evaluation.scoring import Report, Scored, evaluating, quiet
+from spanlm.evaluation.stream import Report, Scored, evaluating, next_state, quiet, reading_of, scored_of
 from spanlm.models.interfaces import Head, LMState, Memory, MixingHead, NextWordModel, Readout, Scores
 from spanlm.models.memories.span_buffer import SpanMixture
 from spanlm.models.ops.precision import Precision, autocast
@@ -63,11 +63,10 @@ _KEPT = ("text", "segments", "read", "tokens", "whole", "gate_temperature")
 
 @dataclass(frozen=True)
 class SegmentGradients:
-    """A segment, without a graph, and the gradient of its loss, by each of `learning_weights`; share: tokens / M."""
+    """The tokens of a segment, and the gradient of its loss, by each of `learning_weights`; share: tokens / M."""
 
     scored: Scored
     gradients: tuple[Tensor, ...]
-    tokens: int
     share: float
 
 
@@ -84,6 +83,7 @@ def _short_segments(segments: Iterable[Segment], length: int) -> Iterator[Segmen
             inputs=segment.inputs[start : start + length],
             targets=segment.targets[start : start + length],
             mask=segment.mask[start : start + length],
+            place=segment.place[start : start + length],
             reset=segment.reset if start == 0 else torch.zeros_like(segment.reset),
         )
         for segment in segments
@@ -111,24 +111,21 @@ def segment_gradients(
     State is carried from segment to segment, gradients are not. Between two segments the weights may be changed; they
     get no `.grad`. Segments of more than `length` steps are cut.
     """
-    weights, device = list(learning_weights(model).values()), model.device
+    weights = list(learning_weights(model).values())
     state: LMState | None = None
     for segment in _short_segments(segments, length):
-        streams, tokens = len(segment.reset), int(segment.mask.sum())
-        if state is None or bool(segment.reset.any()):
-            initial = model.init_state(streams)
-            state = initial if state is None else state.reset(segment.reset, initial)
-        segment = segment.to(device)
+        full = len(segment.reset) * length
+        state = next_state(model, state, segment)
         with evaluating(model), torch.enable_grad():
-            with autocast(device, precision):
-                readout, state = model(segment.inputs, state)
-                scores, learnt = _scores(model.head, readout, segment.targets, loss)
+            with autocast(model.device, precision):
+                reading, state = reading_of(model, segment, state)
+                scores, learnt = _scores(model.head, reading.readout, reading.segment.targets, loss)
             # the gradient of the loss by each log p; the loss itself is not needed
-            shares = segment.mask.to(scores.log_prob.dtype).mul_(-1 / (streams * length))
+            shares = reading.segment.mask.to(scores.log_prob.dtype).mul_(-1 / full)
             gradients = torch.autograd.grad(learnt, weights, shares, materialize_grads=True)
         state = state.detach()
-        scored = Scored(segment, scores.log_prob.detach(), Readout(readout.features.detach()), scores.metrics)
-        yield SegmentGradients(scored, gradients, tokens, tokens / (streams * length))
+        scored = scored_of(reading, segment, {"log_p": reading.flat(scores.log_prob.detach())}, scores.metrics)
+        yield SegmentGradients(scored, gradients, len(scored) / full)
 
 
 def _scores(head: Head, readout: Readout, targets: Tensor, loss: DynamicLoss) -> tuple[Scores, Tensor]:
@@ -222,7 +219,7 @@ def gather_statistics(
     read, tokens, full = 0, 0, 0.0
     for segment in segment_gradients(model, batcher.segments(), LENGTH):
         torch._foreach_addcmul_(sums, segment.gradients, segment.gradients)
-        read, tokens, full = read + 1, tokens + segment.tokens, full + segment.share
+        read, tokens, full = read + 1, tokens + len(segment.scored), full + segment.share
         report("gradient statistics", tokens, expected)
         if read == segments:
             break

@@ -26,11 +26,12 @@ from typing import Any
 
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError, require, require_several
-from spanlm.evaluation.dynamic.evaluate import DivergedError, adapted_tally, diverged
+from spanlm.evaluation.dynamic.evaluate import DivergedError, diverged, read_adapting
 from spanlm.evaluation.dynamic.statistics import LENGTH, DynamicLoss, DynamicStatistics
 from spanlm.evaluation.dynamic.update import DynamicConfig, require_fit, require_own
 from spanlm.evaluation.protocol import STANDARD, Protocol
-from spanlm.evaluation.scoring import Report, Tally, edge_note, perplexity, quiet, score, tally
+from spanlm.evaluation.stream import Report, quiet, read
+from spanlm.evaluation.tally import Tally, edge_note, perplexity, tally
 from spanlm.models.interfaces import NextWordModel
 from spanlm.store.files import own, regular
 from spanlm.store.plain import finite, json_object
@@ -254,10 +255,8 @@ def tune_dynamic(
         require_fit(config, statistics, model)
     trials = trials or Trials()
     search = _Search(model, corpus, split, statistics, replace(protocol, batch_size=1), report, trials)
-    static = tally(
-        score(model, replace(protocol, batch_size=None).batcher(corpus, split).segments(), protocol),
-        corpus.vocabulary,
-    )
+    segments = replace(protocol, batch_size=None).batcher(corpus, split).segments()
+    static = tally(read(model, segments, protocol), corpus.vocabulary)
     if not math.isfinite(static.loss):
         raise RunError(
             f"{corpus.name} {split}: the mean NLL of the trained weights is {static.loss}: nothing can help."
@@ -291,18 +290,12 @@ class _Search:
         key = {**self._key, "settings": config.to_json() | {"tuned_on": None}, "first_tokens": most}
         if (found := self.trials.find(key)) is not None:
             return found
-        began = time.perf_counter()
-        total = adapted_tally(
-            self.model,
-            self.protocol.batcher(self.corpus, self.split, in_order=True, length=LENGTH),
-            self.statistics,
-            config,
-            self.corpus.vocabulary,
-            precision=self.protocol.precision,
-            most=most,
-            what=f"{what}, η {config.rate:.3g}, λ {config.decay:.3g}",
-            report=self.report,
-        )
+        began, total, what = time.perf_counter(), Tally(), f"{what}, η {config.rate:.3g}, λ {config.decay:.3g}"
+        batcher = self.protocol.batcher(self.corpus, self.split, in_order=True, length=LENGTH)
+        how: dict[str, Any] = {"precision": self.protocol.precision, "most": most}
+        for block in read_adapting(self.model, batcher.segments(), self.statistics, config, **how):
+            total = total.plus(block, self.corpus.vocabulary)
+            self.report(what, total.tokens, most or batcher.targets)
         self.trials.add(key, total, time.perf_counter() - began)
         return total
 
@@ -334,7 +327,7 @@ def _summary(
         for number, (config, first) in enumerate(zip(grid, firsts, strict=True))
     ]
     before = len(search.trials.seconds)
-    if diverged(finals.get(best, firsts[best]), static.loss, len(search.corpus.vocabulary)):
+    if diverged(finals.get(best, firsts[best]).loss, static.loss, len(search.corpus.vocabulary)):
         details = {"tried": len(grid), "plain": plain, "grid": [asdict(point) for point in points]}
         raise DivergedError(
             "dynamic.rate: at every point of the grid the weights diverged. Take lower rates.",
