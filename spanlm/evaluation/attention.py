@@ -7,7 +7,7 @@ place of a span for word i (Li et al., 2020, Figure 5, Table 4).
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
@@ -18,12 +18,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spanlm.data.batching import Segment
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require, whole_number
-from spanlm.evaluation.recall import STEPS, Prefix, Recall, anew
-from spanlm.evaluation.stream import evaluating, word_values
+from spanlm.evaluation.protocol import STANDARD
+from spanlm.evaluation.stream import STEPS, Question, Reading, Scored, evaluating, read, word_values
 from spanlm.models.ensemble import EnsembleReadout
-from spanlm.models.interfaces import Attention, LMState, MixingHead, NextWordModel, Readout
+from spanlm.models.interfaces import Attention, MixingHead, NextWordModel, Readout
 from spanlm.models.memories.span_buffer import SpanMixture
 from spanlm.store.plain import finite
 
@@ -267,7 +268,6 @@ def attend_words(
     places: Sequence[Place] = (),
     looks: bool = True,
     features: bool = False,
-    recall: Recall = anew,
     about: str = "",
 ) -> AttentionRecord:
     """Read words, line ends among them, opened by <eos> and an empty state: as a document of a corpus is read.
@@ -278,28 +278,22 @@ def attend_words(
     Unknown words are read as <unk> and shown as written. `starts` are the indices in `targets` of the first words of
     contexts; the state is reset there. If <eos> does not open the words, the first is read and not predicted. So many
     of the most probable next words are kept as `expected`. Without `looks` there are no weights, L = 0, and any model
-    can be asked. With `features` what the head read is kept, too. What was read before may come from `recall`.
+    can be asked. With `features` what the head read is kept, too.
 
     Raises:
         InputError: `expected` below 1, too few words, a model that attends to nothing, or more weights than
             `MOST_WEIGHTS`.
     """
-
-    def ask(readout: Readout, came: Tensor) -> _Answers:
-        return _Answers([model.head.log_probs(readout)[:, 0]], {})
-
-    found = _read(
-        model, vocabulary, targets, predict_first, starts, expected, ask, recall, looks=looks, features=features
-    )
+    found = _Found(model, vocabulary, targets, predict_first, starts, expected, looks, features, ("",))
     return AttentionRecord(
         words=found.words,
         targets=found.targets,
         weights=found.weights,
         surprisal=found.predicted.surprisal,
-        expected=found.expected[0],
+        expected=found.expected(""),
         title=title,
-        nearest_lag=found.nearest_lag,
-        unknown=_unknown(vocabulary, targets),
+        nearest_lag=found.looks.nearest_lag,
+        unknown=found.unknown,
         predicted=found.predicted,
         places=places if predict_first else places[1:],
         about=about,
@@ -318,7 +312,6 @@ def attend_spans(
     first_token: int = 1,
     starts: Sequence[int] = (0,),
     features: bool = False,
-    recall: Recall = anew,
     about: str = "",
 ) -> SpanRecord:
     """Read words with a model with a span buffer, as `attend_words` does.
@@ -330,18 +323,17 @@ def attend_spans(
         InputError: too few words, `expected` below 1, a model without a span buffer, or more weights than
             `MOST_WEIGHTS`.
     """
-    ask = partial(_ask_spans, model)
-    found = _read(model, vocabulary, targets, predict_first, starts, expected, ask, recall, features=features)
-    chance, filled = found.numbers["chance"], found.numbers["filled"]
+    found = _Found(model, vocabulary, targets, predict_first, starts, expected, True, features, PARTS)
+    chance, filled = np.stack([found.numbers[f"{part}chance"] for part in PARTS], 1), found.numbers["filled"]
     chance[found.unpredicted], filled[found.unpredicted] = np.nan, False
     chance[~filled, PARTS.index("buffer")] = np.nan
-    encoder, buffer, mixture = found.expected
+    encoder, buffer, mixture = map(found.expected, PARTS)
     return SpanRecord(
         words=found.words,
         targets=found.targets,
         weights=found.weights,
-        span=found.stride,
-        nearest_lag=found.nearest_lag,
+        span=found.looks.stride,
+        nearest_lag=found.looks.nearest_lag,
         filled=filled,
         gate=found.numbers["gate"],
         used=found.numbers["used"],
@@ -352,172 +344,122 @@ def attend_spans(
         title=title,
         first_token=first_token - predict_first,  # <eos> stands before it
         starts=starts,
-        unknown=_unknown(vocabulary, targets),
+        unknown=found.unknown,
         predicted=found.predicted,
         about=about,
         features=found.numbers.get("features"),
     )
 
 
-def _unknown(vocabulary: Vocabulary, words: Sequence[str]) -> frozenset[str]:
-    return frozenset(word for word in words if word not in vocabulary)
+class _Looks:
+    """Asks for the attention of words, of which there are so many: answers `weights` (N, L) by lag, if `wanted`."""
+
+    nearest_lag = stride = 1
+
+    def __init__(self, words: int, wanted: bool) -> None:
+        self._words, self._wanted = words, wanted
+
+    def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
+        if not self._wanted:
+            return {"weights": reading.readout.features.new_zeros(len(reading.rows), 0)}
+        attention = attention_of(reading.readout)
+        self.nearest_lag, self.stride = attention.nearest_lag, attention.stride
+        weights = reading.flat(attention.by_lag())
+        if self._words * weights.shape[1] > MOST_WEIGHTS:
+            raise InputError(
+                f"a text of {self._words:,} words, each with {weights.shape[1]:,} weights or more, has too many "
+                f"weights: must be at most {MOST_WEIGHTS:,}. Attend to a part of it."
+            )
+        return {"weights": weights.float()}
 
 
-class _Answers(NamedTuple):
-    """Log-probabilities of all words (N, V), one for each predictor, all of them last; named numbers (N, …)."""
+def _expects(reading: Reading, parts: Sequence[str], count: int) -> Mapping[str, Tensor]:
+    """Answer surprisal, entropy and rank, and, after the name of each part, its most probable words and what it gave.
 
-    log_probs: list[Tensor]
-    numbers: dict[str, Tensor]
-
-
-Ask = Callable[[Readout, Tensor], _Answers]
-"""Gets a readout of N steps and their targets (N, 1)."""
-
-
-def _ask_spans(model: NextWordModel, readout: Readout, came: Tensor) -> _Answers:
-    mixture, head = readout.mixture, model.head
-    if not isinstance(mixture, SpanMixture) or not isinstance(head, MixingHead):
-        raise InputError("this model looks at no spans: train one with model.memory.kind=span_buffer")
-    every = [x[:, 0].double() for x in mixture.each(head, readout.features)]
-    numbers = {
-        "chance": torch.cat([x.gather(1, came).exp() for x in every], 1),
-        "filled": mixture.filled[:, 0],
-        "gate": mixture.gate[:, 0].double().softmax(-1)[:, 0],
-        "used": mixture.log_shares()[:, 0, 0].double().exp(),
-    }
-    return _Answers(every, numbers)
-
-
-@dataclass(frozen=True)
-class _Block:
-    """A few steps as a model read them, and its state after them.
-
-    It may be remembered, so it has its tensors for itself: a view would keep all that it is a part of.
+    The last of the parts is the model as a whole, which is "" where it has but one.
     """
+    targets, numbers = reading.flat(reading.segment.targets), dict[str, Tensor]()
+    log_probs = [reading.flat(reading.model.head.log_probs(reading.readout))] if parts == ("",) else []
+    if not log_probs:
+        mixture, head = reading.readout.mixture, reading.model.head
+        if not isinstance(mixture, SpanMixture) or not isinstance(head, MixingHead):
+            raise InputError("this model looks at no spans: train one with model.memory.kind=span_buffer")
+        log_probs = [reading.flat(x).double() for x in mixture.each(head, reading.readout.features)]
+        shares = mixture.gate.double().softmax(-1)[..., 0], mixture.log_shares()[..., 0].double().exp()
+        columns = dict(zip(("filled", "gate", "used"), (mixture.filled, *shares), strict=True))
+        numbers = {name: reading.flat(x) for name, x in columns.items()}
+    for part, log_p in zip(parts, log_probs, strict=True):
+        top = log_p.topk(min(count, log_p.shape[1]), dim=1)
+        numbers |= {f"{part}words": top.indices, f"{part}chances": top.values.exp()}
+        numbers[f"{part}chance"] = log_p.gather(1, targets.unsqueeze(1)).squeeze(1).exp()
+    return numbers | dict(zip(Predicted._fields, word_values(log_probs[-1], targets), strict=True))
 
-    state: LMState
-    weights: NDArray[np.float32]
-    nearest_lag: int
-    stride: int
-    expected: list[list[Expected]]
-    numbers: dict[str, NDArray[Any]]
 
-    @property
-    def nbytes(self) -> int:
-        """About how many bytes it holds; a word that was expected counts 100."""
-        arrays = self.weights.nbytes + sum(x.nbytes for x in self.numbers.values())
-        return self.state.nbytes + arrays + 100 * sum(len(row) for rows in self.expected for row in rows)
+def _features(reading: Reading) -> Mapping[str, Tensor]:
+    return {"features": reading.flat(reading.readout.features)}
 
 
-@dataclass(frozen=True)
 class _Found:
-    """A text of N words as a model read it; `expected` has a list for each predictor."""
+    """A text as a model reads it, a few steps at a time: only of these all probabilities are held.
 
-    words: list[str]
-    targets: list[str]
-    unpredicted: list[int]
-    weights: NDArray[np.float32]
-    nearest_lag: int
-    stride: int
-    expected: list[list[Expected]]
-    numbers: dict[str, NDArray[Any]]
-
-    @cached_property
-    def predicted(self) -> Predicted:
-        """Surprisal, entropy and rank."""
-        surprisal, entropy, rank = (self.numbers[name] for name in Predicted._fields)
-        surprisal[self.unpredicted] = entropy[self.unpredicted] = np.nan
-        rank[self.unpredicted] = 0
-        return Predicted(surprisal, entropy, rank)
-
-
-def _read(
-    model: NextWordModel,
-    vocabulary: Vocabulary,
-    text: list[str],
-    predict_first: bool,
-    starts: Sequence[int],
-    expected: int,
-    ask: Ask,
-    recall: Recall,
-    *,
-    looks: bool = True,
-    features: bool = False,
-) -> _Found:
-    """Read words some steps at a time, each of their contexts from an empty state: only these have probabilities held.
-
-    Where a context is not opened, no word is predicted before it begins: these steps have no weights
+    Where a context is not opened, no word is predicted before it begins: these steps, `unpredicted`, have no weights
     and expect nothing.
     """
-    expected = whole_number("expected", expected)
-    read = [EOS, *text] if predict_first else text
-    require(len(read) > 1, "targets", text, f"at least {1 if predict_first else 2} words")
-    words, targets, unpredicted = read[:-1], read[1:], [] if predict_first else [start - 1 for start in starts[1:]]
-    inputs, following = vocabulary.encode(words), vocabulary.encode(targets)
-    blocks: list[_Block] = []
-    for begin, end in pairwise([*starts, len(inputs)]):
-        state, prefix = model.init_state(1), Prefix("read", expected, looks, features)
-        for start in range(begin, end, STEPS):
-            ids, came = (each[start : min(start + STEPS, end)] for each in (inputs, following))
-            compute = partial(_block, model, vocabulary, state, ids, came, expected, ask, looks, features)
-            blocks.append(recall(prefix.longer([*ids, came[-1]]), compute))
-            state = blocks[-1].state
-            _require_few(len(inputs), blocks[-1].weights.shape[1])
-    weights = _joined([block.weights for block in blocks])
-    weights[unpredicted] = 0
-    parts = zip(*(block.expected for block in blocks), strict=True)
-    expecting = [[row for rows in part for row in rows] for part in parts]
-    for rows_of_one in expecting:
-        for position in unpredicted:
-            rows_of_one[position] = []
-    numbers = {name: np.concatenate([block.numbers[name] for block in blocks]) for name in blocks[0].numbers}
-    last = blocks[-1]
-    return _Found(words, targets, unpredicted, weights, last.nearest_lag, last.stride, expecting, numbers)
+
+    def __init__(
+        self,
+        model: NextWordModel,
+        vocabulary: Vocabulary,
+        text: list[str],
+        predict_first: bool,
+        starts: Sequence[int],
+        expected: int,
+        looks: bool,
+        features: bool,
+        parts: tuple[str, ...],
+    ) -> None:
+        expected = whole_number("expected", expected)
+        whole = [EOS, *text] if predict_first else text
+        require(len(whole) > 1, "targets", text, f"at least {1 if predict_first else 2} words")
+        self.words, self.targets = whole[:-1], whole[1:]
+        self.unknown = frozenset(word for word in text if word not in vocabulary)
+        self.unpredicted = [] if predict_first else [start - 1 for start in starts[1:]]
+        self._vocabulary, self.looks = vocabulary, _Looks(len(self.words), looks)
+        questions: list[Question] = [
+            self.looks,
+            partial(_expects, parts=parts, count=expected),
+            *[_features] * features,
+        ]
+        segments = one_text(vocabulary.encode(whole), starts, STEPS)
+        scored = Scored.joined([*read(model, segments, STANDARD, *questions)])
+        self.numbers: dict[str, NDArray[Any]] = {name: scored.numpy(name) for name in scored.answers}
+        self.weights: NDArray[np.float32] = self.numbers["weights"]
+        for name, nothing in (("weights", 0), ("surprisal", np.nan), ("entropy", np.nan), ("rank", 0)):
+            self.numbers[name][self.unpredicted] = nothing
+
+    @property
+    def predicted(self) -> Predicted:
+        """Surprisal, entropy and rank."""
+        return Predicted(*(self.numbers[name] for name in Predicted._fields))
+
+    def expected(self, part: str) -> list[Expected]:
+        """Spell what a part expected."""
+        words, chances = (self.numbers[f"{part}{name}"].tolist() for name in ("words", "chances"))
+        rows = [
+            [*zip(map(self._vocabulary.word, row), chance, strict=True)]
+            for row, chance in zip(words, chances, strict=True)
+        ]
+        for position in self.unpredicted:
+            rows[position] = []
+        return rows
 
 
-def _block(
-    model: NextWordModel,
-    vocabulary: Vocabulary,
-    state: LMState,
-    ids: Sequence[int],
-    following: Sequence[int],
-    expected: int,
-    ask: Ask,
-    looks: bool,
-    features: bool,
-) -> _Block:
-    """Read some steps."""
-    with evaluating(model):
-        x, came = (torch.tensor(each, device=model.device).unsqueeze(1) for each in (ids, following))
-        readout, state = model(x, state)
-        answers = ask(readout, came)
-        attention = attention_of(readout) if looks else Attention(torch.zeros(len(ids), 1, 0))
-        weights = attention.by_lag()[:, 0].float().cpu().numpy().copy()
-        values = word_values(answers.log_probs[-1].unsqueeze(1), came)
-        numbers = answers.numbers | {name: x[:, 0] for name, x in zip(Predicted._fields, values, strict=True)}
-        if features:
-            numbers["features"] = readout.features[:, 0]
-        tops = [_spelled(vocabulary, log_p, expected) for log_p in answers.log_probs]
-    numbers_there = {name: x.cpu().numpy().copy() for name, x in numbers.items()}
-    return _Block(state.map(torch.clone), weights, attention.nearest_lag, attention.stride, tops, numbers_there)
-
-
-def _require_few(words: int, held: int) -> None:
-    if words * held > MOST_WEIGHTS:
-        raise InputError(
-            f"a text of {words:,} words, each with {held:,} weights or more, has too many weights: "
-            f"must be at most {MOST_WEIGHTS:,}. Attend to a part of it."
-        )
-
-
-def _spelled(vocabulary: Vocabulary, log_p: Tensor, count: int) -> list[Expected]:
-    """Spell the most probable words of some steps; `log_p` is (N, V)."""
-    top = log_p.cpu().topk(min(count, log_p.shape[1]), dim=1)
-    rows = zip(top.indices.tolist(), top.values.exp().tolist(), strict=True)
-    return [[(vocabulary.word(word), chance) for word, chance in zip(*row, strict=True)] for row in rows]
-
-
-def _joined(parts: list[NDArray[np.float32]]) -> NDArray[np.float32]:
-    """Lay rows (N, L) of attention end to end; a window that grew from part to part was empty where it was shorter."""
-    widest = max(part.shape[1] for part in parts)
-    return np.concatenate([np.pad(part, ((0, 0), (widest - part.shape[1], 0))) for part in parts])
+def one_text(ids: Sequence[int], starts: Sequence[int], steps: int) -> Iterator[Segment]:
+    """Cut one text into segments of at most so many steps; contexts begin at the steps `starts`."""
+    whole = torch.tensor(ids).unsqueeze(1)
+    for begin, end in pairwise([*starts, len(ids) - 1]):
+        for first in range(begin, end, steps):
+            last = min(first + steps, end)
+            targets, place = whole[first + 1 : last + 1], torch.arange(first, last).unsqueeze(1)
+            reset = torch.tensor([first == begin])
+            yield Segment(whole[first:last], targets, torch.ones_like(targets, dtype=torch.bool), reset, place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -14,8 +14,7 @@ from torch import Tensor
 
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require, require_numbers, whole_number
-from spanlm.evaluation.recall import STEPS, Prefix, Recall, Recalled, anew
-from spanlm.evaluation.stream import evaluating
+from spanlm.evaluation.stream import STEPS, evaluating
 from spanlm.models.interfaces import LMState, NextWordModel
 
 LEAST_TEMPERATURE = 0.001
@@ -23,8 +22,6 @@ LEAST_TEMPERATURE = 0.001
 
 SIDE_BY_SIDE = 32
 """Samples that are drawn at a time."""
-
-_REMEMBERED = 1 << 28  # bytes of what a prompt left, of which the last matters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,20 +75,19 @@ def draw(
     *,
     line_by_line: bool = False,
     predict_first: bool = True,
-    recall: Recall = anew,
 ) -> Iterator[Drawn]:
     """Continue a prompt word by word; <eos> is the end of a line or sentence, not that of the text.
 
     A prompt has <eos> where a line or sentence in it ends; unknown words are read as <unk>. If the model was trained
     `line_by_line`, each line begins with an empty state, and only the prompt's last line is read. Without
     `predict_first` no <eos> opens a line: the model cannot draw its first word, so the prompt must give one, and the
-    text ends with its line. What was read of the prompt before may come from `recall`.
+    text ends with its line.
 
     Raises:
         InputError: no first word, without `predict_first`.
     """
-    texts = _Texts(model, vocabulary, options, 1, line_by_line, predict_first)
-    return (drawn for (drawn,) in texts.drawn(prompt, recall) if drawn is not None)
+    texts = _Texts(model, vocabulary, line_by_line, predict_first)
+    return (drawn for (drawn,) in texts.drawn(texts.after(prompt), options, 1) if drawn is not None)
 
 
 def draw_samples(
@@ -115,13 +111,13 @@ def draw_samples(
     count = whole_number("samples", count)
     same = "1 with temperature=0, where all are the same"
     require(count == 1 or options.temperature > 0, "samples", count, same)
-    recall = Recalled(_REMEMBERED).of("")  # the prompt is read once
+    texts = _Texts(model, vocabulary, line_by_line, predict_first)
+    after = cache(lambda: texts.after(prompt))
 
     def side_by_side(first: int) -> list[list[str]]:
         size, seeds = min(SIDE_BY_SIDE, count - first), replace(options, seed=(options.seed + first) % 2**63)
-        texts = _Texts(model, vocabulary, seeds, size, line_by_line, predict_first)
         found: list[list[str]] = [[] for _ in range(size)]
-        for step in texts.drawn(prompt, recall):
+        for step in texts.drawn(after(), seeds, size):
             for words, drawn in zip(found, step, strict=True):
                 if drawn is not None:
                     words.append(drawn.word)
@@ -130,16 +126,11 @@ def draw_samples(
     return chain.from_iterable(map(side_by_side, range(0, count, SIDE_BY_SIDE)))
 
 
-@dataclass(frozen=True)
-class _Next:
-    """The state after some words, and log p of the next one (B, V); no views, so that it holds what it counts."""
+class _Next(NamedTuple):
+    """The state after some words, and log p of the next one (B, V)."""
 
     state: LMState
     log_p: Tensor
-
-    @property
-    def nbytes(self) -> int:
-        return self.log_p.nbytes + self.state.nbytes
 
 
 @dataclass(frozen=True)
@@ -148,13 +139,11 @@ class _Texts:
 
     model: NextWordModel
     vocabulary: Vocabulary
-    options: GenerationOptions
-    count: int
     line_by_line: bool
     predict_first: bool
 
-    def drawn(self, prompt: list[str], recall: Recall) -> Iterator[list[Drawn | None]]:
-        """Give at each step a word of each text, None of one that has ended."""
+    def after(self, prompt: list[str]) -> _Next:
+        """Read a prompt."""
         if self.line_by_line or not self.predict_first:
             prompt = prompt[len(prompt) - [*reversed(prompt), EOS].index(EOS) :]
         if not (self.predict_first or prompt):
@@ -162,17 +151,26 @@ class _Texts:
                 "prompt='': the model does not predict the first word of a sentence "
                 "(training.batching.predict_first=false); give that word, or more"
             )
-        eos = self.vocabulary.eos_id
-        return self._steps(self._after([eos] * self.predict_first + self.vocabulary.encode(prompt), recall))
+        tokens = [self.vocabulary.eos_id] * self.predict_first + self.vocabulary.encode(prompt)
+        state = self.model.init_state(1)
+        for start in range(0, len(tokens), STEPS):
+            after = self._next([[id] for id in tokens[start : start + STEPS]], state)
+            state = after.state
+        return after
 
-    def _steps(self, after: _Next) -> Iterator[list[Drawn | None]]:
-        options, eos = self.options, self.vocabulary.eos_id
-        generators = [torch.Generator().manual_seed((options.seed + n) % 2**63) for n in range(self.count)]
-        goes_on = [True] * self.count
+    def drawn(self, after: _Next, options: GenerationOptions, count: int) -> Iterator[list[Drawn | None]]:
+        """Give at each step a word of each of `count` texts, None of one that has ended."""
+        eos, barred = self.vocabulary.eos_id, [] if options.unk else [self.vocabulary.unk_id]
+        generators = [torch.Generator().manual_seed((options.seed + n) % 2**63) for n in range(count)]
+        goes_on = [True] * count
+        if count > 1:
+            texts = torch.zeros(count, dtype=torch.int64, device=self.model.device)
+            after = _Next(after.state.select(texts), after.log_p.repeat(count, 1))
         for number in range(options.length):
-            words = [self._sample(*each) for each in zip(after.log_p, generators, strict=True)]
-            texts = zip(words, after.log_p, goes_on, strict=True)
-            yield [Drawn(self.vocabulary.word(word), log_p) if on else None for word, log_p, on in texts]
+            rows = zip(after.log_p, generators, strict=True)
+            words = [sample(x, options.temperature, options.top_k, options.top_p, barred, each) for x, each in rows]
+            drawn = zip(words, after.log_p, goes_on, strict=True)
+            yield [Drawn(self.vocabulary.word(word), log_p) if on else None for word, log_p, on in drawn]
             ended = [word == eos for word in words]
             if not self.predict_first:
                 goes_on = [on and not end for on, end in zip(goes_on, ended, strict=True)]
@@ -180,30 +178,14 @@ class _Texts:
                 return
             state = after.state
             if self.line_by_line and any(ended):
-                state = state.reset(torch.tensor(ended), self.model.init_state(self.count))
+                state = state.reset(torch.tensor(ended), self.model.init_state(count))
             after = self._next([words], state)
-
-    def _sample(self, log_p: Tensor, generator: torch.Generator) -> int:
-        options = self.options
-        barred = [] if options.unk else [self.vocabulary.unk_id]
-        return sample(log_p, options.temperature, options.top_k, options.top_p, barred, generator)
-
-    def _after(self, tokens: Sequence[int], recall: Recall) -> _Next:
-        """Read a prompt some steps at a time: a long one would hold a distribution for each of its words."""
-        state, prefix = self.model.init_state(1), Prefix("prompt")
-        for start in range(0, len(tokens), STEPS):
-            ids = tokens[start : start + STEPS]
-            after = recall(prefix.longer(ids), partial(self._next, [[id] for id in ids], state))
-            state = after.state
-        texts = torch.zeros(self.count, dtype=torch.int64, device=self.model.device)
-        return after if self.count == 1 else _Next(state.select(texts), after.log_p.repeat(self.count, 1))
 
     def _next(self, ids: Sequence[Sequence[int]], state: LMState) -> _Next:
         """Read `ids` (T, B)."""
         with evaluating(self.model):
             readout, state = self.model(torch.tensor(ids, device=self.model.device), state)
-            log_p = self.model.head.log_probs(readout.map(lambda x: x[-1:]))[0].cpu()
-            return _Next(state.map(torch.clone), log_p.clone())
+            return _Next(state, self.model.head.log_probs(readout.map(lambda x: x[-1:]))[0].cpu())
 
 
 def sample(

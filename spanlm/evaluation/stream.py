@@ -30,6 +30,10 @@ ROWS = 64
 near the processor. Every other number of rows is a kernel of its own, of which the library keeps 1,024, some hundred
 megabytes."""
 
+STEPS = 16
+"""Steps of one text that are read at a time where its beginning may have been read before: what follows an edit is read
+again from the last of these places on."""
+
 DISTRIBUTIONS = 1 << 22
 """Probabilities computed at a time: words times V."""
 

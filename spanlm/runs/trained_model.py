@@ -48,7 +48,6 @@ from spanlm.evaluation.pairs import Compared, Pair, compare_pairs
 from spanlm.evaluation.perplexity import Evaluation, evaluate, require_span_buffer
 from spanlm.evaluation.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
 from spanlm.evaluation.protocol import Context
-from spanlm.evaluation.recall import Recall, anew
 from spanlm.evaluation.stream import Report, quiet
 from spanlm.evaluation.words import (
     ScoreOptions,
@@ -333,13 +332,10 @@ class LoadedModel:
         """Give the words of `generate` one by one, each as soon as it is drawn; options as there."""
         return (drawn.word for drawn in self.draw(prompt, **options))
 
-    def draw(self, prompt: str = "", *, recall: Recall = anew, **options: Any) -> Iterator[Drawn]:
-        """Give the words of `generate` with the distributions they were drawn from, each as soon as it is drawn.
-
-        What was read of the prompt before may come from `recall`, see `spanlm.evaluation.recall`.
-        """
+    def draw(self, prompt: str = "", **options: Any) -> Iterator[Drawn]:
+        """Give the words of `generate` with the distributions they were drawn from, each as soon as it is drawn."""
         texts, how = self.texts, GenerationOptions(**options)
-        return draw(self.model, self.vocabulary, texts.prompt(prompt), how, **self._lines(), recall=recall)
+        return draw(self.model, self.vocabulary, texts.prompt(prompt), how, **self._lines())
 
     def samples(self, count: int, prompt: str = "", **options: Any) -> Iterator[list[str]]:
         """Continue a prompt `count` times, some side by side; options of `generate`.

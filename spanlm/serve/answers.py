@@ -143,13 +143,13 @@ def _record(
     """Read with the memory of what was read before."""
     if served.attends:  # before it is read, and where that says too little, as of a span buffer, again after it
         _refuse_many(_weights(served, len(words), starts, values.attention))
-    expected, recall = values.expected, served.recall(values.attention)
+    expected = values.expected
     how: dict[str, Any] = {"predict_first": model.texts.predict_first, "starts": starts, "features": True}
     if served.has_spans:
         trained = require_weights(model, "attend").model
-        return attend_spans(trained, model.vocabulary, words, expected=expected, recall=recall, **how)
+        return attend_spans(trained, model.vocabulary, words, expected=expected, **how)
     how["looks"] = served.attends
-    return attend_words(model.model, model.vocabulary, words, expected=expected, recall=recall, **how)
+    return attend_words(model.model, model.vocabulary, words, expected=expected, **how)
 
 
 def _weights(served: Served, words: int, starts: list[int], attention: str | None) -> int:
@@ -262,8 +262,7 @@ def next_word(served: Served, values: Next) -> Row:
     """Return the distribution of the next word."""
     with served.asked(values.attention) as model:
         _refuse(model, "prompt", values.prompt)
-        recall = served.recall(values.attention)
-        drawn = next(model.draw(values.prompt, length=1, temperature=0.0, unk=True, recall=recall))
+        drawn = next(model.draw(values.prompt, length=1, temperature=0.0, unk=True))
         found, others = candidates(model, drawn, values.count)
         tails = [float(torch.logsumexp(others / each, 0)) for each in values.temperatures]
         unk = float(drawn.log_p[model.vocabulary.unk_id].double().exp())
@@ -275,8 +274,8 @@ def generate(served: Served, values: Generate) -> Callable[[], Row | None]:
     names = ("length", "temperature", "top_k", "top_p", "seed", "unk")
     with served.asked(values.attention) as model:
         _refuse(model, "prompt", values.prompt)
-        recall, how = served.recall(values.attention), {name: getattr(values, name) for name in names}
-        words: Iterator[Drawn] = model.draw(values.prompt, recall=recall, **how)
+        how = {name: getattr(values, name) for name in names}
+        words: Iterator[Drawn] = model.draw(values.prompt, **how)
 
     def next_one() -> Row | None:
         with served.asked():

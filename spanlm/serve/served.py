@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from copy import copy
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,6 @@ from spanlm.config import RunConfig
 from spanlm.errors import InputError
 from spanlm.evaluation.attention import check_attends
 from spanlm.evaluation.protocol import KINDS, Context
-from spanlm.evaluation.recall import Recall, Recalled
 from spanlm.models.counting import count_parameters
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import ModelConfig
@@ -26,6 +26,7 @@ from spanlm.runs.about import about, finite_perplexity
 from spanlm.runs.loading import load
 from spanlm.runs.trained_model import LoadedModel, TrainedModel, require_weights
 from spanlm.serve.examples import examples_for
+from spanlm.serve.remembering import Memo, Remembering
 from spanlm.serve.work import held, stop_if_left
 from spanlm.store.run_folder import epoch_rows
 
@@ -45,8 +46,8 @@ LESIONS = 3
 class Served:
     """One run: its `model`, by `id`, and what it can be asked."""
 
-    def __init__(self, id: str, name: str, model: LoadedModel, recalled: Recalled) -> None:
-        self.id, self.name, self.model, self._recalled = id, name, model, recalled
+    def __init__(self, id: str, name: str, model: LoadedModel, memo: Memo) -> None:
+        self.id, self.name, self.model, self._memo = id, name, model, memo
         self._lesions, self._lock = OrderedDict[str, LoadedModel](), threading.Lock()
         # a tokenizer of Hugging Face may be asked by one thread at a time, and tables are read when they are asked for
         self._alone = None if isinstance(model, TrainedModel) else threading.Lock()
@@ -56,11 +57,12 @@ class Served:
     def asked(self, attention: str | None = None) -> Iterator[LoadedModel]:
         """Give the model, with a lesion if one is named; InputError: it can have no such lesion."""
         with nullcontext() if self._alone is None else held(self._alone):
-            yield self.model if attention is None else self._lesioned(attention)
-
-    def recall(self, attention: str | None) -> Recall:
-        """Return what is remembered of this model, with this lesion."""
-        return self._recalled.of(f"{self.id} {attention}")
+            model = self.model if attention is None else self._lesioned(attention)
+            if isinstance(model, TrainedModel):
+                plain: NextWordModel = model.model
+                model = copy(model)
+                model.model = Remembering(plain, self._memo, f"{self.id} {attention}")
+            yield model
 
     def _lesioned(self, attention: str) -> LoadedModel:
         require_lesion(attention)
@@ -188,13 +190,13 @@ class Runs:
     """The runs of a server by their ids; empty while the only one is being trained."""
 
     def __init__(self) -> None:
-        self._recalled, self._served = Recalled(REMEMBERED), dict[str, Served]()
+        self._memo, self._served = Memo(REMEMBERED), dict[str, Served]()
         self.progress: str | None = None
 
     def add(self, name: str, device: str) -> Served:
         """Load a run; errors as of `spanlm.load`."""
         model = load(name, device)
-        served = Served(str(len(self._served) + 1), name, model, self._recalled)
+        served = Served(str(len(self._served) + 1), name, model, self._memo)
         self._served[served.id] = served
         return served
 

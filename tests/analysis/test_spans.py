@@ -16,7 +16,7 @@ import spanlm
 from spanlm.analysis.export import save_spans
 from spanlm.errors import InputError
 from spanlm.evaluation.attention import MOST_WEIGHTS, PARTS, SpanRecord, attend_spans
-from spanlm.evaluation.recall import STEPS
+from spanlm.evaluation.stream import STEPS
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig

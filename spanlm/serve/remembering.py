@@ -1,0 +1,101 @@
+"""A text whose beginning was read before need not be read again.
+
+What a model makes of the next few words is a function of the words up to them, bit for bit, if reading stops at the
+same places. So what is remembered is what would be computed; only the time it takes may tell.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from hashlib import blake2b
+from typing import Any
+
+from torch import Tensor
+
+from spanlm.models.interfaces import LMState, NextWordModel, Readout
+
+
+class Memo:
+    """What models have made of beginnings, at most `limit` bytes, shared by threads; the longest unused goes first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._held, self._lock = limit, 0, threading.Lock()
+        self._values = OrderedDict[tuple[str, bytes], tuple[Readout, LMState, int]]()
+
+    def get(self, key: tuple[str, bytes]) -> tuple[Readout, LMState] | None:
+        """Return what is remembered under a key, if anything is."""
+        with self._lock:
+            if key not in self._values:
+                return None
+            self._values.move_to_end(key)
+            return self._values[key][:2]
+
+    def add(self, key: tuple[str, bytes], readout: Readout, state: LMState) -> None:
+        """Remember what was read under a key."""
+        size = sum(x.nbytes for x in _tensors((readout, state)))
+        with self._lock:
+            if key not in self._values and size <= self._limit:
+                self._values[key] = readout, state, size
+                self._held += size
+                while self._held > self._limit:
+                    self._held -= self._values.popitem(last=False)[1][2]
+
+
+@dataclass(frozen=True)
+class _Known(LMState):
+    """The state after a text that is known by its digest."""
+
+    digest: bytes = b""
+
+
+class Remembering(NextWordModel):
+    """A model that remembers, by its `name` in a memo, what it has made of the beginnings of single texts."""
+
+    def __init__(self, model: NextWordModel, memo: Memo, name: str) -> None:
+        super().__init__()
+        self.model, self.head, self.vocabulary_size = model, model.head, model.vocabulary_size
+        self._memo, self._name = memo, name
+        self.eval()
+
+    def init_state(self, batch_size: int) -> LMState:
+        """State of `batch_size` streams that have read nothing."""
+        state = self.model.init_state(batch_size)
+        return _Known(state.encoder, state.memory) if batch_size == 1 else state
+
+    def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
+        """Read tokens (T, B), or remember."""
+        if not isinstance(state, _Known):
+            read: tuple[Readout, LMState] = self.model(tokens, state)
+            return read
+        digest = blake2b(state.digest + tokens.cpu().numpy().tobytes()).digest()
+        known = self._memo.get((self._name, digest))
+        if known is None:
+            readout, after = self.model(tokens, LMState(state.encoder, state.memory))
+            if readout.attention is not None:
+                readout = replace(readout, attention=replace(readout.attention, given=readout.attention.weights))
+            after = after.map(Tensor.clone)
+            known = _own(replace(readout, hidden=None)), _Known(after.encoder, after.memory, digest)
+            self._memo.add((self._name, digest), *known)
+        return known
+
+
+def _tensors(x: Any) -> list[Tensor]:
+    """Return the tensors in dataclasses, tuples and dictionaries."""
+    if isinstance(x, Tensor):
+        return [x]
+    parts: Iterable[Any] = vars(x).values() if is_dataclass(x) else x.values() if isinstance(x, dict) else ()
+    return [found for part in (x if isinstance(x, tuple) else parts) for found in _tensors(part)]
+
+
+def _own(x: Any) -> Any:
+    """Copy the tensors in dataclasses and tuples: a view would keep all that it is a part of."""
+    if isinstance(x, Tensor):
+        return x.clone()
+    if isinstance(x, tuple):
+        return tuple(map(_own, x))
+    if is_dataclass(x) and not isinstance(x, type):
+        return replace(x, **{field.name: _own(getattr(x, field.name)) for field in fields(x)})
+    return x
