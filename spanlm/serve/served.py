@@ -59,9 +59,9 @@ class Served:
         with nullcontext() if self._alone is None else held(self._alone):
             model = self.model if attention is None else self._lesioned(attention)
             if isinstance(model, TrainedModel):
-                plain: NextWordModel = model.model
+                remembering = Remembering(model.model, self._memo, f"{self.id} {attention}")
                 model = copy(model)
-                model.model = Remembering(plain, self._memo, f"{self.id} {attention}")
+                model.model = remembering
             yield model
 
     def _lesioned(self, attention: str) -> LoadedModel:
