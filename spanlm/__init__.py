@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from spanlm.runs.ensemble import TrainedEnsemble as TrainedEnsemble
     from spanlm.runs.ensemble import load_ensemble as load_ensemble
     from spanlm.runs.loading import load as load
-    from spanlm.runs.trained_model import TrainedModel as TrainedModel
+    from spanlm.runs.model import TrainedModel as TrainedModel
     from spanlm.training.run import train as train
 
 _HOMES = {
@@ -45,7 +45,7 @@ _HOMES = {
     "RunConfig": "spanlm.config",
     "RunError": "spanlm.errors",
     "TrainedEnsemble": "spanlm.runs.ensemble",
-    "TrainedModel": "spanlm.runs.trained_model",
+    "TrainedModel": "spanlm.runs.model",
     "find_preset": "spanlm.presets",
     "load": "spanlm.runs.loading",
     "load_corpus": "spanlm.data.corpora",

@@ -55,8 +55,8 @@ from spanlm.evaluation.stream import Question, Scored, log_p, read
 from spanlm.evaluation.tally import perplexity
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.ensemble import refuse_other_words
+from spanlm.runs.model import Model, TrainedModel
 from spanlm.runs.texts import State
-from spanlm.runs.trained_model import LoadedModel, TrainedModel
 
 SEED = 1
 """Of all that is drawn."""
@@ -241,12 +241,12 @@ class Comparison:
 
 
 def shared_text(
-    model: LoadedModel, corpus: Corpus, split: str, state: State = "auto", tags: Path | None = None
+    model: Model, corpus: Corpus, split: str, state: State = "auto", tags: Path | None = None
 ) -> SharedText:
     """Return a text as the baseline reads it; see `spanlm.analysis.classes.by_tag` for `tags`.
 
     Raises:
-        InputError: as `LoadedModel.evaluate`; tags of another text.
+        InputError: as `Model.evaluate`; tags of another text.
     """
     protocol = model.texts.protocol(corpus, split, state)
     tokens = corpus.splits[split]
@@ -264,7 +264,7 @@ def shared_text(
     )
 
 
-def training_counts(model: LoadedModel, read: Corpus) -> Counts | None:
+def training_counts(model: Model, read: Corpus) -> Counts | None:
     """Count the words of the training text, if that is where it was or in the folder in which `read` was found."""
     for folder in dict.fromkeys((None, None if read.config is None else read.config.dir)):
         with suppress(SpanlmError):
@@ -274,7 +274,7 @@ def training_counts(model: LoadedModel, read: Corpus) -> Counts | None:
 
 
 def read_tokens(
-    model: LoadedModel,
+    model: Model,
     corpus: Corpus,
     split: str,
     state: State = "auto",
@@ -285,7 +285,7 @@ def read_tokens(
     """Read a text, in the model's own vocabulary, in the order of its tokens; only numbers by token are kept.
 
     Raises:
-        InputError: as `LoadedModel.evaluate`.
+        InputError: as `Model.evaluate`.
     """
     name, runs = name or str(model.folder), (model.folder.resolve(),)
     corpus, split = model.texts.part(corpus, split)  # type: ignore[arg-type]  # of a file alone it is its only part
@@ -334,7 +334,7 @@ def _nearest_peak(block: Scored, attended: Attended) -> tuple[NDArray[Any], ...]
     return lag.cpu().numpy(), peak.cpu().numpy(), block.numpy("slots")
 
 
-def check_alike(baseline: LoadedModel, text: SharedText, model: LoadedModel, corpus: Corpus, split: str) -> SharedText:
+def check_alike(baseline: Model, text: SharedText, model: Model, corpus: Corpus, split: str) -> SharedText:
     """Return the text with the tokens whose word another model with other words knows, too.
 
     Raises:
@@ -359,7 +359,7 @@ def check_alike(baseline: LoadedModel, text: SharedText, model: LoadedModel, cor
     return replace(text, known=text.known & known)
 
 
-def refuse_other_text(baseline: LoadedModel, model: LoadedModel, *, common: bool) -> None:
+def refuse_other_text(baseline: Model, model: Model, *, common: bool) -> None:
     """Refuse a model with other words, unless the `common` ones are compared."""
     if not common and not isinstance(model.model, NextWordModel):
         why = "predicts any word. Add --words common to compare it at the words that the baseline knows."
@@ -370,7 +370,7 @@ def refuse_other_text(baseline: LoadedModel, model: LoadedModel, *, common: bool
 
 
 def refuse_other_context(
-    baseline: LoadedModel, text: SharedText, model: LoadedModel, corpus: Corpus, split: str, state: State
+    baseline: Model, text: SharedText, model: Model, corpus: Corpus, split: str, state: State
 ) -> None:
     """Refuse a model that reads a word in another context than the baseline does."""
     context = model.texts.protocol(corpus, split, state).context

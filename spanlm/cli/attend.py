@@ -43,8 +43,8 @@ from spanlm.errors import InputError, require
 from spanlm.evaluation.attention import EXPECTED, EXPECTED_OF_PART, attend_spans, attend_words, check_attends
 from spanlm.evaluation.words import Piece, places_of, words_of
 from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig, SpanBufferConfig
+from spanlm.runs.model import TrainedModel, require_weights
 from spanlm.runs.texts import text_to_attend
-from spanlm.runs.trained_model import TrainedModel, require_weights
 
 _DESCRIPTION = """
 Where the model looked.

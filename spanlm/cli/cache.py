@@ -11,8 +11,8 @@ from spanlm.cli.options import TUNED_ON, add_fields, field_values, refuse_given,
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig, CacheOptions, CacheTuning
 from spanlm.evaluation.perplexity import Evaluation
+from spanlm.runs.model import Model
 from spanlm.runs.texts import Texts
-from spanlm.runs.trained_model import LoadedModel
 
 
 def add_cache(parser: VerbParser) -> None:
@@ -40,7 +40,7 @@ def check_cache(options: argparse.Namespace) -> None:
 
 
 def choose_cache(
-    model: LoadedModel, options: argparse.Namespace, texts: Texts | None = None
+    model: Model, options: argparse.Namespace, texts: Texts | None = None
 ) -> tuple[CacheConfig | None, CacheTuning | None]:
     """Return the cache to evaluate with, or None, and how it was tuned, or None; `texts` finds the text to tune on."""
     if options.cache is None:

@@ -40,7 +40,7 @@ from spanlm.evaluation.cloze import (
     macro_average,
 )
 from spanlm.models.ops.precision import usable
-from spanlm.runs.trained_model import LoadedModel
+from spanlm.runs.model import Model
 
 _DESCRIPTION = """
 Cloze questions in the format of the Children's Book Test: how often does the model put the right word into the gap?
@@ -178,7 +178,7 @@ def _count(
             progress.show(f"{file.name}: line {line:,}", 0, None)
 
 
-def _show(model: LoadedModel, files: list[_File], macro: dict[ClozeContext, dict[Score, float | None]]) -> None:
+def _show(model: Model, files: list[_File], macro: dict[ClozeContext, dict[Score, float | None]]) -> None:
     lines = list[str]()
     for file in files:
         lines += [f"not scored: {defect}" for defect in file.defects[:MOST_SHOWN]]

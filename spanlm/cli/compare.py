@@ -50,7 +50,7 @@ from spanlm.evaluation.tally import perplexity, shown
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.ensemble import load_ensemble
 from spanlm.runs.loading import load
-from spanlm.runs.trained_model import LoadedModel, require_weights
+from spanlm.runs.model import Model, require_weights
 from spanlm.store.files import is_hf
 from spanlm.store.plain import TABLES, Grid, grids_bytes, table_bytes
 from spanlm.store.run_folder import CONFIG
@@ -223,7 +223,7 @@ def _check_out(options: argparse.Namespace) -> None:
 # --- reading ---
 
 
-def _first(sides: Sequence[_Side], options: argparse.Namespace) -> LoadedModel:
+def _first(sides: Sequence[_Side], options: argparse.Namespace) -> Model:
     """Load the baseline; an n-gram model takes the words of the next that has words of its own."""
     runs = [side.runs[0] for side in sides]
     if is_hf(runs[0]) and not all(map(is_hf, runs)):
@@ -238,7 +238,7 @@ def _first(sides: Sequence[_Side], options: argparse.Namespace) -> LoadedModel:
 
 def _read(
     side: _Side,
-    first: LoadedModel,
+    first: Model,
     corpus: Corpus,
     text: SharedText,
     cache: _Cache | None,
@@ -272,7 +272,7 @@ def _unlearnt(baseline: TokenBits, others: Sequence[TokenBits]) -> list[str]:
     return [f"{one.name} {what}" for one in others if asked and one.protocol and not one.protocol.predict_first]
 
 
-def _loaded(side: _Side, first: LoadedModel, options: argparse.Namespace) -> Iterator[LoadedModel]:
+def _loaded(side: _Side, first: Model, options: argparse.Namespace) -> Iterator[Model]:
     if side.combined:
         yield load_ensemble(side.runs, device=options.device)
         return

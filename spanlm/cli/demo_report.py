@@ -22,7 +22,7 @@ from spanlm.models.counting import count_configured, match_parameters
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, RecurrentMemoryConfig
 from spanlm.runs.loading import load
-from spanlm.runs.trained_model import TrainedModel, require_weights
+from spanlm.runs.model import TrainedModel, require_weights
 from spanlm.store.files import own
 from spanlm.training.run import train
 

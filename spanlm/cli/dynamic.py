@@ -21,7 +21,7 @@ from spanlm.evaluation.dynamic.update import DynamicConfig, require_loss
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.stream import Report
 from spanlm.evaluation.tally import edge_note
-from spanlm.runs.trained_model import LoadedModel, require_weights
+from spanlm.runs.model import Model, require_weights
 
 _METAVARS = {"rate": "η", "decay": "λ", "epsilon": "ε"}
 
@@ -66,7 +66,7 @@ def check_dynamic(options: argparse.Namespace, runs: int) -> None:
 
 
 @contextmanager
-def stopping_search(model: LoadedModel, options: argparse.Namespace) -> Iterator[None]:
+def stopping_search(model: Model, options: argparse.Namespace) -> Iterator[None]:
     """On Ctrl-C, tell the user that the same command continues the search from its finished trials."""
     try:
         yield
@@ -78,9 +78,7 @@ def stopping_search(model: LoadedModel, options: argparse.Namespace) -> Iterator
         raise Interrupted(f"stopped; {again}", signal.SIGINT) from None
 
 
-def choose_dynamic(
-    model: LoadedModel, corpus: Corpus, options: argparse.Namespace, report: Report
-) -> DynamicChoice | None:
+def choose_dynamic(model: Model, corpus: Corpus, options: argparse.Namespace, report: Report) -> DynamicChoice | None:
     """Return the settings and statistics of dynamic evaluation; None without --dynamic."""
     if not options.dynamic:
         return None

@@ -52,7 +52,7 @@ from spanlm.evaluation.toolkits import arpa_lines, kenlm_report, scored_lines, s
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import usable
 from spanlm.runs.ensemble import TrainedEnsemble
-from spanlm.runs.trained_model import LoadedModel, TrainedModel, require_weights
+from spanlm.runs.model import Model, TrainedModel, require_weights
 
 _DESCRIPTION = """
 Perplexity of a trained model: exp(total NLL / predicted tokens), with every token of the split predicted exactly
@@ -153,13 +153,13 @@ def run(arguments: list[str]) -> None:
         _evaluate(model, corpus, options)
 
 
-def _padded(model: LoadedModel, result: Evaluation, options: argparse.Namespace) -> dict[str, float]:
+def _padded(model: Model, result: Evaluation, options: argparse.Namespace) -> dict[str, float]:
     if options.vocab_pad is None:
         return {}
     return {"perplexity_vocab_pad": padded_perplexity(result, model.vocabulary, options.vocab_pad)}
 
 
-def _padded_rows(model: LoadedModel, result: Evaluation, options: argparse.Namespace) -> list[tuple[str, str]]:
+def _padded_rows(model: Model, result: Evaluation, options: argparse.Namespace) -> list[tuple[str, str]]:
     return [
         (f"of {options.vocab_pad:,} words", f"{shown(value)}: each <unk> is one of those that the vocabulary lacks")
         for value in _padded(model, result, options).values()
@@ -190,7 +190,7 @@ def _check(options: argparse.Namespace, runs: int) -> None:
         raise InputError("--tune-weights and --weights do not go together: take one")
 
 
-def _toolkit_report(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> Iterator[str]:
+def _toolkit_report(model: Model, corpus: Corpus, options: argparse.Namespace) -> Iterator[str]:
     """Give the lines that KenLM or SRILM would print."""
     if not model.texts.predict_first:
         raise InputError(f"--format={options.format}: {model.folder} gives the first word of a line no probability")
@@ -204,7 +204,7 @@ def _toolkit_report(model: LoadedModel, corpus: Corpus, options: argparse.Namesp
     return srilm_report(lines, options.corpus or f"{corpus.name}/{options.split}", options.debug or 0)
 
 
-def _excess(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> list[Excess]:
+def _excess(model: Model, corpus: Corpus, options: argparse.Namespace) -> list[Excess]:
     """Compare the model itself with the law of the text; empty where none is known, or not of all its words."""
     other = options.cache is not None or options.dynamic or corpus.oov.get(options.split)
     if other or not corpus.name.startswith(PREFIX) or not isinstance(model.model, NextWordModel):
@@ -212,7 +212,7 @@ def _excess(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> 
     return model.excess(corpus, options.split, state=options.state)
 
 
-def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> None:
+def _evaluate(model: Model, corpus: Corpus, options: argparse.Namespace) -> None:
     cache, tuning = choose_cache(model, options)
     how: dict[str, Any] = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
     with progress(shown=not options.json) as report:

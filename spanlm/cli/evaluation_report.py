@@ -17,7 +17,7 @@ from spanlm.evaluation.tally import shown
 from spanlm.models.counting import count_parameters
 from spanlm.models.lesions import described_lesion
 from spanlm.runs.ensemble import TrainedEnsemble
-from spanlm.runs.trained_model import LoadedModel, TrainedModel
+from spanlm.runs.model import Model, TrainedModel
 from spanlm.store.process import with_threads
 
 Rows = list[tuple[str, str]]
@@ -28,7 +28,7 @@ ORACLE = "oracle bound: at each token the best of the runs, chosen after the fac
 # --- the model ---
 
 
-def described(model: LoadedModel) -> list[str]:
+def described(model: Model) -> list[str]:
     """Return a line on what a model is, and one on each of its members."""
     if not isinstance(model, TrainedEnsemble):
         return [f"{model.folder}: {model.description}"]
@@ -39,7 +39,7 @@ def described(model: LoadedModel) -> list[str]:
     return [whole, *(f"  {line}" for run in model.runs for line in described(run))]
 
 
-def run_field(model: LoadedModel) -> dict[str, Any]:
+def run_field(model: Model) -> dict[str, Any]:
     """Return what identifies a model in JSON."""
     if not isinstance(model, TrainedEnsemble):
         return {"run": str(model.folder), **attention_field(model)}
@@ -54,7 +54,7 @@ def attention_field(model: object) -> dict[str, Any]:
     return {"attention": ", ".join(found)} if found else {}
 
 
-def attention_rows(model: LoadedModel) -> Rows:
+def attention_rows(model: Model) -> Rows:
     """Return a row on the lesion of a memory, where there is one."""
     return [("attention", f"{how}: {described_lesion(how)}; not trained so") for how in _lesions(model)]
 
@@ -64,7 +64,7 @@ def _lesions(model: object) -> list[str]:
     return list(dict.fromkeys(run.attention for run in runs if isinstance(run, TrainedModel) and run.attention))
 
 
-def gate_rows(model: LoadedModel) -> Rows:
+def gate_rows(model: Model) -> Rows:
     """Return a row with the temperature that is used, where there is one gate."""
     if not isinstance(model, TrainedModel) or model.gate_temperature is None:
         return []
@@ -72,7 +72,7 @@ def gate_rows(model: LoadedModel) -> Rows:
     return [("gate's T", f"{used:g}" if used == own else f"{used:g} in place of the run's {own:g}")]
 
 
-def departures(model: LoadedModel) -> list[str]:
+def departures(model: Model) -> list[str]:
     """Return notes on what is not the run's own, the gate's temperature or the attention, for output without rows."""
     own = not isinstance(model, TrainedModel) or model.gate_temperature == model.own_gate_temperature
     return [f"note: {name}: {line}" for name, line in [*([] if own else gate_rows(model)), *attention_rows(model)]]
@@ -81,7 +81,7 @@ def departures(model: LoadedModel) -> list[str]:
 # --- an evaluation ---
 
 
-def print_evaluation(model: LoadedModel, result: Evaluation, notes: Sequence[str], changed: Rows) -> None:
+def print_evaluation(model: Model, result: Evaluation, notes: Sequence[str], changed: Rows) -> None:
     """Print every number of an evaluation and how it was counted; `changed` are rows on a cache and the like."""
     for note in notes:
         paragraph(note)

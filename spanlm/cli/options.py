@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from spanlm.evaluation.ngram.kenlm import Kenlm
+    from spanlm.runs.model import Model
     from spanlm.runs.texts import Texts
-    from spanlm.runs.trained_model import LoadedModel
 
 PROCESSORS = os.cpu_count() or 1
 GATE = "--gate-temperature"
@@ -183,7 +183,7 @@ def add_corpus(parser: VerbParser) -> None:
     add_as_text(parser)
 
 
-def corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, str]:
+def corpus_of(model: Model, options: argparse.Namespace) -> tuple[Corpus, str]:
     """Load the corpus that `add_corpus` names; return it with the part that is meant."""
     split: Split = options.split or "test"
     where = {"data_dir": options.data_dir, "download": options.download}
@@ -278,12 +278,12 @@ def check_gate(temperature: float | None, runs: int) -> None:
     require_temperature(temperature, GATE)
 
 
-def load_run(folder: Path, device: str, gate_temperature: float | None = None, as_written: bool = False) -> LoadedModel:
+def load_run(folder: Path, device: str, gate_temperature: float | None = None, as_written: bool = False) -> Model:
     """Load one run, with another temperature of its gate if one is given."""
     # here, since torch takes a second to load, and not every verb that has shared options needs it
     from spanlm.evaluation.perplexity import require_span_buffer
     from spanlm.runs.loading import load
-    from spanlm.runs.trained_model import require_weights
+    from spanlm.runs.model import require_weights
 
     model = load(folder, device)
     model = model.as_written() if as_written else model
@@ -305,11 +305,11 @@ def note_unfinished(folder: Path) -> None:
             note(f"note: {folder}: its training has not ended; this is its best model after epoch {at.epoch}")
 
 
-def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
+def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> Model:
     """Load one run, or several as one; refuse options for several where there is one, and the reverse."""
     from spanlm.models.ensemble import normalised
     from spanlm.runs.ensemble import load_ensemble
-    from spanlm.runs.trained_model import require_weights
+    from spanlm.runs.model import require_weights
 
     # not every verb has these options
     temperature: float | None = vars(options).get("gate_temperature")
@@ -353,7 +353,7 @@ def load_kenlm(run: Path, options: argparse.Namespace) -> Kenlm | None:
 
 
 def tuning_part(
-    model: LoadedModel, options: argparse.Namespace, option: str, otherwise: str, texts: Texts | None = None
+    model: Model, options: argparse.Namespace, option: str, otherwise: str, texts: Texts | None = None
 ) -> Corpus:
     """Load the part to tune on; an error names the `option` that needs it, and what to give `otherwise`.
 

@@ -59,7 +59,7 @@ from spanlm.evaluation.cache import CacheConfig
 from spanlm.evaluation.words import BASES, Looked, ScoreOptions, WordScore, WrittenScore, as_row, item_rows
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import usable
-from spanlm.runs.trained_model import LoadedModel, TrainedModel
+from spanlm.runs.model import Model, TrainedModel
 from spanlm.store.plain import c_number, cells_line
 from spanlm.store.provenance import file_provenance
 from spanlm.store.run_folder import model_digest
@@ -259,7 +259,7 @@ def _kind(path: Path, options: argparse.Namespace) -> Kind | None:
     return kind
 
 
-def _models(runs: Sequence[Path], options: argparse.Namespace, apart: bool) -> dict[str, LoadedModel]:
+def _models(runs: Sequence[Path], options: argparse.Namespace, apart: bool) -> dict[str, Model]:
     """Load runs by name, each `apart`, or as one, which needs no name."""
     if len(runs) == 1 or not apart or options.combine is not None or options.weights is not None:
         return {"": load_runs(runs, options)}
@@ -267,7 +267,7 @@ def _models(runs: Sequence[Path], options: argparse.Namespace, apart: bool) -> d
     return {name: load_runs([run], options) for name, run in zip(run_names(runs), runs, strict=True)}
 
 
-def _require_attention(model: LoadedModel) -> None:
+def _require_attention(model: Model) -> None:
     if isinstance(model.model, NextWordModel):
         try:
             check_attends(model.model)
@@ -278,7 +278,7 @@ def _require_attention(model: LoadedModel) -> None:
 # --- tokens of plain text ---
 
 
-def _token_rows(model: LoadedModel, names: list[str], texts: list[Text], how: Mapping[str, Any]) -> Iterator[_Row]:
+def _token_rows(model: Model, names: list[str], texts: list[Text], how: Mapping[str, Any]) -> Iterator[_Row]:
     # what is a pipe cannot be read twice
     for text in texts[1:]:
         if text.path.is_file() or text.path.is_dir() or not text.path.exists():
@@ -300,7 +300,7 @@ class _Items:
     """
 
     options: argparse.Namespace
-    models: Mapping[str, LoadedModel]
+    models: Mapping[str, Model]
     how: ScoreOptions
     form: Kind
     kept: list[str]
@@ -416,9 +416,7 @@ class _Items:
                 yield from (list(scores) for _, scores in groupby(model.score(texts, **how), lambda x: x.sentence))
 
 
-def _shared_out(
-    model: LoadedModel, line: Sequence[_Item], scores: Sequence[WrittenScore]
-) -> Iterator[list[WrittenScore]]:
+def _shared_out(model: Model, line: Sequence[_Item], scores: Sequence[WrittenScore]) -> Iterator[list[WrittenScore]]:
     """Give the items of a line their own words, counted within each; an <eos> goes with the word before it."""
     words = start = position = 0
     read = model.texts.unmarked_text(" ".join(item.text for item in line))  # marks that are left out are no words
@@ -432,7 +430,7 @@ def _shared_out(
         words, start = last, start + len(item.text) + 1
 
 
-def _known_otherwise(model: LoadedModel, word: str) -> str:
+def _known_otherwise(model: Model, word: str) -> str:
     """Say how to write an unknown word so that the vocabulary has it; empty: no such way is known."""
     composed = unicodedata.normalize("NFC", word)
     ways = {
@@ -457,7 +455,7 @@ def _number(name: str, value: Any) -> float:
     return number
 
 
-def _refuse_words(model: LoadedModel, text: str, place: str, how: ScoreOptions) -> None:
+def _refuse_words(model: Model, text: str, place: str, how: ScoreOptions) -> None:
     tokens = model.tokenize(model.texts.unmarked_text(text))
     if how.oov == "error" and (unknown := [token for token in tokens if token not in model.vocabulary]):
         raise TableError(f"{place}: {unknown[0]!r} is not in the vocabulary. Use --oov flag to score it as <unk>.")
@@ -466,7 +464,7 @@ def _refuse_words(model: LoadedModel, text: str, place: str, how: ScoreOptions) 
 # --- what is written ---
 
 
-def _columns(rows: str, models: Mapping[str, LoadedModel], how: ScoreOptions) -> dict[str, str]:
+def _columns(rows: str, models: Mapping[str, Model], how: ScoreOptions) -> dict[str, str]:
     """Return the columns that the model fills, with their meanings."""
     owner = WrittenScore if rows == "words" else WordScore
     found = {name: text for name, text in field_meanings(owner).items() if name != "look"}
@@ -504,7 +502,7 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
     }
 
 
-def _notes(model: LoadedModel, unknown: bool, cache: CacheConfig | None, state: str) -> list[str]:
+def _notes(model: Model, unknown: bool, cache: CacheConfig | None, state: str) -> list[str]:
     anew = "over all of a file" if state == "carry" else f"anew for each {state}"
     cached = [] if cache is None else [f"{cache.description}, {anew}: no entropy and no rank", *cache_notes(cache)]
     unlearnt = [f"note: {line}" for line in model.texts.unk_notes()] if unknown else []

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, zip_longest
 from statistics import fmean
 from typing import Any, Literal, get_args
@@ -42,6 +42,7 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, require, require_numbers
 from spanlm.evaluation.stream import evaluating
 from spanlm.evaluation.tally import wilson
+from spanlm.evaluation.words import refuse_one_string
 from spanlm.models.interfaces import LMState, NextWordModel
 from spanlm.models.ops.precision import Precision
 
@@ -74,13 +75,14 @@ class ClozeOptions:
         InputError: an unknown context, or a batch size below 1.
     """
 
-    contexts: tuple[ClozeContext, ...] = ("full",)
+    contexts: Sequence[ClozeContext] | None = None
     batch_size: int = 64
     precision: Precision = "fp32"
 
     def __post_init__(self) -> None:
         require_numbers(self)
-        for context in self.contexts:
+        refuse_one_string("contexts", self.contexts or ())
+        for context in self.contexts or ():
             require(context in CONTEXTS, "context", context, "query or full")
         require(self.batch_size >= 1, "batch_size", self.batch_size, "at least 1")
 
@@ -153,17 +155,17 @@ def rank_questions(
     Raises:
         InputError: a context other than query where sentences are not opened.
     """
-    for context in options.contexts:
-        require(
-            predict_first or context == "query", "context", context, "query where sentences are not opened by <eos>"
-        )
+    options = replace(options, contexts=options.contexts or ("full",))
+    for context in options.contexts or ():
+        opened = predict_first or context == "query"
+        require(opened, "context", context, "query where sentences are not opened by <eos>")
     return _ranked(_Ranker(model, vocabulary, tokenizer, predict_first, options.precision), iter(questions), options)
 
 
 def _ranked(
     ranker: _Ranker, questions: Iterator[Question | Defect], options: ClozeOptions
 ) -> Iterator[RankedQuestion | Defect]:
-    contexts, batch_size = options.contexts, options.batch_size
+    contexts, batch_size = options.contexts or (), options.batch_size
     while items := list(islice(questions, batch_size * BATCHES)):
         prepared = [ranker.prepared(item) for item in items]
         gaps = sorted((item for item in prepared if isinstance(item, _Gap)), key=lambda gap: len(gap.context))

@@ -35,7 +35,7 @@ from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, installation, require
 from spanlm.models.interfaces import LMState, Readout
 from spanlm.models.language_model import LanguageModel, to_be_filled
-from spanlm.runs.trained_model import LoadedModel, TrainedModel
+from spanlm.runs.model import Model, TrainedModel
 from spanlm.store.files import new_folder
 
 try:
@@ -297,7 +297,7 @@ class _StopStrings(transformers.StoppingCriteria):  # type: ignore[misc]
         return string in text[-len(last) - len(string) + 1 :]
 
 
-def to_hf(trained: LoadedModel) -> tuple[SpanlmForCausalLM, transformers.PreTrainedTokenizerFast]:
+def to_hf(trained: Model) -> tuple[SpanlmForCausalLM, transformers.PreTrainedTokenizerFast]:
     """Return a trained model and its tokenizer as `transformers` knows them; the weights are copied.
 
     Raises:
@@ -308,7 +308,7 @@ def to_hf(trained: LoadedModel) -> tuple[SpanlmForCausalLM, transformers.PreTrai
         >>> model(**tokenizer("<eos> the name is bound", return_tensors="pt")).logits.shape[:2]  # rows, words
         torch.Size([1, 5])
     """
-    require(isinstance(trained, LoadedModel), "trained", trained, "a loaded model, of spanlm.load")
+    require(isinstance(trained, Model), "trained", trained, "a loaded model, of spanlm.load")
     if not isinstance(trained, TrainedModel):
         raise InputError(f"{trained.folder}: only a single recurrent model can be exported; name one run")
     if trained.attention in ("uniform", "none"):
@@ -337,7 +337,7 @@ def to_hf(trained: LoadedModel) -> tuple[SpanlmForCausalLM, transformers.PreTrai
     return wrapped.to(model.device).eval(), tokenizer_of(trained.vocabulary, config.data.effective_tokenizer)
 
 
-def export(trained: LoadedModel, folder: Path) -> None:
+def export(trained: Model, folder: Path) -> None:
     """Write a folder that `from_pretrained` of `transformers` reads; see `to_hf`.
 
     With `import spanlm.interop.hf` before, or with trust_remote_code=True, which runs the one line of MODELING.

@@ -24,7 +24,7 @@ from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, installation
 from spanlm.evaluation.words import WordScore, by_line, words_of
 from spanlm.runs.loading import load
-from spanlm.runs.trained_model import LoadedModel
+from spanlm.runs.model import Model
 
 try:
     from lm_eval.api.model import LM
@@ -55,7 +55,7 @@ class SpanlmLM(LM):  # type: ignore[misc]
 
     def __init__(
         self,
-        run: str | Path | LoadedModel,
+        run: str | Path | Model,
         *,
         ends: bool | str = False,
         device: str | None = None,
@@ -64,7 +64,7 @@ class SpanlmLM(LM):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         chosen = "auto" if device in (None, "cuda", "cuda:0") else device
-        self.trained = run if isinstance(run, LoadedModel) else load(run, chosen)
+        self.trained = run if isinstance(run, Model) else load(run, chosen)
         self.ends = ends in (True, "True", "true")
 
     @property

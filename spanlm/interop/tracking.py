@@ -19,7 +19,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, installation
 from spanlm.runs.loading import load
-from spanlm.runs.trained_model import TrainedModel, require_weights
+from spanlm.runs.model import TrainedModel, require_weights
 from spanlm.store.files import run_name
 from spanlm.training.progress import EpochEvent, StepEvent, Watcher
 from spanlm.training.setup import WarmStart

@@ -60,8 +60,8 @@ from spanlm.evaluation.words import (
 )
 from spanlm.interop import hf
 from spanlm.models.ops.precision import Precision, autocast
+from spanlm.runs.model import Model
 from spanlm.runs.texts import State, Texts
-from spanlm.runs.trained_model import LoadedModel
 from spanlm.store.files import expanded
 from spanlm.store.process import pick_device
 
@@ -95,7 +95,7 @@ class _Unit:
     subwords: list[str]
 
 
-class Yardstick(LoadedModel):
+class Yardstick(Model):
     """A causal model of Hugging Face: `evaluate`, `score`, `score_items`, `score_texts` and `compare`, by written word.
 
     Args:
@@ -157,13 +157,13 @@ class Yardstick(LoadedModel):
         precision: Precision = "fp32",
         cache: CacheConfig | None = None,
     ) -> Evaluation:
-        """Measure perplexity: exp(total NLL / (written words + line ends)); see `LoadedModel.evaluate`.
+        """Measure perplexity: exp(total NLL / (written words + line ends)); see `Model.evaluate`.
 
         `state` is carry (auto), in windows that overlap where the text is longer than the model reads, or line;
         `batch_size` windows are read side by side, which changes nothing.
 
         Raises:
-            InputError: as `LoadedModel.evaluate`; no text is named, another state, or a cache.
+            InputError: as `Model.evaluate`; no text is named, another state, or a cache.
         """
         if cache is not None:
             self._refuse("cache")
@@ -199,10 +199,10 @@ class Yardstick(LoadedModel):
     ) -> Iterator[WordScore]:
         """Give every written word's surprisal; entropy and rank are those of its first sub-word, over sub-words.
 
-        See `LoadedModel.score`. A word is `oov` where the tokenizer reads its unknown token, which few have.
+        See `Model.score`. A word is `oov` where the tokenizer reads its unknown token, which few have.
 
         Raises:
-            InputError: as `LoadedModel.score`; `looks`, or a `cache`.
+            InputError: as `Model.score`; `looks`, or a `cache`.
         """
         if cache is not None:
             self._refuse("cache")
@@ -214,7 +214,7 @@ class Yardstick(LoadedModel):
     def score_items(
         self, items: Iterable[str], *, state: Context = "line", eos: bool = False, **options: Any
     ) -> Iterator[list[WrittenScore]]:
-        """Score the words of items as `LoadedModel.score_items` does; `tokens` are a word's sub-words."""
+        """Score the words of items as `Model.score_items` does; `tokens` are a word's sub-words."""
         refuse_one_string("items", items)
         if options.pop("cache", None) is not None:
             self._refuse("cache")
@@ -227,7 +227,7 @@ class Yardstick(LoadedModel):
             yield [each if each.word == EOS else replace(each, tokens=tokens[each.index - 1]) for each in found]
 
     def score_texts(self, texts: Iterable[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
-        """Give log p of many short texts, each as a line by itself with its end; see `LoadedModel.score_texts`."""
+        """Give log p of many short texts, each as a line by itself with its end; see `Model.score_texts`."""
         refuse_one_string("texts", texts)
         units = self._units(lines_as_pieces(texts, "whitespace"), "line", precision=precision)
         found, count = [], 0

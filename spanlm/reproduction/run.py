@@ -40,7 +40,7 @@ from spanlm.reproduction import Averaged, Cached, Dynamic
 from spanlm.reproduction.plan import Plan, Task
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.loading import load
-from spanlm.runs.trained_model import TrainedModel, require_weights
+from spanlm.runs.model import TrainedModel, require_weights
 from spanlm.store.engine import ONE_BY_ONE, Engine, of_spanlm
 from spanlm.store.files import make_folder
 from spanlm.store.plain import finite, json_object

@@ -1,1 +1,1 @@
-"""Trained models: a run folder becomes a `LoadedModel`, several become a `TrainedEnsemble`."""
+"""Trained models: a run folder becomes a `Model`, several become a `TrainedEnsemble`."""

@@ -16,7 +16,7 @@ from spanlm.store.files import run_name
 from spanlm.store.run_folder import epoch_rows
 
 if TYPE_CHECKING:
-    from spanlm.runs.trained_model import LoadedModel
+    from spanlm.runs.model import Model
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class About:
         return "; ".join(part for part in (memory, ", ".join(filter(None, (trained, measured)))) if part)
 
 
-def about(model: LoadedModel) -> About:
+def about(model: Model) -> About:
     """Return what a run is; of a file of n-grams only the name and the kind."""
     try:
         memory = model.config.model.memory

@@ -15,12 +15,12 @@ from spanlm.evaluation.words import refuse_one_string
 from spanlm.models.ensemble import Ensemble
 from spanlm.models.ops.precision import Precision
 from spanlm.runs.loading import load
+from spanlm.runs.model import Model, require_weights
 from spanlm.runs.texts import State, Texts
-from spanlm.runs.trained_model import LoadedModel, require_weights
 from spanlm.store.files import is_hf
 
 
-class TrainedEnsemble(LoadedModel):
+class TrainedEnsemble(Model):
     """What `spanlm.load_ensemble` gives: several trained models that predict as one.
 
     Everything that is measured, scored or generated is the ensemble's. `config` and `folder` are the first member's;
@@ -35,7 +35,7 @@ class TrainedEnsemble(LoadedModel):
 
     def __init__(
         self,
-        runs: Sequence[LoadedModel],
+        runs: Sequence[Model],
         combination: Literal["linear"] = "linear",
         weights: Sequence[float] | None = None,
     ) -> None:
@@ -132,7 +132,7 @@ def load_ensemble(
     return TrainedEnsemble([load(run, device) for run in runs], combination, weights)
 
 
-def refuse_other_words(one: LoadedModel, other: LoadedModel, instead: str = "") -> None:
+def refuse_other_words(one: Model, other: Model, instead: str = "") -> None:
     """Refuse a model with another vocabulary: id 17 must be the same word for all; `instead` says what else to do."""
     if one.vocabulary.hash == other.vocabulary.hash:
         return
@@ -147,7 +147,7 @@ def refuse_other_words(one: LoadedModel, other: LoadedModel, instead: str = "") 
     )
 
 
-def _refuse_other_reading(one: LoadedModel, other: LoadedModel) -> None:
+def _refuse_other_reading(one: Model, other: Model) -> None:
     """Refuse a model that reads texts in another way, so that no single way would be right for both."""
     mine, theirs = one.texts.reading(), other.texts.reading()
     for field, value in mine.items():

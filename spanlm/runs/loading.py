@@ -1,4 +1,4 @@
-"""A run folder, an ARPA file, or a model of Hugging Face becomes a `LoadedModel`."""
+"""A run folder, an ARPA file, or a model of Hugging Face becomes a `Model`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from spanlm.config import RunConfig, check_config, config_digest
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import FEW, InputError, require_path
 from spanlm.models.language_model import to_be_filled
+from spanlm.runs.model import Model, TrainedModel
 from spanlm.runs.ngram import is_ngram_run, load_arpa, load_ngram_run
-from spanlm.runs.trained_model import LoadedModel, TrainedModel
 from spanlm.store.files import HF, is_arpa, is_hf, is_kenlm
 from spanlm.store.process import pick_device
 from spanlm.store.run_folder import CONFIG, MODEL, VOCABULARY, copy_weights, read_weights
 from spanlm.training.setup import refuse_too_large
 
 
-def load(run: str | Path, device: str = "auto") -> LoadedModel:
+def load(run: str | Path, device: str = "auto") -> Model:
     """Load the best model of a run folder, or an ARPA file; device: auto (a GPU if there is one), cpu, cuda.
 
     A training gives a `TrainedModel`; n-grams give a model without attention and dynamic evaluation, which computes on

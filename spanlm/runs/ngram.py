@@ -29,8 +29,8 @@ from spanlm.evaluation.ngram.next_word import NgramModel, UnigramCache
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.prefix_tree import Prefixes
 from spanlm.models.ops.precision import Precision
+from spanlm.runs.model import Model
 from spanlm.runs.texts import Texts
-from spanlm.runs.trained_model import LoadedModel
 from spanlm.store.files import is_arpa, run_name
 from spanlm.store.provenance import PROVENANCE, record_start
 from spanlm.store.run_folder import CONFIG, METRICS, MODEL, VOCABULARY, MetricsLog, locked, refuse_family
@@ -68,7 +68,7 @@ class NgramTexts(Texts):
         ]
 
 
-class NgramRun(LoadedModel):
+class NgramRun(Model):
     """What `spanlm.load` gives of an n-gram model."""
 
     model: NgramModel
@@ -87,7 +87,7 @@ class NgramRun(LoadedModel):
         """Name the model."""
         return f"{run_name(self.folder)}, {self.description}"
 
-    def in_words_of(self, other: LoadedModel) -> NgramRun:
+    def in_words_of(self, other: Model) -> NgramRun:
         """Return the same model over another one's vocabulary, reading texts as that does."""
         if other.texts is self.texts:
             return self

@@ -193,14 +193,14 @@ class Texts:
 
     def unk_notes(self) -> list[str]:
         """Return a note if the training text had no <unk>: the model has learnt nothing of unknown words."""
-        words, data = self.vocabulary, self.data
         learnt: list[bool] = []
         with suppress(RunError):  # a damaged file leaves it unknown
             learnt = [bool(start["unk"]) for start in starts(self.folder) if start.get("unk") is not None]
-        # spanlm 0.1.0 did not record it; where no word was left out, <unk> comes last if the text has none
-        whole = data.min_count == 1 and data.corpus != DEMO and len(words) < (data.max_size or len(words) + 1)
-        known = learnt[-1] if learnt else not (whole and words.unk_id == len(words) - 1)
-        return [] if known else [f"no {UNK} was read in training, so the probabilities of unknown words mean nothing"]
+        return (
+            []
+            if not learnt or learnt[-1]
+            else [f"no {UNK} was read in training, so the probabilities of unknown words mean nothing"]
+        )
 
     def _with_unk_notes(self, corpus: Corpus) -> Corpus:
         scored = any(map(corpus.unk_tokens, corpus.splits))

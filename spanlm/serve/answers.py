@@ -21,7 +21,7 @@ from spanlm.evaluation.cache import cached_words
 from spanlm.evaluation.generation import Drawn
 from spanlm.evaluation.words import BASES, WordScore, as_row, item_rows, written_scores
 from spanlm.models.interfaces import NextWordModel
-from spanlm.runs.trained_model import LoadedModel, require_weights
+from spanlm.runs.model import Model, require_weights
 from spanlm.serve.fields import NEURAL_CACHE, Attend, Generate, Next, Page, Read, Score, refuse_long
 from spanlm.serve.served import COUNTED, Served
 from spanlm.store.plain import finite
@@ -93,14 +93,14 @@ def _as_written(record: Row, words: Sequence[Row]) -> Row:
     return record if written == tokens else record | {"written": written}
 
 
-def _refuse(model: LoadedModel, name: str, text: str, *, needed: bool = False) -> None:
+def _refuse(model: Model, name: str, text: str, *, needed: bool = False) -> None:
     """Refuse a text that the model cannot read, or that is too long as the model cuts it."""
     if needed and not written_words(text):
         raise InputError(f"{name}: has no words; write some")
     refuse_long(name, len(model.tokenize(text)))
 
 
-def _item(served: Served, model: LoadedModel, text: str, values: Read) -> _Item:
+def _item(served: Served, model: Model, text: str, values: Read) -> _Item:
     if not isinstance(model.model, NextWordModel):
         return _item_of_scores(model, text, values)
     words, starts = model.texts.to_attend(text, values.state)
@@ -126,7 +126,7 @@ def _item(served: Served, model: LoadedModel, text: str, values: Read) -> _Item:
     return _Item(content, _scores(model, tokens, predicted, first), first)
 
 
-def _scores(model: LoadedModel, tokens: list[str], predicted: Predicted, first: int) -> list[WordScore]:
+def _scores(model: Model, tokens: list[str], predicted: Predicted, first: int) -> list[WordScore]:
     """Return the score of each token from the `first` on; only of an <eos> that opens the text there is none."""
     numbers = list(zip(*(x.tolist() for x in predicted), strict=True))
     if first == 0:
@@ -138,7 +138,7 @@ def _scores(model: LoadedModel, tokens: list[str], predicted: Predicted, first: 
 
 
 def _record(
-    served: Served, model: LoadedModel, words: list[str], starts: list[int], values: Read
+    served: Served, model: Model, words: list[str], starts: list[int], values: Read
 ) -> AttentionRecord | SpanRecord:
     """Read with the memory of what was read before."""
     if served.attends:  # before it is read, and where that says too little, as of a span buffer, again after it
@@ -167,7 +167,7 @@ def _refuse_many(weights: int, most: int = MOST_WEIGHTS, what: str = "draw") -> 
         raise InputError(f"{many}. Send it in parts; /api/score takes it whole.")
 
 
-def _item_of_scores(model: LoadedModel, text: str, values: Read) -> _Item:
+def _item_of_scores(model: Model, text: str, values: Read) -> _Item:
     """Read by a model of sub-words, which is asked by written word and expects none."""
     if values.cache:
         raise InputError(f"cache=true: {model.folder} is {model.kind}, which shows no states to compare. Leave it out.")
@@ -177,7 +177,7 @@ def _item_of_scores(model: LoadedModel, text: str, values: Read) -> _Item:
     return _Item(plain_content(tokens, set(), bits, [[] for _ in scores]), scores, 1)
 
 
-def _words(model: LoadedModel, text: str, item: _Item) -> list[Row]:
+def _words(model: Model, text: str, item: _Item) -> list[Row]:
     """Return the words as they are written, with their places in the text and among the record's tokens."""
     sizes = [len(tokens) for line in text.split("\n") for tokens in model.texts.cut(line)]
     places = iter(at for at, score in enumerate(item.scores, item.first) if score.word != EOS)
@@ -247,7 +247,7 @@ def page(served: Served, values: Page) -> str:
 # --- the next word ---
 
 
-def candidates(model: LoadedModel, drawn: Drawn, count: int) -> tuple[list[Row], torch.Tensor]:
+def candidates(model: Model, drawn: Drawn, count: int) -> tuple[list[Row], torch.Tensor]:
     """Return the likeliest words but <unk>, and log p of all words that are none of them, nor <unk>."""
     log_p = drawn.log_p.double().clone()
     log_p[model.vocabulary.unk_id] = -math.inf

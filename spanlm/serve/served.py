@@ -6,7 +6,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from copy import copy
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +23,7 @@ from spanlm.models.memories import NoMemoryConfig, PointerSentinelConfig, SpanBu
 from spanlm.presets import PRESETS
 from spanlm.runs.about import about, finite_perplexity
 from spanlm.runs.loading import load
-from spanlm.runs.trained_model import LoadedModel, TrainedModel, require_weights
+from spanlm.runs.model import Model, TrainedModel, require_weights
 from spanlm.serve.examples import examples_for
 from spanlm.serve.remembering import Memo, Remembering
 from spanlm.serve.work import held, stop_if_left
@@ -46,25 +45,23 @@ LESIONS = 3
 class Served:
     """One run: its `model`, by `id`, and what it can be asked."""
 
-    def __init__(self, id: str, name: str, model: LoadedModel, memo: Memo) -> None:
+    def __init__(self, id: str, name: str, model: Model, memo: Memo) -> None:
         self.id, self.name, self.model, self._memo = id, name, model, memo
-        self._lesions, self._lock = OrderedDict[str, LoadedModel](), threading.Lock()
+        self._lesions, self._lock = OrderedDict[str, Model](), threading.Lock()
         # a tokenizer of Hugging Face may be asked by one thread at a time, and tables are read when they are asked for
         self._alone = None if isinstance(model, TrainedModel) else threading.Lock()
         model.model.register_forward_pre_hook(stop_if_left)
 
     @contextmanager
-    def asked(self, attention: str | None = None) -> Iterator[LoadedModel]:
+    def asked(self, attention: str | None = None) -> Iterator[Model]:
         """Give the model, with a lesion if one is named; InputError: it can have no such lesion."""
         with nullcontext() if self._alone is None else held(self._alone):
             model = self.model if attention is None else self._lesioned(attention)
             if isinstance(model, TrainedModel):
-                remembering = Remembering(model.model, self._memo, f"{self.id} {attention}")
-                model = copy(model)
-                model.model = remembering
+                model = model.with_network(Remembering(model.model, self._memo, f"{self.id} {attention}"))
             yield model
 
-    def _lesioned(self, attention: str) -> LoadedModel:
+    def _lesioned(self, attention: str) -> Model:
         require_lesion(attention)
         with self._lock:
             known = self._lesions.pop(attention, None)

@@ -16,7 +16,7 @@ from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import Protocol
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.runs.trained_model import TrainedModel
+from spanlm.runs.model import TrainedModel
 from tests.cases import rest_slow
 from tests.cli.conftest import SMALL, Cli
 from tests.cli.span_runs import CONFIG, GIVEN, flat

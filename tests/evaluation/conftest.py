@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import spanlm
-from spanlm.runs.trained_model import TrainedModel
+from spanlm.runs.model import TrainedModel
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import PointerSentinelConfig
-from spanlm.runs.trained_model import TrainedModel
+from spanlm.runs.model import TrainedModel
 from spanlm.store.checkpoints import to_bytes
 from tests import reference_dynamic
 from tests.evaluation import reference

@@ -22,7 +22,7 @@ from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
 from spanlm.evaluation.tally import perplexity, tally
-from spanlm.runs.trained_model import TrainedModel
+from spanlm.runs.model import TrainedModel
 from tests.cases import rest_slow
 from tests.evaluation import reference
 from tests.evaluation.reference import CONTEXTS, CORPUS, TARGETS, VOCABULARY

@@ -13,7 +13,7 @@ from spanlm.data.cbt import Question
 from spanlm.errors import InputError
 from spanlm.evaluation.cloze import RankedQuestion
 from spanlm.models.memories import AttentiveConfig
-from spanlm.runs.trained_model import TrainedModel
+from spanlm.runs.model import TrainedModel
 from spanlm.training.config import BatchingConfig
 
 

@@ -20,7 +20,7 @@ from spanlm.data.cbt import Question
 from spanlm.evaluation.dynamic.statistics import gather_statistics
 from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.protocol import Protocol
-from spanlm.runs.trained_model import TrainedModel
+from spanlm.runs.model import TrainedModel
 from tests.conftest import tiny_lines
 
 VARYING = ("tokens_per_second", "origin", "read_before", "seconds_before")

@@ -21,7 +21,7 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation.protocol import Context
 from spanlm.runs.ensemble import TrainedEnsemble
-from spanlm.runs.trained_model import TrainedModel
+from spanlm.runs.model import TrainedModel
 from tests.evaluation import reference
 from tests.evaluation.reference import CONTEXTS
 
@@ -237,7 +237,7 @@ def test_torchs_generator_is_left_as_it_was(model: TrainedModel) -> None:
         (lambda m: list(m.score(["the", math.nan])), "text 2=nan: must be a string"),
         (lambda m: m.score_texts(["the", None]), "text 2=null: must be a string"),
         (lambda m: m.evaluate(batch_size=8.0), "batch_size=8.0: must be a whole number"),
-        (lambda m: m.samples(2.0), "samples=2.0: must be a whole number"),
+        (lambda m: m.samples(2.0), "count=2.0: must be a whole number"),
         (lambda m: m.attend("the cat", expected=None), "expected=null: must be a whole number"),
         (lambda m: m.dynamic_statistics(segments=1.5), "segments=1.5: must be a whole number"),
         (lambda m: m.score({"sentence": ["the cat"]}), r"text: is a table \(dict\); give the column"),

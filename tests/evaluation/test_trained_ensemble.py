@@ -20,7 +20,7 @@ from spanlm.errors import InputError
 from spanlm.evaluation.attention import check_attends
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.runs.ensemble import TrainedEnsemble
-from spanlm.runs.trained_model import TrainedModel
+from spanlm.runs.model import TrainedModel
 
 
 @pytest.fixture(scope="module")
@@ -124,14 +124,8 @@ def test_what_several_are_not_is_said_in_a_notebook(tiny_run: Path, lstm_run: Pa
     run, several = spanlm.load(tiny_run), spanlm.load_ensemble([tiny_run, lstm_run])
     assert str(tiny_run) in repr(run) and run.description in repr(run)
     assert str(tiny_run) in repr(several) and str(lstm_run) in repr(several)
-    with pytest.raises(AttributeError, match="TrainedEnsemble has no attend: only a single trained model has attend"):
-        several.attend("the cat")  # type: ignore[attr-defined]
-    with pytest.raises(AttributeError, match=r"has no nonsense$"):
-        several.nonsense  # type: ignore[attr-defined]  # noqa: B018
-    own: Any = type("Own", (spanlm.TrainedModel,), {"own": property(lambda _: None.nonsense)})
-    failing = own(run.model, run.vocabulary, run.config, run.folder)
-    with pytest.raises(AttributeError, match=r"'NoneType' object has no attribute 'nonsense'"):
-        failing.own  # noqa: B018
+    with pytest.raises(InputError, match=r"dynamic: .+ is several models"):
+        several.evaluate(dynamic=spanlm.DynamicConfig())
     assert repr(run.with_attention("none")) != repr(run)
     assert copy.copy(several).runs == several.runs
     wrong: Any

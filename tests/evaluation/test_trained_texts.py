@@ -14,7 +14,7 @@ from spanlm.config import RunConfig
 from spanlm.data.cbt import Question
 from spanlm.data.config import DataConfig
 from spanlm.evaluation.cloze import RankedQuestion
-from spanlm.runs.trained_model import TrainedModel
+from spanlm.runs.model import TrainedModel
 from tests.conftest import tiny_lines
 
 LOWERED = {"words": {"tokenizer": "words"}, "the demo": {"corpus": "demo"}}

@@ -21,7 +21,7 @@ from spanlm.analysis.pages import page_content
 from spanlm.cli.main import main
 from spanlm.errors import installation
 from spanlm.models.memories import AttentiveConfig
-from spanlm.runs.trained_model import TrainedModel
+from spanlm.runs.model import TrainedModel
 from spanlm.serve.app import make_app
 from spanlm.serve.fields import NEURAL_CACHE, REQUESTS
 from spanlm.serve.served import Runs

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from inspect import Parameter, signature
 from itertools import groupby, islice, tee
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from spanlm.config import RunConfig
 from spanlm.data.cbt import Defect, Question, read_questions
@@ -20,7 +22,7 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, SpanlmError, require, whole_number
 from spanlm.evaluation.attention import AttentionRecord, SpanRecord, attend_spans, attend_words
 from spanlm.evaluation.cache import LAMBDAS, THETAS, CacheConfig, CacheTuning, tune_cache
-from spanlm.evaluation.cloze import ClozeContext, ClozeOptions, RankedQuestion, rank_questions
+from spanlm.evaluation.cloze import ClozeOptions, RankedQuestion, rank_questions
 from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
 from spanlm.evaluation.dynamic.statistics import (
     DYNAMIC,
@@ -47,9 +49,10 @@ from spanlm.evaluation.generation import Drawn, GenerationOptions, draw, draw_sa
 from spanlm.evaluation.pairs import Compared, Pair, compare_pairs
 from spanlm.evaluation.perplexity import Evaluation, evaluate, require_span_buffer
 from spanlm.evaluation.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
-from spanlm.evaluation.protocol import Context
+from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.evaluation.stream import Report, quiet
 from spanlm.evaluation.words import (
+    Piece,
     ScoreOptions,
     WordScore,
     WrittenScore,
@@ -70,39 +73,95 @@ from spanlm.runs.texts import State, Texts
 from spanlm.store.files import run_name
 from spanlm.store.provenance import code_version
 
+P = ParamSpec("P")
+Asked = TypeVar("Asked")
+Own = TypeVar("Own", bound="Model")
+Result = TypeVar("Result")
 
-class LoadedModel:
-    """What `spanlm.load` gives, and several of them as one: all that is asked of a model that predicts the next word.
 
-    `model` predicts it, in evaluation mode; `texts` are what it can read, and how, with the `vocabulary`, the `config`
-    and the `folder` of its run.
+def fields_as_keywords(
+    asked: Callable[P, Asked],
+) -> Callable[[Callable[[Own, Asked], Result]], Callable[Concatenate[Own, P], Result]]:
+    """Give a method of one dataclass the dataclass's fields as its arguments, typed and with their defaults."""
+
+    def decorate(method: Callable[[Own, Asked], Result]) -> Callable[Concatenate[Own, P], Result]:
+        @wraps(method)
+        def call(self: Own, /, *args: P.args, **fields: P.kwargs) -> Result:
+            return method(self, asked(*args, **fields))
+
+        own, this = signature(asked), Parameter("self", Parameter.POSITIONAL_ONLY)
+        result = signature(method).return_annotation
+        shown = own.replace(parameters=[this, *own.parameters.values()], return_annotation=result)
+        call.__signature__ = shown  # type: ignore[attr-defined]  # for `help`
+        return call
+
+    return decorate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score(ScoreOptions):
+    """What `score` is asked.
+
+    Attributes:
+        text: one string, cut at its line ends; lines; or a file of any size, by its `Path`.
+        cache: a neural cache to mix in, which begins anew where the context does.
+        as_written: read words as they are written, not as ptb or wikitext-2 write them.
+    """
+
+    text: str | Path | Text | Iterable[str] = field(kw_only=False)
+    cache: CacheConfig | None = None
+    as_written: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Continue(GenerationOptions):
+    """What `generate` is asked: to continue a `prompt`."""
+
+    prompt: str = field(default="", kw_only=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Samples(GenerationOptions):
+    """What `samples` is asked: for `count` continuations of a `prompt`."""
+
+    count: int = field(kw_only=False)
+    prompt: str = field(default="", kw_only=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cloze(ClozeOptions):
+    """What `cloze` is asked: `questions` are a file in the format of the Children's Book Test, or `read_questions`'."""
+
+    questions: str | Path | Iterable[Question | Defect] = field(kw_only=False)
+
+
+class Model:
+    """What `spanlm.load` gives, and several of them as one: a network that predicts the next word, and its texts.
+
+    Attributes:
+        model: the network, in evaluation mode.
+        texts: what it can read, and how.
+        vocabulary: its words.
+        folder: of its run, or the file or folder that it is from.
+        kind: what it is where it is no `TrainedModel`, for errors.
+        any_words: whether `in_words_of` makes it predict the words of any vocabulary.
+        attention: what `TrainedModel.with_attention` was given; None: it is as it was trained, if there is any.
     """
 
     kind = "several models"
-    """What it is where it is no `TrainedModel`, for errors."""
     any_words = False
-    """Whether `in_words_of` makes it predict the words of any vocabulary."""
     attention: str | None = None
-    """What `TrainedModel.with_attention` was given; None: the attention is as it was trained, if there is any."""
 
     def __init__(self, model: NextWordModel, texts: Texts, config: RunConfig | None = None) -> None:
         self.model, self.texts, self._config = model, texts, config
         self.vocabulary, self.folder = texts.vocabulary, texts.folder
 
-    @property
-    def _lesion(self) -> str:
-        return "" if self.attention is None else f", with {described_lesion(self.attention)}"
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.folder}: {self.description}{self._lesion}>"
 
-    if not TYPE_CHECKING:  # to a type checker it would be every attribute
-
-        def __getattr__(self, name: str) -> Any:
-            if hasattr(type(self), name):  # a property, which failed of something else
-                return object.__getattribute__(self, name)
-            why = f": only a single trained model has {name}" * (name[0] != "_" and hasattr(TrainedModel, name))
-            raise AttributeError(f"{type(self).__name__} has no {name}{why}", name=name, obj=self)
+    @property
+    def _lesion(self) -> str:
+        return "" if self.attention is None else f", with {described_lesion(self.attention)}"
 
     @property
     def config(self) -> RunConfig:
@@ -125,7 +184,7 @@ class LoadedModel:
         what = about(self)
         return {"title": f"{what.run}{self._lesion}, reading {source}", "about": what.line}
 
-    def in_words_of(self, other: LoadedModel) -> LoadedModel:
+    def in_words_of(self, other: Model) -> Model:
         """Return the same model over another one's vocabulary, if it is of `any_words`."""
         return self
 
@@ -152,6 +211,19 @@ class LoadedModel:
         model.texts.convention = None
         return model
 
+    def with_network(self, network: NextWordModel) -> Self:
+        """Return the same model with another network."""
+        changed = copy(self)
+        changed.model = network
+        return changed
+
+    def predictor(self, verb: str) -> NextWordModel:
+        """Return the network, for what needs the distribution over its words; InputError: it has none of ours."""
+        if not isinstance(self.model, NextWordModel):
+            only = "for evaluate, score, compare, pairs and rescore alone"
+            raise InputError(f"{verb}: {self.folder} is {self.kind}, {only}")
+        return self.model
+
     def evaluate(
         self,
         corpus: Corpus | str | Path | None = None,
@@ -161,8 +233,13 @@ class LoadedModel:
         batch_size: int | None = None,
         precision: Precision = "fp32",
         cache: CacheConfig | None = None,
+        dynamic: DynamicConfig | None = None,
+        statistics: DynamicStatistics | None = None,
+        report: Report = quiet,
     ) -> Evaluation:
-        """Measure perplexity; see `spanlm.evaluation.perplexity.evaluate`.
+        """Measure perplexity, with the trained weights or with `dynamic` ones that go on learning from the text.
+
+        See `spanlm.evaluation.perplexity.evaluate`.
 
         Args:
             corpus: one that is loaded, a name or path (a file is taken whole), or None for the one of the training.
@@ -171,31 +248,36 @@ class LoadedModel:
             batch_size: streams side by side; None: as many as change nothing.
             precision: of the products.
             cache: mix a neural cache in; the result has the numbers without it, too.
+            dynamic: let the weights follow the text; the result has the numbers with the trained ones, too.
+            statistics: of the gradients; by default as `dynamic_statistics` gives them, which may take long.
+            report: called with the progress.
 
         Raises:
-            InputError: no such corpus or part, one in another vocabulary, or an option outside its range.
+            InputError: no such corpus or part, one in another vocabulary, an option outside its range; a cache and
+                weights that follow the text at once, or no weights that could.
+            DivergedError: weights that followed the text diverged.
         """
-        return evaluate(self.model, *self.texts.counted(corpus, split, state, batch_size, precision), cache=cache)
+        require(dynamic is None or isinstance(dynamic, DynamicConfig), "dynamic", dynamic, "a DynamicConfig, or None")
+        learner = None if dynamic is None else require_weights(self, "dynamic").learner
+        if learner is not None and cache is not None:
+            raise InputError("dynamic evaluation and a cache do not go together: measure the one, then the other")
+        loaded, part, protocol = self.texts.counted(corpus, split, state, batch_size, precision)
+        if learner is None or dynamic is None:
+            return self._evaluated(loaded, part, protocol, cache)
+        statistics = statistics or learner.dynamic_statistics(report=report)
+        return evaluate_dynamic(learner.model, loaded, part, statistics, dynamic, protocol, report=report)
+
+    def _evaluated(self, corpus: Corpus, part: str, protocol: Protocol, cache: CacheConfig | None) -> Evaluation:
+        return evaluate(self.predictor("evaluate"), corpus, part, protocol, cache=cache)
 
     def excess(
         self, corpus: Corpus | str | Path | None = None, split: Split = "test", *, state: State = "auto"
     ) -> list[Excess]:
         """Compare with the law of a synthetic text, by lag; see `spanlm.evaluation.excess.excess_by_lag`."""
-        return excess_by_lag(self.model, *self.texts.counted(corpus, split, state))
+        return excess_by_lag(self.predictor("excess"), *self.texts.counted(corpus, split, state))
 
-    def score(
-        self,
-        text: str | Path | Text | Iterable[str],
-        *,
-        state: Context = "line",
-        base: float = 2.0,
-        oov: Literal["flag", "error"] = "flag",
-        eos: bool = False,
-        looks: bool = False,
-        precision: Precision = "fp32",
-        cache: CacheConfig | None = None,
-        as_written: bool = False,
-    ) -> Iterator[WordScore]:
+    @fields_as_keywords(Score)
+    def score(self, asked: Score) -> Iterator[WordScore]:
         """Give every word's surprisal, entropy and rank; see `spanlm.evaluation.words.score_words`.
 
         Lines are cut into sentences if those of the training were (data.lines). Where the first word of each was only
@@ -210,11 +292,13 @@ class LoadedModel:
             InputError: an option outside its range, with oov="error" a word outside the vocabulary, a file that cannot
                 be read, or a `state` that the model cannot use, see `spanlm.runs.texts.Texts.refuse_context`.
         """
-        options = ScoreOptions(state=state, base=base, oov=oov, eos=eos, looks=looks, precision=precision)
-        pieces = (self.as_written() if as_written else self).texts.pieces(text)
-        self.texts.refuse_context(state)
-        how: dict[str, Any] = {"predict_first": self.texts.predict_first, "cache": cache}
-        return score_words(self.model, self.vocabulary, pieces, options, **how)
+        pieces = (self.as_written() if asked.as_written else self).texts.pieces(asked.text)
+        self.texts.refuse_context(asked.state)
+        return self._scored(pieces, asked)
+
+    def _scored(self, pieces: Iterable[Piece], asked: Score) -> Iterator[WordScore]:
+        how: dict[str, Any] = {"predict_first": self.texts.predict_first, "cache": asked.cache}
+        return score_words(self.predictor("score"), self.vocabulary, pieces, asked, **how)
 
     def score_items(
         self, items: Iterable[str], *, state: Context = "line", eos: bool = False, **options: Any
@@ -268,23 +352,16 @@ class LoadedModel:
 
     def _log_probs_of(self, texts: list[list[int]], precision: Precision) -> tuple[list[list[float]], Prefixes]:
         """Return log p of every word that is predicted of texts by id, and how much was read."""
-        return score_texts(
-            self.model, texts, self.vocabulary.eos_id, predict_first=self.texts.predict_first, precision=precision
-        )
+        how: dict[str, Any] = {"predict_first": self.texts.predict_first, "precision": precision}
+        return score_texts(self.predictor("score"), texts, self.vocabulary.eos_id, **how)
 
     def compare(self, good: str, bad: str) -> Compared:
         """Say which of two sentences is more probable, each with its line end, and by how much."""
         list(require_texts((good, bad)))
         return compare_pairs([Pair(good, bad)], lambda texts: self.score_texts(texts)[0])[0]
 
-    def cloze(
-        self,
-        questions: str | Path | Iterable[Question | Defect],
-        *,
-        contexts: Sequence[ClozeContext] | None = None,
-        batch_size: int = 64,
-        precision: Precision = "fp32",
-    ) -> Iterator[RankedQuestion | Defect]:
+    @fields_as_keywords(Cloze)
+    def cloze(self, asked: Cloze) -> Iterator[RankedQuestion | Defect]:
         """Rank the candidates of cloze questions; see `spanlm.evaluation.cloze.rank_questions`.
 
         The `questions` are a file in the format of the Children's Book Test, or what `read_questions` gives; before
@@ -295,24 +372,14 @@ class LoadedModel:
             InputError: a context that is unknown or that the model cannot use, see
                 `spanlm.runs.texts.Texts.cloze_contexts`; a file that cannot be read or holds no question.
         """
-        refuse_one_string("contexts", contexts or ())
-        before = self.texts.cloze_contexts(contexts)
-        options = ClozeOptions(contexts=before, batch_size=batch_size, precision=precision)
+        network, texts, questions = self.predictor("cloze"), self.texts, asked.questions
+        options = replace(asked, contexts=texts.cloze_contexts(asked.contexts))
         read = read_questions(Path(questions)) if isinstance(questions, str | Path) else questions
-        tokenizer, predict_first = self.texts.data.effective_tokenizer, self.texts.predict_first
-        return rank_questions(self.model, self.vocabulary, tokenizer, read, options, predict_first=predict_first)
+        words = self.vocabulary, texts.data.effective_tokenizer
+        return rank_questions(network, *words, read, options, predict_first=texts.predict_first)
 
-    def generate(
-        self,
-        prompt: str = "",
-        *,
-        length: int = 50,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int = 1,
-        unk: bool = False,
-    ) -> list[str]:
+    @fields_as_keywords(Continue)
+    def generate(self, asked: Continue) -> list[str]:
         """Continue a prompt; see `spanlm.evaluation.generation.GenerationOptions` for how words are drawn.
 
         Line ends in the prompt are <eos>, and so are the ends of sentences if the training's lines were cut into them
@@ -325,25 +392,30 @@ class LoadedModel:
         Raises:
             InputError: an option outside its range, or no first word for a model that can give none.
         """
-        words = self.words(prompt, length=length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, unk=unk)
-        return list(words)
+        return [drawn.word for drawn in self._drawn(asked)]
 
-    def words(self, prompt: str = "", **options: Any) -> Iterator[str]:
+    @fields_as_keywords(Continue)
+    def words(self, asked: Continue) -> Iterator[str]:
         """Give the words of `generate` one by one, each as soon as it is drawn; options as there."""
-        return (drawn.word for drawn in self.draw(prompt, **options))
+        return (drawn.word for drawn in self._drawn(asked))
 
-    def draw(self, prompt: str = "", **options: Any) -> Iterator[Drawn]:
+    @fields_as_keywords(Continue)
+    def draw(self, asked: Continue) -> Iterator[Drawn]:
         """Give the words of `generate` with the distributions they were drawn from, each as soon as it is drawn."""
-        texts, how = self.texts, GenerationOptions(**options)
-        return draw(self.model, self.vocabulary, texts.prompt(prompt), how, **self._lines())
+        return self._drawn(asked)
 
-    def samples(self, count: int, prompt: str = "", **options: Any) -> Iterator[list[str]]:
+    def _drawn(self, asked: Continue) -> Iterator[Drawn]:
+        network, texts = self.predictor("generate"), self.texts
+        return draw(network, self.vocabulary, texts.prompt(asked.prompt), asked, **self._lines())
+
+    @fields_as_keywords(Samples)
+    def samples(self, asked: Samples) -> Iterator[list[str]]:
         """Continue a prompt `count` times, some side by side; options of `generate`.
 
         Sample n (from 0) has the words that seed + n gives alone, but for rounding.
         """
-        texts, how = self.texts, GenerationOptions(**options)
-        return draw_samples(self.model, self.vocabulary, texts.prompt(prompt), how, count, **self._lines())
+        network, prompt = self.predictor("generate"), self.texts.prompt(asked.prompt)
+        return draw_samples(network, self.vocabulary, prompt, asked, asked.count, **self._lines())
 
     def _lines(self) -> dict[str, bool]:
         """Say how a text that is drawn goes on after a line."""
@@ -363,10 +435,10 @@ class LoadedModel:
     ) -> CacheTuning:
         """Find the best cache for a text; see `spanlm.evaluation.cache.tune_cache`, and `evaluate`."""
         loaded, part, protocol = self.texts.counted(corpus, split, state, precision=precision)
-        return tune_cache(self.model, loaded, part, windows, thetas, lambdas, protocol, over_lines)
+        return tune_cache(self.predictor("cache"), loaded, part, windows, thetas, lambdas, protocol, over_lines)
 
 
-class TrainedModel(LoadedModel):
+class TrainedModel(Model):
     """What `spanlm.load` gives of a training: weights and a memory, what they look at and how they go on learning."""
 
     model: LanguageModel
@@ -392,10 +464,13 @@ class TrainedModel(LoadedModel):
         changed.attention, changed._trained, changed.texts = how, trained, self.texts
         return changed
 
-    def _refuse_lesion(self) -> None:
+    @property
+    def learner(self) -> TrainedModel:
+        """The model itself, if its weights may go on learning; InputError: with a lesion they may not."""
         if self.attention is not None:
             why = "dynamic evaluation would learn with it: measure the one, then the other"
             raise InputError(f"attention={self.attention}: {why}")
+        return self
 
     def at_gate_temperature(self, temperature: float) -> TrainedModel:
         """Return the same weights with another temperature T of the gate, λ̂ ∝ exp(W_g h_t / T) (Li et al., 2020).
@@ -427,47 +502,6 @@ class TrainedModel(LoadedModel):
         """The run's own evaluation temperature; None: the model has no gate."""
         memory = self.config.model.memory
         return memory.gate.evaluation_temperature if isinstance(memory, SpanBufferConfig) else None
-
-    def evaluate(
-        self,
-        corpus: Corpus | str | Path | None = None,
-        split: Split = "test",
-        *,
-        state: State = "auto",
-        batch_size: int | None = None,
-        precision: Precision = "fp32",
-        cache: CacheConfig | None = None,
-        dynamic: DynamicConfig | None = None,
-        statistics: DynamicStatistics | None = None,
-        report: Report = quiet,
-    ) -> Evaluation:
-        """Measure perplexity, with the trained weights or with `dynamic` ones that go on learning from the text.
-
-        Args:
-            corpus: one that is loaded, a name or path (a file is taken whole), or None for the one of the training.
-            split: train, valid or test.
-            state: what a word's context is: the whole split (carry), its document, its line; auto: as in training.
-            batch_size: streams side by side; None: as many as change nothing.
-            precision: of the products.
-            cache: mix a neural cache in; the result has the numbers without it, too.
-            dynamic: let the weights follow the text; the result has the numbers with the trained ones, too.
-            statistics: of the gradients; by default as `dynamic_statistics` gives them, which may take long.
-            report: called with the progress.
-
-        Raises:
-            InputError: no such corpus or part, one in another vocabulary, an option outside its range; a cache and
-                weights that follow the text at once.
-            DivergedError: weights that followed the text diverged.
-        """
-        require(dynamic is None or isinstance(dynamic, DynamicConfig), "dynamic", dynamic, "a DynamicConfig, or None")
-        if dynamic is None:
-            return super().evaluate(corpus, split, state=state, batch_size=batch_size, precision=precision, cache=cache)
-        self._refuse_lesion()
-        if cache is not None:
-            raise InputError("dynamic evaluation and a cache do not go together: measure the one, then the other")
-        loaded, part, protocol = self.texts.counted(corpus, split, state, batch_size, precision)
-        statistics = statistics or self.dynamic_statistics(report=report)
-        return evaluate_dynamic(self.model, loaded, part, statistics, dynamic, protocol, report=report)
 
     def attend(
         self, text: str | Path | Iterable[str], *, expected: int = 5, state: Context = "line"
@@ -530,16 +564,15 @@ class TrainedModel(LoadedModel):
         Raises:
             InputError: neither statistics that belong to the weights nor the training text are there.
         """
-        self._refuse_lesion()
+        model, path = self.learner.model, self.folder / DYNAMIC
         segments = None if segments is None else whole_number("segments", segments)
-        path = self.folder / DYNAMIC
         try:
             corpus = self.corpus(None, PART, data_dir=data_dir, download=download)
         except SpanlmError as missing:
-            return statistics_without_text(path, self.model, segments, missing)
+            return statistics_without_text(path, model, segments, missing)
         self.texts.note_changes(corpus)
         protocol = self.texts.protocol(corpus, PART)
-        return find_statistics(path, self.model, corpus, protocol, segments=segments, report=report)
+        return find_statistics(path, model, corpus, protocol, segments=segments, report=report)
 
     def tune_dynamic(
         self,
@@ -572,16 +605,16 @@ class TrainedModel(LoadedModel):
             DivergedError: the weights diverged at every point; has the grid.
             RunError: the trained weights predict no finite numbers.
         """
-        self._refuse_lesion()
+        learner = self.learner
         loaded, part, protocol = self.texts.counted(corpus, split, state, precision=precision)
         grid = [*dynamic_grid(rates, decays, epsilon, loss), *also]
-        statistics = statistics or self.dynamic_statistics(report=report)
+        statistics = statistics or learner.dynamic_statistics(report=report)
         trials = Trials(self.folder / TRIALS, code_version())
         how: dict[str, Any] = {"first_tokens": first_tokens, "finalists": finalists, "report": report, "trials": trials}
         return tune_dynamic(self.model, loaded, part, statistics, grid, protocol, **how)
 
 
-def require_weights(model: LoadedModel, what: str) -> TrainedModel:
+def require_weights(model: Model, what: str) -> TrainedModel:
     """Return a model that has weights and a memory; InputError: it has none of its own, and `what` needs them."""
     if isinstance(model, TrainedModel):
         return model
