@@ -215,7 +215,6 @@ class SpanRecord:
         return sorted(found, key=lambda look: (-look.weight, -look.last))
 
     def words_of(self, look: Look) -> str:
-        """Spell a span."""
         return " ".join(self.words[look.first : look.last + 1])
 
     def to_json(self) -> dict[str, object]:
@@ -439,11 +438,9 @@ class _Found:
 
     @property
     def predicted(self) -> Predicted:
-        """Surprisal, entropy and rank."""
         return Predicted(*(self.numbers[name] for name in Predicted._fields))
 
     def expected(self, part: str) -> list[Expected]:
-        """Spell what a part expected."""
         words, chances = (self.numbers[f"{part}{name}"].tolist() for name in ("words", "chances"))
         rows = [
             [*zip(map(self._vocabulary.word, row), chance, strict=True)]

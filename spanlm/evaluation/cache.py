@@ -69,12 +69,10 @@ class CacheConfig:
 
     @property
     def description(self) -> str:
-        """The cache in a few words, for people."""
         chosen = "" if self.tuned_on is None else f" (tuned on {self.tuned_on})"
         return f"neural cache of the last {self.window:,} words, θ {self.theta:g}, λ {self.lambda_:g}{chosen}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, under the papers' names."""
         return {"window": self.window, "theta": self.theta, "lambda": self.lambda_, "tuned_on": self.tuned_on}
 
 
@@ -208,7 +206,6 @@ LAMBDAS = tuple(number / 50 for number in range(31))
 
 
 def _require_grid(windows: Sequence[int], thetas: Sequence[float], lambdas: Sequence[float]) -> None:
-    """Raise InputError for an empty grid, or for a value that no cache can have."""
     for name, values in (("window", windows), ("theta", thetas), ("lambda", lambdas)):
         require_several(f"cache.{name}", values)
     for window, theta, lambda_ in product(windows, thetas, lambdas):
@@ -245,12 +242,10 @@ class CacheOptions:
 
     @property
     def thetas(self) -> Sequence[float]:
-        """What to try."""
         return THETAS if self.theta is None else self.theta
 
     @property
     def lambdas(self) -> Sequence[float]:
-        """What to try."""
         return LAMBDAS if self.lambda_ is None else self.lambda_
 
 
@@ -281,7 +276,6 @@ class CacheTuning:
     notes: list[str]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, under the papers' names."""
         return asdict(self, dict_factory=lambda items: {name.removesuffix("_"): value for name, value in items})
 
 

@@ -116,12 +116,10 @@ class RankedQuestion:
         return self.oov[self.question.candidates.index(self.question.answer)]
 
     def best(self, by: Score) -> list[str]:
-        """The candidates with the highest score."""
         values = self.sentence if by == "sentence" else self.candidate
         return [word for word, value in zip(self.question.candidates, values, strict=True) if value == max(values)]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values; the sentences themselves are left in the file."""
         return {
             "file": self.question.file,
             "line": self.question.line,
@@ -235,7 +233,6 @@ class _Ranker:
         return self.vocabulary.encode(tokenize(text, self.tokenizer))
 
     def rank(self, gaps: Sequence[_Gap], context: ClozeContext) -> list[RankedQuestion]:
-        """Score all candidates of all gaps."""
         eos, device = self.vocabulary.eos_id, self.model.device
         before = [[*self.opening, *gap.before] for gap in gaps]
         # candidates of the same words are scored once: rounding must not make them differ
@@ -329,7 +326,6 @@ class Accuracy:
         return wilson(self.right, self.questions) if self.questions else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
         return {"right": self.right, "questions": self.questions, "accuracy": self.share, "interval": self.interval}
 
 
@@ -345,7 +341,6 @@ class ClozeTally:
     _right: Counter[tuple[Score, bool]] = field(default_factory=Counter)
 
     def add(self, ranked: RankedQuestion) -> None:
-        """Count a question."""
         self.questions += 1
         self.answers_oov += ranked.answer_oov
         self.candidates += len(ranked.oov)
@@ -355,7 +350,6 @@ class ClozeTally:
             self._right[by, ranked.answer_oov] += ranked.right(by)
 
     def accuracy(self, by: Score) -> Accuracy:
-        """Over all questions."""
         return Accuracy(self._right[by, False] + self._right[by, True], self.questions)
 
     def accuracy_in_vocabulary(self, by: Score) -> Accuracy:
@@ -363,7 +357,6 @@ class ClozeTally:
         return Accuracy(self._right[by, False], self.questions - self.answers_oov)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
         return {
             "questions": self.questions,
             "answers_oov": self.answers_oov,

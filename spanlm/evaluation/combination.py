@@ -54,7 +54,6 @@ class EnsembleEvaluation:
     oracle_bound: OracleBound
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
         return asdict(self, dict_factory=without_notes)
 
 
@@ -71,7 +70,6 @@ class TunedWeights:
 
     @property
     def steps(self) -> int:
-        """How many steps were taken."""
         return len(self.log_likelihoods) - 1
 
 

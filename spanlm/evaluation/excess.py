@@ -36,11 +36,9 @@ class Excess:
 
     @property
     def excess(self) -> float:
-        """What the model needs above the law."""
         return self.bits - self.optimum
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
         return {**asdict(self), "lags": list(self.lags), "excess": self.excess}
 
 

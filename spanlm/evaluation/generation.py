@@ -143,7 +143,6 @@ class _Texts:
     predict_first: bool
 
     def after(self, prompt: list[str]) -> _Next:
-        """Read a prompt."""
         if self.line_by_line or not self.predict_first:
             prompt = prompt[len(prompt) - [*reversed(prompt), EOS].index(EOS) :]
         if not (self.predict_first or prompt):
@@ -182,7 +181,6 @@ class _Texts:
             after = self._next([words], state)
 
     def _next(self, ids: Sequence[Sequence[int]], state: LMState) -> _Next:
-        """Read `ids` (T, B)."""
         with evaluating(self.model):
             readout, state = self.model(torch.tensor(ids, device=self.model.device), state)
             return _Next(state, self.model.head.log_probs(readout.map(lambda x: x[-1:]))[0].cpu())

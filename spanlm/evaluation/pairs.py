@@ -44,7 +44,6 @@ class Pair:
 
     @property
     def same(self) -> bool:
-        """Whether both are the same words."""
         return written_words(self.good) == written_words(self.bad)
 
 
@@ -75,11 +74,9 @@ class Compared:
 
     @property
     def tie(self) -> bool:
-        """Whether both are equally probable."""
         return self.good == self.bad
 
     def to_json(self, prefix: str = "") -> dict[str, Any]:
-        """Return the pair's fields with what the model says, each name after a prefix."""
         return {**self.pair.fields, **{prefix + name: getattr(self, name) for name in ANSWERS}}
 
 
@@ -103,14 +100,12 @@ class Accuracy:
 
     @classmethod
     def of(cls, compared: Iterable[Compared]) -> Accuracy:
-        """Count pairs."""
         found = list(compared)
         counts = (sum(each.correct for each in found), sum(each.tie for each in found), sum(each.oov for each in found))
         return cls(len(found), *counts, sum(each.oov and each.correct for each in found))
 
     @property
     def accuracy(self) -> float:
-        """The share of right answers."""
         return self.correct / self.pairs
 
     @property
@@ -119,7 +114,6 @@ class Accuracy:
         return wilson(self.correct, self.pairs)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the counts, the accuracy and its interval."""
         return {**vars(self), "accuracy": self.accuracy, "interval": list(self.interval)}
 
 
@@ -152,7 +146,6 @@ def regions_of(good: str, bad: str, wanted: str, wanted_bad: str) -> tuple[Regio
 
 
 def _places(text: str, words: list[str], wanted: str) -> list[Region]:
-    """Return where the words are; InputError: nowhere."""
     asked = written_words(wanted)
     first, dash, last = wanted.partition("-")
     if first.strip().isdecimal() and (not dash or last.strip().isdecimal()):

@@ -107,7 +107,6 @@ class Share:
 
     @classmethod
     def of(cls, nll: float, count: int) -> Share:
-        """Share out a sum of nats."""
         nats = nll / count
         return cls(count, nll, nats, nats / math.log(2), -nll / math.log(10), perplexity(nats))
 
@@ -156,7 +155,6 @@ class Evaluation:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values; the notes, which a record has but once, are not among them."""
         return asdict(self, dict_factory=without_notes)
 
 

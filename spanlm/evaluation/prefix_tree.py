@@ -79,7 +79,6 @@ def score_texts(
 
 
 def _streams(model: NextWordModel) -> int:
-    """How many words can be read side by side."""
     return max(1, min(STREAMS, STATE_BYTES // max(1, model.init_state(1).nbytes), LOGITS // model.vocabulary_size))
 
 
@@ -160,7 +159,6 @@ class TextScore:
 
     @property
     def log_prob(self) -> float:
-        """Log p of all of it, nats."""
         return math.fsum([*self.words, self.end])
 
 

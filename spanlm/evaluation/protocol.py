@@ -42,7 +42,6 @@ class Protocol:
     predict_first: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what is no number of streams."""
         require_numbers(self)
 
     def batcher(
@@ -78,7 +77,6 @@ class Protocol:
         return first, self.batcher(corpus, split, in_order=in_order, length=length)
 
     def description(self, corpus: Corpus, split: str) -> str:
-        """Describe for people how a perplexity was counted."""
         every, cut = "every token predicted once, <eos> counted", lines_counted(corpus.lines)
         if self.context == "carry":
             size = self.batch_size or 1

@@ -72,7 +72,6 @@ class Blocks:
 
     @property
     def count(self) -> int:
-        """How many there are."""
         return int(self.of[-1]) + 1
 
     def sums(self, labels: Counts, classes: int, values: Array | None = None) -> Array:

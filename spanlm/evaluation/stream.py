@@ -113,12 +113,10 @@ class Scored:
         return len(self.ids)
 
     def numpy(self, name: str = "log_p") -> NDArray[np.generic]:
-        """Return an answer."""
         answer: NDArray[np.generic] = self.answers[name].cpu().numpy()
         return answer
 
     def take(self, tokens: Tensor) -> Scored:
-        """Return some tokens by their indices."""
 
         def some(columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
             return {name: x[tokens.to(x.device)] for name, x in columns.items()}
@@ -166,7 +164,6 @@ def distribution(reading: Reading) -> Mapping[str, Tensor]:
 
 
 def _as_steps(rows: Tensor, x: Tensor) -> Tensor:
-    """(T, B, …) -> (N, 1, …)."""
     return x.flatten(0, 1).index_select(0, rows).unsqueeze(1)
 
 

@@ -33,7 +33,6 @@ class Tally:
 
     @property
     def loss(self) -> float:
-        """Nats a token."""
         return self.nll / self.tokens
 
     def plus(self, scored: Scored, vocabulary: Vocabulary, column: str = "log_p") -> Tally:
@@ -55,7 +54,6 @@ class Tally:
 
 
 def tally(scored: Iterable[Scored], vocabulary: Vocabulary) -> Tally:
-    """Sum a stream by its `log_p`."""
     (total,) = tallies(scored, vocabulary, ("log_p",))
     return total
 

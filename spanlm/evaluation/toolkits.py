@@ -71,7 +71,6 @@ class Sums:
 
     @property
     def tokens(self) -> int:
-        """Words and line ends."""
         return self.words + self.sentences
 
     @property

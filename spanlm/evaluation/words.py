@@ -329,7 +329,6 @@ class _Text:
         yield from self._segments([run], fresh)
 
     def _taken(self, piece: Piece, read: list[int], *, opens: bool) -> _Run:
-        """Add a piece to what is read."""
         run = _Run(read, self._placed)
         for index, word in enumerate(piece.words + [EOS] * piece.closes, piece.start):
             ends = index == piece.start + len(piece.words)

@@ -172,11 +172,9 @@ class Model:
 
     @property
     def description(self) -> str:
-        """What it is, in a few words, for people."""
         return self.config.model.description
 
     def title(self) -> str:
-        """Name the run and its memory."""
         return f"{run_name(self.folder)}, {self.config.model.memory.description}"
 
     def headings(self, source: str = "a text") -> dict[str, str]:
@@ -201,7 +199,6 @@ class Model:
         return self.texts.corpus(name, split, data_dir=data_dir, download=download, as_text=as_text)
 
     def tokenize(self, text: str) -> list[str]:
-        """Cut text into tokens as `score` does."""
         return [token for tokens in self.texts.cut(text) for token in tokens]
 
     def as_written(self) -> Self:
@@ -212,7 +209,6 @@ class Model:
         return model
 
     def with_network(self, network: NextWordModel) -> Self:
-        """Return the same model with another network."""
         changed = copy(self)
         changed.model = network
         return changed

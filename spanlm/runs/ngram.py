@@ -77,14 +77,12 @@ class NgramRun(Model):
 
     @property
     def description(self) -> str:
-        """What it is, in a few words, for people."""
         arpa, cache = self.model.arpa, self.model.cache
         size = sum(int((~np.isnan(table.log10)).sum()) for table in arpa.tables)
         held = "" if cache is None else f" + cache of the last {cache.window:,} words, λ {cache.share:.3g}"
         return f"{arpa.order}-gram model, {size:,} n-grams{held}"
 
     def title(self) -> str:
-        """Name the model."""
         return f"{run_name(self.folder)}, {self.description}"
 
     def in_words_of(self, other: Model) -> NgramRun:

@@ -104,7 +104,6 @@ class Texts:
         return (without_marks(line, kept) for line in lines)
 
     def unmarked_text(self, text: str) -> str:
-        """Do the same for a text of several lines."""
         return "\n".join(self.unmarked(text.split("\n")))
 
     def _as_in_corpus(self, pieces: Iterable[Piece], convention: str) -> Iterator[Piece]:

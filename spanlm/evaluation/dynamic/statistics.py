@@ -164,17 +164,14 @@ class DynamicStatistics:
 
     @property
     def tensors(self) -> int:
-        """K."""
         return len(self.root_mean_squares)
 
     @property
     def mean(self) -> float:
-        """ḡ."""
         return sum(float(x.double().mean()) for x in self.root_mean_squares.values()) / self.tensors
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the tensors."""
         return _digest(self.root_mean_squares)
 
     @property
@@ -185,7 +182,6 @@ class DynamicStatistics:
         return f"{part}{self.text}, {self.tokens:,} tokens (n = {self.segments:,.1f}){gate}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values: all but the tensors."""
         return {name: getattr(self, name) for name in (*_KEPT, "tensors", "origin")} | {"length": LENGTH}
 
 

@@ -94,7 +94,6 @@ class DynamicTuning:
     seconds_before: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
         plain = {name: value for name, value in asdict(self).items() if name != "seconds_before"}
         return plain | {"best": self.best.to_json()}
 

@@ -95,7 +95,6 @@ class DynamicConfig:
 
     @property
     def description(self) -> str:
-        """The settings in a few words, for people."""
         chosen = "" if self.tuned_on is None else f" (tuned on {self.tuned_on})"
         learnt = ", learning from the loss of training" if self.loss == "training" else ""
         return (
@@ -104,7 +103,6 @@ class DynamicConfig:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, and the tokens of a segment."""
         return {**asdict(self), "length": LENGTH}
 
 

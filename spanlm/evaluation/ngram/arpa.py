@@ -315,7 +315,6 @@ def _fields(text: bytes) -> list[bytes]:
 
 
 def _widths(lines: list[bytes]) -> Integers:
-    """Count the fields of each line."""
     blank = _BLANK[np.frombuffer(b"\n" + b"".join(lines), np.uint8)]
     ends = np.cumsum(np.fromiter(map(len, lines), np.int64, len(lines)))
     return np.diff(np.flatnonzero(blank[:-1] & ~blank[1:]).searchsorted(ends), prepend=0)

@@ -49,7 +49,6 @@ class NgramRunConfig:
 
     @property
     def description(self) -> str:
-        """What is estimated, in a few words, for people."""
         cache = self.ngram.cache
         return f"{self.ngram.order}-gram Kneser-Ney{'' if cache is None else f' + cache of the last {cache:,} words'}"
 

@@ -18,7 +18,6 @@ _LN10 = math.log(10)
 
 
 def installed() -> bool:
-    """Whether KenLM can be imported."""
     return find_spec("kenlm") is not None
 
 

@@ -125,7 +125,6 @@ class KneserNey:
         return tables
 
     def _discounts(self, order: _Order, length: int) -> Floats:
-        """Return D(0) ... D(3) of one order."""
         n = order.corrections.copy()
         for part in _parts(len(order.counts), self.block):
             n += np.bincount(np.minimum(order.counts[part], 5), minlength=6)[:5]
@@ -193,7 +192,6 @@ class _Counting:
         self.blocks = list(_parts(len(tokens), block))
 
     def orders(self, longest: int) -> list[_Order]:
-        """Count every order and adjust the counts of all but the longest."""
         counts = np.zeros(self.size, np.int64)
         for part in self.blocks:
             counts += np.bincount(self.tokens[part], minlength=self.size)

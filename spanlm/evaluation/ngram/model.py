@@ -109,12 +109,10 @@ class ArpaModel:
 
     @property
     def order(self) -> int:
-        """Return the length of the longest n-grams."""
         return len(self.tables)
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        """Return the id of each word."""
         return {word: index for index, word in enumerate(self.words)}
 
     def score(self, sentences: Iterable[Sequence[str]], end: bool = True) -> Iterator[SentenceScores]:

@@ -66,7 +66,6 @@ class NgramModel(NextWordModel):
         self.register_buffer("_read", torch.from_numpy(np.where(ids == arpa.ids[END], arpa.ids[START], ids)))
 
     def init_state(self, batch_size: int) -> LMState:
-        """State of `batch_size` streams that have read nothing: `<s>`."""
         words = torch.full((self.arpa.order - 1, batch_size), -1, device=self.device)
         words[-1:] = self.arpa.ids[START]
         if self.cache is None:
@@ -100,7 +99,6 @@ class NgramReadout(Readout):
     recent: Tensor = field(default_factory=lambda: torch.empty(0))
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Self:
-        """Apply `function` to all that the head reads."""
         return replace(super().map(function), contexts=function(self.contexts), recent=function(self.recent))
 
 
