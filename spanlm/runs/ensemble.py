@@ -7,16 +7,14 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
-from spanlm.data.config import Split
-from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require, require_path
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
 from spanlm.evaluation.words import refuse_one_string
 from spanlm.models.ensemble import Ensemble
-from spanlm.models.ops.precision import Precision
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, require_weights
-from spanlm.runs.texts import State, Texts
+from spanlm.runs.requests import OnText, OnValid, fields_as_keywords
+from spanlm.runs.texts import Texts
 from spanlm.store.files import is_hf
 
 
@@ -73,29 +71,15 @@ class TrainedEnsemble(Model):
         runs = [require_weights(run, f"attention={how}").with_attention(how) for run in self.runs]
         return TrainedEnsemble(runs, weights=self.model.head.weights)
 
-    def evaluate_members(
-        self,
-        corpus: Corpus | str | Path | None = None,
-        split: Split = "test",
-        *,
-        state: State = "auto",
-        batch_size: int | None = None,
-        precision: Precision = "fp32",
-    ) -> EnsembleEvaluation:
+    @fields_as_keywords(OnText)
+    def evaluate_members(self, asked: OnText) -> EnsembleEvaluation:
         """Measure each member, the ensemble and the oracle bound in one pass; arguments as of `evaluate`."""
-        return evaluate_members(self.model, *self.texts.counted(corpus, split, state, batch_size, precision))
+        return evaluate_members(self.model, *self.texts.counted(asked))
 
-    def tune_weights(
-        self,
-        corpus: Corpus | str | Path | None = None,
-        split: Split = "valid",
-        *,
-        state: State = "auto",
-        batch_size: int | None = None,
-        precision: Precision = "fp32",
-    ) -> TunedWeights:
+    @fields_as_keywords(OnValid)
+    def tune_weights(self, asked: OnValid) -> TunedWeights:
         """Find the mixture's best weights for a split, for `reweighted`; arguments as of `evaluate`."""
-        return tune_weights(self.model, *self.texts.counted(corpus, split, state, batch_size, precision))
+        return tune_weights(self.model, *self.texts.counted(asked))
 
 
 def load_ensemble(

@@ -3,49 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass, field, replace
-from functools import wraps
-from inspect import Parameter, signature
+from dataclasses import replace
 from itertools import groupby, islice, tee
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Self
 
 from spanlm.config import RunConfig
-from spanlm.data.cbt import Defect, Question, read_questions
+from spanlm.data.cbt import Defect, read_questions
 from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
-from spanlm.data.text import Text
 from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError, SpanlmError, require, whole_number
+from spanlm.errors import InputError, SpanlmError, whole_number
 from spanlm.evaluation.attention import AttentionRecord, SpanRecord, attend_spans, attend_words
-from spanlm.evaluation.cache import LAMBDAS, THETAS, CacheConfig, CacheTuning, tune_cache
-from spanlm.evaluation.cloze import ClozeOptions, RankedQuestion, rank_questions
+from spanlm.evaluation.cache import CacheConfig, CacheTuning, tune_cache
+from spanlm.evaluation.cloze import RankedQuestion, rank_questions
 from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
 from spanlm.evaluation.dynamic.statistics import (
     DYNAMIC,
     PART,
-    DynamicLoss,
     DynamicStatistics,
     find_statistics,
     gate_temperature,
     statistics_without_text,
 )
 from spanlm.evaluation.dynamic.tuning import (
-    EPSILON,
-    FINALISTS,
-    FIRST_TOKENS,
     TRIALS,
     DynamicTuning,
     Trials,
     dynamic_grid,
     tune_dynamic,
 )
-from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.excess import Excess, excess_by_lag
-from spanlm.evaluation.generation import Drawn, GenerationOptions, draw, draw_samples
+from spanlm.evaluation.generation import Drawn, draw, draw_samples
 from spanlm.evaluation.pairs import Compared, Pair, compare_pairs
 from spanlm.evaluation.perplexity import Evaluation, evaluate, require_span_buffer
 from spanlm.evaluation.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
@@ -53,7 +45,6 @@ from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.evaluation.stream import Report, quiet
 from spanlm.evaluation.words import (
     Piece,
-    ScoreOptions,
     WordScore,
     WrittenScore,
     refuse_one_string,
@@ -69,70 +60,20 @@ from spanlm.models.memories import SpanBufferConfig
 from spanlm.models.memories.span_buffer import require_temperature
 from spanlm.models.ops.precision import Precision
 from spanlm.runs.about import about
-from spanlm.runs.texts import State, Texts
+from spanlm.runs.requests import (
+    Cloze,
+    Continue,
+    Evaluate,
+    OnText,
+    Samples,
+    Score,
+    TuneCache,
+    TuneDynamic,
+    fields_as_keywords,
+)
+from spanlm.runs.texts import Texts
 from spanlm.store.files import run_name
 from spanlm.store.provenance import code_version
-
-P = ParamSpec("P")
-Asked = TypeVar("Asked")
-Own = TypeVar("Own", bound="Model")
-Result = TypeVar("Result")
-
-
-def fields_as_keywords(
-    asked: Callable[P, Asked],
-) -> Callable[[Callable[[Own, Asked], Result]], Callable[Concatenate[Own, P], Result]]:
-    """Give a method of one dataclass the dataclass's fields as its arguments, typed and with their defaults."""
-
-    def decorate(method: Callable[[Own, Asked], Result]) -> Callable[Concatenate[Own, P], Result]:
-        @wraps(method)
-        def call(self: Own, /, *args: P.args, **fields: P.kwargs) -> Result:
-            return method(self, asked(*args, **fields))
-
-        own, this = signature(asked), Parameter("self", Parameter.POSITIONAL_ONLY)
-        result = signature(method).return_annotation
-        shown = own.replace(parameters=[this, *own.parameters.values()], return_annotation=result)
-        call.__signature__ = shown  # type: ignore[attr-defined]  # for `help`
-        return call
-
-    return decorate
-
-
-@dataclass(frozen=True, kw_only=True)
-class Score(ScoreOptions):
-    """What `score` is asked.
-
-    Attributes:
-        text: one string, cut at its line ends; lines; or a file of any size, by its `Path`.
-        cache: a neural cache to mix in, which begins anew where the context does.
-        as_written: read words as they are written, not as ptb or wikitext-2 write them.
-    """
-
-    text: str | Path | Text | Iterable[str] = field(kw_only=False)
-    cache: CacheConfig | None = None
-    as_written: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Continue(GenerationOptions):
-    """What `generate` is asked: to continue a `prompt`."""
-
-    prompt: str = field(default="", kw_only=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Samples(GenerationOptions):
-    """What `samples` is asked: for `count` continuations of a `prompt`."""
-
-    count: int = field(kw_only=False)
-    prompt: str = field(default="", kw_only=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cloze(ClozeOptions):
-    """What `cloze` is asked: `questions` are a file in the format of the Children's Book Test, or `read_questions`'."""
-
-    questions: str | Path | Iterable[Question | Defect] = field(kw_only=False)
 
 
 class Model:
@@ -220,57 +161,33 @@ class Model:
             raise InputError(f"{verb}: {self.folder} is {self.kind}, {only}")
         return self.model
 
-    def evaluate(
-        self,
-        corpus: Corpus | str | Path | None = None,
-        split: Split = "test",
-        *,
-        state: State = "auto",
-        batch_size: int | None = None,
-        precision: Precision = "fp32",
-        cache: CacheConfig | None = None,
-        dynamic: DynamicConfig | None = None,
-        statistics: DynamicStatistics | None = None,
-        report: Report = quiet,
-    ) -> Evaluation:
+    @fields_as_keywords(Evaluate)
+    def evaluate(self, asked: Evaluate) -> Evaluation:
         """Measure perplexity, with the trained weights or with `dynamic` ones that go on learning from the text.
 
-        See `spanlm.evaluation.perplexity.evaluate`.
-
-        Args:
-            corpus: one that is loaded, a name or path (a file is taken whole), or None for the one of the training.
-            split: train, valid or test.
-            state: what a word's context is: the whole split (carry), its document, its line; auto: as in training.
-            batch_size: streams side by side; None: as many as change nothing.
-            precision: of the products.
-            cache: mix a neural cache in; the result has the numbers without it, too.
-            dynamic: let the weights follow the text; the result has the numbers with the trained ones, too.
-            statistics: of the gradients; by default as `dynamic_statistics` gives them, which may take long.
-            report: called with the progress.
+        See `spanlm.evaluation.perplexity.evaluate`, and `spanlm.runs.requests.Evaluate` for the arguments.
 
         Raises:
             InputError: no such corpus or part, one in another vocabulary, an option outside its range; a cache and
                 weights that follow the text at once, or no weights that could.
             DivergedError: weights that followed the text diverged.
         """
-        require(dynamic is None or isinstance(dynamic, DynamicConfig), "dynamic", dynamic, "a DynamicConfig, or None")
-        learner = None if dynamic is None else require_weights(self, "dynamic").learner
-        if learner is not None and cache is not None:
+        if asked.dynamic is None:
+            return self._evaluated(*self.texts.counted(asked), asked.cache)
+        learner = require_weights(self, "dynamic").learner
+        if asked.cache is not None:
             raise InputError("dynamic evaluation and a cache do not go together: measure the one, then the other")
-        loaded, part, protocol = self.texts.counted(corpus, split, state, batch_size, precision)
-        if learner is None or dynamic is None:
-            return self._evaluated(loaded, part, protocol, cache)
-        statistics = statistics or learner.dynamic_statistics(report=report)
-        return evaluate_dynamic(learner.model, loaded, part, statistics, dynamic, protocol, report=report)
+        loaded, part, protocol = self.texts.counted(asked)
+        statistics = asked.statistics or learner.dynamic_statistics(report=asked.report)
+        return evaluate_dynamic(learner.model, loaded, part, statistics, asked.dynamic, protocol, report=asked.report)
 
     def _evaluated(self, corpus: Corpus, part: str, protocol: Protocol, cache: CacheConfig | None) -> Evaluation:
         return evaluate(self.predictor("evaluate"), corpus, part, protocol, cache=cache)
 
-    def excess(
-        self, corpus: Corpus | str | Path | None = None, split: Split = "test", *, state: State = "auto"
-    ) -> list[Excess]:
+    @fields_as_keywords(OnText)
+    def excess(self, asked: OnText) -> list[Excess]:
         """Compare with the law of a synthetic text, by lag; see `spanlm.evaluation.excess.excess_by_lag`."""
-        return excess_by_lag(self.predictor("excess"), *self.texts.counted(corpus, split, state))
+        return excess_by_lag(self.predictor("excess"), *self.texts.counted(asked))
 
     @fields_as_keywords(Score)
     def score(self, asked: Score) -> Iterator[WordScore]:
@@ -417,21 +334,12 @@ class Model:
         """Say how a text that is drawn goes on after a line."""
         return {"line_by_line": self.texts.line_by_line, "predict_first": self.texts.predict_first}
 
-    def tune_cache(
-        self,
-        windows: Sequence[int],
-        corpus: Corpus | str | Path | None = None,
-        split: Split = "valid",
-        *,
-        thetas: Sequence[float] = THETAS,
-        lambdas: Sequence[float] = LAMBDAS,
-        state: State = "auto",
-        precision: Precision = "fp32",
-        over_lines: bool = True,
-    ) -> CacheTuning:
+    @fields_as_keywords(TuneCache)
+    def tune_cache(self, asked: TuneCache) -> CacheTuning:
         """Find the best cache for a text; see `spanlm.evaluation.cache.tune_cache`, and `evaluate`."""
-        loaded, part, protocol = self.texts.counted(corpus, split, state, precision=precision)
-        return tune_cache(self.predictor("cache"), loaded, part, windows, thetas, lambdas, protocol, over_lines)
+        loaded, part, protocol = self.texts.counted(asked)
+        grid = asked.windows, asked.thetas, asked.lambdas
+        return tune_cache(self.predictor("cache"), loaded, part, *grid, protocol, asked.over_lines)
 
 
 class TrainedModel(Model):
@@ -570,31 +478,12 @@ class TrainedModel(Model):
         protocol = self.texts.protocol(corpus, PART)
         return find_statistics(path, model, corpus, protocol, segments=segments, report=report)
 
-    def tune_dynamic(
-        self,
-        corpus: Corpus | str | Path | None = None,
-        split: Split = "valid",
-        *,
-        rates: Sequence[float] | None = None,
-        decays: Sequence[float] | None = None,
-        epsilon: float = EPSILON,
-        loss: DynamicLoss = "likelihood",
-        also: Sequence[DynamicConfig] = (),
-        first_tokens: int = FIRST_TOKENS,
-        finalists: int = FINALISTS,
-        state: State = "auto",
-        precision: Precision = "fp32",
-        statistics: DynamicStatistics | None = None,
-        report: Report = quiet,
-    ) -> DynamicTuning:
+    @fields_as_keywords(TuneDynamic)
+    def tune_dynamic(self, asked: TuneDynamic) -> DynamicTuning:
         """Find the best η and λ for a text; see `spanlm.evaluation.dynamic.tuning`, and `evaluate`.
 
         Finished trials are kept in the folder, in `trials.jsonl`, and are not read again: a search that was stopped
         goes on, and one with another point reads only that.
-
-        The `split` is the part to choose on, never the one to report. `rates` are η to try, `decays` λ; None: those of
-        the published grid. `also` are more points. Every point reads
-        `first_tokens`; so many `finalists` then read all of the text, more if none of them helps (0: none).
 
         Raises:
             InputError: as `evaluate`; an empty grid or a value outside its range; no text to gather statistics on.
@@ -602,12 +491,21 @@ class TrainedModel(Model):
             RunError: the trained weights predict no finite numbers.
         """
         learner = self.learner
-        loaded, part, protocol = self.texts.counted(corpus, split, state, precision=precision)
-        grid = [*dynamic_grid(rates, decays, epsilon, loss), *also]
-        statistics = statistics or learner.dynamic_statistics(report=report)
-        trials = Trials(self.folder / TRIALS, code_version())
-        how: dict[str, Any] = {"first_tokens": first_tokens, "finalists": finalists, "report": report, "trials": trials}
-        return tune_dynamic(self.model, loaded, part, statistics, grid, protocol, **how)
+        loaded, part, protocol = self.texts.counted(asked)
+        grid = [*dynamic_grid(asked.rates, asked.decays, asked.epsilon, asked.loss), *asked.also]
+        statistics = asked.statistics or learner.dynamic_statistics(report=asked.report)
+        return tune_dynamic(
+            self.model,
+            loaded,
+            part,
+            statistics,
+            grid,
+            protocol,
+            first_tokens=asked.first_tokens,
+            finalists=asked.finalists,
+            report=asked.report,
+            trials=Trials(self.folder / TRIALS, code_version()),
+        )
 
 
 def require_weights(model: Model, what: str) -> TrainedModel:

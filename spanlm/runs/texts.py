@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from spanlm.data.config import DEMO, SPLITS, BatchingKind, DataConfig, Split
 from spanlm.data.corpora import (
@@ -33,6 +33,9 @@ from spanlm.models.ops.precision import Precision
 from spanlm.store.provenance import read_texts, starts
 from spanlm.training.config import BatchingConfig
 from spanlm.training.setup import batching_kind
+
+if TYPE_CHECKING:
+    from spanlm.runs.requests import OnText
 
 State = Literal["auto", "carry", "document", "line"]
 """A word's context; auto: as in training."""
@@ -293,17 +296,11 @@ class Texts:
         require(context != "carry" or (batch_size or 1) <= len(tokens), "batch_size", batch_size, most)
         return Protocol(context=context, batch_size=batch_size, precision=precision, predict_first=self.predict_first)
 
-    def counted(
-        self,
-        corpus: Corpus | str | Path | None,
-        split: Split,
-        state: State = "auto",
-        batch_size: int | None = None,
-        precision: Precision = "fp32",
-    ) -> tuple[Corpus, str, Protocol]:
-        """Return what `part` and `protocol` give: a corpus, a part of it, and how that is counted."""
-        loaded, part = self.part(corpus, split)
-        return loaded, part, self.protocol(loaded, part, state, batch_size=batch_size, precision=precision)
+    def counted(self, asked: OnText) -> tuple[Corpus, str, Protocol]:
+        """Return a corpus, which part of it is meant, and how that is counted; errors as of `part` and `protocol`."""
+        loaded, part = self.part(asked.corpus, asked.split)
+        how: dict[str, Any] = {"batch_size": asked.batch_size, "precision": asked.precision}
+        return loaded, part, self.protocol(loaded, part, asked.state, **how)
 
     def refuse_context(self, state: Context, text: str = "all of the text") -> None:
         """Refuse a context of words that the model was never given.

@@ -1,0 +1,183 @@
+"""What a model is asked: each call is a frozen dataclass, whose fields are its arguments, in Python and elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from spanlm.data.cbt import Defect, Question
+from spanlm.data.config import Split
+from spanlm.data.corpora import Corpus
+from spanlm.data.text import Text
+from spanlm.errors import require
+from spanlm.evaluation.cache import LAMBDAS, THETAS, CacheConfig
+from spanlm.evaluation.cloze import ClozeOptions
+from spanlm.evaluation.dynamic.statistics import DynamicLoss, DynamicStatistics
+from spanlm.evaluation.dynamic.tuning import EPSILON, FINALISTS, FIRST_TOKENS
+from spanlm.evaluation.dynamic.update import DynamicConfig
+from spanlm.evaluation.generation import GenerationOptions
+from spanlm.evaluation.stream import Report, quiet
+from spanlm.evaluation.words import ScoreOptions
+from spanlm.models.ops.precision import Precision
+from spanlm.runs.texts import State
+
+if TYPE_CHECKING:
+    from spanlm.runs.model import Model
+
+P = ParamSpec("P")
+Asked = TypeVar("Asked")
+Own = TypeVar("Own", bound="Model")
+Result = TypeVar("Result")
+
+
+def fields_as_keywords(
+    asked: Callable[P, Asked],
+) -> Callable[[Callable[[Own, Asked], Result]], Callable[Concatenate[Own, P], Result]]:
+    """Give a method of one dataclass the dataclass's fields as its arguments, typed and with their defaults."""
+
+    def decorate(method: Callable[[Own, Asked], Result]) -> Callable[Concatenate[Own, P], Result]:
+        @wraps(method)
+        def call(self: Own, /, *args: P.args, **fields: P.kwargs) -> Result:
+            return method(self, asked(*args, **fields))
+
+        own, this = signature(asked), Parameter("self", Parameter.POSITIONAL_ONLY)
+        result = signature(method).return_annotation
+        shown = own.replace(parameters=[this, *own.parameters.values()], return_annotation=result)
+        call.__signature__ = shown  # type: ignore[attr-defined]  # for `help`
+        return call
+
+    return decorate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score(ScoreOptions):
+    """What `score` is asked.
+
+    Attributes:
+        text: one string, cut at its line ends; lines; or a file of any size, by its `Path`.
+        cache: a neural cache to mix in, which begins anew where the context does.
+        as_written: read words as they are written, not as ptb or wikitext-2 write them.
+    """
+
+    text: str | Path | Text | Iterable[str] = field(kw_only=False)
+    cache: CacheConfig | None = None
+    as_written: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Continue(GenerationOptions):
+    """What `generate` is asked: to continue a `prompt`."""
+
+    prompt: str = field(default="", kw_only=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Samples(GenerationOptions):
+    """What `samples` is asked: for `count` continuations of a `prompt`."""
+
+    count: int = field(kw_only=False)
+    prompt: str = field(default="", kw_only=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cloze(ClozeOptions):
+    """What `cloze` is asked: `questions` are a file in the format of the Children's Book Test, or `read_questions`'."""
+
+    questions: str | Path | Iterable[Question | Defect] = field(kw_only=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnText:
+    """A part of a corpus, and how it is counted.
+
+    Attributes:
+        corpus: one that is loaded, a name or path (a file is taken whole), or None for the one of the training.
+        split: train, valid or test.
+        state: what a word's context is: the whole split (carry), its document, its line; auto: as in training.
+        batch_size: streams side by side; None: as many as change nothing.
+        precision: of the products.
+    """
+
+    corpus: Corpus | str | Path | None = field(default=None, kw_only=False)
+    split: Split = field(default="test", kw_only=False)
+    state: State = "auto"
+    batch_size: int | None = None
+    precision: Precision = "fp32"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnValid(OnText):
+    """A part to choose on, never the one to report."""
+
+    split: Split = field(default="valid", kw_only=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(OnText):
+    """What `evaluate` is asked.
+
+    Attributes:
+        cache: mix a neural cache in; the result has the numbers without it, too.
+        dynamic: let the weights follow the text; the result has the numbers with the trained ones, too.
+        statistics: of the gradients; by default as `dynamic_statistics` gives them, which may take long.
+        report: called with the progress.
+    """
+
+    cache: CacheConfig | None = None
+    dynamic: DynamicConfig | None = None
+    statistics: DynamicStatistics | None = None
+    report: Report = quiet
+
+    def __post_init__(self) -> None:
+        known = self.dynamic is None or isinstance(self.dynamic, DynamicConfig)
+        require(known, "dynamic", self.dynamic, "a DynamicConfig, or None")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Windows:
+    """The windows of caches to try."""
+
+    windows: Sequence[int] = field(kw_only=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneCache(OnValid, Windows):
+    """What `tune_cache` is asked: to try all `windows`, `thetas` and `lambdas` together.
+
+    `over_lines`: where lines stand alone, the cache goes on from one to the next.
+    """
+
+    thetas: Sequence[float] = THETAS
+    lambdas: Sequence[float] = LAMBDAS
+    over_lines: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneDynamic(OnValid):
+    """What `tune_dynamic` is asked.
+
+    Attributes:
+        rates: η to try; None: those of the published grid.
+        decays: λ, likewise.
+        epsilon: ε.
+        loss: what the weights learn from.
+        also: more points.
+        first_tokens: what every point reads.
+        finalists: so many points then read all of the text, more if none of them helps; 0: none.
+        statistics: of the gradients; by default as `dynamic_statistics` gives them.
+        report: called with the progress.
+    """
+
+    rates: Sequence[float] | None = None
+    decays: Sequence[float] | None = None
+    epsilon: float = EPSILON
+    loss: DynamicLoss = "likelihood"
+    also: Sequence[DynamicConfig] = ()
+    first_tokens: int = FIRST_TOKENS
+    finalists: int = FINALISTS
+    statistics: DynamicStatistics | None = None
+    report: Report = quiet
