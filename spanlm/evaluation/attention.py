@@ -25,7 +25,6 @@ from spanlm.evaluation.protocol import STANDARD
 from spanlm.evaluation.stream import STEPS, Question, Reading, Scored, evaluating, read, word_values
 from spanlm.models.ensemble import EnsembleReadout
 from spanlm.models.interfaces import Attention, MixingHead, NextWordModel, Readout
-from spanlm.models.memories.span_buffer import SpanMixture
 from spanlm.store.plain import finite
 
 EXPECTED = 5
@@ -381,11 +380,11 @@ def _expects(reading: Reading, parts: Sequence[str], count: int) -> Mapping[str,
     log_probs = [reading.flat(reading.model.head.log_probs(reading.readout))] if parts == ("",) else []
     if not log_probs:
         mixture, head = reading.readout.mixture, reading.model.head
-        if not isinstance(mixture, SpanMixture) or not isinstance(head, MixingHead):
+        mixed = mixture.parts(head, reading.readout.features) if mixture and isinstance(head, MixingHead) else None
+        if mixed is None:
             raise InputError("this model looks at no spans: train one with model.memory.kind=span_buffer")
-        log_probs = [reading.flat(x).double() for x in mixture.each(head, reading.readout.features)]
-        shares = mixture.gate.double().softmax(-1)[..., 0], mixture.log_shares()[..., 0].double().exp()
-        columns = dict(zip(("filled", "gate", "used"), (mixture.filled, *shares), strict=True))
+        log_probs = [reading.flat(x).double() for x in mixed.log_probs.values()]
+        columns = {"filled": mixed.there, "gate": mixed.preference.double(), "used": mixed.share.double()}
         numbers = {name: reading.flat(x) for name, x in columns.items()}
     for part, log_p in zip(parts, log_probs, strict=True):
         top = log_p.topk(min(count, log_p.shape[1]), dim=1)

@@ -174,14 +174,35 @@ def metric_sums(metrics: Mapping[str, Tensor], mask: Tensor) -> Tensor:
     return torch.stack(list(metrics.values())).where(mask, 0).sum((1, 2), dtype=torch.float64)
 
 
+@dataclass(frozen=True)
+class Parts:
+    """Predictions of which a mixture is made, as another distribution beside the head's makes two.
+
+    `log_probs` of all words, (T, B, V), by the names of the parts, and last of the mixture. What is beside the head's
+    own is only `there` (T, B) at some steps; `preference` (T, B) is the gate's for it, `share` (T, B) what it has of
+    the mixture.
+    """
+
+    log_probs: Mapping[str, Tensor]
+    there: Tensor
+    preference: Tensor
+    share: Tensor
+
+
 class Mixture(Protocol):
     """Another distribution, with which a head mixes its own."""
 
     def score(self, head: MixingHead, features: Tensor, targets: Tensor) -> Scores:
         """Score targets (T, B): the mixture of what the head predicts from `features` (T, B, D) and this."""
 
+    def score_twice(self, head: MixingHead, features: Tensor, targets: Tensor) -> tuple[Scores, Scores]:
+        """Score targets as `score` does, and as in training, where that is another: the head is asked once."""
+
     def log_probs(self, head: MixingHead, features: Tensor) -> Tensor:
         """Log p of every word, (T, B, V)."""
+
+    def parts(self, head: MixingHead, features: Tensor) -> Parts | None:
+        """What each prediction alone gives all words; None: it is shown as one."""
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Mixture:
         """Apply `function` to every tensor."""

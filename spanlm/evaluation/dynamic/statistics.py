@@ -37,7 +37,6 @@ from spanlm.errors import InputError, RunError, SpanlmError, require
 from spanlm.evaluation.protocol import STANDARD, Protocol
 from spanlm.evaluation.stream import Report, Scored, evaluating, next_state, quiet, reading_of, scored_of
 from spanlm.models.interfaces import Head, LMState, Memory, MixingHead, NextWordModel, Readout, Scores
-from spanlm.models.memories.span_buffer import SpanMixture
 from spanlm.models.ops.precision import Precision, autocast
 from spanlm.store.checkpoints import read_tensors, to_bytes
 from spanlm.store.files import replace_file
@@ -133,7 +132,7 @@ def _scores(head: Head, readout: Readout, targets: Tensor, loss: DynamicLoss) ->
     if loss == "likelihood":
         scores = head.score(readout, targets)
         return scores, scores.log_prob
-    assert isinstance(head, MixingHead) and isinstance(readout.mixture, SpanMixture)  # `require_fit` refuses others
+    assert isinstance(head, MixingHead) and readout.mixture is not None  # `require_fit` refuses others
     scores, trained = readout.mixture.score_twice(head, readout.features, targets)
     return scores, trained.log_prob - trained.extra_loss
 

@@ -71,6 +71,13 @@ class Pointer:
             mixed.index_copy_(0, place, torch.logaddexp(mixed.index_select(0, place), log_weight))
         return mixed.view_as(own)
 
+    def score_twice(self, head: MixingHead, features: Tensor, targets: Tensor) -> tuple[Scores, Scores]:
+        scores = self.score(head, features, targets)
+        return scores, scores
+
+    def parts(self, head: MixingHead, features: Tensor) -> None:
+        return None
+
     def map(self, function: Callable[[Tensor], Tensor]) -> Pointer:
         """Apply `function` to every tensor."""
         log_weights, words, log_gate = map(function, (self.log_weights, self.words, self.log_gate))

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from spanlm.errors import require
-from spanlm.models.interfaces import MixingHead, Scores
+from spanlm.models.interfaces import MixingHead, Parts, Scores
 from spanlm.models.ops.precision import wide
 
 LEAST_LOG_SHARE = -20.0
@@ -134,6 +134,10 @@ class SpanMixture:
         """Log p, log q and log p̃ of every word, (T, B, V) each."""
         log_p, log_q = head.own_log_probs(features), head.own_log_probs(self.features)
         return log_p, log_q, self.mixed(log_p, log_q)
+
+    def parts(self, head: MixingHead, features: Tensor) -> Parts:
+        log_probs = dict(zip(("encoder", "buffer", "mixture"), self.each(head, features), strict=True))
+        return Parts(log_probs, self.filled, wide(self.gate).softmax(-1)[..., 0], self.log_shares()[..., 0].exp())
 
     def map(self, function: Callable[[Tensor], Tensor]) -> SpanMixture:
         """Apply `function` to every tensor."""
