@@ -100,7 +100,6 @@ def attention_flatness(model: NextWordModel, batcher: Batcher) -> Flatness:
 
 
 def _read(model: NextWordModel, batcher: Batcher, accumulator: LagAccumulator | FlatnessAccumulator) -> None:
-    """Read a split and sum the attention of its words, segment by segment."""
     for scored, slots in with_slots(score(model, batcher.segments())):
         mask, attention = scored.segment.mask, attention_of(scored.readout)
         accumulator.nearest_lag, accumulator.span = attention.nearest_lag, attention.stride

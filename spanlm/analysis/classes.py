@@ -189,7 +189,6 @@ def by_tag(path: Path, ids: Counts, vocabulary: Vocabulary) -> Classes:
 
 
 def _tags_of(line: str, ids: list[int], vocabulary: Vocabulary, place: str) -> list[str]:
-    """Return the tags of a line's words."""
     both = [word.rpartition("_") for word in written_words(line)]
     if len(both) != len(ids):
         raise InputError(f"{place}: has {len(both)} words, and the text {len(ids)} there. Tag it as the run cuts it.")

@@ -99,7 +99,6 @@ class SharedText:
 
     @property
     def everything(self) -> Classes:
-        """All tokens in one class."""
         return Classes("all", ("all",), np.zeros(len(self.ids), np.int64))
 
     @cached_property
@@ -111,7 +110,6 @@ class SharedText:
             raise InputError(f"{self.name}: {error}") from None
 
     def classes(self) -> list[Classes]:
-        """Return the ways to sort its tokens."""
         found = [] if self.counts is None else [by_frequency(self.ids, self.vocabulary, self.counts)]
         found.append(by_recurrence(self.ids, self.vocabulary, self.openings))
         found.append(by_place_in_line(self.ids, self.vocabulary.eos_id))
@@ -140,17 +138,14 @@ class TokenBits:
 
     @property
     def mean(self) -> Array:
-        """(N,), the mean over a family."""
         return np.asarray(self.bits.mean(axis=0))
 
     @property
     def perplexity(self) -> float:
-        """Over all tokens; of a family, of its mean bits."""
         return float(2 ** self.bits.mean())
 
     @staticmethod
     def family(name: str, members: Sequence[TokenBits]) -> TokenBits:
-        """Join runs that differ in their seed."""
         runs = tuple(path for one in members for path in one.runs)
         bits = np.concatenate([one.bits for one in members])
         return TokenBits(name, bits, members[0].looks, runs, members[0].protocol)
@@ -230,11 +225,9 @@ class Comparison:
 
     @property
     def perplexity(self) -> float:
-        """Of the tokens that are compared."""
         return perplexity(self.bits * math.log(2))
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
         return {**asdict(self), "perplexity": self.perplexity}
 
 
@@ -461,7 +454,6 @@ def _differences(
 
 
 def _moved(text: SharedText, baseline: Array, model: Array) -> tuple[list[MovedWord], list[MovedWord]]:
-    """Return the words that gain most, and those that lose most."""
     difference = np.where(text.known, model - baseline, 0.0)
     order = np.argsort(difference, kind="stable")
     gains = [n for n in order[:MOVED].tolist() if difference[n] < 0]

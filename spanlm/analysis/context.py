@@ -138,7 +138,6 @@ class ContextUse:
         return self.curves[TRUNCATED][0].excess
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
         return asdict(self)
 
 
@@ -363,7 +362,6 @@ def _read_changed(
 
 
 def _after_nothing(reader: _Reader, vocabulary: Vocabulary) -> Array:
-    """Return log2 p of every word after <eos> alone, (V,)."""
     model = reader.model
     with evaluating(model, reader.precision):
         opening = torch.full((1, 1), vocabulary.eos_id, device=model.device)

@@ -66,7 +66,6 @@ def curve_of(folder: Path, name: str, by: By = "tokens") -> Curve:
 
 
 def _logs(folder: Path) -> list[list[dict[str, Any]]]:
-    """Read the epochs of a run, or of each run in a folder, as many as all of them have."""
     seeds = [] if (folder / METRICS).exists() else seed_folders(folder, METRICS)
     logs = [epoch_rows(each) for each in seeds or [folder]]
     count = min(map(len, logs))

@@ -395,7 +395,6 @@ class Point:
 
     @property
     def span(self) -> tuple[float, float]:
-        """The least and the greatest of its numbers."""
         return (self.value if self.low is None else self.low, self.value if self.high is None else self.high)
 
 

@@ -77,7 +77,6 @@ class LagProfile:
 
     @property
     def lags(self) -> range:
-        """The lag of each number in `percent`."""
         return _lag_range(self.window, self.nearest_lag, self.span)
 
     @property
@@ -92,11 +91,9 @@ class LagProfile:
 
     @property
     def counted(self) -> str:
-        """Which positions are averaged, in words."""
         return "with a full window" if self.older is None else f"with at least {self.window} words to look back at"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, as files have them."""
         return {
             "window": self.window,
             "positions": self.positions,
@@ -190,7 +187,6 @@ class PublishedRow:
 
     @property
     def lags(self) -> range:
-        """The lag of each number in `percent`."""
         return _lag_range(len(self.percent), self.nearest_lag)
 
 

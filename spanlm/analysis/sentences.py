@@ -88,7 +88,6 @@ class FlatnessAccumulator:
 
     @property
     def rows(self) -> int:
-        """Number of rows with a choice so far."""
         return int(self._counts.sum())
 
     def update(self, weights: ArrayLike, slots: ArrayLike) -> None:

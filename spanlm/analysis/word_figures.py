@@ -22,8 +22,8 @@ from spanlm.analysis.figures import (
     MUTED,
     PAPER,
     TEXT_SIZE,
-    footnote,
     clip,
+    footnote,
     heading,
     note,
     styled,
@@ -242,7 +242,6 @@ def triangle_figure(sentences: Sequence[Sequence[SentenceMap]]) -> Figure:
 
 
 def _labels(one: SentenceMap, cells: _Cells) -> tuple[list[str], list[str]]:
-    """Return the names of rows and of columns."""
     targets, heads = (
         [clip(word, cells.word, _WORD_LIMIT) + one.mark(word) for word in words]
         for words in (one.record.targets, one.record.words)

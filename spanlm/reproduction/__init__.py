@@ -60,12 +60,10 @@ class Row:
 
     @property
     def trained(self) -> Preset:
-        """The preset of its training."""
         return find_preset(self.preset)
 
     @property
     def reported(self) -> Reported:
-        """What the paper printed for this row."""
         if self.published is not None:
             return self.published
         found = self.trained.reported
@@ -75,7 +73,6 @@ class Row:
 
     @property
     def by_sentence(self) -> bool:
-        """Whether the model was trained on sentences, with a new state at each."""
         return self.trained.config.training.batching.kind == "sentences"
 
 
@@ -121,7 +118,6 @@ class Table:
 
     @property
     def file(self) -> str:
-        """The name of its files, without their endings."""
         return f"{self.kind}-{self.name}"
 
 
@@ -146,5 +142,4 @@ class Paper:
     digits: int = 1  # of perplexities, after the point
 
     def plain(self, row: Row) -> Row:
-        """Return the plain row of a row's preset, which its trainings belong to."""
         return next(r for r in self.rows.values() if r.preset == row.preset and isinstance(r.how, Plain))

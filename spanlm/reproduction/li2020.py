@@ -37,7 +37,6 @@ _UNANNEALED_TEST, _PARTS_TEST = (
 
 
 def _twice(title: str, preset: str, control: str) -> tuple[Row, Row]:
-    """Return the row of a trained model as it is, and the one with dynamic evaluation."""
     plain = Row(name=preset.partition("/")[2], title=title, preset=preset, control=control)
     adapting = control and f"{control}-dynamic"
     return plain, replace(plain, name=f"{plain.name}-dynamic", how=Dynamic(), control=adapting)

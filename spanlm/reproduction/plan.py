@@ -63,7 +63,6 @@ class Request:
 
     @property
     def words(self) -> list[str]:
-        """The words of this request after `spanlm`."""
         words = ["reproduce", self.paper, "--scale", self.scale]
         for one in fields(self)[2:]:
             value = getattr(self, one.name)
@@ -97,12 +96,10 @@ class Task:
 
     @property
     def jobs(self) -> tuple[Task, ...]:
-        """The trainings that it needs; a training needs itself."""
         return self.models or (self,)
 
     @property
     def seeds(self) -> str:
-        """The seeds of its models in words."""
         first, last = self.jobs[0].seed, self.jobs[-1].seed
         return f"seed {first}" if len(self.jobs) == 1 else f"seeds {first} to {last}"
 
@@ -160,7 +157,6 @@ class Plan:
 
     @property
     def jobs(self) -> tuple[Task, ...]:
-        """The trainings."""
         return tuple(task for task in self.tasks if not task.models)
 
     @property
@@ -169,15 +165,12 @@ class Plan:
         return next(iter(self.texts.values()))
 
     def text_of(self, task: Task) -> Corpus:
-        """Return the text that a task's models read."""
         return self.texts[task.config.data.lines]
 
     def label(self, task: Task) -> str:
-        """Name a task by its row, and by its seeds if there are several."""
         return task.row.name if len(self.request.seeds) == 1 else f"{task.row.name}, {task.seeds}"
 
     def _tasks(self, row: Row, seeds: Sequence[int]) -> Iterator[Task]:
-        """Yield the trainings that a row needs, then its measurements."""
         seeds = range(1, row.how.members + 1) if isinstance(row.how, Averaged) else seeds
         jobs = [self._job(self.paper.plain(row), seed) for seed in seeds]
         search = self.scale.dynamic if isinstance(row.how, Dynamic) else None
@@ -211,7 +204,6 @@ class Plan:
         )
 
     def _measures(self, row: Row) -> tuple[Measure, ...]:
-        """Return what all tables measure of a row."""
         found: list[Measure] = [table.measure for table in self.tables if row.name in table.rows]
         return tuple(dict.fromkeys(["perplexity", *found]))
 

@@ -109,7 +109,6 @@ def _how(task: Task) -> dict[str, Any]:
 
 
 def _member(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what identifies a trained model."""
     return {name: record[name] for name in ("row", "seed")} | {split: record[split]["nll"] for split in MEASURED}
 
 
@@ -185,13 +184,11 @@ def _blocks(model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
 
 
 def _law(corpus: Corpus) -> dict[str, Any]:
-    """Return bits a target under the law of a text that has a known one."""
     known = corpus.name.startswith(PREFIX)
     return {"law": {split: law_bits(corpus, split) for split in MEASURED}} if known else {}
 
 
 def _cloze_accuracies(model: TrainedModel, questions: Sequence[Path]) -> dict[str, Any]:
-    """Rank the candidates of every question with its whole context; return accuracies by word class."""
     tallies, defects = defaultdict[str, ClozeTally](ClozeTally), list[str]()
     for path in questions:
         tally = tallies[word_class(path)]
@@ -309,7 +306,6 @@ class Outcome:
     seconds: float = 0  # spent on it now
 
     def __post_init__(self) -> None:
-        """Tell a result from the record of a measurement that diverged."""
         if reason := (self.record or {}).get(DIVERGED):
             self.record, self.error = None, self.error or reason
 
@@ -366,7 +362,6 @@ class Run:
         return of_spanlm(words, threads)
 
     def _outcome(self, task: Task, error: str = "", elsewhere: bool = False) -> Outcome:
-        """Do what is left of a task, whose own process, if it had one, ended with `error`."""
         began = time.perf_counter()
         try:
             record = before = done_before(task, self.plan)
@@ -383,7 +378,6 @@ class Run:
         return outcome
 
     def _do(self, task: Task) -> dict[str, Any]:
-        """Train unless it is trained, measure what was not measured, and save the record."""
         corpus = self.plan.text_of(task)
         if task.models:
             with self.reporting() as report:
@@ -405,13 +399,11 @@ class Run:
         return [one.to_json() for one in model.excess(corpus)] if measure == "excess" else _lag_shares(model, corpus)
 
     def _blocked(self, task: Task) -> str:
-        """Name a training that the task needs and that failed; empty if there is none."""
         needed = (job for job in task.jobs if job in self.failed)
         return next((f"needs {job.row.name}, {job.seeds}, which failed" for job in needed), "")
 
 
 def _missing(job: Task, record: Mapping[str, Any]) -> list[str]:
-    """Return the measures that a record lacks; perplexity is in all."""
     return [measure for measure in job.measures if measure != "perplexity" and measure not in record]
 
 
@@ -468,7 +460,6 @@ class Estimator:
         return adapted * self._token(job, adapting=True) + token * (gathered + 2 * valid + test), 0, 0
 
     def _token(self, job: Task, adapting: bool = False) -> float:
-        """Return the seconds of a token in training, or in a single stream of weights that adapt."""
         config, model, parameters = job.config, job.config.model, job.parameters.total
         kind = (model.encoder.kind, model.memory.kind, model.head.kind, config.data.lines, adapting)
         if kind not in self._speeds:

@@ -14,7 +14,6 @@ from spanlm.reproduction.scales import Proportional, Scale, smoke_scale
 
 
 def _row(preset: str, title: str, control: str = "", *, ours: bool = False) -> Row:
-    """Return the plain row of a preset, with its name; `ours` is a control that the paper does not have."""
     return Row(name=preset.partition("/")[2], title=title, preset=preset, control=control, in_paper=not ours)
 
 

@@ -58,7 +58,6 @@ def in_words(value: Value, digits: int = 1) -> str:
 
 
 def _seeds(record: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the seeds of what was trained for a record."""
     return (record["seed"],) if "seed" in record else tuple(member["seed"] for member in record["members"])
 
 
@@ -75,28 +74,22 @@ class Line:
 
     @property
     def first(self) -> dict[str, Any]:
-        """The record of the lowest seed."""
         return self.records[0]
 
     @property
     def title(self) -> str:
-        """The row's title, marked if the paper does not have it."""
         return self.row.title + ("" if self.row.in_paper else " †")
 
     def each(self, *path: str) -> list[Any]:
-        """Return what is at `path` of every record; a KeyError or a TypeError if one has nothing there."""
         return [reduce(getitem, path, record) for record in self.records]
 
     def of(self, *path: str, scale: float = 1) -> Value:
-        """Summarise the number at `path` of every record; see `each`."""
         return spread(scale * float(value) for value in self.each(*path))
 
     def ppl(self, value: float | None) -> str:
-        """Format a perplexity, or a dash."""
         return NONE if value is None else shown(value, self.paper.digits)
 
     def by(self, difference: float) -> str:
-        """Format a difference: `−3.2`, `+0.5`."""
         return f"{'−' if difference < 0 else '+'}{self.ppl(abs(difference))}"
 
     def parts(self) -> Iterator[Line]:
@@ -162,7 +155,6 @@ def _published_accuracy(number: int) -> Cell:
 
 
 def _trials_of_whole(line: Line) -> str:
-    """Count the settings that read all of valid."""
     trials = line.first["details"]["grid"]
     return str(sum(trial["whole"] for trial in trials))
 
@@ -234,13 +226,11 @@ def _cell(line: Line, column: str) -> str:
 
 
 def _lags(part: Mapping[str, Any]) -> str:
-    """`lag 4–7`."""
     low, high = part["lags"]
     return f"{_LAGS}{low}" if low == high else f"{_LAGS}{low}–{high}"
 
 
 def _grid(lines: Sequence[Line], columns: Sequence[str], caption: str) -> Grid:
-    """Return a grid without the columns that have no value."""
     by_column = {name: [_cell(line, name) for line in lines] for name in columns}
     kept = {name: cells for name, cells in by_column.items() if set(cells) != {NONE}}
     rows = zip((line.title for line in lines), *kept.values(), strict=True)
@@ -270,7 +260,6 @@ class Page:
         self._records = [record for line in self.done for record in line.records]
 
     def sections(self) -> Iterator[tuple[Section, list[Line]]]:
-        """Yield the sections that have finished rows, with these."""
         left = self.done
         for section in self.paper.sections:
             mine = [line for line in left if section.holds(line.row)]
@@ -279,7 +268,6 @@ class Page:
                 yield section, mine
 
     def grids(self) -> list[Grid]:
-        """Return its tables without rows that have no finished run and columns that have no number."""
         if self.table.measure == "attention" and self.done:  # Figure 3b: a line a lag, measured and published columns
             header, *lags = map(tuple, lag_columns(measured := self._lags()))
             return [Grid(header, tuple(lags), f"Mean attention in percent, first seed. {' '.join(notes(measured))}")]
@@ -320,7 +308,6 @@ class Page:
         return Grid(header, tuple(rows), "How sure differences are: bits a token on test, + is worse")
 
     def _lags(self) -> list[MeasuredLags]:
-        """Return the attention by lag of each row's lowest seed, to compare with the paper's."""
         measured = []
         for line in self.done:
             found, (name, _) = line.first["attention"], line.row.curve or ("", 0)
@@ -330,7 +317,6 @@ class Page:
         return measured
 
     def order(self) -> list[str]:
-        """Return sentences on the paper's order: how many pairs of rows stand in it, and how sure that is."""
         found, left = list[str](), {line.row.name for line in self.done}
         for lines, sure in self._sure:
             published = {line.row.name: line.row.reported.test_ppl for line in lines}
@@ -351,7 +337,6 @@ class Page:
         return found
 
     def figures(self) -> dict[str, Figure]:
-        """Return the figures of the table by file name; a table with span buffers has a second one."""
         if not self.done or self.table.measure == "excess":  # the overview has one of them all
             return {}
         heading, most = f"{self.paper.title}, {self.table.title}", max(len(line.records) for line in self.done)
@@ -378,7 +363,6 @@ class Page:
         return found
 
     def _perplexities(self, titles: Sequence[str]) -> Iterator[RowsPanel]:
-        """Yield panels with a dot a row: of each section what was measured, and what was published."""
         nothing = (None,) * len(titles)
         for section, part in self.sections():
             measured = {line.title: line.of("test", *section.counted) for line in part}
@@ -390,7 +374,6 @@ class Page:
                 yield RowsPanel(where, nothing, tuple(map(printed.get, titles)), self.paper.digits)
 
     def _accuracies(self) -> Iterator[RowsPanel]:
-        """Figure 2d: a dot a model and word class, beside the paper's on the real questions."""
         for number, (name, title) in enumerate(CLOZE_CLASSES.items()):
             with suppress(KeyError, TypeError):  # no such questions, or none that could be scored
                 measured = tuple(line.of("cloze", "classes", name, "sentence", "accuracy") for line in self.done)
@@ -398,7 +381,6 @@ class Page:
                 yield RowsPanel(f"{title}: accuracy", measured, published, 3)
 
     def _curves(self) -> tuple[Panel, Panel]:
-        """Return test perplexity over windows or orders, measured and published apart since the corpora differ."""
         measured, published = [], []
         rows = [(row, *row.curve) for row in map(self.paper.rows.__getitem__, self.table.rows) if row.curve]
         tests = {line.row.name: line.of("test", "perplexity") for line in self.done}
@@ -427,7 +409,6 @@ class Page:
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def protocol(self, escape: Callable[[str], str] = str) -> list[str]:
-        """Return lines on the text, the scale, the count and the seeds; `escape` is for names of files and users."""
         plan, corpus, of = self.plan, self.plan.corpus, self.table.published_on
         sizes = ", ".join(f"{split} {len(tokens):,}" for split, tokens in corpus.splits.items())
         own = self.table.home == corpus.name and plan.scale.vocabulary_size is None
@@ -460,7 +441,6 @@ class Page:
         return f"Missing:\n\n{_listed(lines)}" if lines else ""
 
     def _origin(self) -> list[str]:
-        """Return lines on what made the runs: command, time, commits, machines; the records have every start."""
         request = self.plan.request
         # an ensemble needs no --seeds
         seeds = sorted({seeds[0] for seeds in map(_seeds, self._records) if len(seeds) == 1})
@@ -489,7 +469,6 @@ class Page:
 
 
 def _noted(lines: Sequence[Line]) -> str:
-    """Return what was noted when rows were measured."""
     records = [(line.title, record) for line in lines for record in line.records]
     found = [f"{title}: {note}" for title, record in records for note in record.get("details", {}).get("notes", ())]
     if any(record.get("cloze", {}).get("cbt_like") for _, record in records):
@@ -509,11 +488,9 @@ class Overview:
 
     @property
     def paper(self) -> Paper:
-        """Whose tables."""
         return self.pages[0].paper
 
     def grid(self) -> Grid:
-        """Return a row a model and a column a table."""
         found = [{line.title: _cell(line, self.paper.overview) for line in page.done} for page in self.pages]
         rows = tuple((title, *(cells.get(title, NONE) for cells in found)) for title in self._titles())
         return Grid(("model", *(page.table.name for page in self.pages)), rows, f"{self.paper.note}. {self._seeds()}")
