@@ -47,16 +47,10 @@ def curve_of(folder: Path, name: str, by: By = "tokens") -> Curve:
     """Read the learning curve of a run, or of the runs in a folder, as far as all of them are.
 
     Raises:
-        InputError: neither a run nor a folder of runs, a damaged line, no epoch that is finished, an unknown unit, or a
-            unit that the run did not count.
+        InputError: neither a run nor a folder of runs, a damaged line, no epoch that is finished, or an unknown unit.
     """
     require(by in get_args(By), "by", by, ", ".join(get_args(By)))
     logs = _logs(folder)
-    if by == "tokens" and not all("tokens" in row for rows in logs for row in rows):
-        others = ", ".join(unit for unit in get_args(By) if unit != by)
-        raise InputError(
-            f"{folder}: was begun by an older version, which did not count tokens; draw it by one of {others}"
-        )
     places = [_places(rows, by) for rows in logs]
     x = tuple(sum(column) / len(column) for column in zip(*places, strict=True))
     train, valid = (

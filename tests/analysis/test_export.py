@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spanlm.analysis.export import CSV_COLUMNS, save_attention, save_flatness, save_sentence_maps
-from spanlm.analysis.sentences import FlatnessAccumulator, mean_flatness
+from spanlm.analysis.export import CSV_COLUMNS, save_attention, save_sentence_maps
+from spanlm.analysis.sentences import mean_flatness
 from spanlm.evaluation.attention import AttentionRecord
 
 from .conftest import HOSTILE, WORDS, make_record, make_sentence
@@ -143,22 +143,3 @@ def test_a_sentence_without_a_choice_has_no_flatness(tmp_path: Path) -> None:
     save_sentence_maps([[make_sentence(["yes"])]], tmp_path / "a.json")
     content = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
     assert content["runs"][0]["flatness"] is None and content["sentences"][0][0]["flatness"] is None
-
-
-def test_flatness_as_data(tmp_path: Path) -> None:
-    accumulator = FlatnessAccumulator()
-    accumulator.update([[0.0, 0.5, 0.5], [0.2, 0.2, 0.6]], [2, 3])
-    flatness = accumulator.result()
-    for suffix in (".csv", ".json"):
-        measured = {"one": ("ptb valid", flatness), "other": ("wikitext-2 valid", flatness)}
-        save_flatness(measured, tmp_path / f"a{suffix}")
-    rows = _rows(tmp_path / "a.csv")
-    assert [(row["run"], row["text"], row["slots"]) for row in rows] == [
-        (*run, slots) for run in (("one", "ptb valid"), ("other", "wikitext-2 valid")) for slots in ("2-5", "all")
-    ]
-    assert float(rows[1]["flatness"]) == flatness.overall.flatness
-    content = json.loads((tmp_path / "a.json").read_text())
-    assert [(run["run"], run["text"], run["left_out"]) for run in content["runs"]] == [
-        (name, text, 0) for name, (text, _) in measured.items()
-    ]
-    assert content["runs"][1]["by_slots"] == [group._asdict() for group in flatness.groups]
