@@ -71,13 +71,9 @@ def openings(context: Context, ids: Counts, documents: Counts, eos_id: int) -> C
 
 def by_edges(title: str, values: Counts, firsts: Sequence[int], unit: str = "") -> Classes:
     """Sort numbers into ranges that begin at `firsts`; those below the first are in none."""
-    names = [_range(first, after - 1) for first, after in pairwise(firsts)]
-    names = [f"{name}{unit}" for name in (*names, f"{firsts[-1]:,} or more")]
+    ends = [f"–{after - 1:,}" if after - 1 > first else "" for first, after in pairwise(firsts)]
+    names = [f"{first:,}{end}{unit}" for first, end in zip(firsts, [*ends, " or more"], strict=True)]
     return Classes(title, tuple(names), np.digitize(values, firsts) - 1)
-
-
-def _range(first: int, last: int) -> str:
-    return f"{first:,}" if first == last else f"{first:,}–{last:,}"
 
 
 def by_frequency(ids: Counts, vocabulary: Vocabulary, counts: Counts) -> Classes:
@@ -116,16 +112,6 @@ def by_novelty(ids: Counts, vocabulary: Vocabulary, starts: Counts) -> Classes:
     """Words that stood in the context before, and those that did not."""
     labels = (distances(ids, starts) == 0).astype(np.int64)
     return Classes("words", (REPEATED, NEW), labels).where(is_word(ids, vocabulary))
-
-
-def by_place_in_line(ids: Counts, eos_id: int) -> Classes:
-    """By place in the line, its <eos> included."""
-    return by_edges("place in sentence (line)", places(len(ids), line_starts(ids, eos_id)), (1, 2, 3, 6, 11, 21))
-
-
-def by_place_in_document(tokens: int, documents: Counts) -> Classes:
-    """By place in the document."""
-    return by_edges("place in document", places(tokens, documents), (1, 11, 51, 201, 1_001, 10_001))
 
 
 def places(tokens: int, begins: Counts) -> Counts:

@@ -27,12 +27,13 @@ from spanlm.analysis.classes import (
     Counts,
     Looks,
     by_attention,
+    by_edges,
     by_frequency,
-    by_place_in_document,
-    by_place_in_line,
     by_recurrence,
     by_tag,
+    line_starts,
     openings,
+    places,
 )
 from spanlm.data.corpora import Corpus
 from spanlm.data.tokenizer import written_words
@@ -112,9 +113,11 @@ class SharedText:
     def classes(self) -> list[Classes]:
         found = [] if self.counts is None else [by_frequency(self.ids, self.vocabulary, self.counts)]
         found.append(by_recurrence(self.ids, self.vocabulary, self.openings))
-        found.append(by_place_in_line(self.ids, self.vocabulary.eos_id))
+        in_line = places(len(self.ids), line_starts(self.ids, self.vocabulary.eos_id))
+        found.append(by_edges("place in sentence (line)", in_line, (1, 2, 3, 6, 11, 21)))
         if len(self.documents) > 1:
-            found.append(by_place_in_document(len(self.ids), self.documents))
+            in_document = places(len(self.ids), self.documents)
+            found.append(by_edges("place in document", in_document, (1, 11, 51, 201, 1_001, 10_001)))
         return found if self.tags is None else [*found, self.tags]
 
 
@@ -144,19 +147,15 @@ class TokenBits:
     def perplexity(self) -> float:
         return float(2 ** self.bits.mean())
 
+    def by_run(self, known: NDArray[np.bool_]) -> Array:
+        """(R,), mean bits of each run at the `known` (N,) of the tokens."""
+        return np.asarray(self.bits[:, known].mean(axis=1))
+
     @staticmethod
     def family(name: str, members: Sequence[TokenBits]) -> TokenBits:
         runs = tuple(path for one in members for path in one.runs)
         bits = np.concatenate([one.bits for one in members])
         return TokenBits(name, bits, members[0].looks, runs, members[0].protocol)
-
-    def by_run(self, known: NDArray[np.bool_]) -> Array:
-        """(R,), mean bits of each run at the `known` (N,) of the tokens."""
-        return np.asarray(self.bits[:, known].mean(axis=1))
-
-    def seeds_apart(self, other: TokenBits) -> list[Array]:
-        """Return the bits by seed, (R, N) each, of which means are drawn: of the same runs, their differences alone."""
-        return [self.bits - other.bits] if self.runs and self.runs == other.runs else [self.bits, other.bits]
 
 
 @dataclass(frozen=True)
@@ -405,7 +404,11 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
     generator = np.random.default_rng(SEED)
     (whole,), draws = _differences(text, text.everything, baseline, model, generator)
     p = drawn_p(draws[:, 0], whole.difference) if math.isfinite(whole.interval[0]) else math.nan
-    sorted_by = [*text.classes(), *_by_looks(text, baseline, model)]
+    sorted_by = text.classes()
+    # where the model looked or, if it does not attend, the baseline
+    looking = baseline if model.looks is None else model
+    if looking.looks is not None:
+        sorted_by.append(by_attention(looking.looks, text.ids, text.openings, text.vocabulary.eos_id, looking.name))
     classes = {each.title: _differences(text, each, baseline, model, generator)[0] for each in sorted_by}
     where = {title: rows for title, rows in classes.items() if rows}
     gains, losses = _moved(text, baseline.mean, model.mean)
@@ -416,15 +419,6 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
 def differences(text: SharedText, classes: Classes, baseline: TokenBits, model: TokenBits) -> list[ClassDifference]:
     """Return the difference in each class of one way to sort the tokens; errors are those of `compare`."""
     return _differences(text, classes, baseline, model, np.random.default_rng(SEED))[0]
-
-
-def _by_looks(text: SharedText, *models: TokenBits) -> list[Classes]:
-    """Sort by where the model looked or, if it does not attend, the baseline."""
-    eos = text.vocabulary.eos_id
-    for one in models[::-1]:
-        if one.looks is not None:
-            return [by_attention(one.looks, text.ids, text.openings, eos, one.name)]
-    return []
 
 
 def _differences(
@@ -439,7 +433,9 @@ def _differences(
         return [], np.empty((0, 0))
     sums, counts = blocks.sums(labels, size, model.mean - baseline.mean)[:, present], counts[:, present]
     draws, unsure = drawn_means(sums, counts, generator), lopsided(sums, counts).tolist()
-    for family in model.seeds_apart(baseline):
+    # of the same runs, the seeds' differences alone are drawn
+    paired = bool(model.runs) and model.runs == baseline.runs
+    for family in [model.bits - baseline.bits] if paired else [model.bits, baseline.bits]:
         seeds = np.array([blocks.sums(labels, size, bits).sum(0) for bits in family])
         draws = draws + drawn_shifts(seeds[:, present] / tokens[present], generator)
     totals, intervals, kept = sums.sum(0), interval_of(draws), int(text.known.sum())

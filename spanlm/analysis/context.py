@@ -36,7 +36,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -230,33 +230,30 @@ def _joined(sizes: Counts) -> Counts:
 # --- reading ---
 
 
-@dataclass(frozen=True, eq=False)
-class _Change:
-    """How a stream begins: its state from the whole state before it and an empty one, and what it reads of far words.
+Far = Callable[[Counts, np.random.Generator], Counts]
 
-    `far` (R,) → what is read in their place; None: its words begin at the stream's start.
-    """
 
-    state: Callable[[LMState, LMState], LMState]
-    far: Callable[[Counts, np.random.Generator], Counts] | None = None
+class _Change(NamedTuple):
+    """How a stream begins: what it keeps of the state before it, and what it reads in place of the `far` words (R,)."""
+
+    encoder: bool = False
+    memory: bool = False
+    far: Far | None = None  # None: its words begin at its start
 
 
 def _changes(model: NextWordModel, options: ContextOptions, replacer: _Replacer) -> dict[str, _Change]:
-    found = {TRUNCATED: _Change(lambda whole, empty: empty)}
+    def shuffled(words: Counts, generator: np.random.Generator) -> Counts:
+        return generator.permutation(words)
+
+    def halved(words: Counts, generator: np.random.Generator) -> Counts:
+        return words[np.sort(generator.choice(len(words), len(words) // 2, replace=False))]
+
+    found = {TRUNCATED: _Change()}
     if model.init_state(1).memory:
-        found[NO_MEMORY] = _Change(lambda whole, empty: LMState(whole.encoder, empty.memory))
-        found[NO_ENCODER] = _Change(lambda whole, empty: LMState(empty.encoder, whole.memory))
+        found |= {NO_MEMORY: _Change(encoder=True), NO_ENCODER: _Change(memory=True)}
     if options.far >= min(options.lengths):
-
-        def halved(words: Counts, generator: np.random.Generator) -> Counts:
-            return words[np.sort(generator.choice(len(words), len(words) // 2, replace=False))]
-
-        def kept(whole: LMState, empty: LMState) -> LMState:
-            return whole
-
-        found[SHUFFLED] = _Change(kept, lambda words, generator: generator.permutation(words))
-        found[DROPPED] = _Change(kept, halved)
-        found[REPLACED] = _Change(kept, replacer)
+        far: dict[str, Far] = {SHUFFLED: shuffled, DROPPED: halved, REPLACED: replacer}
+        found |= {name: _Change(True, True, change) for name, change in far.items()}
     return found
 
 
@@ -307,7 +304,8 @@ def measure_context(
     for chunk, state in _snapshots(reader, places, whole, report):
         empty = model.init_state(len(chunk))
         for name, change in changes.items():
-            begun = change.state(state, empty)
+            encoder, memory = (state if kept else empty for kept in (change.encoder, change.memory))
+            begun = LMState(encoder.encoder, memory.memory)
             found[name][chunk] = _read_changed(reader, places, chunk, begun, change, options)
     nothing = _after_nothing(reader, corpus.vocabulary)[places.ids[places.starts]]
     return _use(corpus, split, protocol, options, places, whole, found, nothing)

@@ -235,17 +235,17 @@ def check_alike(slots: Mapping[str, tuple[int, int]]) -> None:
     Raises:
         InputError: words beside spans, or spans of another length or another nearest lag.
     """
-    (first, of_first), *others = ((name, _what(*each)) for name, each in slots.items())
+    whats = {
+        name: "words" if span == 1 else f"spans of {span} words{'' if nearest_lag else ', up to the current word'}"
+        for name, (span, nearest_lag) in slots.items()
+    }
+    (first, of_first), *others = whats.items()
     for name, what in others:
         if what != of_first:
             raise InputError(
                 f"by lag: {first} looks at {of_first} and {name} at {what}, whose shares cannot be compared: "
                 "name one alone, or models that look at the same"
             )
-
-
-def _what(span: int, nearest_lag: int) -> str:
-    return "words" if span == 1 else f"spans of {span} words{'' if nearest_lag else ', up to the current word'}"
 
 
 def notes(measured: Sequence[MeasuredLags], rows: Sequence[PublishedRow] | None = None, mark: str = ABOUT) -> list[str]:
@@ -293,7 +293,9 @@ def lag_columns(measured: Sequence[MeasuredLags]) -> list[list[str]]:
     groups = _lag_groups(range(far, near - 1, -span))
     older = any(profile.older is not None for profile in profiles)
     last = f"last {LAST}{' spans' if span > 1 else ''}"
-    columns = [["lag", *["older"] * older, *map(_label, groups), last, "positions"]]
+    ends = [(signed(group[0]), signed(group[-1]) if group[-1] else "0 (current word)") for group in groups]
+    labels = [f"{far} … {near}" if len(group) > 1 else near for group, (far, near) in zip(groups, ends, strict=True)]
+    columns = [["lag", *["older"] * older, *labels, last, "positions"]]
     for one in measured:
         profile, row = one.profile, one.published
         cells = _cells(groups, profile.lags, profile.percent)
@@ -313,11 +315,6 @@ def _lag_groups(lags: range) -> list[range]:
         return [lags[number : number + 1] for number in range(len(lags))]
     edges = [0, *(2**power for power in range((len(lags) - 1).bit_length())), len(lags)]
     return [lags[len(lags) - far : len(lags) - near] for near, far in pairwise(edges)][::-1]
-
-
-def _label(group: range) -> str:
-    nearest = signed(group[-1]) if group[-1] else "0 (current word)"
-    return f"{signed(group[0])} … {nearest}" if len(group) > 1 else nearest
 
 
 def _cells(groups: Sequence[range], lags: range, percent: Sequence[float], inferred: Sequence[int] = ()) -> list[str]:

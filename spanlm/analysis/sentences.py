@@ -240,14 +240,10 @@ def mean_flatness(maps: Sequence[SentenceMap]) -> Flatness | None:
 def common_scale(maps: Sequence[SentenceMap]) -> tuple[float, bool]:
     """Return how many equal shares are darkest in every map of a sentence, and whether there are larger weights."""
     # at most one in twenty is larger: scaled to single peaks all the rest would be pale
-    shares = _weights([one.relative for one in maps])
+    shares = np.concatenate([one.relative[~np.isnan(one.relative)] for one in maps])
     usual = float(np.quantile(shares, _USUAL)) if shares.size else 1.0
     top = next((top for top in _TOPS if not is_above(usual, top)), _TOPS[-1])
     return top, is_above(float(shares.max(initial=0)), top)
-
-
-def _weights(matrices: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
-    return np.concatenate([matrix[~np.isnan(matrix)] for matrix in matrices])
 
 
 def scale_top(largest: float) -> float:
@@ -280,7 +276,10 @@ def triangle_lines(one: SentenceMap, top: float) -> Iterator[str]:
     shade is `top` equal shares. The last line explains the rest.
     """
     record, empty = one.record, np.full(len(one.record), np.nan)
-    targets, heads = ([_cut(word) + one.mark(word) for word in words] for words in (record.targets, record.words))
+    targets, heads = (
+        [(word if len(word) <= _LABEL else f"{word[: _LABEL - 1]}…") + one.mark(word) for word in words]
+        for words in (record.targets, record.words)
+    )
     width = max(map(len, targets))
     cell = next((cell for cell in (4, 2) if width + cell * len(targets) <= _LINE), 1)
     for row in range(-1, len(targets)):
@@ -302,7 +301,3 @@ def _cell(weight: float, top: float, width: int) -> str:
     if width == 4:
         return f"{percent(weight, 0):>4}"
     return SHADES[min(round(weight / top * (len(SHADES) - 1)), len(SHADES) - 1)] * width
-
-
-def _cut(word: str) -> str:
-    return word if len(word) <= _LABEL else word[: _LABEL - 1] + "…"

@@ -388,15 +388,15 @@ class Run:
             train(task.config, corpus, task.folder, self.watcher, resume=True)
         model = _model(task, f", and its {', '.join(missing)} was not measured yet" if record else "")
         record = record or _save(task, _record_training(task, model, corpus))
+        measures: dict[str, Callable[[], Any]] = {
+            "cloze": lambda: _cloze_accuracies(model, self.plan.questions),
+            "excess": lambda: [one.to_json() for one in model.excess(corpus)],
+            "attention": lambda: _lag_shares(model, corpus),
+        }
         for name in missing:
-            record[name] = self._measured(name, model, corpus)
+            record[name] = measures[name]()
             _save(task, record)
         return record
-
-    def _measured(self, measure: str, model: TrainedModel, corpus: Corpus) -> Any:
-        if measure == "cloze":
-            return _cloze_accuracies(model, self.plan.questions)
-        return [one.to_json() for one in model.excess(corpus)] if measure == "excess" else _lag_shares(model, corpus)
 
     def _blocked(self, task: Task) -> str:
         needed = (job for job in task.jobs if job in self.failed)
