@@ -131,8 +131,8 @@ def _over(line: Line) -> str:
 
 def _published_over(line: Line) -> str:
     control = line.row.control if line.row.control in line.table.rows else ""
-    ours, theirs = line.row.reported.test_ppl, line.paper.rows[control].reported.test_ppl
-    return NONE if ours is None or theirs is None else line.by(ours - theirs)
+    # a TypeError, which is a dash, where one of them was not printed
+    return line.by(line.row.reported.test_ppl - line.paper.rows[control].reported.test_ppl)  # type: ignore[operator]
 
 
 def _excess(record: Mapping[str, Any]) -> float:
@@ -152,11 +152,6 @@ def _accuracy(name: str, score: str) -> Cell:
 
 def _published_accuracy(number: int) -> Cell:
     return lambda line: f"{PUBLISHED_CLOZE[line.row.name][number]:.3f}"
-
-
-def _trials_of_whole(line: Line) -> str:
-    trials = line.first["details"]["grid"]
-    return str(sum(trial["whole"] for trial in trials))
 
 
 def _gathered(line: Line) -> str:
@@ -201,11 +196,13 @@ COLUMNS: dict[str, Cell] = {
     "measured in minutes": _mean("{:.1f}", "seconds", 1 / 60),
     "words": lambda line: f"{line.row.how.window:,}" if isinstance(line.row.how, Cached) else NONE,
     "θ": _setting("cache", "theta"),
-    "λ": lambda line: _setting(*(("dynamic", "decay") if "dynamic" in line.first["details"] else _LAMBDA))(line),
+    "λ": lambda line: _setting(*("dynamic", "decay") if "dynamic" in line.first["details"] else ("cache", "lambda"))(
+        line
+    ),
     "η": _setting("dynamic", "rate"),
     "ε": _setting("dynamic", "epsilon"),
     "pairs tried": lambda line: str(line.first["details"]["tried"]),
-    "on all of valid": _trials_of_whole,
+    "on all of valid": lambda line: str(sum(trial["whole"] for trial in line.first["details"]["grid"])),
     "MS over words": _gathered,
     **{f"sentence: {title}": _accuracy(name, "sentence") for name, title in CLOZE_CLASSES.items()},
     **{f"candidate: {title}": _accuracy(name, "candidate") for name, title in CLOZE_CLASSES.items()},
@@ -235,12 +232,6 @@ def _grid(lines: Sequence[Line], columns: Sequence[str], caption: str) -> Grid:
     kept = {name: cells for name, cells in by_column.items() if set(cells) != {NONE}}
     rows = zip((line.title for line in lines), *kept.values(), strict=True)
     return Grid(("model", *kept), tuple(rows), caption)
-
-
-def concordance(pairs: Iterable[tuple[float, float]]) -> tuple[int, int]:
-    """Count the pairs of items that both numbers order alike, and the pairs that the second number orders."""
-    ordered = [((a - b) * (x - y) > 0) for (a, x), (b, y) in combinations(pairs, 2) if x != y]
-    return sum(ordered), len(ordered)
 
 
 class Page:
@@ -329,11 +320,12 @@ class Page:
         for section, part in self.sections() if self.table.measure == "perplexity" else ():
             if not any(line.row.name in left for line in part):
                 continue
-            tests = ((line.of("test", *section.counted).value, line.row.reported.test_ppl) for line in part)
-            agree, pairs = concordance((ours, theirs) for ours, theirs in tests if theirs)
+            tests = [(line.of("test", *section.counted).value, line.row.reported.test_ppl) for line in part]
+            both = combinations([(ours, theirs) for ours, theirs in tests if theirs], 2)
+            alike = [(a - b) * (x - y) > 0 for (a, x), (b, y) in both if x != y]
             title = f"{section.title}. " if section.title else ""
-            text = f"{title}By test perplexity {agree} of {pairs} pairs of rows stand in the paper's order."
-            found += [text] if pairs else []
+            text = f"{title}By test perplexity {sum(alike)} of {len(alike)} pairs of rows stand in the paper's order."
+            found += [text] if alike else []
         return found
 
     def figures(self) -> dict[str, Figure]:
@@ -519,10 +511,7 @@ class Overview:
         table = markdown_table(grid.header, grid.rows)
         parts = [f"# {heading}", grid.caption, table, "\n".join(texts), f"![{heading}]({name}.svg)", again]
         files = {f"{name}.md": ("\n\n".join(parts) + "\n").encode(), f"{name}.svg": figures.figure_bytes(drawn, ".svg")}
-        folder.mkdir(parents=True, exist_ok=True)
-        for file, content in files.items():
-            write_whole(folder / file, content)
-        return [folder / file for file in files]
+        return _written(folder, files)
 
 
 def write_pages(plan: Plan, outcomes: Sequence[Outcome]) -> list[Path]:
@@ -532,13 +521,16 @@ def write_pages(plan: Plan, outcomes: Sequence[Outcome]) -> list[Path]:
         InputError: not allowed to write there.
         RunError: the disk refused.
     """
-    plan.out.mkdir(parents=True, exist_ok=True)
-    written = list[Path]()
+    files = dict[str, bytes]()
     for page in (Page(plan, table, outcomes) for table in plan.tables):
         drawn = page.figures()
-        files = {f"{page.table.file}.md": page.markdown(drawn).encode(errors="backslashreplace")}
+        files[f"{page.table.file}.md"] = page.markdown(drawn).encode(errors="backslashreplace")
         files |= {name: figures.figure_bytes(one, ".svg") for name, one in drawn.items()}
-        for name, content in files.items():
-            write_whole(plan.out / name, content)
-        written += [plan.out / name for name in files]
-    return written
+    return _written(plan.out, files)
+
+
+def _written(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        write_whole(folder / name, content)
+    return [folder / name for name in files]
