@@ -40,21 +40,13 @@ class Classes:
 
 @dataclass(frozen=True, eq=False)
 class Looks:
-    """Where a memory looked before each of N tokens.
+    """Where a memory looked before each of N tokens."""
 
-    Attributes:
-        lag: of the slot with the largest weight: how many steps back it ends.
-        peak: that weight, as a share of all slots'.
-        slots: how many slots there were.
-        stride: how many words a slot holds.
-        nearest: the lag of the nearest slot.
-    """
-
-    lag: Counts
-    peak: NDArray[np.float32]
-    slots: Counts
-    stride: int = 1
-    nearest: int = 1
+    lag: Counts  # of the slot with the largest weight: how many steps back it ends
+    peak: NDArray[np.float32]  # that weight, as a share of all slots'
+    slots: Counts  # how many slots there were
+    stride: int = 1  # how many words a slot holds
+    nearest: int = 1  # the lag of the nearest slot
 
 
 def line_starts(ids: Counts, eos_id: int) -> Counts:

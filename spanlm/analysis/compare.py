@@ -70,28 +70,18 @@ BEFORE, AFTER = 24, 6
 
 @dataclass(frozen=True, eq=False)
 class SharedText:
-    """A text of N tokens as the baseline cuts it, which all models read.
+    """A text of N tokens as the baseline cuts it, which all models read."""
 
-    Attributes:
-        name: of the corpus and the part.
-        protocol: how it is counted, for people.
-        context: of a word.
-        ids: (N,) of the words.
-        documents: (D,) the first token of each.
-        known: (N,) bool, the tokens that are compared: all, or those whose word every model knows.
-        counts: (V,) how often each word stands in the baseline's training text; None: that is not there.
-        tags: of parts of speech, if there are any.
-    """
-
-    name: str
-    protocol: str
-    context: Context
+    name: str  # of the corpus and the part
+    protocol: str  # how it is counted, for people
+    context: Context  # of a word
     vocabulary: Vocabulary
-    ids: Counts
-    documents: Counts
-    known: NDArray[np.bool_]
+    ids: Counts  # (N,) of the words
+    documents: Counts  # (D,) the first token of each
+    known: NDArray[np.bool_]  # (N,) bool, the tokens that are compared: all, or those whose word every model knows
+    # (V,) how often each word stands in the baseline's training text; None: that is not there
     counts: Counts | None = None
-    tags: Classes | None = None
+    tags: Classes | None = None  # of parts of speech, if there are any
 
     @property
     def openings(self) -> Counts:
@@ -123,21 +113,13 @@ class SharedText:
 
 @dataclass(frozen=True, eq=False)
 class TokenBits:
-    """What a model, or each of a family of R, gives to each of N tokens.
+    """What a model, or each of a family of R, gives to each of N tokens."""
 
-    Attributes:
-        name: for people.
-        bits: (R, N), −log2 p.
-        looks: where the first looked; None: it does not attend.
-        runs: which runs these are; two sides of the same runs are compared seed by seed.
-        protocol: how the text was read; None: not known.
-    """
-
-    name: str
-    bits: Array
-    looks: Looks | None = None
-    runs: tuple[Path, ...] = ()
-    protocol: Protocol | None = None
+    name: str  # for people
+    bits: Array  # (R, N), −log2 p
+    looks: Looks | None = None  # where the first looked; None: it does not attend
+    runs: tuple[Path, ...] = ()  # which runs these are; two sides of the same runs are compared seed by seed
+    protocol: Protocol | None = None  # how the text was read; None: not known
 
     @property
     def mean(self) -> Array:
@@ -160,23 +142,14 @@ class TokenBits:
 
 @dataclass(frozen=True)
 class ClassDifference:
-    """The tokens of a class.
+    """The tokens of a class."""
 
-    Attributes:
-        name: of the class.
-        tokens: how many.
-        difference: mean d_t over them, bits a token.
-        interval: 95 %; NaN where they are in fewer than `FEWEST_BLOCKS` blocks, which say nothing of others.
-        part: Σ d_t over them, shared out over all tokens that are compared.
-        lopsided: few blocks make most of what it differs by, so that the interval may be too short.
-    """
-
-    name: str
-    tokens: int
-    difference: float
-    interval: Interval
-    part: float
-    lopsided: bool = False
+    name: str  # of the class
+    tokens: int  # how many
+    difference: float  # mean d_t over them, bits a token
+    interval: Interval  # 95 %; NaN where they are in fewer than `FEWEST_BLOCKS` blocks, which say nothing of others
+    part: float  # Σ d_t over them, shared out over all tokens that are compared
+    lopsided: bool = False  # few blocks make most of what it differs by, so that the interval may be too short
 
 
 @dataclass(frozen=True)
@@ -198,29 +171,17 @@ class MovedWord:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A model, or a family, against the baseline.
+    """A model, or a family, against the baseline."""
 
-    Attributes:
-        name: of the model.
-        runs: how many runs it is the mean of.
-        bits: mean bits a token.
-        bits_by_run: of each run.
-        whole: of all tokens that are compared.
-        p: of the interval's draws (`spanlm.evaluation.resampling.drawn_p`); NaN where there is no interval.
-        where: for each way to sort tokens its classes, by title.
-        gains: the words at which the model is better by most.
-        losses: those at which it is worse.
-    """
-
-    name: str
-    runs: int
-    bits: float
-    bits_by_run: list[float]
-    whole: ClassDifference
-    p: float
-    where: dict[str, list[ClassDifference]]
-    gains: list[MovedWord]
-    losses: list[MovedWord]
+    name: str  # of the model
+    runs: int  # how many runs it is the mean of
+    bits: float  # mean bits a token
+    bits_by_run: list[float]  # of each run
+    whole: ClassDifference  # of all tokens that are compared
+    p: float  # of the interval's draws (`spanlm.evaluation.resampling.drawn_p`); NaN where there is no interval
+    where: dict[str, list[ClassDifference]]  # for each way to sort tokens its classes, by title
+    gains: list[MovedWord]  # the words at which the model is better by most
+    losses: list[MovedWord]  # those at which it is worse
 
     @property
     def perplexity(self) -> float:

@@ -90,47 +90,29 @@ class ContextOptions:
 
 @dataclass(frozen=True)
 class ContextPoint:
-    """One change at one length.
+    """One change at one length."""
 
-    Attributes:
-        words: n.
-        positions: how many targets there were.
-        bits: with the change, a token, at these targets.
-        excess: E(n), so that `bits` − `excess` is with the whole context, at the same targets.
-        interval: 95 % of E(n); NaN where the targets are in fewer than `FEWEST_BLOCKS` blocks.
-    """
-
-    words: int
-    positions: int
-    bits: float
-    excess: float
-    interval: Interval
+    words: int  # n
+    positions: int  # how many targets there were
+    bits: float  # with the change, a token, at these targets
+    excess: float  # E(n), so that `bits` − `excess` is with the whole context, at the same targets
+    interval: Interval  # 95 % of E(n); NaN where the targets are in fewer than `FEWEST_BLOCKS` blocks
 
 
 @dataclass(frozen=True)
 class ContextUse:
-    """What a model needs more where its context is changed.
+    """What a model needs more where its context is changed."""
 
-    Attributes:
-        text: corpus and part.
-        protocol: how it is counted, for people.
-        bits: with the whole context, a token, at all targets that were measured.
-        curves: of each change; truncated begins with n = 0.
-        effective: n*; infinite: longer than all lengths; NaN: the gain's interval holds 0, or no length has targets in
-            enough blocks.
-        effective_interval: 95 %, from the same draws.
-        blocks: what was drawn anew for the intervals.
-        far: how many words were shuffled, dropped or replaced.
-    """
-
-    text: str
-    protocol: str
-    bits: float
-    curves: dict[str, list[ContextPoint]]
+    text: str  # corpus and part
+    protocol: str  # how it is counted, for people
+    bits: float  # with the whole context, a token, at all targets that were measured
+    curves: dict[str, list[ContextPoint]]  # of each change; truncated begins with n = 0
+    # n*; infinite: longer than all lengths; NaN: the gain's interval holds 0, or no length has targets in enough
+    # blocks
     effective: float
-    effective_interval: Interval
-    blocks: str
-    far: int
+    effective_interval: Interval  # 95 %, from the same draws
+    blocks: str  # what was drawn anew for the intervals
+    far: int  # how many words were shuffled, dropped or replaced
 
     @property
     def gain(self) -> float:
@@ -146,21 +128,13 @@ class ContextUse:
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """Where streams begin.
+    """Where streams begin."""
 
-    Attributes:
-        ids: (N,) the text.
-        inputs: (N,) what is read before each of its words.
-        starts: (P,) in order; of a stream's first input.
-        ends: (P,) of its context.
-        contexts: those that have a start, from their first word to the last that is a target.
-    """
-
-    ids: Counts
-    inputs: Counts
-    starts: Counts
-    ends: Counts
-    contexts: list[tuple[int, int]]
+    ids: Counts  # (N,) the text
+    inputs: Counts  # (N,) what is read before each of its words
+    starts: Counts  # (P,) in order; of a stream's first input
+    ends: Counts  # (P,) of its context
+    contexts: list[tuple[int, int]]  # those that have a start, from their first word to the last that is a target
 
 
 def _places(corpus: Corpus, split: str, protocol: Protocol, options: ContextOptions) -> _Places:

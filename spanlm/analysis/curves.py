@@ -26,21 +26,13 @@ _FIELDS = {"tokens": "tokens", "epochs": "epoch", "steps": "step"}
 
 @dataclass(frozen=True)
 class Curve:
-    """Perplexities of one run, or of several that differ in their seed alone; item i is of epoch i + 1.
+    """Perplexities of one run, or of several that differ in their seed alone; item i is of epoch i + 1."""
 
-    Attributes:
-        name: of the run, or of the folder of several.
-        by: the unit of x.
-        x: where each epoch ended; of several runs the mean.
-        train: of the moving weights in the epoch, of each run.
-        valid: after the epoch, of each run.
-    """
-
-    name: str
-    by: By
-    x: tuple[float, ...]
-    train: tuple[tuple[float, ...], ...]
-    valid: tuple[tuple[float, ...], ...]
+    name: str  # of the run, or of the folder of several
+    by: By  # the unit of x
+    x: tuple[float, ...]  # where each epoch ended; of several runs the mean
+    train: tuple[tuple[float, ...], ...]  # of the moving weights in the epoch, of each run
+    valid: tuple[tuple[float, ...], ...]  # after the epoch, of each run
 
 
 def curve_of(folder: Path, name: str, by: By = "tokens") -> Curve:

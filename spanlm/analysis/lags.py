@@ -52,23 +52,16 @@ def axis_title(nearest_lag: int, span: int = 1) -> str:
 
 @dataclass(frozen=True)
 class LagProfile:
-    """Mean attention by lag.
+    """Mean attention by lag."""
 
-    Attributes:
-        percent: (L,) mean weight in percent, oldest lag first; sums to 100 but for `older` and `null_mass`.
-        positions: the number of positions averaged: those with a full window.
-        left_out: the number of other positions.
-        nearest_lag: the lag of the last number.
-        older: percent on lags beyond the first number, for a window that grows with the text; else None.
-        span: number of words in a slot: 1 for words, more for spans.
-    """
-
+    # (L,) mean weight in percent, oldest lag first; sums to 100 but for `older` and `null_mass`
     percent: tuple[float, ...]
-    positions: int
-    left_out: int
-    nearest_lag: int = 1
+    positions: int  # the number of positions averaged: those with a full window
+    left_out: int  # the number of other positions
+    nearest_lag: int = 1  # the lag of the last number
+    # percent on lags beyond the first number, for a window that grows with the text; else None
     older: float | None = None
-    span: int = 1
+    span: int = 1  # number of words in a slot: 1 for words, more for spans
 
     @property
     def window(self) -> int:
@@ -170,20 +163,14 @@ ABOUT, HOLLOW = "≈", "Hollow mark"
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """One row of the paper's figure.
+    """One row of the paper's figure."""
 
-    Attributes:
-        percent: (L,) mean weight in percent, oldest lag first.
-        nearest_lag: the lag of the last number. The figure's axis counts positions, −15 ... −1. Position −1 is the
-            word before the current one, lag 1, except for RM(+tM-g), whose window holds the current word: lag 0.
-        inferred_lags: lags whose number could not be read and was inferred from the others.
-        scaled: cut to a shorter window and scaled to sum to 100.
-    """
-
-    percent: tuple[float, ...]
+    percent: tuple[float, ...]  # (L,) mean weight in percent, oldest lag first
+    # the lag of the last number. The figure's axis counts positions, −15 ... −1. Position −1 is the word before the
+    # current one, lag 1, except for RM(+tM-g), whose window holds the current word: lag 0.
     nearest_lag: int = 1
-    inferred_lags: tuple[int, ...] = ()
-    scaled: bool = False
+    inferred_lags: tuple[int, ...] = ()  # lags whose number could not be read and was inferred from the others
+    scaled: bool = False  # cut to a shorter window and scaled to sum to 100
 
     @property
     def lags(self) -> range:

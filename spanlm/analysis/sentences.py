@@ -43,39 +43,26 @@ ALL = "all"
 
 
 class FlatnessRow(NamedTuple):
-    """Means over the rows of one group, as shares of the weight on words.
+    """Means over the rows of one group, as shares of the weight on words."""
 
-    Attributes:
-        slots: the number of slots to choose from, a name in `GROUPS` or `ALL`.
-        largest: the largest weight; `nearest` is that of the nearest slot.
-        equal: `largest` and `nearest` of equal weights, 1 / n.
-        on_no_word: the share that lies on no word, before the row is scaled.
-    """
-
-    slots: str
+    slots: str  # the number of slots to choose from, a name in `GROUPS` or `ALL`
     rows: int
     flatness: float
-    largest: float
+    largest: float  # the largest weight; `nearest` is that of the nearest slot
     nearest: float
-    equal: float
-    on_no_word: float
+    equal: float  # `largest` and `nearest` of equal weights, 1 / n
+    on_no_word: float  # the share that lies on no word, before the row is scaled
 
 
 @dataclass(frozen=True)
 class Flatness:
-    """Flatness of the attention over a text or a corpus: by number of slots, where there are rows, and over all rows.
-
-    Attributes:
-        left_out: rows without a choice, or with no weight on any word.
-        nearest_lag: the lag of the nearest slot: 1 is the word before the one just read, 0 that itself.
-        span: number of words in a slot; the nearest of several spans is the one that ended last.
-    """
+    """Flatness of the attention over a text: by number of slots, where there are rows, and over all rows."""
 
     groups: tuple[FlatnessRow, ...]
     overall: FlatnessRow
-    left_out: int
-    nearest_lag: int
-    span: int = 1
+    left_out: int  # rows without a choice, or with no weight on any word
+    nearest_lag: int  # the lag of the nearest slot: 1 is the word before the one just read, 0 that itself
+    span: int = 1  # number of words in a slot; the nearest of several spans is the one that ended last
 
 
 class FlatnessAccumulator:
@@ -150,20 +137,13 @@ _TOPS = (2, 3, 4, 6, 8, 10, 15, 20, 30, 60, 120)
 
 @dataclass(frozen=True, eq=False)
 class SentenceMap:
-    """The attention of one model over one sentence, read alone from an empty state.
+    """The attention of one model over one sentence, read alone from an empty state."""
 
-    Attributes:
-        name: of the model, for headings.
-        memory: description of the model's memory.
-        record: N words read, the opening `<eos>` first if there is one, and the N that came next, the closing `<eos>`
-            last.
-        unknown: words that the vocabulary lacks.
-    """
-
-    name: str
-    memory: str
+    name: str  # of the model, for headings
+    memory: str  # description of the model's memory
+    # N words read, the opening `<eos>` first if there is one, and the N that came next, the closing `<eos>` last
     record: AttentionRecord
-    unknown: frozenset[str]
+    unknown: frozenset[str]  # words that the vocabulary lacks
 
     @cached_property
     def slots(self) -> NDArray[np.int64]:

@@ -18,17 +18,11 @@ EXPLAINED = (
 
 @dataclass(frozen=True)
 class Utilisation:
-    """Utilisation of the span buffer in a run's validations; item i belongs to epoch i + 1.
+    """Utilisation of the span buffer in a run's validations; item i belongs to epoch i + 1."""
 
-    Attributes:
-        name: of the run.
-        learned: PoU, the share of words with λ ≥ ½ (Eq. 15), of those with a span in the buffer.
-        oracle: oracle PoU, the share of them with q > p.
-    """
-
-    name: str
-    learned: tuple[float, ...]
-    oracle: tuple[float, ...]
+    name: str  # of the run
+    learned: tuple[float, ...]  # PoU, the share of words with λ ≥ ½ (Eq. 15), of those with a span in the buffer.
+    oracle: tuple[float, ...]  # oracle PoU, the share of them with q > p
 
     def __len__(self) -> int:
         return len(self.learned)
