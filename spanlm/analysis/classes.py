@@ -147,11 +147,7 @@ def by_attention(looks: Looks, ids: Counts, starts: Counts, eos_id: int, name: s
 
 
 def by_tag(path: Path, ids: Counts, vocabulary: Vocabulary) -> Classes:
-    """By the part of speech in a file: the text's lines, each word as `word_TAG`; <eos> has none.
-
-    Raises:
-        InputError: a line has other words than the text, or a word no tag.
-    """
+    """By the part of speech in a file: the text's lines, each word as `word_TAG`; <eos> has none."""
     lines, tags = lines_of(pieces(Text(path, as_text=True))), list[str]()
     ends = np.flatnonzero(ids == vocabulary.eos_id)
     begin = 0

@@ -289,11 +289,7 @@ def _read_with_looks(name: str, scored: Iterator[Scored]) -> TokenBits:
 
 
 def check_alike(baseline: LoadedModel, text: SharedText, model: LoadedModel, corpus: Corpus, split: str) -> SharedText:
-    """Return the text with the tokens whose word another model with other words knows, too.
-
-    Raises:
-        InputError: it cuts the text into other tokens.
-    """
+    """Return the text with the tokens whose word another model with other words knows, too."""
     if model.vocabulary.hash == baseline.vocabulary.hash:
         return text
     if not isinstance(model.model, NextWordModel):

@@ -247,9 +247,6 @@ def lag_figure(measured: Sequence[MeasuredLags]) -> Figure:
 
     A row of the paper with the same window of 15 stands beside them as a line, beside lines paler and dashed. A number
     that was inferred is a hollow mark.
-
-    Raises:
-        InputError: there are more models than can be told apart.
     """
     check_series(len(measured))
     figure, (axes,) = _plot(550, 250)
@@ -307,9 +304,6 @@ def utilisation_figure(title: str, measured: Sequence[Utilisation], caption: str
     """Draw PoU as a line for each run, and its oracle PoU as a thin one with hollow marks, over the epochs.
 
     `caption` comes before what the figure itself needs to be read.
-
-    Raises:
-        InputError: there are more runs than can be told apart.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -346,9 +340,6 @@ def curves_figure(curves: Sequence[Curve]) -> Figure:
 
     Of several seeds the line is the mean, and a band goes from the least to the greatest. The vertical axis is
     logarithmic: equal heights are equal changes in percent.
-
-    Raises:
-        InputError: there are more runs than can be told apart, or they are over different units.
     """
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
@@ -426,9 +417,6 @@ def sweep_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel, ..
     far apart as learning rates are.
 
     What the figure itself needs to be read is added to `caption`.
-
-    Raises:
-        InputError: there is nothing to draw, or there are more curves than can be told apart.
     """
     names = list(dict.fromkeys(one.name for panel in panels for one in panel.series))
     require(0 < len(names) <= len(STYLES), "curves of a figure", len(names), f"from 1 to {len(STYLES)}")
@@ -593,11 +581,7 @@ def differences_figure(
 
 @styled()
 def context_figure(title: str, curves: Sequence[Series], marks: Sequence[tuple[str, Point]], caption: str) -> Figure:
-    """Draw curves over numbers of words on a logarithmic axis, with bands, and marked numbers below as whiskers.
-
-    Raises:
-        InputError: there are more curves than can be told apart.
-    """
+    """Draw curves over numbers of words on a logarithmic axis, with bands, and marked numbers below as whiskers."""
     from matplotlib.ticker import NullLocator
 
     check_series(len(curves))

@@ -118,9 +118,6 @@ class LagAccumulator:
         """Add rows of attention (N, L), oldest lag first, of which (N,) slots from the nearest on held a word.
 
         The weights do not show that: one can be 0 in float32. L may change between calls if the window grows.
-
-        Raises:
-            InputError: L of a window of one length changed, or a weight is not finite.
         """
         rows, held = np.asarray(weights), np.asarray(slots)
         older = np.zeros(len(rows))
@@ -141,11 +138,7 @@ class LagAccumulator:
         self.left_out += int((~full).sum())
 
     def profile(self) -> LagProfile:
-        """Return the means so far.
-
-        Raises:
-            InputError: no position had a full window.
-        """
+        """Return the means so far."""
         if self._sum is None or self.positions == 0:
             wanted = "a full window" if self._nearest is None else f"{self._nearest} words to look back at"
             raise InputError(f"attention by lag: none of {self.left_out} positions has {wanted}; give a longer text")
@@ -217,11 +210,7 @@ class MeasuredLags:
 
 
 def check_alike(slots: Mapping[str, tuple[int, int]]) -> None:
-    """Refuse models whose shares cannot be compared: by name, the words of a slot and the nearest lag.
-
-    Raises:
-        InputError: words beside spans, or spans of another length or another nearest lag.
-    """
+    """Refuse models whose shares cannot be compared: by name, the words of a slot and the nearest lag."""
     whats = {
         name: "words" if span == 1 else f"spans of {span} words{'' if nearest_lag else ', up to the current word'}"
         for name, (span, nearest_lag) in slots.items()

@@ -78,11 +78,7 @@ class FlatnessAccumulator:
         return int(self._counts.sum())
 
     def update(self, weights: ArrayLike, slots: ArrayLike) -> None:
-        """Add attention (N, L), oldest first, of which (N,) slots from the nearest on held a word; L may change.
-
-        Raises:
-            InputError: a weight is negative or not finite.
-        """
+        """Add attention (N, L), oldest first, of which (N,) slots from the nearest on held a word; L may change."""
         rows, held = np.asarray(weights, dtype=np.float64), np.asarray(slots)
         if not (np.isfinite(rows).all() and (rows >= 0).all()):
             raise InputError("weights: every weight must be a finite number that is not negative")
@@ -97,11 +93,7 @@ class FlatnessAccumulator:
             self._sums[number] += measured[inside].sum(axis=0)
 
     def result(self) -> Flatness:
-        """Return the means so far.
-
-        Raises:
-            InputError: no row had two words to choose from.
-        """
+        """Return the means so far."""
         if self.rows == 0:
             what = "words" if self.span == 1 else "spans"
             raise InputError(f"flatness: none of {self.left_out} positions has two {what} to look at")
@@ -197,9 +189,6 @@ def attend_sentence(
 
     Words outside the vocabulary are read as <unk> and shown as written. Without `predict_first` no `<eos>` opens the
     sentence, and its first word is read and not predicted. `name` and `memory` describe the model.
-
-    Raises:
-        InputError: no words, more than `MOST_WORDS`, or a model that attends to nothing.
     """
     require(len(words) > 0, "sentence", "''", "at least one word")
     if len(words) > MOST_WORDS:

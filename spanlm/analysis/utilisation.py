@@ -36,11 +36,7 @@ def utilisation_of(rows: Sequence[Mapping[str, Any]], name: str) -> Utilisation 
 
 
 def read_utilisation(folder: Path, name: str) -> Utilisation:
-    """Read the utilisation of the span buffer of the run in `folder`; it may be in training.
-
-    Raises:
-        InputError: `folder` is not a run, has finished no epoch, or has no span buffer that ever held a span.
-    """
+    """Read the utilisation of the span buffer of the run in `folder`; it may be in training."""
     rows = epoch_rows(folder)
     if found := utilisation_of(rows, name):
         return found

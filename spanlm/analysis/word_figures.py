@@ -143,9 +143,6 @@ def heatmap(record: AttentionRecord) -> Figure:
     """Draw one row for each word of `record` and one column for each lag, darker where more was looked.
 
     The cell at -i stands for the word i rows above it. To the right: the word that came next, its surprisal in bits.
-
-    Raises:
-        InputError: the text has more than 400 words: no page holds them.
     """
     if len(record) > ROW_LIMIT:
         raise InputError(f"a figure of {len(record)} words: must be at most {ROW_LIMIT}; write .html, .csv or .npz")

@@ -118,12 +118,7 @@ class Plan:
     """
 
     def __init__(self, request: Request) -> None:
-        """Load the corpus and list the tasks.
-
-        Raises:
-            InputError: an unknown paper, table, scale or row; a corpus that is missing, or that the table cannot use;
-                no questions for a table that asks them; an ensemble that the scale leaves out.
-        """
+        """Load the corpus and list the tasks."""
         self.request, self.paper = request, _named(PAPERS.values(), request.paper, "unknown paper {}.")
         scale = _named(self.paper.scales, request.scale, "--scale={}: unknown.")
         self.scale = replace(scale, precision=request.precision or scale.precision)
@@ -264,12 +259,7 @@ def chosen_text(corpus: str, request: Request) -> DataConfig:
 
 
 def find_questions(data_dir: str | None, given: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return the question files that are given; else, from the corpus cbt, one a word class: real before CBT-like.
-
-    Raises:
-        InputError: there are none, or one that is given cannot be read, has no question, or has no word
-            class in its name.
-    """
+    """Return the question files that are given; else, from the corpus cbt, one a word class: real before CBT-like."""
     for path in given:
         first = next(read_questions(path))
         if isinstance(first, Defect) and all(isinstance(item, Defect) for item in read_questions(path)):

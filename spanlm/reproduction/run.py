@@ -249,11 +249,7 @@ def _record_measurement(task: Task, corpus: Corpus, report: Report) -> dict[str,
 def _evaluated(
     task: Task, models: Sequence[TrainedModel], corpus: Corpus, details: dict[str, Any], report: Report
 ) -> Iterator[tuple[Split, Evaluation]]:
-    """Yield the evaluation of each part as the row says, and put into `details` how it came about.
-
-    Raises:
-        DivergedError: dynamic evaluation diverged at every setting on valid, or at the chosen one.
-    """
+    """Yield the evaluation of each part as the row says, and put into `details` how it came about."""
     how, model = task.row.how, models[0]
     options: dict[str, Any] = {}
     if isinstance(how, Averaged):
@@ -435,12 +431,7 @@ class Estimator:
     _speeds: dict[Hashable, float] = field(default_factory=dict, init=False)
 
     def __call__(self, task: Task) -> tuple[float, int, float]:
-        """Return seconds, epochs (at most, finetuning included) and tokens a second; of a measurement, 0 and 0.
-
-        Raises:
-            InputError: it cannot be trained as it is.
-            RunError: the loss or its gradient is soon not finite.
-        """
+        """Return seconds, epochs (at most, finetuning included) and tokens a second; of a measurement, 0 and 0."""
         corpus, job, search = self.plan.text_of(task), task.jobs[0], task.search
         train, valid, test = (len(corpus.splits[split]) for split in SPLITS)
         token = self._token(job)

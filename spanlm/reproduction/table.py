@@ -515,12 +515,7 @@ class Overview:
 
 
 def write_pages(plan: Plan, outcomes: Sequence[Outcome]) -> list[Path]:
-    """Write page and figures (`figure-2c.md`, `figure-2c.svg`) of every table; return the files.
-
-    Raises:
-        InputError: not allowed to write there.
-        RunError: the disk refused.
-    """
+    """Write page and figures (`figure-2c.md`, `figure-2c.svg`) of every table; return the files."""
     files = dict[str, bytes]()
     for page in (Page(plan, table, outcomes) for table in plan.tables):
         drawn = page.figures()
