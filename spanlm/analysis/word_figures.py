@@ -210,28 +210,19 @@ def triangle_figure(sentences: Sequence[Sequence[SentenceMap]]) -> Figure:
     top, above = common_scale(every)
     figure, y, widest, left = _sheet(TITLE), 0.0, 380.0, 0.0
     for maps in sentences:
-        count = len(maps[0].record)
+        count = max(len(one.record) for one in maps)
         cells = next((cells for most, cells in _SIZES if count <= most), _SMALL)
-        labels = [_labels(one, cells) for one in maps]
-        lefts = [5 + max(text_width(word, cells.word) for word in targets) for targets, _ in labels]
-        ends = [
-            max(n * cells.width + text_width(word, cells.word) for n, word in enumerate(heads)) for _, heads in labels
-        ]
-        width = max(lefts) + max(*ends, 172.0)
-        across = max(int((_WIDEST + _GUTTER) // (width + _GUTTER)), 1)
-        left = left or max(lefts)
-        below = (
-            0.0 if cells.digits == 1 else 4 + max(text_width(word, cells.word) for _, heads in labels for word in heads)
-        )
-        for number, (one, (targets, heads)) in enumerate(zip(maps, labels, strict=True)):
-            if number and number % across == 0:
-                y += (count + 1) * cells.height + below + 80
-            # the head of a column stands above it, and nothing above that of the first
-            lower = y + cells.height * (one.record.nearest_lag == 0)
-            axes = _area(figure, number % across * (width + _GUTTER), lower, (count, count), cells[:2])
-            _triangle(axes, one, cells, (targets, heads), top)
-        widest = max(widest, min(len(maps), across) * (width + _GUTTER) - _GUTTER)
-        y += (count + 1) * cells.height + below + 80
+        labels = [label for one in maps for words in _labels(one, cells) for label in words]
+        longest = max(text_width(label, cells.word) for label in labels)
+        step = longest + max(count * cells.width + longest, 177.0) + _GUTTER
+        across = max(int((_WIDEST + _GUTTER) // step), 1)
+        height = (count + 1) * cells.height + 80 + (cells.digits != 1) * longest
+        for number, one in enumerate(maps):
+            y += height * (number > 0 and number % across == 0)
+            _triangle(figure, one, cells, (number % across * step, y), top)
+        left = left or longest + 5
+        widest = max(widest, min(len(maps), across) * step - _GUTTER)
+        y += height
     heading(_area(figure, -left, -75, (1, 1)), TITLE, widest, above=0)
     _key(figure, max(0, 52 - left), y - 80, top, above, "×")
     footnote(_area(figure, -left, y - 50, (1, 1)), _triangle_caption(every), widest, 0)
@@ -246,8 +237,11 @@ def _labels(one: SentenceMap, cells: _Cells) -> tuple[list[str], list[str]]:
     return targets, heads
 
 
-def _triangle(axes: Axes, one: SentenceMap, cells: _Cells, labels: tuple[list[str], list[str]], top: float) -> None:
-    lag, (targets, heads) = one.record.nearest_lag, labels
+def _triangle(figure: Figure, one: SentenceMap, cells: _Cells, place: tuple[float, float], top: float) -> None:
+    lag, count, (targets, heads) = one.record.nearest_lag, len(one.record), _labels(one, cells)
+    # the head of a column stands above it, and nothing above that of the first
+    first = cells.height * (lag == 0)
+    axes = _area(figure, place[0], place[1] + first, (count, count), cells[:2])
     # lines between cells: the palest are seen to be there
     _fill(axes, one.relative, top, FAINT)
     _column(axes, -5, "", targets, _inks(one.record.targets, one.unknown), cells.word)
@@ -274,11 +268,10 @@ def _triangle(axes: Axes, one: SentenceMap, cells: _Cells, labels: tuple[list[st
     flatness = [] if one.flatness is None else [f"flatness {one.flatness.overall.flatness:.3f}"]
     shares = ", ".join([*flatness, *[f"{100 * elsewhere:.1f} % on no word"] * (elsewhere >= _LEAST_SHOWN)])
     about = "\n".join(wrap(text, NOTE_SIZE, 200) for text in (one.memory, shares) if text)
-    first = 15 + cells.height * (lag == 0)
-    note(axes, "next word", (0, 1), (-5, first), ha="right", size=NOTE_SIZE)
-    note(axes, "word read: heads a column", (0, 1), (2, first), size=NOTE_SIZE)
-    note(axes, about, (0, 1), (0, first + 14), size=NOTE_SIZE)
-    named = first + 16 + 10.5 * len(about.split("\n"))
+    note(axes, "next word", (0, 1), (-5, first + 15), ha="right", size=NOTE_SIZE)
+    note(axes, "word read: heads a column", (0, 1), (2, first + 15), size=NOTE_SIZE)
+    note(axes, about, (0, 1), (0, first + 29), size=NOTE_SIZE)
+    named = first + 31 + 10.5 * len(about.split("\n"))
     note(axes, clip(one.name, LEGEND_SIZE, 200), (0, 1), (0, named), size=LEGEND_SIZE, weight="bold", color=INK)
 
 
