@@ -418,23 +418,24 @@ def sweep_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel, ..
 
     What the figure itself needs to be read is added to `caption`.
     """
-    names = list(dict.fromkeys(one.name for panel in panels for one in panel.series))
+    curves = [one for panel in panels for one in panel.series]
+    names = list(dict.fromkeys(one.name for one in curves))
     require(0 < len(names) <= len(STYLES), "curves of a figure", len(names), f"from 1 to {len(STYLES)}")
     styles = dict(zip(names, STYLES, strict=False))
-    figure, plots = _plot((567 + 54) / len(panels) - 54, 218, len(panels), gap=54)
+    gap, whole = 54, 567
+    width = (whole + gap) / len(panels) - gap
+    figure, plots = _plot(width, 218, len(panels), gap)
     keys: dict[str, Artist] = {}
-    points = [[point for one in panel.series for point in one.points] for panel in panels]
-    settings = sorted({point.x for each in points for point in each})
+    points = [point for one in curves for point in one.points]
+    settings = sorted({point.x for point in points})
     wide = settings[0] > 0 and settings[-1] / settings[0] >= _WIDE
     places = {x: math.log(x) if wide else x for x in settings}
     edge = 0.06 * (places[settings[-1]] - places[settings[0]]) or 0.5
-    low, high = (of(side for each in points for point in each for side in point.span) for of in (min, max))
+    low, high = min(point.span[0] for point in points), max(point.span[1] for point in points)
     # at least a scale for values that are all the same; an eighth of the height above and below the values
     room = max(1.02, high / low) ** 0.12
     for panel, axes in zip(panels, plots, strict=True):
-        width = 72 * figure.get_figwidth() * axes.get_position().width
-        heading = clip(panel.title, HEAD_SIZE, width)
-        note(axes, heading, (0, 1), (0, 18), size=HEAD_SIZE, weight="bold", color=INK)
+        note(axes, clip(panel.title, HEAD_SIZE, width), (0, 1), (0, 18), size=HEAD_SIZE, weight="bold", color=INK)
         note(axes, y_label, (0, 1), (0, 5))
         axes.set_xlabel(f"{x_label}{' (logarithmic)' * wide}")
         axes.set_xticks(list(places.values()), [f"{x:g}" for x in settings])
@@ -444,9 +445,7 @@ def sweep_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel, ..
         axes.grid(axis="y")
         axes.set_xlim(places[settings[0]] - edge, places[settings[-1]] + edge)
         _logarithmic(axes, "y", low / room, high * room)
-    curves = [one for panel in panels for one in panel.series]
-    seeds = any(point.span[0] < point.span[1] for one in curves for point in one.points)
-    caption += " Bars go from the least to the greatest of several seeds." * seeds
+    caption += " Bars go from the least to the greatest of several seeds." * any(p.span[0] < p.span[1] for p in points)
     caption += " Dashed: published." * any(one.published for one in curves)
     text = f"{caption} The vertical axis is logarithmic.".strip()
     return _frame(figure, title, [keys[name] for name in names], text, above=42)
@@ -602,7 +601,8 @@ def context_figure(title: str, curves: Sequence[Series], marks: Sequence[tuple[s
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlim(ticks[0] / 1.1, ticks[-1] * 1.1)
-    least, most = (of(side for one in curves for point in one.points for side in point.span) for of in (min, max))
+    sides = [side for one in curves for point in one.points for side in point.span]
+    least, most = min(sides), max(sides)
     axes.set_ylim(least - 0.04 * (most - least), most + 0.04 * (most - least))
     axes.set_xlabel("words as they were (logarithmic)")
     note(axes, "bits a token more than with the whole context", (0, 1), (0, 5))
