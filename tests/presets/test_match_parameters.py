@@ -77,7 +77,7 @@ def test_the_papers_sizes_come_out_at_its_vocabulary() -> None:
     assert found == {name: pytest.approx(k, rel=0.01) for name, k in printed.items()}
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     memory=st.sampled_from(MEMORIES),
     vocabulary=st.integers(3, 400),
