@@ -18,7 +18,6 @@ from spanlm.analysis.lags import (
     LagAccumulator,
     LagProfile,
     MeasuredLags,
-    check_alike,
     lag_columns,
     notes,
 )
@@ -145,13 +144,6 @@ def test_many_lags_are_summed_in_groups_that_double(count: int) -> None:
     sizes = [float(row[2]) * count / 100 for row in reversed(rows)]
     assert sizes[:-1] == pytest.approx([1, *(2**power for power in range(len(sizes) - 2))], abs=0.06 * count / 100)
     assert [row[0] for row in rows[-3:]] == ["−13 … −9", "−5", "−1"] and rows[0][0].startswith(f"−{4 * count - 3}")
-
-
-def test_lags_of_other_things_do_not_stand_side_by_side() -> None:
-    for other in ((1, 1), (3, 1), (4, 0)):
-        with pytest.raises(InputError, match=r"one looks at spans of 4 words and two at "):
-            check_alike({"one": (4, 1), "two": other})
-    check_alike({"one": (1, 1), "two": (1, 0)})
 
 
 def test_csv_has_a_row_for_each_model_and_lag(tmp_path: Path) -> None:
