@@ -281,7 +281,10 @@ def measure_context(
             encoder, memory = (state if kept else empty for kept in (change.encoder, change.memory))
             begun = LMState(encoder.encoder, memory.memory)
             found[name][chunk] = _read_changed(reader, places, chunk, begun, change, options)
-    nothing = _after_nothing(reader, corpus.vocabulary)[places.ids[places.starts]]
+    with evaluating(model, protocol.precision):
+        opening = torch.full((1, 1), corpus.vocabulary.eos_id, device=model.device)
+        every: Tensor = model.log_probs(opening, model.init_state(1))[0][0, 0]  # (V,), after <eos> alone
+    nothing = every.double().cpu().numpy()[places.ids[places.starts]] / math.log(2)
     return _use(corpus, split, protocol, options, places, whole, found, nothing)
 
 
@@ -331,14 +334,6 @@ def _read_changed(
     found = np.full((len(chunk), len(options.lengths)), np.nan)
     found[:, : len(lengths)] = np.where(at < places.ends[chunk], log_p, np.nan).T
     return found
-
-
-def _after_nothing(reader: _Reader, vocabulary: Vocabulary) -> Array:
-    model = reader.model
-    with evaluating(model, reader.precision):
-        opening = torch.full((1, 1), vocabulary.eos_id, device=model.device)
-        log_p: Tensor = model.log_probs(opening, model.init_state(1))[0]
-    return np.asarray(log_p[0, 0].double().cpu().numpy() / math.log(2))
 
 
 # --- what it comes to ---

@@ -313,9 +313,8 @@ class Run:
     plan: Plan
     watcher: Watcher | None = None  # of every training in this process
     started: Callable[[Task], None] = lambda task: None  # called before every task in this process
-    reporting: Callable[[], AbstractContextManager[Report]] = lambda: nullcontext(
-        quiet
-    )  # of each measurement in this process
+    # of each measurement in this process
+    reporting: Callable[[], AbstractContextManager[Report]] = lambda: nullcontext(quiet)
     heard: Callable[[Task, str], None] = lambda task, line: None  # called with each line of a task's own process
     failed: set[Task] = field(default_factory=set, init=False)
 

@@ -283,8 +283,6 @@ def test_differences_of_any_size_are_compared() -> None:
     assert huge.perplexity == math.inf and huge.p < 0.001 and huge.whole.interval[0] > 1e5
     spike = compare(text, one, TokenBits("spike", one.bits + 1e6 * (np.arange(400) == 7))).whole
     assert spike.lopsided and spike.interval[0] < 0 < spike.interval[1]
-    alike = compare(text, one, one)
-    assert (alike.p, alike.whole.interval, alike.whole.lopsided) == (1.0, (0.0, 0.0), False)
     short = replace(text, ids=text.ids[:60], known=text.known[:60], documents=text.documents[:1])
     few = compare(short, TokenBits("a", one.bits[:, :60]), TokenBits("b", one.bits[:, :60] + 0.1))
     assert math.isnan(few.p) and math.isnan(few.whole.interval[0]) and few.whole.difference == pytest.approx(0.1)
