@@ -15,15 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.evaluation.resampling import (
-    Array,
-    drawn_means,
-    drawn_p,
-    drawn_shifts,
-    interval_of,
-    of_chance,
-    signed,
-)
+from spanlm.evaluation.resampling import Array, drawn_means, drawn_p, drawn_shifts, interval_of, of_chance, signed
 
 NONE = "–"
 SEED = 1

@@ -33,11 +33,7 @@ _PRESETS = {
 }
 _ROWS = {
     name: Row(
-        name=name,
-        title=preset.title,
-        preset=preset.name,
-        control="" if name == "lstm" else "lstm",
-        curve=preset.curve,
+        name=name, title=preset.title, preset=preset.name, control="" if name == "lstm" else "lstm", curve=preset.curve
     )
     for name, preset in _PRESETS.items()
 }
