@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -80,11 +80,17 @@ class Row:
 class Section:
     """Rows of a table that can be compared with each other, but not with other rows."""
 
-    holds: Callable[[Row], bool] = lambda row: True  # a row belongs to the first section that holds it
+    adapting: bool | None = None  # only rows with dynamic evaluation, or only those without
+    by_sentence: bool | None = None  # only models trained on sentences, or only the others
     title: str = ""
     note: str = ""
     label: str = "test ppl"  # of the perplexity that figures show
     counted: tuple[str, ...] = ("perplexity",)  # path in a record's `test` of the perplexity counted as in the paper
+
+    def holds(self, row: Row) -> bool:
+        """Whether a row can be here; it belongs to the first section that holds it."""
+        adapting = isinstance(row.how, Dynamic)
+        return self.adapting in (None, adapting) and self.by_sentence in (None, row.by_sentence)
 
 
 @dataclass(frozen=True)

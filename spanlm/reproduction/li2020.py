@@ -143,7 +143,7 @@ LI = Paper(
         Scale(name="paper", purpose="the papers' sizes and recipes; for a GPU", sizes=Proportional()),
     ),
     sections=(
-        Section(holds=lambda row: not isinstance(row.how, Dynamic), title="Without dynamic evaluation"),
+        Section(adapting=False, title="Without dynamic evaluation"),
         Section(title="With dynamic evaluation", label="test ppl, dynamic"),
     ),
     note="Over: test perplexity less that of the row named, on the mean of the seeds that both have. The oracle policy "

@@ -144,7 +144,7 @@ SALTON = Paper(
     # a model that reads a running text knows more than one that begins anew at each sentence
     sections=(
         Section(
-            holds=lambda row: not row.by_sentence,
+            by_sentence=False,
             title="Running text: one stream, state carried throughout",
             label="test ppl, running text",
         ),
