@@ -18,31 +18,13 @@ from torch.nn import functional
 
 from benchmarks.lstm import beside_port
 from benchmarks.race import Aim, Contender
-from benchmarks.setting import Plain, Size, States, own_trainer, plain_step, training_flops
+from benchmarks.setting import Plain, Size, States, of_preset, own_trainer, plain_step, training_flops
 from spanlm.models.encoders import AWDLSTMConfig
-from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
 from spanlm.training.bench import precisions
 
 ACTIVATION_PENALTY, TEMPORAL_PENALTY = 2.0, 1.0
-AWD_PTB = Size(
-    "AWD-LSTM PTB size tied",
-    ModelConfig(
-        embedding_size=400,
-        embedding_dropout=0.1,
-        shared_words=True,
-        input_dropout=0.4,
-        output_dropout=0.4,
-        locked_dropout=True,
-        encoder=AWDLSTMConfig(),
-        memory=NoMemoryConfig(),
-        head=SoftmaxConfig(tied=True),
-    ),
-    vocabulary_size=10_000,
-    batch_size=20,
-    length=70,
-)
+AWD_PTB = of_preset("merity2018/awd-ptb", "AWD-LSTM PTB size tied", batch_size=20, length=70)
 AWD_SNB = replace(
     AWD_PTB,
     name="AWD-LSTM PTB size tied, span buffer 512 / 8",

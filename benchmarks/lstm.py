@@ -18,6 +18,7 @@ from benchmarks.setting import (
     Size,
     States,
     Step,
+    of_preset,
     own_trainer,
     plain_step,
     random_segments,
@@ -32,7 +33,7 @@ from spanlm.models.encoders import LSTMConfig, stacks
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Memory, Readout, Tensors
 from spanlm.models.language_model import LanguageModel, ModelConfig
-from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig, KeyValueConfig, NoMemoryConfig
+from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig, NoMemoryConfig
 from spanlm.models.ops.precision import Precision
 from spanlm.training.bench import precisions
 from spanlm.training.trainer import Trainer
@@ -69,13 +70,7 @@ WORDS_300 = replace(
     length=100,
 )
 WORDS_650 = replace(ONE_STREAM_650, name="LSTM 2×650 tied, word by word", length=20)
-KVP_834 = Size(
-    "Key-Value-Predict 834, window 5",
-    ModelConfig(encoder=LSTMConfig(hidden_size=834), memory=KeyValueConfig(roles=3, window=5)),
-    vocabulary_size=10_000,
-    batch_size=64,
-    length=20,
-)
+KVP_834 = of_preset("daniluk2017/kvp-w5", "Key-Value-Predict 834, window 5", batch_size=64, length=20)
 CACHE = CacheConfig(window=2_000, theta=0.3, lambda_=0.1)
 
 

@@ -6,16 +6,14 @@ The port's mixture (zihangdai/mos) makes every word's probability under every ex
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, nll_loss
 
-from benchmarks.awd import AWD_PTB, PortedAWD, awd_trainer, locked
+from benchmarks.awd import PortedAWD, awd_trainer, locked
 from benchmarks.race import Aim, Contender
-from benchmarks.setting import Size, plain_step, training_flops
-from spanlm.models.encoders import AWDLSTMConfig
+from benchmarks.setting import Size, of_preset, plain_step, training_flops
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.heads.mixture_of_softmaxes import MixtureOfSoftmaxesHead
 from spanlm.models.interfaces import Head, Init
@@ -23,17 +21,7 @@ from spanlm.models.ops.precision import Precision
 from spanlm.training.bench import precisions
 from spanlm.training.trainer import Trainer
 
-MOS_PTB = replace(
-    AWD_PTB,
-    name="mixture of 15 softmaxes PTB size tied",
-    model=replace(
-        AWD_PTB.model,
-        embedding_size=280,
-        encoder=AWDLSTMConfig(hidden_size=960, last_size=620, hidden_dropout=0.225),
-        head=MixtureOfSoftmaxesConfig(),
-    ),
-    batch_size=12,
-)
+MOS_PTB = of_preset("yang2018/mos-ptb", "mixture of 15 softmaxes PTB size tied", batch_size=12, length=70)
 
 
 class NaiveMixture(MixtureOfSoftmaxesHead):

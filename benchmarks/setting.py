@@ -20,6 +20,7 @@ from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.ops.precision import Precision
+from spanlm.presets import find_preset
 from spanlm.training.bench import idle_trainer
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
 from spanlm.training.trainer import Trainer
@@ -50,6 +51,11 @@ class Size:
     def title(self) -> str:
         """Name of the group in reports."""
         return f"{self.name}, V {self.vocabulary_size:,}, batch {self.batch_size} × {self.length}"
+
+
+def of_preset(preset: str, name: str, batch_size: int, length: int) -> Size:
+    """Return the model of a preset with the vocabulary of Penn Treebank."""
+    return Size(name, find_preset(preset).config.model, 10_000, batch_size, length)
 
 
 VOCABULARY = Vocabulary((EOS, UNK))

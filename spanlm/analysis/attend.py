@@ -22,21 +22,14 @@ from spanlm.models.interfaces import NextWordModel
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Consecutive words of a corpus.
+    """Consecutive words of a corpus."""
 
-    Attributes:
-        words: as the model reads them: `<unk>` for words outside the vocabulary, `<eos>` at line ends.
-        source: the place in the corpus, in words.
-        first: number of the first word, from 1, in the document or split.
-        starts: index of the first word of each document, or of each other context that begins with an empty state.
-        places: of items of a table, those of its words, see `spanlm.evaluation.words.places_of`.
-    """
-
-    words: list[str]
-    source: str
-    first: int
+    words: list[str]  # as the model reads them: `<unk>` for words outside the vocabulary, `<eos>` at line ends
+    source: str  # the place in the corpus, in words
+    first: int  # number of the first word, from 1, in the document or split
+    # index of the first word of each document, or of each other context that begins with an empty state
     starts: Sequence[int] = (0,)
-    places: Sequence[Place] = ()
+    places: Sequence[Place] = ()  # of items of a table, those of its words, see `spanlm.evaluation.words.places_of`
 
 
 def excerpt(

@@ -40,21 +40,13 @@ class Classes:
 
 @dataclass(frozen=True, eq=False)
 class Looks:
-    """Where a memory looked before each of N tokens.
+    """Where a memory looked before each of N tokens."""
 
-    Attributes:
-        lag: of the slot with the largest weight: how many steps back it ends.
-        peak: that weight, as a share of all slots'.
-        slots: how many slots there were.
-        stride: how many words a slot holds.
-        nearest: the lag of the nearest slot.
-    """
-
-    lag: Counts
-    peak: NDArray[np.float32]
-    slots: Counts
-    stride: int = 1
-    nearest: int = 1
+    lag: Counts  # of the slot with the largest weight: how many steps back it ends
+    peak: NDArray[np.float32]  # that weight, as a share of all slots'
+    slots: Counts  # how many slots there were
+    stride: int = 1  # how many words a slot holds
+    nearest: int = 1  # the lag of the nearest slot
 
 
 def line_starts(ids: Counts, eos_id: int) -> Counts:
@@ -71,13 +63,9 @@ def openings(context: Context, ids: Counts, documents: Counts, eos_id: int) -> C
 
 def by_edges(title: str, values: Counts, firsts: Sequence[int], unit: str = "") -> Classes:
     """Sort numbers into ranges that begin at `firsts`; those below the first are in none."""
-    names = [_range(first, after - 1) for first, after in pairwise(firsts)]
-    names = [f"{name}{unit}" for name in (*names, f"{firsts[-1]:,} or more")]
+    ends = [f"–{after - 1:,}" if after - 1 > first else "" for first, after in pairwise(firsts)]
+    names = [f"{first:,}{end}{unit}" for first, end in zip(firsts, [*ends, " or more"], strict=True)]
     return Classes(title, tuple(names), np.digitize(values, firsts) - 1)
-
-
-def _range(first: int, last: int) -> str:
-    return f"{first:,}" if first == last else f"{first:,}–{last:,}"
 
 
 def by_frequency(ids: Counts, vocabulary: Vocabulary, counts: Counts) -> Classes:
@@ -116,16 +104,6 @@ def by_novelty(ids: Counts, vocabulary: Vocabulary, starts: Counts) -> Classes:
     """Words that stood in the context before, and those that did not."""
     labels = (distances(ids, starts) == 0).astype(np.int64)
     return Classes("words", (REPEATED, NEW), labels).where(is_word(ids, vocabulary))
-
-
-def by_place_in_line(ids: Counts, eos_id: int) -> Classes:
-    """By place in the line, its <eos> included."""
-    return by_edges("place in sentence (line)", places(len(ids), line_starts(ids, eos_id)), (1, 2, 3, 6, 11, 21))
-
-
-def by_place_in_document(tokens: int, documents: Counts) -> Classes:
-    """By place in the document."""
-    return by_edges("place in document", places(tokens, documents), (1, 11, 51, 201, 1_001, 10_001))
 
 
 def places(tokens: int, begins: Counts) -> Counts:
@@ -169,11 +147,7 @@ def by_attention(looks: Looks, ids: Counts, starts: Counts, eos_id: int, name: s
 
 
 def by_tag(path: Path, ids: Counts, vocabulary: Vocabulary) -> Classes:
-    """By the part of speech in a file: the text's lines, each word as `word_TAG`; <eos> has none.
-
-    Raises:
-        InputError: a line has other words than the text, or a word no tag.
-    """
+    """By the part of speech in a file: the text's lines, each word as `word_TAG`; <eos> has none."""
     lines, tags = lines_of(pieces(Text(path, as_text=True))), list[str]()
     ends = np.flatnonzero(ids == vocabulary.eos_id)
     begin = 0
@@ -189,7 +163,6 @@ def by_tag(path: Path, ids: Counts, vocabulary: Vocabulary) -> Classes:
 
 
 def _tags_of(line: str, ids: list[int], vocabulary: Vocabulary, place: str) -> list[str]:
-    """Return the tags of a line's words."""
     both = [word.rpartition("_") for word in written_words(line)]
     if len(both) != len(ids):
         raise InputError(f"{place}: has {len(both)} words, and the text {len(ids)} there. Tag it as the run cuts it.")

@@ -26,12 +26,13 @@ from spanlm.analysis.classes import (
     Counts,
     Looks,
     by_attention,
+    by_edges,
     by_frequency,
-    by_place_in_document,
-    by_place_in_line,
     by_recurrence,
     by_tag,
+    line_starts,
     openings,
+    places,
 )
 from spanlm.data.corpora import Corpus
 from spanlm.data.tokenizer import written_words
@@ -68,28 +69,18 @@ BEFORE, AFTER = 24, 6
 
 @dataclass(frozen=True, eq=False)
 class SharedText:
-    """A text of N tokens as the baseline cuts it, which all models read.
+    """A text of N tokens as the baseline cuts it, which all models read."""
 
-    Attributes:
-        name: of the corpus and the part.
-        protocol: how it is counted, for people.
-        context: of a word.
-        ids: (N,) of the words.
-        documents: (D,) the first token of each.
-        known: (N,) bool, the tokens that are compared: all, or those whose word every model knows.
-        counts: (V,) how often each word stands in the baseline's training text; None: that is not there.
-        tags: of parts of speech, if there are any.
-    """
-
-    name: str
-    protocol: str
-    context: Context
+    name: str  # of the corpus and the part
+    protocol: str  # how it is counted, for people
+    context: Context  # of a word
     vocabulary: Vocabulary
-    ids: Counts
-    documents: Counts
-    known: NDArray[np.bool_]
+    ids: Counts  # (N,) of the words
+    documents: Counts  # (D,) the first token of each
+    known: NDArray[np.bool_]  # (N,) bool, the tokens that are compared: all, or those whose word every model knows
+    # (V,) how often each word stands in the baseline's training text; None: that is not there
     counts: Counts | None = None
-    tags: Classes | None = None
+    tags: Classes | None = None  # of parts of speech, if there are any
 
     @property
     def openings(self) -> Counts:
@@ -98,7 +89,6 @@ class SharedText:
 
     @property
     def everything(self) -> Classes:
-        """All tokens in one class."""
         return Classes("all", ("all",), np.zeros(len(self.ids), np.int64))
 
     @cached_property
@@ -110,78 +100,55 @@ class SharedText:
             raise InputError(f"{self.name}: {error}") from None
 
     def classes(self) -> list[Classes]:
-        """Return the ways to sort its tokens."""
         found = [] if self.counts is None else [by_frequency(self.ids, self.vocabulary, self.counts)]
         found.append(by_recurrence(self.ids, self.vocabulary, self.openings))
-        found.append(by_place_in_line(self.ids, self.vocabulary.eos_id))
+        in_line = places(len(self.ids), line_starts(self.ids, self.vocabulary.eos_id))
+        found.append(by_edges("place in sentence (line)", in_line, (1, 2, 3, 6, 11, 21)))
         if len(self.documents) > 1:
-            found.append(by_place_in_document(len(self.ids), self.documents))
+            in_document = places(len(self.ids), self.documents)
+            found.append(by_edges("place in document", in_document, (1, 11, 51, 201, 1_001, 10_001)))
         return found if self.tags is None else [*found, self.tags]
 
 
 @dataclass(frozen=True, eq=False)
 class TokenBits:
-    """What a model, or each of a family of R, gives to each of N tokens.
+    """What a model, or each of a family of R, gives to each of N tokens."""
 
-    Attributes:
-        name: for people.
-        bits: (R, N), −log2 p.
-        looks: where the first looked; None: it does not attend.
-        runs: which runs these are; two sides of the same runs are compared seed by seed.
-        protocol: how the text was read; None: not known.
-    """
-
-    name: str
-    bits: Array
-    looks: Looks | None = None
-    runs: tuple[Path, ...] = ()
-    protocol: Protocol | None = None
+    name: str  # for people
+    bits: Array  # (R, N), −log2 p
+    looks: Looks | None = None  # where the first looked; None: it does not attend
+    runs: tuple[Path, ...] = ()  # which runs these are; two sides of the same runs are compared seed by seed
+    protocol: Protocol | None = None  # how the text was read; None: not known
 
     @property
     def mean(self) -> Array:
-        """(N,), the mean over a family."""
         return np.asarray(self.bits.mean(axis=0))
 
     @property
     def perplexity(self) -> float:
-        """Over all tokens; of a family, of its mean bits."""
         return float(2 ** self.bits.mean())
-
-    @staticmethod
-    def family(name: str, members: Sequence[TokenBits]) -> TokenBits:
-        """Join runs that differ in their seed."""
-        runs = tuple(path for one in members for path in one.runs)
-        bits = np.concatenate([one.bits for one in members])
-        return TokenBits(name, bits, members[0].looks, runs, members[0].protocol)
 
     def by_run(self, known: NDArray[np.bool_]) -> Array:
         """(R,), mean bits of each run at the `known` (N,) of the tokens."""
         return np.asarray(self.bits[:, known].mean(axis=1))
 
-    def seeds_apart(self, other: TokenBits) -> list[Array]:
-        """Return the bits by seed, (R, N) each, of which means are drawn: of the same runs, their differences alone."""
-        return [self.bits - other.bits] if self.runs and self.runs == other.runs else [self.bits, other.bits]
+    @staticmethod
+    def family(name: str, members: Sequence[TokenBits]) -> TokenBits:
+        runs = tuple(path for one in members for path in one.runs)
+        bits = np.concatenate([one.bits for one in members])
+        return TokenBits(name, bits, members[0].looks, runs, members[0].protocol)
 
 
 @dataclass(frozen=True)
 class ClassDifference:
-    """The tokens of a class.
+    """The tokens of a class."""
 
-    Attributes:
-        name: of the class.
-        tokens: how many.
-        difference: mean d_t over them, bits a token.
-        interval: 95 %; NaN where they are in fewer than `FEWEST_BLOCKS` blocks, which say nothing of others.
-        part: Σ d_t over them, shared out over all tokens that are compared.
-        lopsided: few blocks make most of what it differs by, so that the interval may be too short.
-    """
-
-    name: str
-    tokens: int
-    difference: float
-    interval: Interval
-    part: float
-    lopsided: bool = False
+    name: str  # of the class
+    tokens: int  # how many
+    difference: float  # mean d_t over them, bits a token
+    interval: Interval  # 95 %; NaN where they are in fewer than `FEWEST_BLOCKS` blocks, which say nothing of others
+    part: float  # Σ d_t over them, shared out over all tokens that are compared
+    lopsided: bool = False  # few blocks make most of what it differs by, so that the interval may be too short
 
 
 @dataclass(frozen=True)
@@ -203,37 +170,23 @@ class MovedWord:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A model, or a family, against the baseline.
+    """A model, or a family, against the baseline."""
 
-    Attributes:
-        name: of the model.
-        runs: how many runs it is the mean of.
-        bits: mean bits a token.
-        bits_by_run: of each run.
-        whole: of all tokens that are compared.
-        p: of the interval's draws (`spanlm.evaluation.resampling.drawn_p`); NaN where there is no interval.
-        where: for each way to sort tokens its classes, by title.
-        gains: the words at which the model is better by most.
-        losses: those at which it is worse.
-    """
-
-    name: str
-    runs: int
-    bits: float
-    bits_by_run: list[float]
-    whole: ClassDifference
-    p: float
-    where: dict[str, list[ClassDifference]]
-    gains: list[MovedWord]
-    losses: list[MovedWord]
+    name: str  # of the model
+    runs: int  # how many runs it is the mean of
+    bits: float  # mean bits a token
+    bits_by_run: list[float]  # of each run
+    whole: ClassDifference  # of all tokens that are compared
+    p: float  # of the interval's draws (`spanlm.evaluation.resampling.drawn_p`); NaN where there is no interval
+    where: dict[str, list[ClassDifference]]  # for each way to sort tokens its classes, by title
+    gains: list[MovedWord]  # the words at which the model is better by most
+    losses: list[MovedWord]  # those at which it is worse
 
     @property
     def perplexity(self) -> float:
-        """Of the tokens that are compared."""
         return perplexity(self.bits * math.log(2))
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
         return {**asdict(self), "perplexity": self.perplexity}
 
 
@@ -335,11 +288,7 @@ def _nearest_peak(block: Scored, attended: Attended) -> tuple[NDArray[Any], ...]
 
 
 def check_alike(baseline: Model, text: SharedText, model: Model, corpus: Corpus, split: str) -> SharedText:
-    """Return the text with the tokens whose word another model with other words knows, too.
-
-    Raises:
-        InputError: it cuts the text into other tokens.
-    """
+    """Return the text with the tokens whose word another model with other words knows, too."""
     if model.vocabulary.hash == baseline.vocabulary.hash:
         return text
     if not isinstance(model.model, NextWordModel):
@@ -411,7 +360,11 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
     generator = np.random.default_rng(SEED)
     (whole,), draws = _differences(text, text.everything, baseline, model, generator)
     p = drawn_p(draws[:, 0], whole.difference) if math.isfinite(whole.interval[0]) else math.nan
-    sorted_by = [*text.classes(), *_by_looks(text, baseline, model)]
+    sorted_by = text.classes()
+    # where the model looked or, if it does not attend, the baseline
+    looking = baseline if model.looks is None else model
+    if looking.looks is not None:
+        sorted_by.append(by_attention(looking.looks, text.ids, text.openings, text.vocabulary.eos_id, looking.name))
     classes = {each.title: _differences(text, each, baseline, model, generator)[0] for each in sorted_by}
     where = {title: rows for title, rows in classes.items() if rows}
     gains, losses = _moved(text, baseline.mean, model.mean)
@@ -422,15 +375,6 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
 def differences(text: SharedText, classes: Classes, baseline: TokenBits, model: TokenBits) -> list[ClassDifference]:
     """Return the difference in each class of one way to sort the tokens; errors are those of `compare`."""
     return _differences(text, classes, baseline, model, np.random.default_rng(SEED))[0]
-
-
-def _by_looks(text: SharedText, *models: TokenBits) -> list[Classes]:
-    """Sort by where the model looked or, if it does not attend, the baseline."""
-    eos = text.vocabulary.eos_id
-    for one in models[::-1]:
-        if one.looks is not None:
-            return [by_attention(one.looks, text.ids, text.openings, eos, one.name)]
-    return []
 
 
 def _differences(
@@ -445,7 +389,9 @@ def _differences(
         return [], np.empty((0, 0))
     sums, counts = blocks.sums(labels, size, model.mean - baseline.mean)[:, present], counts[:, present]
     draws, unsure = drawn_means(sums, counts, generator), lopsided(sums, counts).tolist()
-    for family in model.seeds_apart(baseline):
+    # of the same runs, the seeds' differences alone are drawn
+    paired = bool(model.runs) and model.runs == baseline.runs
+    for family in [model.bits - baseline.bits] if paired else [model.bits, baseline.bits]:
         seeds = np.array([blocks.sums(labels, size, bits).sum(0) for bits in family])
         draws = draws + drawn_shifts(seeds[:, present] / tokens[present], generator)
     totals, intervals, kept = sums.sum(0), interval_of(draws), int(text.known.sum())
@@ -460,7 +406,6 @@ def _differences(
 
 
 def _moved(text: SharedText, baseline: Array, model: Array) -> tuple[list[MovedWord], list[MovedWord]]:
-    """Return the words that gain most, and those that lose most."""
     difference = np.where(text.known, model - baseline, 0.0)
     order = np.argsort(difference, kind="stable")
     gains = [n for n in order[:MOVED].tolist() if difference[n] < 0]

@@ -36,7 +36,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -90,47 +90,29 @@ class ContextOptions:
 
 @dataclass(frozen=True)
 class ContextPoint:
-    """One change at one length.
+    """One change at one length."""
 
-    Attributes:
-        words: n.
-        positions: how many targets there were.
-        bits: with the change, a token, at these targets.
-        excess: E(n), so that `bits` − `excess` is with the whole context, at the same targets.
-        interval: 95 % of E(n); NaN where the targets are in fewer than `FEWEST_BLOCKS` blocks.
-    """
-
-    words: int
-    positions: int
-    bits: float
-    excess: float
-    interval: Interval
+    words: int  # n
+    positions: int  # how many targets there were
+    bits: float  # with the change, a token, at these targets
+    excess: float  # E(n), so that `bits` − `excess` is with the whole context, at the same targets
+    interval: Interval  # 95 % of E(n); NaN where the targets are in fewer than `FEWEST_BLOCKS` blocks
 
 
 @dataclass(frozen=True)
 class ContextUse:
-    """What a model needs more where its context is changed.
+    """What a model needs more where its context is changed."""
 
-    Attributes:
-        text: corpus and part.
-        protocol: how it is counted, for people.
-        bits: with the whole context, a token, at all targets that were measured.
-        curves: of each change; truncated begins with n = 0.
-        effective: n*; infinite: longer than all lengths; NaN: the gain's interval holds 0, or no length has targets in
-            enough blocks.
-        effective_interval: 95 %, from the same draws.
-        blocks: what was drawn anew for the intervals.
-        far: how many words were shuffled, dropped or replaced.
-    """
-
-    text: str
-    protocol: str
-    bits: float
-    curves: dict[str, list[ContextPoint]]
+    text: str  # corpus and part
+    protocol: str  # how it is counted, for people
+    bits: float  # with the whole context, a token, at all targets that were measured
+    curves: dict[str, list[ContextPoint]]  # of each change; truncated begins with n = 0
+    # n*; infinite: longer than all lengths; NaN: the gain's interval holds 0, or no length has targets in enough
+    # blocks
     effective: float
-    effective_interval: Interval
-    blocks: str
-    far: int
+    effective_interval: Interval  # 95 %, from the same draws
+    blocks: str  # what was drawn anew for the intervals
+    far: int  # how many words were shuffled, dropped or replaced
 
     @property
     def gain(self) -> float:
@@ -138,7 +120,6 @@ class ContextUse:
         return self.curves[TRUNCATED][0].excess
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
         return asdict(self)
 
 
@@ -147,21 +128,13 @@ class ContextUse:
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """Where streams begin.
+    """Where streams begin."""
 
-    Attributes:
-        ids: (N,) the text.
-        inputs: (N,) what is read before each of its words.
-        starts: (P,) in order; of a stream's first input.
-        ends: (P,) of its context.
-        contexts: those that have a start, from their first word to the last that is a target.
-    """
-
-    ids: Counts
-    inputs: Counts
-    starts: Counts
-    ends: Counts
-    contexts: list[tuple[int, int]]
+    ids: Counts  # (N,) the text
+    inputs: Counts  # (N,) what is read before each of its words
+    starts: Counts  # (P,) in order; of a stream's first input
+    ends: Counts  # (P,) of its context
+    contexts: list[tuple[int, int]]  # those that have a start, from their first word to the last that is a target
 
 
 def _places(corpus: Corpus, split: str, protocol: Protocol, options: ContextOptions) -> _Places:
@@ -231,33 +204,30 @@ def _joined(sizes: Counts) -> Counts:
 # --- reading ---
 
 
-@dataclass(frozen=True, eq=False)
-class _Change:
-    """How a stream begins: its state from the whole state before it and an empty one, and what it reads of far words.
+Far = Callable[[Counts, np.random.Generator], Counts]
 
-    `far` (R,) → what is read in their place; None: its words begin at the stream's start.
-    """
 
-    state: Callable[[LMState, LMState], LMState]
-    far: Callable[[Counts, np.random.Generator], Counts] | None = None
+class _Change(NamedTuple):
+    """How a stream begins: what it keeps of the state before it, and what it reads in place of the `far` words (R,)."""
+
+    encoder: bool = False
+    memory: bool = False
+    far: Far | None = None  # None: its words begin at its start
 
 
 def _changes(model: NextWordModel, options: ContextOptions, replacer: _Replacer) -> dict[str, _Change]:
-    found = {TRUNCATED: _Change(lambda whole, empty: empty)}
+    def shuffled(words: Counts, generator: np.random.Generator) -> Counts:
+        return generator.permutation(words)
+
+    def halved(words: Counts, generator: np.random.Generator) -> Counts:
+        return words[np.sort(generator.choice(len(words), len(words) // 2, replace=False))]
+
+    found = {TRUNCATED: _Change()}
     if model.init_state(1).memory:
-        found[NO_MEMORY] = _Change(lambda whole, empty: LMState(whole.encoder, empty.memory))
-        found[NO_ENCODER] = _Change(lambda whole, empty: LMState(empty.encoder, whole.memory))
+        found |= {NO_MEMORY: _Change(encoder=True), NO_ENCODER: _Change(memory=True)}
     if options.far >= min(options.lengths):
-
-        def halved(words: Counts, generator: np.random.Generator) -> Counts:
-            return words[np.sort(generator.choice(len(words), len(words) // 2, replace=False))]
-
-        def kept(whole: LMState, empty: LMState) -> LMState:
-            return whole
-
-        found[SHUFFLED] = _Change(kept, lambda words, generator: generator.permutation(words))
-        found[DROPPED] = _Change(kept, halved)
-        found[REPLACED] = _Change(kept, replacer)
+        far: dict[str, Far] = {SHUFFLED: shuffled, DROPPED: halved, REPLACED: replacer}
+        found |= {name: _Change(True, True, change) for name, change in far.items()}
     return found
 
 
@@ -308,9 +278,13 @@ def measure_context(
     for chunk, state in _snapshots(reader, places, whole, report):
         empty = model.init_state(len(chunk))
         for name, change in changes.items():
-            begun = change.state(state, empty)
+            encoder, memory = (state if kept else empty for kept in (change.encoder, change.memory))
+            begun = LMState(encoder.encoder, memory.memory)
             found[name][chunk] = _read_changed(reader, places, chunk, begun, change, options)
-    nothing = _after_nothing(reader, corpus.vocabulary)[places.ids[places.starts]]
+    with evaluating(model, protocol.precision):
+        opening = torch.full((1, 1), corpus.vocabulary.eos_id, device=model.device)
+        every: Tensor = model.log_probs(opening, model.init_state(1))[0][0, 0]  # (V,), after <eos> alone
+    nothing = every.double().cpu().numpy()[places.ids[places.starts]] / math.log(2)
     return _use(corpus, split, protocol, options, places, whole, found, nothing)
 
 
@@ -360,15 +334,6 @@ def _read_changed(
     found = np.full((len(chunk), len(options.lengths)), np.nan)
     found[:, : len(lengths)] = np.where(at < places.ends[chunk], log_p, np.nan).T
     return found
-
-
-def _after_nothing(reader: _Reader, vocabulary: Vocabulary) -> Array:
-    """Return log2 p of every word after <eos> alone, (V,)."""
-    model = reader.model
-    with evaluating(model, reader.precision):
-        opening = torch.full((1, 1), vocabulary.eos_id, device=model.device)
-        log_p: Tensor = model.log_probs(opening, model.init_state(1))[0]
-    return np.asarray(log_p[0, 0].double().cpu().numpy() / math.log(2))
 
 
 # --- what it comes to ---

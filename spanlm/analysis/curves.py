@@ -26,37 +26,23 @@ _FIELDS = {"tokens": "tokens", "epochs": "epoch", "steps": "step"}
 
 @dataclass(frozen=True)
 class Curve:
-    """Perplexities of one run, or of several that differ in their seed alone; item i is of epoch i + 1.
+    """Perplexities of one run, or of several that differ in their seed alone; item i is of epoch i + 1."""
 
-    Attributes:
-        name: of the run, or of the folder of several.
-        by: the unit of x.
-        x: where each epoch ended; of several runs the mean.
-        train: of the moving weights in the epoch, of each run.
-        valid: after the epoch, of each run.
-    """
-
-    name: str
-    by: By
-    x: tuple[float, ...]
-    train: tuple[tuple[float, ...], ...]
-    valid: tuple[tuple[float, ...], ...]
+    name: str  # of the run, or of the folder of several
+    by: By  # the unit of x
+    x: tuple[float, ...]  # where each epoch ended; of several runs the mean
+    train: tuple[tuple[float, ...], ...]  # of the moving weights in the epoch, of each run
+    valid: tuple[tuple[float, ...], ...]  # after the epoch, of each run
 
 
 def curve_of(folder: Path, name: str, by: By = "tokens") -> Curve:
     """Read the learning curve of a run, or of the runs in a folder, as far as all of them are.
 
     Raises:
-        InputError: neither a run nor a folder of runs, a damaged line, no epoch that is finished, an unknown unit, or a
-            unit that the run did not count.
+        InputError: neither a run nor a folder of runs, a damaged line, no epoch that is finished, or an unknown unit.
     """
     require(by in get_args(By), "by", by, ", ".join(get_args(By)))
     logs = _logs(folder)
-    if by == "tokens" and not all("tokens" in row for rows in logs for row in rows):
-        others = ", ".join(unit for unit in get_args(By) if unit != by)
-        raise InputError(
-            f"{folder}: was begun by an older version, which did not count tokens; draw it by one of {others}"
-        )
     places = [_places(rows, by) for rows in logs]
     x = tuple(sum(column) / len(column) for column in zip(*places, strict=True))
     train, valid = (
@@ -66,7 +52,6 @@ def curve_of(folder: Path, name: str, by: By = "tokens") -> Curve:
 
 
 def _logs(folder: Path) -> list[list[dict[str, Any]]]:
-    """Read the epochs of a run, or of each run in a folder, as many as all of them have."""
     seeds = [] if (folder / METRICS).exists() else seed_folders(folder, METRICS)
     logs = [epoch_rows(each) for each in seeds or [folder]]
     count = min(map(len, logs))

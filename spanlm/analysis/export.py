@@ -52,11 +52,7 @@ def listed(suffixes: Sequence[str]) -> str:
 
 
 def checked_suffix(path: Path, legal: Sequence[str]) -> str:
-    """Return the suffix of `path` in lower case, after checking that a file of that kind can be put there.
-
-    Raises:
-        InputError: the suffix is not in `legal`, the folder does not exist, or `path` is itself a folder.
-    """
+    """Return the suffix of `path` in lower case, after checking that a file of that kind can be put there."""
     suffix = path.suffix.lower()
     if suffix not in legal:
         raise InputError(f"{path}: cannot write {suffix or 'a file without a suffix'}; end it in {listed(legal)}")

@@ -17,10 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spanlm.analysis.curves import LABELS, Curve
-from spanlm.analysis.lags import HOLLOW, LAST, LagProfile, MeasuredLags, PublishedRow, axis_title, notes
+from spanlm.analysis.lags import HOLLOW, LAST, MeasuredLags, PublishedRow, axis_title, notes
 from spanlm.analysis.utilisation import EXPLAINED, Utilisation, spread_epochs
 from spanlm.errors import InputError, require
 
@@ -132,38 +133,49 @@ def wrap(text: str, size: float, width: float) -> str:
 
 
 def _plot(width: float, height: float, panels: int = 1, gap: float = 0) -> tuple[Figure, list[Axes]]:
-    """Make a figure of panels side by side that fill it, in points; words stand outside, and saving makes room."""
+    """Make a figure of panels of this size in points; words stand outside, and saving makes room."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width / 72, height / 72))
-    one = (width - gap * (panels - 1)) / panels
-    figure.subplots_adjust(0, 0, 1, 1, wspace=gap / one)
+    figure = Figure(figsize=((width * panels + gap * (panels - 1)) / 72, height / 72))
+    figure.subplots_adjust(0, 0, 1, 1, wspace=gap / width)
     return figure, list(figure.subplots(1, panels, squeeze=False)[0])
 
 
-def _note(axes: Axes, text: str, at: tuple[float, float], aside: tuple[float, float], **look: Any) -> None:
+def note(axes: Axes, text: str, at: tuple[float, float], aside: tuple[float, float], **look: Any) -> None:
     """Write text some points aside of a place, in fractions of the axes unless `look` has other `xycoords`."""
-    axes.annotate(text, at, aside, textcoords="offset points", **{"xycoords": "axes fraction", "color": MUTED, **look})
+    look = {"xycoords": "axes fraction", "color": MUTED, "annotation_clip": False, **look}
+    axes.annotate(xml_text(text), at, aside, textcoords="offset points", **look)
+
+
+def heading(axes: Axes, title: str, width: float, above: float, left: float = 0, about: str = "") -> None:
+    """Write a title, and below it what the figure is `about`, so many points `above` the first of its plots."""
+    if about:
+        lines = wrap(about, TEXT_SIZE, width)
+        note(axes, lines, (0, 1), (-left, above), linespacing=1.5)
+        above += 5 + 13 * len(lines.split("\n"))
+    text = wrap(title, 1.1 * TITLE_SIZE, width)
+    note(axes, text, (0, 1), (-left, above + 6), size=TITLE_SIZE, weight="bold", color=INK)
+
+
+def footnote(axes: Axes, text: str, width: float, below: float, left: float = 0) -> None:
+    """Write what must be known to read a figure, so many points `below` the last of its plots."""
+    note(axes, wrap(text, TEXT_SIZE, width), (0, 0), (-left, -below), va="top", linespacing=1.5)
 
 
 def _frame(
-    axes: Axes, title: str, keys: Sequence[Artist], caption: str, above: float = 12, below: float = 42, left: float = 0
-) -> None:
+    figure: Figure, title: str, keys: Sequence[Artist], text: str, above: float = 12, below: float = 42, left: float = 0
+) -> Figure:
     """Write title and legend `above` points over the first of the plots, and a caption `below` it."""
-    from matplotlib.figure import Figure
-
-    figure = axes.get_figure()
-    assert isinstance(figure, Figure)
-    width, height = 72 * figure.get_size_inches()
+    axes, (width, height) = figure.axes[0], 72 * figure.get_size_inches()
     figure.set_label(title)
     if keys:
         widest = 5 * LEGEND_SIZE + max(text_width(str(key.get_label()), LEGEND_SIZE) for key in keys)
         columns = max(int(width // widest), 1)
         axes.legend(handles=keys, loc="lower left", bbox_to_anchor=(0, 1 + above / height), ncols=columns)
         above += 16 * math.ceil(len(keys) / columns)
-    heading, text = wrap(title, 1.1 * TITLE_SIZE, width + left), wrap(caption, TEXT_SIZE, width + left)
-    _note(axes, heading, (0, 1), (-left, above + 6), size=TITLE_SIZE, weight="bold", color=INK)
-    _note(axes, text, (0, 0), (-left, -below), va="top", linespacing=1.5)
+    heading(axes, title, width + left, above, left)
+    footnote(axes, text, width + left, below, left)
+    return figure
 
 
 def _line(
@@ -175,8 +187,28 @@ def _line(
     return line
 
 
-def _hollow(style: Style, size: float) -> dict[str, Any]:
+def _hollow(style: Style, size: float = 5) -> dict[str, Any]:
     return {"markerfacecolor": PAPER, "markeredgecolor": style.colour, "markeredgewidth": 1.2, "markersize": size}
+
+
+_MOST_MARKS, _FEW_MARKS = 26, 12
+
+
+def _pair(
+    axes: Axes, x: Sequence[float], full: Sequence[float], thin: Sequence[float], style: Style, name: str
+) -> Line2D:
+    """Draw a line, and a thin one with hollow marks; of long ones only some places are marked."""
+    marked = spread_epochs(len(x), _FEW_MARKS if len(x) > _MOST_MARKS else len(x))
+    _line(axes, x, thin, style, markevery=marked, linewidth=0.75, **_hollow(style))
+    return _line(axes, x, full, style, markevery=marked, label=name)
+
+
+def _pair_keys(axes: Axes, full: str, thin: str) -> list[Artist]:
+    grey = Style(MUTED, "o")
+    return [
+        _line(axes, [], [], grey, label=full),
+        _line(axes, [], [], grey, label=thin, linewidth=0.75, **_hollow(grey)),
+    ]
 
 
 def _rule(axes: Axes, unit: str = "") -> None:
@@ -215,13 +247,10 @@ def lag_figure(measured: Sequence[MeasuredLags]) -> Figure:
 
     A row of the paper with the same window of 15 stands beside them as a line, beside lines paler and dashed. A number
     that was inferred is a hollow mark.
-
-    Raises:
-        InputError: there are more models than can be told apart.
     """
     check_series(len(measured))
     figure, (axes,) = _plot(550, 250)
-    alone = len(measured) == 1
+    alone, first = len(measured) == 1, measured[0].profile
     keys: list[Artist] = []
     papers: dict[str | None, tuple[PublishedRow, Style]] = {}
     for one, style in zip(measured, STYLES, strict=False):
@@ -242,30 +271,22 @@ def lag_figure(measured: Sequence[MeasuredLags]) -> Figure:
             _line(axes, [-lag], [row.percent[row.lags.index(lag)]], style, **_hollow(style, 6))
     rows = [row for row, _ in papers.values()]
     lags = [*(one.profile.lags for one in measured), *(row.lags for row in rows)]
-    _lag_axis(axes, lags, measured[0].profile.span)
-    _rule(axes, " %")
-    text = notes(measured, rows, HOLLOW)
-    if alone:
-        text.insert(0, _counts(measured[0].profile))
-    elif any(one.published is not None and one.published.scaled for one in measured):
-        text.append("The paper's figure has windows of 15 only: none stands beside shorter ones.")
-    _frame(axes, "Mean attention by lag", keys, " ".join(text))
-    return figure
-
-
-def _lag_axis(axes: Axes, lags: Sequence[range], span: int) -> None:
-    """Name lags, oldest first, the present to the right; of spans of several words those where they end."""
+    # oldest first, the present to the right; of spans of several words where they end
     farthest, nearest = max(each[0] for each in lags), min(each[-1] for each in lags)
-    ticks = range(nearest, farthest + 1, span)
+    ticks, span = range(nearest, farthest + 1, first.span), first.span
     axes.set_xticks([-lag for lag in ticks[:: math.ceil(len(ticks) / _MOST_TICKS)]])
     axes.set_xlim(-farthest - span / 2, -nearest + span / 2)
     axes.set_xlabel(axis_title(nearest, span))
-
-
-def _counts(profile: LagProfile) -> str:
-    what = "words" if profile.span == 1 else "spans"
-    last = f"{profile.last_five:.1f} % falls on the last {LAST} of {profile.window} {what}. " * (profile.window > LAST)
-    return f"{last}{profile.positions:,} positions, {profile.left_out:,} left out."
+    _rule(axes, " %")
+    text = notes(measured, rows, HOLLOW)
+    if alone:
+        text.insert(0, f"{first.positions:,} positions, {first.left_out:,} left out.")
+        if first.window > LAST:
+            what = "words" if span == 1 else "spans"
+            text.insert(0, f"{first.last_five:.1f} % falls on the last {LAST} of {first.window} {what}.")
+    elif any(one.published is not None and one.published.scaled for one in measured):
+        text.append("The paper's figure has windows of 15 only: none stands beside shorter ones.")
+    return _frame(figure, "Mean attention by lag", keys, " ".join(text))
 
 
 # --- a span buffer by epoch ---
@@ -276,7 +297,6 @@ _PAPER = (
     "Dashed: where the paper's example ends; it begins near 50 % and falls to almost nothing before it rises "
     "(Li et al. 2020, Figure 4, as its text says)."
 )
-_MOST_MARKS, _FEW_MARKS = 26, 12
 
 
 @styled()
@@ -284,9 +304,6 @@ def utilisation_figure(title: str, measured: Sequence[Utilisation], caption: str
     """Draw PoU as a line for each run, and its oracle PoU as a thin one with hollow marks, over the epochs.
 
     `caption` comes before what the figure itself needs to be read.
-
-    Raises:
-        InputError: there are more runs than can be told apart.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -294,21 +311,15 @@ def utilisation_figure(title: str, measured: Sequence[Utilisation], caption: str
     figure, (axes,) = _plot(470, 225)
     keys: list[Artist] = []
     for one, style in zip(measured, STYLES, strict=False):
-        # of a long line only some are marked, or they would hide it
-        marked = spread_epochs(len(one), _FEW_MARKS if len(one) > _MOST_MARKS else len(one))
-        epochs, oracle = range(1, len(one) + 1), [100 * share for share in one.oracle]
-        _line(axes, epochs, oracle, style, markevery=marked, linewidth=0.75, **_hollow(style, 5))
-        learned = [100 * share for share in one.learned]
-        keys.append(_line(axes, epochs, learned, style, markevery=marked, label=one.name))
-    grey = Style(MUTED, "o")
-    keys.append(_line(axes, [], [], grey, label="PoU"))
-    keys.append(_line(axes, [], [], grey, label="oracle PoU", linewidth=0.75, **_hollow(grey, 5)))
+        learned, oracle = ([100 * share for share in shares] for shares in (one.learned, one.oracle))
+        keys.append(_pair(axes, range(1, len(one) + 1), learned, oracle, style, one.name))
+    keys += _pair_keys(axes, "PoU", "oracle PoU")
     for percent in PUBLISHED_UTILISATION.values():
         axes.axhline(percent, color=MUTED, linewidth=0.75, linestyle=_DASHED, zorder=1.5)
     _rule(axes, " %")
     aside = 3 if axes.get_ylim()[1] > 60 else 0  # there the two names would touch
     for (name, percent), y in zip(PUBLISHED_UTILISATION.items(), (-aside, aside), strict=True):
-        _note(
+        note(
             axes, f"paper: {name}{percent:g} %", (1, percent), (5, y), xycoords=axes.get_yaxis_transform(), va="center"
         )
     longest = max(map(len, measured))
@@ -317,8 +328,7 @@ def utilisation_figure(title: str, measured: Sequence[Utilisation], caption: str
     ticks = MaxNLocator(12, steps=[1, 2, 5, 10], integer=True).tick_values(1, longest)
     axes.set_xticks([1, *(tick for tick in ticks if 1 < tick <= longest)])
     axes.set_xlabel("epoch")
-    _frame(axes, title, keys, " ".join([caption, f"{EXPLAINED}.", _PAPER]).strip())
-    return figure
+    return _frame(figure, title, keys, " ".join([caption, f"{EXPLAINED}.", _PAPER]).strip())
 
 
 # --- learning curves ---
@@ -330,9 +340,6 @@ def curves_figure(curves: Sequence[Curve]) -> Figure:
 
     Of several seeds the line is the mean, and a band goes from the least to the greatest. The vertical axis is
     logarithmic: equal heights are equal changes in percent.
-
-    Raises:
-        InputError: there are more runs than can be told apart, or they are over different units.
     """
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
@@ -342,17 +349,12 @@ def curves_figure(curves: Sequence[Curve]) -> Figure:
     figure, (axes,) = _plot(500, 260)
     keys: list[Artist] = []
     for curve, style in zip(curves, STYLES, strict=False):
-        marked = spread_epochs(len(curve.x), _FEW_MARKS if len(curve.x) > _MOST_MARKS else len(curve.x))
-        for runs, look in ((curve.train, {"linewidth": 0.75, **_hollow(style, 4)}), (curve.valid, {"markersize": 5})):
-            columns = list(zip(*runs, strict=True))
-            means = [sum(column) / len(column) for column in columns]
-            line = _line(axes, curve.x, means, style, markevery=marked, label=curve.name, **look)
-            if len(runs) > 1:
-                axes.fill_between(curve.x, [*map(min, columns)], [*map(max, columns)], color=style.colour, alpha=0.15)
-        keys.append(line)
-    grey = Style(MUTED, "o")
-    keys.append(_line(axes, [], [], grey, label="valid", markersize=5))
-    keys.append(_line(axes, [], [], grey, label="train", linewidth=0.75, **_hollow(grey, 4)))
+        train, valid = (list(zip(*runs, strict=True)) for runs in (curve.train, curve.valid))
+        if len(curve.valid) > 1:
+            for runs in (train, valid):
+                axes.fill_between(curve.x, [*map(min, runs)], [*map(max, runs)], color=style.colour, alpha=0.15)
+        keys.append(_pair(axes, curve.x, [*map(fmean, valid)], [*map(fmean, train)], style, curve.name))
+    keys += _pair_keys(axes, "valid", "train")
     drawn = [run for curve in curves for run in (*curve.train, *curve.valid)]
     values = [value for run in drawn for value in run if math.isfinite(value)]
     if not values:
@@ -363,12 +365,11 @@ def curves_figure(curves: Sequence[Curve]) -> Figure:
     axes.set_xlim(left=0)
     axes.grid(axis="y")
     axes.set_xlabel(LABELS[by])
-    _note(axes, "perplexity", (0, 1), (0, 5))
+    note(axes, "perplexity", (0, 1), (0, 5))
     caption = "train: of the weights as they moved through the epoch, with dropout. The vertical axis is logarithmic."
     seeds = max(len(curve.valid) for curve in curves)
     caption += f" Bands go from the least to the greatest of {seeds} seeds." if seeds > 1 else ""
-    _frame(axes, "Learning curves", keys, caption, above=24)
-    return figure
+    return _frame(figure, "Learning curves", keys, caption, above=24)
 
 
 # --- a number over one setting (Daniluk et al. 2017, Figures 2a and 2b) ---
@@ -385,7 +386,6 @@ class Point:
 
     @property
     def span(self) -> tuple[float, float]:
-        """The least and the greatest of its numbers."""
         return (self.value if self.low is None else self.low, self.value if self.high is None else self.high)
 
 
@@ -417,28 +417,26 @@ def sweep_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel, ..
     far apart as learning rates are.
 
     What the figure itself needs to be read is added to `caption`.
-
-    Raises:
-        InputError: there is nothing to draw, or there are more curves than can be told apart.
     """
-    names = list(dict.fromkeys(one.name for panel in panels for one in panel.series))
+    curves = [one for panel in panels for one in panel.series]
+    names = list(dict.fromkeys(one.name for one in curves))
     require(0 < len(names) <= len(STYLES), "curves of a figure", len(names), f"from 1 to {len(STYLES)}")
     styles = dict(zip(names, STYLES, strict=False))
-    figure, plots = _plot(567, 218, len(panels), gap=54)
+    gap, whole = 54, 567
+    width = (whole + gap) / len(panels) - gap
+    figure, plots = _plot(width, 218, len(panels), gap)
     keys: dict[str, Artist] = {}
-    points = [[point for one in panel.series for point in one.points] for panel in panels]
-    settings = sorted({point.x for each in points for point in each})
+    points = [point for one in curves for point in one.points]
+    settings = sorted({point.x for point in points})
     wide = settings[0] > 0 and settings[-1] / settings[0] >= _WIDE
     places = {x: math.log(x) if wide else x for x in settings}
     edge = 0.06 * (places[settings[-1]] - places[settings[0]]) or 0.5
-    low, high = (of(side for each in points for point in each for side in point.span) for of in (min, max))
+    low, high = min(point.span[0] for point in points), max(point.span[1] for point in points)
     # at least a scale for values that are all the same; an eighth of the height above and below the values
     room = max(1.02, high / low) ** 0.12
     for panel, axes in zip(panels, plots, strict=True):
-        width = 72 * figure.get_figwidth() * axes.get_position().width
-        heading = clip(panel.title, HEAD_SIZE, width)
-        _note(axes, heading, (0, 1), (0, 18), size=HEAD_SIZE, weight="bold", color=INK)
-        _note(axes, y_label, (0, 1), (0, 5))
+        note(axes, clip(panel.title, HEAD_SIZE, width), (0, 1), (0, 18), size=HEAD_SIZE, weight="bold", color=INK)
+        note(axes, y_label, (0, 1), (0, 5))
         axes.set_xlabel(f"{x_label}{' (logarithmic)' * wide}")
         axes.set_xticks(list(places.values()), [f"{x:g}" for x in settings])
         for one, key in zip(panel.series, _curves(axes, panel, styles, places, 0.15 * edge), strict=True):
@@ -447,9 +445,10 @@ def sweep_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel, ..
         axes.grid(axis="y")
         axes.set_xlim(places[settings[0]] - edge, places[settings[-1]] + edge)
         _logarithmic(axes, "y", low / room, high * room)
-    text = " ".join([caption, *_sweep_notes(panels)]).strip()
-    _frame(plots[0], title, [keys[name] for name in names], text, above=42)
-    return figure
+    caption += " Bars go from the least to the greatest of several seeds." * any(p.span[0] < p.span[1] for p in points)
+    caption += " Dashed: published." * any(one.published for one in curves)
+    text = f"{caption} The vertical axis is logarithmic.".strip()
+    return _frame(figure, title, [keys[name] for name in names], text, above=42)
 
 
 def _curves(
@@ -465,15 +464,6 @@ def _curves(
             sides = [[max(p.value - p.span[0], 0.0) for p in points], [max(p.span[1] - p.value, 0.0) for p in points]]
             axes.errorbar(x, values, sides, fmt="none", ecolor=style.colour, elinewidth=1.1, capthick=1.1)
         yield _line(axes, x, values, style, one.published, label=one.name)
-
-
-def _sweep_notes(panels: Sequence[Panel]) -> Iterator[str]:
-    curves = [one for panel in panels for one in panel.series]
-    if any(point.span[0] < point.span[1] for one in curves for point in one.points):
-        yield "Bars go from the least to the greatest of several seeds."
-    if any(one.published for one in curves):
-        yield "Dashed: published."
-    yield "The vertical axis is logarithmic."
 
 
 # --- a number for each of several models ---
@@ -505,10 +495,7 @@ def rows_figure(
 
     All panels have one scale; a `logarithmic` one is for perplexities.
     """
-    from matplotlib.ticker import MaxNLocator
-
-    gap = 36
-    figure, plots = _plot((190 + gap) * len(panels) - gap, 20 * len(rows), len(panels), gap)
+    figure, plots = _dot_panels([panel.title for panel in panels], range(len(rows)), rows, (190, 20), LEGEND_SIZE)
     marks = [mark[1:] for panel in panels for mark in panel.measured if mark is not None]
     marks += [(paper, paper) for panel in panels for paper in panel.published if paper is not None]
     place, number_at = (math.log, math.exp) if logarithmic else (float, float)
@@ -517,13 +504,6 @@ def rows_figure(
     room = max(high - low, 0.01 * abs(high)) or 0.01
     ends = number_at(low - 0.15 * room), number_at(high + 0.35 * room)
     for panel, axes in zip(panels, plots, strict=True):
-        _note(axes, clip(panel.title, LEGEND_SIZE, 190), (0, 1), (0, 8), size=LEGEND_SIZE, weight="bold", color=INK)
-        axes.set_yticks(range(len(rows)), rows if axes is plots[0] else [""] * len(rows), size=LEGEND_SIZE, color=INK)
-        axes.set_ylim(len(rows) - 0.5, -0.5)
-        axes.spines["bottom"].set_visible(False)
-        axes.grid()
-        axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-        axes.xaxis.set_major_formatter("{x:g}")
         axes.set_xlim(*ends)
         if logarithmic:
             _logarithmic(axes, "x", *ends)
@@ -533,15 +513,32 @@ def rows_figure(
             if mark is not None:
                 _dot(axes, mark, number, STYLES[0], f"{mark.value:.{panel.digits}f}")
     left = 6 + max(text_width(row, LEGEND_SIZE) for row in rows)
-    _frame(plots[0], title, [], caption, above=26, below=32, left=left)
-    return figure
+    return _frame(figure, title, [], caption, above=26, below=32, left=left)
+
+
+def _dot_panels(
+    heads: Sequence[str], places: Sequence[int], names: Sequence[str], cell: tuple[float, float], size: float
+) -> tuple[Figure, list[Axes]]:
+    """Make panels of a row for each name at its place, `cell` points wide and high; the first has the names."""
+    from matplotlib.ticker import MaxNLocator
+
+    figure, plots = _plot(cell[0], cell[1] * (places[-1] + 1), len(heads), gap=36)
+    for head, axes in zip(heads, plots, strict=True):
+        note(axes, clip(head, LEGEND_SIZE, cell[0]), (0, 1), (0, 8), size=LEGEND_SIZE, weight="bold", color=INK)
+        axes.set_yticks(places, names if axes is plots[0] else [""] * len(names), size=size, color=INK)
+        axes.set_ylim(places[-1] + 0.6, -0.6)
+        axes.spines["bottom"].set_visible(False)
+        axes.grid()
+        axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+        axes.xaxis.set_major_formatter("{x:g}")
+    return figure, plots
 
 
 def _dot(axes: Axes, mark: Value, row: int, style: Style, label: str) -> None:
     """Draw a dot with its whiskers, and to the right of them a label."""
     axes.plot((mark.low, mark.high), (row, row), color=style.colour)
     axes.plot(mark.value, row, style.mark, color=style.colour)
-    _note(axes, label, (mark.high, row), (6, 0), xycoords="data", va="center_baseline", color=style.colour)
+    note(axes, label, (mark.high, row), (6, 0), xycoords="data", va="center_baseline", color=style.colour)
 
 
 # --- a difference in each class of words ---
@@ -556,23 +553,13 @@ def differences_figure(
     A table's name stands over its first class. A panel has a heading and a value for each row, or None; all panels have
     one scale.
     """
-    from matplotlib.ticker import MaxNLocator
-
     heads = [n for n, (table, _) in enumerate(rows) if n == 0 or rows[n - 1][0] != table]
     # a line more for the name of each table
     places = [n + 1 + sum(head <= n for head in heads[1:]) for n in range(len(rows))]
-    gap, height = 30, 15 * (places[-1] + 1)
-    figure, plots = _plot((260 + gap) * len(panels) - gap, height, len(panels), gap)
-    for (heading, values), axes in zip(panels, plots, strict=True):
-        first = axes is plots[0]
-        names = [name if first else "" for _, name in rows]
-        axes.set_yticks(places, names, size=TEXT_SIZE, color=INK)
-        axes.set_ylim(places[-1] + 0.7, -0.7)
+    names = [name for _, name in rows]
+    figure, plots = _dot_panels([heading for heading, _ in panels], places, names, (260, 15), TEXT_SIZE)
+    for (_, values), axes in zip(panels, plots, strict=True):
         axes.axvline(0, color=MUTED, linewidth=0.9)
-        axes.spines["bottom"].set_visible(False)
-        axes.grid(axis="x")
-        axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-        _note(axes, clip(heading, LEGEND_SIZE, 260), (0, 1), (0, 8), size=LEGEND_SIZE, weight="bold", color=INK)
         for place, value in zip(places, values, strict=True):
             if value is not None:
                 _dot(axes, value, place, STYLES[0], "")
@@ -580,13 +567,12 @@ def differences_figure(
     ends = [end for axes in drawn for end in axes.get_xlim()]
     for axes in plots:
         axes.set_xlim(min(ends), max(ends))
-    left = 6 + max(text_width(name, TEXT_SIZE) for _, name in rows)
+    left = 6 + max(text_width(name, TEXT_SIZE) for name in names)
     for head in heads:
         at = (0.0, places[head] - 1)
         where = plots[0].get_yaxis_transform()
-        _note(plots[0], rows[head][0], at, (-left, 0), xycoords=where, va="center", weight="bold", size=TEXT_SIZE)
-    _frame(plots[0], title, [], caption, above=26, below=32, left=left)
-    return figure
+        note(plots[0], rows[head][0], at, (-left, 0), xycoords=where, va="center", weight="bold", size=TEXT_SIZE)
+    return _frame(figure, title, [], caption, above=26, below=32, left=left)
 
 
 # --- loss by how much context there is ---
@@ -594,11 +580,7 @@ def differences_figure(
 
 @styled()
 def context_figure(title: str, curves: Sequence[Series], marks: Sequence[tuple[str, Point]], caption: str) -> Figure:
-    """Draw curves over numbers of words on a logarithmic axis, with bands, and marked numbers below as whiskers.
-
-    Raises:
-        InputError: there are more curves than can be told apart.
-    """
+    """Draw curves over numbers of words on a logarithmic axis, with bands, and marked numbers below as whiskers."""
     from matplotlib.ticker import NullLocator
 
     check_series(len(curves))
@@ -614,14 +596,14 @@ def context_figure(title: str, curves: Sequence[Series], marks: Sequence[tuple[s
     axes.axhline(0, color=MUTED, linewidth=0.9)
     for name, point in marks:
         axes.axvline(point.x, color=MUTED, linewidth=0.9, linestyle=_DASHED, zorder=1.5)
-        _note(axes, name, (point.x, 1), (4, -4), xycoords=axes.get_xaxis_transform(), va="top")
+        note(axes, name, (point.x, 1), (4, -4), xycoords=axes.get_xaxis_transform(), va="top")
     ticks = sorted({point.x for one in curves for point in one.points})
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlim(ticks[0] / 1.1, ticks[-1] * 1.1)
-    least, most = (of(side for one in curves for point in one.points for side in point.span) for of in (min, max))
+    sides = [side for one in curves for point in one.points for side in point.span]
+    least, most = min(sides), max(sides)
     axes.set_ylim(least - 0.04 * (most - least), most + 0.04 * (most - least))
     axes.set_xlabel("words as they were (logarithmic)")
-    _note(axes, "bits a token more than with the whole context", (0, 1), (0, 5))
-    _frame(axes, title, keys, caption, above=24)
-    return figure
+    note(axes, "bits a token more than with the whole context", (0, 1), (0, 5))
+    return _frame(figure, title, keys, caption, above=24)

@@ -52,23 +52,16 @@ def axis_title(nearest_lag: int, span: int = 1) -> str:
 
 @dataclass(frozen=True)
 class LagProfile:
-    """Mean attention by lag.
+    """Mean attention by lag."""
 
-    Attributes:
-        percent: (L,) mean weight in percent, oldest lag first; sums to 100 but for `older` and `null_mass`.
-        positions: the number of positions averaged: those with a full window.
-        left_out: the number of other positions.
-        nearest_lag: the lag of the last number.
-        older: percent on lags beyond the first number, for a window that grows with the text; else None.
-        span: number of words in a slot: 1 for words, more for spans.
-    """
-
+    # (L,) mean weight in percent, oldest lag first; sums to 100 but for `older` and `null_mass`
     percent: tuple[float, ...]
-    positions: int
-    left_out: int
-    nearest_lag: int = 1
+    positions: int  # the number of positions averaged: those with a full window
+    left_out: int  # the number of other positions
+    nearest_lag: int = 1  # the lag of the last number
+    # percent on lags beyond the first number, for a window that grows with the text; else None
     older: float | None = None
-    span: int = 1
+    span: int = 1  # number of words in a slot: 1 for words, more for spans
 
     @property
     def window(self) -> int:
@@ -77,7 +70,6 @@ class LagProfile:
 
     @property
     def lags(self) -> range:
-        """The lag of each number in `percent`."""
         return _lag_range(self.window, self.nearest_lag, self.span)
 
     @property
@@ -92,11 +84,9 @@ class LagProfile:
 
     @property
     def counted(self) -> str:
-        """Which positions are averaged, in words."""
         return "with a full window" if self.older is None else f"with at least {self.window} words to look back at"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, as files have them."""
         return {
             "window": self.window,
             "positions": self.positions,
@@ -128,9 +118,6 @@ class LagAccumulator:
         """Add rows of attention (N, L), oldest lag first, of which (N,) slots from the nearest on held a word.
 
         The weights do not show that: one can be 0 in float32. L may change between calls if the window grows.
-
-        Raises:
-            InputError: L of a window of one length changed, or a weight is not finite.
         """
         rows, held = np.asarray(weights), np.asarray(slots)
         older = np.zeros(len(rows))
@@ -151,11 +138,7 @@ class LagAccumulator:
         self.left_out += int((~full).sum())
 
     def profile(self) -> LagProfile:
-        """Return the means so far.
-
-        Raises:
-            InputError: no position had a full window.
-        """
+        """Return the means so far."""
         if self._sum is None or self.positions == 0:
             wanted = "a full window" if self._nearest is None else f"{self._nearest} words to look back at"
             raise InputError(f"attention by lag: none of {self.left_out} positions has {wanted}; give a longer text")
@@ -173,24 +156,17 @@ ABOUT, HOLLOW = "≈", "Hollow mark"
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """One row of the paper's figure.
+    """One row of the paper's figure."""
 
-    Attributes:
-        percent: (L,) mean weight in percent, oldest lag first.
-        nearest_lag: the lag of the last number. The figure's axis counts positions, −15 ... −1. Position −1 is the
-            word before the current one, lag 1, except for RM(+tM-g), whose window holds the current word: lag 0.
-        inferred_lags: lags whose number could not be read and was inferred from the others.
-        scaled: cut to a shorter window and scaled to sum to 100.
-    """
-
-    percent: tuple[float, ...]
+    percent: tuple[float, ...]  # (L,) mean weight in percent, oldest lag first
+    # the lag of the last number. The figure's axis counts positions, −15 ... −1. Position −1 is the word before the
+    # current one, lag 1, except for RM(+tM-g), whose window holds the current word: lag 0.
     nearest_lag: int = 1
-    inferred_lags: tuple[int, ...] = ()
-    scaled: bool = False
+    inferred_lags: tuple[int, ...] = ()  # lags whose number could not be read and was inferred from the others
+    scaled: bool = False  # cut to a shorter window and scaled to sum to 100
 
     @property
     def lags(self) -> range:
-        """The lag of each number in `percent`."""
         return _lag_range(len(self.percent), self.nearest_lag)
 
 
@@ -234,22 +210,18 @@ class MeasuredLags:
 
 
 def check_alike(slots: Mapping[str, tuple[int, int]]) -> None:
-    """Refuse models whose shares cannot be compared: by name, the words of a slot and the nearest lag.
-
-    Raises:
-        InputError: words beside spans, or spans of another length or another nearest lag.
-    """
-    (first, of_first), *others = ((name, _what(*each)) for name, each in slots.items())
+    """Refuse models whose shares cannot be compared: by name, the words of a slot and the nearest lag."""
+    whats = {
+        name: "words" if span == 1 else f"spans of {span} words{'' if nearest_lag else ', up to the current word'}"
+        for name, (span, nearest_lag) in slots.items()
+    }
+    (first, of_first), *others = whats.items()
     for name, what in others:
         if what != of_first:
             raise InputError(
                 f"by lag: {first} looks at {of_first} and {name} at {what}, whose shares cannot be compared: "
                 "name one alone, or models that look at the same"
             )
-
-
-def _what(span: int, nearest_lag: int) -> str:
-    return "words" if span == 1 else f"spans of {span} words{'' if nearest_lag else ', up to the current word'}"
 
 
 def notes(measured: Sequence[MeasuredLags], rows: Sequence[PublishedRow] | None = None, mark: str = ABOUT) -> list[str]:
@@ -297,7 +269,9 @@ def lag_columns(measured: Sequence[MeasuredLags]) -> list[list[str]]:
     groups = _lag_groups(range(far, near - 1, -span))
     older = any(profile.older is not None for profile in profiles)
     last = f"last {LAST}{' spans' if span > 1 else ''}"
-    columns = [["lag", *["older"] * older, *map(_label, groups), last, "positions"]]
+    ends = [(signed(group[0]), signed(group[-1]) if group[-1] else "0 (current word)") for group in groups]
+    labels = [f"{far} … {near}" if len(group) > 1 else near for group, (far, near) in zip(groups, ends, strict=True)]
+    columns = [["lag", *["older"] * older, *labels, last, "positions"]]
     for one in measured:
         profile, row = one.profile, one.published
         cells = _cells(groups, profile.lags, profile.percent)
@@ -317,11 +291,6 @@ def _lag_groups(lags: range) -> list[range]:
         return [lags[number : number + 1] for number in range(len(lags))]
     edges = [0, *(2**power for power in range((len(lags) - 1).bit_length())), len(lags)]
     return [lags[len(lags) - far : len(lags) - near] for near, far in pairwise(edges)][::-1]
-
-
-def _label(group: range) -> str:
-    nearest = signed(group[-1]) if group[-1] else "0 (current word)"
-    return f"{signed(group[0])} … {nearest}" if len(group) > 1 else nearest
 
 
 def _cells(groups: Sequence[range], lags: range, percent: Sequence[float], inferred: Sequence[int] = ()) -> list[str]:

@@ -43,39 +43,26 @@ ALL = "all"
 
 
 class FlatnessRow(NamedTuple):
-    """Means over the rows of one group, as shares of the weight on words.
+    """Means over the rows of one group, as shares of the weight on words."""
 
-    Attributes:
-        slots: the number of slots to choose from, a name in `GROUPS` or `ALL`.
-        largest: the largest weight; `nearest` is that of the nearest slot.
-        equal: `largest` and `nearest` of equal weights, 1 / n.
-        on_no_word: the share that lies on no word, before the row is scaled.
-    """
-
-    slots: str
+    slots: str  # the number of slots to choose from, a name in `GROUPS` or `ALL`
     rows: int
     flatness: float
-    largest: float
+    largest: float  # the largest weight; `nearest` is that of the nearest slot
     nearest: float
-    equal: float
-    on_no_word: float
+    equal: float  # `largest` and `nearest` of equal weights, 1 / n
+    on_no_word: float  # the share that lies on no word, before the row is scaled
 
 
 @dataclass(frozen=True)
 class Flatness:
-    """Flatness of the attention over a text or a corpus: by number of slots, where there are rows, and over all rows.
-
-    Attributes:
-        left_out: rows without a choice, or with no weight on any word.
-        nearest_lag: the lag of the nearest slot: 1 is the word before the one just read, 0 that itself.
-        span: number of words in a slot; the nearest of several spans is the one that ended last.
-    """
+    """Flatness of the attention over a text: by number of slots, where there are rows, and over all rows."""
 
     groups: tuple[FlatnessRow, ...]
     overall: FlatnessRow
-    left_out: int
-    nearest_lag: int
-    span: int = 1
+    left_out: int  # rows without a choice, or with no weight on any word
+    nearest_lag: int  # the lag of the nearest slot: 1 is the word before the one just read, 0 that itself
+    span: int = 1  # number of words in a slot; the nearest of several spans is the one that ended last
 
 
 class FlatnessAccumulator:
@@ -88,15 +75,10 @@ class FlatnessAccumulator:
 
     @property
     def rows(self) -> int:
-        """Number of rows with a choice so far."""
         return int(self._counts.sum())
 
     def update(self, weights: ArrayLike, slots: ArrayLike) -> None:
-        """Add attention (N, L), oldest first, of which (N,) slots from the nearest on held a word; L may change.
-
-        Raises:
-            InputError: a weight is negative or not finite.
-        """
+        """Add attention (N, L), oldest first, of which (N,) slots from the nearest on held a word; L may change."""
         rows, held = np.asarray(weights, dtype=np.float64), np.asarray(slots)
         if not (np.isfinite(rows).all() and (rows >= 0).all()):
             raise InputError("weights: every weight must be a finite number that is not negative")
@@ -111,11 +93,7 @@ class FlatnessAccumulator:
             self._sums[number] += measured[inside].sum(axis=0)
 
     def result(self) -> Flatness:
-        """Return the means so far.
-
-        Raises:
-            InputError: no row had two words to choose from.
-        """
+        """Return the means so far."""
         if self.rows == 0:
             what = "words" if self.span == 1 else "spans"
             raise InputError(f"flatness: none of {self.left_out} positions has two {what} to look at")
@@ -151,20 +129,13 @@ _TOPS = (2, 3, 4, 6, 8, 10, 15, 20, 30, 60, 120)
 
 @dataclass(frozen=True, eq=False)
 class SentenceMap:
-    """The attention of one model over one sentence, read alone from an empty state.
+    """The attention of one model over one sentence, read alone from an empty state."""
 
-    Attributes:
-        name: of the model, for headings.
-        memory: description of the model's memory.
-        record: N words read, the opening `<eos>` first if there is one, and the N that came next, the closing `<eos>`
-            last.
-        unknown: words that the vocabulary lacks.
-    """
-
-    name: str
-    memory: str
+    name: str  # of the model, for headings
+    memory: str  # description of the model's memory
+    # N words read, the opening `<eos>` first if there is one, and the N that came next, the closing `<eos>` last
     record: AttentionRecord
-    unknown: frozenset[str]
+    unknown: frozenset[str]  # words that the vocabulary lacks
 
     @cached_property
     def slots(self) -> NDArray[np.int64]:
@@ -218,9 +189,6 @@ def attend_sentence(
 
     Words outside the vocabulary are read as <unk> and shown as written. Without `predict_first` no `<eos>` opens the
     sentence, and its first word is read and not predicted. `name` and `memory` describe the model.
-
-    Raises:
-        InputError: no words, more than `MOST_WORDS`, or a model that attends to nothing.
     """
     require(len(words) > 0, "sentence", "''", "at least one word")
     if len(words) > MOST_WORDS:
@@ -241,14 +209,10 @@ def mean_flatness(maps: Sequence[SentenceMap]) -> Flatness | None:
 def common_scale(maps: Sequence[SentenceMap]) -> tuple[float, bool]:
     """Return how many equal shares are darkest in every map of a sentence, and whether there are larger weights."""
     # at most one in twenty is larger: scaled to single peaks all the rest would be pale
-    shares = _weights([one.relative for one in maps])
+    shares = np.concatenate([one.relative[~np.isnan(one.relative)] for one in maps])
     usual = float(np.quantile(shares, _USUAL)) if shares.size else 1.0
     top = next((top for top in _TOPS if not is_above(usual, top)), _TOPS[-1])
     return top, is_above(float(shares.max(initial=0)), top)
-
-
-def _weights(matrices: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
-    return np.concatenate([matrix[~np.isnan(matrix)] for matrix in matrices])
 
 
 def scale_top(largest: float) -> float:
@@ -281,7 +245,10 @@ def triangle_lines(one: SentenceMap, top: float) -> Iterator[str]:
     shade is `top` equal shares. The last line explains the rest.
     """
     record, empty = one.record, np.full(len(one.record), np.nan)
-    targets, heads = ([_cut(word) + one.mark(word) for word in words] for words in (record.targets, record.words))
+    targets, heads = (
+        [(word if len(word) <= _LABEL else f"{word[: _LABEL - 1]}…") + one.mark(word) for word in words]
+        for words in (record.targets, record.words)
+    )
     width = max(map(len, targets))
     cell = next((cell for cell in (4, 2) if width + cell * len(targets) <= _LINE), 1)
     for row in range(-1, len(targets)):
@@ -303,7 +270,3 @@ def _cell(weight: float, top: float, width: int) -> str:
     if width == 4:
         return f"{percent(weight, 0):>4}"
     return SHADES[min(round(weight / top * (len(SHADES) - 1)), len(SHADES) - 1)] * width
-
-
-def _cut(word: str) -> str:
-    return word if len(word) <= _LABEL else word[: _LABEL - 1] + "…"

@@ -18,17 +18,11 @@ EXPLAINED = (
 
 @dataclass(frozen=True)
 class Utilisation:
-    """Utilisation of the span buffer in a run's validations; item i belongs to epoch i + 1.
+    """Utilisation of the span buffer in a run's validations; item i belongs to epoch i + 1."""
 
-    Attributes:
-        name: of the run.
-        learned: PoU, the share of words with λ ≥ ½ (Eq. 15), of those with a span in the buffer.
-        oracle: oracle PoU, the share of them with q > p.
-    """
-
-    name: str
-    learned: tuple[float, ...]
-    oracle: tuple[float, ...]
+    name: str  # of the run
+    learned: tuple[float, ...]  # PoU, the share of words with λ ≥ ½ (Eq. 15), of those with a span in the buffer.
+    oracle: tuple[float, ...]  # oracle PoU, the share of them with q > p
 
     def __len__(self) -> int:
         return len(self.learned)
@@ -42,11 +36,7 @@ def utilisation_of(rows: Sequence[Mapping[str, Any]], name: str) -> Utilisation 
 
 
 def read_utilisation(folder: Path, name: str) -> Utilisation:
-    """Read the utilisation of the span buffer of the run in `folder`; it may be in training.
-
-    Raises:
-        InputError: `folder` is not a run, has finished no epoch, or has no span buffer that ever held a span.
-    """
+    """Read the utilisation of the span buffer of the run in `folder`; it may be in training."""
     rows = epoch_rows(folder)
     if found := utilisation_of(rows, name):
         return found

@@ -37,19 +37,25 @@ _HORNN_REMARK = (
 
 def _row(
     name: str,
-    figures: tuple[str, ...],
+    title: str,
     encoder: AnyEncoderConfig,
     memory: AnyMemoryConfig,
     test: float,
     valid: float | None,
     remark: str = "",
+    figures: tuple[str, ...] = ("2c",),
+    curve: tuple[str, int] | None = None,
 ) -> Preset:
     model = ModelConfig(embedding_size=300, encoder=encoder, memory=memory)
     recurrent = isinstance(memory, RecurrentMemoryConfig)
+    first, *others = (f"Figure {figure}" for figure in figures)
     return Preset(
         name=f"daniluk2017/{name}",
         paper=PAPER,
-        sources=figures,
+        sources=(f"{first}, {title}", *others),
+        title=title,
+        figures=figures,
+        curve=curve,
         config=RunConfig(
             data=DataConfig(documents="auto"), model=model, training=TrainingConfig(epochs=50, patience=2)
         ),
@@ -76,12 +82,14 @@ def _windows(
     return [
         _row(
             f"{label}-w{window}",
-            (f"Figure 2a, {title}, window {window}", *(("Figure 2c",) if valid else ())),
+            f"{title}, window {window}",
             LSTMConfig(hidden_size=units),
             replace(memory, window=window),
             test,
             valid[0] if valid else None,
             remark.format(window=window),
+            ("2a", "2c") if valid else ("2a",),
+            (title, window),
         )
         for window, (test, *valid) in printed.items()
     ]
@@ -89,13 +97,13 @@ def _windows(
 
 def _hornn(pooling: Literal["fofe", "gated"], title: str, units: int, test: float, valid: float, count: str) -> Preset:
     encoder, remark = HORNNConfig(hidden_size=units, pooling=pooling), _HORNN_REMARK.format(units=units, count=count)
-    figure = f"Figure 2c, {title} HORNN (3rd order)"
-    return _row(f"{pooling}-hornn-3", (figure,), encoder, NoMemoryConfig(), test, valid, remark)
+    return _row(f"{pooling}-hornn-3", f"{title} HORNN (3rd order)", encoder, NoMemoryConfig(), test, valid, remark)
 
 
 def _ngram(order: int, units: int, test: float, valid: float) -> Preset:
-    figures = (f"Figure 2b, {order}-gram RNN", *(("Figure 2c",) if order == 4 else ()))
-    return _row(f"{order}-gram", figures, LSTMConfig(hidden_size=units), NGramConfig(order=order), test, valid)
+    encoder, memory, curve = LSTMConfig(hidden_size=units), NGramConfig(order=order), ("N-gram RNN", order)
+    figures = ("2b", "2c") if order == 4 else ("2b",)
+    return _row(f"{order}-gram", f"{order}-gram RNN", encoder, memory, test, valid, "", figures, curve)
 
 
 DEMO = Preset(
@@ -127,8 +135,8 @@ _KVP_TITLE, _KVP_MEMORY = "Key-Value-Predict", KeyValueConfig(roles=3)
 
 PRESETS = [
     DEMO,
-    _row("rnn", ("Figure 2c, RNN",), RNNConfig(hidden_size=307), NoMemoryConfig(), 125.7, 121.7),
-    _row("lstm", ("Figure 2c, LSTM",), LSTMConfig(hidden_size=300), NoMemoryConfig(), 85.2, 83.2),
+    _row("rnn", "RNN", RNNConfig(hidden_size=307), NoMemoryConfig(), 125.7, 121.7),
+    _row("lstm", "LSTM", LSTMConfig(hidden_size=300), NoMemoryConfig(), 85.2, 83.2),
     _hornn("fofe", "FOFE", 303, 120.5, 116.7, "23.77"),
     _hornn("gated", "Gated", 297, 97.1, 93.9, "23.83"),
     *_windows("rm", "RM(+tM-g)", 300, RecurrentMemoryConfig(), {1: (83.5,), 5: (80.5,), 10: (80.3,), 15: (80.1, 78.2)}),

@@ -23,7 +23,7 @@ The paper leaves open the following; options of `model.memory` are in parenthese
   which nothing is printed; "w/o annealing" is one of 1.
 * Trained from scratch with all of its base's recipe, AR and TAR on the encoder alone. Dynamic evaluation adapts to the
   likelihood with the evaluation temperature, without rewards (`--dynamic-loss`). Test is one stream; validation in
-  training is ten. 0.1.0 had options for fifteen other readings; `results/` has what they measured.
+  training is ten.
 """
 
 from __future__ import annotations
@@ -85,43 +85,41 @@ _PARAMETERS = {"awd": _AWD, "mos": _MOS, "mos-ps": _MOS, "mos-ps-at": _MOS}
 """How many a base has, by corpus."""
 
 
-def _sizes(base: str, label: str, squares: int) -> dict[str, float]:
-    """Return what remarks say of sizes, in millions; a buffer has so many matrices (d, d), v (d) and W_g (2, d)."""
-    width = BASES[base].configs[label].model.encoder.output_size
-    added = squares * width**2 + 3 * width
-    return {"added": added / 1e6, "width": width, "total": (_PARAMETERS[base][label] + added) / 1e6}
-
-
 def _preset(
-    name: str, sources: tuple[str, ...], base: str, label: str, buffer: SpanBufferConfig, reported: Reported
+    name: str,
+    base: str,
+    label: str,
+    buffer: SpanBufferConfig,
+    sources: tuple[str, ...],
+    reported: Reported,
+    ours: str = "",
 ) -> Preset:
+    """Return a row; `ours` is the row of the paper that it reads in our own way."""
     config = BASES[base].configs[label]
-    printed = f", {reported.all_parameters:g}M" if reported.all_parameters else ""
-    remark = _REMARK.format(**_sizes(base, label, 2), printed=printed)
+    width = config.model.encoder.output_size
+    # matrices (d, d), v (d) and W_g (2, d)
+    added = (4 if ours else 2) * width**2 + 3 * width
+    size = f", {reported.all_parameters:g}M" if reported.all_parameters else ""
+    sizes = {"added": added / 1e6, "width": width, "total": (_PARAMETERS[base][label] + added) / 1e6}
     return Preset(
         name=f"li2020/{name}-{label}",
         paper=PAPER,
         sources=sources,
         config=buffered(config, buffer),
         reported=reported,
-        remark=remark,
+        remark=(_STATE_REMARK if ours else _REMARK).format(**sizes, printed=ours or size),
     )
 
 
 def _row(base: str, label: str, *printed: float) -> Preset:
     sources = (f"{TABLES[label]}, {BASES[base].title} + SNB", *((_MEASURED,) if base == TOP else ()))
-    return _preset(f"{base}-snb", sources, base, label, BUFFERS[label], reported_on(CORPORA[label], *printed))
+    return _preset(f"{base}-snb", base, label, BUFFERS[label], sources, reported_on(CORPORA[label], *printed))
 
 
 def _state_row(base: str, label: str) -> Preset:
-    return Preset(
-        name=f"li2020/{base}-snb-state-{label}",
-        paper=PAPER,
-        sources=(f"not in the paper: {BASES[base].title} + SNB whose q sees h_t, too",),
-        config=buffered(BASES[base].configs[label], reading_state(BUFFERS[label])),
-        reported=reported_on(CORPORA[label]),
-        remark=_STATE_REMARK.format(**_sizes(base, label, 4), printed=f"{base}-snb-{label}"),
-    )
+    buffer, paper = reading_state(BUFFERS[label]), f"{base}-snb-{label}"
+    sources = (f"not in the paper: {BASES[base].title} + SNB whose q sees h_t, too",)
+    return _preset(f"{base}-snb-state", base, label, buffer, sources, reported_on(CORPORA[label]), paper)
 
 
 def _ablations(label: str, annealed: float, rewarded: float, spans: float) -> list[Preset]:
@@ -134,7 +132,7 @@ def _ablations(label: str, annealed: float, rewarded: float, spans: float) -> li
         ("words", "w/o RNNs-minus feature", replace(buffer, words=True), spans),
     )
     return [
-        _preset(name, (f"Table 3, {title}",), TOP, label, memory, reported_on(CORPORA[label], dynamic_test_ppl=test))
+        _preset(name, TOP, label, memory, (f"Table 3, {title}",), reported_on(CORPORA[label], dynamic_test_ppl=test))
         for name, title, memory, test in changed
     ]
 

@@ -12,7 +12,7 @@ from spanlm.models.language_model import ModelConfig
 from spanlm.training.config import TrainingConfig
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Reported:
     """The numbers printed for a row: perplexities, static and with dynamic evaluation, sizes, and the corpus."""
 
@@ -50,15 +50,8 @@ def reported_on(
     dynamic_test_ppl: float | None = None,
 ) -> Reported:
     """Return the numbers printed for a row on a registered corpus."""
-    return Reported(
-        valid_ppl=valid_ppl,
-        test_ppl=test_ppl,
-        all_parameters=all_parameters,
-        dynamic_valid_ppl=dynamic_valid_ppl,
-        dynamic_test_ppl=dynamic_test_ppl,
-        corpus=measured.title,
-        vocabulary_size=measured.vocabulary_size,
-    )
+    printed = (valid_ppl, test_ppl, None, all_parameters, dynamic_valid_ppl, dynamic_test_ppl)
+    return Reported(*printed, corpus=measured.title, vocabulary_size=measured.vocabulary_size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +61,9 @@ class Preset:
     name: str
     paper: str
     sources: tuple[str, ...]  # the table rows it is
+    title: str = ""  # the paper's name for the row
+    figures: tuple[str, ...] = ()  # of the paper that it is in
+    curve: tuple[str, int] | None = None  # in a figure of curves: the curve's name, and this point's x
     config: RunConfig  # the corpus is the user's to choose
     reported: Reported = field(default_factory=Reported)
     remark: str = ""  # where the paper contradicts itself, or this entry departs from it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -60,12 +60,10 @@ class Row:
 
     @property
     def trained(self) -> Preset:
-        """The preset of its training."""
         return find_preset(self.preset)
 
     @property
     def reported(self) -> Reported:
-        """What the paper printed for this row."""
         if self.published is not None:
             return self.published
         found = self.trained.reported
@@ -75,7 +73,6 @@ class Row:
 
     @property
     def by_sentence(self) -> bool:
-        """Whether the model was trained on sentences, with a new state at each."""
         return self.trained.config.training.batching.kind == "sentences"
 
 
@@ -83,11 +80,17 @@ class Row:
 class Section:
     """Rows of a table that can be compared with each other, but not with other rows."""
 
-    holds: Callable[[Row], bool] = lambda row: True  # a row belongs to the first section that holds it
+    adapting: bool | None = None  # only rows with dynamic evaluation, or only those without
+    by_sentence: bool | None = None  # only models trained on sentences, or only the others
     title: str = ""
     note: str = ""
     label: str = "test ppl"  # of the perplexity that figures show
     counted: tuple[str, ...] = ("perplexity",)  # path in a record's `test` of the perplexity counted as in the paper
+
+    def holds(self, row: Row) -> bool:
+        """Whether a row can be here; it belongs to the first section that holds it."""
+        adapting = isinstance(row.how, Dynamic)
+        return self.adapting in (None, adapting) and self.by_sentence in (None, row.by_sentence)
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,6 @@ class Table:
 
     @property
     def file(self) -> str:
-        """The name of its files, without their endings."""
         return f"{self.kind}-{self.name}"
 
 
@@ -146,5 +148,4 @@ class Paper:
     digits: int = 1  # of perplexities, after the point
 
     def plain(self, row: Row) -> Row:
-        """Return the plain row of a row's preset, which its trainings belong to."""
         return next(r for r in self.rows.values() if r.preset == row.preset and isinstance(r.how, Plain))

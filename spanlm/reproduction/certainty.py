@@ -15,15 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.evaluation.resampling import (
-    Array,
-    drawn_means,
-    drawn_p,
-    drawn_shifts,
-    interval_of,
-    of_chance,
-    signed,
-)
+from spanlm.evaluation.resampling import Array, drawn_means, drawn_p, drawn_shifts, interval_of, of_chance, signed
 
 NONE = "–"
 SEED = 1
@@ -32,27 +24,16 @@ Records = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, eq=False)
 class Certainty:
-    """Rows on one text.
+    """Rows on one text."""
 
-    Attributes:
-        names: of n rows.
-        seeds: of each row, how many.
-        sums: (blocks, n) bits, the means over a row's seeds.
-        counts: (blocks, 1) tokens.
-        means: (n,) bits a token.
-        shifts: (DRAWS, n) of a row's mean by its seeds.
-        draws: (DRAWS, n) of a row's mean, by blocks and seeds.
-        blocks: what they are, for people.
-    """
-
-    names: tuple[str, ...]
-    seeds: tuple[int, ...]
-    sums: Array
-    counts: Array
-    means: Array
-    shifts: Array
-    draws: Array
-    blocks: str
+    names: tuple[str, ...]  # of n rows
+    seeds: tuple[int, ...]  # of each row, how many
+    sums: Array  # (blocks, n) bits, the means over a row's seeds
+    counts: Array  # (blocks, 1) tokens
+    means: Array  # (n,) bits a token
+    shifts: Array  # (DRAWS, n) of a row's mean by its seeds
+    draws: Array  # (DRAWS, n) of a row's mean, by blocks and seeds
+    blocks: str  # what they are, for people
 
     def against(self, row: int, control: int) -> tuple[float, tuple[float, float], float]:
         """Return the difference of a row from another in bits a token, its 95 % interval, and p as `compare` has it."""

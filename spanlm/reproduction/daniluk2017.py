@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from spanlm.presets.daniluk2017 import PAPER, PRESETS
-from spanlm.presets.preset import Preset
 from spanlm.reproduction import Details, Paper, Row, Table
 from spanlm.reproduction.scales import PAPER_UNITS, Matched, Scale, smoke_scale
 
@@ -30,23 +28,20 @@ _COLUMNS = (
 )
 
 
-def _row(preset: Preset) -> Row:
-    """Return the row of a preset whose first source is `Figure 2a, TITLE`; sweeps are curves over its last number."""
-    figure, _, title = preset.sources[0].partition(", ")
-    name, number = preset.name.partition("/")[2], re.search(r"\d+", title)
-    curve = "N-gram RNN" if figure == "Figure 2b" else title.partition(", window")[0]
-    sweep = (curve, int(number[0])) if number and figure != "Figure 2c" else None
-    control = "" if name == "lstm" else "lstm"
-    return Row(name=name, title=title, preset=preset.name, control=control, curve=sweep)
-
-
-_PRESETS = [preset for preset in PRESETS if preset.sources[0].startswith("Figure") and "-786-" not in preset.name]
-_ROWS = {row.name: row for row in map(_row, _PRESETS)}
+_PRESETS = {
+    preset.name.partition("/")[2]: preset for preset in PRESETS if preset.figures and "-786-" not in preset.name
+}
+_ROWS = {
+    name: Row(
+        name=name, title=preset.title, preset=preset.name, control="" if name == "lstm" else "lstm", curve=preset.curve
+    )
+    for name, preset in _PRESETS.items()
+}
 
 
 def _figure(name: str, title: str, rows: tuple[str, ...] = (), **more: Any) -> Table:
-    """Return a figure of the rows that are in it by their sources, unless it names others."""
-    within = (_row(preset).name for preset in _PRESETS if any(f"Figure {name}" in one for one in preset.sources))
+    """Return a figure of the rows that are in it, unless it names others."""
+    within = (row for row, preset in _PRESETS.items() if name in preset.figures)
     on = "its own corpus, 7,500 Wikipedia articles with 77,000 words"
     return Table(name=name, kind="figure", title=title, rows=rows or tuple(within), published_on=on, **more)
 

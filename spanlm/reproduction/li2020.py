@@ -37,7 +37,6 @@ _UNANNEALED_TEST, _PARTS_TEST = (
 
 
 def _twice(title: str, preset: str, control: str) -> tuple[Row, Row]:
-    """Return the row of a trained model as it is, and the one with dynamic evaluation."""
     plain = Row(name=preset.partition("/")[2], title=title, preset=preset, control=control)
     adapting = control and f"{control}-dynamic"
     return plain, replace(plain, name=f"{plain.name}-dynamic", how=Dynamic(), control=adapting)
@@ -144,7 +143,7 @@ LI = Paper(
         Scale(name="paper", purpose="the papers' sizes and recipes; for a GPU", sizes=Proportional()),
     ),
     sections=(
-        Section(holds=lambda row: not isinstance(row.how, Dynamic), title="Without dynamic evaluation"),
+        Section(adapting=False, title="Without dynamic evaluation"),
         Section(title="With dynamic evaluation", label="test ppl, dynamic"),
     ),
     note="Over: test perplexity less that of the row named, on the mean of the seeds that both have. The oracle policy "

@@ -63,7 +63,6 @@ class Request:
 
     @property
     def words(self) -> list[str]:
-        """The words of this request after `spanlm`."""
         words = ["reproduce", self.paper, "--scale", self.scale]
         for one in fields(self)[2:]:
             value = getattr(self, one.name)
@@ -97,12 +96,10 @@ class Task:
 
     @property
     def jobs(self) -> tuple[Task, ...]:
-        """The trainings that it needs; a training needs itself."""
         return self.models or (self,)
 
     @property
     def seeds(self) -> str:
-        """The seeds of its models in words."""
         first, last = self.jobs[0].seed, self.jobs[-1].seed
         return f"seed {first}" if len(self.jobs) == 1 else f"seeds {first} to {last}"
 
@@ -121,12 +118,7 @@ class Plan:
     """
 
     def __init__(self, request: Request) -> None:
-        """Load the corpus and list the tasks.
-
-        Raises:
-            InputError: an unknown paper, table, scale or row; a corpus that is missing, or that the table cannot use;
-                no questions for a table that asks them; an ensemble that the scale leaves out.
-        """
+        """Load the corpus and list the tasks."""
         self.request, self.paper = request, _named(PAPERS.values(), request.paper, "unknown paper {}.")
         scale = _named(self.paper.scales, request.scale, "--scale={}: unknown.")
         self.scale = replace(scale, precision=request.precision or scale.precision)
@@ -160,7 +152,6 @@ class Plan:
 
     @property
     def jobs(self) -> tuple[Task, ...]:
-        """The trainings."""
         return tuple(task for task in self.tasks if not task.models)
 
     @property
@@ -169,15 +160,12 @@ class Plan:
         return next(iter(self.texts.values()))
 
     def text_of(self, task: Task) -> Corpus:
-        """Return the text that a task's models read."""
         return self.texts[task.config.data.lines]
 
     def label(self, task: Task) -> str:
-        """Name a task by its row, and by its seeds if there are several."""
         return task.row.name if len(self.request.seeds) == 1 else f"{task.row.name}, {task.seeds}"
 
     def _tasks(self, row: Row, seeds: Sequence[int]) -> Iterator[Task]:
-        """Yield the trainings that a row needs, then its measurements."""
         seeds = range(1, row.how.members + 1) if isinstance(row.how, Averaged) else seeds
         jobs = [self._job(self.paper.plain(row), seed) for seed in seeds]
         search = self.scale.dynamic if isinstance(row.how, Dynamic) else None
@@ -211,7 +199,6 @@ class Plan:
         )
 
     def _measures(self, row: Row) -> tuple[Measure, ...]:
-        """Return what all tables measure of a row."""
         found: list[Measure] = [table.measure for table in self.tables if row.name in table.rows]
         return tuple(dict.fromkeys(["perplexity", *found]))
 
@@ -272,12 +259,7 @@ def chosen_text(corpus: str, request: Request) -> DataConfig:
 
 
 def find_questions(data_dir: str | None, given: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return the question files that are given; else, from the corpus cbt, one a word class: real before CBT-like.
-
-    Raises:
-        InputError: there are none, or one that is given cannot be read, has no question, or has no word
-            class in its name.
-    """
+    """Return the question files that are given; else, from the corpus cbt, one a word class: real before CBT-like."""
     for path in given:
         first = next(read_questions(path))
         if isinstance(first, Defect) and all(isinstance(item, Defect) for item in read_questions(path)):

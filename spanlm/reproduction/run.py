@@ -109,7 +109,6 @@ def _how(task: Task) -> dict[str, Any]:
 
 
 def _member(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what identifies a trained model."""
     return {name: record[name] for name in ("row", "seed")} | {split: record[split]["nll"] for split in MEASURED}
 
 
@@ -185,13 +184,11 @@ def _blocks(model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
 
 
 def _law(corpus: Corpus) -> dict[str, Any]:
-    """Return bits a target under the law of a text that has a known one."""
     known = corpus.name.startswith(PREFIX)
     return {"law": {split: law_bits(corpus, split) for split in MEASURED}} if known else {}
 
 
 def _cloze_accuracies(model: TrainedModel, questions: Sequence[Path]) -> dict[str, Any]:
-    """Rank the candidates of every question with its whole context; return accuracies by word class."""
     tallies, defects = defaultdict[str, ClozeTally](ClozeTally), list[str]()
     for path in questions:
         tally = tallies[word_class(path)]
@@ -252,11 +249,7 @@ def _record_measurement(task: Task, corpus: Corpus, report: Report) -> dict[str,
 def _evaluated(
     task: Task, models: Sequence[TrainedModel], corpus: Corpus, details: dict[str, Any], report: Report
 ) -> Iterator[tuple[Split, Evaluation]]:
-    """Yield the evaluation of each part as the row says, and put into `details` how it came about.
-
-    Raises:
-        DivergedError: dynamic evaluation diverged at every setting on valid, or at the chosen one.
-    """
+    """Yield the evaluation of each part as the row says, and put into `details` how it came about."""
     how, model = task.row.how, models[0]
     options: dict[str, Any] = {}
     if isinstance(how, Averaged):
@@ -309,7 +302,6 @@ class Outcome:
     seconds: float = 0  # spent on it now
 
     def __post_init__(self) -> None:
-        """Tell a result from the record of a measurement that diverged."""
         if reason := (self.record or {}).get(DIVERGED):
             self.record, self.error = None, self.error or reason
 
@@ -321,9 +313,8 @@ class Run:
     plan: Plan
     watcher: Watcher | None = None  # of every training in this process
     started: Callable[[Task], None] = lambda task: None  # called before every task in this process
-    reporting: Callable[[], AbstractContextManager[Report]] = lambda: nullcontext(
-        quiet
-    )  # of each measurement in this process
+    # of each measurement in this process
+    reporting: Callable[[], AbstractContextManager[Report]] = lambda: nullcontext(quiet)
     heard: Callable[[Task, str], None] = lambda task, line: None  # called with each line of a task's own process
     failed: set[Task] = field(default_factory=set, init=False)
 
@@ -366,7 +357,6 @@ class Run:
         return of_spanlm(words, threads)
 
     def _outcome(self, task: Task, error: str = "", elsewhere: bool = False) -> Outcome:
-        """Do what is left of a task, whose own process, if it had one, ended with `error`."""
         began = time.perf_counter()
         try:
             record = before = done_before(task, self.plan)
@@ -383,7 +373,6 @@ class Run:
         return outcome
 
     def _do(self, task: Task) -> dict[str, Any]:
-        """Train unless it is trained, measure what was not measured, and save the record."""
         corpus = self.plan.text_of(task)
         if task.models:
             with self.reporting() as report:
@@ -394,24 +383,22 @@ class Run:
             train(task.config, corpus, task.folder, self.watcher, resume=True)
         model = _model(task, f", and its {', '.join(missing)} was not measured yet" if record else "")
         record = record or _save(task, _record_training(task, model, corpus))
+        measures: dict[str, Callable[[], Any]] = {
+            "cloze": lambda: _cloze_accuracies(model, self.plan.questions),
+            "excess": lambda: [one.to_json() for one in model.excess(corpus)],
+            "attention": lambda: _lag_shares(model, corpus),
+        }
         for name in missing:
-            record[name] = self._measured(name, model, corpus)
+            record[name] = measures[name]()
             _save(task, record)
         return record
 
-    def _measured(self, measure: str, model: TrainedModel, corpus: Corpus) -> Any:
-        if measure == "cloze":
-            return _cloze_accuracies(model, self.plan.questions)
-        return [one.to_json() for one in model.excess(corpus)] if measure == "excess" else _lag_shares(model, corpus)
-
     def _blocked(self, task: Task) -> str:
-        """Name a training that the task needs and that failed; empty if there is none."""
         needed = (job for job in task.jobs if job in self.failed)
         return next((f"needs {job.row.name}, {job.seeds}, which failed" for job in needed), "")
 
 
 def _missing(job: Task, record: Mapping[str, Any]) -> list[str]:
-    """Return the measures that a record lacks; perplexity is in all."""
     return [measure for measure in job.measures if measure != "perplexity" and measure not in record]
 
 
@@ -443,12 +430,7 @@ class Estimator:
     _speeds: dict[Hashable, float] = field(default_factory=dict, init=False)
 
     def __call__(self, task: Task) -> tuple[float, int, float]:
-        """Return seconds, epochs (at most, finetuning included) and tokens a second; of a measurement, 0 and 0.
-
-        Raises:
-            InputError: it cannot be trained as it is.
-            RunError: the loss or its gradient is soon not finite.
-        """
+        """Return seconds, epochs (at most, finetuning included) and tokens a second; of a measurement, 0 and 0."""
         corpus, job, search = self.plan.text_of(task), task.jobs[0], task.search
         train, valid, test = (len(corpus.splits[split]) for split in SPLITS)
         token = self._token(job)
@@ -468,7 +450,6 @@ class Estimator:
         return adapted * self._token(job, adapting=True) + token * (gathered + 2 * valid + test), 0, 0
 
     def _token(self, job: Task, adapting: bool = False) -> float:
-        """Return the seconds of a token in training, or in a single stream of weights that adapt."""
         config, model, parameters = job.config, job.config.model, job.parameters.total
         kind = (model.encoder.kind, model.memory.kind, model.head.kind, config.data.lines, adapting)
         if kind not in self._speeds:

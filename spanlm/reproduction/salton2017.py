@@ -14,7 +14,6 @@ from spanlm.reproduction.scales import Proportional, Scale, smoke_scale
 
 
 def _row(preset: str, title: str, control: str = "", *, ours: bool = False) -> Row:
-    """Return the plain row of a preset, with its name; `ours` is a control that the paper does not have."""
     return Row(name=preset.partition("/")[2], title=title, preset=preset, control=control, in_paper=not ours)
 
 
@@ -145,7 +144,7 @@ SALTON = Paper(
     # a model that reads a running text knows more than one that begins anew at each sentence
     sections=(
         Section(
-            holds=lambda row: not row.by_sentence,
+            by_sentence=False,
             title="Running text: one stream, state carried throughout",
             label="test ppl, running text",
         ),

@@ -43,7 +43,6 @@ class DynamicSearch:
     statistics: int | None = None  # segments of train for the mean squares of gradients; None: all
 
     def own_point(self, published: DynamicConfig | None) -> list[DynamicConfig]:
-        """Return the settings of the model's authors, if the grid is the published one."""
         return [published] if published is not None and self.rates is None and self.decays is None else []
 
 
@@ -65,7 +64,6 @@ class Matched:
     )
 
     def model(self, preset: RunConfig, vocabulary_size: int) -> ModelConfig:
-        """Return the model of a row; at the paper's units and vocabulary it has the paper's sizes."""
         model = replace(preset.model, embedding_size=self.units, init_range=self.init_range)
         if self.units == PAPER_UNITS and abs(vocabulary_size / VOCABULARY_SIZE - 1) <= _NEAR:
             return model
@@ -74,7 +72,6 @@ class Matched:
         return match_parameters(model, vocabulary_size, lstm_budget(self.units, model, vocabulary_size))
 
     def training(self, preset: RunConfig, tokens: int) -> TrainingConfig:
-        """Return the recipe of a row."""
         epochs = preset.training.epochs if self.max_epochs is None else self.max_epochs
         if self.training_tokens is not None:
             epochs = max(1, min(epochs, math.floor(self.training_tokens / tokens + 0.5)))
@@ -125,7 +122,6 @@ class Proportional:
     recipe: Shortened | None = None  # of all rows, where each is compared with the one below; None: each row's own
 
     def training(self, preset: RunConfig, tokens: int) -> TrainingConfig:
-        """Return the recipe of a row."""
         training, batching = preset.training, preset.training.batching
         if self.recipe is not None:
             return self.recipe.of(training)
@@ -137,7 +133,6 @@ class Proportional:
         return compressed(training, self.max_epochs)
 
     def model(self, preset: RunConfig, vocabulary_size: int) -> ModelConfig:
-        """Return the model of a row."""
         model, memory, head, encoder = preset.model, preset.model.memory, preset.model.head, preset.model.encoder
         if self.width == 1:
             return model
@@ -184,7 +179,6 @@ class Scale:
     dynamic: DynamicSearch = DynamicSearch()
 
     def describe(self, adapting: bool = False) -> list[str]:
-        """Return lines on the sizes and recipes, and with `adapting` on the search for dynamic evaluation."""
         sizes = "; ".join([self.sizes.about, *_settings(self.sizes)])
         lines = [f"Scale {self.name}: {sizes}; products in {self.precision} where the device can."]
         return lines + ([f"Dynamic evaluation: {'; '.join(_settings(self.dynamic))}."] if adapting else [])
@@ -197,7 +191,6 @@ def smoke_scale(sizes: Matched | Proportional, lasts: str = "minutes", **more: A
 
 
 def _settings(config: Any) -> list[str]:
-    """Return `name value` of what is set in a configuration, and in those in it."""
     found: list[str] = []
     for one in fields(config):
         value = getattr(config, one.name)

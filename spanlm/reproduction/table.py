@@ -58,7 +58,6 @@ def in_words(value: Value, digits: int = 1) -> str:
 
 
 def _seeds(record: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the seeds of what was trained for a record."""
     return (record["seed"],) if "seed" in record else tuple(member["seed"] for member in record["members"])
 
 
@@ -75,28 +74,22 @@ class Line:
 
     @property
     def first(self) -> dict[str, Any]:
-        """The record of the lowest seed."""
         return self.records[0]
 
     @property
     def title(self) -> str:
-        """The row's title, marked if the paper does not have it."""
         return self.row.title + ("" if self.row.in_paper else " †")
 
     def each(self, *path: str) -> list[Any]:
-        """Return what is at `path` of every record; a KeyError or a TypeError if one has nothing there."""
         return [reduce(getitem, path, record) for record in self.records]
 
     def of(self, *path: str, scale: float = 1) -> Value:
-        """Summarise the number at `path` of every record; see `each`."""
         return spread(scale * float(value) for value in self.each(*path))
 
     def ppl(self, value: float | None) -> str:
-        """Format a perplexity, or a dash."""
         return NONE if value is None else shown(value, self.paper.digits)
 
     def by(self, difference: float) -> str:
-        """Format a difference: `−3.2`, `+0.5`."""
         return f"{'−' if difference < 0 else '+'}{self.ppl(abs(difference))}"
 
     def parts(self) -> Iterator[Line]:
@@ -138,8 +131,8 @@ def _over(line: Line) -> str:
 
 def _published_over(line: Line) -> str:
     control = line.row.control if line.row.control in line.table.rows else ""
-    ours, theirs = line.row.reported.test_ppl, line.paper.rows[control].reported.test_ppl
-    return NONE if ours is None or theirs is None else line.by(ours - theirs)
+    # a TypeError, which is a dash, where one of them was not printed
+    return line.by(line.row.reported.test_ppl - line.paper.rows[control].reported.test_ppl)  # type: ignore[operator]
 
 
 def _excess(record: Mapping[str, Any]) -> float:
@@ -159,12 +152,6 @@ def _accuracy(name: str, score: str) -> Cell:
 
 def _published_accuracy(number: int) -> Cell:
     return lambda line: f"{PUBLISHED_CLOZE[line.row.name][number]:.3f}"
-
-
-def _trials_of_whole(line: Line) -> str:
-    """Count the settings that read all of valid."""
-    trials = line.first["details"]["grid"]
-    return str(sum(trial["whole"] for trial in trials))
 
 
 def _gathered(line: Line) -> str:
@@ -209,11 +196,13 @@ COLUMNS: dict[str, Cell] = {
     "measured in minutes": _mean("{:.1f}", "seconds", 1 / 60),
     "words": lambda line: f"{line.row.how.window:,}" if isinstance(line.row.how, Cached) else NONE,
     "θ": _setting("cache", "theta"),
-    "λ": lambda line: _setting(*(("dynamic", "decay") if "dynamic" in line.first["details"] else _LAMBDA))(line),
+    "λ": lambda line: _setting(*("dynamic", "decay") if "dynamic" in line.first["details"] else ("cache", "lambda"))(
+        line
+    ),
     "η": _setting("dynamic", "rate"),
     "ε": _setting("dynamic", "epsilon"),
     "pairs tried": lambda line: str(line.first["details"]["tried"]),
-    "on all of valid": _trials_of_whole,
+    "on all of valid": lambda line: str(sum(trial["whole"] for trial in line.first["details"]["grid"])),
     "MS over words": _gathered,
     **{f"sentence: {title}": _accuracy(name, "sentence") for name, title in CLOZE_CLASSES.items()},
     **{f"candidate: {title}": _accuracy(name, "candidate") for name, title in CLOZE_CLASSES.items()},
@@ -234,23 +223,15 @@ def _cell(line: Line, column: str) -> str:
 
 
 def _lags(part: Mapping[str, Any]) -> str:
-    """`lag 4–7`."""
     low, high = part["lags"]
     return f"{_LAGS}{low}" if low == high else f"{_LAGS}{low}–{high}"
 
 
 def _grid(lines: Sequence[Line], columns: Sequence[str], caption: str) -> Grid:
-    """Return a grid without the columns that have no value."""
     by_column = {name: [_cell(line, name) for line in lines] for name in columns}
     kept = {name: cells for name, cells in by_column.items() if set(cells) != {NONE}}
     rows = zip((line.title for line in lines), *kept.values(), strict=True)
     return Grid(("model", *kept), tuple(rows), caption)
-
-
-def concordance(pairs: Iterable[tuple[float, float]]) -> tuple[int, int]:
-    """Count the pairs of items that both numbers order alike, and the pairs that the second number orders."""
-    ordered = [((a - b) * (x - y) > 0) for (a, x), (b, y) in combinations(pairs, 2) if x != y]
-    return sum(ordered), len(ordered)
 
 
 class Page:
@@ -270,7 +251,6 @@ class Page:
         self._records = [record for line in self.done for record in line.records]
 
     def sections(self) -> Iterator[tuple[Section, list[Line]]]:
-        """Yield the sections that have finished rows, with these."""
         left = self.done
         for section in self.paper.sections:
             mine = [line for line in left if section.holds(line.row)]
@@ -279,7 +259,6 @@ class Page:
                 yield section, mine
 
     def grids(self) -> list[Grid]:
-        """Return its tables without rows that have no finished run and columns that have no number."""
         if self.table.measure == "attention" and self.done:  # Figure 3b: a line a lag, measured and published columns
             header, *lags = map(tuple, lag_columns(measured := self._lags()))
             return [Grid(header, tuple(lags), f"Mean attention in percent, first seed. {' '.join(notes(measured))}")]
@@ -320,7 +299,6 @@ class Page:
         return Grid(header, tuple(rows), "How sure differences are: bits a token on test, + is worse")
 
     def _lags(self) -> list[MeasuredLags]:
-        """Return the attention by lag of each row's lowest seed, to compare with the paper's."""
         measured = []
         for line in self.done:
             found, (name, _) = line.first["attention"], line.row.curve or ("", 0)
@@ -330,7 +308,6 @@ class Page:
         return measured
 
     def order(self) -> list[str]:
-        """Return sentences on the paper's order: how many pairs of rows stand in it, and how sure that is."""
         found, left = list[str](), {line.row.name for line in self.done}
         for lines, sure in self._sure:
             published = {line.row.name: line.row.reported.test_ppl for line in lines}
@@ -343,15 +320,15 @@ class Page:
         for section, part in self.sections() if self.table.measure == "perplexity" else ():
             if not any(line.row.name in left for line in part):
                 continue
-            tests = ((line.of("test", *section.counted).value, line.row.reported.test_ppl) for line in part)
-            agree, pairs = concordance((ours, theirs) for ours, theirs in tests if theirs)
+            tests = [(line.of("test", *section.counted).value, line.row.reported.test_ppl) for line in part]
+            both = combinations([(ours, theirs) for ours, theirs in tests if theirs], 2)
+            alike = [(a - b) * (x - y) > 0 for (a, x), (b, y) in both if x != y]
             title = f"{section.title}. " if section.title else ""
-            text = f"{title}By test perplexity {agree} of {pairs} pairs of rows stand in the paper's order."
-            found += [text] if pairs else []
+            text = f"{title}By test perplexity {sum(alike)} of {len(alike)} pairs of rows stand in the paper's order."
+            found += [text] if alike else []
         return found
 
     def figures(self) -> dict[str, Figure]:
-        """Return the figures of the table by file name; a table with span buffers has a second one."""
         if not self.done or self.table.measure == "excess":  # the overview has one of them all
             return {}
         heading, most = f"{self.paper.title}, {self.table.title}", max(len(line.records) for line in self.done)
@@ -378,7 +355,6 @@ class Page:
         return found
 
     def _perplexities(self, titles: Sequence[str]) -> Iterator[RowsPanel]:
-        """Yield panels with a dot a row: of each section what was measured, and what was published."""
         nothing = (None,) * len(titles)
         for section, part in self.sections():
             measured = {line.title: line.of("test", *section.counted) for line in part}
@@ -390,7 +366,6 @@ class Page:
                 yield RowsPanel(where, nothing, tuple(map(printed.get, titles)), self.paper.digits)
 
     def _accuracies(self) -> Iterator[RowsPanel]:
-        """Figure 2d: a dot a model and word class, beside the paper's on the real questions."""
         for number, (name, title) in enumerate(CLOZE_CLASSES.items()):
             with suppress(KeyError, TypeError):  # no such questions, or none that could be scored
                 measured = tuple(line.of("cloze", "classes", name, "sentence", "accuracy") for line in self.done)
@@ -398,7 +373,6 @@ class Page:
                 yield RowsPanel(f"{title}: accuracy", measured, published, 3)
 
     def _curves(self) -> tuple[Panel, Panel]:
-        """Return test perplexity over windows or orders, measured and published apart since the corpora differ."""
         measured, published = [], []
         rows = [(row, *row.curve) for row in map(self.paper.rows.__getitem__, self.table.rows) if row.curve]
         tests = {line.row.name: line.of("test", "perplexity") for line in self.done}
@@ -427,7 +401,6 @@ class Page:
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def protocol(self, escape: Callable[[str], str] = str) -> list[str]:
-        """Return lines on the text, the scale, the count and the seeds; `escape` is for names of files and users."""
         plan, corpus, of = self.plan, self.plan.corpus, self.table.published_on
         sizes = ", ".join(f"{split} {len(tokens):,}" for split, tokens in corpus.splits.items())
         own = self.table.home == corpus.name and plan.scale.vocabulary_size is None
@@ -460,7 +433,6 @@ class Page:
         return f"Missing:\n\n{_listed(lines)}" if lines else ""
 
     def _origin(self) -> list[str]:
-        """Return lines on what made the runs: command, time, commits, machines; the records have every start."""
         request = self.plan.request
         # an ensemble needs no --seeds
         seeds = sorted({seeds[0] for seeds in map(_seeds, self._records) if len(seeds) == 1})
@@ -489,7 +461,6 @@ class Page:
 
 
 def _noted(lines: Sequence[Line]) -> str:
-    """Return what was noted when rows were measured."""
     records = [(line.title, record) for line in lines for record in line.records]
     found = [f"{title}: {note}" for title, record in records for note in record.get("details", {}).get("notes", ())]
     if any(record.get("cloze", {}).get("cbt_like") for _, record in records):
@@ -509,11 +480,9 @@ class Overview:
 
     @property
     def paper(self) -> Paper:
-        """Whose tables."""
         return self.pages[0].paper
 
     def grid(self) -> Grid:
-        """Return a row a model and a column a table."""
         found = [{line.title: _cell(line, self.paper.overview) for line in page.done} for page in self.pages]
         rows = tuple((title, *(cells.get(title, NONE) for cells in found)) for title in self._titles())
         return Grid(("model", *(page.table.name for page in self.pages)), rows, f"{self.paper.note}. {self._seeds()}")
@@ -542,26 +511,21 @@ class Overview:
         table = markdown_table(grid.header, grid.rows)
         parts = [f"# {heading}", grid.caption, table, "\n".join(texts), f"![{heading}]({name}.svg)", again]
         files = {f"{name}.md": ("\n\n".join(parts) + "\n").encode(), f"{name}.svg": figures.figure_bytes(drawn, ".svg")}
-        folder.mkdir(parents=True, exist_ok=True)
-        for file, content in files.items():
-            write_whole(folder / file, content)
-        return [folder / file for file in files]
+        return _written(folder, files)
 
 
 def write_pages(plan: Plan, outcomes: Sequence[Outcome]) -> list[Path]:
-    """Write page and figures (`figure-2c.md`, `figure-2c.svg`) of every table; return the files.
-
-    Raises:
-        InputError: not allowed to write there.
-        RunError: the disk refused.
-    """
-    plan.out.mkdir(parents=True, exist_ok=True)
-    written = list[Path]()
+    """Write page and figures (`figure-2c.md`, `figure-2c.svg`) of every table; return the files."""
+    files = dict[str, bytes]()
     for page in (Page(plan, table, outcomes) for table in plan.tables):
         drawn = page.figures()
-        files = {f"{page.table.file}.md": page.markdown(drawn).encode(errors="backslashreplace")}
+        files[f"{page.table.file}.md"] = page.markdown(drawn).encode(errors="backslashreplace")
         files |= {name: figures.figure_bytes(one, ".svg") for name, one in drawn.items()}
-        for name, content in files.items():
-            write_whole(plan.out / name, content)
-        written += [plan.out / name for name in files]
-    return written
+    return _written(plan.out, files)
+
+
+def _written(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        write_whole(folder / name, content)
+    return [folder / name for name in files]

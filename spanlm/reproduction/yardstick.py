@@ -9,11 +9,7 @@ from spanlm.reproduction.scales import Matched, Scale
 
 SOURCES = {
     "markov": ("markov", "a hidden Markov chain", "nothing to look back for: an encoder suffices"),
-    "copy": (
-        "copy",
-        "half of the words repeat the one five words back",
-        "a memory, or an encoder that reaches so far",
-    ),
+    "copy": ("copy", "half of the words repeat the one five words back", "a memory, or an encoder that reaches so far"),
     "copy-lag-20": (
         "copy,lag=20",
         "half of the words repeat the one twenty words back",
@@ -30,11 +26,7 @@ SOURCES = {
 """Table -> its source, what that is, and what can use it."""
 
 _CACHED = Row(
-    name="lstm-cache",
-    title="LSTM with a cache",
-    preset="yardstick/lstm",
-    how=Cached(10 * REACH),
-    control="lstm",
+    name="lstm-cache", title="LSTM with a cache", preset="yardstick/lstm", how=Cached(10 * REACH), control="lstm"
 )
 _TRAINED = (Row(name=name, title=model.title, preset=f"yardstick/{name}") for name, model in MODELS.items())
 _ROWS = {row.name: row for row in (*_TRAINED, _CACHED)}

@@ -209,9 +209,6 @@ def test_distances_are_those_of_a_loop() -> None:
         special = text.ids[place] in (EOS, UNK)
         name = None if found.labels[place] < 0 else found.names[found.labels[place]]
         assert name is None if special else ranges[name][0] <= distance <= ranges[name][1]  # type: ignore[index]
-    novel = by_novelty(text.ids, VOCABULARY, text.documents)
-    word = np.isin(text.ids, (EOS, UNK), invert=True)
-    assert (novel.labels == np.where(word, np.array(expected) == 0, -1)).all()
 
 
 def test_frequency_and_places() -> None:
@@ -226,30 +223,15 @@ def test_frequency_and_places() -> None:
 def test_where_a_model_looked_most_is_named_by_the_first_that_holds() -> None:
     a, b, c, d = range(4)
     ids = np.array([a, b, a, EOS, c, a, b, d, d])  # read before: <eos> a b a <eos> c a b d
-    lag = np.array([1, 1, 2, 2, 4, 1, 2, 2, 2])
+    lag = np.array([1, 1, 2, 2, 4, 1, 4, 1, 2])
     slots = np.array([0, 1, 2, 3, 4, 4, 4, 4, 4])
     peak = np.array([0, 1, 0.9, 0.9, 0.9, 0.26, 0.9, 0.9, 0.9])
     looks = Looks(lag, peak.astype(np.float32), slots)
     found = by_attention(looks, ids, np.zeros(1, np.int64), EOS, "it")
-    names = [ATTENDED[n] for n in found.labels.tolist()]
-    assert names[0] == "nothing yet" and names[5] == "diffuse"
-    for place in (1, 2, 3, 4, 6, 7, 8):
-        inputs = [EOS, *ids[:-1].tolist()]
-        source = place - int(lag[place])
-        after = inputs[source + 1] if source + 1 <= place else None
-        if inputs[source] == ids[place]:
-            expected = "the target itself"
-        elif after == ids[place]:
-            expected = "before the target"
-        elif inputs[source] == EOS:
-            expected = EOS_NAME
-        else:
-            expected = "nearest slot" if lag[place] == 1 else "older slot"
-        assert names[place] == expected, place
-    assert len(set(names)) >= 5
-
-
-EOS_NAME = "<eos>"
+    assert [ATTENDED[n] for n in found.labels.tolist()] == [
+        *("nothing yet", "<eos>", "before the target", "older slot", "<eos>"),
+        *("diffuse", "the target itself", "nearest slot", "older slot"),
+    ]
 
 
 def test_parts_of_speech(tmp_path: Path) -> None:
@@ -301,8 +283,6 @@ def test_differences_of_any_size_are_compared() -> None:
     assert huge.perplexity == math.inf and huge.p < 0.001 and huge.whole.interval[0] > 1e5
     spike = compare(text, one, TokenBits("spike", one.bits + 1e6 * (np.arange(400) == 7))).whole
     assert spike.lopsided and spike.interval[0] < 0 < spike.interval[1]
-    alike = compare(text, one, one)
-    assert (alike.p, alike.whole.interval, alike.whole.lopsided) == (1.0, (0.0, 0.0), False)
     short = replace(text, ids=text.ids[:60], known=text.known[:60], documents=text.documents[:1])
     few = compare(short, TokenBits("a", one.bits[:, :60]), TokenBits("b", one.bits[:, :60] + 0.1))
     assert math.isnan(few.p) and math.isnan(few.whole.interval[0]) and few.whole.difference == pytest.approx(0.1)

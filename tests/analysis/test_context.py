@@ -174,7 +174,7 @@ def test_a_text_as_one_stream_and_a_model_without_memory(corpus: Corpus, monkeyp
 
 def test_without_a_gain_there_is_no_effective_length(tiny_run: Path) -> None:
     """A model that learnt nothing predicts better without any context."""
-    run, options = spanlm.load(tiny_run), ContextOptions(positions=10_000, lengths=(1, 3), far=0)
+    run, options = spanlm.load(tiny_run), ContextOptions(positions=400, lengths=(1, 3), far=0)
     text = run.corpus(None, "train")
     for model, gains in ((run.model, True), (made(NoMemoryConfig(), len(text.vocabulary)), False)):
         found = measure_context(model, text, "train", Protocol(), options)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from spanlm.analysis.export import save_attention, save_spans
 from spanlm.evaluation.attention import PARTS, SpanRecord, attend_spans, attend_words
 from spanlm.evaluation.protocol import Context
 from spanlm.evaluation.words import ScoreOptions, lines_as_pieces, score_words
 from spanlm.models.language_model import ModelConfig
 from spanlm.runs.texts import text_to_attend
-from tests.analysis.test_page import Page
 from tests.evaluation.reference import VOCABULARY
 from tests.models.small import language_model, models
 
@@ -91,20 +87,3 @@ def test_no_line_looks_into_another(config: ModelConfig, predict_first: bool) ->
     unpredicted = [] if predict_first else [start - 1 for start in starts[1:-1]]
     assert np.flatnonzero(np.isnan(surprisal(record))).tolist() == unpredicted
     assert not record.weights[unpredicted].any()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("predict_first", [True, False])
-@pytest.mark.parametrize("config", SOME)
-def test_every_file_is_written(config: ModelConfig, predict_first: bool, tmp_path: Path) -> None:
-    """JSON, in the page, too, has no word for what is no number."""
-    record = recorded(config, LINES, "line", predict_first)
-    spans = isinstance(record, SpanRecord)
-    for suffix in ("html", "svg", "csv", "json" if spans else "npz"):
-        (save_spans if spans else save_attention)(record, tmp_path / f"a.{suffix}")  # type: ignore[operator]
-    page = Page((tmp_path / "a.html").read_text(encoding="utf-8")).record()
-    assert [bits is None for bits in page["bits"]] == np.isnan(surprisal(record)).tolist()
-    if spans:
-        found = json.loads((tmp_path / "a.json").read_bytes(), parse_constant=pytest.fail)
-        chances = [position["target_probability"]["mixture"] for position in found["positions"]]
-        assert [chance is None for chance in chances] == np.isnan(surprisal(record)).tolist()

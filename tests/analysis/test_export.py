@@ -5,52 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from spanlm.analysis.export import CSV_COLUMNS, save_attention, save_flatness, save_sentence_maps
-from spanlm.analysis.sentences import FlatnessAccumulator, mean_flatness
+from spanlm.analysis.export import CSV_COLUMNS, save_attention, save_sentence_maps
+from spanlm.analysis.sentences import mean_flatness
 from spanlm.evaluation.attention import AttentionRecord
 
-from .conftest import HOSTILE, WORDS, make_record, make_sentence
+from .conftest import HOSTILE, make_sentence
 
-RECORD = make_record(WORDS, window=3)
 ONE = make_sentence(["the", "zebra", "sat"], unknown=("zebra",), name="one")
 OTHER = make_sentence(["the", "zebra", "sat"], window=2, nearest_lag=0, gate=0.5, name="other")
 HOSTILE_MAPS = [make_sentence(list(HOSTILE), name=name) for name in ("one", "other")]
 SENTENCES = [[ONE, OTHER], HOSTILE_MAPS]
-MAGIC = {
-    ".html": b"<!doctype html>",
-    ".svg": b"<?xml",
-    ".png": b"\x89PNG",
-    ".pdf": b"%PDF",
-    ".csv": b'"',
-    ".npz": b"PK",
-    ".HTML": b"<!doctype html>",
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("save", "what", "suffix"),
-    [
-        *((save_attention, RECORD, suffix) for suffix in MAGIC),
-        *((save_sentence_maps, SENTENCES, suffix) for suffix in (".svg", ".pdf", ".csv")),
-    ],
-)
-def test_every_suffix_writes_its_format(tmp_path: Path, save: Callable[..., None], what: Any, suffix: str) -> None:
-    """And the same bytes when it is written again."""
-    one, again = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
-    save(what, str(one))
-    assert one.read_bytes().startswith(MAGIC[suffix]) and os.listdir(tmp_path) == [one.name]
-    save(what, again)
-    assert one.read_bytes() == again.read_bytes()
 
 
 @pytest.mark.parametrize("nearest_lag", [0, 1])
@@ -143,22 +113,3 @@ def test_a_sentence_without_a_choice_has_no_flatness(tmp_path: Path) -> None:
     save_sentence_maps([[make_sentence(["yes"])]], tmp_path / "a.json")
     content = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
     assert content["runs"][0]["flatness"] is None and content["sentences"][0][0]["flatness"] is None
-
-
-def test_flatness_as_data(tmp_path: Path) -> None:
-    accumulator = FlatnessAccumulator()
-    accumulator.update([[0.0, 0.5, 0.5], [0.2, 0.2, 0.6]], [2, 3])
-    flatness = accumulator.result()
-    for suffix in (".csv", ".json"):
-        measured = {"one": ("ptb valid", flatness), "other": ("wikitext-2 valid", flatness)}
-        save_flatness(measured, tmp_path / f"a{suffix}")
-    rows = _rows(tmp_path / "a.csv")
-    assert [(row["run"], row["text"], row["slots"]) for row in rows] == [
-        (*run, slots) for run in (("one", "ptb valid"), ("other", "wikitext-2 valid")) for slots in ("2-5", "all")
-    ]
-    assert float(rows[1]["flatness"]) == flatness.overall.flatness
-    content = json.loads((tmp_path / "a.json").read_text())
-    assert [(run["run"], run["text"], run["left_out"]) for run in content["runs"]] == [
-        (name, text, 0) for name, (text, _) in measured.items()
-    ]
-    assert content["runs"][1]["by_slots"] == [group._asdict() for group in flatness.groups]

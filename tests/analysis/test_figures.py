@@ -60,7 +60,7 @@ KINDS: dict[str, Callable[[], Any]] = {
         lambda: lag_figure([MeasuredLags("rm", "a text", replace(EQUAL, nearest_lag=0), RM)])
     ),
     "lag of many": cache(
-        lambda: lag_figure([MeasuredLags("many", "a text", LagProfile(tuple([0.2] * 500), 9, 1, older=0.0))])
+        lambda: lag_figure([MeasuredLags("many", "a text", LagProfile(tuple([0.5] * 200), 9, 1, older=0.0))])
     ),
     "lag of one": cache(lambda: lag_figure([MeasuredLags("one", "a text", LagProfile((100.0,), 9, 1))])),
     "lag of spans": cache(lambda: lag_figure([SPANS_ALONE])),

@@ -9,14 +9,11 @@ from typing import Any
 
 import pytest
 
-from spanlm.config import RunConfig
 from spanlm.errors import InputError
 from spanlm.presets import PRESETS
 from spanlm.reproduction import Averaged
 from spanlm.reproduction.plan import Plan, Request, chosen_text, find_questions
-from tests.cases import rest_slow
 
-RESULTS = Path(__file__).parents[2] / "results"
 QUESTION = "".join(f"{n} a b .\n" for n in range(1, 21)) + "21 a XXXXX .\tb\t\ta|b\n\n"
 
 
@@ -131,23 +128,6 @@ def test_the_documents_of_a_paper(paper: str, documents: str) -> None:
         for name, preset in PRESETS.items():
             if name.startswith(f"{paper}/"):
                 assert replace(preset.config.data, corpus=corpus).effective_documents == expected, name
-
-
-@pytest.mark.parametrize(
-    "path",
-    rest_slow(sorted(RESULTS.glob("*2017/**/*-seed-1.json")), always=3, kind=lambda path: path.parent),
-    ids=lambda path: "/".join(path.parts[-3:]),
-)
-def test_only_records_of_this_protocol_are_those_of_finished_runs(path: Path) -> None:
-    record = json.loads(path.read_text(encoding="utf-8"))
-    if "config" not in record or record["corpus"] not in ("ptb", "cbt", "wikitext-2"):
-        pytest.skip("of no plain row")
-    recorded = RunConfig.from_tree(record["config"]).data
-    asked = replace(
-        chosen_text(record["corpus"], Request(paper=path.relative_to(RESULTS).parts[0])),
-        **{name: getattr(recorded, name) for name in ("max_size", "lines")},
-    )
-    assert recorded.compared == asked.compared
 
 
 def test_a_name_must_tell_the_word_class(tmp_path: Path) -> None:

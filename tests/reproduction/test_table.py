@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import random
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +10,7 @@ import pytest
 
 from spanlm.reproduction.plan import PAPERS, Plan, Request, Task
 from spanlm.reproduction.run import Outcome
-from spanlm.reproduction.table import Grid, Overview, Page, concordance, write_pages
+from spanlm.reproduction.table import Grid, Overview, Page, write_pages
 from tests.analysis.shown import texts
 from tests.cases import rest_slow
 from tests.reproduction.records import START, attention, cells, cloze, ended, record
@@ -172,14 +170,6 @@ def test_use_over_the_epochs_shows_at_most_twelve_of_them() -> None:
     assert len(grid.header) == 1 + 12 and (grid.header[1], grid.header[-1]) == ("1", "50")
     assert (cells(grid)["AWD-LSTM + SNB"]["1"], cells(grid)["AWD-LSTM + SNB"]["50"]) == ("50.0", "–")
     assert cells(grid)["AWD-LSTM + MoS + SNB"]["50"] == "49.0"
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_concordance_is_counted_over_all_pairs(seed: int) -> None:
-    draw = random.Random(seed)
-    rows = [(draw.randrange(6), draw.randrange(6)) for _ in range(8)]
-    signs = [((a > b) - (a < b)) * ((x > y) - (x < y)) for (a, x), (b, y) in itertools.combinations(rows, 2) if x != y]
-    assert concordance(rows) == (signs.count(1), len(signs))
 
 
 def test_the_order_is_that_of_each_section_alone() -> None:
