@@ -42,7 +42,6 @@ FOLDERS: tuple[Format, ...] = ("kaldi", "srilm", "espnet")
 TOTAL = "total"
 BYTELOG = 1024 / 10000
 """Nats of one bytelog: a logarithm to base 1.0001, divided by 1024; SRILM takes ln 1.0001 for 1/10000."""
-
 _KALDI_TEXTS = ("words_text", "text")
 _KALDI_ID = re.compile(r"(?P<id>\S+)-(?P<rank>[0-9]+)")
 _COSTS = ("acwt", "lmwt")
@@ -54,13 +53,6 @@ _NAME_VALUE = re.compile(r"(?<=\S)=(?=[-+.0-9][^\s=]*(?:\s|$))")
 _SRILM_LINE = re.compile(rf"\s*{_NUMBER}\s+{_NUMBER}\s+[0-9]+(\s|$)")
 _SRILM_SUFFIX = re.compile(r"(\.(nbest|score)(\.gz)?|\.gz)$")
 _NEMO_LINE = re.compile(rf"[^\t]*\t\s*{_NUMBER}\s*")
-_OTHERS = {
-    ".ctm": "a CTM file has times of one hypothesis",
-    ".json": "JSON as of WhisperX has times of one hypothesis",
-    ".lat": "a lattice is no n-best list",
-    ".slf": "a lattice is no n-best list",
-}
-
 
 Bad = dict[str, list[str]]
 """What is wrong with the rows that are left out, by their list."""
@@ -86,13 +78,12 @@ class Hypothesis:
 
     @property
     def words(self) -> list[str]:
-        """Its words as written."""
         return written_words(self.text)
 
 
 @dataclass(frozen=True)
 class NBestList:
-    """The hypotheses of one utterance or sentence, best first as its maker thought; `fields` as of a hypothesis."""
+    """The hypotheses of one utterance or sentence, in the order of the file; `fields` as of a hypothesis."""
 
     id: str
     hypotheses: tuple[Hypothesis, ...]
@@ -122,10 +113,9 @@ def read_nbest(
         raise InputError(f"format={format}: must be one of {', '.join(get_args(Format))}")
     bad: Bad = {}
     lists = _read_nemo(path, list_size, bad) if format == "nemo" else _READERS[format](path, bad)
-    first = next((each for found in lists for each in found.hypotheses), None)
-    if first is not None:
-        lists, first = _alike(path, lists, bad, sparse=format == "moses")
+    lists = _alike(path, lists, bad, sparse=format == "moses")
     _check_bad(path, lists, bad, strict)
+    first = next((each for found in lists for each in found.hypotheses), None)
     if first is None:
         raise InputError(f"{path}: holds no hypotheses")
     if empty := [found.id for found in lists if not found.hypotheses]:
@@ -140,7 +130,7 @@ def without(lists: list[NBestList], words: Collection[str]) -> list[NBestList]:
     def bare(hypothesis: Hypothesis) -> Hypothesis:
         return replace(hypothesis, text=" ".join(word for word in hypothesis.words if word not in words))
 
-    return [replace(found, hypotheses=tuple(map(bare, found.hypotheses))) for found in lists]
+    return [_list(found.id, map(bare, found.hypotheses), found.fields) for found in lists]
 
 
 def find_format(path: Path) -> Format:
@@ -154,8 +144,9 @@ def find_format(path: Path) -> Format:
         if "1best_recog" in names:
             return "espnet"
         return "kaldi" if names & set(_KALDI_TEXTS) else "srilm"
-    if why := _OTHERS.get(path.suffix):
-        raise InputError(f"{path}: {why}. n-best lists are read as {', '.join(get_args(Format))}.")
+    if path.suffix in (".ctm", ".json", ".lat", ".slf"):
+        what = "lattices, CTM, and JSON as of WhisperX are no n-best lists"
+        raise InputError(f"{path}: {what}, which are read as {', '.join(get_args(Format))}")
     line = next((line for _, line in numbered_lines(path)), "")
     if path.name.removesuffix(".gz").endswith(".jsonl") or line.startswith("{"):
         return "jsonl"
@@ -170,16 +161,15 @@ def find_format(path: Path) -> Format:
     raise InputError(f"{path}: no known n-best list begins so; say which by --format: {', '.join(get_args(Format))}")
 
 
-def write_nbest(path: Path, format: Format, lists: Iterable[NBestList]) -> None:
+def write_nbest(path: Path, format: Format, lists: list[NBestList]) -> None:
     """Write lists, their hypotheses in the given order; a folder of `kaldi`, `srilm` and `espnet` is made.
 
     Every score is written that the format has a place for; `total` is the one for the whole of a hypothesis.
     """
-    _WRITERS[format](path, list(lists))
+    _WRITERS[format](path, lists)
 
 
 def some(names: list[str]) -> str:
-    """Write the first of several names, and how many more there are."""
     return names[0] + (f" and {len(names) - 1:,} more" if len(names) > 1 else "")
 
 
@@ -209,7 +199,6 @@ def _number(path: Path, line: int, text: str, what: str) -> float:
 
 
 def _or_bad(bad: Bad, name: str, read: Callable[..., Hypothesis], *row: Any) -> Hypothesis | None:
-    """Read a row of a list; None: it is bad."""
     try:
         return read(*row)
     except InputError as error:
@@ -217,19 +206,11 @@ def _or_bad(bad: Bad, name: str, read: Callable[..., Hypothesis], *row: Any) -> 
         return None
 
 
-def _grouped(path: Path, rows: Iterable[tuple[int, str, Hypothesis | None]]) -> list[NBestList]:
-    """Make lists of hypotheses that follow each other with one id; refuse an id that comes again later."""
-    lists: dict[str, list[Hypothesis | None]] = {}
-    last = None
-    for line, name, hypothesis in rows:
-        if name != last and name in lists:
-            raise InputError(f"{path}, line {line}: the id {name} comes again after another; lists must be whole")
-        lists.setdefault(name, []).append(hypothesis)
-        last = name
-    return [_list(*both) for both in lists.items()]
+def _list(name: str, hypotheses: Iterable[Hypothesis | None], fields: dict[str, Any] | None = None) -> NBestList:
+    return NBestList(name, tuple(hypothesis for hypothesis in hypotheses if hypothesis is not None), fields or {})
 
 
-def _alike(path: Path, lists: list[NBestList], bad: Bad, sparse: bool) -> tuple[list[NBestList], Hypothesis | None]:
+def _alike(path: Path, lists: list[NBestList], bad: Bad, sparse: bool) -> list[NBestList]:
     """Leave out hypotheses with other scores than most have, but for `sparse` ones, or with the reserved word."""
 
     def compared(hypothesis: Hypothesis) -> frozenset[str]:
@@ -237,7 +218,8 @@ def _alike(path: Path, lists: list[NBestList], bad: Bad, sparse: bool) -> tuple[
         names = hypothesis.scores.keys()
         return frozenset(name for name in names if not sparse or name.rpartition(".")[0] in names)
 
-    usual = Counter(compared(each) for found in lists for each in found.hypotheses).most_common(1)[0][0]
+    counted = Counter(compared(each) for found in lists for each in found.hypotheses)
+    usual = max(counted, key=counted.__getitem__, default=frozenset[str]())
 
     def check(place: str, hypothesis: Hypothesis) -> Hypothesis:
         if compared(hypothesis) != usual:
@@ -253,13 +235,11 @@ def _alike(path: Path, lists: list[NBestList], bad: Bad, sparse: bool) -> tuple[
     for found in lists:
         ranked = enumerate(found.hypotheses, 1)
         places = ((f"{path}: hypothesis {rank} of {found.id}", hypothesis) for rank, hypothesis in ranked)
-        checked = [_or_bad(bad, found.id, check, *both) for both in places]
-        kept.append(replace(_list(found.id, checked), fields=found.fields))
-    return kept, next((each for found in kept for each in found.hypotheses), None)
+        kept.append(_list(found.id, [_or_bad(bad, found.id, check, *both) for both in places], found.fields))
+    return kept
 
 
 def _check_bad(path: Path, lists: list[NBestList], bad: Bad, strict: bool) -> None:
-    """Name the rows that are bad, or refuse them."""
     errors = [error for those in bad.values() for error in those]
     if strict and errors:
         raise InputError(errors[0])
@@ -275,14 +255,15 @@ def _check_bad(path: Path, lists: list[NBestList], bad: Bad, strict: bool) -> No
 
 
 def _read_moses(path: Path, bad: Bad) -> list[NBestList]:
-    def rows() -> Iterator[tuple[int, str, Hypothesis | None]]:
-        last = ""
-        for number, line in numbered_lines(path):
-            name, bars, _ = line.partition("|||")
-            last = (bars and name.strip()) or last  # a row without an id is of the list that it stands in
-            yield number, last, _or_bad(bad, last, _moses_line, path, number, line)
-
-    return _grouped(path, rows())
+    lists, last = dict[str, list[Hypothesis | None]](), ""
+    for number, line in numbered_lines(path):
+        begin, bars, _ = line.partition("|||")
+        name = (bars and begin.strip()) or last  # a row without an id is of the list that it stands in
+        if name != last and name in lists:
+            raise InputError(f"{path}, line {number}: the id {name} comes again after another; lists must be whole")
+        lists.setdefault(name, []).append(_or_bad(bad, name, _moses_line, path, number, line))
+        last = name
+    return [_list(*both) for both in lists.items()]
 
 
 def _moses_line(path: Path, number: int, line: str) -> Hypothesis:
@@ -307,14 +288,28 @@ def _moses_line(path: Path, number: int, line: str) -> Hypothesis:
 
 
 def _read_kaldi(path: Path, bad: Bad) -> list[NBestList]:
-    if not path.is_dir():
-        return _kaldi_lists(path, {}, bad)
-    text = next((path / name for name in _KALDI_TEXTS if (path / name).is_file()), None)
-    if text is None:
+    texts = [path / name for name in _KALDI_TEXTS if (path / name).is_file()] if path.is_dir() else [path]
+    if not texts:
         raise InputError(f"{path}: a folder of Kaldi's must hold {' or '.join(_KALDI_TEXTS)}")
-    others = (entry for entry in _files(path) if entry != text and not _KALDI_OTHERS.match(entry.name))
+    others = _files(path) if path.is_dir() else []
+    others = [entry for entry in others if entry != texts[0] and not _KALDI_OTHERS.match(entry.name)]
     tables = {entry.name: (entry, table) for entry in others if _are_scores(entry, table := _by_key(entry))}
-    return _kaldi_lists(text, tables, bad)
+    rows, ranks = _by_key(texts[0]), dict[str, set[str]]()
+    for key, (number, _) in rows.items():
+        named = _KALDI_ID.fullmatch(key)
+        if named is None:
+            raise InputError(f"{texts[0]}, line {number}: {key!r} is not an id with a hypothesis' number, as utt-1")
+        ranks.setdefault(named["id"], set()).add(named["rank"])
+    # the file is sorted by its keys, utt-10 before utt-2
+    keys = {name: [f"{name}-{rank}" for rank in sorted(those, key=int)] for name, those in ranks.items()}
+    runs = {n: [{*map(str, range(start, start + n))} for start in (0, 1)] for n in {*map(len, ranks.values())}}
+    if spoilt := [name for name, those in ranks.items() if those not in runs[len(those)]]:
+        _LOG.info("note: %s: an utterance a line, as no ranks from 0 or 1 follow %s", texts[0], some(spoilt))
+        keys = {key: [key] for key in rows}
+    return [
+        _list(name, (_or_bad(bad, name, _keyed, key, rows[key][1], tables) for key in those))
+        for name, those in keys.items()
+    ]
 
 
 def _files(folder: Path) -> list[Path]:
@@ -322,7 +317,6 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _by_key(path: Path) -> Lines:
-    """Return the number and the rest of each line by the key that it begins with."""
     found: Lines = {}
     for number, line in numbered_lines(path):
         key, *words = written_words(line)
@@ -342,7 +336,6 @@ def _are_scores(path: Path, lines: Lines) -> bool:
 
 
 def _keyed(key: str, words: str, tables: dict[str, tuple[Path, Lines]]) -> Hypothesis:
-    """Make a hypothesis of the scores that files have by its key, costs negated."""
     scores = {}
     for name, (path, lines) in tables.items():
         if key not in lines:
@@ -354,32 +347,9 @@ def _keyed(key: str, words: str, tables: dict[str, tuple[Path, Lines]]) -> Hypot
     return Hypothesis(words, scores)
 
 
-def _kaldi_lists(path: Path, tables: dict[str, tuple[Path, Lines]], bad: Bad) -> list[NBestList]:
-    rows, ranks = _by_key(path), dict[str, set[str]]()
-    for key, (number, _) in rows.items():
-        named = _KALDI_ID.fullmatch(key)
-        if named is None:
-            raise InputError(f"{path}, line {number}: {key!r} is not an id with a hypothesis' number, as utt-1")
-        ranks.setdefault(named["id"], set()).add(named["rank"])
-    # the file is sorted by its keys, utt-10 before utt-2
-    keys = {name: [f"{name}-{rank}" for rank in sorted(those, key=int)] for name, those in ranks.items()}
-    runs = {n: [{*map(str, range(start, start + n))} for start in (0, 1)] for n in {*map(len, ranks.values())}}
-    if spoilt := [name for name, those in ranks.items() if those not in runs[len(those)]]:
-        _LOG.info("note: %s: an utterance a line, as no ranks from 0 or 1 follow %s", path, some(spoilt))
-        keys = {key: [key] for key in rows}
-    return [
-        _list(name, (_or_bad(bad, name, _keyed, key, rows[key][1], tables) for key in those))
-        for name, those in keys.items()
-    ]
-
-
-def _list(name: str, hypotheses: Iterable[Hypothesis | None]) -> NBestList:
-    return NBestList(name, tuple(hypothesis for hypothesis in hypotheses if hypothesis is not None))
-
-
 def _read_srilm(path: Path, bad: Bad) -> list[NBestList]:
     files = sorted(_files(path) if path.is_dir() else [path], key=lambda entry: _in_numbers(entry.name))
-    lists: dict[str, NBestList] = {}
+    lists = dict[str, NBestList]()
     for file in files:
         name = _SRILM_SUFFIX.sub("", file.name, count=1)
         found = _list(name, _srilm_file(file, name, bad))
@@ -392,7 +362,7 @@ def _read_srilm(path: Path, bad: Bad) -> list[NBestList]:
 
 
 def _in_numbers(name: str) -> list[tuple[int, str]]:
-    """Order names as people do: utt2 before utt10."""
+    # utt2 before utt10
     parts = re.split(r"([0-9]+)", name)
     return [(int(part or 0), "") if place % 2 else (0, part) for place, part in enumerate(parts)]
 
@@ -476,9 +446,9 @@ def _read_jsonl(path: Path, bad: Bad) -> list[NBestList]:
             raise _not_jsonl(path, number, f" ({error})" * isinstance(error, ValueError)) from None
         if name in lists:
             raise InputError(f"{path}, line {number}: the id {name} is there twice")
-        found = _list(name, (_or_bad(bad, name, _jsonl_hypothesis, path, number, each) for each in hypotheses))
         others = {key: value for key, value in record.items() if key != "hyps" and (key, value) != ("id", name)}
-        lists[name] = replace(found, fields=others)
+        read = (_or_bad(bad, name, _jsonl_hypothesis, path, number, each) for each in hypotheses)
+        lists[name] = _list(name, read, others)
     return list(lists.values())
 
 
@@ -517,11 +487,8 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
         file.writelines(f"{line}\n".encode() for line in lines)
 
 
-def _each(lists: list[NBestList]) -> Iterator[tuple[str, int, Hypothesis]]:
-    """Yield (id, rank from 1, hypothesis)."""
-    for found in lists:
-        for rank, hypothesis in enumerate(found.hypotheses, 1):
-            yield found.id, rank, hypothesis
+def _each(lists: list[NBestList]) -> list[tuple[str, int, Hypothesis]]:
+    return [(found.id, rank, each) for found in lists for rank, each in enumerate(found.hypotheses, 1)]
 
 
 def _digits(value: float) -> str:
@@ -529,7 +496,6 @@ def _digits(value: float) -> str:
 
 
 def _whole(hypothesis: Hypothesis) -> float:
-    """The score for the whole of a hypothesis: its total, or the sum of what it has."""
     return hypothesis.scores.get(TOTAL, sum(hypothesis.scores.values()))
 
 
@@ -557,24 +523,20 @@ def _write_kaldi(path: Path, lists: list[NBestList]) -> None:
 
 
 def _write_srilm(path: Path, lists: list[NBestList]) -> None:
+    def begin(hypothesis: Hypothesis) -> str:
+        scores = hypothesis.scores
+        if "ascore" not in scores:
+            return f"({round(_whole(hypothesis) / BYTELOG)})"
+        # SRILM has one score of language: what the total has beyond the acoustic score, or the one that was read
+        language = scores[TOTAL] - scores["ascore"] if TOTAL in scores else scores["lscore"]
+        logarithms = (_digits(value / math.log(10)) for value in (scores["ascore"], language))
+        return " ".join([*logarithms, str(len(hypothesis.words))])
+
     path.mkdir(exist_ok=True)
     for found in lists:
-        if "ascore" in found.hypotheses[0].scores:
-            lines = [
-                f"{_digits(each.scores['ascore'] / math.log(10))} {_digits(_language(each) / math.log(10))} "
-                f"{len(each.words)} {each.text}".rstrip()
-                for each in found.hypotheses
-            ]
-        else:
-            whole = ((round(_whole(each) / BYTELOG), each.text) for each in found.hypotheses)
-            lines = ["NBestList1.0", *(f"({score}) {text}".rstrip() for score, text in whole)]
-        _write_lines(path / f"{found.id}.nbest", lines)
-
-
-def _language(hypothesis: Hypothesis) -> float:
-    """Return SRILM's one score of language: what the total has beyond the acoustic score, or the one that was read."""
-    scores = hypothesis.scores
-    return scores[TOTAL] - scores["ascore"] if TOTAL in scores else scores["lscore"]
+        header = [] if "ascore" in found.hypotheses[0].scores else ["NBestList1.0"]
+        lines = (f"{begin(each)} {each.text}".rstrip() for each in found.hypotheses)
+        _write_lines(path / f"{found.id}.nbest", [*header, *lines])
 
 
 def _write_espnet(path: Path, lists: list[NBestList]) -> None:
