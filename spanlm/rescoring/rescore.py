@@ -18,10 +18,9 @@ import numpy as np
 from spanlm.errors import InputError, nearest_or_all
 from spanlm.rescoring.formats import TOTAL, NBestList
 from spanlm.rescoring.references import Reference, aligned
-from spanlm.rescoring.weights import Array, Candidates, Counts, Tuned, bootstrap, choose, edit_distances, edits, tune
+from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap, choose, edits, tune
 
 WORDS = "words"
-GRID = 11
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,6 @@ class WordErrors:
 
     @property
     def errors(self) -> int:
-        """All of them."""
         return self.substitutions + self.deletions + self.insertions
 
     @property
@@ -53,7 +51,6 @@ class WordErrors:
         return self.errors / self.words if self.words else math.nan
 
     def to_json(self) -> dict[str, Any]:
-        """Return the counts, the rate and its interval."""
         return {**vars(self), "interval": list(self.interval), "errors": self.errors, "word_error_rate": self.rate}
 
 
@@ -75,7 +72,6 @@ class Weighted:
     others: Collection[str] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what would stand twice in every answer."""
         for name in (*self.language, WORDS):
             if self.names.count(name) > 1:
                 way = "Rename the model." if name in self.language else "Rename the score in the lists."
@@ -140,16 +136,16 @@ class Scored:
 
     def candidates(self, references: Sequence[Reference | None]) -> Candidates:
         """Count the word errors of every hypothesis."""
-        errors, words = list[Counts](), list[Counts]()
+        found, distance = Candidates(self.scores, [], []), edits().distance
         for spoken, reference in zip(self.spoken, references, strict=True):
             pairs = [aligned(each.words, reference) for each in spoken.hypotheses]
-            errors.append(np.concatenate([edit_distances([hypothesis], said) for hypothesis, said in pairs]))
-            words.append(np.array([len(said) for _, said in pairs]))
-        return Candidates(self.names, self.scores, errors, words)
+            found.errors.append(np.array([distance(said, hypothesis) for hypothesis, said in pairs]))
+            found.words.append(np.array([len(said) for _, said in pairs]))
+        return found
 
     def tune(self, candidates: Candidates, first: Array) -> Tuned:
         """Tune every weight but the first, which gives the scale; see `spanlm.rescoring.weights.tune`."""
-        return tune(candidates, first, list(range(1, len(self.names))))
+        return tune(candidates, first)
 
     def best(self, weights: Array) -> list[int]:
         """Return which hypothesis of each list is the best."""
@@ -175,10 +171,10 @@ def word_errors(
     lists: Sequence[NBestList], chosen: Sequence[int], references: Sequence[Reference | None], candidates: Candidates
 ) -> WordErrors:
     """Count substitutions, deletions and insertions of one hypothesis a list, by rapidfuzz."""
-    levenshtein, counted = edits(), Counter[str]()
+    counted = Counter[str]()
     for found, place, reference in zip(lists, chosen, references, strict=True):
         hypothesis, said = aligned(found.hypotheses[place].words, reference)
-        counted.update(edit.tag for edit in levenshtein.editops(said, hypothesis))
+        counted.update(edit.tag for edit in edits().editops(said, hypothesis))
     words = candidates.words_of(chosen)
     interval = bootstrap(candidates.errors_of(chosen), words)
     return WordErrors(counted["replace"], counted["delete"], counted["insert"], int(words.sum()), interval)
@@ -186,22 +182,22 @@ def word_errors(
 
 def plain_rate(lists: Sequence[NBestList], chosen: Sequence[int], references: Sequence[Reference | None]) -> float:
     """Return the word error rate in lower case without punctuation; NaN where the references have no words."""
+
+    def plain(words: Iterable[str]) -> list[str]:
+        text = " ".join(words).casefold()
+        return "".join(character for character in text if unicodedata.category(character)[0] not in "PS").split()
+
     errors = words = 0
     for found, place, reference in zip(lists, chosen, references, strict=True):
-        hypothesis, said = map(_plain, aligned(found.hypotheses[place].words, reference))
-        errors, words = errors + int(edit_distances([hypothesis], said)[0]), words + len(said)
+        hypothesis, said = map(plain, aligned(found.hypotheses[place].words, reference))
+        errors, words = errors + edits().distance(said, hypothesis), words + len(said)
     return errors / words if words else math.nan
-
-
-def _plain(words: Iterable[str]) -> list[str]:
-    text = " ".join(words).casefold()
-    return "".join(character for character in text if unicodedata.category(character)[0] not in "PS").split()
 
 
 def weight_grid(candidates: Candidates, weights: Array, k: int) -> list[tuple[float, float]]:
     """Return word error rates with weight k from 0 to twice its value, the others as they are."""
     rates = []
-    for value in np.linspace(0.0, 2 * float(weights[k]) or 1.0, GRID):
+    for value in np.linspace(0.0, 2 * float(weights[k]) or 1.0, 11):
         changed = weights.copy()
         changed[k] = value
         chosen = choose(candidates.scores, changed)
