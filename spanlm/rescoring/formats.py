@@ -54,10 +54,8 @@ _SRILM_LINE = re.compile(rf"\s*{_NUMBER}\s+{_NUMBER}\s+[0-9]+(\s|$)")
 _SRILM_SUFFIX = re.compile(r"(\.(nbest|score)(\.gz)?|\.gz)$")
 _NEMO_LINE = re.compile(rf"[^\t]*\t\s*{_NUMBER}\s*")
 
-Bad = dict[str, list[str]]
-"""What is wrong with the rows that are left out, by their list."""
-Lines = dict[str, tuple[int, str]]
-"""The number and the rest of a line by the key that it begins with."""
+Lines = dict[str, tuple[str, str]]
+"""The place and the rest of a line by the key that it begins with."""
 
 
 @dataclass(frozen=True)
@@ -111,17 +109,22 @@ def read_nbest(
     format = format or find_format(path)
     if format not in get_args(Format):
         raise InputError(f"format={format}: must be one of {', '.join(get_args(Format))}")
-    bad: Bad = {}
-    lists = _read_nemo(path, list_size, bad) if format == "nemo" else _READERS[format](path, bad)
-    lists = _alike(path, lists, bad, sparse=format == "moses")
-    _check_bad(path, lists, bad, strict)
-    first = next((each for found in lists for each in found.hypotheses), None)
+    lists = _Lists()
+    if format == "nemo":
+        _read_nemo(path, lists, list_size)
+    else:
+        _READERS[format](path, lists)
+    _leave_out_unlike(path, lists, sparse=format == "moses")
+    _check_bad(path, lists, strict)
+    first = next((each for those in lists.values() for each in those), None)
     if first is None:
         raise InputError(f"{path}: holds no hypotheses")
-    if empty := [found.id for found in lists if not found.hypotheses]:
+    if empty := [name for name, those in lists.items() if not those]:
         _LOG.info("note: %s: no hypotheses of %s; each such list counts as one without words", path, some(empty))
-    nothing = (Hypothesis("", dict.fromkeys(first.scores, 0.0)),)
-    return [found if found.hypotheses else replace(found, hypotheses=nothing) for found in lists], format
+    nothing = [Hypothesis("", dict.fromkeys(first.scores, 0.0))]
+    return [
+        NBestList(name, tuple(those or nothing), lists.fields.get(name, {})) for name, those in lists.items()
+    ], format
 
 
 def without(lists: list[NBestList], words: Collection[str]) -> list[NBestList]:
@@ -130,7 +133,7 @@ def without(lists: list[NBestList], words: Collection[str]) -> list[NBestList]:
     def bare(hypothesis: Hypothesis) -> Hypothesis:
         return replace(hypothesis, text=" ".join(word for word in hypothesis.words if word not in words))
 
-    return [_list(found.id, map(bare, found.hypotheses), found.fields) for found in lists]
+    return [replace(found, hypotheses=tuple(map(bare, found.hypotheses))) for found in lists]
 
 
 def find_format(path: Path) -> Format:
@@ -176,50 +179,51 @@ def some(names: list[str]) -> str:
 # --- reading ---
 
 
-def numbered_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file with their numbers, from 1; those with nothing but white space where `blank`."""
+class _Lists(dict[str, list[Hypothesis]]):
+    """Hypotheses by the id of their list; what is wrong with the rows that are `bad`; `fields` of lists."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bad, self.fields = dict[str, list[str]](), dict[str, dict[str, Any]]()
+
+    def add(self, name: str, read: Callable[..., Hypothesis], *row: Any) -> None:
+        """Read a row, which may be bad."""
+        self.setdefault(name, [])
+        try:
+            self[name].append(read(*row))
+        except InputError as error:
+            self.bad.setdefault(name, []).append(str(error))
+
+
+def numbered_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a file with their places; those with nothing but white space where `blank`."""
     try:
         with opened(path) as file:
             for number, raw in enumerate(file, 1):
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
                 if blank or line.strip():
-                    yield number, line
+                    yield f"{path}, line {number}", line
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 ({error.reason}); convert it, as by iconv") from None
 
 
-def _number(path: Path, line: int, text: str, what: str) -> float:
+def _number(place: str, text: str, what: str) -> float:
     try:
         value = c_number(text)
     except ValueError:
         value = math.nan
     if not abs(value) <= 1e100:  # sums and squares of larger ones overflow
-        raise InputError(f"{path}, line {line}: the {what} {text!r} is not a finite number of at most 1e100")
+        raise InputError(f"{place}: the {what} {text!r} is not a finite number of at most 1e100")
     return value
 
 
-def _or_bad(bad: Bad, name: str, read: Callable[..., Hypothesis], *row: Any) -> Hypothesis | None:
-    try:
-        return read(*row)
-    except InputError as error:
-        bad.setdefault(name, []).append(str(error))
-        return None
-
-
-def _list(name: str, hypotheses: Iterable[Hypothesis | None], fields: dict[str, Any] | None = None) -> NBestList:
-    return NBestList(name, tuple(hypothesis for hypothesis in hypotheses if hypothesis is not None), fields or {})
-
-
-def _alike(path: Path, lists: list[NBestList], bad: Bad, sparse: bool) -> list[NBestList]:
+def _leave_out_unlike(path: Path, lists: _Lists, sparse: bool) -> None:
     """Leave out hypotheses with other scores than most have, but for `sparse` ones, or with the reserved word."""
 
     def compared(hypothesis: Hypothesis) -> frozenset[str]:
         # of sparse features each has but one value, and none after its first
         names = hypothesis.scores.keys()
         return frozenset(name for name in names if not sparse or name.rpartition(".")[0] in names)
-
-    counted = Counter(compared(each) for found in lists for each in found.hypotheses)
-    usual = max(counted, key=counted.__getitem__, default=frozenset[str]())
 
     def check(place: str, hypothesis: Hypothesis) -> Hypothesis:
         if compared(hypothesis) != usual:
@@ -231,21 +235,21 @@ def _alike(path: Path, lists: list[NBestList], bad: Bad, sparse: bool) -> list[N
             raise InputError(f"{place} has the word {EOS}, which is reserved for the end of a line. Delete it.")
         return hypothesis
 
-    kept = []
-    for found in lists:
-        ranked = enumerate(found.hypotheses, 1)
-        places = ((f"{path}: hypothesis {rank} of {found.id}", hypothesis) for rank, hypothesis in ranked)
-        kept.append(_list(found.id, [_or_bad(bad, found.id, check, *both) for both in places], found.fields))
-    return kept
+    counted = Counter(compared(each) for those in lists.values() for each in those)
+    usual = max(counted, key=counted.__getitem__, default=frozenset[str]())
+    for name, those in lists.items():
+        lists[name] = []
+        for rank, hypothesis in enumerate(those, 1):
+            lists.add(name, check, f"{path}: hypothesis {rank} of {name}", hypothesis)
 
 
-def _check_bad(path: Path, lists: list[NBestList], bad: Bad, strict: bool) -> None:
-    errors = [error for those in bad.values() for error in those]
+def _check_bad(path: Path, lists: _Lists, strict: bool) -> None:
+    errors = [error for those in lists.bad.values() for error in those]
     if strict and errors:
         raise InputError(errors[0])
-    if lost := [found.id for found in lists if found.id in bad and not found.hypotheses]:
-        raise InputError(f"{bad[lost[0]][0]} (no hypothesis of {some(lost)} is left)")
-    rows = len(errors) + sum(len(found.hypotheses) for found in lists)
+    if lost := [name for name, those in lists.items() if name in lists.bad and not those]:
+        raise InputError(f"{lists.bad[lost[0]][0]} (no hypothesis of {some(lost)} is left)")
+    rows = len(errors) + sum(map(len, lists.values()))
     if 2 * len(errors) > rows:
         raise InputError(f"{errors[0]} (so are {len(errors):,} of {rows:,} rows)")
     for error in errors[:FEW]:
@@ -254,22 +258,21 @@ def _check_bad(path: Path, lists: list[NBestList], bad: Bad, strict: bool) -> No
         _LOG.info("note: %s: %d of %d hypotheses are left out; --strict refuses them", path, len(errors), rows)
 
 
-def _read_moses(path: Path, bad: Bad) -> list[NBestList]:
-    lists, last = dict[str, list[Hypothesis | None]](), ""
-    for number, line in numbered_lines(path):
+def _read_moses(path: Path, lists: _Lists) -> None:
+    last = ""
+    for place, line in numbered_lines(path):
         begin, bars, _ = line.partition("|||")
         name = (bars and begin.strip()) or last  # a row without an id is of the list that it stands in
         if name != last and name in lists:
-            raise InputError(f"{path}, line {number}: the id {name} comes again after another; lists must be whole")
-        lists.setdefault(name, []).append(_or_bad(bad, name, _moses_line, path, number, line))
+            raise InputError(f"{place}: the id {name} comes again after another; lists must be whole")
+        lists.add(name, _moses_line, place, line)
         last = name
-    return [_list(*both) for both in lists.items()]
 
 
-def _moses_line(path: Path, number: int, line: str) -> Hypothesis:
+def _moses_line(place: str, line: str) -> Hypothesis:
     name, *parts = (part.strip() for part in line.split("|||"))
     if len(parts) < 3 or not name:
-        raise InputError(f"{path}, line {number}: {line[:60]!r} is not `ID ||| hypothesis ||| name= value ||| total`")
+        raise InputError(f"{place}: {line[:60]!r} is not `ID ||| hypothesis ||| name= value ||| total`")
     text, features, total, *more = parts
     scores: dict[str, float] = {}
     group, values = "score", 0
@@ -281,13 +284,13 @@ def _moses_line(path: Path, number: int, line: str) -> Hypothesis:
         values += 1
         feature = group if values == 1 else f"{group}.{values}"
         if feature in scores or feature == TOTAL:
-            raise InputError(f"{path}, line {number}: the feature {feature} is there twice")
-        scores[feature] = _number(path, number, item, f"feature {group}")
-    scores[TOTAL] = _number(path, number, total, "total")
+            raise InputError(f"{place}: the feature {feature} is there twice")
+        scores[feature] = _number(place, item, f"feature {group}")
+    scores[TOTAL] = _number(place, total, "total")
     return Hypothesis(" ".join(written_words(text)), scores, tuple(more))
 
 
-def _read_kaldi(path: Path, bad: Bad) -> list[NBestList]:
+def _read_kaldi(path: Path, lists: _Lists) -> None:
     texts = [path / name for name in _KALDI_TEXTS if (path / name).is_file()] if path.is_dir() else [path]
     if not texts:
         raise InputError(f"{path}: a folder of Kaldi's must hold {' or '.join(_KALDI_TEXTS)}")
@@ -295,10 +298,10 @@ def _read_kaldi(path: Path, bad: Bad) -> list[NBestList]:
     others = [entry for entry in others if entry != texts[0] and not _KALDI_OTHERS.match(entry.name)]
     tables = {entry.name: (entry, table) for entry in others if _are_scores(entry, table := _by_key(entry))}
     rows, ranks = _by_key(texts[0]), dict[str, set[str]]()
-    for key, (number, _) in rows.items():
+    for key, (place, _) in rows.items():
         named = _KALDI_ID.fullmatch(key)
         if named is None:
-            raise InputError(f"{texts[0]}, line {number}: {key!r} is not an id with a hypothesis' number, as utt-1")
+            raise InputError(f"{place}: {key!r} is not an id with a hypothesis' number, as utt-1")
         ranks.setdefault(named["id"], set()).add(named["rank"])
     # the file is sorted by its keys, utt-10 before utt-2
     keys = {name: [f"{name}-{rank}" for rank in sorted(those, key=int)] for name, those in ranks.items()}
@@ -306,10 +309,9 @@ def _read_kaldi(path: Path, bad: Bad) -> list[NBestList]:
     if spoilt := [name for name, those in ranks.items() if those not in runs[len(those)]]:
         _LOG.info("note: %s: an utterance a line, as no ranks from 0 or 1 follow %s", texts[0], some(spoilt))
         keys = {key: [key] for key in rows}
-    return [
-        _list(name, (_or_bad(bad, name, _keyed, key, rows[key][1], tables) for key in those))
-        for name, those in keys.items()
-    ]
+    for name, those in keys.items():
+        for key in those:
+            lists.add(name, _keyed, key, rows[key][1], tables)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -318,11 +320,11 @@ def _files(folder: Path) -> list[Path]:
 
 def _by_key(path: Path) -> Lines:
     found: Lines = {}
-    for number, line in numbered_lines(path):
+    for place, line in numbered_lines(path):
         key, *words = written_words(line)
         if key in found:
-            raise InputError(f"{path}, line {number}: {key} is there twice, first in line {found[key][0]}")
-        found[key] = number, " ".join(words)
+            raise InputError(f"{place}: {key} is there twice, first in {found[key][0]}")
+        found[key] = place, " ".join(words)
     return found
 
 
@@ -340,25 +342,29 @@ def _keyed(key: str, words: str, tables: dict[str, tuple[Path, Lines]]) -> Hypot
     for name, (path, lines) in tables.items():
         if key not in lines:
             raise InputError(f"{path}: has no score of {key}")
-        number, text = lines[key]
+        place, text = lines[key]
         tensor = _TENSOR.match(text)
-        score = _number(path, number, tensor["value"] if tensor else text, "score")
+        score = _number(place, tensor["value"] if tensor else text, "score")
         scores[name] = -score if name.startswith(_COSTS) else score
     return Hypothesis(words, scores)
 
 
-def _read_srilm(path: Path, bad: Bad) -> list[NBestList]:
-    files = sorted(_files(path) if path.is_dir() else [path], key=lambda entry: _in_numbers(entry.name))
-    lists = dict[str, NBestList]()
-    for file in files:
+def _read_srilm(path: Path, lists: _Lists) -> None:
+    for file in sorted(_files(path) if path.is_dir() else [path], key=lambda entry: _in_numbers(entry.name)):
+        rows = list(numbered_lines(file))
+        header = rows[0][1].strip() if rows else ""
+        if header.startswith("NBestList") and header != "NBestList1.0":
+            raise InputError(f"{file}: {header} is not read; make NBestList1.0 of it (SRILM's nbest2-to-nbest1)")
+        read = _decipher_line if header == "NBestList1.0" else _srilm_line
+        rows = rows[header == "NBestList1.0" :]
         name = _SRILM_SUFFIX.sub("", file.name, count=1)
-        found = _list(name, _srilm_file(file, name, bad))
         if name in lists:
             raise InputError(f"{file}: there is another file of {name}. Leave one of them.")
         # an empty file that is called otherwise is none of them
-        if found.hypotheses or name in bad or "." not in file.name or _SRILM_SUFFIX.search(file.name):
-            lists[name] = found
-    return list(lists.values())
+        if rows or "." not in file.name or _SRILM_SUFFIX.search(file.name):
+            lists[name] = []
+        for place, line in rows:
+            lists.add(name, read, place, line)
 
 
 def _in_numbers(name: str) -> list[tuple[int, str]]:
@@ -367,34 +373,21 @@ def _in_numbers(name: str) -> list[tuple[int, str]]:
     return [(int(part or 0), "") if place % 2 else (0, part) for place, part in enumerate(parts)]
 
 
-def _srilm_file(path: Path, name: str, bad: Bad) -> Iterator[Hypothesis | None]:
-    lines = list(numbered_lines(path))
-    header = lines[0][1].strip() if lines else ""
-    if header.startswith("NBestList") and header != "NBestList1.0":
-        raise InputError(f"{path}: {header} is not read; make NBestList1.0 of it (SRILM's nbest2-to-nbest1)")
-    read = _decipher_line if header == "NBestList1.0" else _srilm_line
-    for number, text in lines[header == "NBestList1.0" :]:
-        yield _or_bad(bad, name, read, path, number, text)
-
-
-def _decipher_line(path: Path, number: int, line: str) -> Hypothesis:
+def _decipher_line(place: str, line: str) -> Hypothesis:
     found = re.match(r"\s*\((?P<score>[^)\s]+)\)(?P<words>.*)", line)
     if found is None:
-        raise InputError(f"{path}, line {number}: {line[:60]!r} is not `(bytelog) w1 w2 …`")
-    score = BYTELOG * _number(path, number, found["score"], "score")
+        raise InputError(f"{place}: {line[:60]!r} is not `(bytelog) w1 w2 …`")
+    score = BYTELOG * _number(place, found["score"], "score")
     return Hypothesis(_unmarked(written_words(found["words"])), {TOTAL: score})
 
 
-def _srilm_line(path: Path, number: int, line: str) -> Hypothesis:
+def _srilm_line(place: str, line: str) -> Hypothesis:
     parts = written_words(line)
     acoustic, language, count, *words = [*parts, *[""] * max(0, 3 - len(parts))]
-    scores = {
-        name: math.log(10) * _number(path, number, text, name)
-        for name, text in (("ascore", acoustic), ("lscore", language))
-    }
+    logarithms = {"ascore": _number(place, acoustic, "ascore"), "lscore": _number(place, language, "lscore")}
     if not (count.isascii() and count.isdigit()):
-        raise InputError(f"{path}, line {number}: {line[:60]!r} is not `ascore lscore nwords w1 w2 …`")
-    return Hypothesis(_unmarked(words), scores)
+        raise InputError(f"{place}: {line[:60]!r} is not `ascore lscore nwords w1 w2 …`")
+    return Hypothesis(_unmarked(words), {name: math.log(10) * value for name, value in logarithms.items()})
 
 
 def _unmarked(words: list[str]) -> str:
@@ -402,75 +395,70 @@ def _unmarked(words: list[str]) -> str:
     return " ".join(words[words[:1] == ["<s>"] : len(words) - (words[-1:] == ["</s>"])])
 
 
-def _read_espnet(path: Path, bad: Bad) -> list[NBestList]:
+def _read_espnet(path: Path, lists: _Lists) -> None:
     folders = sorted(
         (int(named["rank"]), entry) for entry in path.iterdir() if (named := _ESPNET_FOLDER.match(entry.name))
     )
     if not folders:
         raise InputError(f"{path}: a folder of ESPnet's must hold 1best_recog")
-    lists: dict[str, list[Hypothesis | None]] = {}
     for _, folder in folders:
         tables = {TOTAL: (folder / "score", _by_key(folder / "score"))}
         for name, (_, text) in _by_key(folder / "text").items():
-            lists.setdefault(name, []).append(_or_bad(bad, name, _keyed, name, text, tables))
-    return [_list(*both) for both in lists.items()]
+            lists.add(name, _keyed, name, text, tables)
 
 
-def _read_nemo(path: Path, list_size: int | None, bad: Bad) -> list[NBestList]:
+def _read_nemo(path: Path, lists: _Lists, list_size: int | None) -> None:
     if list_size is None or list_size < 1:
         given = "unset" if list_size is None else list_size
         raise InputError(f"list_size={given}: {path} has no ids; say how many hypotheses each of its lists has")
-    lines = enumerate(numbered_lines(path))
-    # a bad row keeps its place: those after it stay in their lists
-    found = [_or_bad(bad, str(place // list_size + 1), _nemo_line, path, *line) for place, line in lines]
-    if len(found) % list_size:
-        raise InputError(f"{path}: {len(found)} lines are no whole number of lists of {list_size}")
-    starts = range(0, len(found), list_size)
-    return [_list(str(n), found[start : start + list_size]) for n, start in enumerate(starts, 1)]
+    lines = list(numbered_lines(path))
+    if len(lines) % list_size:
+        raise InputError(f"{path}: {len(lines)} lines are no whole number of lists of {list_size}")
+    for number, (place, line) in enumerate(lines):
+        lists.add(str(number // list_size + 1), _nemo_line, place, line)
 
 
-def _nemo_line(path: Path, number: int, line: str) -> Hypothesis:
+def _nemo_line(place: str, line: str) -> Hypothesis:
     text, tab, score = line.rpartition("\t")
     if not tab:
-        raise InputError(f"{path}, line {number}: {line[:60]!r} is not `hypothesis<TAB>score`")
-    return Hypothesis(" ".join(written_words(text)), {TOTAL: _number(path, number, score.strip(), "score")})
+        raise InputError(f"{place}: {line[:60]!r} is not `hypothesis<TAB>score`")
+    return Hypothesis(" ".join(written_words(text)), {TOTAL: _number(place, score.strip(), "score")})
 
 
-def _read_jsonl(path: Path, bad: Bad) -> list[NBestList]:
-    lists: dict[str, NBestList] = {}
-    for number, line in numbered_lines(path):
+def _read_jsonl(path: Path, lists: _Lists) -> None:
+    for place, line in numbered_lines(path):
         try:
             record = json_value(line)
             name, hypotheses = str(record["id"]), list(record["hyps"])
         except (ValueError, TypeError, KeyError) as error:
-            raise _not_jsonl(path, number, f" ({error})" * isinstance(error, ValueError)) from None
+            raise _not_jsonl(place, f" ({error})" * isinstance(error, ValueError)) from None
         if name in lists:
-            raise InputError(f"{path}, line {number}: the id {name} is there twice")
-        others = {key: value for key, value in record.items() if key != "hyps" and (key, value) != ("id", name)}
-        read = (_or_bad(bad, name, _jsonl_hypothesis, path, number, each) for each in hypotheses)
-        lists[name] = _list(name, read, others)
-    return list(lists.values())
+            raise InputError(f"{place}: the id {name} is there twice")
+        lists[name] = []
+        lists.fields[name] = {k: value for k, value in record.items() if k != "hyps" and (k, value) != ("id", name)}
+        for each in hypotheses:
+            lists.add(name, _jsonl_hypothesis, place, each)
 
 
-def _not_jsonl(path: Path, number: int, why: str = "") -> InputError:
-    return InputError(f'{path}, line {number}: is not {{"id": …, "hyps": [{{"text": …, "score": …}}]}}{why}')
+def _not_jsonl(place: str, why: str = "") -> InputError:
+    return InputError(f'{place}: is not {{"id": …, "hyps": [{{"text": …, "score": …}}]}}{why}')
 
 
-def _jsonl_hypothesis(path: Path, number: int, fields: Any) -> Hypothesis:
+def _jsonl_hypothesis(place: str, fields: Any) -> Hypothesis:
     if not isinstance(fields, dict) or not isinstance(text := fields.get("text"), str):
-        raise _not_jsonl(path, number)
+        raise _not_jsonl(place)
     scores, others = dict[str, float](), dict[str, Any]()
     for name, value in fields.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
-            scores[name] = _number(path, number, str(value), f"score {name}")
+            scores[name] = _number(place, str(value), f"score {name}")
         elif name.endswith("score") and value is not None:
-            raise InputError(f"{path}, line {number}: the score {name} is {value!r}, not a number")
+            raise InputError(f"{place}: the score {name} is {value!r}, not a number")
         elif name != "text":
             others[name] = value
     return Hypothesis(" ".join(written_words(text)), scores, fields=others)
 
 
-_READERS: dict[str, Callable[[Path, Bad], list[NBestList]]] = {
+_READERS: dict[str, Callable[[Path, _Lists], None]] = {
     "moses": _read_moses,
     "kaldi": _read_kaldi,
     "srilm": _read_srilm,
