@@ -181,7 +181,7 @@ def test_who_waits_for_a_model_may_leave() -> None:
         with work.task() as task:
             waiting = asyncio.ensure_future(task.run(lambda: held(lock).__enter__()))
             await asyncio.sleep(0.1)
-            task.cancel()
+            task.cancelled = True
             with pytest.raises(Left):
                 await asyncio.wait_for(waiting, PATIENCE)
 
