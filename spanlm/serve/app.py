@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -20,7 +20,7 @@ from spanlm import __version__
 from spanlm.analysis.export import csv_bytes
 from spanlm.errors import InputError, SpanlmError
 from spanlm.serve import answers, fields
-from spanlm.serve.guard import ClientLeft, Guard, Names, TooLarge, body_of, too_large, trouble, until_left
+from spanlm.serve.guard import Guard, Names, trouble
 from spanlm.serve.served import Runs, Served
 from spanlm.serve.work import Busy, Left, Task, Work
 from spanlm.store.plain import finite, json_object, table_bytes
@@ -57,8 +57,7 @@ def make_app(runs: Runs, work: Work, host: str = "127.0.0.1", token: str | None 
         SpanlmError: lambda _, error: trouble(500, " ".join(str(error).split())),
         NotReady: lambda _, error: trouble(503, str(error), **{"retry-after": "1"}),
         Busy: lambda *_: trouble(429, "too many requests at once; try again", **{"retry-after": "1"}),
-        TooLarge: lambda *_: too_large(),
-        ClientLeft: lambda *_: Response(status_code=499),
+        ClientDisconnect: lambda *_: Response(status_code=499),
         Left: lambda *_: Response(status_code=499),
         Exception: lambda *_: trouble(500, "something went wrong here; the terminal of `spanlm serve` says what"),
     }
@@ -120,7 +119,7 @@ class _Api:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
             raise HTTPException(415, f"Content-Type: must be {_JSON}")
         try:
-            body = json_object(await body_of(request.receive))
+            body = json_object(await request.body())
         except ValueError as error:
             raise InputError(f"the request is no JSON object: {str(error)[:200]}") from None
         values = fields.checked(body, kind)
@@ -165,14 +164,18 @@ async def _events(task: Task, next_one: Callable[[], dict[str, Any] | None]) -> 
 
 async def _unless_left(request: Request, task: Task, job: Callable[[], Result]) -> Result:
     """Do a job for a request whose body was received; stop it when the client leaves."""
-    working = asyncio.ensure_future(task.run(job))
-    leaving = asyncio.ensure_future(until_left(request.receive))
+
+    async def left() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    working, leaving = asyncio.ensure_future(task.run(job)), asyncio.ensure_future(left())
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return working.result()
         task.cancelled = True
-        raise ClientLeft
+        raise ClientDisconnect
     finally:
         leaving.cancel()
         working.cancel()
