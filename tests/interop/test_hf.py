@@ -94,16 +94,6 @@ def test_a_saved_model_is_the_same_to_the_bit(name: str, tmp_path: Path) -> None
     assert count_parameters(again.model) == count_parameters(model.model)
 
 
-@pytest.mark.parametrize("reads", ["sum", "merge"])
-@torch.no_grad()
-def test_whatever_a_span_buffer_predicts_from_is_saved(reads: str, tmp_path: Path) -> None:
-    model, ids = wrapped("li2020/mos-ps-at-snb-ptb", reads=reads), torch.arange(8)[None]
-    model.save_pretrained(tmp_path)
-    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
-    assert torch.equal(again(ids).logits, model(ids).logits) and cut(again, ids) <= BOUND
-    assert not torch.allclose(again(ids).logits, wrapped("li2020/mos-ps-at-snb-ptb")(ids).logits)
-
-
 @torch.no_grad()
 def test_generation_goes_on_from_a_state_and_rows_from_their_own_words(tmp_path: Path) -> None:
     model = wrapped("daniluk2017/kvp-w5")

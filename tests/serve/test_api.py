@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,6 @@ from starlette.testclient import TestClient
 import spanlm
 from spanlm.analysis.pages import page_content
 from spanlm.cli.main import main
-from spanlm.errors import installation
-from spanlm.models.memories import AttentiveConfig
 from spanlm.runs.trained_model import TrainedModel
 from spanlm.serve.app import make_app
 from spanlm.serve.fields import NEURAL_CACHE, REQUESTS
@@ -68,20 +64,6 @@ def test_attend_is_the_command_line_s(
     assert main(["attend", str(folders[run]), "--text", TEXT, "--out", str(out)]) == 0
     asked = client.post("/api/attend", json={"run": run, "text": TEXT}, headers={"accept": "text/csv"})
     assert asked.text == out.read_text("utf-8")
-
-
-@pytest.mark.slow
-def test_a_list_of_too_many_weights_is_refused(lstm_run: Path, tmp_path: Path, work: Work) -> None:
-    """Of a memory with a long window; a lesion says only after it is read how many are left."""
-    config = spanlm.load(lstm_run).config
-    config = replace(config, model=replace(config.model, memory=AttentiveConfig(window=2000)))
-    config = replace(config, training=replace(config.training, epochs=1))
-    spanlm.train(config, spanlm.load_corpus(config.data), tmp_path / "whole")
-    client, asked = _server(tmp_path / "whole", work), {"text": "the cat " * 550}
-    for how in ({}, {"attention": "window=1000"}):
-        answer = client.post("/api/attend", json={**asked, **how})
-        assert answer.status_code == 400 and "must be at most 500,000" in answer.json()["error"]
-    assert client.post("/api/attend", json={"text": "the cat"}).status_code == 200
 
 
 @pytest.mark.parametrize("run", ["1", "2", "3", "4", "6"])
@@ -149,13 +131,6 @@ def test_read_has_the_record_of_attend(client: TestClient, folders: Mapping[str,
     record = model.attend_spans(line) if model.has_spans else model.attend(line)
     (item,) = client.post("/api/read", json={"run": run, "text": line}).json()["items"]
     assert item["record"] == json.loads(json.dumps(finite(page_content(record))))
-
-
-def test_marks_of_toolkits_are_no_words(ask: Ask) -> None:
-    (item,) = ask("read", text="<s> the cat </s>\nthe cat <eos>")["items"]
-    plain = ask("read", text="the cat\nthe cat")["items"][0]
-    assert [word["surprisal"] for word in item["words"]] == [word["surprisal"] for word in plain["words"]]
-    assert [word["text"] for word in item["words"]] == ["the", "cat"] * 2
 
 
 @pytest.mark.parametrize("how", ["uniform", "none", "window=2"])
@@ -245,28 +220,6 @@ def test_a_cache_holds_nothing_of_what_was_read_before(folders: Mapping[str, Pat
                 servers = (warm, _server(folders[run], work))
                 known, fresh = (server.post(f"/api/{name}", json=asked) for server in servers)
                 assert known.status_code == 200 and known.text == fresh.text
-
-
-@pytest.mark.parametrize("value", [1, "true", None, [True], {"window": 5}, 0.5])
-def test_a_cache_is_there_or_not(client: TestClient, value: Any) -> None:
-    answer = client.post("/api/read", json={"text": "the cat", "cache": value})
-    assert answer.status_code == 400
-    assert answer.json()["error"].startswith("cache=") and answer.json()["error"].endswith("must be false or true")
-
-
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ({"text": "the", "base": 2}, 'base=2: must be "10" or "2" or "e"'),
-        ({"text": " \n"}, "text: has no words; write some"),
-    ],
-)
-def test_what_cannot_be_scored_is_refused_as_json_writes_it(
-    client: TestClient, asked: dict[str, Any], message: str
-) -> None:
-    for accept in ("text/csv", "application/json"):
-        answer = client.post("/api/score", json=asked, headers={"accept": accept})
-        assert (answer.status_code, answer.json()["error"]) == (400, message)
 
 
 def test_the_cache_is_described_as_it_is(client: TestClient) -> None:
@@ -403,10 +356,3 @@ def test_schema_describes_what_is_checked(client: TestClient) -> None:
             f"{name}: {field['description']}" in text for name, field in schema["properties"].items()
         )
     assert client.get("/api/schema").headers["content-type"] == "application/json"
-
-
-def test_an_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert main(["serve", "nowhere"]) == 2
-    assert capsys.readouterr().err == f"spanlm: needs starlette, uvicorn and msgspec: {installation('serve')}\n"
-    assert "starlette" in sys.modules

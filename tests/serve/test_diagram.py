@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -13,9 +12,9 @@ import spanlm
 from spanlm.data.config import DEMO, DataConfig
 from spanlm.data.corpora import CORPORA
 from spanlm.models.encoders import ENCODERS, LSTMConfig
-from spanlm.models.heads import HEADS, SoftmaxConfig
+from spanlm.models.heads import HEADS
 from spanlm.models.language_model import LanguageModel, ModelConfig
-from spanlm.models.memories import MEMORIES, AttentiveConfig, SpanBufferConfig
+from spanlm.models.memories import MEMORIES
 from spanlm.presets import PRESETS
 from spanlm.serve.served import EXAMPLES, diagram
 from tests.models.small import HIDDEN, SMALL_MEMORIES
@@ -33,15 +32,6 @@ def test_every_kind_has_an_equation() -> None:
     kinds: list[Any] = [*ENCODERS.values(), *HEADS.values(), *MEMORIES.values()]
     for kind in kinds:
         assert "=" in kind().equation and "\n" not in kind().equation and len(kind().equation) < 160, kind
-
-
-def test_equations_are_those_of_the_fields() -> None:
-    merged = AttentiveConfig(score="single", merge_bias=False)
-    assert "h'_t = tanh(W_c [h_t; c_t])  " in merged.equation and "+ b_c)" in AttentiveConfig().equation
-    assert replace(merged, merge="linear").equation.endswith("h'_t = W_c [h_t; c_t]   (3, 4, 7, 9)")
-    assert AttentiveConfig(score="none").equation == "h'_t = tanh(W_c h_t + b_c)   (7)"
-    assert "v · W_s s_i" in SpanBufferConfig(score="literal").equation
-    assert "+ b)" in SoftmaxConfig().equation and "+ b)" not in SoftmaxConfig(bias=False).equation
 
 
 def test_shapes_are_those_of_the_model() -> None:
