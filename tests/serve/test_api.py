@@ -151,6 +151,7 @@ def test_what_was_read_before_changes_no_bit(folders: Mapping[str, Path], work: 
             warm.post("/api/next", json={"prompt": LONG[:end]})
         for name, field in (
             ("read", {"text": LONG, "state": state}),
+            ("read", {"text": LONG, "state": state, "cache": True}),
             ("next", {"prompt": LONG, "temperatures": [0.5]}),
         ):
             known, fresh = (
@@ -204,22 +205,6 @@ def test_a_cache_says_where_it_had_read_a_word(ask: Ask, run: str) -> None:
     assert record["expected"] == plain["record"]["expected"] and record["weights"] == plain["record"]["weights"]
     assert [word["tokens"] for word in read["words"]] == [word["tokens"] for word in plain["words"]]
     assert {(word["entropy"], word["rank"]) for word in read["words"]} == {(None, None)}
-
-
-@pytest.mark.slow
-def test_a_cache_holds_nothing_of_what_was_read_before(folders: Mapping[str, Path], work: Work) -> None:
-    """Typed letter by letter, without the cache and with it, after another text, or asked once: the same to the bit."""
-    for run in ("1", "2", "3"):
-        warm = _server(folders[run], work)
-        for text in (CACHED, *(LONG[:end] for end in range(len(LONG) - 60, len(LONG), 7))):
-            for cache in (False, True):
-                warm.post("/api/read", json={"text": text, "state": "carry", "cache": cache})
-        for name in ("read", "page"):
-            for cache in (True, False):
-                asked = {"text": LONG, "state": "carry", "cache": cache}
-                servers = (warm, _server(folders[run], work))
-                known, fresh = (server.post(f"/api/{name}", json=asked) for server in servers)
-                assert known.status_code == 200 and known.text == fresh.text
 
 
 def test_the_cache_is_described_as_it_is(client: TestClient) -> None:
