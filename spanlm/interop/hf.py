@@ -236,7 +236,16 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
 
         Row n is the word that was read last, column m the word that was looked at.
         """
-        return tuple(_by_word(each, self.nearest_lag) for each in attentions)
+        squares, nearest = [], self.nearest_lag
+        for weights in attentions:
+            count, window = weights.shape[-2:]
+            square = weights.new_zeros(*weights.shape[:-1], count)
+            for column in range(window):
+                lag = window - 1 - column + nearest
+                if lag < count:
+                    square.diagonal(-lag, -2, -1).copy_(weights[..., lag:, column])
+            squares.append(square)
+        return tuple(squares)
 
     def prepare_inputs_for_generation(
         self,
@@ -416,16 +425,6 @@ def _aligned(parts: Sequence[Tensor]) -> Tensor:
     """Join parts (B, T, L); the last columns of weights are the same lag."""
     longest = max(part.shape[-1] for part in parts)
     return torch.cat([pad(part, (longest - part.shape[-1], 0)) for part in parts], 1)
-
-
-def _by_word(weights: Tensor, nearest_lag: int) -> Tensor:
-    count, window = weights.shape[-2:]
-    square = weights.new_zeros(*weights.shape[:-1], count)
-    for column in range(window):
-        lag = window - 1 - column + nearest_lag
-        if lag < count:
-            square.diagonal(-lag, -2, -1).copy_(weights[..., lag:, column])
-    return square
 
 
 def _loss(log_p: Tensor, labels: Tensor, mask: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -61,31 +61,26 @@ class Weighted:
     Attributes:
         first: the lists' own scores: the total alone, where the format has one, else all of them.
         language: the language models.
-        others: fields of the lists, of which none may be called as a language model.
-
-    Raises:
-        InputError: two have one name.
     """
 
     first: tuple[str, ...]
     language: tuple[str, ...]
-    others: Collection[str] = ()
-
-    def __post_init__(self) -> None:
-        for name in (*self.language, WORDS):
-            if self.names.count(name) > 1:
-                way = "Rename the model." if name in self.language else "Rename the score in the lists."
-                raise InputError(f"{name}: names two scores of the choice ({', '.join(self.names)}). {way}")
-            if name in self.language and name in self.others:
-                raise InputError(f"{name}: is a model's name, and a field's of the lists. Rename the model.")
 
     @classmethod
     def of(cls, lists: Sequence[NBestList], language: Iterable[str]) -> Weighted:
-        """Name what lists have and language models add."""
+        """Name what lists have and language models add; InputError: two have one name."""
         there = tuple(lists[0].hypotheses[0].scores)
-        fields = {name for found in lists for each in found.hypotheses for name in (*each.scores, *each.fields)}
+        weighted = cls((TOTAL,) if TOTAL in there else there, tuple(language))
         # in the lists that are written, the model would take its place
-        return cls((TOTAL,) if TOTAL in there else there, tuple(language), fields | {TOTAL, "text", "words_text"})
+        fields = {name for found in lists for each in found.hypotheses for name in (*each.scores, *each.fields)}
+        fields |= {TOTAL, "text", "words_text"}
+        for name in (*weighted.language, WORDS):
+            if weighted.names.count(name) > 1:
+                way = "Rename the model." if name in weighted.language else "Rename the score in the lists."
+                raise InputError(f"{name}: names two scores of the choice ({', '.join(weighted.names)}). {way}")
+            if name in weighted.language and name in fields:
+                raise InputError(f"{name}: is a model's name, and a field's of the lists. Rename the model.")
+        return weighted
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -112,9 +107,6 @@ class Scored:
         lists: as they were read.
         language: log p of every hypothesis of every list, in their order, by the name of the language model.
         spoken: the lists with the words that count alone (default: with all).
-
-    Raises:
-        InputError: two scores have one name.
     """
 
     def __init__(
@@ -129,9 +121,11 @@ class Scored:
         self.names = self.weighted.names
         self.scores: list[Array] = []
         for place, found in enumerate(lists):
-            columns = [[each.scores[name] for each in found.hypotheses] for name in self.weighted.first]
-            columns += [list(values[place]) for values in language.values()]
-            columns.append([float(len(each.words)) for each in self.spoken[place].hypotheses])
+            columns: list[Sequence[float]] = [
+                [each.scores[name] for each in found.hypotheses] for name in self.weighted.first
+            ]
+            columns += [values[place] for values in language.values()]
+            columns += [[len(each.words) for each in self.spoken[place].hypotheses]]
             self.scores.append(np.array(columns, dtype=np.float64).T)
 
     def candidates(self, references: Sequence[Reference | None]) -> Candidates:
@@ -153,16 +147,14 @@ class Scored:
 
     def reordered(self, weights: Array) -> list[NBestList]:
         """Return the lists, best first, with log p of the language models and the new total among the scores."""
-        lists = []
+        lists, first = [], len(self.weighted.first)
         for scores, found in zip(self.scores, self.lists, strict=True):
-            totals = scores @ weights
-            hypotheses = []
+            totals, hypotheses = scores @ weights, []
             for rank in np.argsort(-totals, kind="stable").tolist():
-                said = dict(zip(self.names, scores[rank].tolist(), strict=True))
-                before, language = found.hypotheses[rank].scores, {name: said[name] for name in self.weighted.language}
-                kept = {name: value for name, value in before.items() if name != TOTAL}
-                new = {**kept, **language, TOTAL: float(totals[rank])}
-                hypotheses.append(replace(found.hypotheses[rank], scores=new))
+                old = found.hypotheses[rank]
+                new = {name: value for name, value in old.scores.items() if name != TOTAL}
+                new |= zip(self.weighted.language, scores[rank, first:-1].tolist(), strict=True)
+                hypotheses.append(replace(old, scores={**new, TOTAL: float(totals[rank])}))
             lists.append(replace(found, hypotheses=tuple(hypotheses)))
         return lists
 
