@@ -525,11 +525,8 @@ BITS = (
 )
 CASES: dict[str, dict[str, str]] = {
     "as trained": {},
-    "cache": {"cache": "1"},
-    "lesion": {"lesion": "none"},
     "line": {"state": "line", "cache": "1"},
     "all": {"run": "3", "cache": "1", "state": "carry", "lesion": "uniform", "pos": "3", "tint": "the gate (λ)"},
-    "an LSTM": {"run": "2", "cache": "1"},
     "sides": {
         "pane": "compare",
         "with": "1:none,2,3:uniform",
