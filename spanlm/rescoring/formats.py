@@ -54,8 +54,8 @@ _SRILM_LINE = re.compile(rf"\s*{_NUMBER}\s+{_NUMBER}\s+[0-9]+(\s|$)")
 _SRILM_SUFFIX = re.compile(r"(\.(nbest|score)(\.gz)?|\.gz)$")
 _NEMO_LINE = re.compile(rf"[^\t]*\t\s*{_NUMBER}\s*")
 
-Lines = dict[str, tuple[str, str]]
-"""The place and the rest of a line by the key that it begins with."""
+Lines = dict[str, tuple[int, str]]
+"""The number and the rest of a line by the key that it begins with."""
 
 
 @dataclass(frozen=True)
@@ -195,14 +195,14 @@ class _Lists(dict[str, list[Hypothesis]]):
             self.bad.setdefault(name, []).append(str(error))
 
 
-def numbered_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield the lines of a file with their places; those with nothing but white space where `blank`."""
+def numbered_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file with their numbers, from 1; those with nothing but white space where `blank`."""
     try:
         with opened(path) as file:
             for number, raw in enumerate(file, 1):
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
                 if blank or line.strip():
-                    yield f"{path}, line {number}", line
+                    yield number, line
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 ({error.reason}); convert it, as by iconv") from None
 
@@ -260,7 +260,8 @@ def _check_bad(path: Path, lists: _Lists, strict: bool) -> None:
 
 def _read_moses(path: Path, lists: _Lists) -> None:
     last = ""
-    for place, line in numbered_lines(path):
+    for number, line in numbered_lines(path):
+        place = f"{path}, line {number}"
         begin, bars, _ = line.partition("|||")
         name = (bars and begin.strip()) or last  # a row without an id is of the list that it stands in
         if name != last and name in lists:
@@ -298,10 +299,10 @@ def _read_kaldi(path: Path, lists: _Lists) -> None:
     others = [entry for entry in others if entry != texts[0] and not _KALDI_OTHERS.match(entry.name)]
     tables = {entry.name: (entry, table) for entry in others if _are_scores(entry, table := _by_key(entry))}
     rows, ranks = _by_key(texts[0]), dict[str, set[str]]()
-    for key, (place, _) in rows.items():
+    for key, (number, _) in rows.items():
         named = _KALDI_ID.fullmatch(key)
         if named is None:
-            raise InputError(f"{place}: {key!r} is not an id with a hypothesis' number, as utt-1")
+            raise InputError(f"{texts[0]}, line {number}: {key!r} is not an id with a hypothesis' number, as utt-1")
         ranks.setdefault(named["id"], set()).add(named["rank"])
     # the file is sorted by its keys, utt-10 before utt-2
     keys = {name: [f"{name}-{rank}" for rank in sorted(those, key=int)] for name, those in ranks.items()}
@@ -320,11 +321,11 @@ def _files(folder: Path) -> list[Path]:
 
 def _by_key(path: Path) -> Lines:
     found: Lines = {}
-    for place, line in numbered_lines(path):
+    for number, line in numbered_lines(path):
         key, *words = written_words(line)
         if key in found:
-            raise InputError(f"{place}: {key} is there twice, first in {found[key][0]}")
-        found[key] = place, " ".join(words)
+            raise InputError(f"{path}, line {number}: {key} is there twice, first in line {found[key][0]}")
+        found[key] = number, " ".join(words)
     return found
 
 
@@ -342,9 +343,9 @@ def _keyed(key: str, words: str, tables: dict[str, tuple[Path, Lines]]) -> Hypot
     for name, (path, lines) in tables.items():
         if key not in lines:
             raise InputError(f"{path}: has no score of {key}")
-        place, text = lines[key]
+        number, text = lines[key]
         tensor = _TENSOR.match(text)
-        score = _number(place, tensor["value"] if tensor else text, "score")
+        score = _number(f"{path}, line {number}", tensor["value"] if tensor else text, "score")
         scores[name] = -score if name.startswith(_COSTS) else score
     return Hypothesis(words, scores)
 
@@ -363,8 +364,8 @@ def _read_srilm(path: Path, lists: _Lists) -> None:
         # an empty file that is called otherwise is none of them
         if rows or "." not in file.name or _SRILM_SUFFIX.search(file.name):
             lists[name] = []
-        for place, line in rows:
-            lists.add(name, read, place, line)
+        for number, line in rows:
+            lists.add(name, read, f"{file}, line {number}", line)
 
 
 def _in_numbers(name: str) -> list[tuple[int, str]]:
@@ -414,8 +415,8 @@ def _read_nemo(path: Path, lists: _Lists, list_size: int | None) -> None:
     lines = list(numbered_lines(path))
     if len(lines) % list_size:
         raise InputError(f"{path}: {len(lines)} lines are no whole number of lists of {list_size}")
-    for number, (place, line) in enumerate(lines):
-        lists.add(str(number // list_size + 1), _nemo_line, place, line)
+    for place, (number, line) in enumerate(lines):
+        lists.add(str(place // list_size + 1), _nemo_line, f"{path}, line {number}", line)
 
 
 def _nemo_line(place: str, line: str) -> Hypothesis:
@@ -426,7 +427,8 @@ def _nemo_line(place: str, line: str) -> Hypothesis:
 
 
 def _read_jsonl(path: Path, lists: _Lists) -> None:
-    for place, line in numbered_lines(path):
+    for number, line in numbered_lines(path):
+        place = f"{path}, line {number}"
         try:
             record = json_value(line)
             name, hypotheses = str(record["id"]), list(record["hyps"])

@@ -86,7 +86,7 @@ def _read(path: Path, numbered: bool) -> tuple[str, list[_Line]]:
     """Return `json`, `stm`, `trn`, `ids` (before the words of all lines) or `text`, and the lines."""
     with opened(path) as file:
         form = known_format(path, file.read(FIRST_BYTES))
-    lines = list(numbered_lines(path))
+    lines = [(f"{path}, line {number}", line) for number, line in numbered_lines(path)]
     if form is not None and form.name == "JSON":
         return "json", list(_json_lines(path, lines, numbered))
     spoken = [(place, line) for place, line in lines if not line.startswith(";;")]
