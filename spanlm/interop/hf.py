@@ -20,7 +20,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict, dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -34,7 +33,7 @@ from spanlm.data.tokenizer import OTHER_SPACE, UNSEEN
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, installation, require
 from spanlm.models.interfaces import LMState, Readout
-from spanlm.models.language_model import LanguageModel, to_be_filled
+from spanlm.models.language_model import to_be_filled
 from spanlm.runs.model import Model, TrainedModel
 from spanlm.store.files import new_folder
 
@@ -119,12 +118,15 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         model = RunConfig.from_tree({"model": config.run["model"]}, "config.json, run").model
         self.model = to_be_filled(model, config.vocab_size)
         self.fixed = {name for name, parameter in self.named_parameters() if not parameter.requires_grad}
-        self._tied_weights_keys = {name: "model.embedding.weight" for name in _tied(self.model)}
-        config.tie_word_embeddings = bool(self._tied_weights_keys)
+        words = "model.embedding.weight"
+        own = self.named_parameters(remove_duplicate=False)
+        tied = [name for name, value in own if value is self.model.embedding.weight and name != words]
+        self._tied_weights_keys = dict.fromkeys(tied, words)
+        config.tie_word_embeddings = bool(tied)
         self.post_init()
 
     def _init_weights(self, module: torch.nn.Module) -> None:
-        """Leave what `LanguageModel` drew."""
+        pass  # `LanguageModel` drew them
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
@@ -145,11 +147,9 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         return found
 
     def get_input_embeddings(self) -> torch.nn.Module:
-        """Return the words' vectors."""
         return self.model.embedding
 
     def set_input_embeddings(self, value: torch.nn.Module) -> None:
-        """Refuse: the head's words would be others."""
         raise InputError("the vocabulary of a trained model cannot be changed; train one with the words that you need")
 
     def forward(
@@ -176,14 +176,12 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         mask = mask.bool() if state is None else mask.bool()[..., -shape[1] :]
         for name, beside in (("attention_mask", mask), ("labels", labels)):
-            if beside is not None and beside.shape != shape:
-                raise InputError(f"{name}={tuple(beside.shape)}: must be of the shape of input_ids, {tuple(shape)}")
+            if beside is not None:
+                require(beside.shape == shape, name, tuple(beside.shape), f"of the shape of input_ids, {tuple(shape)}")
         if self.dtype not in (torch.float32, torch.float64):
             name = str(self.dtype).removeprefix("torch.")
-            raise InputError(
-                f"dtype={name}: states and sums need float32 weights; load without dtype, and use torch.autocast for "
-                f"products in {name}"
-            )
+            way = f"load without dtype, and use torch.autocast for products in {name}"
+            raise InputError(f"dtype={name}: states and sums need float32 weights; {way}")
         state = self.model.init_state(len(input_ids)) if state is None else state
         if _streams(state) != len(input_ids):
             raise InputError(f"state: is of {_streams(state)} rows, and input_ids has {len(input_ids)}")
@@ -238,7 +236,16 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
 
         Row n is the word that was read last, column m the word that was looked at.
         """
-        return tuple(_by_word(each, self.nearest_lag) for each in attentions)
+        squares, nearest = [], self.nearest_lag
+        for weights in attentions:
+            count, window = weights.shape[-2:]
+            square = weights.new_zeros(*weights.shape[:-1], count)
+            for column in range(window):
+                lag = window - 1 - column + nearest
+                if lag < count:
+                    square.diagonal(-lag, -2, -1).copy_(weights[..., lag:, column])
+            squares.append(square)
+        return tuple(squares)
 
     def prepare_inputs_for_generation(
         self,
@@ -248,7 +255,6 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         next_sequence_length: int | None = None,
         **more: Any,
     ) -> dict[str, Any]:
-        """Return what `forward` is given: with a `state`, the words that it has not read."""
         if next_sequence_length is not None:
             input_ids = input_ids[:, -next_sequence_length:]
         asked = {name: more.get(name) for name in ("use_cache", "output_attentions", "output_hidden_states")}
@@ -288,9 +294,8 @@ class _StopStrings(transformers.StoppingCriteria):  # type: ignore[misc]
         self.strings, self.decode = [strings] if isinstance(strings, str) else strings, tokenizer.decode
 
     def __call__(self, input_ids: Tensor, scores: object, **more: object) -> Tensor:
-        return torch.tensor(
-            [any(map(partial(self._ends, row), self.strings)) for row in input_ids], device=input_ids.device
-        )
+        ends = [any(self._ends(row, string) for string in self.strings) for row in input_ids]
+        return torch.tensor(ends, device=input_ids.device)
 
     def _ends(self, row: Tensor, string: str) -> bool:
         text, last = self.decode(row[-len(string) - 1 :]), self.decode(row[-1:])  # no word has less than a letter
@@ -321,18 +326,13 @@ def to_hf(trained: Model) -> tuple[SpanlmForCausalLM, transformers.PreTrainedTok
         "lines": config.data.lines,
         "predict_first": config.training.batching.predict_first,
     }
-    eos = trained.vocabulary.eos_id
-    hf = SpanlmConfig(
-        run=run,
-        vocab_size=len(trained.vocabulary),
-        hidden_size=model.encoder.output_size,
-        num_hidden_layers=getattr(config.model.encoder, "layers", 1),
-        bos_token_id=eos,
-        eos_token_id=eos,
-        pad_token_id=eos,
-        architectures=[SpanlmForCausalLM.__name__],
-    )
-    wrapped = SpanlmForCausalLM(hf)
+    special = {f"{name}_token_id": trained.vocabulary.eos_id for name in ("bos", "eos", "pad")}
+    sizes = {
+        "vocab_size": len(trained.vocabulary),
+        "hidden_size": model.encoder.output_size,
+        "num_hidden_layers": getattr(config.model.encoder, "layers", 1),
+    }
+    wrapped = SpanlmForCausalLM(SpanlmConfig(run=run, architectures=[SpanlmForCausalLM.__name__], **sizes, **special))
     wrapped.model.load_state_dict(model.state_dict())
     return wrapped.to(model.device).eval(), tokenizer_of(trained.vocabulary, config.data.effective_tokenizer)
 
@@ -403,13 +403,6 @@ def tokenizer_of(vocabulary: Vocabulary, tokenizer: str) -> transformers.PreTrai
     return transformers.PreTrainedTokenizerFast(tokenizer_object=fast, unk_token=UNK, **special)
 
 
-def _tied(model: LanguageModel) -> list[str]:
-    """Return the names of the parameters that are the words' vectors, but for their own."""
-    words = model.embedding.weight
-    names = [f"model.{name}" for name, value in model.named_parameters(remove_duplicate=False) if value is words]
-    return [name for name in names if name != "model.embedding.weight"]
-
-
 def _streams(state: LMState) -> int:
     return next(iter(state.flat().values())).shape[1]
 
@@ -432,16 +425,6 @@ def _aligned(parts: Sequence[Tensor]) -> Tensor:
     """Join parts (B, T, L); the last columns of weights are the same lag."""
     longest = max(part.shape[-1] for part in parts)
     return torch.cat([pad(part, (longest - part.shape[-1], 0)) for part in parts], 1)
-
-
-def _by_word(weights: Tensor, nearest_lag: int) -> Tensor:
-    count, window = weights.shape[-2:]
-    square = weights.new_zeros(*weights.shape[:-1], count)
-    for column in range(window):
-        lag = window - 1 - column + nearest_lag
-        if lag < count:
-            square.diagonal(-lag, -2, -1).copy_(weights[..., lag:, column])
-    return square
 
 
 def _loss(log_p: Tensor, labels: Tensor, mask: Tensor) -> Tensor:

@@ -9,9 +9,9 @@ Llama 3 and Qwen do, the line end is a sub-word of its own, for it belongs to no
 probable than the joined one.
 
 Where a space is part of the sub-word that *follows* it, as in GPT-2 and Llama, Π p(sub-word) leaves out that a word
-ends, and counts it with the next one. The correction for tokenizers that mark the beginnings of words (Pimentel &
-Meister, 2024, "How to Compute the Probability of a Word", arXiv 2406.14561; Oh & Schuler, 2024, "Leading Whitespaces of
-Language Models' Subword Vocabulary Pose a Confound for Calculating Word Probabilities") moves it to the word that ends:
+ends, and counts it with the next one. The correction (Pimentel & Meister, 2024, "How to Compute the Probability of a
+Word", arXiv 2406.14561; Oh & Schuler, 2024, "Leading Whitespaces of Language Models' Subword Vocabulary Pose a Confound
+for Calculating Word Probabilities") moves it to the word that ends:
 
     p(w | c) = Π p(sub-word) · e(c, w) / e(c),   e(c) = Σ p(s | c) over the sub-words s that begin with white space
 
@@ -26,9 +26,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import groupby, tee
+from dataclasses import replace
+from itertools import groupby, pairwise, tee
+from operator import itemgetter
 from pathlib import Path
 from string import punctuation
 from typing import Any, Literal, NoReturn
@@ -87,12 +87,11 @@ class _AnyWord(Vocabulary):
         return True
 
 
-@dataclass(frozen=True)
-class _Unit:
-    """A written word or a line end: its score in nats, and its sub-words."""
+_Unit = tuple[WordScore, list[str]]
+"""A written word or a line end: its score in nats, and its sub-words."""
 
-    score: WordScore
-    subwords: list[str]
+_Places = list[tuple[int, int, str]]
+"""Line, place in it and letters of words and line ends."""
 
 
 class Yardstick(Model):
@@ -129,22 +128,24 @@ class Yardstick(Model):
         if not known:
             raise InputError(f"{name}: the tokenizer has neither a bos nor an eos token to open a text; give it one")
         self._opening = known[0]
-        self._ends = _LineEnds.of(self.tokenizer, known[-1])
-        self._begins = _begins_with_space(self.tokenizer, self._size, known) if corrected else None
-        if self._begins is not None:
-            self._begins = self._begins.to(target)
-        self._refuse_looking_ahead()
+        self._line_end, self._joins = _line_ends(self.tokenizer, known[-1])
+        begins = _begins_with_space(self.tokenizer, self._size, known) if corrected else None
+        self._begins = None if begins is None else begins.to(target)
+        pair = torch.tensor([[self._opening, 0], [self._opening, self._size - 1]], device=self.model.device)
+        with torch.no_grad():
+            one, other = self.model(input_ids=pair, use_cache=False).logits[:, 0]
+        if not torch.allclose(one, other, rtol=1e-4, atol=1e-5):
+            raise InputError(f"{name}: sees the words that it predicts; only causal models are a yardstick")
 
     @property
     def description(self) -> str:
-        """What it is, in a few words, for people."""
-        correction = (
-            "a word's end counted with the word" if self._begins is not None else "no leading spaces to correct"
-        )
-        return f"{type(self.model).__name__}, {len(self.tokenizer):,} sub-words, by written word ({correction})"
+        return f"{type(self.model).__name__}, {len(self.tokenizer):,} sub-words, by written word ({self._correction})"
+
+    @property
+    def _correction(self) -> str:
+        return "no leading spaces to correct" if self._begins is None else "a word's end counted with the word"
 
     def title(self, source: str = "") -> str:
-        """Name the model and where a text comes from."""
         return f"{self.folder}{source}"
 
     def evaluate(
@@ -172,8 +173,8 @@ class Yardstick(Model):
         loaded, part = self.texts.part(corpus, split)
         pieces = lines_as_pieces(loaded.written_lines(part), "whitespace")
         began, count, total = time.perf_counter(), 0, Tally()
-        for unit in self._units(pieces, context, batch_size, precision):
-            total, count = _plus(total, unit.score), count + len(unit.subwords)
+        for score, subwords in self._units(pieces, context, batch_size, precision):
+            total, count = _plus(total, score), count + len(subwords)
         seconds, counted = time.perf_counter() - began, replace(loaded, oov={part: total.unk_tokens})
         result = evaluation_of(total, seconds, counted, part, Protocol(context=context), loaded.written(part))
         where = "each line by itself" if context == "line" else "the text as one, state carried"
@@ -182,7 +183,7 @@ class Yardstick(Model):
             f"read by {count:,} sub-words, {self.window:,} at a time, moved on by {self.stride:,} where there are more"
         )
         how = f"every written word and line end predicted once; {where}, opened by {opening}; {read}"
-        return replace(result, protocol=f"{how}; {self.description.partition('(')[2][:-1]}")
+        return replace(result, protocol=f"{how}; {self._correction}")
 
     def score(
         self,
@@ -208,8 +209,7 @@ class Yardstick(Model):
             self._refuse("cache")
         options = ScoreOptions(state=state, base=base, oov=oov, eos=eos, looks=looks, precision=precision)
         lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else text
-        found = self._rows(lines, options)
-        return (unit.score for unit in found if eos or unit.score.word != EOS)
+        return (score for score, _ in self._rows(lines, options) if eos or score.word != EOS)
 
     def score_items(
         self, items: Iterable[str], *, state: Context = "line", eos: bool = False, **options: Any
@@ -220,10 +220,10 @@ class Yardstick(Model):
             self._refuse("cache")
         lines, items = tee(self.texts.unmarked(items))
         rows = self._rows(lines, ScoreOptions(state=state, **options))
-        for (_, units), item in zip(groupby(rows, key=lambda unit: unit.score.sentence), items, strict=False):
-            own = list(units)
-            found = written_scores(item, [unit.score for unit in own], map(len, self.texts.cut(item)), eos=eos)
-            tokens = [" ".join(unit.subwords) for unit in own]
+        for (_, units), item in zip(groupby(rows, key=lambda unit: unit[0].sentence), items, strict=False):
+            scores, subwords = zip(*units, strict=True)
+            found = written_scores(item, list(scores), map(len, self.texts.cut(item)), eos=eos)
+            tokens = list(map(" ".join, subwords))
             yield [each if each.word == EOS else replace(each, tokens=tokens[each.index - 1]) for each in found]
 
     def score_texts(self, texts: Iterable[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
@@ -231,31 +231,26 @@ class Yardstick(Model):
         refuse_one_string("texts", texts)
         units = self._units(lines_as_pieces(texts, "whitespace"), "line", precision=precision)
         found, count = [], 0
-        for _, own in groupby(units, key=lambda unit: unit.score.sentence):
-            *words, end = own
-            count += 1 + sum(len(unit.subwords) for unit in (*words, end))
-            log_p = [-unit.score.surprisal for unit in words]
-            found.append(TextScore(log_p, -end.score.surprisal, sum(unit.score.oov for unit in words)))
+        for _, own in groupby(units, key=lambda unit: unit[0].sentence):
+            scores, subwords = zip(*own, strict=True)
+            *words, end = scores
+            count += 1 + sum(map(len, subwords))
+            found.append(TextScore([-word.surprisal for word in words], -end.surprisal, sum(x.oov for x in words)))
         return found, Prefixes(count, count)
 
     def draw(self, prompt: str = "", **options: Any) -> NoReturn:
-        """Refuse: it draws no words."""
         self._refuse("generate")
 
     def samples(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse, likewise."""
         self._refuse("generate")
 
     def cloze(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse: candidates are words of a vocabulary."""
         self._refuse("cloze")
 
     def excess(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse: the law is of words, one after the other."""
         self._refuse("excess")
 
     def tune_cache(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse: a cache holds words of a vocabulary."""
         self._refuse("cache")
 
     def _refuse(self, what: str) -> NoReturn:
@@ -265,26 +260,16 @@ class Yardstick(Model):
     def _size(self) -> int:
         return int(self.model.get_input_embeddings().weight.shape[0])
 
-    def _refuse_looking_ahead(self) -> None:
-        """Refuse a model whose prediction depends on what comes after, such as a masked one."""
-        pair = torch.tensor([[self._opening, 0], [self._opening, self._size - 1]], device=self.model.device)
-        with torch.no_grad():
-            one, other = self.model(input_ids=pair, use_cache=False).logits[:, 0]
-        if not torch.allclose(one, other, rtol=1e-4, atol=1e-5):
-            raise InputError(f"{self.folder}: sees the words that it predicts; only causal models are a yardstick")
-
     def _rows(self, lines: Path | Text | Iterable[str], options: ScoreOptions) -> Iterator[_Unit]:
-        """Give units in the unit of the options' base."""
+        """Score words and line ends in the unit of the options' base."""
         if options.looks:
             self._refuse("looks")
         unit = math.log(options.base)
-        for found in self._units(self.texts.pieces(lines), options.state, precision=options.precision):
-            score = found.score
+        for score, subwords in self._units(self.texts.pieces(lines), options.state, precision=options.precision):
             if score.oov and options.oov == "error":
                 where = f"line {score.sentence}, word {score.index}: {score.word!r}"
                 raise InputError(f"{where} is unknown to the tokenizer. Use oov=flag to score it so.")
-            based = replace(score, surprisal=score.surprisal / unit, entropy=score.entropy / unit)
-            yield replace(found, score=based)
+            yield replace(score, surprisal=score.surprisal / unit, entropy=score.entropy / unit), subwords
 
     def _units(
         self, pieces: Iterable[Piece], state: Context, rows: int | None = None, precision: Precision = "fp32"
@@ -292,29 +277,48 @@ class Yardstick(Model):
         """Score words and line ends in order."""
         before = [self._opening]
         for texts, fresh in _contexts(pieces, state):
-            read = [_Read.of(text, self.tokenizer, self._ends) for text in texts]
+            read = list(map(self._read, texts))
             before = [self._opening] if fresh else before
-            sequences = [before + each.ids for each in read]
+            sequences = [before + ids for _, _, ids in read]
             values = self._values(sequences, len(before), rows or LINES, precision)
-            for each, found in zip(read, values, strict=True):
-                yield from self._joined(each, found)
+            for (places, owners, ids), found in zip(read, values, strict=True):
+                yield from self._joined(places, owners, ids, found)
             before = sequences[-1][-(self.window - self.stride) :]
 
-    def _joined(self, read: _Read, values: Tensor) -> Iterator[_Unit]:
+    def _read(self, lines: list[Piece]) -> tuple[_Places, list[int], list[int]]:
+        """Cut lines into sub-words: the places of their words, and of which word each sub-word is."""
+        places = [(line.sentence, n, word) for line in lines for n, word in enumerate([*line.words, EOS], 1)]
+        segments = ["\n" if word == EOS else f"{' ' * (index > 1)}{word}" for _, index, word in places]
+        letters = np.repeat(np.arange(len(places)), [len(segment) for segment in segments]).tolist()
+        text, found, begin = "".join(segments), [], 0
+        for part in text.split("\n") if self._joins else [text]:
+            read = self.tokenizer(part, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+            for id, (start, end) in zip(read["input_ids"], read["offset_mapping"], strict=True):
+                first, last = letters[min(begin + start, len(letters) - 1)], letters[begin + max(start, end - 1)]
+                if first != last and part[start:end].strip("\n"):
+                    raise InputError(f"the tokenizer reads {part[start:end]!r} as one: its words cannot be told apart")
+                found.append((first, id))
+            begin += len(part) + 1
+        if self._line_end is not None:
+            found = [(owner, id) for owner, id in found if places[owner][2] != EOS]
+            found += [(n, id) for n, (_, _, word) in enumerate(places) if word == EOS for id in self._line_end]
+            found.sort(key=itemgetter(0))
+        return places, [owner for owner, _ in found], [id for _, id in found]
+
+    def _joined(self, places: _Places, owners: list[int], ids: list[int], values: Tensor) -> Iterator[_Unit]:
         """Sum the values (sub-words, 4) of a text over its words; add where a word ends, take away where it begins."""
         surprisal, entropy, rank, edge = values.T.tolist()
-        tokens, unknown = self.tokenizer.convert_ids_to_tokens(read.ids), self.tokenizer.unk_token_id
-        bounds = np.searchsorted(read.units, np.arange(len(read.words) + 1)).tolist()
+        tokens, unknown = self.tokenizer.convert_ids_to_tokens(ids), self.tokenizer.unk_token_id
+        bounds = np.searchsorted(owners, np.arange(len(places) + 1)).tolist()
         charged = 0.0
-        for unit, (line, index, word) in enumerate(read.words):
-            start, stop = bounds[unit : unit + 2]
+        for (line, index, word), (start, stop) in zip(places, pairwise(bounds), strict=True):
             ends = edge[stop] if word != EOS and stop < len(edge) else 0.0
             nll = math.fsum([*surprisal[start:stop], charged, -ends])
             charged = ends
             # what no sub-word stands for is certain
             before, place = (entropy[start], int(rank[start])) if start < stop else (0.0, 1)
-            oov = unknown in read.ids[start:stop] and word != EOS
-            yield _Unit(WordScore(line, index, word, nll, before, place, oov), tokens[start:stop])
+            oov = unknown in ids[start:stop] and word != EOS
+            yield WordScore(line, index, word, nll, before, place, oov), tokens[start:stop]
 
     def _values(self, sequences: list[list[int]], start: int, rows: int, precision: Precision) -> list[Tensor]:
         """Return surprisal, entropy, rank and log e(c) of all but the first sub-words of each sequence, (n, 4)."""
@@ -329,7 +333,7 @@ class Yardstick(Model):
             for row, (number, begin, _, end) in zip(ids, batch, strict=True):
                 row[: end - begin] = torch.tensor(sequences[number][begin:end])
             lengths = torch.tensor([[end - begin] for _, begin, _, end in batch])
-            values = self._read(ids, lengths, precision)
+            values = self._predict(ids, lengths, precision)
             for own, (number, begin, first, end) in zip(values, batch, strict=True):
                 found[number][first - start : end - start] = own[first - begin - 1 : end - begin - 1]
         return found
@@ -342,7 +346,7 @@ class Yardstick(Model):
             yield begin, start, end
             start = end
 
-    def _read(self, ids: Tensor, lengths: Tensor, precision: Precision) -> Tensor:
+    def _predict(self, ids: Tensor, lengths: Tensor, precision: Precision) -> Tensor:
         """Return the values (rows, N − 1, 4) of all but the first of sub-words (rows, N), as many as `lengths` says."""
         ids = ids.to(self.model.device)
         mask = (torch.arange(ids.shape[1] - 1) < lengths - 1).long().to(ids.device)
@@ -355,80 +359,34 @@ class Yardstick(Model):
         return torch.stack([each.double() for each in (*word_values(log_p, ids[:, 1:]), edge)], -1).cpu()
 
 
-_Lines = list[tuple[int, list[str]]]
-"""Lines by number, with their words."""
+def _line_ends(tokenizer: Any, eos: int) -> tuple[list[int] | None, bool]:
+    """Return the ids of a line end, or `eos`, and whether the tokenizer joins it with a mark before it.
 
-
-@dataclass(frozen=True)
-class _LineEnds:
-    """How a tokenizer reads the ends of lines.
-
-    Attributes:
-        ids: what stands for each of them; None: what the tokenizer makes of them in the text.
-        joined: it joins them with marks before them, so that lines are read without their ends.
+    None: the line ends are what the tokenizer makes of them in the text. Where it joins them, lines are read alone.
     """
 
-    ids: list[int] | None
-    joined: bool = False
+    def read(text: str) -> list[tuple[int, str]]:
+        found = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        spans = zip(found["input_ids"], found["offset_mapping"], strict=True)
+        return [(id, text[start:end]) for id, (start, end) in spans]
 
-    @classmethod
-    def of(cls, tokenizer: Any, eos: int) -> _LineEnds:
-        """Find out; `eos` stands for line ends where the tokenizer has none."""
-
-        def read(text: str) -> list[tuple[int, str]]:
-            found = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-            spans = zip(found["input_ids"], found["offset_mapping"], strict=True)
-            return [(id, text[start:end]) for id, (start, end) in spans]
-
-        own = [id for id, letters in read("a\nb") if "\n" in letters and id != tokenizer.unk_token_id]
-        if not own:
-            return cls([eos])
-        joined = any("\n" in letters and letters.strip() for _, letters in read("\n".join(["a", *punctuation, "a"])))
-        return cls(own, joined=True) if joined else cls(None)
+    own = [id for id, letters in read("a\nb") if "\n" in letters and id != tokenizer.unk_token_id]
+    marks = read("\n".join(["a", *punctuation, "a"]))
+    joins = bool(own) and any("\n" in letters and letters.strip() for _, letters in marks)
+    return (None if own and not joins else own or [eos]), joins
 
 
-@dataclass(frozen=True)
-class _Read:
-    """A text as the model reads it: line, place and letters of its words and line ends; sub-words, and of which."""
-
-    words: list[tuple[int, int, str]]
-    ids: list[int]
-    units: list[int]
-
-    @classmethod
-    def of(cls, lines: _Lines, tokenizer: Any, ends: _LineEnds) -> _Read:
-        """Cut lines into sub-words."""
-        words = [(line, n, word) for line, own in lines for n, word in enumerate([*own, EOS], 1)]
-        segments = ["\n" if word == EOS else f"{' ' * (index > 1)}{word}" for _, index, word in words]
-        owner = np.repeat(np.arange(len(words)), [len(segment) for segment in segments]).tolist()
-        text, found, begin = "".join(segments), [], 0
-        for part in text.split("\n") if ends.joined else [text]:
-            read = tokenizer(part, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-            for id, (start, end) in zip(read["input_ids"], read["offset_mapping"], strict=True):
-                first, last = owner[min(begin + start, len(owner) - 1)], owner[begin + max(start, end - 1)]
-                if first != last and part[start:end].strip("\n"):
-                    raise InputError(f"the tokenizer reads {part[start:end]!r} as one: its words cannot be told apart")
-                found.append((first, id))
-            begin += len(part) + 1
-        if ends.ids is not None:
-            found = [(unit, id) for unit, id in found if words[unit][2] != EOS]
-            found += [(unit, id) for unit, (_, _, word) in enumerate(words) if word == EOS for id in ends.ids]
-            found.sort(key=lambda pair: pair[0])
-        return cls(words, [id for _, id in found], [unit for unit, _ in found])
-
-
-def _contexts(pieces: Iterable[Piece], state: Context) -> Iterator[tuple[list[_Lines], bool]]:
-    """Give texts to read together, each by itself, and whether a context begins with them."""
-    lines, words, fresh, blank, begun = _Lines(), 0, True, False, False
+def _contexts(pieces: Iterable[Piece], state: Context) -> Iterator[tuple[list[list[Piece]], bool]]:
+    """Give texts of lines to read together, each by itself, and whether a context begins with them."""
+    lines, words, fresh, blank, begun = list[Piece](), 0, True, False, False
     for line in whole_lines(pieces):
-        number, own = line.sentence, line.words
-        resets = state == "document" and blank and begun and bool(own)
+        resets = state == "document" and blank and begun and bool(line.words)
         full = len(lines) == LINES if state == "line" else words >= CHUNK
         if lines and (full or resets):
             yield ([[line] for line in lines] if state == "line" else [lines]), fresh or state == "line"
             lines, words, fresh = [], 0, resets
-        lines, words = [*lines, (number, own)], words + len(own) + 1
-        blank, begun = not own, begun or bool(own)
+        lines, words = [*lines, line], words + len(line.words) + 1
+        blank, begun = not line.words, begun or bool(line.words)
     if lines:
         yield ([[line] for line in lines] if state == "line" else [lines]), fresh or state == "line"
 
@@ -445,24 +403,26 @@ def _plus(total: Tally, score: WordScore) -> Tally:
     )
 
 
-# --- loading ---
-
-
 def _loaded(folder: Path) -> tuple[Any, Any]:
     """Load a causal model and its tokenizer from a folder."""
+    way = "Name a folder that save_pretrained of transformers, or spanlm export, wrote"
     if not (folder / "config.json").is_file():
         what = "has no config.json" if folder.is_dir() else "there is no such folder; nothing is fetched"
-        raise InputError(
-            f"hf:{folder}: {what}. Name a folder that save_pretrained of transformers, or spanlm export, wrote."
-        )
+        raise InputError(f"hf:{folder}: {what}. {way}.")
     transformers, how = hf.transformers, {"local_files_only": True, "trust_remote_code": False}
-    with hf.quiet(), _naming(folder, "the model"):
-        # a folder of half precision is read in float32, as all else; --precision chooses another
-        model, info = transformers.AutoModelForCausalLM.from_pretrained(
-            folder, use_safetensors=True, output_loading_info=True, dtype=torch.float32, **how
-        )
-    with hf.quiet(), _naming(folder, "the tokenizer"):
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **how)
+    try:
+        with hf.quiet():
+            # a folder of half precision is read in float32, as all else; --precision chooses another
+            model, info = transformers.AutoModelForCausalLM.from_pretrained(
+                folder, use_safetensors=True, output_loading_info=True, dtype=torch.float32, **how
+            )
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **how)
+    except InputError:
+        raise
+    except Exception as error:  # of a damaged folder it raises what its parsers do
+        why = " ".join(str(error).split())[:300]
+        needs = "model.safetensors, its tokenizer's files and no code of its own (trust_remote_code), which is not run"
+        raise InputError(f"hf:{folder}: cannot be loaded: {why}. {way}, with {needs}.") from None
     if missing := sorted(info["missing_keys"]):
         raise InputError(f"hf:{folder}: has no weights {missing[0]}, so it is no causal model that was trained")
     if len(tokenizer) <= len(tokenizer.all_special_ids) or not tokenizer("a b", add_special_tokens=False)["input_ids"]:
@@ -473,29 +433,9 @@ def _loaded(folder: Path) -> tuple[Any, Any]:
         raise InputError(f"hf:{folder}: its tokenizer does not say where sub-words stand; it needs a tokenizer.json")
     size = int(model.get_input_embeddings().weight.shape[0])
     if tokenizer.vocab_size > size:
-        raise InputError(
-            f"hf:{folder}: the tokenizer has {tokenizer.vocab_size:,} sub-words and the model {size:,}. Put the "
-            "model's own tokenizer there."
-        )
+        sizes = f"the tokenizer has {tokenizer.vocab_size:,} sub-words and the model {size:,}"
+        raise InputError(f"hf:{folder}: {sizes}. Put the model's own tokenizer there.")
     return model, tokenizer
-
-
-@contextmanager
-def _naming(folder: Path, what: str) -> Iterator[None]:
-    """Turn the library's errors into one line."""
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:  # of a damaged folder it raises what its parsers do
-        why = " ".join(str(error).split())
-        if "trust_remote_code" in why:
-            why = "it needs code of its own (trust_remote_code), which is not run. Take a model that transformers knows"
-        elif "instantiate the backend tokenizer" in why:
-            why = f"there is none that it knows. Put its files there: tokenizer.save_pretrained({str(folder)!r})"
-        elif "safetensors" in why:
-            why = f"it has no model.safetensors: load it in transformers and save it by save_pretrained ({why})"
-        raise InputError(f"hf:{folder}: {what} cannot be loaded: {why[:300]}") from None
 
 
 def _begins_with_space(tokenizer: Any, size: int, special: Sequence[int]) -> Tensor | None:

@@ -42,7 +42,6 @@ FOLDERS: tuple[Format, ...] = ("kaldi", "srilm", "espnet")
 TOTAL = "total"
 BYTELOG = 1024 / 10000
 """Nats of one bytelog: a logarithm to base 1.0001, divided by 1024; SRILM takes ln 1.0001 for 1/10000."""
-
 _KALDI_TEXTS = ("words_text", "text")
 _KALDI_ID = re.compile(r"(?P<id>\S+)-(?P<rank>[0-9]+)")
 _COSTS = ("acwt", "lmwt")
@@ -54,16 +53,7 @@ _NAME_VALUE = re.compile(r"(?<=\S)=(?=[-+.0-9][^\s=]*(?:\s|$))")
 _SRILM_LINE = re.compile(rf"\s*{_NUMBER}\s+{_NUMBER}\s+[0-9]+(\s|$)")
 _SRILM_SUFFIX = re.compile(r"(\.(nbest|score)(\.gz)?|\.gz)$")
 _NEMO_LINE = re.compile(rf"[^\t]*\t\s*{_NUMBER}\s*")
-_OTHERS = {
-    ".ctm": "a CTM file has times of one hypothesis",
-    ".json": "JSON as of WhisperX has times of one hypothesis",
-    ".lat": "a lattice is no n-best list",
-    ".slf": "a lattice is no n-best list",
-}
 
-
-Bad = dict[str, list[str]]
-"""What is wrong with the rows that are left out, by their list."""
 Lines = dict[str, tuple[int, str]]
 """The number and the rest of a line by the key that it begins with."""
 
@@ -86,13 +76,12 @@ class Hypothesis:
 
     @property
     def words(self) -> list[str]:
-        """Its words as written."""
         return written_words(self.text)
 
 
 @dataclass(frozen=True)
 class NBestList:
-    """The hypotheses of one utterance or sentence, best first as its maker thought; `fields` as of a hypothesis."""
+    """The hypotheses of one utterance or sentence, in the order of the file; `fields` as of a hypothesis."""
 
     id: str
     hypotheses: tuple[Hypothesis, ...]
@@ -120,18 +109,22 @@ def read_nbest(
     format = format or find_format(path)
     if format not in get_args(Format):
         raise InputError(f"format={format}: must be one of {', '.join(get_args(Format))}")
-    bad: Bad = {}
-    lists = _read_nemo(path, list_size, bad) if format == "nemo" else _READERS[format](path, bad)
-    first = next((each for found in lists for each in found.hypotheses), None)
-    if first is not None:
-        lists, first = _alike(path, lists, bad, sparse=format == "moses")
-    _check_bad(path, lists, bad, strict)
+    lists = _Lists()
+    if format == "nemo":
+        _read_nemo(path, lists, list_size)
+    else:
+        _READERS[format](path, lists)
+    _leave_out_unlike(path, lists, sparse=format == "moses")
+    _check_bad(path, lists, strict)
+    first = next((each for those in lists.values() for each in those), None)
     if first is None:
         raise InputError(f"{path}: holds no hypotheses")
-    if empty := [found.id for found in lists if not found.hypotheses]:
+    if empty := [name for name, those in lists.items() if not those]:
         _LOG.info("note: %s: no hypotheses of %s; each such list counts as one without words", path, some(empty))
-    nothing = (Hypothesis("", dict.fromkeys(first.scores, 0.0)),)
-    return [found if found.hypotheses else replace(found, hypotheses=nothing) for found in lists], format
+    nothing = [Hypothesis("", dict.fromkeys(first.scores, 0.0))]
+    return [
+        NBestList(name, tuple(those or nothing), lists.fields.get(name, {})) for name, those in lists.items()
+    ], format
 
 
 def without(lists: list[NBestList], words: Collection[str]) -> list[NBestList]:
@@ -154,8 +147,9 @@ def find_format(path: Path) -> Format:
         if "1best_recog" in names:
             return "espnet"
         return "kaldi" if names & set(_KALDI_TEXTS) else "srilm"
-    if why := _OTHERS.get(path.suffix):
-        raise InputError(f"{path}: {why}. n-best lists are read as {', '.join(get_args(Format))}.")
+    if path.suffix in (".ctm", ".json", ".lat", ".slf"):
+        what = "lattices, CTM, and JSON as of WhisperX are no n-best lists"
+        raise InputError(f"{path}: {what}, which are read as {', '.join(get_args(Format))}")
     line = next((line for _, line in numbered_lines(path)), "")
     if path.name.removesuffix(".gz").endswith(".jsonl") or line.startswith("{"):
         return "jsonl"
@@ -170,20 +164,35 @@ def find_format(path: Path) -> Format:
     raise InputError(f"{path}: no known n-best list begins so; say which by --format: {', '.join(get_args(Format))}")
 
 
-def write_nbest(path: Path, format: Format, lists: Iterable[NBestList]) -> None:
+def write_nbest(path: Path, format: Format, lists: list[NBestList]) -> None:
     """Write lists, their hypotheses in the given order; a folder of `kaldi`, `srilm` and `espnet` is made.
 
     Every score is written that the format has a place for; `total` is the one for the whole of a hypothesis.
     """
-    _WRITERS[format](path, list(lists))
+    _WRITERS[format](path, lists)
 
 
 def some(names: list[str]) -> str:
-    """Write the first of several names, and how many more there are."""
     return names[0] + (f" and {len(names) - 1:,} more" if len(names) > 1 else "")
 
 
 # --- reading ---
+
+
+class _Lists(dict[str, list[Hypothesis]]):
+    """Hypotheses by the id of their list; what is wrong with the rows that are `bad`; `fields` of lists."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bad, self.fields = dict[str, list[str]](), dict[str, dict[str, Any]]()
+
+    def add(self, name: str, read: Callable[..., Hypothesis], *row: Any) -> None:
+        """Read a row, which may be bad."""
+        self.setdefault(name, [])
+        try:
+            self[name].append(read(*row))
+        except InputError as error:
+            self.bad.setdefault(name, []).append(str(error))
 
 
 def numbered_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, str]]:
@@ -198,46 +207,23 @@ def numbered_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, st
         raise InputError(f"{path}: not UTF-8 ({error.reason}); convert it, as by iconv") from None
 
 
-def _number(path: Path, line: int, text: str, what: str) -> float:
+def _number(place: str, text: str, what: str) -> float:
     try:
         value = c_number(text)
     except ValueError:
         value = math.nan
     if not abs(value) <= 1e100:  # sums and squares of larger ones overflow
-        raise InputError(f"{path}, line {line}: the {what} {text!r} is not a finite number of at most 1e100")
+        raise InputError(f"{place}: the {what} {text!r} is not a finite number of at most 1e100")
     return value
 
 
-def _or_bad(bad: Bad, name: str, read: Callable[..., Hypothesis], *row: Any) -> Hypothesis | None:
-    """Read a row of a list; None: it is bad."""
-    try:
-        return read(*row)
-    except InputError as error:
-        bad.setdefault(name, []).append(str(error))
-        return None
-
-
-def _grouped(path: Path, rows: Iterable[tuple[int, str, Hypothesis | None]]) -> list[NBestList]:
-    """Make lists of hypotheses that follow each other with one id; refuse an id that comes again later."""
-    lists: dict[str, list[Hypothesis | None]] = {}
-    last = None
-    for line, name, hypothesis in rows:
-        if name != last and name in lists:
-            raise InputError(f"{path}, line {line}: the id {name} comes again after another; lists must be whole")
-        lists.setdefault(name, []).append(hypothesis)
-        last = name
-    return [_list(*both) for both in lists.items()]
-
-
-def _alike(path: Path, lists: list[NBestList], bad: Bad, sparse: bool) -> tuple[list[NBestList], Hypothesis | None]:
+def _leave_out_unlike(path: Path, lists: _Lists, sparse: bool) -> None:
     """Leave out hypotheses with other scores than most have, but for `sparse` ones, or with the reserved word."""
 
     def compared(hypothesis: Hypothesis) -> frozenset[str]:
         # of sparse features each has but one value, and none after its first
         names = hypothesis.scores.keys()
         return frozenset(name for name in names if not sparse or name.rpartition(".")[0] in names)
-
-    usual = Counter(compared(each) for found in lists for each in found.hypotheses).most_common(1)[0][0]
 
     def check(place: str, hypothesis: Hypothesis) -> Hypothesis:
         if compared(hypothesis) != usual:
@@ -249,23 +235,21 @@ def _alike(path: Path, lists: list[NBestList], bad: Bad, sparse: bool) -> tuple[
             raise InputError(f"{place} has the word {EOS}, which is reserved for the end of a line. Delete it.")
         return hypothesis
 
-    kept = []
-    for found in lists:
-        ranked = enumerate(found.hypotheses, 1)
-        places = ((f"{path}: hypothesis {rank} of {found.id}", hypothesis) for rank, hypothesis in ranked)
-        checked = [_or_bad(bad, found.id, check, *both) for both in places]
-        kept.append(replace(_list(found.id, checked), fields=found.fields))
-    return kept, next((each for found in kept for each in found.hypotheses), None)
+    counted = Counter(compared(each) for those in lists.values() for each in those)
+    usual = max(counted, key=counted.__getitem__, default=frozenset[str]())
+    for name, those in lists.items():
+        lists[name] = []
+        for rank, hypothesis in enumerate(those, 1):
+            lists.add(name, check, f"{path}: hypothesis {rank} of {name}", hypothesis)
 
 
-def _check_bad(path: Path, lists: list[NBestList], bad: Bad, strict: bool) -> None:
-    """Name the rows that are bad, or refuse them."""
-    errors = [error for those in bad.values() for error in those]
+def _check_bad(path: Path, lists: _Lists, strict: bool) -> None:
+    errors = [error for those in lists.bad.values() for error in those]
     if strict and errors:
         raise InputError(errors[0])
-    if lost := [found.id for found in lists if found.id in bad and not found.hypotheses]:
-        raise InputError(f"{bad[lost[0]][0]} (no hypothesis of {some(lost)} is left)")
-    rows = len(errors) + sum(len(found.hypotheses) for found in lists)
+    if lost := [name for name, those in lists.items() if name in lists.bad and not those]:
+        raise InputError(f"{lists.bad[lost[0]][0]} (no hypothesis of {some(lost)} is left)")
+    rows = len(errors) + sum(map(len, lists.values()))
     if 2 * len(errors) > rows:
         raise InputError(f"{errors[0]} (so are {len(errors):,} of {rows:,} rows)")
     for error in errors[:FEW]:
@@ -274,21 +258,22 @@ def _check_bad(path: Path, lists: list[NBestList], bad: Bad, strict: bool) -> No
         _LOG.info("note: %s: %d of %d hypotheses are left out; --strict refuses them", path, len(errors), rows)
 
 
-def _read_moses(path: Path, bad: Bad) -> list[NBestList]:
-    def rows() -> Iterator[tuple[int, str, Hypothesis | None]]:
-        last = ""
-        for number, line in numbered_lines(path):
-            name, bars, _ = line.partition("|||")
-            last = (bars and name.strip()) or last  # a row without an id is of the list that it stands in
-            yield number, last, _or_bad(bad, last, _moses_line, path, number, line)
+def _read_moses(path: Path, lists: _Lists) -> None:
+    last = ""
+    for number, line in numbered_lines(path):
+        place = f"{path}, line {number}"
+        begin, bars, _ = line.partition("|||")
+        name = (bars and begin.strip()) or last  # a row without an id is of the list that it stands in
+        if name != last and name in lists:
+            raise InputError(f"{place}: the id {name} comes again after another; lists must be whole")
+        lists.add(name, _moses_line, place, line)
+        last = name
 
-    return _grouped(path, rows())
 
-
-def _moses_line(path: Path, number: int, line: str) -> Hypothesis:
+def _moses_line(place: str, line: str) -> Hypothesis:
     name, *parts = (part.strip() for part in line.split("|||"))
     if len(parts) < 3 or not name:
-        raise InputError(f"{path}, line {number}: {line[:60]!r} is not `ID ||| hypothesis ||| name= value ||| total`")
+        raise InputError(f"{place}: {line[:60]!r} is not `ID ||| hypothesis ||| name= value ||| total`")
     text, features, total, *more = parts
     scores: dict[str, float] = {}
     group, values = "score", 0
@@ -300,21 +285,34 @@ def _moses_line(path: Path, number: int, line: str) -> Hypothesis:
         values += 1
         feature = group if values == 1 else f"{group}.{values}"
         if feature in scores or feature == TOTAL:
-            raise InputError(f"{path}, line {number}: the feature {feature} is there twice")
-        scores[feature] = _number(path, number, item, f"feature {group}")
-    scores[TOTAL] = _number(path, number, total, "total")
+            raise InputError(f"{place}: the feature {feature} is there twice")
+        scores[feature] = _number(place, item, f"feature {group}")
+    scores[TOTAL] = _number(place, total, "total")
     return Hypothesis(" ".join(written_words(text)), scores, tuple(more))
 
 
-def _read_kaldi(path: Path, bad: Bad) -> list[NBestList]:
-    if not path.is_dir():
-        return _kaldi_lists(path, {}, bad)
-    text = next((path / name for name in _KALDI_TEXTS if (path / name).is_file()), None)
-    if text is None:
+def _read_kaldi(path: Path, lists: _Lists) -> None:
+    texts = [path / name for name in _KALDI_TEXTS if (path / name).is_file()] if path.is_dir() else [path]
+    if not texts:
         raise InputError(f"{path}: a folder of Kaldi's must hold {' or '.join(_KALDI_TEXTS)}")
-    others = (entry for entry in _files(path) if entry != text and not _KALDI_OTHERS.match(entry.name))
+    others = _files(path) if path.is_dir() else []
+    others = [entry for entry in others if entry != texts[0] and not _KALDI_OTHERS.match(entry.name)]
     tables = {entry.name: (entry, table) for entry in others if _are_scores(entry, table := _by_key(entry))}
-    return _kaldi_lists(text, tables, bad)
+    rows, ranks = _by_key(texts[0]), dict[str, set[str]]()
+    for key, (number, _) in rows.items():
+        named = _KALDI_ID.fullmatch(key)
+        if named is None:
+            raise InputError(f"{texts[0]}, line {number}: {key!r} is not an id with a hypothesis' number, as utt-1")
+        ranks.setdefault(named["id"], set()).add(named["rank"])
+    # the file is sorted by its keys, utt-10 before utt-2
+    keys = {name: [f"{name}-{rank}" for rank in sorted(those, key=int)] for name, those in ranks.items()}
+    runs = {n: [{*map(str, range(start, start + n))} for start in (0, 1)] for n in {*map(len, ranks.values())}}
+    if spoilt := [name for name, those in ranks.items() if those not in runs[len(those)]]:
+        _LOG.info("note: %s: an utterance a line, as no ranks from 0 or 1 follow %s", texts[0], some(spoilt))
+        keys = {key: [key] for key in rows}
+    for name, those in keys.items():
+        for key in those:
+            lists.add(name, _keyed, key, rows[key][1], tables)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -322,7 +320,6 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _by_key(path: Path) -> Lines:
-    """Return the number and the rest of each line by the key that it begins with."""
     found: Lines = {}
     for number, line in numbered_lines(path):
         key, *words = written_words(line)
@@ -342,89 +339,56 @@ def _are_scores(path: Path, lines: Lines) -> bool:
 
 
 def _keyed(key: str, words: str, tables: dict[str, tuple[Path, Lines]]) -> Hypothesis:
-    """Make a hypothesis of the scores that files have by its key, costs negated."""
     scores = {}
     for name, (path, lines) in tables.items():
         if key not in lines:
             raise InputError(f"{path}: has no score of {key}")
         number, text = lines[key]
         tensor = _TENSOR.match(text)
-        score = _number(path, number, tensor["value"] if tensor else text, "score")
+        score = _number(f"{path}, line {number}", tensor["value"] if tensor else text, "score")
         scores[name] = -score if name.startswith(_COSTS) else score
     return Hypothesis(words, scores)
 
 
-def _kaldi_lists(path: Path, tables: dict[str, tuple[Path, Lines]], bad: Bad) -> list[NBestList]:
-    rows, ranks = _by_key(path), dict[str, set[str]]()
-    for key, (number, _) in rows.items():
-        named = _KALDI_ID.fullmatch(key)
-        if named is None:
-            raise InputError(f"{path}, line {number}: {key!r} is not an id with a hypothesis' number, as utt-1")
-        ranks.setdefault(named["id"], set()).add(named["rank"])
-    # the file is sorted by its keys, utt-10 before utt-2
-    keys = {name: [f"{name}-{rank}" for rank in sorted(those, key=int)] for name, those in ranks.items()}
-    runs = {n: [{*map(str, range(start, start + n))} for start in (0, 1)] for n in {*map(len, ranks.values())}}
-    if spoilt := [name for name, those in ranks.items() if those not in runs[len(those)]]:
-        _LOG.info("note: %s: an utterance a line, as no ranks from 0 or 1 follow %s", path, some(spoilt))
-        keys = {key: [key] for key in rows}
-    return [
-        _list(name, (_or_bad(bad, name, _keyed, key, rows[key][1], tables) for key in those))
-        for name, those in keys.items()
-    ]
-
-
-def _list(name: str, hypotheses: Iterable[Hypothesis | None]) -> NBestList:
-    return NBestList(name, tuple(hypothesis for hypothesis in hypotheses if hypothesis is not None))
-
-
-def _read_srilm(path: Path, bad: Bad) -> list[NBestList]:
-    files = sorted(_files(path) if path.is_dir() else [path], key=lambda entry: _in_numbers(entry.name))
-    lists: dict[str, NBestList] = {}
-    for file in files:
+def _read_srilm(path: Path, lists: _Lists) -> None:
+    for file in sorted(_files(path) if path.is_dir() else [path], key=lambda entry: _in_numbers(entry.name)):
+        rows = list(numbered_lines(file))
+        header = rows[0][1].strip() if rows else ""
+        if header.startswith("NBestList") and header != "NBestList1.0":
+            raise InputError(f"{file}: {header} is not read; make NBestList1.0 of it (SRILM's nbest2-to-nbest1)")
+        read = _decipher_line if header == "NBestList1.0" else _srilm_line
+        rows = rows[header == "NBestList1.0" :]
         name = _SRILM_SUFFIX.sub("", file.name, count=1)
-        found = _list(name, _srilm_file(file, name, bad))
         if name in lists:
             raise InputError(f"{file}: there is another file of {name}. Leave one of them.")
         # an empty file that is called otherwise is none of them
-        if found.hypotheses or name in bad or "." not in file.name or _SRILM_SUFFIX.search(file.name):
-            lists[name] = found
-    return list(lists.values())
+        if rows or "." not in file.name or _SRILM_SUFFIX.search(file.name):
+            lists[name] = []
+        for number, line in rows:
+            lists.add(name, read, f"{file}, line {number}", line)
 
 
 def _in_numbers(name: str) -> list[tuple[int, str]]:
-    """Order names as people do: utt2 before utt10."""
+    # utt2 before utt10
     parts = re.split(r"([0-9]+)", name)
     return [(int(part or 0), "") if place % 2 else (0, part) for place, part in enumerate(parts)]
 
 
-def _srilm_file(path: Path, name: str, bad: Bad) -> Iterator[Hypothesis | None]:
-    lines = list(numbered_lines(path))
-    header = lines[0][1].strip() if lines else ""
-    if header.startswith("NBestList") and header != "NBestList1.0":
-        raise InputError(f"{path}: {header} is not read; make NBestList1.0 of it (SRILM's nbest2-to-nbest1)")
-    read = _decipher_line if header == "NBestList1.0" else _srilm_line
-    for number, text in lines[header == "NBestList1.0" :]:
-        yield _or_bad(bad, name, read, path, number, text)
-
-
-def _decipher_line(path: Path, number: int, line: str) -> Hypothesis:
+def _decipher_line(place: str, line: str) -> Hypothesis:
     found = re.match(r"\s*\((?P<score>[^)\s]+)\)(?P<words>.*)", line)
     if found is None:
-        raise InputError(f"{path}, line {number}: {line[:60]!r} is not `(bytelog) w1 w2 …`")
-    score = BYTELOG * _number(path, number, found["score"], "score")
+        raise InputError(f"{place}: {line[:60]!r} is not `(bytelog) w1 w2 …`")
+    score = BYTELOG * _number(place, found["score"], "score")
     return Hypothesis(_unmarked(written_words(found["words"])), {TOTAL: score})
 
 
-def _srilm_line(path: Path, number: int, line: str) -> Hypothesis:
+def _srilm_line(place: str, line: str) -> Hypothesis:
     parts = written_words(line)
     acoustic, language, count, *words = [*parts, *[""] * max(0, 3 - len(parts))]
-    scores = {
-        name: math.log(10) * _number(path, number, text, name)
-        for name, text in (("ascore", acoustic), ("lscore", language))
-    }
+    logarithms = {"ascore": _number(place, acoustic, "ascore"), "lscore": _number(place, language, "lscore")}
     if not (count.isascii() and count.isdigit()):
-        raise InputError(f"{path}, line {number}: {line[:60]!r} is not `ascore lscore nwords w1 w2 …`")
-    return Hypothesis(_unmarked(words), scores)
+        raise InputError(f"{place}: {line[:60]!r} is not `ascore lscore nwords w1 w2 …`")
+    return Hypothesis(_unmarked(words), {name: math.log(10) * value for name, value in logarithms.items()})
 
 
 def _unmarked(words: list[str]) -> str:
@@ -432,75 +396,71 @@ def _unmarked(words: list[str]) -> str:
     return " ".join(words[words[:1] == ["<s>"] : len(words) - (words[-1:] == ["</s>"])])
 
 
-def _read_espnet(path: Path, bad: Bad) -> list[NBestList]:
+def _read_espnet(path: Path, lists: _Lists) -> None:
     folders = sorted(
         (int(named["rank"]), entry) for entry in path.iterdir() if (named := _ESPNET_FOLDER.match(entry.name))
     )
     if not folders:
         raise InputError(f"{path}: a folder of ESPnet's must hold 1best_recog")
-    lists: dict[str, list[Hypothesis | None]] = {}
     for _, folder in folders:
         tables = {TOTAL: (folder / "score", _by_key(folder / "score"))}
         for name, (_, text) in _by_key(folder / "text").items():
-            lists.setdefault(name, []).append(_or_bad(bad, name, _keyed, name, text, tables))
-    return [_list(*both) for both in lists.items()]
+            lists.add(name, _keyed, name, text, tables)
 
 
-def _read_nemo(path: Path, list_size: int | None, bad: Bad) -> list[NBestList]:
+def _read_nemo(path: Path, lists: _Lists, list_size: int | None) -> None:
     if list_size is None or list_size < 1:
         given = "unset" if list_size is None else list_size
         raise InputError(f"list_size={given}: {path} has no ids; say how many hypotheses each of its lists has")
-    lines = enumerate(numbered_lines(path))
-    # a bad row keeps its place: those after it stay in their lists
-    found = [_or_bad(bad, str(place // list_size + 1), _nemo_line, path, *line) for place, line in lines]
-    if len(found) % list_size:
-        raise InputError(f"{path}: {len(found)} lines are no whole number of lists of {list_size}")
-    starts = range(0, len(found), list_size)
-    return [_list(str(n), found[start : start + list_size]) for n, start in enumerate(starts, 1)]
+    lines = list(numbered_lines(path))
+    if len(lines) % list_size:
+        raise InputError(f"{path}: {len(lines)} lines are no whole number of lists of {list_size}")
+    for place, (number, line) in enumerate(lines):
+        lists.add(str(place // list_size + 1), _nemo_line, f"{path}, line {number}", line)
 
 
-def _nemo_line(path: Path, number: int, line: str) -> Hypothesis:
+def _nemo_line(place: str, line: str) -> Hypothesis:
     text, tab, score = line.rpartition("\t")
     if not tab:
-        raise InputError(f"{path}, line {number}: {line[:60]!r} is not `hypothesis<TAB>score`")
-    return Hypothesis(" ".join(written_words(text)), {TOTAL: _number(path, number, score.strip(), "score")})
+        raise InputError(f"{place}: {line[:60]!r} is not `hypothesis<TAB>score`")
+    return Hypothesis(" ".join(written_words(text)), {TOTAL: _number(place, score.strip(), "score")})
 
 
-def _read_jsonl(path: Path, bad: Bad) -> list[NBestList]:
-    lists: dict[str, NBestList] = {}
+def _read_jsonl(path: Path, lists: _Lists) -> None:
     for number, line in numbered_lines(path):
+        place = f"{path}, line {number}"
         try:
             record = json_value(line)
             name, hypotheses = str(record["id"]), list(record["hyps"])
         except (ValueError, TypeError, KeyError) as error:
-            raise _not_jsonl(path, number, f" ({error})" * isinstance(error, ValueError)) from None
+            raise _not_jsonl(place, f" ({error})" * isinstance(error, ValueError)) from None
         if name in lists:
-            raise InputError(f"{path}, line {number}: the id {name} is there twice")
-        found = _list(name, (_or_bad(bad, name, _jsonl_hypothesis, path, number, each) for each in hypotheses))
-        others = {key: value for key, value in record.items() if key != "hyps" and (key, value) != ("id", name)}
-        lists[name] = replace(found, fields=others)
-    return list(lists.values())
+            raise InputError(f"{place}: the id {name} is there twice")
+        lists[name] = []
+        lists.fields[name] = {k: value for k, value in record.items() if k != "hyps" and (k, value) != ("id", name)}
+        for each in hypotheses:
+            lists.add(name, _jsonl_hypothesis, place, each)
 
 
-def _not_jsonl(path: Path, number: int, why: str = "") -> InputError:
-    return InputError(f'{path}, line {number}: is not {{"id": …, "hyps": [{{"text": …, "score": …}}]}}{why}')
+def _not_jsonl(place: str, why: str = "") -> InputError:
+    return InputError(f'{place}: is not {{"id": …, "hyps": [{{"text": …, "score": …}}]}}{why}')
 
 
-def _jsonl_hypothesis(path: Path, number: int, fields: Any) -> Hypothesis:
+def _jsonl_hypothesis(place: str, fields: Any) -> Hypothesis:
     if not isinstance(fields, dict) or not isinstance(text := fields.get("text"), str):
-        raise _not_jsonl(path, number)
+        raise _not_jsonl(place)
     scores, others = dict[str, float](), dict[str, Any]()
     for name, value in fields.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
-            scores[name] = _number(path, number, str(value), f"score {name}")
+            scores[name] = _number(place, str(value), f"score {name}")
         elif name.endswith("score") and value is not None:
-            raise InputError(f"{path}, line {number}: the score {name} is {value!r}, not a number")
+            raise InputError(f"{place}: the score {name} is {value!r}, not a number")
         elif name != "text":
             others[name] = value
     return Hypothesis(" ".join(written_words(text)), scores, fields=others)
 
 
-_READERS: dict[str, Callable[[Path, Bad], list[NBestList]]] = {
+_READERS: dict[str, Callable[[Path, _Lists], None]] = {
     "moses": _read_moses,
     "kaldi": _read_kaldi,
     "srilm": _read_srilm,
@@ -517,11 +477,8 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
         file.writelines(f"{line}\n".encode() for line in lines)
 
 
-def _each(lists: list[NBestList]) -> Iterator[tuple[str, int, Hypothesis]]:
-    """Yield (id, rank from 1, hypothesis)."""
-    for found in lists:
-        for rank, hypothesis in enumerate(found.hypotheses, 1):
-            yield found.id, rank, hypothesis
+def _each(lists: list[NBestList]) -> list[tuple[str, int, Hypothesis]]:
+    return [(found.id, rank, each) for found in lists for rank, each in enumerate(found.hypotheses, 1)]
 
 
 def _digits(value: float) -> str:
@@ -529,7 +486,6 @@ def _digits(value: float) -> str:
 
 
 def _whole(hypothesis: Hypothesis) -> float:
-    """The score for the whole of a hypothesis: its total, or the sum of what it has."""
     return hypothesis.scores.get(TOTAL, sum(hypothesis.scores.values()))
 
 
@@ -557,24 +513,20 @@ def _write_kaldi(path: Path, lists: list[NBestList]) -> None:
 
 
 def _write_srilm(path: Path, lists: list[NBestList]) -> None:
+    def begin(hypothesis: Hypothesis) -> str:
+        scores = hypothesis.scores
+        if "ascore" not in scores:
+            return f"({round(_whole(hypothesis) / BYTELOG)})"
+        # SRILM has one score of language: what the total has beyond the acoustic score, or the one that was read
+        language = scores[TOTAL] - scores["ascore"] if TOTAL in scores else scores["lscore"]
+        logarithms = (_digits(value / math.log(10)) for value in (scores["ascore"], language))
+        return " ".join([*logarithms, str(len(hypothesis.words))])
+
     path.mkdir(exist_ok=True)
     for found in lists:
-        if "ascore" in found.hypotheses[0].scores:
-            lines = [
-                f"{_digits(each.scores['ascore'] / math.log(10))} {_digits(_language(each) / math.log(10))} "
-                f"{len(each.words)} {each.text}".rstrip()
-                for each in found.hypotheses
-            ]
-        else:
-            whole = ((round(_whole(each) / BYTELOG), each.text) for each in found.hypotheses)
-            lines = ["NBestList1.0", *(f"({score}) {text}".rstrip() for score, text in whole)]
-        _write_lines(path / f"{found.id}.nbest", lines)
-
-
-def _language(hypothesis: Hypothesis) -> float:
-    """Return SRILM's one score of language: what the total has beyond the acoustic score, or the one that was read."""
-    scores = hypothesis.scores
-    return scores[TOTAL] - scores["ascore"] if TOTAL in scores else scores["lscore"]
+        header = [] if "ascore" in found.hypotheses[0].scores else ["NBestList1.0"]
+        lines = (f"{begin(each)} {each.text}".rstrip() for each in found.hypotheses)
+        _write_lines(path / f"{found.id}.nbest", [*header, *lines])
 
 
 def _write_espnet(path: Path, lists: list[NBestList]) -> None:

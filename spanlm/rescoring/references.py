@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Iterator, Sequence
+from itertools import starmap
 from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
@@ -31,7 +32,6 @@ Reference = list["str | list[Reference]"]
 
 _Cell = tuple[int, Any]
 """Errors, and the words that were read of a reference: () or what was read before and the last word."""
-
 _LOG = logging.getLogger(__name__)
 _LABEL = r"<(?!unk>)[^<>\s]+>"
 _STM = re.compile(rf"(\S+)\s+(\S+)\s+\S+\s+([0-9]+\.?[0-9]*)\s+[0-9]+\.?[0-9]*(?:\s+(?:{_LABEL}))?(?:\s+(.*))?")
@@ -92,9 +92,9 @@ def _read(path: Path, numbered: bool) -> tuple[str, list[_Line]]:
     spoken = [(place, line) for place, line in lines if not line.startswith(";;")]
     name = path.name.removesuffix(".gz")
     if name.endswith(".stm") or (spoken and all(_TIMES.match(line) for _, line in spoken)):
-        return "stm", list(map(_stm_line, spoken))
+        return "stm", list(starmap(_stm_line, spoken))
     if name.endswith(".trn") or (spoken and all(_TRN.fullmatch(line.strip()) for _, line in spoken)):
-        return "trn", list(map(_trn_line, spoken))
+        return "trn", list(starmap(_trn_line, spoken))
     ids = form is not None and form.name.startswith("Kaldi")
     if form is not None and not ids and not all(line.count("\t") == 1 for _, line in lines):
         raise InputError(f"{path}: {form.name}, no references: give text, .trn, .stm, or a manifest of JSON lines")
@@ -103,7 +103,6 @@ def _read(path: Path, numbered: bool) -> tuple[str, list[_Line]]:
 
 
 def _in_order(path: Path, names: list[str]) -> dict[str, list[_Line]]:
-    """Return the lines by the names of the lists, whose order they have."""
     lines = [line for _, line in numbered_lines(path, blank=True)]
     while len(lines) > len(names) and not lines[-1].strip():
         lines.pop()
@@ -112,18 +111,16 @@ def _in_order(path: Path, names: list[str]) -> dict[str, list[_Line]]:
             f"{path}: {len(lines)} lines for {len(names)} lists, and they do not begin with the lists' ids, as "
             f"{names[0]}. Give a line a list."
         )
-    firsts = [(written_words(line) or [""])[0] for line in lines]
-    if all(map(_near, firsts, names)):
-        raise _other_ids(path, firsts[0], names[0])
+
+    def nearly_named(line: str, name: str) -> bool:
+        first, own = (written_words(line) or [""])[0].casefold(), name.casefold()
+        # where ids are numbers, or next to nothing, a line that begins with a number says nothing
+        telling = len(first) > 1 and re.search(r"\d", first) and re.search(r"[^\W\d]", own)
+        return bool(telling) and (first in own or own in first)
+
+    if all(map(nearly_named, lines, names)):
+        raise _other_ids(path, written_words(lines[0])[0], names[0])
     return {name: [_Line(str(path), [name], line)] for name, line in zip(names, lines, strict=True)}
-
-
-def _near(written: str, name: str) -> bool:
-    """Whether what a line begins with is an id that is nearly the list's."""
-    other, own = written.casefold(), name.casefold()
-    # where ids are numbers, or next to nothing, a line that begins with a number says nothing
-    telling = len(other) > 1 and re.search(r"\d", other) and re.search(r"[^\W\d]", own)
-    return bool(telling) and (other in own or own in other)
 
 
 def _other_ids(path: Path, written: str, name: str) -> InputError:
@@ -133,20 +130,20 @@ def _other_ids(path: Path, written: str, name: str) -> InputError:
     )
 
 
-def _matched(line: tuple[str, str], pattern: re.Pattern[str], shape: str) -> tuple[str, ...]:
-    if found := pattern.fullmatch(line[1].strip()):
+def _matched(place: str, line: str, pattern: re.Pattern[str], shape: str) -> tuple[str, ...]:
+    if found := pattern.fullmatch(line.strip()):
         return found.groups("")
-    raise InputError(f"{line[0]}: {line[1][:60]!r} is not `{shape}`")
+    raise InputError(f"{place}: {line[:60]!r} is not `{shape}`")
 
 
-def _stm_line(line: tuple[str, str]) -> _Line:
-    file, channel, begin, text = _matched(line, _STM, "ID channel speaker begin end [<label>] w1 w2 …")
-    return _Line(line[0], [file, f"{file}-{channel}", f"{file}_{channel}"], text, (channel, float(begin)))
+def _stm_line(place: str, line: str) -> _Line:
+    file, channel, begin, text = _matched(place, line, _STM, "ID channel speaker begin end [<label>] w1 w2 …")
+    return _Line(place, [file, f"{file}-{channel}", f"{file}_{channel}"], text, (channel, float(begin)))
 
 
-def _trn_line(line: tuple[str, str]) -> _Line:
-    text, name = _matched(line, _TRN, "w1 w2 … (ID)")
-    return _Line(line[0], [name], text)
+def _trn_line(place: str, line: str) -> _Line:
+    text, name = _matched(place, line, _TRN, "w1 w2 … (ID)")
+    return _Line(place, [name], text)
 
 
 def _json_lines(path: Path, lines: list[tuple[str, str]], numbered: bool) -> Iterator[_Line]:
@@ -170,19 +167,19 @@ def _json_lines(path: Path, lines: list[tuple[str, str]], numbered: bool) -> Ite
 def _reference(segments: list[_Line], kind: str, leave_out: Collection[str]) -> Reference | None:
     if kind == "stm":
         segments = sorted((line for line in segments if line.text.lower() != _IGNORED), key=lambda line: line.time)
-    read = _alternatives if kind in ("stm", "trn") else _words
-    return [item for line in segments for item in read(line, leave_out)] if segments else None
+    read: Reference = []
+    for line in segments:
+        nist = kind in ("stm", "trn")
+        text = re.sub(r"\{([^{}]*\s/\s[^{}]*)\}", r" { \1 } ", line.text) if nist else line.text
+        words = [word for word in written_words(text) if word not in leave_out]
+        read += _alternatives(line.place, words) if nist else words
+    return read if segments else None
 
 
-def _words(line: _Line, leave_out: Collection[str]) -> Reference:
-    return [word for word in written_words(line.text) if word not in leave_out]
-
-
-def _alternatives(line: _Line, leave_out: Collection[str]) -> Reference:
-    text = re.sub(r"\{([^{}]*\s/\s[^{}]*)\}", r" { \1 } ", line.text)
+def _alternatives(place: str, words: Sequence[str]) -> Reference:
     # the alternatives of every { that is open, below them the line
     levels: list[list[Reference]] = [[[]]]
-    for word in _words(line._replace(text=text), leave_out):
+    for word in words:
         if word == "{":
             levels.append([[]])
         elif word == "}" and len(levels) > 1:
@@ -193,7 +190,7 @@ def _alternatives(line: _Line, leave_out: Collection[str]) -> Reference:
         elif word != "@" or len(levels) == 1:
             levels[-1][-1].append(word)
     if len(levels) > 1:
-        raise InputError(f"{line.place}: a {{ is not closed; alternatives are {{ a / b / @ }}")
+        raise InputError(f"{place}: a {{ is not closed; alternatives are {{ a / b / @ }}")
     return levels[0][0]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,10 +18,9 @@ import numpy as np
 from spanlm.errors import InputError, nearest_or_all
 from spanlm.rescoring.formats import TOTAL, NBestList
 from spanlm.rescoring.references import Reference, aligned
-from spanlm.rescoring.weights import Array, Candidates, Counts, Tuned, bootstrap, choose, edit_distances, edits, tune
+from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap, choose, edits, tune
 
 WORDS = "words"
-GRID = 11
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,6 @@ class WordErrors:
 
     @property
     def errors(self) -> int:
-        """All of them."""
         return self.substitutions + self.deletions + self.insertions
 
     @property
@@ -53,7 +51,6 @@ class WordErrors:
         return self.errors / self.words if self.words else math.nan
 
     def to_json(self) -> dict[str, Any]:
-        """Return the counts, the rate and its interval."""
         return {**vars(self), "interval": list(self.interval), "errors": self.errors, "word_error_rate": self.rate}
 
 
@@ -64,32 +61,26 @@ class Weighted:
     Attributes:
         first: the lists' own scores: the total alone, where the format has one, else all of them.
         language: the language models.
-        others: fields of the lists, of which none may be called as a language model.
-
-    Raises:
-        InputError: two have one name.
     """
 
     first: tuple[str, ...]
     language: tuple[str, ...]
-    others: Collection[str] = ()
-
-    def __post_init__(self) -> None:
-        """Refuse what would stand twice in every answer."""
-        for name in (*self.language, WORDS):
-            if self.names.count(name) > 1:
-                way = "Rename the model." if name in self.language else "Rename the score in the lists."
-                raise InputError(f"{name}: names two scores of the choice ({', '.join(self.names)}). {way}")
-            if name in self.language and name in self.others:
-                raise InputError(f"{name}: is a model's name, and a field's of the lists. Rename the model.")
 
     @classmethod
     def of(cls, lists: Sequence[NBestList], language: Iterable[str]) -> Weighted:
-        """Name what lists have and language models add."""
+        """Name what lists have and language models add; InputError: two have one name."""
         there = tuple(lists[0].hypotheses[0].scores)
-        fields = {name for found in lists for each in found.hypotheses for name in (*each.scores, *each.fields)}
+        weighted = cls((TOTAL,) if TOTAL in there else there, tuple(language))
         # in the lists that are written, the model would take its place
-        return cls((TOTAL,) if TOTAL in there else there, tuple(language), fields | {TOTAL, "text", "words_text"})
+        fields = {name for found in lists for each in found.hypotheses for name in (*each.scores, *each.fields)}
+        fields |= {TOTAL, "text", "words_text"}
+        for name in (*weighted.language, WORDS):
+            if weighted.names.count(name) > 1:
+                way = "Rename the model." if name in weighted.language else "Rename the score in the lists."
+                raise InputError(f"{name}: names two scores of the choice ({', '.join(weighted.names)}). {way}")
+            if name in weighted.language and name in fields:
+                raise InputError(f"{name}: is a model's name, and a field's of the lists. Rename the model.")
+        return weighted
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -116,9 +107,6 @@ class Scored:
         lists: as they were read.
         language: log p of every hypothesis of every list, in their order, by the name of the language model.
         spoken: the lists with the words that count alone (default: with all).
-
-    Raises:
-        InputError: two scores have one name.
     """
 
     def __init__(
@@ -133,23 +121,25 @@ class Scored:
         self.names = self.weighted.names
         self.scores: list[Array] = []
         for place, found in enumerate(lists):
-            columns = [[each.scores[name] for each in found.hypotheses] for name in self.weighted.first]
-            columns += [list(values[place]) for values in language.values()]
-            columns.append([float(len(each.words)) for each in self.spoken[place].hypotheses])
+            columns: list[Sequence[float]] = [
+                [each.scores[name] for each in found.hypotheses] for name in self.weighted.first
+            ]
+            columns += [values[place] for values in language.values()]
+            columns += [[len(each.words) for each in self.spoken[place].hypotheses]]
             self.scores.append(np.array(columns, dtype=np.float64).T)
 
     def candidates(self, references: Sequence[Reference | None]) -> Candidates:
         """Count the word errors of every hypothesis."""
-        errors, words = list[Counts](), list[Counts]()
+        found, distance = Candidates(self.scores, [], []), edits().distance
         for spoken, reference in zip(self.spoken, references, strict=True):
             pairs = [aligned(each.words, reference) for each in spoken.hypotheses]
-            errors.append(np.concatenate([edit_distances([hypothesis], said) for hypothesis, said in pairs]))
-            words.append(np.array([len(said) for _, said in pairs]))
-        return Candidates(self.names, self.scores, errors, words)
+            found.errors.append(np.array([distance(said, hypothesis) for hypothesis, said in pairs]))
+            found.words.append(np.array([len(said) for _, said in pairs]))
+        return found
 
     def tune(self, candidates: Candidates, first: Array) -> Tuned:
         """Tune every weight but the first, which gives the scale; see `spanlm.rescoring.weights.tune`."""
-        return tune(candidates, first, list(range(1, len(self.names))))
+        return tune(candidates, first)
 
     def best(self, weights: Array) -> list[int]:
         """Return which hypothesis of each list is the best."""
@@ -157,16 +147,14 @@ class Scored:
 
     def reordered(self, weights: Array) -> list[NBestList]:
         """Return the lists, best first, with log p of the language models and the new total among the scores."""
-        lists = []
+        lists, first = [], len(self.weighted.first)
         for scores, found in zip(self.scores, self.lists, strict=True):
-            totals = scores @ weights
-            hypotheses = []
+            totals, hypotheses = scores @ weights, []
             for rank in np.argsort(-totals, kind="stable").tolist():
-                said = dict(zip(self.names, scores[rank].tolist(), strict=True))
-                before, language = found.hypotheses[rank].scores, {name: said[name] for name in self.weighted.language}
-                kept = {name: value for name, value in before.items() if name != TOTAL}
-                new = {**kept, **language, TOTAL: float(totals[rank])}
-                hypotheses.append(replace(found.hypotheses[rank], scores=new))
+                old = found.hypotheses[rank]
+                new = {name: value for name, value in old.scores.items() if name != TOTAL}
+                new |= zip(self.weighted.language, scores[rank, first:-1].tolist(), strict=True)
+                hypotheses.append(replace(old, scores={**new, TOTAL: float(totals[rank])}))
             lists.append(replace(found, hypotheses=tuple(hypotheses)))
         return lists
 
@@ -175,10 +163,10 @@ def word_errors(
     lists: Sequence[NBestList], chosen: Sequence[int], references: Sequence[Reference | None], candidates: Candidates
 ) -> WordErrors:
     """Count substitutions, deletions and insertions of one hypothesis a list, by rapidfuzz."""
-    levenshtein, counted = edits(), Counter[str]()
+    counted = Counter[str]()
     for found, place, reference in zip(lists, chosen, references, strict=True):
         hypothesis, said = aligned(found.hypotheses[place].words, reference)
-        counted.update(edit.tag for edit in levenshtein.editops(said, hypothesis))
+        counted.update(edit.tag for edit in edits().editops(said, hypothesis))
     words = candidates.words_of(chosen)
     interval = bootstrap(candidates.errors_of(chosen), words)
     return WordErrors(counted["replace"], counted["delete"], counted["insert"], int(words.sum()), interval)
@@ -186,22 +174,22 @@ def word_errors(
 
 def plain_rate(lists: Sequence[NBestList], chosen: Sequence[int], references: Sequence[Reference | None]) -> float:
     """Return the word error rate in lower case without punctuation; NaN where the references have no words."""
+
+    def plain(words: Iterable[str]) -> list[str]:
+        text = " ".join(words).casefold()
+        return "".join(character for character in text if unicodedata.category(character)[0] not in "PS").split()
+
     errors = words = 0
     for found, place, reference in zip(lists, chosen, references, strict=True):
-        hypothesis, said = map(_plain, aligned(found.hypotheses[place].words, reference))
-        errors, words = errors + int(edit_distances([hypothesis], said)[0]), words + len(said)
+        hypothesis, said = map(plain, aligned(found.hypotheses[place].words, reference))
+        errors, words = errors + edits().distance(said, hypothesis), words + len(said)
     return errors / words if words else math.nan
-
-
-def _plain(words: Iterable[str]) -> list[str]:
-    text = " ".join(words).casefold()
-    return "".join(character for character in text if unicodedata.category(character)[0] not in "PS").split()
 
 
 def weight_grid(candidates: Candidates, weights: Array, k: int) -> list[tuple[float, float]]:
     """Return word error rates with weight k from 0 to twice its value, the others as they are."""
     rates = []
-    for value in np.linspace(0.0, 2 * float(weights[k]) or 1.0, GRID):
+    for value in np.linspace(0.0, 2 * float(weights[k]) or 1.0, 11):
         changed = weights.copy()
         changed[k] = value
         chosen = choose(candidates.scores, changed)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.errors import InputError, installation, require
+from spanlm.errors import InputError, installation
 from spanlm.evaluation.resampling import FEWEST_BLOCKS, drawn_means, interval_of
 
 STARTS, DIRECTIONS = 8, 32
@@ -37,16 +37,14 @@ class Candidates:
     """What is chosen from: of every list, the scores of its hypotheses and how many words of each are wrong.
 
     Attributes:
-        names: of the scores, (K,).
         scores: of every list, (hypotheses, K).
         errors: of every list, the edit distance of its hypotheses to its reference, (hypotheses,).
-        words: of every list's reference, or of the one that each of its hypotheses is compared with.
+        words: of every list, those of the reference that each of its hypotheses is compared with, (hypotheses,).
     """
 
-    names: tuple[str, ...]
     scores: list[Array]
     errors: list[Counts]
-    words: Counts | Sequence[Counts]
+    words: list[Counts]
 
     def errors_of(self, chosen: Sequence[int]) -> Counts:
         """Return the errors of one hypothesis a list, (lists,)."""
@@ -54,8 +52,7 @@ class Candidates:
 
     def words_of(self, chosen: Sequence[int]) -> Counts:
         """Return the words of the references of one hypothesis a list, (lists,)."""
-        three = zip(self.words, self.errors, chosen, strict=True)
-        return np.array([np.broadcast_to(words, len(errors))[place] for words, errors, place in three], dtype=np.int64)
+        return np.array([words[place] for words, place in zip(self.words, chosen, strict=True)], dtype=np.int64)
 
     @cached_property
     def padded(self) -> tuple[Array, Counts]:
@@ -79,7 +76,7 @@ class Tuned:
     Attributes:
         weights: (K,).
         errors: with them.
-        intervals: of every weight, where it can lie so that the number of errors stays; None: it was not tuned.
+        intervals: of every weight but the first, where it can lie so that the number of errors stays.
         starts: from how many points the search began.
         exact: no weights have fewer errors; else they are a local optimum.
     """
@@ -88,11 +85,11 @@ class Tuned:
     errors: int
     intervals: tuple[tuple[float, float] | None, ...]
     starts: int
-    exact: bool = False
+    exact: bool
 
 
 def edits() -> Any:
-    """Return what counts word errors; an InputError where it is not installed."""
+    """Return rapidfuzz's Levenshtein distance of lists of words; an InputError where it is not installed."""
     try:
         from rapidfuzz.distance import Levenshtein
     except ImportError:
@@ -100,54 +97,37 @@ def edits() -> Any:
     return Levenshtein
 
 
-def edit_distances(hypotheses: Sequence[Sequence[str]], reference: Sequence[str]) -> Counts:
-    """Return the least number of words to substitute, delete or insert, of every hypothesis."""
-    distance = edits().distance
-    return np.array([distance(list(words), list(reference)) for words in hypotheses], dtype=np.int64)
-
-
 def choose(scores: Sequence[Array], weights: Array) -> list[int]:
-    """Return which hypothesis of every list has the greatest weighted score; of equal ones the first."""
     return [int((each @ weights).argmax()) for each in scores]
 
 
-def tune(candidates: Candidates, first: Array, tuned: Sequence[int], *, starts: int = STARTS, seed: int = 1) -> Tuned:
-    """Find weights with the fewest word errors.
+def tune(candidates: Candidates, first: Array) -> Tuned:
+    """Find weights with the fewest word errors, on lists that are not those to report.
 
-    Args:
-        candidates: of the lists to tune on; never those to report.
-        first: the weights to begin with, (K,).
-        tuned: which of them may change; one of the others must not be 0, as the choice has no scale.
-        starts: points to search from: `first`, and others drawn around it.
-        seed: of what is drawn.
-
-    Raises:
-        InputError: no list, or no weight to tune.
+    The first weight of `first` (K,) stays, for the choice has no scale; the search of the others begins there, and at
+    points that are drawn around it.
     """
-    require(len(candidates.scores) > 0, "lists", 0, "at least 1")
-    require(len(tuned) > 0, "weights", 0, "at least 1 to tune")
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(1)
     # a weight matters in proportion to how far its scores differ within a list
     spreads = np.mean([each.std(axis=0) for each in candidates.scores], axis=0)
     scale = max(float(spreads @ np.abs(first)), 1e-9) / np.maximum(spreads, 1e-9)
-    moves = np.zeros((len(first), len(first)))
-    moves[tuned, tuned] = 1.0
-    axes = list(moves[tuned])
-    exact = len(tuned) == 1
-    starts = 1 if exact else starts
+    axes = list(np.eye(len(first))[1:])
+    exact = len(axes) == 1
+    starts, rounds = (1, 0) if exact else (STARTS, ROUNDS)
 
     found = []
     for start in range(starts):
         weights = first.astype(np.float64)
         if start:
-            weights[tuned] = generator.uniform(-0.5, 3.0, len(tuned)) * scale[tuned]
-        drawn = generator.normal(size=(0 if exact else ROUNDS, DIRECTIONS, len(first))) * scale @ moves
+            weights[1:] = generator.uniform(-0.5, 3.0, len(axes)) * scale[1:]
+        drawn = generator.normal(size=(rounds, DIRECTIONS, len(first))) * scale
+        drawn[..., 0] = 0.0
         found.append(_ascend(candidates, weights, [[*axes, *directions] for directions in drawn] or [axes]))
     errors, weights = min(found, key=itemgetter(0))
-    intervals: list[tuple[float, float] | None] = [None] * len(weights)
-    for k, axis in zip(tuned, axes, strict=True):
+    intervals: list[tuple[float, float] | None] = [None]
+    for weight, axis in zip(weights[1:].tolist(), axes, strict=True):
         low, high = _interval(*line_search(candidates, weights, axis))
-        intervals[k] = (float(weights[k]) + low, float(weights[k]) + high)
+        intervals.append((weight + low, weight + high))
     return Tuned(weights, errors, tuple(intervals), starts, exact)
 
 
@@ -166,16 +146,10 @@ def _ascend(candidates: Candidates, weights: Array, rounds: Sequence[Sequence[Ar
 
 
 def line_search(candidates: Candidates, weights: Array, direction: Array) -> tuple[Array, Counts]:
-    """Return how many words are wrong with weights + x · direction, for every x.
+    """Return how many words are wrong with weights + x · direction, both (K,), for every x.
 
-    Args:
-        candidates: to choose from.
-        weights: (K,).
-        direction: (K,); of one weight, 1 there and 0 elsewhere.
-
-    Returns:
-        The n values of x at which another hypothesis is chosen somewhere, in order, and the errors below the first,
-        between each two, and above the last, (n + 1,).
+    These are the n values of x at which another hypothesis is chosen somewhere, in order, and the errors below the
+    first, between each two, and above the last, (n + 1,).
     """
     scores, wrong = candidates.padded
     heights, slopes = scores @ weights, scores @ direction
@@ -228,15 +202,11 @@ def _interval(edges: Array, counts: Counts) -> tuple[float, float]:
 
 
 def bootstrap(errors: Counts, words: Counts, *, other: Counts | None = None) -> tuple[float, float]:
-    """Return the 95 % interval of a word error rate, or of the difference to another choice's, by drawing lists anew.
+    """Return the 95 % interval of a word error rate, or of the difference `other` − `errors` of two, by drawing lists.
 
     As `spanlm.evaluation.resampling` says: with few lists it is wider than the middle of the plain draws, and NaN where
-    fewer than `FEWEST_BLOCKS` of the references have words.
-
-    Args:
-        errors: of every list.
-        words: of every list's reference.
-        other: errors of the other choice; the difference is `other` − `errors`.
+    fewer than `FEWEST_BLOCKS` of the references have words. `errors`, `words` of the reference and `other` (errors of
+    another choice) are of every list, (lists,).
     """
     wrong = errors if other is None else other - errors
     if (words > 0).sum() < FEWEST_BLOCKS:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -46,30 +45,16 @@ _UNIT = math.log(2)  # nats of a bit
 # --- read ---
 
 
-@dataclass(frozen=True)
-class _Item:
-    """A text as it was read: what the page draws, and the score of every token but an <eos> that opens it.
-
-    `first` is the index of the first of these among the record's tokens.
-    """
-
-    record: Row
-    scores: list[WordScore]
-    first: int
-
-
 def read(served: Served, values: Read) -> Row:
     """Read a text, each of its lines or documents alone if `state` says so."""
     with served.asked(values.attention) as model:
-        text = model.texts.unmarked_text(values.text)
-        _refuse(model, "text", text, needed=True)
-        item = _item(served, model, text, values)
-        words = _words(model, text, item)
-    known = [score for score in item.scores if not (score.oov or score.word == UNK)]
+        text = _text(model, values.text)
+        record, words, scores = _record(served, model, text, values)
+    known = [score for score in scores if not (score.oov or score.word == UNK)]
     return {
-        "items": [{"start": 0, "end": len(text), "record": _as_written(item.record, words), "words": words}],
+        "items": [{"start": 0, "end": len(text), "record": record, "words": words}],
         "words": len(words),
-        **_mean(item.scores),
+        **_mean(scores),
         "unknown": sum(word["unknown"] for word in words),
         "known": _mean(known),
     }
@@ -81,75 +66,67 @@ def _mean(scores: Iterable[WordScore]) -> Row:
     return {"bits": bits, "perplexity": None if bits is None or bits > MOST_BITS else 2.0**bits}
 
 
-def _as_written(record: Row, words: Sequence[Row]) -> Row:
-    """Add the tokens as they were typed, where that is known and differs."""
+def _text(model: Model, text: str) -> str:
+    """Return a text without marks; refuse one that has no words, or too many as the model cuts it."""
+    text = model.texts.unmarked_text(text)
+    if not written_words(text):
+        raise InputError("text: has no words; write some")
+    refuse_long("text", len(model.tokenize(text)))
+    return text
+
+
+def _record(served: Served, model: Model, text: str, values: Read) -> tuple[Row, list[Row], list[WordScore]]:
+    """Return what the page draws, the words as they are written, and the scores of all tokens but an opening <eos>."""
+    read = _read_by_token if isinstance(model.model, NextWordModel) else _read_by_word
+    record, scores = read(served, model, text, values)
     tokens: list[str] = record["tokens"]
-    written = list(tokens)
+    words = _words(model, text, scores, len(tokens) - len(scores))
+    written = list(tokens)  # as they were typed, where that is known and differs
     for word in words:
         ends = list(accumulate(len(tokens[at]) for at in word["tokens"]))  # lower case may have more letters
         if ends[-1] == len(word["text"]) or len(ends) == 1:
             for at, start, end in zip(word["tokens"], [0, *ends], [*ends[:-1], None], strict=False):
                 written[at] = word["text"][start:end]
-    return record if written == tokens else record | {"written": written}
+    return record if written == tokens else record | {"written": written}, words, scores
 
 
-def _refuse(model: Model, name: str, text: str, *, needed: bool = False) -> None:
-    """Refuse a text that the model cannot read, or that is too long as the model cuts it."""
-    if needed and not written_words(text):
-        raise InputError(f"{name}: has no words; write some")
-    refuse_long(name, len(model.tokenize(text)))
-
-
-def _item(served: Served, model: Model, text: str, values: Read) -> _Item:
-    if not isinstance(model.model, NextWordModel):
-        return _item_of_scores(model, text, values)
+def _read_by_token(served: Served, model: Model, text: str, values: Read) -> tuple[Row, list[WordScore]]:
     words, starts = model.texts.to_attend(text, values.state)
-    record = _record(served, model, words, starts, values)
-    predicted, tokens = record.predicted, [record.words[0], *record.targets]
-    assert predicted is not None  # attend_words and attend_spans give it
+    if served.attends:  # before it is read, and where that says too little, as of a span buffer, again after it
+        _refuse_many(_weights(served, len(words), starts, values.attention))
+    predict_first = model.texts.predict_first
+    how: dict[str, Any] = {"expected": values.expected, "features": True}
+    how |= {"predict_first": predict_first, "starts": starts}
+    found: AttentionRecord | SpanRecord
+    if served.has_spans:
+        found = attend_spans(require_weights(model, "attend").model, model.vocabulary, words, **how)
+    else:
+        found = attend_words(model.model, model.vocabulary, words, looks=served.attends, **how)
+    predicted, tokens = found.predicted, [found.words[0], *found.targets]
+    assert predicted is not None and found.features is not None  # attend_words and attend_spans give them
     if served.attends:
-        _refuse_many(record.weights.size)
-        content = page_content(record)
+        _refuse_many(found.weights.size)
+        content = page_content(found)
     else:
         bits = finite((predicted.surprisal / _UNIT).tolist())
-        expected = record.expected if isinstance(record, AttentionRecord) else record.mixture
+        expected = found.expected if isinstance(found, AttentionRecord) else found.mixture
         unknown = {token for token in tokens if token not in model.vocabulary or token == UNK}
         content = plain_content(tokens, unknown, bits, expected)
     if values.cache:
-        assert record.features is not None  # it was asked for
-        following = model.vocabulary.encode(record.targets)
-        cached = cached_words(record.features, following, predicted.surprisal, NEURAL_CACHE, starts)
+        following = model.vocabulary.encode(found.targets)
+        cached = cached_words(found.features, following, predicted.surprisal, NEURAL_CACHE, starts)
         content = cached_content(content, predicted.surprisal, cached)
-        nothing = np.full(len(record), math.nan)  # of a mixture the whole distribution is not known
-        predicted = Predicted(cached.surprisal, nothing, np.zeros(len(record), dtype=np.int64))
-    first = 0 if not model.texts.predict_first else 1
-    return _Item(content, _scores(model, tokens, predicted, first), first)
-
-
-def _scores(model: Model, tokens: list[str], predicted: Predicted, first: int) -> list[WordScore]:
-    """Return the score of each token from the `first` on; only of an <eos> that opens the text there is none."""
+        nothing = np.full(len(found), math.nan)  # of a mixture the whole distribution is not known
+        predicted = Predicted(cached.surprisal, nothing, np.zeros(len(found), dtype=np.int64))
     numbers = list(zip(*(x.tolist() for x in predicted), strict=True))
-    if first == 0:
+    if not predict_first:  # of an <eos> that opens the text alone there is no score
         numbers = [(math.nan, math.nan, 0), *numbers]
-    return [
+    return content, [
         WordScore(1, index, token, surprisal / _UNIT, entropy / _UNIT, rank or None, token not in model.vocabulary)
-        for index, (token, (surprisal, entropy, rank)) in enumerate(zip(tokens[first:], numbers, strict=True), 1)
+        for index, (token, (surprisal, entropy, rank)) in enumerate(
+            zip(tokens[predict_first:], numbers, strict=True), 1
+        )
     ]
-
-
-def _record(
-    served: Served, model: Model, words: list[str], starts: list[int], values: Read
-) -> AttentionRecord | SpanRecord:
-    """Read with the memory of what was read before."""
-    if served.attends:  # before it is read, and where that says too little, as of a span buffer, again after it
-        _refuse_many(_weights(served, len(words), starts, values.attention))
-    expected = values.expected
-    how: dict[str, Any] = {"predict_first": model.texts.predict_first, "starts": starts, "features": True}
-    if served.has_spans:
-        trained = require_weights(model, "attend").model
-        return attend_spans(trained, model.vocabulary, words, expected=expected, **how)
-    how["looks"] = served.attends
-    return attend_words(model.model, model.vocabulary, words, expected=expected, **how)
 
 
 def _weights(served: Served, words: int, starts: list[int], attention: str | None) -> int:
@@ -167,20 +144,19 @@ def _refuse_many(weights: int, most: int = MOST_WEIGHTS, what: str = "draw") -> 
         raise InputError(f"{many}. Send it in parts; /api/score takes it whole.")
 
 
-def _item_of_scores(model: Model, text: str, values: Read) -> _Item:
+def _read_by_word(served: Served, model: Model, text: str, values: Read) -> tuple[Row, list[WordScore]]:
     """Read by a model of sub-words, which is asked by written word and expects none."""
     if values.cache:
         raise InputError(f"cache=true: {model.folder} is {model.kind}, which shows no states to compare. Leave it out.")
     scores = list(model.score(text, state=values.state, eos=True))
-    tokens = [EOS, *(score.word for score in scores)]
     bits = [score.surprisal for score in scores]
-    return _Item(plain_content(tokens, set(), bits, [[] for _ in scores]), scores, 1)
+    return plain_content([EOS, *(score.word for score in scores)], set(), bits, [[] for _ in scores]), scores
 
 
-def _words(model: Model, text: str, item: _Item) -> list[Row]:
+def _words(model: Model, text: str, scores: list[WordScore], first: int) -> list[Row]:
     """Return the words as they are written, with their places in the text and among the record's tokens."""
     sizes = [len(tokens) for line in text.split("\n") for tokens in model.texts.cut(line)]
-    places = iter(at for at, score in enumerate(item.scores, item.first) if score.word != EOS)
+    places = iter(at for at, score in enumerate(scores, first) if score.word != EOS)
     return [
         {
             "text": word.word,
@@ -192,7 +168,7 @@ def _words(model: Model, text: str, item: _Item) -> list[Row]:
             "unknown": word.oov or UNK in word.tokens.split(" "),
             "tokens": [next(places) for _ in word.tokens.split(" ")],
         }
-        for word in written_scores(text, item.scores, sizes)
+        for word in written_scores(text, scores, sizes)
         if word.tokens
     ]
 
@@ -205,9 +181,7 @@ def score(served: Served, values: Score) -> list[Row]:
     cache = NEURAL_CACHE if values.cache else None
     how: dict[str, Any] = {"state": values.state, "base": BASES[values.base], "cache": cache}
     with served.asked(values.attention) as model:
-        text = model.texts.unmarked_text(values.text)
-        _refuse(model, "text", text, needed=True)
-        lines = text.removesuffix("\n").split("\n")
+        lines = _text(model, values.text).removesuffix("\n").split("\n")
         if values.rows == "tokens":
             return [as_row(each) for each in model.score(lines, **how)]
         rows, unknown = list[Row](), 0
@@ -223,7 +197,7 @@ def attend(served: Served, values: Attend) -> tuple[tuple[str, ...], list[tuple[
     """Return the columns and the rows of `spanlm attend`."""
     text, state = values.text, values.state
     with served.asked(values.attention) as model:
-        _refuse(model, "text", text, needed=True)
+        _text(model, text)
         trained = require_weights(model, "attend")
         words, starts = model.texts.to_attend(text, state)
         _refuse_many(_weights(served, len(words), starts, values.attention), MOST_ROWS, "list")
@@ -237,11 +211,10 @@ def attend(served: Served, values: Attend) -> tuple[tuple[str, ...], list[tuple[
 def page(served: Served, values: Page) -> str:
     """Return the page of a text that is read without a server."""
     with served.asked(values.attention) as model:
-        text = model.texts.unmarked_text(values.text)
-        _refuse(model, "text", text, needed=True)
-        item, headings = _item(served, model, text, values), model.headings()
+        record, _, _ = _record(served, model, _text(model, values.text), values)
+        headings = model.headings()
         about = [headings["about"], COUNTED[values.state], *[NEURAL_CACHE.description] * values.cache]
-        return render_content(_as_written(item.record, _words(model, text, item)), headings["title"], "; ".join(about))
+        return render_content(record, headings["title"], "; ".join(about))
 
 
 # --- the next word ---
@@ -261,7 +234,7 @@ def candidates(model: Model, drawn: Drawn, count: int) -> tuple[list[Row], torch
 def next_word(served: Served, values: Next) -> Row:
     """Return the distribution of the next word."""
     with served.asked(values.attention) as model:
-        _refuse(model, "prompt", values.prompt)
+        refuse_long("prompt", len(model.tokenize(values.prompt)))
         drawn = next(model.draw(values.prompt, length=1, temperature=0.0, unk=True))
         found, others = candidates(model, drawn, values.count)
         tails = [float(torch.logsumexp(others / each, 0)) for each in values.temperatures]
@@ -273,7 +246,7 @@ def generate(served: Served, values: Generate) -> Callable[[], Row | None]:
     """Begin to continue a prompt; each call then gives the next word, and None after the last."""
     names = ("length", "temperature", "top_k", "top_p", "seed", "unk")
     with served.asked(values.attention) as model:
-        _refuse(model, "prompt", values.prompt)
+        refuse_long("prompt", len(model.tokenize(values.prompt)))
         how = {name: getattr(values, name) for name in names}
         words: Iterator[Drawn] = model.draw(values.prompt, **how)
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -19,13 +20,16 @@ from spanlm import __version__
 from spanlm.analysis.export import csv_bytes
 from spanlm.errors import InputError, SpanlmError
 from spanlm.serve import answers, fields
-from spanlm.serve.guard import ClientLeft, Guard, Names, TooLarge, body_of, too_large, trouble, until_left
+from spanlm.serve.guard import Guard, Names, trouble
 from spanlm.serve.served import Runs, Served
 from spanlm.serve.work import Busy, Left, Task, Work
 from spanlm.store.plain import finite, json_object, table_bytes
 
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+_PAGE = resources.files("spanlm.serve") / "page"
 _JSON, _CSV, _HTML = "application/json", "text/csv; charset=utf-8", "text/html; charset=utf-8"
+
+_SAVED = {"content-disposition": 'attachment; filename="look.html"'}
 
 Result = TypeVar("Result")
 
@@ -36,12 +40,14 @@ class NotReady(Exception):
 
 def make_app(runs: Runs, work: Work, host: str = "127.0.0.1", token: str | None = None) -> ASGIApp:
     """Return the application, behind its guard."""
-    api = _Api(runs, work)
+    api, folders = _Api(runs, work), (resources.files("spanlm.analysis.pages"), _PAGE)
+    files = [file for folder in folders for file in folder.iterdir()]
+    static = {file.name: (file, kind) for file in files for end, kind in _TYPES.items() if file.name.endswith(end)}
     routes = [
-        Route("/", _page_file("index.html", _HTML)),
-        Route("/static/{name}", _Static().give),
-        Route("/schema", api.readable),
-        Route("/api/schema", api.schema),
+        Route("/", _given({"": (_PAGE / "index.html", _HTML)})),
+        Route("/static/{name}", _given(static)),
+        Route("/schema", lambda _: PlainTextResponse(fields.readable())),
+        Route("/api/schema", lambda _: _json(fields.SCHEMA)),
         Route("/api/models", api.models),
         *(Route(address, handler, methods=["POST"]) for address, handler in api.handlers.items()),
     ]
@@ -51,61 +57,33 @@ def make_app(runs: Runs, work: Work, host: str = "127.0.0.1", token: str | None 
         SpanlmError: lambda _, error: trouble(500, " ".join(str(error).split())),
         NotReady: lambda _, error: trouble(503, str(error), **{"retry-after": "1"}),
         Busy: lambda *_: trouble(429, "too many requests at once; try again", **{"retry-after": "1"}),
-        TooLarge: lambda *_: too_large(),
-        ClientLeft: lambda *_: Response(status_code=499),
+        ClientDisconnect: lambda *_: Response(status_code=499),
         Left: lambda *_: Response(status_code=499),
-        Exception: _unforeseen,
+        Exception: lambda *_: trouble(500, "something went wrong here; the terminal of `spanlm serve` says what"),
     }
     return Guard(Starlette(routes=routes, exception_handlers=problems), Names.of(host), token)
 
 
-def _no_such(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+def _no_such(request: Request, error: HTTPException) -> Response:
     what = {404: "there is no such address; /schema lists them", 405: f"{request.method} is not for this address"}
     return trouble(error.status_code, what.get(error.status_code, error.detail), **(error.headers or {}))
 
 
-def _unforeseen(request: Request, error: Exception) -> Response:
-    return trouble(500, "something went wrong here; the terminal of `spanlm serve` says what")
-
-
-# --- files ---
-
-
-def _page_file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
-    content = (resources.files("spanlm.serve") / "page" / name).read_bytes()
+def _given(files: Mapping[str, tuple[Traversable, str]]) -> Callable[[Request], Awaitable[Response]]:
+    """Give files by name alone, with their types: no path is ever made of what a client sends."""
+    contents = {name: (file.read_bytes(), kind) for name, (file, kind) in files.items()}
 
     async def give(request: Request) -> Response:
-        return Response(content, media_type=kind, headers={"cache-control": "no-cache"})
-
-    return give
-
-
-class _Static:
-    """The scripts and style sheets of the page, by name alone: no path is ever made of what a client sends."""
-
-    def __init__(self) -> None:
-        folders = (resources.files("spanlm.analysis.pages"), resources.files("spanlm.serve") / "page")
-        files = [(file.name, file) for folder in folders for file in folder.iterdir()]
-        self.files = {
-            name: (file.read_bytes(), kind)
-            for name, file in files
-            for suffix, kind in _TYPES.items()
-            if name.endswith(suffix)
-        }
-
-    async def give(self, request: Request) -> Response:
-        found = self.files.get(request.path_params["name"])
+        found = contents.get(request.path_params.get("name", ""))
         if found is None:
             raise HTTPException(404)
         return Response(found[0], headers={"cache-control": "no-cache", "content-type": found[1]})
 
-
-# --- the interface for programs ---
+    return give
 
 
 class _Api:
-    """The handlers."""
+    """The handlers of the interface for programs."""
 
     def __init__(self, runs: Runs, work: Work) -> None:
         self._runs, self._work = runs, work
@@ -113,16 +91,12 @@ class _Api:
             "/api/read": self._answering(fields.Read, lambda _, *asked: _json(answers.read(*asked))),
             "/api/score": self._answering(fields.Score, self._score),
             "/api/attend": self._answering(fields.Attend, self._attend),
-            "/api/page": self._answering(fields.Page, self._page),
+            "/api/page": self._answering(
+                fields.Page, lambda _, *asked: Response(answers.page(*asked), headers=_SAVED, media_type=_HTML)
+            ),
             "/api/next": self._answering(fields.Next, lambda _, *asked: _json(answers.next_word(*asked))),
             "/api/generate": self._generate,
         }
-
-    async def schema(self, request: Request) -> Response:
-        return _json(fields.SCHEMA)
-
-    async def readable(self, request: Request) -> Response:
-        return Response(fields.readable(), media_type="text/plain; charset=utf-8")
 
     async def models(self, request: Request) -> Response:
         runs = self._runs
@@ -145,7 +119,7 @@ class _Api:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
             raise HTTPException(415, f"Content-Type: must be {_JSON}")
         try:
-            body = json_object(await body_of(request.receive))
+            body = json_object(await request.body())
         except ValueError as error:
             raise InputError(f"the request is no JSON object: {str(error)[:200]}") from None
         values = fields.checked(body, kind)
@@ -164,10 +138,6 @@ class _Api:
         if _wants_csv(request):
             return Response(csv_bytes([columns, *rows]), media_type=_CSV)
         return _json({"rows": [dict(zip(columns, row, strict=True)) for row in rows]})
-
-    def _page(self, request: Request, served: Served, values: fields.Page) -> Response:
-        saved = {"content-disposition": 'attachment; filename="look.html"'}
-        return Response(answers.page(served, values), media_type=_HTML, headers=saved)
 
     async def _generate(self, request: Request) -> ASGIApp:
         served, values = await self._asked(request, fields.Generate)
@@ -194,14 +164,18 @@ async def _events(task: Task, next_one: Callable[[], dict[str, Any] | None]) -> 
 
 async def _unless_left(request: Request, task: Task, job: Callable[[], Result]) -> Result:
     """Do a job for a request whose body was received; stop it when the client leaves."""
-    working = asyncio.ensure_future(task.run(job))
-    leaving = asyncio.ensure_future(until_left(request.receive))
+
+    async def left() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    working, leaving = asyncio.ensure_future(task.run(job)), asyncio.ensure_future(left())
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return working.result()
-        task.cancel()
-        raise ClientLeft
+        task.cancelled = True
+        raise ClientDisconnect
     finally:
         leaving.cancel()
         working.cancel()

@@ -21,19 +21,17 @@ DEMO = Path("runs/demo")
 
 
 def is_there() -> bool:
-    """Whether the demo was trained here."""
     return (DEMO / MODEL).is_file()
 
 
 class Training:
     """`spanlm train` in a process of its own, whose run `runs` then has; `begin` it, and `end` it with the server."""
 
-    def __init__(self, runs: Runs, device: str, ready: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, runs: Runs, device: str, ready: Callable[[], object]) -> None:
         self._runs, self._device, self._ready = runs, device, ready
         self._process: subprocess.Popen[str] | None = None
 
     def begin(self) -> None:
-        """Start it."""
         self._runs.progress = "The demo is being trained, once. The page goes on by itself."
         command = [sys.executable, "-m", "spanlm", "train", "--out", str(DEMO), "--resume", "auto", "--no-tour"]
         self._process = start_command(command)
@@ -52,17 +50,14 @@ class Training:
                 if line.startswith("epoch"):
                     at = " ".join(line.split())
                     self._runs.progress = f"The demo is being trained, once: {at}. The page goes on by itself."
-        if error := command_error(process.returncode, lines[-1] if lines else ""):
-            self._failed(error)
-            return
+        error = command_error(process.returncode, lines[-1] if lines else "")
         try:
-            self._runs.add(str(DEMO), self._device)
+            if not error:
+                self._runs.add(str(DEMO), self._device)
         except SpanlmError as problem:
-            self._failed(str(problem))
-            return
-        self._runs.progress = None
-        self._ready()
-
-    def _failed(self, why: str) -> None:
-        self._runs.progress = f"The demo could not be trained: {why}"
-        _LOG.error("%s", self._runs.progress)
+            error = str(problem)
+        self._runs.progress = f"The demo could not be trained: {error}" if error else None
+        if error:
+            _LOG.error("%s", self._runs.progress)
+        else:
+            self._ready()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -111,28 +110,23 @@ def checked(body: Mapping[str, Any], kind: type[Asked]) -> Asked:
     Raises:
         InputError: a field is unknown, missing, of another type or outside its range, or holds no text.
     """
-    schema = _SCHEMAS[kind.__name__]
-    known = schema["properties"]
-    for name in body:
+    schema, types = _SCHEMAS[kind.__name__], {field.name: field.type for field in msgspec.structs.fields(kind)}
+    known, values = schema["properties"], dict[str, Any]()
+    for name, value in body.items():
         if name not in known:
             raise InputError(f"{_short(name)}: there is no such field.{nearest(name[:_SHOWN], known)}")
-    for name in schema["required"]:
-        if name not in body:
-            raise InputError(f"{name}: is missing; give {known[name]['description']}")
-    for name, value in body.items():
         if isinstance(value, str):
             _refuse_no_text(name, value)
-    try:
-        # 1e3 is a whole number to JSON
-        return msgspec.convert({name: _whole(value) for name, value in body.items()}, kind)
-    except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        # of half a character no path is told; where it is text it was refused before
-        path = re.search(r"\$\.(\w+)(?:\[(\d+)\])?", str(error)) or ["", "temperatures", None]
-        name, place = str(path[1]), path[2]
-        value, schema = body[name], known[name]
-        if place is not None:
-            name, value, schema = f"{name}[{place}]", value[int(place)], schema["items"]
-        raise InputError(f"{name}={_short(json.dumps(value, ensure_ascii=False))}: must be {limit(schema)}") from None
+        whole = isinstance(value, float) and value.is_integer()  # 1e3 is a whole number to JSON
+        try:
+            values[name] = msgspec.convert(int(value) if whole else value, types[name])
+        except (msgspec.ValidationError, UnicodeEncodeError):
+            shown = _short(json.dumps(value, ensure_ascii=False))
+            raise InputError(f"{name}={shown}: must be {limit(known[name])}") from None
+    for name in schema["required"]:
+        if name not in values:
+            raise InputError(f"{name}: is missing; give {known[name]['description']}")
+    return kind(**values)
 
 
 def readable() -> str:
@@ -149,7 +143,6 @@ def readable() -> str:
 
 
 def limit(schema: Mapping[str, Any]) -> str:
-    """Say what a field must be."""
     if "anyOf" in schema:
         return " or ".join(map(limit, schema["anyOf"]))
     if "enum" in schema:
@@ -163,12 +156,7 @@ def limit(schema: Mapping[str, Any]) -> str:
     return kind.get(schema["type"], "null") + numbers + size
 
 
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def _refuse_no_text(name: str, value: str) -> None:
-    """Refuse what is no text that UTF-8 can write, or too long."""
     if "\0" in value:
         raise InputError(f"{name}: has a NUL character at {value.index(chr(0))}; take it out")
     try:
@@ -180,7 +168,6 @@ def _refuse_no_text(name: str, value: str) -> None:
 
 
 def refuse_long(name: str, words: int) -> None:
-    """Refuse a text of too many words."""
     if words > MOST_WORDS:
         raise InputError(f"{name}: has {words:,} words; must be at most {MOST_WORDS:,}. Send it in parts.")
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -24,18 +25,9 @@ DRAIN_SECONDS = 2.0
 """How long an error waits for the rest of a request, so that the client sees it."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
-POLICY = "; ".join(
-    f"{what} {source}"
-    for what, source in {
-        "default-src": "'none'",
-        "script-src": "'self'",
-        "style-src": "'self'",
-        "connect-src": "'self'",
-        "img-src": "'self' data:",
-        "base-uri": "'none'",
-        "form-action": "'none'",
-        "frame-ancestors": "'none'",
-    }.items()
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
     "content-security-policy": POLICY,
@@ -46,19 +38,12 @@ HEADERS = {
     "cache-control": "no-store",
 }
 _RAW_HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+_TOO_LARGE = f"the request has more than {MOST_BYTES:,} bytes. Send less."
 
 
 def trouble(status: int, message: str, **headers: str) -> Response:
     """Return the one kind of error there is: a line for a person."""
     return JSONResponse({"error": message}, status, headers)
-
-
-class TooLarge(Exception):
-    """A body has too many bytes."""
-
-
-class ClientLeft(Exception):
-    """The client is gone before its request was whole."""
 
 
 @dataclass(frozen=True)
@@ -129,18 +114,13 @@ class Guard:
             return trouble(403, "Origin: pages of other sites may not ask this server")
         lengths = (int(value) for value in sent.get(b"content-length", []) if value.isdigit() and len(value) < 20)
         if max(lengths, default=0) > MOST_BYTES:
-            return too_large()
+            return trouble(413, _TOO_LARGE, connection="close")
         if self._token is not None and scope["path"].startswith("/api"):
             given = sent.get(b"authorization", [b""])[0]
             if not hmac.compare_digest(given, f"Bearer {self._token}".encode()):
                 why = "Authorization: send the token that `spanlm serve` printed, as `Bearer TOKEN`"
                 return trouble(401, why, **{"www-authenticate": "Bearer"})
         return None
-
-
-def too_large() -> Response:
-    """Return the error of a body with too many bytes."""
-    return trouble(413, f"the request has more than {MOST_BYTES:,} bytes. Send less.", connection="close")
 
 
 class _Body:
@@ -155,12 +135,12 @@ class _Body:
         self._ended = any(name.lower() == b"expect" for name, _ in scope["headers"])
 
     async def receive(self) -> Message:
-        """Receive a part; TooLarge: there are too many bytes."""
+        """Receive a part; HTTPException: there are too many bytes."""
         message = await self._receive()
         self._ended = not message.get("more_body", False)
         self._count += len(message.get("body", b""))
         if self._count > MOST_BYTES:
-            raise TooLarge
+            raise HTTPException(413, _TOO_LARGE, {"connection": "close"})
         return message
 
     async def drain(self) -> None:
@@ -182,21 +162,3 @@ def _answering(body: _Body, send: Send) -> Send:
         await send(message)
 
     return sending
-
-
-async def body_of(receive: Receive) -> bytes:
-    """Receive a body; TooLarge, ClientLeft."""
-    parts = []
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientLeft
-        parts.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(parts)
-
-
-async def until_left(receive: Receive) -> None:
-    """Wait until the client has gone, after its body was received."""
-    while (await receive())["type"] != "http.disconnect":
-        pass

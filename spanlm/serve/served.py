@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from spanlm.config import RunConfig
 from spanlm.errors import InputError
 from spanlm.evaluation.attention import check_attends
 from spanlm.evaluation.protocol import KINDS, Context
@@ -24,7 +24,6 @@ from spanlm.presets import PRESETS
 from spanlm.runs.about import about, finite_perplexity
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, TrainedModel, require_weights
-from spanlm.serve.examples import examples_for
 from spanlm.serve.remembering import Memo, Remembering
 from spanlm.serve.work import held, stop_if_left
 from spanlm.store.run_folder import epoch_rows
@@ -41,13 +40,20 @@ COUNTED: dict[Context, str] = {
 LESIONS = 3
 """Models with a lesion that are kept; each has weights of its own."""
 
+EXAMPLES: dict[str, list[dict[str, str]]] = json.loads(
+    (resources.files("spanlm.serve") / "examples.json").read_text("utf-8")
+)
+"""Title, text and what to look for, by corpus, as it is written and in its words; "": in plain English."""
+
 
 class Served:
     """One run: its `model`, by `id`, and what it can be asked."""
 
     def __init__(self, id: str, name: str, model: Model, memo: Memo) -> None:
         self.id, self.name, self.model, self._memo = id, name, model, memo
-        self._lesions, self._lock = OrderedDict[str, Model](), threading.Lock()
+        self.config = model.config if isinstance(model, TrainedModel) else None  # it is no training of ours
+        self.has_spans = isinstance(model, TrainedModel) and model.has_spans
+        self._lesioned = lru_cache(LESIONS)(self._with_lesion)
         # a tokenizer of Hugging Face may be asked by one thread at a time, and tables are read when they are asked for
         self._alone = None if isinstance(model, TrainedModel) else threading.Lock()
         model.model.register_forward_pre_hook(stop_if_left)
@@ -61,42 +67,24 @@ class Served:
                 model = model.with_network(Remembering(model.model, self._memo, f"{self.id} {attention}"))
             yield model
 
-    def _lesioned(self, attention: str) -> Model:
+    def _with_lesion(self, attention: str) -> Model:
         require_lesion(attention)
-        with self._lock:
-            known = self._lesions.pop(attention, None)
-            if known is None:
-                known = require_weights(self.model, f"attention={attention}").with_attention(attention)
-                known.model.register_forward_pre_hook(stop_if_left)
-            self._lesions[attention] = known
-            if len(self._lesions) > LESIONS:
-                self._lesions.popitem(last=False)
-            return known
-
-    @cached_property
-    def config(self) -> RunConfig | None:
-        """The configuration of a training; None: it is no training of ours."""
-        return self.model.config if isinstance(self.model, TrainedModel) else None
+        model = require_weights(self.model, f"attention={attention}").with_attention(attention)
+        model.model.register_forward_pre_hook(stop_if_left)
+        return model
 
     @cached_property
     def attends(self) -> bool:
         """Whether it looks at something."""
-        if self.config is None:
-            return False
-        try:
-            check_attends(self.model.model)
-        except InputError:
-            return False
-        return True
-
-    @cached_property
-    def has_spans(self) -> bool:
-        """Whether it looks at spans."""
-        return isinstance(self.model, TrainedModel) and self.model.has_spans
+        with suppress(InputError):
+            if self.config is not None:
+                check_attends(self.model.model)
+                return True
+        return False
 
     @cached_property
     def states(self) -> list[Context]:
-        """Return what a word's context can be."""
+        """What a word's context can be."""
         found: list[Context] = []
         for state in ("line", "carry", "document"):
             with suppress(InputError):
@@ -123,7 +111,8 @@ class Served:
     @cached_property
     def described(self) -> dict[str, Any]:
         """What /api/models says of it."""
-        memory, what = None if self.config is None else self.config.model.memory, about(self.model)
+        model, what = None if self.config is None else self.config.model, about(self.model)
+        memory = None if model is None else model.memory
         # how a training counts valid, as `spanlm evaluate` says it
         protocol = f"best epoch; every token predicted once, <eos> counted; {COUNTED[self.state]}"
         corpus = None if self.config is None else Path(self.config.data.corpus).name
@@ -136,7 +125,7 @@ class Served:
             "tokenizer": self.model.texts.data.effective_tokenizer,
             "corpus": what.corpus,
             "paper": what.paper,
-            "preset": self._preset(),
+            "preset": next((name for name, preset in PRESETS.items() if preset.config.model == model), None),
             "parameters": count_parameters(self.model.model).total or None,
             "vocabulary_size": len(self.model.vocabulary),
             "perplexity": None if what.perplexity is None else best,
@@ -148,22 +137,21 @@ class Served:
             "caches": isinstance(self.model.model, NextWordModel),
             "states": self.states,
             "state": self.state,
-            "diagram": None if self.config is None else diagram(self.config.model, len(self.model.vocabulary)),
+            "diagram": None if model is None else diagram(model, len(self.model.vocabulary)),
             "curves": self._curves(),
-            "examples": examples_for(corpus),
+            "examples": EXAMPLES.get(corpus or "", EXAMPLES[""]),
         }
 
-    def _preset(self) -> str | None:
-        """Return the preset whose model it is, if there is one, whatever the text."""
-        if self.config is None:
-            return None
-        return next((name for name, preset in PRESETS.items() if preset.config.model == self.config.model), None)
-
     def _curves(self) -> list[dict[str, Any]]:
+        def seconds(written: object) -> float | None:
+            with suppress(ValueError, TypeError):
+                return datetime.fromisoformat(written).timestamp()  # type: ignore[arg-type]
+            return None
+
         rows: list[dict[str, Any]] = []
         with suppress(InputError):  # a run without its log is still a run
             rows = [row for row in epoch_rows(self.model.folder) if "epoch" in row]  # an n-gram model has none
-        times = [_time(row.get("time")) for row in rows]
+        times = [seconds(row.get("time")) for row in rows]
         began = next((time for time in times if time is not None), 0.0)
         return [
             {
@@ -175,12 +163,6 @@ class Served:
             for row, time in zip(rows, times, strict=True)
             if (valid := finite_perplexity(row.get("loss"))) is not None
         ]
-
-
-def _time(written: object) -> float | None:
-    with suppress(ValueError):
-        return datetime.fromisoformat(written).timestamp() if isinstance(written, str) else None
-    return None
 
 
 class Runs:
@@ -199,32 +181,30 @@ class Runs:
 
     @property
     def all(self) -> list[Served]:
-        """In the order of the command line."""
         return list(self._served.values())
 
     def get(self, id: str) -> Served:
-        """Return a run; InputError: there is none of this id."""
         if id not in self._served:
             raise InputError(f"run={id[:20]!r}: there is no such run; there are {', '.join(self._served)}")
         return self._served[id]
 
 
 def diagram(config: ModelConfig, vocabulary_size: int) -> dict[str, Any]:
-    """Return the picture of a model over so many words: of each part its name, its equation, and its `shape`.
+    """Return the picture of a model over so many words: of each part its name, equation, and what goes in and out.
 
-    That is what goes in and what comes out at a step. A model that does not look back has None as memory.
+    A model that does not look back has None as memory.
     """
+
+    def room(name: str, shape: str, equation: str) -> dict[str, str]:
+        return {"name": name[:1].upper() + name[1:], "shape": shape, "equation": equation}
+
     encoder, memory, head = config.encoder, config.memory, config.head
     read = encoder.output_size // memory.parts
     mixed = _MIXED.format(seen=memory.seen) if isinstance(memory, SpanBufferConfig) else ""
     return {
-        "encoder": _room(encoder.description, f"{config.embedding_size} → {encoder.output_size}", encoder.equation),
+        "encoder": room(encoder.description, f"{config.embedding_size} → {encoder.output_size}", encoder.equation),
         "memory": None
         if isinstance(memory, NoMemoryConfig)
-        else _room(memory.description, f"{encoder.output_size} → {read}", memory.equation),
-        "head": _room(head.description, f"{read} → {vocabulary_size:,} words", mixed + head.equation),
+        else room(memory.description, f"{encoder.output_size} → {read}", memory.equation),
+        "head": room(head.description, f"{read} → {vocabulary_size:,} words", mixed + head.equation),
     }
-
-
-def _room(name: str, shape: str, equation: str) -> dict[str, str]:
-    return {"name": name[:1].upper() + name[1:], "shape": shape, "equation": equation}

@@ -45,7 +45,6 @@ class PatientProtocol(H11Protocol):
     _writing: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Start the clock, unless there are too many connections."""
         if len(self.connections) >= MOST_CONNECTIONS:
             transport.abort()
             return
@@ -53,43 +52,31 @@ class PatientProtocol(H11Protocol):
         self._start()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop all clocks."""
-        self._stop()
-        self.resume_writing_clock()
+        self._stop(self._clock)
+        self._stop(self._writing)
         if self.transport is not None:
             super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Start the clock with the first bytes of a request, stop it with the last."""
         super().data_received(data)
         self._watch()
 
     def on_response_complete(self) -> None:
-        """Go on with what came of the next request."""
         super().on_response_complete()
         self._watch()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE, h11.ERROR):
             self._refuse(400, "this is no HTTP request")
         self.transport.close()
 
     def pause_writing(self) -> None:
-        """Give the client time to read."""
         super().pause_writing()
         self._await_reading()
 
     def resume_writing(self) -> None:
-        """Go on."""
-        self.resume_writing_clock()
+        self._stop(self._writing)
         super().resume_writing()
-
-    def resume_writing_clock(self) -> None:
-        """Stop the clock of writing."""
-        if self._writing is not None:
-            self._writing.cancel()
-            self._writing = None
 
     def _await_reading(self) -> None:
         left = self.transport.get_write_buffer_size()
@@ -106,17 +93,17 @@ class PatientProtocol(H11Protocol):
         """Let the clock run if a request is there in part, and only then."""
         theirs = self.conn.their_state
         if not (theirs is h11.SEND_BODY or (theirs is h11.IDLE and self.conn.trailing_data[0])):
-            self._stop()
-        elif self._clock is None:
+            self._stop(self._clock)
+        elif self._clock is None or self._clock.cancelled():
             self._start()
 
     def _start(self) -> None:
         self._clock = self.loop.call_later(RECEIVE_SECONDS, self._late)
 
-    def _stop(self) -> None:
-        if self._clock is not None:
-            self._clock.cancel()
-            self._clock = None
+    @staticmethod
+    def _stop(clock: asyncio.TimerHandle | None) -> None:
+        if clock is not None:
+            clock.cancel()
 
     def _late(self) -> None:
         if self.transport.is_closing():
@@ -138,14 +125,13 @@ def listening(host: str, port: int) -> socket.socket:
     require(0 <= port <= 65535, "port", port, "from 0 (any that is free) to 65535")
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        found = socket.create_server(address[:2], family=family, backlog=128)
+        return socket.create_server(address[:2], family=family, backlog=128)
     except socket.gaierror:
         way = "Leave it out, or give 0.0.0.0 for all."
         raise InputError(f"host={host}: is no address of this machine. {way}") from None
     except OSError as error:
         way = "Take another, or 0 for any that is free."
         raise InputError(f"port={port}: cannot be listened at on {host}: {error.strerror}. {way}") from None
-    return found
 
 
 class Server(uvicorn.Server):

@@ -28,31 +28,23 @@ class Left(Exception):
 
 
 class Task:
-    """One request's work; `cancel` ends it at its next step."""
+    """One request's work; once it is `cancelled`, it ends at its next step."""
 
     def __init__(self, work: Work) -> None:
-        self._work, self._left = work, threading.Event()
-
-    def cancel(self) -> None:
-        """Let the work end."""
-        self._left.set()
-
-    @property
-    def left(self) -> bool:
-        """Whether nobody waits any more."""
-        return self._left.is_set() or self._work.ended
+        self.work, self.cancelled = work, False
 
     async def run(self, job: Callable[[], Result]) -> Result:
         """Run a job in one of the threads; Left: it was cancelled."""
-        return await asyncio.wrap_future(self._work.threads.submit(self._do, job))
 
-    def _do(self, job: Callable[[], Result]) -> Result:
-        _current.task = self
-        try:
-            stop_if_left()
-            return job()
-        finally:
-            _current.task = None
+        def do() -> Result:
+            _current.task = self
+            try:
+                stop_if_left()
+                return job()
+            finally:
+                _current.task = None
+
+        return await asyncio.wrap_future(self.work.threads.submit(do))
 
 
 _current = threading.local()
@@ -61,7 +53,7 @@ _current = threading.local()
 def stop_if_left(*_: Any) -> None:
     """Raise Left in a job that nobody waits for; called before each step of a model, as its hook."""
     task: Task | None = getattr(_current, "task", None)
-    if task is not None and task.left:
+    if task is not None and (task.cancelled or task.work.ended):
         raise Left
 
 
@@ -97,4 +89,4 @@ class Work:
             yield task
         finally:
             self.tasks -= 1
-            task.cancel()
+            task.cancelled = True

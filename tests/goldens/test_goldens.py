@@ -165,7 +165,7 @@ TYPED = {
 }
 """Commands whose numbers tell of the machine or of other programs: of what they say only the types are kept."""
 
-GONE = "(gone)"
+GONE = "-"
 RESUMED = {
     "SGD with a decaying rate": "zaremba2014/medium",
     "key-value-predict, Adam": "daniluk2017/kvp-w5",
@@ -389,9 +389,36 @@ PARTS: dict[str, Callable[[], Json]] = {
 }
 
 
+PACKED = ("commands", "numbers", "typed")
+"""Parts whose dictionaries are much like each other."""
+
+
+def packed(value: Json, shapes: Tree) -> Json:
+    """Return a value whose dictionaries are each the name of a shape, its keys and constant texts, and what is left."""
+    if isinstance(value, dict):
+        shape = {key: x if isinstance(x, str) and x.startswith("(") else None for key, x in value.items()}
+        name = next((name for name, known in shapes.items() if known == shape), f"#{len(shapes)}")
+        shapes.setdefault(name, shape)
+        return [name, *(packed(value[key], shapes) for key, text in shapes[name].items() if text is None)]
+    return [packed(x, shapes) for x in value] if isinstance(value, list) else value
+
+
+def unpacked(value: Json, shapes: Tree) -> Json:
+    """Return the value of `packed`."""
+    if not isinstance(value, list):
+        return value
+    if value and isinstance(value[0], str) and value[0] in shapes:
+        rest = (unpacked(x, shapes) for x in value[1:])
+        return {key: next(rest) if text is None else text for key, text in shapes[value[0]].items()}
+    return [unpacked(x, shapes) for x in value]
+
+
 def goldens() -> Tree:
     """Read them."""
     found: Tree = json.loads(GOLDENS.read_text(encoding="utf-8"))
+    shapes = found.pop("shapes")
+    for part in PACKED:
+        found[part] = {name: unpacked(item, shapes) for name, item in found[part].items()}
     return found
 
 
@@ -405,6 +432,14 @@ def make(parts: list[str]) -> None:
         made = {part: PARTS[part]() for part in parts}
     whole = {**(goldens() if GOLDENS.exists() else {}), **made}
     whole["made on"] = {**whole.get("made on", {}), **dict.fromkeys(made, processor())}
+    write(whole)
+
+
+def write(whole: Tree) -> None:
+    """Write goldens.json, a line an item."""
+    shapes = Tree()
+    packs = {part: {name: packed(item, shapes) for name, item in whole[part].items()} for part in PACKED}
+    whole = {**whole, **packs, "shapes": shapes}
     dump = lambda value: json.dumps(value, ensure_ascii=False, separators=(",", ":"))  # noqa: E731
     lines = (
         f"{dump(part)}: {{\n" + ",\n".join(f"{dump(name)}:{dump(item)}" for name, item in value.items()) + "\n}"

@@ -92,12 +92,10 @@ def test_ids_of_lists_that_are_but_numbered_are_not_needed(text: str, tmp_path: 
     [
         ("r.csv", "id,text\nu1,a\nu2,b\n", "CSV"),
         ("r.ctm", "u1 A 0.0 0.5 a\n", "transcript with times"),
-        ("r", "u1 A 0.0 0.5 a 0.9\nu2 A 0.0 0.5 b 0.9\n", "transcript with times"),
         ("r", "1\n00:00:00,000 --> 00:00:01,000\na\n", "transcript with times"),
         ("r.json", '{"u1": {"text": "a"},\n "u2": {"text": "b"}}', "line 1: is not"),
         ("r", lines([{"id": "u1", "txt": "a"}]), "line 1: is not .*text"),
         ("r", lines([{"text": "a"}, {"text": "b"}]), "line 1: .* no id"),
-        ("r", lines([{"id": "u1", "text": None}]), "line 1: .* no text"),
         ("r", lines([{"id": "x1", "text": "a"}, {"id": "x2", "text": "b"}]), "such as x1, and these are not .* as u1"),
         ("r", lines(MANIFEST[:1]), "no reference of u1"),
         ("r", lines([*MANIFEST, *MANIFEST]), "line 3: u2 has a reference already"),

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spanlm.errors import InputError
-from spanlm.rescoring.weights import Candidates, bootstrap, choose, edit_distances, line_search, tune
+from spanlm.rescoring.weights import Candidates, bootstrap, choose, line_search, tune
 
 AXIS = np.array([0.0, 1.0, 0.5])
 
@@ -19,7 +18,7 @@ def candidates(seed: int, lists: int = 6, most: int = 7, names: int = 3, *, whol
     draw = (lambda n: generator.integers(-2, 3, size=(n, names)).astype(float)) if whole else None
     scores = [draw(n) if draw else generator.normal(size=(n, names)) for n in sizes]
     errors = [generator.integers(0, 6, size=n) for n in sizes]
-    return Candidates(tuple(f"s{k}" for k in range(names)), scores, errors, np.full(lists, 5))
+    return Candidates(scores, errors, [np.full(n, 5) for n in sizes])
 
 
 @example(1525, True)  # several lists change at 0, but for rounding
@@ -38,7 +37,7 @@ def test_line_search_counts_what_choosing_counts(seed: int, whole: bool) -> None
 
 def test_of_equal_hypotheses_the_first_is_chosen() -> None:
     assert choose([np.zeros((3, 2))], np.ones(2)) == [0]
-    found = Candidates(("a", "b"), [np.array([[0.0, 1.0], [0.0, 1.0]])], [np.array([2, 0])], np.array([2]))
+    found = Candidates([np.array([[0.0, 1.0], [0.0, 1.0]])], [np.array([2, 0])], [np.array([2, 2])])
     assert line_search(found, np.ones(2), np.array([0.0, 1.0]))[1].tolist() == [2]
 
 
@@ -48,20 +47,18 @@ def test_tuning_finds_planted_weights() -> None:
     planted = np.array([1.0, 0.6, 1.5])
     scores = [generator.normal(size=(30, 3)) for _ in range(60)]
     errors = [np.where(np.arange(30) == (each @ planted).argmax(), 0, 4) for each in scores]
-    found = Candidates(("am", "lm", "words"), scores, errors, np.full(60, 10))
+    found = Candidates(scores, errors, [np.full(30, 10)] * 60)
     alone = found.errors_of(choose(scores, np.array([1.0, 0.0, 0.0]))).sum()
-    result = tune(found, np.array([1.0, 0.0, 0.0]), [1, 2])
+    result = tune(found, np.array([1.0, 0.0, 0.0]))
     assert result.errors == found.errors_of(choose(scores, result.weights)).sum()
     assert result.errors < alone / 10
     assert result.weights == pytest.approx(planted, rel=0.15)
-    assert result.intervals[0] is None
-    for k in (1, 2):
-        interval = result.intervals[k]
-        assert interval is not None
-        assert interval[0] < result.weights[k] < interval[1]
+    assert result.intervals[0] is None and result.weights[0] == 1.0
+    for interval, weight in zip(result.intervals[1:], result.weights[1:], strict=True):
+        assert interval is not None and interval[0] < weight < interval[1]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_one_weight_is_tuned_exactly_and_several_as_well_as_by_many_draws(seed: int) -> None:
     """Against a value between each two at which any two hypotheses change their order, and against random weights."""
     one = candidates(seed, lists=15, names=2)
@@ -72,10 +69,10 @@ def test_one_weight_is_tuned_exactly_and_several_as_well_as_by_many_draws(seed: 
     def least(found: Candidates, weights: list[np.ndarray]) -> int:
         return min(int(found.errors_of(choose(found.scores, each)).sum()) for each in weights)
 
-    tuned = tune(one, np.array([1.0, 0.0]), [1])
+    tuned = tune(one, np.array([1.0, 0.0]))
     assert tuned.exact and tuned.errors == least(one, [np.array([1.0, value]) for value in values])
     several = candidates(seed, lists=15)
-    tuned = tune(several, np.array([1.0, 0.0, 0.0]), [1, 2])
+    tuned = tune(several, np.array([1.0, 0.0, 0.0]))
     drawn = np.random.default_rng(seed).normal(size=(2_000, 2)) * 3
     assert not tuned.exact and tuned.errors <= least(several, [np.array([1.0, *draw]) for draw in drawn])
 
@@ -83,24 +80,9 @@ def test_one_weight_is_tuned_exactly_and_several_as_well_as_by_many_draws(seed: 
 def test_errors_that_no_weight_gives_are_not_claimed() -> None:
     """Two lists of the same scores change at the same weight: one of them is wrong on either side."""
     scores = [np.array([[0.0, 2.0], [-1.0, 1.0]])] * 2
-    found = Candidates(("a", "b"), scores, [np.array([3, 0]), np.array([0, 3])], np.array([5, 5]))
-    result = tune(found, np.array([1.0, 0.5]), [1])
+    found = Candidates(scores, [np.array([3, 0]), np.array([0, 3])], [np.array([5, 5])] * 2)
+    result = tune(found, np.array([1.0, 0.5]))
     assert result.errors == found.errors_of(choose(scores, result.weights)).sum() == 3
-
-
-def test_tuning_never_makes_its_own_lists_worse_and_keeps_fixed_weights() -> None:
-    for seed in range(20):
-        found, first = candidates(seed), np.array([1.0, 0.5, 0.0])
-        result = tune(found, first, [1], starts=2)
-        assert result.errors <= found.errors_of(choose(found.scores, first)).sum()
-        assert result.weights[[0, 2]].tolist() == [1.0, 0.0]
-
-
-def test_edit_distances_are_of_words() -> None:
-    reference = ["the", "cat", "sat"]
-    hypotheses = [[], ["the", "cat", "sat"], ["the", "cat"], ["a", "cat", "sat", "down"], ["catthe", "sat"]]
-    assert edit_distances(hypotheses, reference).tolist() == [3, 0, 1, 2, 2]
-    assert edit_distances([["a"], []], []).tolist() == [1, 0]
 
 
 def test_bootstrap_holds_the_rate_and_is_none_wide_where_lists_are_alike() -> None:
@@ -113,10 +95,3 @@ def test_bootstrap_holds_the_rate_and_is_none_wide_where_lists_are_alike() -> No
     assert np.isnan(bootstrap(np.full(9, 2), np.full(9, 8))).all()
     words[5:190] = 0  # references of silence
     assert np.isfinite(bootstrap(errors, words)).all() and np.isnan(bootstrap(errors[5:], words[5:] * 0)).all()
-
-
-def test_nothing_to_tune_is_refused() -> None:
-    with pytest.raises(InputError, match="weights"):
-        tune(candidates(0), np.ones(3), [])
-    with pytest.raises(InputError, match="lists"):
-        tune(Candidates(("a",), [], [], np.array([])), np.ones(1), [0])

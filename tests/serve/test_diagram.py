@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -13,12 +12,11 @@ import spanlm
 from spanlm.data.config import DEMO, DataConfig
 from spanlm.data.corpora import CORPORA
 from spanlm.models.encoders import ENCODERS, LSTMConfig
-from spanlm.models.heads import HEADS, SoftmaxConfig
+from spanlm.models.heads import HEADS
 from spanlm.models.language_model import LanguageModel, ModelConfig
-from spanlm.models.memories import MEMORIES, AttentiveConfig, SpanBufferConfig
+from spanlm.models.memories import MEMORIES
 from spanlm.presets import PRESETS
-from spanlm.serve.examples import examples_for
-from spanlm.serve.served import diagram
+from spanlm.serve.served import EXAMPLES, diagram
 from tests.models.small import HIDDEN, SMALL_MEMORIES
 
 
@@ -34,15 +32,6 @@ def test_every_kind_has_an_equation() -> None:
     kinds: list[Any] = [*ENCODERS.values(), *HEADS.values(), *MEMORIES.values()]
     for kind in kinds:
         assert "=" in kind().equation and "\n" not in kind().equation and len(kind().equation) < 160, kind
-
-
-def test_equations_are_those_of_the_fields() -> None:
-    merged = AttentiveConfig(score="single", merge_bias=False)
-    assert "h'_t = tanh(W_c [h_t; c_t])  " in merged.equation and "+ b_c)" in AttentiveConfig().equation
-    assert replace(merged, merge="linear").equation.endswith("h'_t = W_c [h_t; c_t]   (3, 4, 7, 9)")
-    assert AttentiveConfig(score="none").equation == "h'_t = tanh(W_c h_t + b_c)   (7)"
-    assert "v · W_s s_i" in SpanBufferConfig(score="literal").equation
-    assert "+ b)" in SoftmaxConfig().equation and "+ b)" not in SoftmaxConfig(bias=False).equation
 
 
 def test_shapes_are_those_of_the_model() -> None:
@@ -61,7 +50,7 @@ REAL = [pytest.mark.corpus, pytest.mark.skipif("SPANLM_DATA" not in os.environ, 
 @pytest.mark.parametrize("name", [DEMO, *(pytest.param(name, marks=REAL) for name in CORPORA)])
 def test_examples_are_in_the_words_of_their_corpus(name: str) -> None:
     corpus = spanlm.load_corpus(DataConfig(corpus=name), splits=("train",))
-    examples = examples_for(name)
+    examples = EXAMPLES.get(name, EXAMPLES[""])
     assert len(examples) == 5 and len({example["title"] for example in examples}) == 5
     for example in examples:
         assert all(word in corpus.vocabulary for word in example["text"].split()), example
