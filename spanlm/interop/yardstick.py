@@ -31,15 +31,14 @@ from itertools import groupby, pairwise, tee
 from operator import itemgetter
 from pathlib import Path
 from string import punctuation
-from typing import Any, Literal, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from spanlm.data.config import DataConfig, Split
+from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus
-from spanlm.data.text import Text
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.evaluation.cache import CacheConfig
@@ -50,7 +49,6 @@ from spanlm.evaluation.stream import word_values
 from spanlm.evaluation.tally import Tally
 from spanlm.evaluation.words import (
     Piece,
-    ScoreOptions,
     WordScore,
     WrittenScore,
     lines_as_pieces,
@@ -61,7 +59,8 @@ from spanlm.evaluation.words import (
 from spanlm.interop import hf
 from spanlm.models.ops.precision import Precision, autocast
 from spanlm.runs.model import Model
-from spanlm.runs.texts import State, Texts
+from spanlm.runs.requests import Score
+from spanlm.runs.texts import Texts
 from spanlm.store.files import expanded
 from spanlm.store.process import pick_device
 
@@ -148,35 +147,18 @@ class Yardstick(Model):
     def title(self, source: str = "") -> str:
         return f"{self.folder}{source}"
 
-    def evaluate(
-        self,
-        corpus: Corpus | str | Path | None = None,
-        split: Split = "test",
-        *,
-        state: State = "auto",
-        batch_size: int | None = None,
-        precision: Precision = "fp32",
-        cache: CacheConfig | None = None,
-    ) -> Evaluation:
-        """Measure perplexity: exp(total NLL / (written words + line ends)); see `Model.evaluate`.
-
-        `state` is carry (auto), in windows that overlap where the text is longer than the model reads, or line;
-        `batch_size` windows are read side by side, which changes nothing.
-
-        Raises:
-            InputError: as `Model.evaluate`; no text is named, another state, or a cache.
-        """
+    def _evaluated(self, corpus: Corpus, part: str, protocol: Protocol, cache: CacheConfig | None) -> Evaluation:
+        """Measure exp(total NLL / (written words + line ends)), in windows that overlap where the text is longer."""
         if cache is not None:
-            self._refuse("cache")
-        require(state in ("auto", "carry", "line"), "state", state, f"carry or line of {self.kind}")
-        context: Context = "line" if state == "line" else "carry"
-        loaded, part = self.texts.part(corpus, split)
-        pieces = lines_as_pieces(loaded.written_lines(part), "whitespace")
+            self.predictor("cache")
+        context = protocol.context
+        require(context != "document", "state", context, f"carry or line of {self.kind}")
+        pieces = lines_as_pieces(corpus.written_lines(part), "whitespace")
         began, count, total = time.perf_counter(), 0, Tally()
-        for score, subwords in self._units(pieces, context, batch_size, precision):
+        for score, subwords in self._units(pieces, context, protocol.batch_size, protocol.precision):
             total, count = _plus(total, score), count + len(subwords)
-        seconds, counted = time.perf_counter() - began, replace(loaded, oov={part: total.unk_tokens})
-        result = evaluation_of(total, seconds, counted, part, Protocol(context=context), loaded.written(part))
+        seconds, counted = time.perf_counter() - began, replace(corpus, oov={part: total.unk_tokens})
+        result = evaluation_of(total, seconds, counted, part, protocol, corpus.written(part))
         where = "each line by itself" if context == "line" else "the text as one, state carried"
         opening = self.tokenizer.convert_ids_to_tokens(self._opening)
         read = (
@@ -185,41 +167,17 @@ class Yardstick(Model):
         how = f"every written word and line end predicted once; {where}, opened by {opening}; {read}"
         return replace(result, protocol=f"{how}; {self._correction}")
 
-    def score(
-        self,
-        text: str | Path | Text | Iterable[str],
-        *,
-        state: Context = "line",
-        base: float = 2.0,
-        oov: Literal["flag", "error"] = "flag",
-        eos: bool = False,
-        looks: bool = False,
-        precision: Precision = "fp32",
-        cache: CacheConfig | None = None,
-        as_written: bool = True,
-    ) -> Iterator[WordScore]:
-        """Give every written word's surprisal; entropy and rank are those of its first sub-word, over sub-words.
-
-        See `Model.score`. A word is `oov` where the tokenizer reads its unknown token, which few have.
-
-        Raises:
-            InputError: as `Model.score`; `looks`, or a `cache`.
-        """
-        if cache is not None:
-            self._refuse("cache")
-        options = ScoreOptions(state=state, base=base, oov=oov, eos=eos, looks=looks, precision=precision)
-        lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else text
-        return (score for score, _ in self._rows(lines, options) if eos or score.word != EOS)
+    def _scored(self, pieces: Iterable[Piece], asked: Score) -> Iterator[WordScore]:
+        """Score written words; entropy and rank are those of the first sub-word, over sub-words."""
+        return (score for score, _ in self._rows(pieces, asked) if asked.eos or score.word != EOS)
 
     def score_items(
         self, items: Iterable[str], *, state: Context = "line", eos: bool = False, **options: Any
     ) -> Iterator[list[WrittenScore]]:
         """Score the words of items as `Model.score_items` does; `tokens` are a word's sub-words."""
         refuse_one_string("items", items)
-        if options.pop("cache", None) is not None:
-            self._refuse("cache")
         lines, items = tee(self.texts.unmarked(items))
-        rows = self._rows(lines, ScoreOptions(state=state, **options))
+        rows = self._rows(self.texts.pieces(lines), Score(lines, state=state, **options))
         for (_, units), item in zip(groupby(rows, key=lambda unit: unit[0].sentence), items, strict=False):
             scores, subwords = zip(*units, strict=True)
             found = written_scores(item, list(scores), map(len, self.texts.cut(item)), eos=eos)
@@ -238,35 +196,18 @@ class Yardstick(Model):
             found.append(TextScore([-word.surprisal for word in words], -end.surprisal, sum(x.oov for x in words)))
         return found, Prefixes(count, count)
 
-    def draw(self, prompt: str = "", **options: Any) -> NoReturn:
-        self._refuse("generate")
-
-    def samples(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("generate")
-
-    def cloze(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("cloze")
-
-    def excess(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("excess")
-
-    def tune_cache(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("cache")
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise InputError(f"{what}: {self.folder} is {self.kind}, for evaluate, score, compare, pairs and rescore alone")
-
     @property
     def _size(self) -> int:
         return int(self.model.get_input_embeddings().weight.shape[0])
 
-    def _rows(self, lines: Path | Text | Iterable[str], options: ScoreOptions) -> Iterator[_Unit]:
-        """Score words and line ends in the unit of the options' base."""
-        if options.looks:
-            self._refuse("looks")
-        unit = math.log(options.base)
-        for score, subwords in self._units(self.texts.pieces(lines), options.state, precision=options.precision):
-            if score.oov and options.oov == "error":
+    def _rows(self, pieces: Iterable[Piece], asked: Score) -> Iterator[_Unit]:
+        """Score words and line ends in the unit of the base."""
+        for name in ("looks", "cache"):
+            if getattr(asked, name):
+                self.predictor(name)
+        unit = math.log(asked.base)
+        for score, subwords in self._units(pieces, asked.state, precision=asked.precision):
+            if score.oov and asked.oov == "error":
                 where = f"line {score.sentence}, word {score.index}: {score.word!r}"
                 raise InputError(f"{where} is unknown to the tokenizer. Use oov=flag to score it so.")
             yield replace(score, surprisal=score.surprisal / unit, entropy=score.entropy / unit), subwords

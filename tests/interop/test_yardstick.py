@@ -301,7 +301,7 @@ REFUSED = [
     (("evaluate", "--cache", "10"), "--cache"),
     (("evaluate", "--vocab-pad", "100"), "--vocab-pad"),
     (("evaluate", "--attention", "none"), "--attention"),
-    (("evaluate", "--state", "document"), "carry or line"),
+    (("evaluate", "--state", "document"), "--state=document"),
     (("attend", "--text", "the"), "attend"),
 ]
 
