@@ -18,12 +18,8 @@ from spanlm.analysis.sentences import SentenceMap, attend_sentence
 from spanlm.analysis.utilisation import read_utilisation
 from spanlm.cli import attend_show
 from spanlm.cli.evaluation_report import departures
-from spanlm.cli.main import VerbParser
 from spanlm.cli.options import (
-    add_corpus,
-    add_device,
-    add_gate,
-    add_row_options,
+    Parser,
     check_gate,
     check_output,
     corpus_of,
@@ -31,7 +27,6 @@ from spanlm.cli.options import (
     own_texts,
     run_names,
     standard_input,
-    verb_parser,
 )
 from spanlm.cli.render import note, out
 from spanlm.config import RunConfig
@@ -108,13 +103,13 @@ def run(arguments: list[str]) -> None:
         out(f"wrote {options.out}")
 
 
-def _parser() -> VerbParser:
-    parser = verb_parser("attend", _DESCRIPTION, more=_MORE)
+def _parser() -> Parser:
+    parser = Parser("attend", _DESCRIPTION, more=_MORE)
     several = ", ".join(name for name, view in VIEWS.items() if view.suffixes)
     parser.add_argument(
         "runs", metavar="RUN", type=Path, nargs="+", help=f"the folder of a trained run; several with {several}"
     )
-    add_device(parser)
+    parser.add_device()
     what = parser.add_argument_group("what to read, one of")
     what.add_argument("--text", help="this text")
     what.add_argument("--file", type=Path, help="this file: plain text, or a table")
@@ -144,9 +139,9 @@ def _parser() -> VerbParser:
         choices=("carry", "line", "document"),
         help="a word's context: all that is read, its line or its document (default: line; of a corpus as in training)",
     )
-    add_gate(parser, texts=True)
-    add_row_options(parser, prefix=False, default=None)
-    add_corpus(parser)
+    parser.add_gate(texts=True)
+    parser.add_row_options(prefix=False, default=None)
+    parser.add_corpus()
     kinds = {
         "": export.ATTENTION_SUFFIXES,
         "by lag ": export.LAG_SUFFIXES,

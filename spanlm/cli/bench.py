@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from spanlm.cli.options import add_device, add_fields, field_values, keep_freed_memory, verb_parser
+from spanlm.cli.options import Parser, add_fields, field_values
 from spanlm.cli.render import grid, note, out
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus, load_corpus
@@ -34,7 +34,6 @@ later epoch, make steps longer. Nothing is written.
 
 def run(arguments: list[str]) -> None:
     """Measure."""
-    keep_freed_memory()
     options = _options(arguments)
     asked = field_values(options, BenchOptions)
     named = {name: _with_corpus(name, options) for name in options.names}
@@ -56,10 +55,10 @@ def run(arguments: list[str]) -> None:
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = verb_parser("bench", _DESCRIPTION)
+    parser = Parser("bench", _DESCRIPTION)
     text = "a published row (`spanlm presets` lists them), or a YAML file as `spanlm train --print_config` writes it"
     parser.add_argument("names", nargs="*", metavar="PRESET|FILE", help=text)
-    add_device(parser)
+    parser.add_device()
     add_fields(parser, BenchOptions, "rounds", "operations")
     parser.add_argument("--corpus", metavar="NAME|PATH", help="train all on this corpus (default: each on its own)")
     parser.add_argument("--data-dir", metavar="DIR", help="where corpora are (default: $SPANLM_DATA)")

@@ -13,18 +13,14 @@ from typing import Any, TextIO
 
 from spanlm.cli.evaluation_report import departures, described, run_field
 from spanlm.cli.options import (
-    add_attention,
-    add_device,
+    Parser,
     add_fields,
-    add_runs,
     check_kind,
     check_output,
     field_values,
-    keep_freed_memory,
     load_runs,
     output,
     runs_and_files,
-    verb_parser,
 )
 from spanlm.cli.render import Progress, grid, out, out_json, paragraph
 from spanlm.data.cbt import Defect, Question, is_cbt_like, read_questions, word_class
@@ -96,7 +92,6 @@ class _File:
 
 def run(arguments: list[str]) -> None:
     """Rank."""
-    keep_freed_memory()
     options = _parse(arguments)
     check_output(options.out, map(Path, options.questions))
     check_kind(options.out, "--out", ["jsonl"], "JSON lines are written, not a table. Name it .jsonl.")
@@ -123,10 +118,9 @@ def run(arguments: list[str]) -> None:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = verb_parser("cloze", _DESCRIPTION)
-    add_runs(parser, "QUESTIONS", "files [.gz]; - is standard input", hf=False)
-    add_device(parser)
-    add_attention(parser)
+    parser = Parser("cloze", _DESCRIPTION)
+    parser.add_runs("QUESTIONS", "files [.gz]; - is standard input", hf=False)
+    parser.add_attention()
     context: dict[str, Any] = {"option": "--context", "action": "append", "nargs": None, "default": None}
     add_fields(parser, ClozeOptions, "contexts", contexts=context)
     parser.add_argument("--out", type=Path, metavar="FILE", help="write a JSON object a line for every question")

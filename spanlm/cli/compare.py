@@ -28,18 +28,14 @@ from spanlm.analysis.figures import FIGURES, Value, differences_figure, figure_b
 from spanlm.cli.cache import add_cache, cache_fields, check_cache, choose_cache
 from spanlm.cli.family import family_members
 from spanlm.cli.options import (
-    add_attention,
-    add_corpus,
-    add_device,
+    Parser,
     check_hf,
     check_output,
     corpus_of,
-    keep_freed_memory,
     note_unfinished,
     own_texts,
     run_names,
     standard_input,
-    verb_parser,
 )
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
 from spanlm.data.corpora import WHOLE, Corpus
@@ -104,7 +100,6 @@ class _Side:
 
 def run(arguments: list[str]) -> None:
     """Compare."""
-    keep_freed_memory()
     options = _parsed(arguments)
     sides = _sides(options)
     check_cache(options)
@@ -140,11 +135,11 @@ def run(arguments: list[str]) -> None:
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = verb_parser("compare", _DESCRIPTION, more=_MORE)
+    parser = Parser("compare", _DESCRIPTION, more=_MORE)
     text = "a run's folder, one with seed-1 and so on (a family), NAME.arpa[.gz] or hf:FOLDER; the first: the baseline"
     parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help=text)
-    add_device(parser)
-    add_corpus(parser)
+    parser.add_device()
+    parser.add_corpus()
     text = "a word's context: the whole split, its document, its line (default: as the models were trained)"
     parser.add_argument("--state", choices=("auto", "carry", "document", "line"), default="auto", help=text)
     text = "models of different vocabularies: compare them at the words that all know"
@@ -153,7 +148,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--tags", type=Path, metavar="FILE", help=text)
     text = "the average of all runs' probabilities (linear) as one model more"
     parser.add_argument("--combine", rare=True, choices=("linear",), help=text)
-    add_attention(parser)
+    parser.add_attention()
     add_cache(parser)
     text = "tables (.md, .tex), the classes (.svg, .png, .pdf, .csv), or the words that gain and lose most (.html)"
     parser.add_argument("--out", type=Path, metavar="FILE", help=text)

@@ -24,20 +24,7 @@ from spanlm.analysis.context import (
 from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.analysis.figures import FIGURES, Point, Series, context_figure, figure_bytes
 from spanlm.cli.evaluation_report import described, run_field
-from spanlm.cli.options import (
-    add_corpus,
-    add_device,
-    add_fields,
-    add_gate,
-    add_runs,
-    check_output,
-    corpus_of,
-    field_values,
-    keep_freed_memory,
-    load_runs,
-    own_texts,
-    verb_parser,
-)
+from spanlm.cli.options import Parser, add_fields, check_output, corpus_of, field_values, load_runs, own_texts
 from spanlm.cli.render import grid, out, out_json, paragraph, progress, table
 from spanlm.errors import InputError
 from spanlm.evaluation.protocol import Protocol
@@ -65,7 +52,6 @@ _COLUMNS = (SHUFFLED, DROPPED, REPLACED, NO_MEMORY, NO_ENCODER)
 
 def run(arguments: list[str]) -> None:
     """Measure."""
-    keep_freed_memory()
     options = _parsed(arguments)
     if options.out is not None:
         check_output(options.out, own_texts(options))
@@ -94,17 +80,16 @@ def run(arguments: list[str]) -> None:
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = verb_parser("context", _DESCRIPTION)
-    add_runs(parser, hf=False)
-    add_device(parser)
-    add_corpus(parser)
+    parser = Parser("context", _DESCRIPTION)
+    parser.add_runs(hf=False)
+    parser.add_corpus()
     text = "a word's whole context: the split before it, its document, its line (default: as the model was trained)"
     parser.add_argument("--state", choices=("auto", "carry", "document", "line"), default="auto", help=text)
     shown = {"rare": ""}
     lengths = {**shown, "metavar": "N", "help": "the numbers n of words that stay as they are (default 1 to 200)"}
     add_fields(parser, ContextOptions, positions=shown, lengths=lengths, far=shown, seed={"rare": True})
     add_fields(parser, Protocol, "precision", rare="more options")
-    add_gate(parser)
+    parser.add_gate()
     parser.add_argument("--out", type=Path, metavar="FILE", help="a figure (.svg, .png, .pdf) or a table (.csv)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser.parse_intermixed_args(arguments)

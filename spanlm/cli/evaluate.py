@@ -7,14 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from spanlm.cli.cache import add_cache, cache_fields, cache_notes, cache_rows, check_cache, choose_cache
-from spanlm.cli.dynamic import (
-    add_dynamic,
-    check_dynamic,
-    choose_dynamic,
-    dynamic_fields,
-    dynamic_rows,
-    stopping_search,
-)
+from spanlm.cli.dynamic import add_dynamic, check_dynamic, choose_dynamic, dynamic_fields, dynamic_rows, stopping_search
 from spanlm.cli.evaluation_report import (
     members_fields,
     parts_rows,
@@ -24,21 +17,7 @@ from spanlm.cli.evaluation_report import (
     run_field,
     weights_rows,
 )
-from spanlm.cli.options import (
-    TUNED_ON,
-    add_attention,
-    add_corpus,
-    add_device,
-    add_fields,
-    add_gate,
-    add_runs,
-    corpus_of,
-    keep_freed_memory,
-    load_runs,
-    output,
-    tuning_part,
-    verb_parser,
-)
+from spanlm.cli.options import TUNED_ON, Parser, add_fields, corpus_of, load_runs, output, tuning_part
 from spanlm.cli.render import out_json, progress
 from spanlm.data.corpora import Corpus
 from spanlm.data.synthetic import PREFIX
@@ -99,10 +78,9 @@ vocabulary, from 1, and the one after that says how many words of the line were 
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = verb_parser("evaluate", _DESCRIPTION, more=_MORE)
-    add_runs(parser)
-    add_device(parser)
-    add_corpus(parser)
+    parser = Parser("evaluate", _DESCRIPTION, more=_MORE)
+    parser.add_runs()
+    parser.add_corpus()
     text = "a word's context: the whole split, its document, its line (default: as the model was trained)"
     parser.add_argument("--state", choices=("auto", "carry", "document", "line"), default="auto", help=text)
     text = "streams side by side (default: as many as change nothing; 1 for one stream of text)"
@@ -115,8 +93,8 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     add_dynamic(parser)
     text = "of a model with a span buffer: what the encoder and the buffer are worth alone, and how much it is used"
     parser.add_argument("--parts", rare=True, action="store_true", help=text)
-    add_gate(parser)
-    add_attention(parser)
+    parser.add_gate()
+    parser.add_attention()
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     text = "print as KenLM's query or SRILM's ngram -ppl does"
     parser.add_argument("--format", choices=("kenlm", "srilm"), metavar="kenlm|srilm", help=text)
@@ -127,7 +105,6 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
 
 def run(arguments: list[str]) -> None:
     """Evaluate."""
-    keep_freed_memory()
     options = _parsed(arguments)
     runs = [options.run, *options.more]
     check_cache(options)

@@ -7,21 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from spanlm.cli.evaluation_report import departures, described, run_field
-from spanlm.cli.options import (
-    add_attention,
-    add_device,
-    add_fields,
-    add_gate,
-    add_row_options,
-    add_runs,
-    check_output,
-    keep_freed_memory,
-    load_kenlm,
-    load_runs,
-    output,
-    runs_and_files,
-    verb_parser,
-)
+from spanlm.cli.options import Parser, add_fields, check_output, load_kenlm, load_runs, output, runs_and_files
 from spanlm.cli.render import grid, note, out, out_json, table
 from spanlm.data.tables import DELIMITERS, Kind, Row, RowNotes, read_table, repeated, row_line, table_kind
 from spanlm.errors import InputError
@@ -49,7 +35,6 @@ _PARADIGMS = ("UID", "paradigm", "condition")
 
 def run(arguments: list[str]) -> None:
     """Compare."""
-    keep_freed_memory()
     options = _parsed(arguments)
     runs, files = runs_and_files(options)
     if len(files) != 1:
@@ -114,9 +99,8 @@ _UNPREDICTED = (
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = verb_parser("pairs", _DESCRIPTION)
-    add_runs(parser, "PAIRS", "a file of pairs")
-    add_device(parser)
+    parser = Parser("pairs", _DESCRIPTION)
+    parser.add_runs("PAIRS", "a file of pairs")
     parser.add_argument("--good", default="sentence_good", metavar="COLUMN", help="of the acceptable sentences")
     parser.add_argument("--bad", default="sentence_bad", metavar="COLUMN", help="of the others")
     text = "count pairs by this column, too (default: UID, paradigm or condition, if there)"
@@ -124,13 +108,13 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     text = "compare a region alone: a column with its words, or the number of its word (4, 4-6), in both sentences; "
     parser.add_argument("--critical", metavar="COLUMN[,COLUMN]", help=f"{text}two columns: of the good, of the bad")
     parser.add_argument("--format", choices=("csv", "tsv", "jsonl"), help="of the pairs (default: by the file's name)")
-    add_gate(parser, texts=True)
+    parser.add_gate(texts=True)
     add_fields(parser, Protocol, "precision")
-    add_attention(parser)
+    parser.add_attention()
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="every pair with its log-probabilities (nats): .jsonl, .csv or .tsv"
     )
-    add_row_options(parser)
+    parser.add_row_options()
     parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
     return parser.parse_intermixed_args(arguments)
 

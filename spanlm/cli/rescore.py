@@ -10,19 +10,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from spanlm.cli.options import (
-    add_device,
-    add_fields,
-    add_gate,
-    check_kind,
-    check_output,
-    keep_freed_memory,
-    load_kenlm,
-    load_run,
-    output,
-    run_names,
-    verb_parser,
-)
+from spanlm.cli.options import Parser, add_fields, check_kind, check_output, load_kenlm, load_run, output, run_names
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
 from spanlm.data.tables import DELIMITERS, table_kind
 from spanlm.errors import InputError
@@ -69,7 +57,6 @@ _BARE: tuple[Format, ...] = ("moses", "nemo")
 
 def run(arguments: list[str]) -> None:
     """Rescore."""
-    keep_freed_memory()
     options = _parsed(arguments)
     given = _weights(options.weights or ())
     if options.tune and options.refs is None:
@@ -105,10 +92,10 @@ def run(arguments: list[str]) -> None:
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = verb_parser("rescore", _DESCRIPTION, more=_MORE)
+    parser = Parser("rescore", _DESCRIPTION, more=_MORE)
     text = "a trained run's folder, an n-gram model, NAME.arpa[.gz] or KenLM's, or hf:FOLDER"
     parser.add_argument("run", metavar="RUN", nargs="+", type=Path, help=text)
-    add_device(parser)
+    parser.add_device()
     parser.add_argument("--nbest", type=Path, required=True, metavar="FILE", help="the lists: a file, or a folder")
     parser.add_argument("--format", choices=get_args(Format), help="of the lists (default: found out)")
     parser.add_argument("--list-size", type=int, metavar="N", help="hypotheses a list; NeMo's files do not say it")
@@ -127,7 +114,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--nbest-out", type=Path, metavar="FILE", help="the lists, best first, in their format")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_fields(parser, Protocol, "precision")
-    add_gate(parser, texts=True)
+    parser.add_gate(texts=True)
     # a noise word may begin as an option does
     for place in reversed([place for place, word in enumerate(arguments[:-1]) if word == "--leave-out"]):
         arguments = [*arguments[:place], "=".join(arguments[place : place + 2]), *arguments[place + 2 :]]

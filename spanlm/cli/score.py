@@ -18,23 +18,16 @@ from typing import Any, NamedTuple, get_args
 from spanlm.cli.cache import add_cache, cache_notes, check_cache, choose_cache
 from spanlm.cli.evaluation_report import departures
 from spanlm.cli.options import (
-    add_as_text,
-    add_attention,
-    add_device,
+    Parser,
     add_fields,
-    add_gate,
-    add_row_options,
-    add_runs,
     check_gate,
     check_output,
     field_meanings,
     field_values,
-    keep_freed_memory,
     load_runs,
     output,
     run_names,
     runs_and_files,
-    verb_parser,
 )
 from spanlm.cli.render import note
 from spanlm.data.tables import (
@@ -127,7 +120,6 @@ class _Item(NamedTuple):
 
 def run(arguments: list[str]) -> None:
     """Score."""
-    keep_freed_memory()
     options = _parsed(arguments)
     runs, names = runs_and_files(options)
     names = names or ["-"]
@@ -195,9 +187,8 @@ def run(arguments: list[str]) -> None:
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = verb_parser("score", _DESCRIPTION, more=_MORE)
-    add_runs(parser, "FILE", "text files or tables [.gz]; - or nothing: standard input")
-    add_device(parser)
+    parser = Parser("score", _DESCRIPTION, more=_MORE)
+    parser.add_runs("FILE", "text files or tables [.gz]; - or nothing: standard input")
     table = parser.add_argument_group("tables")
     text = "score what is in this column"
     table.add_argument("--text", "--column", dest="column", metavar="COLUMN", help=text)
@@ -209,7 +200,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     table.add_argument("--document", metavar="COLUMN[,…]", help=text)
     text = "sort the rows of a line, or else of a document, by the numbers in these columns"
     parser.add_argument("--order", rare=True, metavar="COLUMN[,…]", help=text)
-    add_row_options(parser)
+    parser.add_row_options()
     text = "words as written, or what the model reads (default: words of tables, tokens of plain text)"
     parser.add_argument("--rows", choices=("words", "tokens"), help=text)
     text = "of the output (default: by --out, or the table's own; else tsv)"
@@ -217,11 +208,11 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     text = "what is read (default: by the file's name or first line; a table from standard input needs it)"
     parser.add_argument("--input", rare=True, choices=("csv", "tsv", "jsonl", "text"), help=text)
     add_fields(parser, ScoreOptions, base={"type": str, "choices": tuple(BASES), "default": "2"})
-    add_gate(parser, texts=True)
-    add_attention(parser)
+    parser.add_gate(texts=True)
+    parser.add_attention()
     add_cache(parser)
     parser.set_defaults(tune_weights=False, corpus=None, data_dir=None, download=False, over_lines=False)
-    add_as_text(parser)
+    parser.add_as_text()
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
     options = parser.parse_intermixed_args(arguments)
     options.as_text = options.as_text or options.input == "text"

@@ -12,7 +12,7 @@ import threading
 import webbrowser
 from pathlib import Path
 
-from spanlm.cli.options import add_device, keep_freed_memory, note_unfinished, verb_parser
+from spanlm.cli.options import Parser, note_unfinished
 from spanlm.cli.render import note, out
 from spanlm.errors import InputError, installation, require
 
@@ -42,19 +42,18 @@ def run(arguments: list[str]) -> None:
     options = _parsed(arguments)
     if any(importlib.util.find_spec(name) is None for name in ("starlette", "uvicorn", "msgspec")):
         raise InputError(f"needs starlette, uvicorn and msgspec: {installation('serve')}")
-    keep_freed_memory()
     _serve(options)
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = verb_parser("serve", _DESCRIPTION, more=_MORE)
+    parser = Parser("serve", _DESCRIPTION, more=_MORE)
     parser.add_argument("runs", metavar="RUN", nargs="*", help="a run's folder, NAME.arpa[.gz] or hf:FOLDER")
     parser.add_argument("--port", type=int, default=8000, metavar="N", help="default: 8000; 0: any that is free")
     parser.add_argument("--host", default="127.0.0.1", metavar="NAME", help="where to listen (default: 127.0.0.1)")
     text = "ask for a token: TOKEN, or a new one; --host other than this machine needs it"
     parser.add_argument("--token", nargs="?", const="", metavar="TOKEN", help=text)
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
-    add_device(parser)
+    parser.add_device()
     return parser.parse_args(arguments)
 
 

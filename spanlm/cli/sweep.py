@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from spanlm.analysis import figures
 from spanlm.analysis.export import checked_suffix, write_whole
-from spanlm.cli.options import add_engine, check_output, field_values, verb_parser
+from spanlm.cli.options import Parser, check_output, field_values
 from spanlm.cli.render import grid, out
 from spanlm.cli.side_by_side import train_side_by_side
 from spanlm.cli.train import matched, matched_field, named_config, refuse_twice, with_options, with_words
@@ -96,9 +96,9 @@ _MOST_ROWS = 40
 
 def run(arguments: list[str]) -> None:
     """Sweep."""
-    parser = verb_parser("sweep", _DESCRIPTION, more=_MORE)
+    parser = Parser("sweep", _DESCRIPTION, more=_MORE)
     parser.add_argument("file", type=Path, metavar="FILE", help="a YAML file, as above")
-    add_engine(parser)
+    parser.add_engine()
     parser.add_argument("--dry-run", action="store_true", help="print the runs, and the table of those that are done")
     text = "print a script for sbatch: an array with a task for each run"
     parser.add_argument("--print-slurm", action="store_true", help=text)

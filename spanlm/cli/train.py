@@ -15,18 +15,7 @@ from typing import Any
 
 from spanlm.cli.demo_report import print_demo_report
 from spanlm.cli.family import family, train_in_turn, train_together
-from spanlm.cli.main import VerbParser
-from spanlm.cli.options import (
-    Fields,
-    add_as_text,
-    add_engine,
-    add_threads,
-    field_values,
-    free_folder,
-    keep_freed_memory,
-    split_fields,
-    text_and_preset,
-)
+from spanlm.cli.options import Fields, Parser, field_values, free_folder, split_fields, text_and_preset
 from spanlm.cli.render import out, quiet
 from spanlm.cli.training_report import TrainingReport
 from spanlm.config import (
@@ -105,7 +94,6 @@ def _run(arguments: list[str], ranks: Ranks) -> None:
         require(ranks.count == 1, "WORLD_SIZE", ranks.count, "1 for an n-gram model, which one process counts")
         train_ngram.run(arguments)
         return
-    keep_freed_memory()
     own, fields = parsed_options(arguments)
     if own.help is not None:
         _print_help(own.help, own.preset, fields)
@@ -205,8 +193,8 @@ def _print_help(asked: str, preset: str | None, fields: Fields) -> None:
     parser.print_help()
 
 
-def _own_parser() -> VerbParser:
-    parser = VerbParser("train", _DESCRIPTION, help_action="store")
+def _own_parser() -> Parser:
+    parser = Parser("train", _DESCRIPTION, help_action="store")
     parser.elsewhere = lambda: config_parser(kinds_of({})).option_strings()
     parser.add_argument(
         "names", nargs="*", metavar="PRESET|TEXT", help="a row of `spanlm presets`; a file, folder or corpus"
@@ -228,9 +216,8 @@ def _own_parser() -> VerbParser:
     parser.add_argument("--track", rare=True, choices=("tensorboard", "wandb", "trackio"), help=text)
     text = "then test it beside a same-size LSTM, generate lines, draw the attention page (default: of the demo alone)"
     parser.add_argument("--tour", action=argparse.BooleanOptionalAction, help=text)
-    add_threads(parser)
-    add_engine(parser, rare="runs on Ray")
-    add_as_text(parser)
+    parser.add_engine(rare="runs on Ray")
+    parser.add_as_text()
     return parser
 
 

@@ -6,8 +6,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from spanlm.cli.main import VerbParser
-from spanlm.cli.options import Fields, add_as_text, free_folder, split_fields, text_and_preset
+from spanlm.cli.options import Fields, Parser, free_folder, split_fields, text_and_preset
 from spanlm.cli.render import out, paragraph, table
 from spanlm.config import flat
 from spanlm.data.corpora import load_corpus, with_own_documents
@@ -59,8 +58,8 @@ def run(arguments: list[str]) -> None:
     out(f"{folder / ARPA} is written. Try it: spanlm evaluate {shlex.quote(str(folder))}")
 
 
-def _parser() -> VerbParser:
-    parser = VerbParser("train ngram", _DESCRIPTION)
+def _parser() -> Parser:
+    parser = Parser("train ngram", _DESCRIPTION, threads=False)
     parser.elsewhere = lambda: ngram_parser().option_strings()
     parser.add_argument("names", nargs="*", metavar="ngram|PRESET|TEXT", help="a preset; a file, folder or corpus")
     parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
@@ -68,7 +67,7 @@ def _parser() -> VerbParser:
         parser.add_argument(option, metavar=metavar, help=f"{meaning} ({field})")
     parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")
     parser.add_argument("--print_config", action="store_true", help="print the configuration as YAML and stop")
-    add_as_text(parser)
+    parser.add_as_text()
     return parser
 
 
