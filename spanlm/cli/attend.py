@@ -92,7 +92,6 @@ NEAREST = 15
 
 
 def run(arguments: list[str]) -> None:
-    """Attend."""
     options = _parser().parse_args(arguments)
     what = _what(options)
     _check(options, what)
@@ -106,9 +105,8 @@ def run(arguments: list[str]) -> None:
 def _parser() -> Parser:
     parser = Parser("attend", _DESCRIPTION, more=_MORE)
     several = ", ".join(name for name, view in VIEWS.items() if view.suffixes)
-    parser.add_argument(
-        "runs", metavar="RUN", type=Path, nargs="+", help=f"the folder of a trained run; several with {several}"
-    )
+    text = f"the folder of a trained run; several with {several}"
+    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help=text)
     parser.add_device()
     what = parser.add_argument_group("what to read, one of")
     what.add_argument("--text", help="this text")
@@ -116,29 +114,17 @@ def _parser() -> Parser:
     what.add_argument("--column", metavar="COLUMN", help="of a table (CSV, TSV, JSON lines): this column")
     what.add_argument("--sentence", action="append", metavar="WORDS", help="this sentence; can be given again")
     what.add_argument("--document", type=int, metavar="N", help="document N of a split of a corpus; the first is 1")
-    what.add_argument(
-        "--from",
-        type=int,
-        metavar="TOKEN",
-        help="a split, from the line that holds this token; the first is 1; with --document, a token of that",
-    )
+    text = "a split, from the line that holds this token; the first is 1; with --document, a token of that"
+    what.add_argument("--from", type=int, metavar="TOKEN", help=text)
     what.add_argument("--by-lag", action="store_true", help="a whole split, for mean attention by lag")
     what.add_argument("--flatness", action="store_true", help="a whole split, for how equal the weights are")
     what.add_argument("--by-epoch", action="store_true", help="a span buffer's use while its run was trained")
     parser.add_argument("--words", type=int, metavar="N", help=f"how much of --document or --from (default: {WORDS})")
-    parser.add_argument(
-        "--top",
-        type=int,
-        metavar="N",
-        rare=True,
-        help=f"how many of the most probable next words to show (default: {EXPECTED}; of a span buffer, for each part, "
-        f"{EXPECTED_OF_PART}, which are all that its figure has room for)",
-    )
-    parser.add_argument(
-        "--state",
-        choices=("carry", "line", "document"),
-        help="a word's context: all that is read, its line or its document (default: line; of a corpus as in training)",
-    )
+    text = f"how many of the most probable next words to show (default: {EXPECTED}; of a span buffer, for each part, "
+    text += f"{EXPECTED_OF_PART}, which are all that its figure has room for)"
+    parser.add_argument("--top", type=int, metavar="N", rare=True, help=text)
+    text = "a word's context: all that is read, its line or its document (default: line; of a corpus as in training)"
+    parser.add_argument("--state", choices=("carry", "line", "document"), help=text)
     parser.add_gate(texts=True)
     parser.add_row_options(prefix=False, default=None)
     parser.add_corpus()
@@ -150,12 +136,8 @@ def _parser() -> Parser:
         "of spans ": export.SPAN_SUFFIXES,
         "by epoch ": export.UTILISATION_SUFFIXES,
     }
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="; ".join(f"{what}{export.listed(suffixes)}" for what, suffixes in kinds.items()),
-    )
+    text = "; ".join(f"{what}{export.listed(suffixes)}" for what, suffixes in kinds.items())
+    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     return parser
 
 
@@ -164,7 +146,6 @@ def _of(options: argparse.Namespace, name: str) -> Any:
 
 
 def _what(options: argparse.Namespace) -> str:
-    """Return the option that says what to read, of --document with --from the former."""
     values = {name: _of(options, name) for name in VIEWS}
     given = [name for name, value in values.items() if value is not None and value is not False]
     if not given:
@@ -194,9 +175,10 @@ def _check(options: argparse.Namespace, what: str) -> None:
     if options.column is not None and options.state == "document":
         raise InputError("--state=document: rows of a table are no documents; take line or carry")
     check_output(options.out, own_texts(options))
-    suffix = export.checked_suffix(options.out, view.suffixes) if view.suffixes and options.out is not None else None
-    if suffix in FIGURES and what != "--sentence":  # where each run has a panel of its own
-        check_series(count, "write .csv or .json")
+    if view.suffixes and options.out is not None:
+        suffix = export.checked_suffix(options.out, view.suffixes)
+        if suffix in FIGURES and what != "--sentence":  # where each run has a panel of its own
+            check_series(count, "write .csv or .json")
 
 
 # --- a text ---
@@ -229,8 +211,7 @@ def _text(options: argparse.Namespace) -> None:
     else:
         assert model.gate_temperature is not None  # what has spans has a gate
         attend_show.print_spans(spans, model.gate_temperature)
-    for line in departures(model):
-        note(line)
+    note(*departures(model))
 
 
 def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
@@ -248,8 +229,7 @@ def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
     pieces = _few(model.texts.pieces(read), options.file)
     words, starts_of_lines = text_to_attend(pieces, options.state or "line")
     if any(word not in model.vocabulary for word in words):
-        for line in model.texts.unk_notes():
-            note(f"note: {line}")
+        note(*(f"note: {line}" for line in model.texts.unk_notes()))
     source = "a text" if options.file is None else options.file.name
     unmarked = [] if isinstance(read, Text) else [*model.texts.unmarked(read)]
     items = [] if isinstance(read, Text) or not numbers else places_of(pieces, unmarked, model.texts.cut)[: len(words)]
@@ -270,8 +250,7 @@ def _lines(model: TrainedModel, options: argparse.Namespace) -> tuple[Text | lis
     how: dict[str, Any] = {"check": lambda row: model.tokenize(row.values[column]), "bad": bad}
     # a row has a word at least
     rows = list(islice(read_table(options.file, kind, [column], **how), MOST_WORDS + 1))
-    for line in bad.lines():
-        note(line)
+    note(*bad.lines())
     return [row.values[column] for row in rows], [row.number for row in rows]
 
 
@@ -316,24 +295,17 @@ def _sentences(options: argparse.Namespace) -> None:
 
 
 def _map(name: str, model: TrainedModel, text: str) -> SentenceMap:
-    words, memory = _sentence(model, text), model.config.model.memory.description
-    how: dict[str, Any] = {"name": name, "memory": memory, "predict_first": model.texts.predict_first}
-    return attend_sentence(model.model, model.vocabulary, words, **how)
-
-
-def _sentence(model: TrainedModel, text: str) -> list[str]:
-    """Return the words of one sentence; refuse what such a model cuts into several."""
     words = words_of(model.texts.pieces([text]))[:-1]
     if EOS in words:
         raise InputError(
             f"--sentence={text!r}: is {1 + words.count(EOS)} sentences to a model trained on text cut into sentences "
             "(data.lines=sentences); give each with its own --sentence"
         )
-    return words
+    memory, predict_first = model.config.model.memory.description, model.texts.predict_first
+    return attend_sentence(model.model, model.vocabulary, words, name=name, memory=memory, predict_first=predict_first)
 
 
 def _split(model: TrainedModel, options: argparse.Namespace) -> tuple[str, Batcher]:
-    """Name a split, and cut it as the training's text was."""
     corpus, split = corpus_of(model, options)
     return f"{corpus.name} {split}", model.texts.protocol(corpus, split).batcher(corpus, split)
 
@@ -379,8 +351,7 @@ def published_name(config: RunConfig) -> str | None:
 
 def _by_epoch(options: argparse.Namespace) -> None:
     """From the logs of runs: no model is loaded."""
-    named = zip(run_names(options.runs), options.runs, strict=True)
-    measured = [read_utilisation(folder, name) for name, folder in named]
+    measured = [*map(read_utilisation, options.runs, run_names(options.runs))]
     attend_show.print_utilisation(measured)
     if options.out is not None:
         export.save_utilisation(measured, options.out)

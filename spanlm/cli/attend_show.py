@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from spanlm.analysis.lags import LEAST_SHOWN, MeasuredLags, lag_columns, notes, signed
-from spanlm.analysis.sentences import Flatness, FlatnessRow, SentenceMap, common_scale, mean_flatness, triangle_lines
+from spanlm.analysis.sentences import Flatness, SentenceMap, common_scale, mean_flatness, triangle_lines
 from spanlm.analysis.utilisation import EXPLAINED, Utilisation, spread_epochs
 from spanlm.cli.render import grid, out, paragraph, table
-from spanlm.evaluation.attention import PARTS, Expected, Look, SpanRecord
+from spanlm.evaluation.attention import PARTS, Expected, SpanRecord
 
 _FLATNESS = "entropy of a row over that of equal weights: 1 is flat, 0 all on one word"
 
@@ -21,15 +21,12 @@ EPOCHS = 30
 
 
 def print_lags(measured: Sequence[MeasuredLags]) -> None:
-    """Print mean attention by lag, each model beside the paper's numbers."""
     header, *rows = lag_columns(measured)
     grid(header, rows, "mean attention by lag, percent")
-    for note in notes(measured):
-        paragraph(note)
+    paragraph(*notes(measured))
 
 
 def print_maps(sentences: Sequence[Sequence[SentenceMap]]) -> None:
-    """Print every sentence as every model saw it."""
     for maps in sentences:
         top, _ = common_scale(maps)
         for one in maps:
@@ -40,7 +37,6 @@ def print_maps(sentences: Sequence[Sequence[SentenceMap]]) -> None:
 
 
 def print_sentence_flatness(sentences: Sequence[Sequence[SentenceMap]]) -> None:
-    """Print a number for each sentence and model and, of several sentences, for all of them."""
     rows = [(f"sentence {number}", [one.flatness for one in maps]) for number, maps in enumerate(sentences, start=1)]
     if len(sentences) > 1:
         rows.append(("all sentences", [mean_flatness(maps) for maps in zip(*sentences, strict=True)]))
@@ -49,13 +45,16 @@ def print_sentence_flatness(sentences: Sequence[Sequence[SentenceMap]]) -> None:
 
 
 def print_flatness(measured: Mapping[str, tuple[str, Flatness]]) -> None:
-    """Print a table for each model: how flat its rows are, by how many words there were to choose from."""
     paragraph(f"flatness of attention ({_FLATNESS})")
     for name, (text, flatness) in measured.items():
         slots, nearest = ("words", f"at {signed(flatness.nearest_lag)}") if flatness.span == 1 else ("spans", "newest")
         elsewhere = flatness.overall.on_no_word >= LEAST_SHOWN / 100
         header = [slots, "rows", "flatness", "largest", nearest, "equal", *["on no word"] * elsewhere]
-        rows = [_flatness_cells(row)[: len(header)] for row in (*flatness.groups, flatness.overall)]
+        rows = []
+        for row in (*flatness.groups, flatness.overall):
+            shares = (row.largest, row.nearest, row.equal, *[row.on_no_word] * elsewhere)
+            cells = [f"{100 * share:.1f} %" for share in shares]
+            rows.append([str(row.slots), f"{row.rows:,}", f"{row.flatness:.3f}", *cells])
         grid(header, rows, f"{name}, {text}")
         out(f"{flatness.left_out:,} rows without a choice are left out")
     paragraph(
@@ -65,13 +64,7 @@ def print_flatness(measured: Mapping[str, tuple[str, Flatness]]) -> None:
         out("newest: mean share of the span that ended last")
 
 
-def _flatness_cells(row: FlatnessRow) -> list[str]:
-    shares = (f"{100 * share:.1f} %" for share in (row.largest, row.nearest, row.equal, row.on_no_word))
-    return [str(row.slots), f"{row.rows:,}", f"{row.flatness:.3f}", *shares]
-
-
 def print_utilisation(measured: Sequence[Utilisation]) -> None:
-    """Print how often each run's buffer was used after each epoch, and how often it was better."""
     header = ["epoch", *(head for one in measured for head in (one.name, "oracle"))]
     rows = [
         [str(epoch + 1), *(_percent(shares, epoch) for one in measured for shares in (one.learned, one.oracle))]
@@ -107,13 +100,9 @@ def print_spans(record: SpanRecord, temperature: float) -> None:
     what = f"{len(looks)} {'word' if record.span == 1 else 'span'}{'s' if len(looks) > 1 else ''}"
     out(f"it looked at {what}{f'; the {LOOKS} with the largest weights' if len(looks) > LOOKS else ''}:")
     for look in looks[:LOOKS]:
-        out(f"  {look.weight:6.1%}  {_place(record, look)}  {record.words_of(look)}")
-
-
-def _place(record: SpanRecord, look: Look) -> str:
-    """Number its words as the text does."""
-    first, last = look.first + record.first_token, look.last + record.first_token
-    return f"{last:>6}" if record.span == 1 else f"{first:>6}–{last:<6}"
+        start, end = look.first + record.first_token, look.last + record.first_token
+        place = f"{end:>6}" if record.span == 1 else f"{start:>6}–{end:<6}"
+        out(f"  {look.weight:6.1%}  {place}  {record.words_of(look)}")
 
 
 def _expected(record: SpanRecord, part: str) -> str:

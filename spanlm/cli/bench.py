@@ -33,7 +33,6 @@ later epoch, make steps longer. Nothing is written.
 
 
 def run(arguments: list[str]) -> None:
-    """Measure."""
     options = _options(arguments)
     asked = field_values(options, BenchOptions)
     named = {name: _with_corpus(name, options) for name in options.names}
@@ -107,7 +106,6 @@ def _show_speeds(name: str, training: TimedTraining) -> None:
 
 
 def _show_operations(precision: str, step: WatchedStep) -> None:
-    """Print rows that add up to the whole step."""
     found = [(one.name, f"{one.calls:,.1f}", one.milliseconds) for one in step.operations]
     if step.other_operations:
         found.append((f"{step.other_operations} other operations", "", step.other_milliseconds))

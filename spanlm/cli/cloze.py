@@ -23,7 +23,7 @@ from spanlm.cli.options import (
     runs_and_files,
 )
 from spanlm.cli.render import Progress, grid, out, out_json, paragraph
-from spanlm.data.cbt import Defect, Question, is_cbt_like, read_questions, word_class
+from spanlm.data.cbt import Defect, is_cbt_like, read_questions, word_class
 from spanlm.errors import InputError, require
 from spanlm.evaluation.cloze import (
     SCORES,
@@ -77,9 +77,6 @@ class _File:
     tallies: dict[ClozeContext, ClozeTally] = field(default_factory=dict)
     defects: list[Defect] = field(default_factory=list)
 
-    def questions(self, limit: int | None) -> Iterator[Question | Defect]:
-        return islice(read_questions(self.path, self.name), limit)
-
     def to_json(self) -> dict[str, Any]:
         return {
             "file": self.name,
@@ -91,7 +88,6 @@ class _File:
 
 
 def run(arguments: list[str]) -> None:
-    """Rank."""
     options = _parse(arguments)
     check_output(options.out, map(Path, options.questions))
     check_kind(options.out, "--out", ["jsonl"], "JSON lines are written, not a table. Name it .jsonl.")
@@ -102,7 +98,7 @@ def run(arguments: list[str]) -> None:
     with output(options.out) if options.out else nullcontext() as records, Progress() as progress:
         for file in files:
             file.tallies = {context: ClozeTally() for context in contexts}
-            ranks = model.cloze(file.questions(options.limit), **how)
+            ranks = model.cloze(islice(read_questions(file.path, file.name), options.limit), **how)
             _count(file, ranks, records, None if options.json else progress, strict=options.strict)
     macro = {
         context: {by: macro_average(file.tallies[context].accuracy(by) for file in files) for by in SCORES}
@@ -156,7 +152,6 @@ def _count(
     *,
     strict: bool,
 ) -> None:
-    """Add ranks to the file's tallies, and write a record of each."""
     for ranked in ranks:
         if isinstance(ranked, Defect):
             if strict:
@@ -186,8 +181,7 @@ def _show(model: LoadedModel, files: list[_File], macro: dict[ClozeContext, dict
         lines.append(f"{why}: the first word of a query adds nothing to its scores")
     if any(tally.candidates_oov for file in files for tally in file.tallies.values()):
         lines += [f"note: {note}" for note in model.texts.unk_notes()]
-    for line in lines:
-        paragraph(line)
+    paragraph(*lines)
     for context, averages in macro.items():
         out()
         grid(_HEADER, _rows(context, files, averages), _TITLES[context])
@@ -211,7 +205,6 @@ def _rows(context: ClozeContext, files: list[_File], averages: dict[Score, float
 
 
 def _cells(accuracy: Accuracy) -> tuple[str, str]:
-    """Return a share with its interval, and the number of questions."""
     interval = "" if accuracy.interval is None else f" [{', '.join(f'{x:.1%}' for x in accuracy.interval)}]"
     return f"{_percent(accuracy.share)}{interval}", f"{accuracy.right:,}"
 

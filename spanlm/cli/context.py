@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,7 @@ from spanlm.analysis.context import (
 )
 from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.analysis.figures import FIGURES, Point, Series, context_figure, figure_bytes
-from spanlm.cli.evaluation_report import described, run_field
+from spanlm.cli.evaluation_report import Rows, model_rows, run_field
 from spanlm.cli.options import Parser, add_fields, check_output, corpus_of, field_values, load_runs, own_texts
 from spanlm.cli.render import grid, out, out_json, paragraph, progress, table
 from spanlm.errors import InputError
@@ -51,7 +50,6 @@ _COLUMNS = (SHUFFLED, DROPPED, REPLACED, NO_MEMORY, NO_ENCODER)
 
 
 def run(arguments: list[str]) -> None:
-    """Measure."""
     options = _parsed(arguments)
     if options.out is not None:
         check_output(options.out, own_texts(options))
@@ -72,9 +70,8 @@ def run(arguments: list[str]) -> None:
     if options.json:
         out_json({**run_field(model), "notes": corpus.notes, **found.to_json(), "gain": found.gain})
         return
-    for line in corpus.notes:
-        paragraph(line)
-    _print(found, described(model))
+    paragraph(*corpus.notes)
+    _print(found, model_rows(model))
     if options.out is not None:
         out(f"wrote {options.out}")
 
@@ -101,7 +98,7 @@ def _csv(found: ContextUse) -> bytes:
     return table_bytes(("change", "words", "positions", "bits", "excess", "low", "high"), rows)
 
 
-def _print(found: ContextUse, model: Sequence[str]) -> None:
+def _print(found: ContextUse, model: Rows) -> None:
     length, low, high = _lengths(found)
     used = f"{length} words back (95 %: {low} to {high}); further ones are worth at most 1 % of the gain"
     if math.isinf(found.effective):
@@ -112,11 +109,9 @@ def _print(found: ContextUse, model: Sequence[str]) -> None:
         used = f"not known: no length has targets in {FEWEST_BLOCKS} of these blocks"
     elif math.isnan(found.effective):
         used = f"none: with no word of context it predicts {'better' if most < 0 else 'as well, but for chance'}"
-    what, *members = model
     table(
         [
-            ("model", what),
-            *(("", member) for member in members),
+            *model,
             ("text", found.text),
             ("protocol", found.protocol),
             ("intervals", f"95 %, drawn from {found.blocks}"),
@@ -126,17 +121,12 @@ def _print(found: ContextUse, model: Sequence[str]) -> None:
         ]
     )
     out()
-    rows = [
-        [
-            f"{point.words}",
-            f"{point.positions:,}",
-            f"{point.bits - point.excess:.3f}",
-            f"{point.bits:.3f}",
-            *_both(point),
-            _left(found, point),
-        ]
-        for point in found.curves[TRUNCATED]
-    ]
+    rows = []
+    for point in found.curves[TRUNCATED]:
+        low, high = map(_bits, point.interval)
+        interval = "–" if math.isnan(point.interval[0]) else f"{low} to {high}"
+        bits = [f"{point.bits - point.excess:.3f}", f"{point.bits:.3f}", _bits(point.excess)]
+        rows.append([f"{point.words}", f"{point.positions:,}", *bits, interval, _left(found, point)])
     header = ["words", "targets", "whole", "alone", "more", "95 %", "gain left"]
     grid(header, rows, "bits a token, with the whole context and with the last n words alone")
     if any(math.isnan(point.interval[0]) for points in found.curves.values() for point in points):
@@ -156,11 +146,6 @@ def _print_changes(found: ContextUse) -> None:
     far = f"the {found.far} words before these are shuffled, half of them dropped, or each replaced by one as frequent"
     parts = "the memory, or the encoder, has read nothing but the last n words"
     paragraph("; ".join([far] * (SHUFFLED in names) + [parts] * (NO_MEMORY in names)))
-
-
-def _both(point: ContextPoint) -> list[str]:
-    low, high = point.interval
-    return [_bits(point.excess), "–" if math.isnan(low) else f"{_bits(low)} to {_bits(high)}"]
 
 
 def _around(point: ContextPoint) -> str:
@@ -196,8 +181,7 @@ def _figure(found: ContextUse) -> Figure:
     length, low, high = _lengths(found)
     marks = []
     if math.isfinite(found.effective) and found.effective >= 1:
-        name = f"1 % of the gain left: {length} ({low} to {high})"
-        marks.append((name, Point(found.effective, 0.0)))
+        marks.append((f"1 % of the gain left: {length} ({low} to {high})", Point(found.effective, 0.0)))
     caption = f"{found.text}. Bands: 95 % intervals, drawn from {found.blocks}."
     if any(name in found.curves for name in (SHUFFLED, DROPPED, REPLACED)):
         caption += f" Shuffled, half dropped, replaced: the {found.far} words before."

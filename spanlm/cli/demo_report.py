@@ -65,7 +65,6 @@ def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
 
 
 def _emptied(model: TrainedModel, corpus: Corpus) -> list[TokenBits]:
-    """Read the test part without the memory, if it attends."""
     if model.config.model.memory.slots == 0:
         return []
     return [read_tokens(model.with_attention("none"), corpus, "test")]

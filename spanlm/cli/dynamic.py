@@ -33,15 +33,8 @@ class DynamicChoice:
     statistics: DynamicStatistics
     tuning: DynamicTuning | None
 
-    @property
-    def first_release(self) -> dict[str, float]:
-        """η, λ and ε as the first release would have them."""
-        values = self.config.sum_convention(self.statistics.segments, self.statistics.tensors)
-        return dict(zip(("rate", "decay", "epsilon"), values, strict=True))
-
 
 def add_dynamic(parser: VerbParser) -> None:
-    """Add the options."""
     text = "let the weights follow the text, which is read as one stream (Krause et al., 2018); the defaults of η, λ "
     text += "and ε are those published for AWD-LSTM on Penn Treebank: `spanlm presets --json` has those of other models"
     parser.add_argument("--dynamic", action="store_true", help=text)
@@ -51,7 +44,6 @@ def add_dynamic(parser: VerbParser) -> None:
 
 
 def check_dynamic(options: argparse.Namespace, runs: int) -> None:
-    """Check the options of dynamic evaluation before anything is loaded."""
     if not options.dynamic:
         refuse_given(options, "dynamic", "needs dynamic evaluation; add --dynamic")
         return
@@ -110,16 +102,18 @@ def choose_dynamic(
 
 
 def dynamic_fields(choice: DynamicChoice | None) -> dict[str, Any]:
-    """Return the fields of JSON on dynamic evaluation."""
     if choice is None:
         return {}
-    config = {**choice.config.to_json(), "sum_convention": choice.first_release}
-    found = {"dynamic": config, "dynamic_statistics": choice.statistics.to_json()}
+    first_release = choice.config.sum_convention(choice.statistics.segments, choice.statistics.tensors)
+    values = dict(zip(("rate", "decay", "epsilon"), first_release, strict=True))
+    found = {
+        "dynamic": {**choice.config.to_json(), "sum_convention": values},
+        "dynamic_statistics": choice.statistics.to_json(),
+    }
     return found if choice.tuning is None else {**found, "tuning": choice.tuning.to_json()}
 
 
 def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple[str, str]]:
-    """Return rows on the perplexity without, the statistics, and how η and λ were chosen."""
     if choice is None or result.without_dynamic is None:
         return []
     rows = [
@@ -131,8 +125,7 @@ def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple
     tuning = replace(choice.tuning, notes=[_in_options(note, choice.tuning) for note in choice.tuning.notes])
     whole, points = sum(point.whole for point in tuning.grid), len(tuning.grid)
     how = "" if whole == points else f", {whole} of them on all of it"
-    best = f"η {tuning.best.rate:.3g}, λ {tuning.best.decay:.3g} of {points} pairs{how}"
-    rows += tuned_rows(result, tuning, best)
+    rows += tuned_rows(result, tuning, f"η {tuning.best.rate:.3g}, λ {tuning.best.decay:.3g} of {points} pairs{how}")
     if count := tuning.read_before:
         trials = "1 trial was" if count == 1 else f"{count} trials were"
         rows.append(("resumed", f"{trials} read from {TRIALS} in the run's folder"))

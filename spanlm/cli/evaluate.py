@@ -104,7 +104,6 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
 
 
 def run(arguments: list[str]) -> None:
-    """Evaluate."""
     options = _parsed(arguments)
     runs = [options.run, *options.more]
     check_cache(options)
@@ -168,7 +167,6 @@ def _check(options: argparse.Namespace, runs: int) -> None:
 
 
 def _toolkit_report(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> Iterator[str]:
-    """Give the lines that KenLM or SRILM would print."""
     if not model.texts.predict_first:
         raise InputError(f"--format={options.format}: {model.folder} gives the first word of a line no probability")
     model, text = model.as_written(), corpus.written_lines(options.split)

@@ -19,7 +19,6 @@ does. Needs the extra hf.
 
 
 def run(arguments: list[str]) -> None:
-    """Export."""
     parser = Parser("export", _DESCRIPTION)
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run")
     parser.add_argument("--to", choices=("hf",), default="hf", help="the library (default: hf)")

@@ -32,7 +32,6 @@ Of --samples N, text 1 has the words of --seed alone, text 2 those of the next s
 
 
 def run(arguments: list[str]) -> None:
-    """Generate."""
     parser = Parser("generate", _DESCRIPTION, more=_MORE)
     parser.add_runs(hf=False)
     parser.add_argument("--prompt", default="", metavar="TEXT", help="words to continue (default: start a line)")
@@ -51,8 +50,7 @@ def run(arguments: list[str]) -> None:
         for number, words in enumerate(model.samples(options.samples, options.prompt, **asdict(drawn)), start=1):
             sys.stdout.write(f"{number}:\n")
             _write(options.prompt, words)
-    for line in [*(f"note: {line}" for line in model.texts.unk_notes() if options.unk), *departures(model)]:
-        note(line)
+    note(*(f"note: {line}" for line in model.texts.unk_notes() if options.unk), *departures(model))
 
 
 def _write(prompt: str, words: Iterable[str]) -> None:

@@ -215,7 +215,6 @@ def _overview() -> str:
 
 
 def _version() -> str:
-    """Name the release, and of a checkout the commit."""
     from spanlm.store.provenance import PACKAGE, commit_of
 
     commit, changed = commit_of(PACKAGE)
@@ -223,7 +222,6 @@ def _version() -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a verb; return the exit status."""
     stop_at_once(loading=True)
     program, arguments = arguments is None, sys.argv[1:] if arguments is None else arguments
     follow_parent()

@@ -500,7 +500,6 @@ def split_fields(
 
 
 def _of_group(name: str, group: Mapping[str, Any]) -> Fields:
-    """Return the fields of a group by their full names, as they would be typed."""
     if not group:
         raise InputError(f"{name}={{}}: names no field")
     fields: Fields = {}
@@ -511,7 +510,6 @@ def _of_group(name: str, group: Mapping[str, Any]) -> Fields:
 
 
 def free_folder(preset: str | None, text: str) -> Path:
-    """Return the next free folder in runs/, named by preset and text."""
     corpus = Path(text).name.split(".")[0]
     stem = "-".join(dict.fromkeys([*(preset or "").split("/"), corpus]).keys()).strip("-")
     folder, number = Path("runs") / stem, 1

@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from spanlm.cli.evaluation_report import departures, described, run_field
+from spanlm.cli.evaluation_report import departures, model_rows, run_field
 from spanlm.cli.options import Parser, add_fields, check_output, load_kenlm, load_runs, output, runs_and_files
 from spanlm.cli.render import grid, note, out, out_json, table
 from spanlm.data.tables import DELIMITERS, Kind, Row, RowNotes, read_table, repeated, row_line, table_kind
@@ -34,7 +34,6 @@ _PARADIGMS = ("UID", "paradigm", "condition")
 
 
 def run(arguments: list[str]) -> None:
-    """Compare."""
     options = _parsed(arguments)
     runs, files = runs_and_files(options)
     if len(files) != 1:
@@ -63,8 +62,7 @@ def run(arguments: list[str]) -> None:
     by = options.by or next((name for name in _PARADIGMS if name in pairs[0].fields), None)
     groups = accuracies(compared, by) if by is not None else {}
     whole = Accuracy.of(compared)
-    for line in [*bad.lines(), *ties.lines()]:
-        note(line)
+    note(*bad.lines(), *ties.lines())
     if options.json:
         out_json(
             {
@@ -79,8 +77,7 @@ def run(arguments: list[str]) -> None:
             }
         )
         return
-    named = [f"{runs[0]}: KenLM's binary format"] if isinstance(model, Kenlm) else described(model)
-    table([("model" if not place else "", line) for place, line in enumerate(named)])
+    table([("model", f"{runs[0]}: KenLM's binary format")] if isinstance(model, Kenlm) else model_rows(model))
     out()
     header = [by or "", "pairs", "accuracy", "95 %", "ties", "with OOV", "of them right"]
     grid(header, [[name.replace("\n", "\\n"), *_cells(each)] for name, each in (*groups.items(), ("all", whole))])
@@ -88,8 +85,7 @@ def run(arguments: list[str]) -> None:
         out("Only the words of the critical region are compared.")
     if isinstance(model, Kenlm):
         return
-    for line in [*([] if model.texts.predict_first else [_UNPREDICTED]), *departures(model)]:
-        note(line)
+    note(*([] if model.texts.predict_first else [_UNPREDICTED]), *departures(model))
 
 
 _UNPREDICTED = (

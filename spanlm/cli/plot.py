@@ -21,7 +21,6 @@ one that `spanlm sweep` or `reproduce` made, each run or family is a curve.
 
 
 def run(arguments: list[str]) -> None:
-    """Plot."""
     parser = Parser("plot", _DESCRIPTION)
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders of runs, or of families of runs")
     units = ("tokens", "epochs", "steps", "seconds")

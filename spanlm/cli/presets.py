@@ -48,7 +48,6 @@ LISTING = "presets/listing.jsonl"
 
 
 def run(arguments: list[str]) -> None:
-    """List the presets, or show one."""
     parser = VerbParser("presets", _DESCRIPTION)
     parser.add_argument("filter", nargs="?", default="", metavar="FILTER", help="a preset, or a part of the names")
     parser.add_argument("--json", action="store_true", help="print a JSON list, one object a preset")
@@ -78,7 +77,6 @@ def run(arguments: list[str]) -> None:
 
 
 def read_listing() -> list[dict[str, Any]]:
-    """Return the row of every preset."""
     lines = files("spanlm").joinpath(LISTING).read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
 

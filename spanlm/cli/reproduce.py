@@ -47,7 +47,6 @@ again.
 
 
 def run(arguments: list[str]) -> None:
-    """Reproduce."""
     options = _parser().parse_args(arguments)
     for name, value in list(vars(options).items()):
         setattr(options, name, tuple(value) if isinstance(value, list) else value)
@@ -104,8 +103,7 @@ def _introduce(plan: Plan) -> None:
         f"{plan.paper.title}, {plan.tables[0].kind} {names}: {work} on {plan.corpus.name} at scale {plan.scale.name} "
         f"({plan.scale.purpose})"
     )
-    for line in plan.corpus.notes:
-        paragraph(line)
+    paragraph(*plan.corpus.notes)
     if done := sum(task.record.exists() for task in plan.tasks):
         paragraph(f"{done} have a record in {plan.out} and are not run again; another --out and --runs train them anew")
 
@@ -197,7 +195,6 @@ def _ended(outcome: Outcome) -> str:
 
 
 def _show(page: Page) -> None:
-    """Print a table as its page has it."""
     out(f"\n{page.table.title}")
     for line in page.protocol():
         paragraph(f"  {line}")

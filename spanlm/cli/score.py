@@ -10,7 +10,7 @@ import unicodedata
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain, groupby, islice, pairwise, tee
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -101,8 +101,6 @@ _UNSCORED = (
 MOST_UNKNOWN, FEW_UNKNOWN = 100_000, 5
 """Different unknown words that are counted, and that a note names."""
 
-COLUMNS = [one.name for one in fields(WordScore) if one.name != "look"]
-
 _Row = dict[str, Any]
 
 
@@ -119,7 +117,6 @@ class _Item(NamedTuple):
 
 
 def run(arguments: list[str]) -> None:
-    """Score."""
     options = _parsed(arguments)
     runs, names = runs_and_files(options)
     names = names or ["-"]
@@ -134,9 +131,12 @@ def run(arguments: list[str]) -> None:
     named = "" if options.out is None or options.format is not None else options.out.name.removesuffix(".gz")
     require(Path(named).suffix not in _NO_TABLES, "--out", options.out, "named .csv, .tsv or .jsonl, which are written")
     models = _models(runs, options, apart)
-    if how.looks:
-        for model in models.values():
-            _require_attention(model)
+    for model in models.values() if how.looks else ():
+        try:
+            if isinstance(model.model, NextWordModel):
+                check_attends(model.model)
+        except InputError as error:
+            raise InputError(f"--looks: {model.folder}: {error}") from None
     caches = {name: choose_cache(model, options)[0] for name, model in models.items()}
     kept = options.keep.split(",") if options.keep else []
     items = _Items(options, models, how, form, kept, caches, len(names) > 1)
@@ -178,12 +178,10 @@ def run(arguments: list[str]) -> None:
         )
         if ways := ", ".join(f"{number:,} {way}" for way, number in otherwise.most_common() if way):
             note(f"note: the vocabulary has some of them if they are written otherwise: {ways}")
-    for line in (*items.bad.lines(), *items.misplaced.lines()):
-        note(line)
+    note(*items.bad.lines(), *items.misplaced.lines())
     state = how.state if options.document is None else "document"
-    told = [line for name, model in models.items() for line in _notes(model, bool(unknown), caches[name], state)]
-    for line in dict.fromkeys(told):
-        note(line)
+    notes = [line for name, model in models.items() for line in _notes(model, bool(unknown), caches[name], state)]
+    note(*dict.fromkeys(notes))
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
@@ -258,14 +256,6 @@ def _models(runs: Sequence[Path], options: argparse.Namespace, apart: bool) -> d
     return {name: load_runs([run], options) for name, run in zip(run_names(runs), runs, strict=True)}
 
 
-def _require_attention(model: LoadedModel) -> None:
-    if isinstance(model.model, NextWordModel):
-        try:
-            check_attends(model.model)
-        except InputError as error:
-            raise InputError(f"--looks: {model.folder}: {error}") from None
-
-
 # --- tokens of plain text ---
 
 
@@ -303,11 +293,16 @@ class _Items:
 
     def __post_init__(self) -> None:
         self.bad, self.misplaced = (RowNotes(what, self.options.strict) for what in ("left out", "out of place"))
-        names = {"file": "which file"} if self.files else {}
-        self.columns = self.own(names | _columns(self.options.rows, self.models, self.how))
+        columns = {"file": "which file"} if self.files else {}
+        columns |= {"run": "which model"} if len(self.models) > 1 else {}
+        columns |= field_meanings(WrittenScore if self.options.rows == "words" else WordScore)
+        del columns["look"]
+        if self.how.looks:
+            columns |= {f"attention_{name}": text for name, text in field_meanings(Looked).items()}
         if self.options.column is not None or self.options.rows == "words":
             before = "how many words with oov stand before it in its context (--state, --line, --document)"
-            self.columns |= self.own({"oov_before": before})
+            columns["oov_before"] = before
+        self.columns = self.own(columns)
 
     def own(self, row: _Row) -> _Row:
         """Return columns that are not the table's own by their names in the output."""
@@ -425,12 +420,11 @@ def _shared_out(
 
 def _known_otherwise(model: LoadedModel, word: str) -> str:
     """Say how to write an unknown word so that the vocabulary has it; empty: no such way is known."""
-    composed = unicodedata.normalize("NFC", word)
     ways = {
         "in lower case": word.lower(),
         "with ' for ’": word.replace("’", "'"),
         "with ’ for '": word.replace("'", "’"),
-        "composed (NFC)": composed,
+        "composed (NFC)": unicodedata.normalize("NFC", word),
     }
     for way, changed in ways.items():
         with suppress(InputError):  # of a reserved word
@@ -457,18 +451,8 @@ def _refuse_words(model: LoadedModel, text: str, place: str, how: ScoreOptions) 
 # --- what is written ---
 
 
-def _columns(rows: str, models: Mapping[str, LoadedModel], how: ScoreOptions) -> dict[str, str]:
-    """Return the columns that the model fills, with their meanings."""
-    owner = WrittenScore if rows == "words" else WordScore
-    found = {name: text for name, text in field_meanings(owner).items() if name != "look"}
-    looks = {f"attention_{name}": text for name, text in field_meanings(Looked).items()}
-    return {**({"run": "which model"} if len(models) > 1 else {}), **found, **(looks if how.looks else {})}
-
-
 def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
-    """Say how the rows were made, and what is in each column."""
     options, how = items.options, items.how
-    meanings = items.columns
     models = {
         name or model.folder.name: {
             "model": model.description,
@@ -491,7 +475,7 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
         "attention": options.attention,
         **{"combine": options.combine, "weights": options.weights},
         "runs": models,
-        "columns": {name: meanings.get(name, "of the item, as it was read") for name in header},
+        "columns": {name: items.columns.get(name, "of the item, as it was read") for name in header},
     }
 
 
@@ -499,9 +483,5 @@ def _notes(model: LoadedModel, unknown: bool, cache: CacheConfig | None, state: 
     anew = "over all of a file" if state == "carry" else f"anew for each {state}"
     cached = [] if cache is None else [f"{cache.description}, {anew}: no entropy and no rank", *cache_notes(cache)]
     unlearnt = [f"note: {line}" for line in model.texts.unk_notes()] if unknown else []
-    return [
-        *([] if model.texts.predict_first else [_UNSCORED]),
-        *unlearnt,
-        *(f"note: {line}" for line in cached),
-        *departures(model),
-    ]
+    unscored = [] if model.texts.predict_first else [_UNSCORED]
+    return [*unscored, *unlearnt, *(f"note: {line}" for line in cached), *departures(model)]

@@ -38,7 +38,6 @@ MOST_REQUESTS = 64
 
 
 def run(arguments: list[str]) -> None:
-    """Serve."""
     options = _parsed(arguments)
     if any(importlib.util.find_spec(name) is None for name in ("starlette", "uvicorn", "msgspec")):
         raise InputError(f"needs starlette, uvicorn and msgspec: {installation('serve')}")

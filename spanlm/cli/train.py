@@ -6,7 +6,7 @@ import argparse
 import re
 import shlex
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -79,7 +79,6 @@ _DEFAULT_PRESET = "demo"
 
 
 def run(arguments: list[str]) -> None:
-    """Train."""
     ranks = distributed.found()
     if ranks.rank:
         quiet()
@@ -99,7 +98,11 @@ def _run(arguments: list[str], ranks: Ranks) -> None:
         _print_help(own.help, own.preset, fields)
         return
     begun: Path | None = own.begun
-    config = with_words(with_options(_base_config(own.preset, own.config, begun), fields), begun)
+    if begun is not None and own.preset is None and own.config is None:
+        base = RunConfig.load(begun / CONFIG, whole=True)
+    else:
+        base = named_config(own.preset, own.config)
+    config = with_words(with_options(base, fields), begun)
     if own.match_parameters is not None:
         refuse_twice(fields, matched_field(config), f"--match-parameters={own.match_parameters}")
     if own.print_config:
@@ -151,13 +154,17 @@ def _of_ngram(arguments: list[str]) -> bool:
 
 
 def train_and_report(
-    config: RunConfig, corpus: Corpus, folder: Path, *, resume: bool, track: str | None, ranks: Ranks = ALONE
+    config: RunConfig, corpus: Corpus, folder: Path, *, resume: bool, track: Any, ranks: Ranks = ALONE
 ) -> None:
-    """Train with a report on the terminal, and in a tracker."""
     if ranks.rank:
         train(config, corpus, folder, resume=resume, ranks=ranks)
         return
-    with TrainingReport() as report, _tracked(report, track) as watcher:
+    with TrainingReport() as report, ExitStack() as stack:
+        watcher: Watcher = report
+        if track is not None:
+            from spanlm.interop.tracking import Tracked
+
+            watcher = stack.enter_context(closing(Tracked(report, track)))
         position = train(config, corpus, folder, watcher, resume=resume, ranks=ranks)
     report.ended(position, folder)
 
@@ -168,14 +175,6 @@ def _train_family(members: Mapping[Path, RunConfig], corpus: Corpus, folder: Pat
         return
     more = [*([f"--track={own.track}"] if own.track else []), *["--as-text"] * (own.as_text or own.begun is not None)]
     train_together(members, corpus, folder, own.engine, more)
-
-
-def _tracked(report: TrainingReport, tracker: Any) -> AbstractContextManager[Watcher]:
-    if tracker is None:
-        return nullcontext(report)
-    from spanlm.interop.tracking import Tracked
-
-    return closing(Tracked(report, tracker))
 
 
 # --- options ---
@@ -271,18 +270,11 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
 
 
 def refuse_twice(fields: Mapping[str, str], field: str, option: str) -> None:
-    """Refuse a field beside an option that sets it."""
     if field in fields:
         raise InputError(f"{option} and --{field}={fields[field]}: say the same thing twice; take one")
 
 
 # --- configuration ---
-
-
-def _base_config(preset: str | None, file: Path | None, begun: Path | None) -> RunConfig:
-    if preset is None and file is None and begun is not None:
-        return RunConfig.load(begun / CONFIG, whole=True)
-    return named_config(preset, file)
 
 
 def named_config(preset: str | None, config: Path | None) -> RunConfig:
@@ -347,7 +339,6 @@ def with_words(config: RunConfig, begun: Path | None) -> RunConfig:
 
 
 def matched_field(config: RunConfig) -> str:
-    """Name the size that `--match-parameters` chooses."""
     return f"model.encoder.{'last_size' if isinstance(config.model.encoder, AWDLSTMConfig) else 'hidden_size'}"
 
 

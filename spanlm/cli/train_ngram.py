@@ -35,7 +35,6 @@ SHORT = {
 
 
 def run(arguments: list[str]) -> None:
-    """Estimate."""
     mine, fields = split_fields(arguments, SHORT, ("data", "ngram"))
     options = _parser().parse_intermixed_args(mine)
     preset, corpus_name = text_and_preset(options.names, options.corpus, NGRAM_PRESETS)
@@ -48,8 +47,7 @@ def run(arguments: list[str]) -> None:
     config = replace(config, data=with_own_documents(config.data))
     corpus = load_corpus(config.data, as_text=options.as_text)
     folder = options.out or free_folder(preset, config.data.corpus)
-    for note in corpus.notes:
-        paragraph(note)
+    paragraph(*corpus.notes)
     table([("model", config.description), ("data", corpus.description), ("folder", str(folder))])
     trained, results = train_ngram(config, corpus, folder, out)
     table(
