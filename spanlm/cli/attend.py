@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -13,10 +13,16 @@ from typing import Any, NamedTuple
 from spanlm.analysis import export
 from spanlm.analysis.attend import Excerpt, attention_by_lag, attention_flatness, excerpt
 from spanlm.analysis.figures import FIGURES, check_series
-from spanlm.analysis.lags import RECURRENT_MEMORY, MeasuredLags, check_alike
-from spanlm.analysis.sentences import SentenceMap, attend_sentence
-from spanlm.analysis.utilisation import read_utilisation
-from spanlm.cli import attend_show
+from spanlm.analysis.lags import LEAST_SHOWN, RECURRENT_MEMORY, MeasuredLags, check_alike, lag_columns, notes, signed
+from spanlm.analysis.sentences import (
+    Flatness,
+    SentenceMap,
+    attend_sentence,
+    common_scale,
+    mean_flatness,
+    triangle_lines,
+)
+from spanlm.analysis.utilisation import EXPLAINED, read_utilisation, spread_epochs
 from spanlm.cli.evaluation_report import departures
 from spanlm.cli.options import (
     Parser,
@@ -28,14 +34,23 @@ from spanlm.cli.options import (
     run_names,
     standard_input,
 )
-from spanlm.cli.render import note, out
+from spanlm.cli.render import grid, note, out, paragraph, table
 from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher
 from spanlm.data.tables import RowNotes, first_line_kind, read_table, refuse_without_column, table_kind
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, require
-from spanlm.evaluation.attention import EXPECTED, EXPECTED_OF_PART, attend_spans, attend_words, check_attends
+from spanlm.evaluation.attention import (
+    EXPECTED,
+    EXPECTED_OF_PART,
+    PARTS,
+    Expected,
+    SpanRecord,
+    attend_spans,
+    attend_words,
+    check_attends,
+)
 from spanlm.evaluation.words import Piece, places_of, words_of
 from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig, SpanBufferConfig
 from spanlm.runs.texts import text_to_attend
@@ -89,6 +104,14 @@ WORDS = 60
 """Of a stretch of a corpus, unless --words says another number."""
 NEAREST = 15
 """Lags told apart of a memory that grows with the text: as many as the paper's windows have."""
+_FLATNESS = "entropy of a row over that of equal weights: 1 is flat, 0 all on one word"
+
+LOOKS = 8
+"""Spans that are printed."""
+CONTEXT = 16
+"""Words before the next one that are printed."""
+EPOCHS = 30
+"""Epochs that are printed; a file has all of them."""
 
 
 def run(arguments: list[str]) -> None:
@@ -210,7 +233,7 @@ def _text(options: argparse.Namespace) -> None:
         export.save_spans(spans, options.out)
     else:
         assert model.gate_temperature is not None  # what has spans has a gate
-        attend_show.print_spans(spans, model.gate_temperature)
+        print_spans(spans, model.gate_temperature)
     note(*departures(model))
 
 
@@ -287,9 +310,18 @@ def _models(options: argparse.Namespace, most: float = math.inf) -> dict[str, Tr
 def _sentences(options: argparse.Namespace) -> None:
     models = _models(options, most=1)
     sentences = [[_map(name, model, sentence) for name, model in models.items()] for sentence in options.sentence]
-    if options.out is None:
-        attend_show.print_maps(sentences)
-    attend_show.print_sentence_flatness(sentences)
+    for maps in sentences if options.out is None else ():
+        top, _ = common_scale(maps)
+        for one in maps:
+            out(f"{one.name}: {one.memory}")
+            for line in triangle_lines(one, top):
+                out(f"  {line}")
+            out()
+    rows = [(f"sentence {number}", [one.flatness for one in maps]) for number, maps in enumerate(sentences, start=1)]
+    if len(sentences) > 1:
+        rows.append(("all sentences", [mean_flatness(maps) for maps in zip(*sentences, strict=True)]))
+    shown = [[name, *("-" if one is None else f"{one.overall.flatness:.3f}" for one in found)] for name, found in rows]
+    grid(["", *models], shown, f"flatness ({_FLATNESS})")
     if options.out is not None:
         export.save_sentence_maps(sentences, options.out)
 
@@ -315,7 +347,7 @@ def _flatness(options: argparse.Namespace) -> None:
     for name, model in _models(options).items():
         text, batcher = _split(model, options)
         measured[name] = (text, attention_flatness(model.model, batcher))
-    attend_show.print_flatness(measured)
+    print_flatness(measured)
     if options.out is not None:
         export.save_flatness(measured, options.out)
 
@@ -328,7 +360,9 @@ def _by_lag(options: argparse.Namespace) -> None:
         nearest = NEAREST if model.config.model.memory.slots is None else None
         profile = attention_by_lag(model.model, batcher, nearest)
         measured.append(MeasuredLags(name, text, profile, published_name(model.config)))
-    attend_show.print_lags(measured)
+    header, *rows = lag_columns(measured)
+    grid(header, rows, "mean attention by lag, percent")
+    paragraph(*notes(measured))
     if options.out is not None:
         export.save_lags(measured, options.out)
 
@@ -352,9 +386,76 @@ def published_name(config: RunConfig) -> str | None:
 def _by_epoch(options: argparse.Namespace) -> None:
     """From the logs of runs: no model is loaded."""
     measured = [*map(read_utilisation, options.runs, run_names(options.runs))]
-    attend_show.print_utilisation(measured)
+    header = ["epoch", *(head for one in measured for head in (one.name, "oracle"))]
+    rows = [
+        [str(epoch + 1), *(_percent(shares, epoch) for one in measured for shares in (one.learned, one.oracle))]
+        for epoch in spread_epochs(max(map(len, measured)), EPOCHS)
+    ]
+    grid(header, rows, "use of the span buffer on valid, in percent")
+    paragraph(EXPLAINED)
     if options.out is not None:
         export.save_utilisation(measured, options.out)
+
+
+# --- what is printed ---
+
+
+def print_flatness(measured: Mapping[str, tuple[str, Flatness]]) -> None:
+    paragraph(f"flatness of attention ({_FLATNESS})")
+    for name, (text, flatness) in measured.items():
+        slots, nearest = ("words", f"at {signed(flatness.nearest_lag)}") if flatness.span == 1 else ("spans", "newest")
+        elsewhere = flatness.overall.on_no_word >= LEAST_SHOWN / 100
+        header = [slots, "rows", "flatness", "largest", nearest, "equal", *["on no word"] * elsewhere]
+        rows = []
+        for row in (*flatness.groups, flatness.overall):
+            shares = (row.largest, row.nearest, row.equal, *[row.on_no_word] * elsewhere)
+            cells = [f"{100 * share:.1f} %" for share in shares]
+            rows.append([str(row.slots), f"{row.rows:,}", f"{row.flatness:.3f}", *cells])
+        grid(header, rows, f"{name}, {text}")
+        out(f"{flatness.left_out:,} rows without a choice are left out")
+    paragraph(
+        "largest, at ...: mean share of the largest weight and of the nearest word; equal: of each if all were equal"
+    )
+    if any(one.span > 1 for _, one in measured.values()):
+        out("newest: mean share of the span that ended last")
+
+
+def _percent(shares: Sequence[float], epoch: int) -> str:
+    return f"{100 * shares[epoch]:.1f}" if epoch < len(shares) else ""
+
+
+def print_spans(record: SpanRecord, temperature: float) -> None:
+    """Print the last position: after what, where it looked, and what each part of the model expected."""
+    last = len(record.words) - 1
+    paragraph(record.title)
+    read = record.words[max(last + 1 - CONTEXT, 0) :]
+    rows = [("after", " ".join(["…"] * (last + 1 > CONTEXT) + read)), ("came", record.targets[last])]
+    if record.filled[last]:
+        preferred = "buffer" if record.gate[last] >= 0.5 else "encoder"
+        shares = f"λ {record.gate[last]:.3f}, used as {record.used[last]:.3f} (T {temperature:g})"
+        rows.append(("gate", f"{shares}: the {preferred} is preferred"))
+        rows.append(("buffer alone", _expected(record, "buffer")))
+    if unknown := [word for word in dict.fromkeys([*read, record.targets[last]]) if word in record.unknown]:
+        rows.insert(2, ("read as <unk>", " ".join(unknown)))
+    table([*rows, ("encoder alone", _expected(record, "encoder")), ("both", _expected(record, "mixture"))])
+    looks = record.looks(last)
+    if not looks:
+        out("the buffer is empty: no span has ended yet")
+        return
+    out()
+    what = f"{len(looks)} {'word' if record.span == 1 else 'span'}{'s' if len(looks) > 1 else ''}"
+    out(f"it looked at {what}{f'; the {LOOKS} with the largest weights' if len(looks) > LOOKS else ''}:")
+    for look in looks[:LOOKS]:
+        start, end = look.first + record.first_token, look.last + record.first_token
+        place = f"{end:>6}" if record.span == 1 else f"{start:>6}–{end:<6}"
+        out(f"  {look.weight:6.1%}  {place}  {record.words_of(look)}")
+
+
+def _expected(record: SpanRecord, part: str) -> str:
+    """Say what a part expected at the last position, and what it gave the word that came."""
+    expected: Expected = getattr(record, part)[-1]
+    came = f'"{record.targets[-1]}" {record.chance[-1, PARTS.index(part)]:.3f}'
+    return f"{', '.join(f'{word} {chance:.3f}' for word, chance in expected)}; {came}"
 
 
 class View(NamedTuple):

@@ -10,7 +10,7 @@ from pathlib import Path
 from spanlm.cli.options import Parser, add_fields, field_values
 from spanlm.cli.render import grid, note, out
 from spanlm.config import RunConfig
-from spanlm.data.corpora import Corpus, load_corpus
+from spanlm.data.corpora import load_corpus
 from spanlm.errors import InputError
 from spanlm.presets import PRESETS, find_preset
 from spanlm.store.process import pick_device
@@ -35,7 +35,16 @@ later epoch, make steps longer. Nothing is written.
 def run(arguments: list[str]) -> None:
     options = _options(arguments)
     asked = field_values(options, BenchOptions)
-    named = {name: _with_corpus(name, options) for name in options.names}
+    named = {}
+    for name in options.names:
+        path = Path(name)
+        if path.is_dir():
+            raise InputError(f"{name}: is a folder; name a preset, or a file such as {path / CONFIG}")
+        is_file = path.is_file() or path.suffix in (".yaml", ".yml")
+        config = RunConfig.load(path) if is_file else find_preset(name).config
+        given = {"corpus": options.corpus, "dir": options.data_dir}
+        data = replace(config.data, **{field: value for field, value in given.items() if value is not None})
+        named[name] = replace(config, data=data), load_corpus(data)
     device = pick_device(options.device, "--device")
     started = provenance(device)
     timed = ((name, time_training(name, *one, device, asked, note=_note)) for name, one in named.items())
@@ -75,29 +84,13 @@ def _note(text: str) -> None:
     note(f"measuring: {text}")
 
 
-def _with_corpus(name: str, options: argparse.Namespace) -> tuple[RunConfig, Corpus]:
-    path = Path(name)
-    if path.is_dir():
-        raise InputError(f"{name}: is a folder; name a preset, or a file such as {path / CONFIG}")
-    is_file = path.is_file() or path.suffix in (".yaml", ".yml")
-    config = RunConfig.load(path) if is_file else find_preset(name).config
-    asked = {"corpus": options.corpus, "dir": options.data_dir}
-    data = replace(config.data, **{field: value for field, value in asked.items() if value is not None})
-    return replace(config, data=data), load_corpus(data)
-
-
 def _show_speeds(name: str, training: TimedTraining) -> None:
-    rows = [
-        (
-            speed.precision,
-            f"{speed.milliseconds:,.1f}",
-            f"{speed.tokens_per_second:,.0f}",
-            "–" if speed.step_megabytes is None else f"{speed.step_megabytes:,.0f}",
-            f"{speed.epoch_seconds:,.1f} s",
-            f"{speed.validation_seconds:,.1f} s",
-        )
-        for speed in training.speeds
-    ]
+    rows = []
+    for speed in training.speeds:
+        step = [f"{speed.milliseconds:,.1f}", f"{speed.tokens_per_second:,.0f}"]
+        memory = "–" if speed.step_megabytes is None else f"{speed.step_megabytes:,.0f}"
+        epoch = [f"{speed.epoch_seconds:,.1f} s", f"{speed.validation_seconds:,.1f} s"]
+        rows.append([speed.precision, *step, memory, *epoch])
     title = (
         f"{name} on {training.corpus}: V {training.vocabulary_size:,}, {training.epoch_tokens:,} tokens an epoch, "
         f"{training.parameters:,} parameters"

@@ -99,7 +99,7 @@ def run(arguments: list[str]) -> None:
         for file in files:
             file.tallies = {context: ClozeTally() for context in contexts}
             ranks = model.cloze(islice(read_questions(file.path, file.name), options.limit), **how)
-            _count(file, ranks, records, None if options.json else progress, strict=options.strict)
+            _count(file, ranks, records, None if options.json else progress, options.strict)
     macro = {
         context: {by: macro_average(file.tallies[context].accuracy(by) for file in files) for by in SCORES}
         for context in contexts
@@ -145,12 +145,7 @@ def _file(name: str, given_class: str | None) -> _File:
 
 
 def _count(
-    file: _File,
-    ranks: Iterable[RankedQuestion | Defect],
-    records: TextIO | None,
-    progress: Progress | None,
-    *,
-    strict: bool,
+    file: _File, ranks: Iterable[RankedQuestion | Defect], records: TextIO | None, shown: Progress | None, strict: bool
 ) -> None:
     for ranked in ranks:
         if isinstance(ranked, Defect):
@@ -163,8 +158,8 @@ def _count(
             line, record = ranked.question.line, {**ranked.to_json(), "class": file.word_class}
         if records is not None:
             records.write(json.dumps(record, ensure_ascii=False) + "\n")
-        if progress is not None:
-            progress.show(f"{file.name}: line {line:,}", 0, None)
+        if shown is not None:
+            shown.show(f"{file.name}: line {line:,}", 0, None)
 
 
 def _show(model: LoadedModel, files: list[_File], macro: dict[ClozeContext, dict[Score, float | None]]) -> None:

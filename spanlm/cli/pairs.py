@@ -107,9 +107,8 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_gate(texts=True)
     add_fields(parser, Protocol, "precision")
     parser.add_attention()
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="every pair with its log-probabilities (nats): .jsonl, .csv or .tsv"
-    )
+    text = "every pair with its log-probabilities (nats): .jsonl, .csv or .tsv"
+    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     parser.add_row_options()
     parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
     return parser.parse_intermixed_args(arguments)
@@ -151,11 +150,5 @@ def _pair(row: Row, options: argparse.Namespace, columns: list[str]) -> Pair:
 def _cells(counted: Accuracy) -> list[str]:
     low, high = counted.interval
     with_oov = f"{counted.oov_correct / counted.oov:.1%}" if counted.oov else ""
-    return [
-        f"{counted.pairs:,}",
-        f"{counted.accuracy:.1%}",
-        f"{low:.1%} to {high:.1%}",
-        f"{counted.ties}",
-        f"{counted.oov:,}",
-        with_oov,
-    ]
+    accuracy = [f"{counted.accuracy:.1%}", f"{low:.1%} to {high:.1%}"]
+    return [f"{counted.pairs:,}", *accuracy, f"{counted.ties}", f"{counted.oov:,}", with_oov]

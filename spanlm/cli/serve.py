@@ -38,13 +38,6 @@ MOST_REQUESTS = 64
 
 
 def run(arguments: list[str]) -> None:
-    options = _parsed(arguments)
-    if any(importlib.util.find_spec(name) is None for name in ("starlette", "uvicorn", "msgspec")):
-        raise InputError(f"needs starlette, uvicorn and msgspec: {installation('serve')}")
-    _serve(options)
-
-
-def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("serve", _DESCRIPTION, more=_MORE)
     parser.add_argument("runs", metavar="RUN", nargs="*", help="a run's folder, NAME.arpa[.gz] or hf:FOLDER")
     parser.add_argument("--port", type=int, default=8000, metavar="N", help="default: 8000; 0: any that is free")
@@ -53,7 +46,10 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--token", nargs="?", const="", metavar="TOKEN", help=text)
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.add_device()
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if any(importlib.util.find_spec(name) is None for name in ("starlette", "uvicorn", "msgspec")):
+        raise InputError(f"needs starlette, uvicorn and msgspec: {installation('serve')}")
+    _serve(options)
 
 
 def _serve(options: argparse.Namespace) -> None:
@@ -83,7 +79,8 @@ def _serve(options: argparse.Namespace) -> None:
         processors = os.cpu_count() or 1
         work = Work(max(2, processors // torch.get_num_threads()), MOST_REQUESTS)
         server = Server(make_app(runs, work, options.host, token), work)
-        url = _url(options.host, address.getsockname()[1], token)
+        name = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "::1": "[::1]"}.get(options.host, options.host)
+        url = f"http://{name}:{address.getsockname()[1]}/" + (f"?token={token}" if token else "")
         what = ", ".join(served.name for served in runs.all)
         if not what:
             training.begin()
@@ -100,8 +97,3 @@ def _serve(options: argparse.Namespace) -> None:
             training.end()
     note("spanlm: stopped")
     os._exit(128 + server.signal_number)  # at once: a thread may be deep in a step, for which nobody waits
-
-
-def _url(host: str, port: int, token: str | None) -> str:
-    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "::1": "[::1]"}.get(host, host)
-    return f"http://{name}:{port}/" + (f"?token={token}" if token else "")

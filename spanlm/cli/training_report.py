@@ -104,11 +104,9 @@ class TrainingReport(Watcher):
             f"train ppl {ppl(event.train_loss):>8}  valid ppl {ppl(event.valid_loss):>8}  "
             f"{event.tokens_per_second:>7,.0f} tok/s  {event.seconds:>4.0f} s  {remarks}"
         )
-        name = f"epoch {event.position.epoch:>3}"
-        table([(name, line.rstrip())])
-        for split, parts in (("train", event.train_parts), ("valid", event.valid_parts)):
-            if parts:
-                table([(" " * len(name), f"{split} {_parts(parts)}")])
+        splits = (("train", event.train_parts), ("valid", event.valid_parts))
+        parts = [("", f"{split} {_parts(parts)}") for split, parts in splits if parts]
+        table([(f"epoch {event.position.epoch:>3}", line.rstrip()), *parts])
 
     def ended(self, position: Position, folder: Path) -> None:
         if not math.isfinite(position.best_loss):
