@@ -59,11 +59,6 @@ def test_no_words(cli: Cli, tiny_run: Path, text: str) -> None:
     cli("attend", tiny_run, "--text", text, "--out", "a.html").refused("no words")
 
 
-@pytest.mark.parametrize("what", [["--text", "the cat", "--out", "a.html"], ["--by-lag"]], ids=["text", "by lag"])
-def test_a_model_without_attention(cli: Cli, lstm_run: Path, what: list[str]) -> None:
-    cli("attend", lstm_run, *what).refused("attends to nothing", "model.memory.kind=key_value")
-
-
 def _documents(corpus: Corpus, split: str) -> list[list[str]]:
     tokens = corpus.splits[split]
     words = [corpus.vocabulary.word(i) for i in tokens.ids.tolist()]
@@ -94,14 +89,6 @@ def test_a_stretch_is_as_long_as_asked_for_and_short_unless_asked(cli: Cli, tiny
         cli("attend", tiny_run, "--from", 1, *arguments, "--out", "a.npz").done  # noqa: B018 (checks)
         with np.load("a.npz") as data:
             assert len(data["targets"]) == length < len(words)
-
-
-def test_another_text_can_be_cut(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
-    (tmp_path / "two.txt").write_text("the cat\n\na dog sat\n", encoding="utf-8")
-    cli("attend", tiny_run, "--corpus", "two.txt", "--document", 2, "--out", "a.npz").done  # noqa: B018 (checks)
-    with np.load("a.npz") as data:
-        assert data["targets"].tolist() == ["a", "dog", "sat", "<eos>"]
-        assert "two.txt text, document 2 of 2" in str(data["title"])
 
 
 @pytest.mark.parametrize(

@@ -77,16 +77,6 @@ def test_the_shortest_text_has_nothing_to_look_at(cli: Cli, span_run: Path) -> N
     assert "encoder alone" in said and "buffer alone" not in said and "gate" not in said
 
 
-@pytest.mark.parametrize("suffix", ["json", "csv", "svg", "html"])
-def test_files_are_those_of_the_library(cli: Cli, span_run: Path, suffix: str) -> None:
-    assert cli("attend", span_run, "--text", TEXT, "--out", f"a.{suffix}").done == f"wrote a.{suffix}\n"
-    text = Path(f"a.{suffix}").read_text(encoding="utf-8")
-    if suffix == "json":
-        assert [p["target"] for p in json.loads(text)["positions"]] == TARGETS
-    else:
-        assert {"csv": '"the dog"', "svg": "the dog", "html": '"dog"'}[suffix] in text
-
-
 def test_what_is_told_of_words_is_refused(cli: Cli, span_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LanguageModel, "forward", lambda *_: pytest.fail("it was read"))
     said = cli("attend", span_run, "--sentence", "the cat")
@@ -134,14 +124,6 @@ def test_as_many_words_as_are_asked_for(cli: Cli, span_run: Path, tmp_path: Path
     assert {len(position["mixture"]) for position in content["positions"]} == {7}
     cli("attend", span_run, *text, "--top", 0).refused("--top=0", "at least 1")
     cli("attend", span_run, "--flatness", "--top", 3).refused("--top", "--flatness")
-
-
-@pytest.mark.parametrize("what", [("--text", TEXT), ("--by-lag",), ("--flatness",), ("--by-epoch",)], ids=str)
-def test_a_json_file_says_what_made_it(cli: Cli, span_run: Path, what: tuple[str, ...]) -> None:
-    assert "wrote a.json" in cli("attend", span_run, *what, "--out", "a.json").done
-    content = json.loads(Path("a.json").read_text(encoding="utf-8"))
-    assert list(content)[:2] == ["format", "made"] and content["made"]["time"]
-    assert content["made"]["spanlm"] == spanlm.__version__
 
 
 # --- by epoch: from the log of a run, without its model ---

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,8 +28,6 @@ from spanlm.models.memories import (
 )
 from spanlm.training.config import BatchingConfig
 from tests.cli.conftest import Cli
-from tests.conftest import configure_anew
-from tests.training.small import with_batching
 
 
 def test_by_lag_is_a_table(cli: Cli, tiny_run: Path) -> None:
@@ -151,34 +148,6 @@ def attentive_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFacto
 PARAGRAPH = "The cat sat . He ran !"
 
 
-@pytest.mark.slow
-def test_paragraphs_are_cut_into_sentences_as_those_of_the_training_were(
-    cli: Cli, sentence_run: Path, paragraph_run: Path
-) -> None:
-    targets = ["The", "cat", "sat", ".", "<eos>", "He", "ran", "!", "<eos>"]
-    Path("text.txt").write_text(f"\n\n{PARAGRAPH}\n\n")
-    for what in (["--text", f"\n{PARAGRAPH}\n"], ["--file", "text.txt"]):
-        cli("attend", paragraph_run, *what, "--out", "a.npz").done  # noqa: B018 (checks)
-        with np.load("a.npz") as data:
-            assert data["targets"].tolist() == targets
-        cli("attend", sentence_run, *what, "--out", "b.npz").done  # noqa: B018 (checks)
-        with np.load("b.npz") as data, np.load("a.npz") as other:
-            np.testing.assert_array_equal(data["weights"], other["weights"], "each sentence alone, in both")
-    assert spanlm.load(paragraph_run).attend(PARAGRAPH + "\n\n").targets == targets
-    for run in (sentence_run, paragraph_run):
-        cli("attend", run, "--sentence", PARAGRAPH).refused("is 2 sentences to a model trained on text cut into")
-        assert cli("attend", run, "--sentence", "He ran !").done
-
-
-@pytest.fixture(scope="module")
-def paragraph_run(sentence_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same model as if its sentences had been laid end to end in training."""
-    folder = tmp_path_factory.mktemp("runs") / "paragraphs"
-    shutil.copytree(sentence_run, folder)
-    configure_anew(folder, lambda config: with_batching(config, kind="streams"))
-    return folder
-
-
 def test_the_first_word_is_read_and_not_predicted_as_in_the_training(cli: Cli, unopened_run: Path) -> None:
     model = spanlm.load(unopened_run)
     record = model.attend("the cat sat .")
@@ -204,27 +173,6 @@ def test_a_sentence_is_printed_where_there_is_no_file(cli: Cli, tiny_run: Path) 
     percents = [f"{100 * weight:.0f}" for weight in record.weights[7]]
     assert rows[7] == [".", *percents, "mat"]
     assert "<unk>" not in " ".join(lines[5:10]) and "percent" in lines[10]
-
-
-def test_the_flatness_of_each_sentence_and_of_all_follows(cli: Cli, tiny_run: Path, attentive_run: Path) -> None:
-    from spanlm.analysis.sentences import FlatnessAccumulator
-
-    sentences = [SENTENCE, "a dog ran on the mat"]
-    arguments = [argument for sentence in sentences for argument in ("--sentence", sentence)]
-    out = cli("attend", tiny_run, attentive_run, *arguments, "--out", "a.json").done
-    table = [line.split() for line in out.splitlines()[1:-1]]
-    assert table[0] == ["tiny", "attentive"]
-    assert [row[:2] for row in table[1:]] == [["sentence", "1"], ["sentence", "2"], ["all", "sentences"]]
-    for column, (run, window) in enumerate(((tiny_run, 3), (attentive_run, 99)), start=2):
-        overall = FlatnessAccumulator()
-        for sentence, row in zip(sentences, table[1:3], strict=True):
-            weights = spanlm.load(run).attend(sentence).weights
-            slots = np.minimum(np.arange(len(weights)), min(window, weights.shape[1]))
-            one = FlatnessAccumulator()
-            for each in (one, overall):
-                each.update(weights, slots)
-            assert row[column] == f"{one.result().overall.flatness:.3f}"
-        assert table[3][column] == f"{overall.result().overall.flatness:.3f}"
 
 
 @pytest.mark.parametrize("suffix", ["svg", "json"])

@@ -85,20 +85,6 @@ def test_questions_that_cannot_be_scored_are_shown_and_recorded_with_their_lines
         assert f"cbtlike_V_test.txt.gz, line {line}: {reason}" in text
 
 
-def test_records_are_the_models_own(cli: Cli, tiny_run: Path, files: Path) -> None:
-    options = [option for context in CONTEXTS for option in ("--context", context)]
-    assert cli("cloze", tiny_run, "cbtest_NE_test_2500ex.txt", *options, "--out", "r.jsonl").done
-    found = records(files / "r.jsonl")
-    expected = ranked(tiny_run, files / "cbtest_NE_test_2500ex.txt", CONTEXTS)
-    assert len(found) == len(expected) == 24
-    assert [(record["line"], record["context"]) for record in found] == [
-        (21 + 22 * n, context) for n in range(12) for context in CONTEXTS
-    ]
-    for record, item in zip(found, expected, strict=True):
-        assert record.pop("class") == "NE"
-        assert record | {"file": ""} == json.loads(json.dumps(item.to_json())) | {"file": ""}
-
-
 def test_json_holds_the_tallies_of_the_model(cli: Cli, tiny_run: Path, files: Path) -> None:
     names = ["cbtest_NE_test_2500ex.txt", "cbtlike_V_test.txt.gz"]
     result = json.loads(cli("cloze", tiny_run, *names, "--json", "--context", "query", "--context", "full").done)

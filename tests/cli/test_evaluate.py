@@ -6,7 +6,6 @@ import io
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,6 @@ from spanlm.evaluation.cache import CacheConfig
 from spanlm.models.counting import count_parameters
 from tests.cli.conftest import Cli
 from tests.cli.span_runs import flat
-from tests.conftest import needs_bf16
 from tests.evaluation.test_arpa import TOY
 
 CACHED = ("--cache", "20", "--cache-theta", "0.5", "--cache-lambda", "0.2")
@@ -27,41 +25,7 @@ def both(tiny_run: Path, lstm_run: Path) -> list[Path]:
     return [tiny_run, lstm_run]
 
 
-def timeless(values: Any) -> Any:
-    """Plain values as JSON has them, without what a clock says."""
-    if isinstance(values, dict):
-        return {name: timeless(value) for name, value in values.items() if name != "tokens_per_second"}
-    return [timeless(value) for value in values] if isinstance(values, list | tuple) else values
-
-
 # --- one run ---
-
-
-@pytest.mark.parametrize(
-    "how",
-    [
-        {"split": "valid"},
-        {"split": "train", "state": "document"},
-        {"state": "line"},
-        {"state": "carry", "batch_size": 3},
-        pytest.param({"state": "carry", "precision": "bf16"}, marks=needs_bf16),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("cache", [None, CACHE], ids=["plain", "cached"])
-def test_json_is_the_evaluation(
-    cli: Cli, tiny_run: Path, how: dict[str, Any], cache: CacheConfig | None, tmp_path: Path
-) -> None:
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in how.items()]
-    found = json.loads(cli("evaluate", *options, *(CACHED if cache else ()), "--json", tiny_run).done)
-    right = spanlm.load(tiny_run).evaluate(**how, cache=cache)
-    assert found.pop("run") == str(tiny_run) and found.pop("precision") == how.get("precision", "fp32")
-    assert found.pop("notes") == [] and found["tokens_per_second"] > 0
-    assert found.pop("cache", None) == (cache and {"window": 20, "theta": 0.5, "lambda": 0.2, "tuned_on": None})
-    assert timeless(found) == timeless(right.to_json())
-    plain = right.without_cache or right
-    assert cache is None or right.perplexity != pytest.approx(plain.perplexity, rel=1e-4)
-    assert how.keys() == {"split"} or plain.nll != pytest.approx(spanlm.load(tiny_run).evaluate().nll, rel=1e-7)
 
 
 def test_the_table_has_every_number_and_how_it_was_counted(cli: Cli, tiny_run: Path) -> None:
@@ -185,21 +149,6 @@ def test_a_run_prints_its_lines_alone_as_the_toolkits_do(cli: Cli, both: list[Pa
     assert cli("evaluate", both[0], "--format", "srilm").done.startswith("file tiny/test: ")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--state", "carry"], "--format=kenlm and --state do not go together"),
-        (["--tune-weights"], "--tune-weights"),
-        (["--json"], "--format=kenlm and --json do not go together"),
-        (["--debug", "1"], "--debug=1: is for --format srilm"),
-    ],
-)
-def test_what_does_not_go_with_a_toolkits_lines_is_refused(
-    cli: Cli, tiny_run: Path, options: list[str], message: str
-) -> None:
-    cli("evaluate", tiny_run, "--format", "kenlm", *options).refused(message)
-
-
 # --- tuning ---
 
 
@@ -242,24 +191,6 @@ def test_weights_are_tuned_on_valid_before_the_split_is_read(cli: Cli, both: lis
 
 
 # --- several runs ---
-
-
-@pytest.mark.parametrize(
-    ("options", "how"),
-    [
-        ([], {}),
-        (["--split", "valid", "--weights", "3", "1"], {"split": "valid", "weights": [3, 1]}),
-        pytest.param(["--precision", "bf16"], {"precision": "bf16"}, marks=needs_bf16),
-    ],
-    ids=str,
-)
-def test_json_is_the_evaluation_of_several(cli: Cli, both: list[Path], options: list[str], how: dict[str, Any]) -> None:
-    found = json.loads(cli("evaluate", *both, *options, "--json").done)
-    asked = {name: how.pop(name) for name in ("split", "precision") if name in how}
-    right = spanlm.load_ensemble(both, **how).evaluate_members(**asked)
-    assert [member.pop("run") for member in found["members"]] == found.pop("runs") == [str(run) for run in both]
-    assert found.pop("precision") == asked.get("precision", "fp32") and found.pop("notes") == []
-    assert timeless(found) == timeless(right.to_json())
 
 
 @pytest.mark.parametrize("cache", [(), CACHED], ids=["plain", "cached"])

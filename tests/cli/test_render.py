@@ -117,12 +117,6 @@ def test_a_line_that_is_broken_begins_without_the_blanks_between_words(monkeypat
     assert on_a_terminal(lambda: paragraph("  perplexity  123.45")).splitlines() == ["  perplexity", "123.45"]
 
 
-def test_words_of_cells_are_not_broken_where_lines_between_words_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "30")
-    lines = on_a_terminal(lambda: grid(["", "tokens/s"], [["Span buffer, q sees h_t, too", "1,234"]])).splitlines()
-    assert any("tokens/s" in line for line in lines) and any("h_t," in line for line in lines)
-
-
 def test_json_has_null_for_what_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
     out_json({"a": [math.nan, (math.inf, 1.5)], "b": "NaN"})
     assert json.loads(capsys.readouterr().out) == {"a": [None, [None, 1.5]], "b": "NaN"}
