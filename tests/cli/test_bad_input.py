@@ -75,6 +75,10 @@ evaluate SPANS RUN --gate-temperature 1 | --gate-temperature: is for one run
 evaluate RUN --parts | --parts: this model has no span buffer | model.memory.kind=span_buffer
 evaluate a b --parts | --parts: is for one run; take each of the 2 apart
 evaluate a --parts --cache 5 --cache-theta 1 --cache-lambda 0.1 | --parts and --cache do not go together
+evaluate RUN --format kenlm --state carry | --format=kenlm and --state do not go together
+evaluate RUN --format kenlm --tune-weights | --tune-weights
+evaluate RUN --format kenlm --json | --format=kenlm and --json do not go together
+evaluate RUN --format kenlm --debug 1 | --debug=1: is for --format srilm
 score RUN two.txt --base 3 | --base | '3' | '2', 'e', '10'
 score RUN two.txt --combine linear | --combine: is for several runs
 score RUN LSTM two.txt --weights 0 0 | spanlm: --weights 0 0: must be above 0 in sum
@@ -105,7 +109,6 @@ data wikipedia --source wiki.jsonl --out out --jobs 0 | --jobs=0: must be at lea
 data wikipedia --source wiki.jsonl --out wiki.xml | --out= | wiki.xml: is there already
 reproduce daniluk2017 --corpus wikipedia --data-dir ~no-user --dry-run | --corpus=wikipedia
 presets demo lstm | unrecognized arguments: lstm
-bench demo --rounds 0 | --rounds=0 | at least 1
 bench | PRESET | demo, daniluk2017/… | `spanlm presets`
 bench demo demo | demo | twice
 bench merity2018/awd-pbt | merity2018/awd-pbt | merity2018/awd-ptb
@@ -179,15 +182,11 @@ def test_what_is_larger_than_the_memory(cli: Cli, tiny_corpus: Path, option: str
 
 
 def test_a_refused_run_leaves_its_folder_free(cli: Cli, tiny_corpus: Path) -> None:
-    command = ["train", "demo", *SMALL, "--corpus", tiny_corpus, "--out", "run"]
-    cli(*command, "--model.encoder.hidden_size=10").refused("Use 9 or 12.")
-    assert cli(*command).status == 0
-
-
-def test_a_refused_run_leaves_no_folder_of_folders(cli: Cli, tiny_corpus: Path) -> None:
-    """Without --out a run is in runs/, which is made for it."""
-    cli("train", "demo", *SMALL, "--corpus", tiny_corpus, "--model.encoder.hidden_size=10").refused("Use 9 or 12.")
-    assert not Path("runs").exists()
+    """Nor runs/, which is made for a run without --out."""
+    command = ["train", "demo", *SMALL, "--corpus", tiny_corpus]
+    for where in ([], ["--out", "run"]):
+        cli(*command, *where, "--model.encoder.hidden_size=10").refused("Use 9 or 12.")
+    assert not Path("runs").exists() and cli(*command, "--out", "run").status == 0
 
 
 def test_a_loss_that_is_no_number_is_a_failure_not_bad_input(cli: Cli, tiny_corpus: Path) -> None:

@@ -166,15 +166,6 @@ def test_a_cache_is_tuned_on_valid_before_the_split_is_read(cli: Cli, tiny_run: 
     assert "optimistic" not in text and "optimistic" in cli(*command, "--split", "valid").done
 
 
-def test_a_window_longer_than_the_text_holds_all_of_it(cli: Cli, tiny_run: Path) -> None:
-    Path("c").mkdir()
-    for split, count in (("valid", 1), ("test", 2)):
-        Path(f"c/{split}.txt").write_text("the cat\n" * count)
-    asked = ["evaluate", tiny_run, "--corpus", "c", "--tune-cache", "--json", "--cache"]
-    found = [json.loads(cli(*asked, window).done) for window in ("6", "20")]
-    assert found[0]["nll"] == found[1]["nll"] and found[0]["cache"]["tuned_on"] == "c valid"
-
-
 def test_weights_are_tuned_on_valid_before_the_split_is_read(cli: Cli, both: list[Path]) -> None:
     tuned = spanlm.load_ensemble(both).tune_weights(split="valid")
     assert tuned.steps > 0
@@ -210,24 +201,6 @@ def test_each_run_stands_beside_all_as_one(cli: Cli, both: list[Path], cache: tu
     found = found["without_cache"] if cache else found
     assert [member["nll"] for member in found["members"]] == [pytest.approx(member.nll) for member in right.members]
     assert found["oracle_bound"] == right.to_json()["oracle_bound"]
-
-
-@pytest.mark.parametrize("options", [[], ["--weights", "3", "1"]], ids=str)
-def test_several_runs_score_and_write(cli: Cli, both: list[Path], options: list[str]) -> None:
-    Path("text.txt").write_text("the cat zebra\nsat on\n")
-    model = spanlm.load_ensemble(both, weights=[3, 1] if "--weights" in options else None)
-    found = [
-        line.split("\t")
-        for line in cli(
-            "score", both[0], "--base", "2", both[1], *options, "--oov", "flag", "text.txt"
-        ).done.splitlines()[1:]
-    ]
-    right = list(model.score("the cat zebra\nsat on"))
-    assert [(row[2], row[6]) for row in found] == [(word.word, str(int(word.oov))) for word in right]
-    assert [float(row[3]) for row in found] == pytest.approx([word.surprisal for word in right], abs=1e-5)
-    out = cli("generate", *both, "--prompt", "the cat", "--length", "8", "--seed", "5", *options).done
-    words = model.generate("the cat", length=8, seed=5)
-    assert out.split() == ["the", "cat", *(word for word in words if word != "<eos>")]
 
 
 def test_the_law_of_a_text_stands_beside_a_model_that_knows_its_words_alone(cli: Cli, tiny_run: Path) -> None:

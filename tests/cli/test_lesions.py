@@ -75,12 +75,6 @@ def test_a_gate_keeps_its_temperature_in_either_order(span_run: Path) -> None:
     assert len(found) == 1 and {each[:2] for each in found} == {("window=1", 0.2)}
 
 
-def test_a_memory_of_the_whole_line_may_be_cut_to_any_window(unopened_run: Path) -> None:
-    model = spanlm.load(unopened_run)
-    few, many = (model.with_attention(f"window={slots}").evaluate().nll for slots in (1, 99))
-    assert few != pytest.approx(many, abs=1e-3) and many == pytest.approx(model.evaluate().nll, rel=1e-5)
-
-
 def test_of_several_runs_each_has_it(cli: Cli, tiny_run: Path, span_run: Path, lstm_run: Path) -> None:
     found = json.loads(cli("evaluate", tiny_run, span_run, "--attention", "none", "--json").done)
     alone = [spanlm.load(run).with_attention("none").evaluate().nll for run in (tiny_run, span_run)]

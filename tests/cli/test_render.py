@@ -79,7 +79,7 @@ def test_where_there_is_no_terminal_a_row_is_a_line(
 words = st.lists(st.text("abc−%", min_size=1, max_size=14), max_size=12).map(" ".join)
 
 
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(st.integers(1, 9).flatmap(lambda n: st.lists(st.lists(words, min_size=n, max_size=n), min_size=2, max_size=4)))
 def test_a_terminal_breaks_no_word_and_no_line(cells: list[list[str]]) -> None:
     """Where a table is too wide, its rows become lists."""

@@ -96,26 +96,6 @@ def test_rows_go_into_a_pipe_that_is_named(cli: Cli, tiny_run: Path, file: Path,
     assert (tmp_path / "pipe").is_fifo()
 
 
-@pytest.mark.parametrize("state", ["line", "document", "carry"])
-@pytest.mark.parametrize("run", ["tiny_run", "sentence_run"])
-def test_with_line_ends_the_sum_is_the_evaluations(
-    cli: Cli, request: pytest.FixtureRequest, run: str, state: str
-) -> None:
-    """Of lines, and of lines that were cut into sentences in training; every word has a row with its place."""
-    folder = request.getfixturevalue(run)
-    text = Path(spanlm.load(folder).config.data.corpus, "test.txt")
-    rows = table(cli("score", folder, text, "--eos", "--base", "e", "--state", state).done)
-    result = json.loads(cli("evaluate", folder, "--json", "--state", state).done)
-    assert len(rows) == result["tokens"] and sum(int(row["oov"]) for row in rows) == result["oov_tokens"]
-    assert sum(float(row["surprisal"]) for row in rows) == pytest.approx(result["nll"], rel=1e-5)
-    lines = [line.split() for line in text.read_text(encoding="utf-8").splitlines()]
-    assert [(int(row["sentence"]), int(row["index"]), row["word"]) for row in rows if row["word"] != "<eos>"] == [
-        (n, i, word) for n, line in enumerate(lines, 1) for i, word in enumerate(line, 1)
-    ]
-    ends = sum(row["word"] == "<eos>" for row in rows)
-    assert ends > sum(map(bool, lines)) + 10 if run == "sentence_run" else ends == len(lines)
-
-
 # --- a cache ---
 
 CACHE = CacheConfig(window=7, theta=0.3, lambda_=0.2)

@@ -238,11 +238,6 @@ def test_matched_sizes_are_those_of_the_run(cli: Cli, tiny_corpus: Path, wanted:
     assert model == match_parameters(model, 18, asked) and model.encoder.hidden_size != 12
 
 
-def test_print_config_trains_nothing(cli: Cli, tmp_path: Path) -> None:
-    assert printed(cli) == PRESETS["demo"].config
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_next_free_folder(tmp_path: Path) -> None:
     config = RunConfig(data=DataConfig(corpus="texts/my.words.txt"))
     for expected in ("runs/daniluk2017-kvp-w5-my", "runs/daniluk2017-kvp-w5-my-2"):
