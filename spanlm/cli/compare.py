@@ -228,12 +228,7 @@ def _loaded(side: _Side, first: LoadedModel, options: argparse.Namespace) -> Ite
 
 
 def _read(
-    side: _Side,
-    first: LoadedModel,
-    corpus: Corpus,
-    text: SharedText,
-    cache: _Cache | None,
-    options: argparse.Namespace,
+    side: _Side, first: LoadedModel, corpus: Corpus, text: SharedText, cache: _Cache | None, options: argparse.Namespace
 ) -> tuple[SharedText, TokenBits, _Cache]:
     """Read the text with each run of a side, one at a time; return it with the tokens that all know so far.
 
@@ -260,11 +255,7 @@ def _read(
 
 
 def _fields(
-    found: Sequence[Comparison],
-    text: SharedText,
-    baseline: TokenBits,
-    sides: Sequence[_Side],
-    caches: Sequence[_Cache],
+    found: Sequence[Comparison], text: SharedText, baseline: TokenBits, sides: Sequence[_Side], caches: Sequence[_Cache]
 ) -> dict[str, Any]:
     each = zip(sides, caches, strict=True)
     more = [{"runs": [str(path) for path in side.runs], **cache_fields(*cache)} for side, cache in each]

@@ -351,7 +351,11 @@ class _Items:
             for name in order:
                 _number(name, row.values[name])
             for model in self.models.values() if not checked else ():
-                _refuse_words(model, row.values[options.column], f"{path}, line {row.line}", self.how)
+                unmarked = model.texts.unmarked_text(row.values[options.column])
+                unknown = [token for token in model.tokenize(unmarked) if token not in model.vocabulary]
+                if self.how.oov == "error" and unknown:
+                    why = f"{unknown[0]!r} is not in the vocabulary. Use --oov flag to score it as <unk>."
+                    raise TableError(f"{path}, line {row.line}: {why}")
 
         keys = [*groups, *lines, *order]
         for row in read_table(path, kind, [options.column], keys=keys, also=self.kept, check=check, bad=self.bad):
@@ -440,12 +444,6 @@ def _number(name: str, value: Any) -> float:
         number = c_number(str(value).strip())
     require(number == number, name, value, "a number: --order sorts by it")
     return number
-
-
-def _refuse_words(model: LoadedModel, text: str, place: str, how: ScoreOptions) -> None:
-    tokens = model.tokenize(model.texts.unmarked_text(text))
-    if how.oov == "error" and (unknown := [token for token in tokens if token not in model.vocabulary]):
-        raise TableError(f"{place}: {unknown[0]!r} is not in the vocabulary. Use --oov flag to score it as <unk>.")
 
 
 # --- what is written ---

@@ -144,7 +144,7 @@ def test_a_sentence_is_printed_where_there_is_no_file(cli: Cli, tiny_run: Path) 
     assert rows[2][:2] == ["zebra", "<unk>"] and rows[3][-2:] == ["zebra", "<unk>"], "by its row and by its column"
     said = cli("attend", tiny_run, "--sentence", SENTENCE, "--sentence", "the cat").done
     assert [line.split()[:2] for line in said.splitlines()[-3:]] == [
-        *(["sentence", "1"], ["sentence", "2"], ["all", "sentences"]),
+        *(["sentence", "1"], ["sentence", "2"], ["all", "sentences"])
     ]
 
 

@@ -67,10 +67,7 @@ def test_the_list_as_a_file_has_the_rows_of_the_terminal(cli: Cli) -> None:
     latex, markdown = Path("t.tex").read_text(), Path("t.md").read_text()
     files = [
         [line.rstrip("\\|").replace(mark, " ").split() for line in text.splitlines()]
-        for text, mark in (
-            (latex, "&"),
-            (markdown, "|"),
-        )
+        for text, mark in ((latex, "&"), (markdown, "|"))
     ]
     rows = [line.split() for line in shown.splitlines() if line.startswith("  daniluk2017")]
     assert rows and all(row in lines for row in rows for lines in files)
