@@ -41,16 +41,7 @@ from spanlm.data.tables import RowNotes, first_line_kind, read_table, refuse_wit
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, require
-from spanlm.evaluation.attention import (
-    EXPECTED,
-    EXPECTED_OF_PART,
-    PARTS,
-    Expected,
-    SpanRecord,
-    attend_spans,
-    attend_words,
-    check_attends,
-)
+from spanlm.evaluation import attention
 from spanlm.evaluation.words import Piece, places_of, words_of
 from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig, SpanBufferConfig
 from spanlm.runs.texts import text_to_attend
@@ -143,8 +134,8 @@ def _parser() -> Parser:
     what.add_argument("--flatness", action="store_true", help="a whole split, for how equal the weights are")
     what.add_argument("--by-epoch", action="store_true", help="a span buffer's use while its run was trained")
     parser.add_argument("--words", type=int, metavar="N", help=f"how much of --document or --from (default: {WORDS})")
-    text = f"how many of the most probable next words to show (default: {EXPECTED}; of a span buffer, for each part, "
-    text += f"{EXPECTED_OF_PART}, which are all that its figure has room for)"
+    text = f"how many of the most probable next words to show (default: {attention.EXPECTED}; of a span buffer, "
+    text += f"for each part, {attention.EXPECTED_OF_PART}, which are all that its figure has room for)"
     parser.add_argument("--top", type=int, metavar="N", rare=True, help=text)
     text = "a word's context: all that is read, its line or its document (default: line; of a corpus as in training)"
     parser.add_argument("--state", choices=("carry", "line", "document"), help=text)
@@ -215,7 +206,7 @@ def _text(options: argparse.Namespace) -> None:
     if options.out is not None:
         export.checked_suffix(options.out, suffixes)
     elif not model.has_spans:
-        check_attends(model.model)
+        attention.check_attends(model.model)
         raise InputError(f"--out is missing: name a file that ends in {export.listed(suffixes)}")
     text = _excerpt(model, options)
     how: dict[str, Any] = {
@@ -225,10 +216,10 @@ def _text(options: argparse.Namespace) -> None:
         **({} if options.top is None else {"expected": options.top}),
     }
     if not model.has_spans:
-        record = attend_words(model.model, model.vocabulary, text.words, places=text.places, **how)
+        record = attention.attend_words(model.model, model.vocabulary, text.words, places=text.places, **how)
         export.save_attention(record, options.out)
         return
-    spans = attend_spans(model.model, model.vocabulary, text.words, first_token=text.first, **how)
+    spans = attention.attend_spans(model.model, model.vocabulary, text.words, first_token=text.first, **how)
     if options.out is not None:
         export.save_spans(spans, options.out)
     else:
@@ -301,7 +292,7 @@ def _models(options: argparse.Namespace, most: float = math.inf) -> dict[str, Tr
                 "--text, --file, --document and --from show those"
             )
         try:
-            check_attends(model.model)
+            attention.check_attends(model.model)
         except InputError as error:
             raise InputError(f"{model.folder}: {error}") from None
     return dict(zip(run_names([model.folder for model in models]), models, strict=True))
@@ -424,7 +415,7 @@ def _percent(shares: Sequence[float], epoch: int) -> str:
     return f"{100 * shares[epoch]:.1f}" if epoch < len(shares) else ""
 
 
-def print_spans(record: SpanRecord, temperature: float) -> None:
+def print_spans(record: attention.SpanRecord, temperature: float) -> None:
     """Print the last position: after what, where it looked, and what each part of the model expected."""
     last = len(record.words) - 1
     paragraph(record.title)
@@ -451,10 +442,10 @@ def print_spans(record: SpanRecord, temperature: float) -> None:
         out(f"  {look.weight:6.1%}  {place}  {record.words_of(look)}")
 
 
-def _expected(record: SpanRecord, part: str) -> str:
+def _expected(record: attention.SpanRecord, part: str) -> str:
     """Say what a part expected at the last position, and what it gave the word that came."""
-    expected: Expected = getattr(record, part)[-1]
-    came = f'"{record.targets[-1]}" {record.chance[-1, PARTS.index(part)]:.3f}'
+    expected: attention.Expected = getattr(record, part)[-1]
+    came = f'"{record.targets[-1]}" {record.chance[-1, attention.PARTS.index(part)]:.3f}'
     return f"{', '.join(f'{word} {chance:.3f}' for word, chance in expected)}; {came}"
 
 

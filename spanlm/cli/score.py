@@ -30,19 +30,7 @@ from spanlm.cli.options import (
     runs_and_files,
 )
 from spanlm.cli.render import note
-from spanlm.data.tables import (
-    DELIMITERS,
-    Kind,
-    Row,
-    RowNotes,
-    TableError,
-    first_line_kind,
-    read_table,
-    refuse_without_column,
-    repeated,
-    row_line,
-    table_kind,
-)
+from spanlm.data import tables
 from spanlm.data.text import Text, lines_of, pieces
 from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import EOS, UNK
@@ -125,7 +113,7 @@ def run(arguments: list[str]) -> None:
     kinds = [_kind(path, options) for path in paths]
     options.rows = options.rows or ("tokens" if options.column is None else "words")
     apart = options.column is not None or options.rows == "words"
-    form: Kind = options.format or table_kind(options.out or Path()) or (apart and kinds[0]) or "tsv"
+    form: tables.Kind = options.format or tables.table_kind(options.out or Path()) or (apart and kinds[0]) or "tsv"
     check_output(options.out, paths)
     check_cache(options)
     named = "" if options.out is None or options.format is not None else options.out.name.removesuffix(".gz")
@@ -155,7 +143,7 @@ def run(arguments: list[str]) -> None:
     run_name, word, oov, oov_before = items.own(dict.fromkeys(("run", "word", "oov", "oov_before")))
     with output(options.out) as file:
         if form != "jsonl":
-            file.write(cells_line(header, DELIMITERS[form]))
+            file.write(cells_line(header, tables.DELIMITERS[form]))
         for row in chain(first, rows):
             count, unknown = count + 1, unknown + row[oov]
             after += row.get(oov_before, 0) > 0
@@ -164,7 +152,7 @@ def run(arguments: list[str]) -> None:
                 otherwise[_known_otherwise(model, row[word])] += 1
                 if row[word] in words or len(words) < MOST_UNKNOWN:
                     words[row[word]] += 1
-            file.write(row_line(row, form))
+            file.write(tables.row_line(row, form))
     if apart and options.out is not None and (options.out.is_file() or not options.out.exists()):
         with output(options.out.with_name(f"{options.out.name}.meta.json")) as file:
             file.write(json.dumps(_meta(items, names, header), ensure_ascii=False, indent=1) + "\n")
@@ -232,16 +220,16 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def _kind(path: Path, options: argparse.Namespace) -> Kind | None:
+def _kind(path: Path, options: argparse.Namespace) -> tables.Kind | None:
     """Return which kind of table is read; None: plain text."""
-    kind: Kind | None = None if options.as_text else options.input or table_kind(path)
+    kind: tables.Kind | None = None if options.as_text else options.input or tables.table_kind(path)
     if options.column is None:
         if kind is not None:
-            refuse_without_column(path, kind, "--text")
-        if options.input in get_args(Kind):
+            tables.refuse_without_column(path, kind, "--text")
+        if options.input in get_args(tables.Kind):
             raise InputError(f"--input={options.input}: say by --text which column of {path} holds the text")
         return None
-    kind = kind or first_line_kind(path)
+    kind = kind or tables.first_line_kind(path)
     if kind is None:
         name = "standard input" if path == Path("/dev/stdin") else path
         raise InputError(f"{name}: say by --input csv, tsv or jsonl what kind of table it is")
@@ -283,7 +271,7 @@ class _Items:
     options: argparse.Namespace
     models: Mapping[str, LoadedModel]
     how: ScoreOptions
-    form: Kind
+    form: tables.Kind
     kept: list[str]
     caches: Mapping[str, CacheConfig | None]
     files: bool
@@ -292,7 +280,7 @@ class _Items:
     """How many more items were one word than were not, so far."""
 
     def __post_init__(self) -> None:
-        self.bad, self.misplaced = (RowNotes(what, self.options.strict) for what in ("left out", "out of place"))
+        self.bad, self.misplaced = (tables.RowNotes(what, self.options.strict) for what in ("left out", "out of place"))
         columns = {"file": "which file"} if self.files else {}
         columns |= {"run": "which model"} if len(self.models) > 1 else {}
         columns |= field_meanings(WrittenScore if self.options.rows == "words" else WordScore)
@@ -308,7 +296,7 @@ class _Items:
         """Return columns that are not the table's own by their names in the output."""
         return {self.options.prefix + name: value for name, value in row.items()} if self.options.prefix else row
 
-    def rows(self, names: Sequence[str], files: Sequence[tuple[Path, Kind | None]]) -> Iterator[_Row]:
+    def rows(self, names: Sequence[str], files: Sequence[tuple[Path, tables.Kind | None]]) -> Iterator[_Row]:
         for path, kind in files:
             if path.is_file():  # errors are found before hours of work; what is a pipe cannot be read twice
                 deque(self._read(path, kind), maxlen=0)
@@ -334,9 +322,9 @@ class _Items:
                     yield from (before | self.own(row) for row in item_rows(item.number, scores, unknown[model]))
                     unknown[model] += sum(score.oov for score in scores)
 
-    def _read(self, path: Path, kind: Kind | None, *, checked: bool = False) -> Iterator[_Item]:
+    def _read(self, path: Path, kind: tables.Kind | None, *, checked: bool = False) -> Iterator[_Item]:
         """Read items, and refuse what cannot be scored with its line, unless its words were `checked`."""
-        options = self.options
+        options, column = self.options, self.options.column
         if kind is None:
             blank = 0
             for number, text in enumerate(lines_of(pieces(Text(path, as_text=options.as_text))), 1):
@@ -347,20 +335,20 @@ class _Items:
             names.split(",") if names else [] for names in (options.document, options.line, options.order)
         )
 
-        def check(row: Row) -> None:
+        def check(row: tables.Row) -> None:
             for name in order:
                 _number(name, row.values[name])
             for model in self.models.values() if not checked else ():
-                unmarked = model.texts.unmarked_text(row.values[options.column])
+                unmarked = model.texts.unmarked_text(row.values[column])
                 unknown = [token for token in model.tokenize(unmarked) if token not in model.vocabulary]
                 if self.how.oov == "error" and unknown:
                     why = f"{unknown[0]!r} is not in the vocabulary. Use --oov flag to score it as <unk>."
-                    raise TableError(f"{path}, line {row.line}: {why}")
+                    raise tables.TableError(f"{path}, line {row.line}: {why}")
 
         keys = [*groups, *lines, *order]
-        for row in read_table(path, kind, [options.column], keys=keys, also=self.kept, check=check, bad=self.bad):
+        for row in tables.read_table(path, kind, [column], keys=keys, also=self.kept, check=check, bad=self.bad):
             place = f"{path}, line {row.line}"
-            own = [name for name in row.values if name != options.column]
+            own = [name for name in row.values if name != column]
             if self.options.keep is None and not self.begun:
                 self.kept, self.begun = own, True
             if clash := [name for name in self.kept if name in self.columns or self.kept.count(name) > 1]:
@@ -368,10 +356,10 @@ class _Items:
                 raise InputError(f"{path}: the output has a column {clash[0]}; {way}")
             if options.keep is None and sorted(own) != sorted(self.kept):
                 raise InputError(f"{place}: has other columns than the first row; say by --keep which to repeat")
-            kept = repeated({name: row.values[name] for name in self.kept}, self.form)
+            kept = tables.repeated({name: row.values[name] for name in self.kept}, self.form)
             document, line = (tuple(str(row.values[name]) for name in names) for names in (groups, lines))
             numbers = tuple(_number(name, row.values[name]) for name in order)
-            yield _Item(row.values[options.column], row.number, document, document + line, kept, place, numbers)
+            yield _Item(row.values[column], row.number, document, document + line, kept, place, numbers)
 
     def _ordered(self, items: Iterable[_Item]) -> list[_Item]:
         """Sort items within their lines or documents, which stay in the order of their first rows."""
