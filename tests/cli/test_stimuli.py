@@ -25,19 +25,8 @@ ITEMS = [
     {"item": "2", "condition": "short", "text": f'"Zebra" {D}\n{A}'},
     {"item": "3", "condition": "short", "text": f"{A} {B} {C} {D}"},
 ]
-WORDS = [
-    "sentence",
-    "index",
-    "word",
-    "start",
-    "end",
-    "tokens",
-    "surprisal",
-    "entropy",
-    "entropy_reduction",
-    "rank",
-    "oov",
-]
+NUMBERS = ["surprisal", "entropy", "entropy_reduction", "rank", "oov"]
+WORDS = ["sentence", "index", "word", "start", "end", "tokens", *NUMBERS]
 LOOKS = ["attention_entropy", "attention_word", "attention_weight", "attention_lag"]
 
 
@@ -127,19 +116,8 @@ def test_several_runs_stand_beside_each_other_or_are_one(cli: Cli, tiny_run: Pat
 
 
 def test_a_document_goes_on_from_row_to_row_and_not_into_another(cli: Cli, tiny_run: Path) -> None:
-    command = (
-        "score",
-        tiny_run,
-        write("s.csv"),
-        "--text",
-        "text",
-        "--state",
-        "carry",
-        "--format",
-        "jsonl",
-        "--base",
-        "e",
-    )
+    how = "--text text --state carry --format jsonl --base e"
+    command = ("score", tiny_run, write("s.csv"), *how.split())
     rows = [json.loads(line) for line in cli(*command, "--document", "condition").out.splitlines()]
     carried = [json.loads(line) for line in cli(*command).out.splitlines()]
     model = spanlm.load(tiny_run)
@@ -280,7 +258,7 @@ def test_rows_of_one_line_are_read_as_that_line(cli: Cli, words_run: Path, state
     how = ("--text", "text", "--state", state, "--eos", "--looks")
     found = read(cli("score", words_run, write("words.csv", rows), *how, "--line", "trial").out)
     whole = read(cli("score", words_run, write("lines.csv", [{"text": text} for text in lines]), *how).out)
-    numbers = ["word", "tokens", *WORDS[6:], *LOOKS]
+    numbers = ["word", "tokens", *NUMBERS, *LOOKS]
     assert [[row[name] for name in numbers] for row in found] == [[row[name] for name in numbers] for row in whole]
     for row in found:
         text = rows[int(row["sentence"]) - 1]["text"]
