@@ -28,19 +28,6 @@ def test_a_huge_file_is_refused(cli: Cli, tiny_run: Path, tmp_path: Path, text: 
     assert not Path("a.csv").exists()
 
 
-@pytest.mark.parametrize(
-    ("out", "parts"),
-    [
-        ("a", ["a: cannot write a file without a suffix; end it in .html, .svg, .png, .pdf, .csv or .npz\n"]),
-        ("folder.html", ["folder.html: is a folder"]),
-        ("a.json", ["a.json: cannot write .json"]),
-    ],
-)
-def test_where_nothing_can_be_written(cli: Cli, tiny_run: Path, tmp_path: Path, out: str, parts: list[str]) -> None:
-    (tmp_path / "folder.html").mkdir()
-    cli("attend", tiny_run, "--text", "the cat", "--out", out).refused(*parts)
-
-
 def test_the_file_that_is_read_is_not_written(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
     """Nor by the verbs that draw a figure of a text."""
     (tmp_path / "mine.csv").write_text("sentence\nthe cat sat\n")
@@ -87,25 +74,6 @@ def test_a_stretch_is_as_long_as_asked_for_and_short_unless_asked(cli: Cli, tiny
         cli("attend", tiny_run, "--from", 1, *arguments, "--out", "a.npz").done  # noqa: B018 (checks)
         with np.load("a.npz") as data:
             assert len(data["targets"]) == length < len(words)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
-        ("--document 999", ["--document=999: must be from 1 to", "the documents of tiny test"]),
-        ("--document 0", ["--document=0"]),
-        ("--from 0", ["--from=0: must be from 1 to"]),
-        ("--document 1 --from 9999", ["--from=9999: must be from 1 to", "document 1 of"]),
-        ("--document 1 --words 0", ["--words=0: must be from 1 to 20,000"]),
-        ("--document 1 --words 20001", ["--words=20001: must be from 1 to 20,000"]),
-        ("--text a --words 3", ["--words=3: is for --document and --from, not for --text"]),
-        ("--text a --from 3", ["--text and --from do not go together"]),
-        ("--by-lag --document 3", ["--by-lag and --document do not go together"]),
-    ],
-)
-def test_what_cannot_be_cut_is_refused(cli: Cli, tiny_run: Path, arguments: str, parts: list[str]) -> None:
-    cli("attend", tiny_run, *arguments.split(), "--out", "a.svg").refused(*parts)
-    assert not Path("a.svg").exists()
 
 
 @pytest.mark.parametrize("state", ["line", "document", "carry", None])

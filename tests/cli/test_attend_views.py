@@ -74,13 +74,6 @@ def test_several_runs_stand_side_by_side(cli: Cli, tiny_run: Path, current_run: 
     assert {row["text"] for row in written} == {"tiny valid"}
 
 
-def test_what_several_runs_cannot_do(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
-    runs = ("attend", tiny_run, lstm_run)
-    cli(*runs, "--text", "a", "--out", "a.svg").refused("2 runs: --text takes one", "--by-lag and")
-    cli(*runs, "--document", "1", "--out", "a.svg").refused("2 runs: --document takes one")
-    cli(*runs, "--by-lag", "--out", "a.npz").refused("cannot write .npz")
-
-
 @pytest.mark.parametrize(
     ("folders", "names"),
     [
@@ -177,12 +170,6 @@ def test_flatness_of_a_split(cli: Cli, tiny_run: Path, attentive_run: Path) -> N
         (["--sentence", ""], ["at least one word"]),
         (["--sentence", "the <eos> cat"], ["<eos> is reserved"]),
         (["--sentence", "cat " * 121], ["121 words: must be at most 120", "--text"]),
-        (["--sentence", "a", "--out", "a.html"], ["cannot write .html"]),
-        (["--flatness", "--out", "a.svg"], ["cannot write .svg"]),
-        (["--sentence", "a", "--text", "b"], ["--text and --sentence do not go together"]),
-        (["--by-lag", "--flatness"], ["--by-lag and --flatness do not go together"]),
-        (["--sentence", "a", "--words", "3"], ["--words=3: is for --document and --from"]),
-        (["--by-lag", "--gate-temperature", "1"], ["--gate-temperature=1.0: is for --text", "not for --by-lag"]),
     ],
 )
 def test_what_is_refused(cli: Cli, tiny_run: Path, arguments: list[str], parts: list[str]) -> None:

@@ -243,10 +243,3 @@ def test_context(cli: Cli, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.M
     few = cli("context", tiny_run, "--positions", 8, "--lengths", 1, "--far", 0).done
     assert "not known: no length has targets in 10 of these blocks" in few and "– in fewer than 10 of the blocks" in few
     assert "shuffled" in figure.read_text(encoding="utf-8")
-
-
-def test_contexts_that_cannot_be_measured(cli: Cli, tiny_run: Path) -> None:
-    cli("context", tiny_run, "--positions", "1").refused("--positions=1: must be at least 2")
-    cli("context", tiny_run, "--lengths", "0", "3").refused("--lengths", "at least 1")
-    cli("context", tiny_run, "--lengths", "5000").refused("lengths 5000: at the places that were drawn a context has")
-    cli("context", tiny_run, "--out", "x.html").refused("x.html", ".svg")
