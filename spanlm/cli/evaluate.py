@@ -21,7 +21,7 @@ from spanlm.cli.evaluation_report import (
     tuned_rows,
     weights_rows,
 )
-from spanlm.cli.main import VerbParser, in_options
+from spanlm.cli.main import in_options
 from spanlm.cli.options import (
     TUNED_ON,
     Parser,
@@ -108,7 +108,12 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     text = "show also the perplexity over N words: the N - K that the vocabulary of K lacks share p(<unk>) equally"
     parser.add_argument("--vocab-pad", rare=True, type=int, metavar="N", help=text)
     add_cache(parser)
-    add_dynamic(parser)
+    text = "let the weights follow the text, which is read as one stream (Krause et al., 2018); the defaults of η, λ "
+    text += "and ε are those published for AWD-LSTM on Penn Treebank: `spanlm presets --json` has those of other models"
+    parser.add_argument("--dynamic", action="store_true", help=text)
+    changes: dict[str, Any] = {"rate": {"metavar": "η"}, "decay": {"metavar": "λ"}, "epsilon": {"metavar": "ε"}}
+    changes["tune"] = {"option": "--tune-dynamic", "rare": False}
+    add_fields(parser, DynamicOptions, prefix="dynamic", rare="dynamic evaluation", **changes)
     text = "of a model with a span buffer: what the encoder and the buffer are worth alone, and how much it is used"
     parser.add_argument("--parts", rare=True, action="store_true", help=text)
     parser.add_gate()
@@ -272,16 +277,6 @@ class DynamicChoice:
     config: DynamicConfig
     statistics: DynamicStatistics
     tuning: DynamicTuning | None
-
-
-def add_dynamic(parser: VerbParser) -> None:
-    text = "let the weights follow the text, which is read as one stream (Krause et al., 2018); the defaults of η, λ "
-    text += "and ε are those published for AWD-LSTM on Penn Treebank: `spanlm presets --json` has those of other models"
-    parser.add_argument("--dynamic", action="store_true", help=text)
-    symbols = {"rate": "η", "decay": "λ", "epsilon": "ε"}
-    changes: dict[str, Any] = {name: {"metavar": symbol} for name, symbol in symbols.items()}
-    changes["tune"] = {"option": "--tune-dynamic", "rare": False}
-    add_fields(parser, DynamicOptions, prefix="dynamic", rare="dynamic evaluation", **changes)
 
 
 def check_dynamic(options: argparse.Namespace, runs: int) -> None:

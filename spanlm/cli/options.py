@@ -132,7 +132,6 @@ class Parser(VerbParser):
         self.add_argument(GATE, rare=True, type=float, metavar="T", help=text)
 
     def add_attention(self) -> None:
-        """Add a lesion of the memory."""
         text = "change where the trained model looks: at all slots of its memory alike (uniform), at an empty memory "
         text += "(none), at the nearest K slots (window=K)"
         self.add_argument(ATTENTION, rare=True, action=_Attention, metavar="HOW", help=text)
