@@ -12,7 +12,7 @@ import pytest
 import spanlm
 from spanlm.evaluation.attention import PARTS, attend_spans
 from tests.cli.conftest import Cli
-from tests.cli.span_runs import flat as on_one_line
+from tests.cli.conftest import flat as on_one_line
 
 TEXT = "the cat sat\non the mat . the dog ran"
 TARGETS = ["the", "cat", "sat", "<eos>", "on", "the", "mat", ".", "the", "dog", "ran", "<eos>"]

@@ -15,11 +15,7 @@ import pytest
 import spanlm
 from spanlm.evaluation.dynamic.statistics import DYNAMIC
 from spanlm.evaluation.dynamic.tuning import TRIALS
-from spanlm.evaluation.dynamic.update import DynamicConfig
-from tests.cli.conftest import Cli
-
-GIVEN = ("--dynamic-rate", "0.002", "--dynamic-decay", "0.01", "--dynamic-epsilon", "0.001")
-CONFIG = DynamicConfig(rate=0.002, decay=0.01, epsilon=0.001)
+from tests.cli.conftest import CONFIG, GIVEN, Cli
 
 
 @pytest.fixture
@@ -44,7 +40,7 @@ def evaluated(cli: Cli, *arguments: object) -> dict[str, Any]:
 
 
 def test_the_table_has_both_and_says_where_the_statistics_are_from(cli: Cli, run: Path) -> None:
-    flat = " ".join(cli("evaluate", run, "--dynamic", *GIVEN).done.split())
+    flat = " ".join(cli("evaluate", run, *GIVEN).done.split())
     model = spanlm.load(run)
     result, statistics = model.evaluate(dynamic=CONFIG), model.dynamic_statistics()
     assert result.without_dynamic is not None
@@ -52,7 +48,7 @@ def test_the_table_has_both_and_says_where_the_statistics_are_from(cli: Cli, run
     assert f"without dynamic {result.without_dynamic.perplexity:.2f} " in flat
     assert CONFIG.description in flat
     assert f"statistics {statistics.description}; gathered now, saved in {run / DYNAMIC}" in flat
-    again = " ".join(cli("evaluate", run, "--dynamic", *GIVEN).done.split())
+    again = " ".join(cli("evaluate", run, *GIVEN).done.split())
     assert f"{statistics.description}; read from {run / DYNAMIC}" in again
 
 

@@ -12,8 +12,7 @@ import pytest
 import spanlm
 from spanlm.evaluation.cache import CacheConfig
 from spanlm.models.counting import count_parameters
-from tests.cli.conftest import Cli
-from tests.cli.span_runs import flat
+from tests.cli.conftest import Cli, flat
 from tests.evaluation.test_arpa import TOY
 
 CACHED = ("--cache", "20", "--cache-theta", "0.5", "--cache-lambda", "0.2")

@@ -16,8 +16,7 @@ from spanlm.evaluation.protocol import Protocol
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.runs.trained_model import TrainedModel
-from tests.cli.conftest import Cli
-from tests.cli.span_runs import CONFIG, GIVEN, flat
+from tests.cli.conftest import CONFIG, GIVEN, Cli, flat
 
 
 def by_hand(model: TrainedModel, temperature: float) -> LanguageModel:
