@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -13,17 +13,19 @@ from typing import Any, NamedTuple
 from spanlm.analysis import export
 from spanlm.analysis.attend import Excerpt, attention_by_lag, attention_flatness, excerpt
 from spanlm.analysis.figures import FIGURES, check_series
-from spanlm.analysis.lags import RECURRENT_MEMORY, MeasuredLags, check_alike
-from spanlm.analysis.sentences import SentenceMap, attend_sentence
-from spanlm.analysis.utilisation import read_utilisation
-from spanlm.cli import attend_show
+from spanlm.analysis.lags import LEAST_SHOWN, RECURRENT_MEMORY, MeasuredLags, check_alike, lag_columns, notes, signed
+from spanlm.analysis.sentences import (
+    Flatness,
+    SentenceMap,
+    attend_sentence,
+    common_scale,
+    mean_flatness,
+    triangle_lines,
+)
+from spanlm.analysis.utilisation import EXPLAINED, read_utilisation, spread_epochs
 from spanlm.cli.evaluation_report import departures
-from spanlm.cli.main import VerbParser
 from spanlm.cli.options import (
-    add_corpus,
-    add_device,
-    add_gate,
-    add_row_options,
+    Parser,
     check_gate,
     check_output,
     corpus_of,
@@ -31,16 +33,15 @@ from spanlm.cli.options import (
     own_texts,
     run_names,
     standard_input,
-    verb_parser,
 )
-from spanlm.cli.render import note, out
+from spanlm.cli.render import grid, note, out, paragraph, table
 from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher
 from spanlm.data.tables import RowNotes, first_line_kind, read_table, refuse_without_column, table_kind
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, require
-from spanlm.evaluation.attention import EXPECTED, EXPECTED_OF_PART, attend_spans, attend_words, check_attends
+from spanlm.evaluation import attention
 from spanlm.evaluation.words import Piece, places_of, words_of
 from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig, SpanBufferConfig
 from spanlm.runs.model import TrainedModel, require_weights
@@ -94,10 +95,17 @@ WORDS = 60
 """Of a stretch of a corpus, unless --words says another number."""
 NEAREST = 15
 """Lags told apart of a memory that grows with the text: as many as the paper's windows have."""
+_FLATNESS = "entropy of a row over that of equal weights: 1 is flat, 0 all on one word"
+
+LOOKS = 8
+"""Spans that are printed."""
+CONTEXT = 16
+"""Words before the next one that are printed."""
+EPOCHS = 30
+"""Epochs that are printed; a file has all of them."""
 
 
 def run(arguments: list[str]) -> None:
-    """Attend."""
     options = _parser().parse_args(arguments)
     what = _what(options)
     _check(options, what)
@@ -108,45 +116,32 @@ def run(arguments: list[str]) -> None:
         out(f"wrote {options.out}")
 
 
-def _parser() -> VerbParser:
-    parser = verb_parser("attend", _DESCRIPTION, more=_MORE)
+def _parser() -> Parser:
+    parser = Parser("attend", _DESCRIPTION, more=_MORE)
     several = ", ".join(name for name, view in VIEWS.items() if view.suffixes)
-    parser.add_argument(
-        "runs", metavar="RUN", type=Path, nargs="+", help=f"the folder of a trained run; several with {several}"
-    )
-    add_device(parser)
+    text = f"the folder of a trained run; several with {several}"
+    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help=text)
+    parser.add_device()
     what = parser.add_argument_group("what to read, one of")
     what.add_argument("--text", help="this text")
     what.add_argument("--file", type=Path, help="this file: plain text, or a table")
     what.add_argument("--column", metavar="COLUMN", help="of a table (CSV, TSV, JSON lines): this column")
     what.add_argument("--sentence", action="append", metavar="WORDS", help="this sentence; can be given again")
     what.add_argument("--document", type=int, metavar="N", help="document N of a split of a corpus; the first is 1")
-    what.add_argument(
-        "--from",
-        type=int,
-        metavar="TOKEN",
-        help="a split, from the line that holds this token; the first is 1; with --document, a token of that",
-    )
+    text = "a split, from the line that holds this token; the first is 1; with --document, a token of that"
+    what.add_argument("--from", type=int, metavar="TOKEN", help=text)
     what.add_argument("--by-lag", action="store_true", help="a whole split, for mean attention by lag")
     what.add_argument("--flatness", action="store_true", help="a whole split, for how equal the weights are")
     what.add_argument("--by-epoch", action="store_true", help="a span buffer's use while its run was trained")
     parser.add_argument("--words", type=int, metavar="N", help=f"how much of --document or --from (default: {WORDS})")
-    parser.add_argument(
-        "--top",
-        type=int,
-        metavar="N",
-        rare=True,
-        help=f"how many of the most probable next words to show (default: {EXPECTED}; of a span buffer, for each part, "
-        f"{EXPECTED_OF_PART}, which are all that its figure has room for)",
-    )
-    parser.add_argument(
-        "--state",
-        choices=("carry", "line", "document"),
-        help="a word's context: all that is read, its line or its document (default: line; of a corpus as in training)",
-    )
-    add_gate(parser, texts=True)
-    add_row_options(parser, prefix=False, default=None)
-    add_corpus(parser)
+    text = f"how many of the most probable next words to show (default: {attention.EXPECTED}; of a span buffer, "
+    text += f"for each part, {attention.EXPECTED_OF_PART}, which are all that its figure has room for)"
+    parser.add_argument("--top", type=int, metavar="N", rare=True, help=text)
+    text = "a word's context: all that is read, its line or its document (default: line; of a corpus as in training)"
+    parser.add_argument("--state", choices=("carry", "line", "document"), help=text)
+    parser.add_gate(texts=True)
+    parser.add_row_options(prefix=False, default=None)
+    parser.add_corpus()
     kinds = {
         "": export.ATTENTION_SUFFIXES,
         "by lag ": export.LAG_SUFFIXES,
@@ -155,12 +150,8 @@ def _parser() -> VerbParser:
         "of spans ": export.SPAN_SUFFIXES,
         "by epoch ": export.UTILISATION_SUFFIXES,
     }
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="; ".join(f"{what}{export.listed(suffixes)}" for what, suffixes in kinds.items()),
-    )
+    text = "; ".join(f"{what}{export.listed(suffixes)}" for what, suffixes in kinds.items())
+    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     return parser
 
 
@@ -169,7 +160,6 @@ def _of(options: argparse.Namespace, name: str) -> Any:
 
 
 def _what(options: argparse.Namespace) -> str:
-    """Return the option that says what to read, of --document with --from the former."""
     values = {name: _of(options, name) for name in VIEWS}
     given = [name for name, value in values.items() if value is not None and value is not False]
     if not given:
@@ -199,9 +189,10 @@ def _check(options: argparse.Namespace, what: str) -> None:
     if options.column is not None and options.state == "document":
         raise InputError("--state=document: rows of a table are no documents; take line or carry")
     check_output(options.out, own_texts(options))
-    suffix = export.checked_suffix(options.out, view.suffixes) if view.suffixes and options.out is not None else None
-    if suffix in FIGURES and what != "--sentence":  # where each run has a panel of its own
-        check_series(count, "write .csv or .json")
+    if view.suffixes and options.out is not None:
+        suffix = export.checked_suffix(options.out, view.suffixes)
+        if suffix in FIGURES and what != "--sentence":  # where each run has a panel of its own
+            check_series(count, "write .csv or .json")
 
 
 # --- a text ---
@@ -215,7 +206,7 @@ def _text(options: argparse.Namespace) -> None:
     if options.out is not None:
         export.checked_suffix(options.out, suffixes)
     elif not model.has_spans:
-        check_attends(model.model)
+        attention.check_attends(model.model)
         raise InputError(f"--out is missing: name a file that ends in {export.listed(suffixes)}")
     text = _excerpt(model, options)
     how: dict[str, Any] = {
@@ -225,17 +216,16 @@ def _text(options: argparse.Namespace) -> None:
         **({} if options.top is None else {"expected": options.top}),
     }
     if not model.has_spans:
-        record = attend_words(model.model, model.vocabulary, text.words, places=text.places, **how)
+        record = attention.attend_words(model.model, model.vocabulary, text.words, places=text.places, **how)
         export.save_attention(record, options.out)
         return
-    spans = attend_spans(model.model, model.vocabulary, text.words, first_token=text.first, **how)
+    spans = attention.attend_spans(model.model, model.vocabulary, text.words, first_token=text.first, **how)
     if options.out is not None:
         export.save_spans(spans, options.out)
     else:
         assert model.gate_temperature is not None  # what has spans has a gate
-        attend_show.print_spans(spans, model.gate_temperature)
-    for line in departures(model):
-        note(line)
+        print_spans(spans, model.gate_temperature)
+    note(*departures(model))
 
 
 def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
@@ -253,8 +243,7 @@ def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
     pieces = _few(model.texts.pieces(read), options.file)
     words, starts_of_lines = text_to_attend(pieces, options.state or "line")
     if any(word not in model.vocabulary for word in words):
-        for line in model.texts.unk_notes():
-            note(f"note: {line}")
+        note(*(f"note: {line}" for line in model.texts.unk_notes()))
     source = "a text" if options.file is None else options.file.name
     unmarked = [] if isinstance(read, Text) else [*model.texts.unmarked(read)]
     items = [] if isinstance(read, Text) or not numbers else places_of(pieces, unmarked, model.texts.cut)[: len(words)]
@@ -275,8 +264,7 @@ def _lines(model: TrainedModel, options: argparse.Namespace) -> tuple[Text | lis
     how: dict[str, Any] = {"check": lambda row: model.tokenize(row.values[column]), "bad": bad}
     # a row has a word at least
     rows = list(islice(read_table(options.file, kind, [column], **how), MOST_WORDS + 1))
-    for line in bad.lines():
-        note(line)
+    note(*bad.lines())
     return [row.values[column] for row in rows], [row.number for row in rows]
 
 
@@ -304,7 +292,7 @@ def _models(options: argparse.Namespace, most: float = math.inf) -> dict[str, Tr
                 "--text, --file, --document and --from show those"
             )
         try:
-            check_attends(model.model)
+            attention.check_attends(model.model)
         except InputError as error:
             raise InputError(f"{model.folder}: {error}") from None
     return dict(zip(run_names([model.folder for model in models]), models, strict=True))
@@ -313,32 +301,34 @@ def _models(options: argparse.Namespace, most: float = math.inf) -> dict[str, Tr
 def _sentences(options: argparse.Namespace) -> None:
     models = _models(options, most=1)
     sentences = [[_map(name, model, sentence) for name, model in models.items()] for sentence in options.sentence]
-    if options.out is None:
-        attend_show.print_maps(sentences)
-    attend_show.print_sentence_flatness(sentences)
+    for maps in sentences if options.out is None else ():
+        top, _ = common_scale(maps)
+        for one in maps:
+            out(f"{one.name}: {one.memory}")
+            for line in triangle_lines(one, top):
+                out(f"  {line}")
+            out()
+    rows = [(f"sentence {number}", [one.flatness for one in maps]) for number, maps in enumerate(sentences, start=1)]
+    if len(sentences) > 1:
+        rows.append(("all sentences", [mean_flatness(maps) for maps in zip(*sentences, strict=True)]))
+    shown = [[name, *("-" if one is None else f"{one.overall.flatness:.3f}" for one in found)] for name, found in rows]
+    grid(["", *models], shown, f"flatness ({_FLATNESS})")
     if options.out is not None:
         export.save_sentence_maps(sentences, options.out)
 
 
 def _map(name: str, model: TrainedModel, text: str) -> SentenceMap:
-    words, memory = _sentence(model, text), model.config.model.memory.description
-    how: dict[str, Any] = {"name": name, "memory": memory, "predict_first": model.texts.predict_first}
-    return attend_sentence(model.model, model.vocabulary, words, **how)
-
-
-def _sentence(model: TrainedModel, text: str) -> list[str]:
-    """Return the words of one sentence; refuse what such a model cuts into several."""
     words = words_of(model.texts.pieces([text]))[:-1]
     if EOS in words:
         raise InputError(
             f"--sentence={text!r}: is {1 + words.count(EOS)} sentences to a model trained on text cut into sentences "
             "(data.lines=sentences); give each with its own --sentence"
         )
-    return words
+    memory, predict_first = model.config.model.memory.description, model.texts.predict_first
+    return attend_sentence(model.model, model.vocabulary, words, name=name, memory=memory, predict_first=predict_first)
 
 
 def _split(model: TrainedModel, options: argparse.Namespace) -> tuple[str, Batcher]:
-    """Name a split, and cut it as the training's text was."""
     corpus, split = corpus_of(model, options)
     return f"{corpus.name} {split}", model.texts.protocol(corpus, split).batcher(corpus, split)
 
@@ -348,7 +338,7 @@ def _flatness(options: argparse.Namespace) -> None:
     for name, model in _models(options).items():
         text, batcher = _split(model, options)
         measured[name] = (text, attention_flatness(model.model, batcher))
-    attend_show.print_flatness(measured)
+    print_flatness(measured)
     if options.out is not None:
         export.save_flatness(measured, options.out)
 
@@ -361,7 +351,9 @@ def _by_lag(options: argparse.Namespace) -> None:
         nearest = NEAREST if model.config.model.memory.slots is None else None
         profile = attention_by_lag(model.model, batcher, nearest)
         measured.append(MeasuredLags(name, text, profile, published_name(model.config)))
-    attend_show.print_lags(measured)
+    header, *rows = lag_columns(measured)
+    grid(header, rows, "mean attention by lag, percent")
+    paragraph(*notes(measured))
     if options.out is not None:
         export.save_lags(measured, options.out)
 
@@ -384,11 +376,77 @@ def published_name(config: RunConfig) -> str | None:
 
 def _by_epoch(options: argparse.Namespace) -> None:
     """From the logs of runs: no model is loaded."""
-    named = zip(run_names(options.runs), options.runs, strict=True)
-    measured = [read_utilisation(folder, name) for name, folder in named]
-    attend_show.print_utilisation(measured)
+    measured = [*map(read_utilisation, options.runs, run_names(options.runs))]
+    header = ["epoch", *(head for one in measured for head in (one.name, "oracle"))]
+    rows = [
+        [str(epoch + 1), *(_percent(shares, epoch) for one in measured for shares in (one.learned, one.oracle))]
+        for epoch in spread_epochs(max(map(len, measured)), EPOCHS)
+    ]
+    grid(header, rows, "use of the span buffer on valid, in percent")
+    paragraph(EXPLAINED)
     if options.out is not None:
         export.save_utilisation(measured, options.out)
+
+
+# --- what is printed ---
+
+
+def print_flatness(measured: Mapping[str, tuple[str, Flatness]]) -> None:
+    paragraph(f"flatness of attention ({_FLATNESS})")
+    for name, (text, flatness) in measured.items():
+        slots, nearest = ("words", f"at {signed(flatness.nearest_lag)}") if flatness.span == 1 else ("spans", "newest")
+        elsewhere = flatness.overall.on_no_word >= LEAST_SHOWN / 100
+        header = [slots, "rows", "flatness", "largest", nearest, "equal", *["on no word"] * elsewhere]
+        rows = []
+        for row in (*flatness.groups, flatness.overall):
+            shares = (row.largest, row.nearest, row.equal, *[row.on_no_word] * elsewhere)
+            cells = [f"{100 * share:.1f} %" for share in shares]
+            rows.append([str(row.slots), f"{row.rows:,}", f"{row.flatness:.3f}", *cells])
+        grid(header, rows, f"{name}, {text}")
+        out(f"{flatness.left_out:,} rows without a choice are left out")
+    paragraph(
+        "largest, at ...: mean share of the largest weight and of the nearest word; equal: of each if all were equal"
+    )
+    if any(one.span > 1 for _, one in measured.values()):
+        out("newest: mean share of the span that ended last")
+
+
+def _percent(shares: Sequence[float], epoch: int) -> str:
+    return f"{100 * shares[epoch]:.1f}" if epoch < len(shares) else ""
+
+
+def print_spans(record: attention.SpanRecord, temperature: float) -> None:
+    """Print the last position: after what, where it looked, and what each part of the model expected."""
+    last = len(record.words) - 1
+    paragraph(record.title)
+    read = record.words[max(last + 1 - CONTEXT, 0) :]
+    rows = [("after", " ".join(["…"] * (last + 1 > CONTEXT) + read)), ("came", record.targets[last])]
+    if record.filled[last]:
+        preferred = "buffer" if record.gate[last] >= 0.5 else "encoder"
+        shares = f"λ {record.gate[last]:.3f}, used as {record.used[last]:.3f} (T {temperature:g})"
+        rows.append(("gate", f"{shares}: the {preferred} is preferred"))
+        rows.append(("buffer alone", _expected(record, "buffer")))
+    if unknown := [word for word in dict.fromkeys([*read, record.targets[last]]) if word in record.unknown]:
+        rows.insert(2, ("read as <unk>", " ".join(unknown)))
+    table([*rows, ("encoder alone", _expected(record, "encoder")), ("both", _expected(record, "mixture"))])
+    looks = record.looks(last)
+    if not looks:
+        out("the buffer is empty: no span has ended yet")
+        return
+    out()
+    what = f"{len(looks)} {'word' if record.span == 1 else 'span'}{'s' if len(looks) > 1 else ''}"
+    out(f"it looked at {what}{f'; the {LOOKS} with the largest weights' if len(looks) > LOOKS else ''}:")
+    for look in looks[:LOOKS]:
+        start, end = look.first + record.first_token, look.last + record.first_token
+        place = f"{end:>6}" if record.span == 1 else f"{start:>6}–{end:<6}"
+        out(f"  {look.weight:6.1%}  {place}  {record.words_of(look)}")
+
+
+def _expected(record: attention.SpanRecord, part: str) -> str:
+    """Say what a part expected at the last position, and what it gave the word that came."""
+    expected: attention.Expected = getattr(record, part)[-1]
+    came = f'"{record.targets[-1]}" {record.chance[-1, attention.PARTS.index(part)]:.3f}'
+    return f"{', '.join(f'{word} {chance:.3f}' for word, chance in expected)}; {came}"
 
 
 class View(NamedTuple):

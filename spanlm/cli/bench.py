@@ -7,10 +7,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from spanlm.cli.options import add_device, add_fields, field_values, keep_freed_memory, verb_parser
+from spanlm.cli.options import Parser, add_fields, field_values
 from spanlm.cli.render import grid, note, out
 from spanlm.config import RunConfig
-from spanlm.data.corpora import Corpus, load_corpus
+from spanlm.data.corpora import load_corpus
 from spanlm.errors import InputError
 from spanlm.presets import PRESETS, find_preset
 from spanlm.store.process import pick_device
@@ -33,11 +33,18 @@ later epoch, make steps longer. Nothing is written.
 
 
 def run(arguments: list[str]) -> None:
-    """Measure."""
-    keep_freed_memory()
     options = _options(arguments)
     asked = field_values(options, BenchOptions)
-    named = {name: _with_corpus(name, options) for name in options.names}
+    named = {}
+    for name in options.names:
+        path = Path(name)
+        if path.is_dir():
+            raise InputError(f"{name}: is a folder; name a preset, or a file such as {path / CONFIG}")
+        is_file = path.is_file() or path.suffix in (".yaml", ".yml")
+        config = RunConfig.load(path) if is_file else find_preset(name).config
+        given = {"corpus": options.corpus, "dir": options.data_dir}
+        data = replace(config.data, **{field: value for field, value in given.items() if value is not None})
+        named[name] = replace(config, data=data), load_corpus(data)
     device = pick_device(options.device, "--device")
     started = provenance(device)
     timed = ((name, time_training(name, *one, device, asked, note=_note)) for name, one in named.items())
@@ -56,10 +63,10 @@ def run(arguments: list[str]) -> None:
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = verb_parser("bench", _DESCRIPTION)
+    parser = Parser("bench", _DESCRIPTION)
     text = "a published row (`spanlm presets` lists them), or a YAML file as `spanlm train --print_config` writes it"
     parser.add_argument("names", nargs="*", metavar="PRESET|FILE", help=text)
-    add_device(parser)
+    parser.add_device()
     add_fields(parser, BenchOptions, "rounds", "operations")
     parser.add_argument("--corpus", metavar="NAME|PATH", help="train all on this corpus (default: each on its own)")
     parser.add_argument("--data-dir", metavar="DIR", help="where corpora are (default: $SPANLM_DATA)")
@@ -77,29 +84,13 @@ def _note(text: str) -> None:
     note(f"measuring: {text}")
 
 
-def _with_corpus(name: str, options: argparse.Namespace) -> tuple[RunConfig, Corpus]:
-    path = Path(name)
-    if path.is_dir():
-        raise InputError(f"{name}: is a folder; name a preset, or a file such as {path / CONFIG}")
-    is_file = path.is_file() or path.suffix in (".yaml", ".yml")
-    config = RunConfig.load(path) if is_file else find_preset(name).config
-    asked = {"corpus": options.corpus, "dir": options.data_dir}
-    data = replace(config.data, **{field: value for field, value in asked.items() if value is not None})
-    return replace(config, data=data), load_corpus(data)
-
-
 def _show_speeds(name: str, training: TimedTraining) -> None:
-    rows = [
-        (
-            speed.precision,
-            f"{speed.milliseconds:,.1f}",
-            f"{speed.tokens_per_second:,.0f}",
-            "–" if speed.step_megabytes is None else f"{speed.step_megabytes:,.0f}",
-            f"{speed.epoch_seconds:,.1f} s",
-            f"{speed.validation_seconds:,.1f} s",
-        )
-        for speed in training.speeds
-    ]
+    rows = []
+    for speed in training.speeds:
+        step = [f"{speed.milliseconds:,.1f}", f"{speed.tokens_per_second:,.0f}"]
+        memory = "–" if speed.step_megabytes is None else f"{speed.step_megabytes:,.0f}"
+        epoch = [f"{speed.epoch_seconds:,.1f} s", f"{speed.validation_seconds:,.1f} s"]
+        rows.append([speed.precision, *step, memory, *epoch])
     title = (
         f"{name} on {training.corpus}: V {training.vocabulary_size:,}, {training.epoch_tokens:,} tokens an epoch, "
         f"{training.parameters:,} parameters"
@@ -108,7 +99,6 @@ def _show_speeds(name: str, training: TimedTraining) -> None:
 
 
 def _show_operations(precision: str, step: WatchedStep) -> None:
-    """Print rows that add up to the whole step."""
     found = [(one.name, f"{one.calls:,.1f}", one.milliseconds) for one in step.operations]
     if step.other_operations:
         found.append((f"{step.other_operations} other operations", "", step.other_milliseconds))

@@ -16,7 +16,6 @@ from spanlm.runs.texts import Texts
 
 
 def add_cache(parser: VerbParser) -> None:
-    """Add the options."""
     common: dict[str, Any] = {
         "window": {"option": "--cache", "dest": "cache", "metavar": "C", "rare": False},
         "tune": {"option": "--tune-cache", "rare": False},
@@ -25,18 +24,13 @@ def add_cache(parser: VerbParser) -> None:
     add_fields(parser, CacheOptions, prefix="cache", rare="neural cache", **common, **symbols)
 
 
-def _settings(options: argparse.Namespace) -> CacheOptions:
-    return field_values(options, CacheOptions, "cache", window=options.cache)
-
-
 def check_cache(options: argparse.Namespace) -> None:
-    """Check the options of the cache before anything is loaded."""
     if options.cache is None:
         refuse_given(options, "cache", "needs a cache; give the number of words that it keeps, as in --cache 500")
         return
     if options.tune_weights:
         raise InputError("--tune-weights and --cache do not go together: tune the weights first, then give --weights")
-    _settings(options)
+    field_values(options, CacheOptions, "cache", window=options.cache)
 
 
 def choose_cache(
@@ -45,7 +39,7 @@ def choose_cache(
     """Return the cache to evaluate with, or None, and how it was tuned, or None; `texts` finds the text to tune on."""
     if options.cache is None:
         return None, None
-    asked = _settings(options)
+    asked = field_values(options, CacheOptions, "cache", window=options.cache)
     if not asked.tune:
         return CacheConfig(window=asked.window, theta=asked.thetas[0], lambda_=asked.lambdas[0]), None
     valid = tuning_part(model, options, "--tune-cache", "--cache-theta and --cache-lambda", texts)
@@ -55,20 +49,16 @@ def choose_cache(
 
 
 def cache_fields(cache: CacheConfig | None, tuning: CacheTuning | None) -> dict[str, Any]:
-    """Return the fields of a cache in JSON."""
     found = {} if cache is None else {"cache": cache.to_json()}
     return found if tuning is None else {**found, "tuning": tuning.to_json()}
 
 
 def cache_notes(cache: CacheConfig | None) -> list[str]:
-    """Return a note on a cache that predicts alone."""
-    if cache is None or cache.lambda_ < 1:
-        return []
-    return ["with λ 1 a word that is not in the cache has probability 0"]
+    alone = cache is not None and cache.lambda_ == 1
+    return ["with λ 1 a word that is not in the cache has probability 0"] if alone else []
 
 
 def cache_rows(result: Evaluation, tuning: CacheTuning | None) -> Rows:
-    """Return rows on what the cache changed, and how it was tuned."""
     if result.without_cache is None:
         return []
     rows = [("without cache", both_counts(result.without_cache))]

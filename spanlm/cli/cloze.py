@@ -13,21 +13,17 @@ from typing import Any, TextIO
 
 from spanlm.cli.evaluation_report import departures, described, run_field
 from spanlm.cli.options import (
-    add_attention,
-    add_device,
+    Parser,
     add_fields,
-    add_runs,
     check_kind,
     check_output,
     field_values,
-    keep_freed_memory,
     load_runs,
     output,
     runs_and_files,
-    verb_parser,
 )
 from spanlm.cli.render import Progress, grid, out, out_json, paragraph
-from spanlm.data.cbt import Defect, Question, is_cbt_like, read_questions, word_class
+from spanlm.data.cbt import Defect, is_cbt_like, read_questions, word_class
 from spanlm.errors import InputError, require
 from spanlm.evaluation.cloze import (
     SCORES,
@@ -81,9 +77,6 @@ class _File:
     tallies: dict[ClozeContext, ClozeTally] = field(default_factory=dict)
     defects: list[Defect] = field(default_factory=list)
 
-    def questions(self, limit: int | None) -> Iterator[Question | Defect]:
-        return islice(read_questions(self.path, self.name), limit)
-
     def to_json(self) -> dict[str, Any]:
         return {
             "file": self.name,
@@ -95,8 +88,6 @@ class _File:
 
 
 def run(arguments: list[str]) -> None:
-    """Rank."""
-    keep_freed_memory()
     options = _parse(arguments)
     check_output(options.out, map(Path, options.questions))
     check_kind(options.out, "--out", ["jsonl"], "JSON lines are written, not a table. Name it .jsonl.")
@@ -107,8 +98,8 @@ def run(arguments: list[str]) -> None:
     with output(options.out) if options.out else nullcontext() as records, Progress() as progress:
         for file in files:
             file.tallies = {context: ClozeTally() for context in contexts}
-            ranks = model.cloze(file.questions(options.limit), **how)
-            _count(file, ranks, records, None if options.json else progress, strict=options.strict)
+            ranks = model.cloze(islice(read_questions(file.path, file.name), options.limit), **how)
+            _count(file, ranks, records, None if options.json else progress, options.strict)
     macro = {
         context: {by: macro_average(file.tallies[context].accuracy(by) for file in files) for by in SCORES}
         for context in contexts
@@ -123,10 +114,9 @@ def run(arguments: list[str]) -> None:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = verb_parser("cloze", _DESCRIPTION)
-    add_runs(parser, "QUESTIONS", "files [.gz]; - is standard input", hf=False)
-    add_device(parser)
-    add_attention(parser)
+    parser = Parser("cloze", _DESCRIPTION)
+    parser.add_runs("QUESTIONS", "files [.gz]; - is standard input", hf=False)
+    parser.add_attention()
     context: dict[str, Any] = {"option": "--context", "action": "append", "nargs": None, "default": None}
     add_fields(parser, ClozeOptions, "contexts", contexts=context)
     parser.add_argument("--out", type=Path, metavar="FILE", help="write a JSON object a line for every question")
@@ -155,14 +145,8 @@ def _file(name: str, given_class: str | None) -> _File:
 
 
 def _count(
-    file: _File,
-    ranks: Iterable[RankedQuestion | Defect],
-    records: TextIO | None,
-    progress: Progress | None,
-    *,
-    strict: bool,
+    file: _File, ranks: Iterable[RankedQuestion | Defect], records: TextIO | None, shown: Progress | None, strict: bool
 ) -> None:
-    """Add ranks to the file's tallies, and write a record of each."""
     for ranked in ranks:
         if isinstance(ranked, Defect):
             if strict:
@@ -174,8 +158,8 @@ def _count(
             line, record = ranked.question.line, {**ranked.to_json(), "class": file.word_class}
         if records is not None:
             records.write(json.dumps(record, ensure_ascii=False) + "\n")
-        if progress is not None:
-            progress.show(f"{file.name}: line {line:,}", 0, None)
+        if shown is not None:
+            shown.show(f"{file.name}: line {line:,}", 0, None)
 
 
 def _show(model: Model, files: list[_File], macro: dict[ClozeContext, dict[Score, float | None]]) -> None:
@@ -192,8 +176,7 @@ def _show(model: Model, files: list[_File], macro: dict[ClozeContext, dict[Score
         lines.append(f"{why}: the first word of a query adds nothing to its scores")
     if any(tally.candidates_oov for file in files for tally in file.tallies.values()):
         lines += [f"note: {note}" for note in model.texts.unk_notes()]
-    for line in lines:
-        paragraph(line)
+    paragraph(*lines)
     for context, averages in macro.items():
         out()
         grid(_HEADER, _rows(context, files, averages), _TITLES[context])
@@ -217,7 +200,6 @@ def _rows(context: ClozeContext, files: list[_File], averages: dict[Score, float
 
 
 def _cells(accuracy: Accuracy) -> tuple[str, str]:
-    """Return a share with its interval, and the number of questions."""
     interval = "" if accuracy.interval is None else f" [{', '.join(f'{x:.1%}' for x in accuracy.interval)}]"
     return f"{_percent(accuracy.share)}{interval}", f"{accuracy.right:,}"
 

@@ -28,18 +28,14 @@ from spanlm.analysis.figures import FIGURES, Value, differences_figure, figure_b
 from spanlm.cli.cache import add_cache, cache_fields, check_cache, choose_cache
 from spanlm.cli.family import family_members
 from spanlm.cli.options import (
-    add_attention,
-    add_corpus,
-    add_device,
+    Parser,
     check_hf,
     check_output,
     corpus_of,
-    keep_freed_memory,
     note_unfinished,
     own_texts,
     run_names,
     standard_input,
-    verb_parser,
 )
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
 from spanlm.data.corpora import WHOLE, Corpus
@@ -103,14 +99,14 @@ class _Side:
 
 
 def run(arguments: list[str]) -> None:
-    """Compare."""
-    keep_freed_memory()
     options = _parsed(arguments)
     sides = _sides(options)
     check_cache(options)
     for side in sides:
         check_hf(side.runs[0], options)
-    _check_out(options)
+    check_output(options.out, own_texts(options))
+    if options.out is not None:
+        checked_suffix(options.out, _SUFFIXES)
     first = _first(sides, options)
     for folder in {path.resolve(): path for side in sides for path in side.runs}.values():
         note_unfinished(folder)
@@ -126,7 +122,10 @@ def run(arguments: list[str]) -> None:
         read.append(bits)
         caches.append(cache)
     baseline, *others = read
-    notes = [*corpus.notes, *_unlearnt(baseline, others)]
+    notes = [*corpus.notes]
+    if baseline.protocol is not None and baseline.protocol.predict_first:
+        what = "never learnt to predict the first word of a line, and is measured at it, too"
+        notes += [f"{one.name} {what}" for one in others if one.protocol and not one.protocol.predict_first]
     found = [compare(text, baseline, other) for other in others]
     if options.out is not None:
         _write(found, text, baseline, options.out)
@@ -140,11 +139,11 @@ def run(arguments: list[str]) -> None:
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = verb_parser("compare", _DESCRIPTION, more=_MORE)
+    parser = Parser("compare", _DESCRIPTION, more=_MORE)
     text = "a run's folder, one with seed-1 and so on (a family), NAME.arpa[.gz] or hf:FOLDER; the first: the baseline"
     parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help=text)
-    add_device(parser)
-    add_corpus(parser)
+    parser.add_device()
+    parser.add_corpus()
     text = "a word's context: the whole split, its document, its line (default: as the models were trained)"
     parser.add_argument("--state", choices=("auto", "carry", "document", "line"), default="auto", help=text)
     text = "models of different vocabularies: compare them at the words that all know"
@@ -153,7 +152,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--tags", type=Path, metavar="FILE", help=text)
     text = "the average of all runs' probabilities (linear) as one model more"
     parser.add_argument("--combine", rare=True, choices=("linear",), help=text)
-    add_attention(parser)
+    parser.add_attention()
     add_cache(parser)
     text = "tables (.md, .tex), the classes (.svg, .png, .pdf, .csv), or the words that gain and lose most (.html)"
     parser.add_argument("--out", type=Path, metavar="FILE", help=text)
@@ -167,40 +166,27 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
 
 def _sides(options: argparse.Namespace) -> list[_Side]:
     """Return what is compared, the baseline first; refuse what leaves nothing to compare."""
-    folders = options.runs
-    sides = [_Side(name, _members(folder)) for name, folder in zip(_names(folders), folders, strict=True)]
-    if len(sides) == 1:
-        sides += _changed(sides[0], options)
-    elif options.attention is not None:
-        raise InputError(f"--attention: compares one run with itself, so changed; name {folders[0]} alone")
-    elif options.cache is not None:
-        sides = [_with_cache(side) for side in sides]
+    folders, how = options.runs, options.attention
+    sides = []
+    for name, folder in zip(_names(folders), folders, strict=True):
+        sides.append(_Side(name, [folder] if (folder / CONFIG).exists() else family_members(folder) or [folder]))
+    cached = [replace(side, name=f"{side.name}, cache", cached=True) for side in sides]
+    cached = [] if options.cache is None else cached
+    if len(sides) > 1:
+        if how is not None:
+            raise InputError(f"--attention: compares one run with itself, so changed; name {folders[0]} alone")
+        sides = cached or sides
+    else:  # the same run with a lesion, with a cache, or both apart
+        if how is not None:
+            sides.append(replace(sides[0], name=f"{sides[0].name}, attention {how}", attention=how))
+        sides += cached
     if options.combine is not None:
         runs = [path for side in sides for path in side.runs]
-        cached = all(side.cached for side in sides)
-        sides.append(_Side(f"all as one ({options.combine})", runs, combined=True, cached=cached))
+        name = f"all as one ({options.combine})"
+        sides.append(_Side(name, runs, combined=True, cached=all(side.cached for side in sides)))
     if len(sides) < 2:
         raise InputError(f"{folders[0]}: nothing to compare it with; name another run, or --attention or --cache")
     return sides
-
-
-def _changed(side: _Side, options: argparse.Namespace) -> list[_Side]:
-    """Return the same run with a lesion, with a cache, or both apart."""
-    found = []
-    if (how := options.attention) is not None:
-        found.append(replace(side, name=f"{side.name}, attention {how}", attention=how))
-    if options.cache is not None:
-        found.append(_with_cache(side))
-    return found
-
-
-def _with_cache(side: _Side) -> _Side:
-    return replace(side, name=f"{side.name}, cache", cached=True)
-
-
-def _members(folder: Path) -> list[Path]:
-    """Return the runs of a family, or the one run."""
-    return [folder] if (folder / CONFIG).exists() else family_members(folder) or [folder]
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
@@ -212,12 +198,6 @@ def _names(folders: Sequence[Path]) -> list[str]:
         found.append(f"{names[path]} again" if path in seen else names[path])
         seen.add(path)
     return found
-
-
-def _check_out(options: argparse.Namespace) -> None:
-    if options.out is not None:
-        check_output(options.out, own_texts(options))
-        checked_suffix(options.out, _SUFFIXES)
 
 
 # --- reading ---
@@ -236,13 +216,19 @@ def _first(sides: Sequence[_Side], options: argparse.Namespace) -> Model:
     return first.in_words_of(next(own, first))
 
 
+def _loaded(side: _Side, first: Model, options: argparse.Namespace) -> Iterator[Model]:
+    if side.combined:
+        yield load_ensemble(side.runs, device=options.device)
+        return
+    for folder in side.runs:
+        model = load(folder, options.device).in_words_of(first)
+        if side.attention is not None:
+            model = require_weights(model, "--attention").with_attention(side.attention)
+        yield model
+
+
 def _read(
-    side: _Side,
-    first: Model,
-    corpus: Corpus,
-    text: SharedText,
-    cache: _Cache | None,
-    options: argparse.Namespace,
+    side: _Side, first: Model, corpus: Corpus, text: SharedText, cache: _Cache | None, options: argparse.Namespace
 ) -> tuple[SharedText, TokenBits, _Cache]:
     """Read the text with each run of a side, one at a time; return it with the tokens that all know so far.
 
@@ -265,39 +251,15 @@ def _read(
     return text, TokenBits.family(side.name, members), chosen
 
 
-def _unlearnt(baseline: TokenBits, others: Sequence[TokenBits]) -> list[str]:
-    """Return notes on models that the baseline's protocol asks for first words, which they never learnt."""
-    what = "never learnt to predict the first word of a line, and is measured at it, too"
-    asked = baseline.protocol is not None and baseline.protocol.predict_first
-    return [f"{one.name} {what}" for one in others if asked and one.protocol and not one.protocol.predict_first]
-
-
-def _loaded(side: _Side, first: Model, options: argparse.Namespace) -> Iterator[Model]:
-    if side.combined:
-        yield load_ensemble(side.runs, device=options.device)
-        return
-    for folder in side.runs:
-        model = load(folder, options.device).in_words_of(first)
-        if side.attention is not None:
-            model = require_weights(model, "--attention").with_attention(side.attention)
-        yield model
-
-
 # --- what is printed and written ---
 
 
 def _fields(
-    found: Sequence[Comparison],
-    text: SharedText,
-    baseline: TokenBits,
-    sides: Sequence[_Side],
-    caches: Sequence[_Cache],
+    found: Sequence[Comparison], text: SharedText, baseline: TokenBits, sides: Sequence[_Side], caches: Sequence[_Cache]
 ) -> dict[str, Any]:
-    bits = _bits(text, baseline)
-    more = [
-        {"runs": [str(path) for path in side.runs], **cache_fields(*cache)}
-        for side, cache in zip(sides, caches, strict=True)
-    ]
+    each = zip(sides, caches, strict=True)
+    more = [{"runs": [str(path) for path in side.runs], **cache_fields(*cache)} for side, cache in each]
+    bits = float(baseline.by_run(text.known).mean())
     return {
         "text": text.name,
         "protocol": text.protocol,
@@ -315,17 +277,12 @@ def _fields(
     }
 
 
-def _bits(text: SharedText, baseline: TokenBits) -> float:
-    return float(baseline.by_run(text.known).mean())
-
-
 def _families(found: Sequence[Comparison], baseline: TokenBits) -> bool:
     return max(len(baseline.bits), *(one.runs for one in found)) > 1
 
 
 def _print(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, notes: Sequence[str]) -> None:
-    for line in notes:
-        paragraph(line)
+    paragraph(*notes)
     kept, tokens = int(text.known.sum()), len(text.ids)
     only = "" if kept == tokens else f", {kept:,} of them compared: those that every model knows"
     seeds = " and from the seeds" * _families(found, baseline)
@@ -349,8 +306,7 @@ def _print(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, n
 
 
 def _tables(found: Sequence[Comparison], text: SharedText, baseline: TokenBits) -> Iterator[Grid]:
-    """Yield the table of all models, and that of each one's classes."""
-    bits, families = _bits(text, baseline), _families(found, baseline)
+    bits, families = float(baseline.by_run(text.known).mean()), _families(found, baseline)
     seeds, ppl = ["seeds"] * families, shown(perplexity(bits * math.log(2)))
     rows = [[baseline.name, *[str(len(baseline.bits))] * families, f"{bits:.3f}", ppl, "", "", ""]]
     for one in found:
@@ -417,7 +373,6 @@ def _is_sure(row: ClassDifference) -> bool:
 
 
 def _rows(found: Sequence[Comparison]) -> list[tuple[str, str]]:
-    """Return the classes of all comparisons, those of a table together."""
     names: dict[str, dict[str, None]] = {}
     for one in found:
         for title, classes in one.where.items():

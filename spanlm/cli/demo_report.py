@@ -38,7 +38,10 @@ def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
     model = require_weights(load(folder), "the demo")
     text, plain = shared_text(model, corpus, "test"), read_tokens(model, corpus, "test")
     results = [("this model", plain.perplexity)]
-    emptied, cached = _emptied(model, corpus), _cached(model, corpus)
+    emptied = []
+    if config.model.memory.slots != 0:  # it attends
+        emptied.append(read_tokens(model.with_attention("none"), corpus, "test"))
+    cached = _cached(model, corpus)
     results += [(f"  with {each.name}", each.perplexity) for each in cached]
     is_lstm = isinstance(config.model.encoder, LSTMConfig) and isinstance(config.model.memory, NoMemoryConfig)
     compared = not (config.model.head.tied or is_lstm)
@@ -48,7 +51,9 @@ def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
         results.append(("LSTM of the same size", _baseline(config, corpus, own(folder / "lstm"))))
     table([(name, f"test ppl {value:.2f}") for name, value in results])
     for other in emptied:
-        _print_worth(text, other, plain, "without its memory this model needs {} bits a token more", _TRAINED)
+        # a memory that is taken away is not what a memory brings: the model has learned to lean on it
+        trained = "; one that was trained without may need fewer"
+        _print_worth(text, other, plain, "without its memory this model needs {} bits a token more", trained)
     for other in cached:
         _print_worth(text, plain, other, f"{other.name} saves {{}} bits a token")
     out("\nthree lines it wrote:")
@@ -64,13 +69,6 @@ def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
         out(f"where the two differ: spanlm compare {shlex.quote(str(folder / 'lstm'))} {run}")
 
 
-def _emptied(model: TrainedModel, corpus: Corpus) -> list[TokenBits]:
-    """Read the test part without the memory, if it attends."""
-    if model.config.model.memory.slots == 0:
-        return []
-    return [read_tokens(model.with_attention("none"), corpus, "test")]
-
-
 def _cached(model: TrainedModel, corpus: Corpus) -> list[TokenBits]:
     """Read the test part with a cache, tuned on valid, if the parts are not too long for that."""
     sizes = [len(corpus.splits[split]) for split in ("valid", "test")]
@@ -80,18 +78,12 @@ def _cached(model: TrainedModel, corpus: Corpus) -> list[TokenBits]:
     return [read_tokens(model, corpus, "test", name=f"a cache of the last {cache.window} words", cache=cache)]
 
 
-_TRAINED = "; one that was trained without may need fewer"
-"""A memory that is taken away is not what a memory brings: the model has learned to lean on it."""
-
-
 def _print_worth(text: SharedText, before: TokenBits, after: TokenBits, what: str, more: str = "") -> None:
     """Print by how many bits `after` is better than `before`, and at which words."""
     with suppress(InputError):  # a text too short for an interval
-        whole, *words = [
-            saved
-            for classes in (text.everything, by_novelty(text.ids, text.vocabulary, text.openings))
-            for saved in differences(text, classes, before, after)
-        ]
+        novelty = by_novelty(text.ids, text.vocabulary, text.openings)
+        (whole,) = differences(text, text.everything, before, after)
+        words = differences(text, novelty, before, after)
         if math.isnan(whole.interval[0]):
             return
         low, high = (_bits(-each) for each in whole.interval[::-1])

@@ -3,51 +3,49 @@
 from __future__ import annotations
 
 import argparse
+import math
+import signal
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spanlm.cli.cache import add_cache, cache_fields, cache_notes, cache_rows, check_cache, choose_cache
-from spanlm.cli.dynamic import (
-    add_dynamic,
-    check_dynamic,
-    choose_dynamic,
-    dynamic_fields,
-    dynamic_rows,
-    stopping_search,
-)
 from spanlm.cli.evaluation_report import (
+    both_counts,
     members_fields,
     parts_rows,
     print_evaluation,
     print_excess,
     print_members,
     run_field,
+    tuned_rows,
     weights_rows,
 )
+from spanlm.cli.main import in_options
 from spanlm.cli.options import (
     TUNED_ON,
-    add_attention,
-    add_corpus,
-    add_device,
+    Parser,
     add_fields,
-    add_gate,
-    add_runs,
     corpus_of,
-    keep_freed_memory,
+    field_values,
     load_runs,
     output,
+    refuse_given,
     tuning_part,
-    verb_parser,
 )
 from spanlm.cli.render import out_json, progress
 from spanlm.data.corpora import Corpus
 from spanlm.data.synthetic import PREFIX
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, Interrupted, require
+from spanlm.evaluation.dynamic.statistics import DynamicStatistics
+from spanlm.evaluation.dynamic.tuning import TRIALS, DynamicOptions, DynamicTuning
+from spanlm.evaluation.dynamic.update import DynamicConfig, require_loss
 from spanlm.evaluation.excess import Excess
 from spanlm.evaluation.ngram.next_word import NgramModel
 from spanlm.evaluation.perplexity import Evaluation, padded_perplexity, require_pad, require_span_buffer
 from spanlm.evaluation.protocol import Protocol
-from spanlm.evaluation.tally import shown
+from spanlm.evaluation.stream import Report
+from spanlm.evaluation.tally import edge_note, shown
 from spanlm.evaluation.toolkits import arpa_lines, kenlm_report, scored_lines, srilm_report
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import usable
@@ -99,10 +97,9 @@ vocabulary, from 1, and the one after that says how many words of the line were 
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = verb_parser("evaluate", _DESCRIPTION, more=_MORE)
-    add_runs(parser)
-    add_device(parser)
-    add_corpus(parser)
+    parser = Parser("evaluate", _DESCRIPTION, more=_MORE)
+    parser.add_runs()
+    parser.add_corpus()
     text = "a word's context: the whole split, its document, its line (default: as the model was trained)"
     parser.add_argument("--state", choices=("auto", "carry", "document", "line"), default="auto", help=text)
     text = "streams side by side (default: as many as change nothing; 1 for one stream of text)"
@@ -112,11 +109,16 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     text = "show also the perplexity over N words: the N - K that the vocabulary of K lacks share p(<unk>) equally"
     parser.add_argument("--vocab-pad", rare=True, type=int, metavar="N", help=text)
     add_cache(parser)
-    add_dynamic(parser)
+    text = "let the weights follow the text, which is read as one stream (Krause et al., 2018); the defaults of η, λ "
+    text += "and ε are those published for AWD-LSTM on Penn Treebank: `spanlm presets --json` has those of other models"
+    parser.add_argument("--dynamic", action="store_true", help=text)
+    changes: dict[str, Any] = {"rate": {"metavar": "η"}, "decay": {"metavar": "λ"}, "epsilon": {"metavar": "ε"}}
+    changes["tune"] = {"option": "--tune-dynamic", "rare": False}
+    add_fields(parser, DynamicOptions, prefix="dynamic", rare="dynamic evaluation", **changes)
     text = "of a model with a span buffer: what the encoder and the buffer are worth alone, and how much it is used"
     parser.add_argument("--parts", rare=True, action="store_true", help=text)
-    add_gate(parser)
-    add_attention(parser)
+    parser.add_gate()
+    parser.add_attention()
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     text = "print as KenLM's query or SRILM's ngram -ppl does"
     parser.add_argument("--format", choices=("kenlm", "srilm"), metavar="kenlm|srilm", help=text)
@@ -126,8 +128,6 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
 
 
 def run(arguments: list[str]) -> None:
-    """Evaluate."""
-    keep_freed_memory()
     options = _parsed(arguments)
     runs = [options.run, *options.more]
     check_cache(options)
@@ -149,8 +149,14 @@ def run(arguments: list[str]) -> None:
     if isinstance(model, TrainedEnsemble) and options.cache is None:
         _evaluate_several(model, corpus, options)
         return
-    with stopping_search(model, options):
+    try:
         _evaluate(model, corpus, options)
+    except KeyboardInterrupt:
+        path = model.folder / TRIALS
+        if not (options.dynamic_tune and path.is_file()):
+            raise
+        again = f"finished trials are kept in {path}, and the same command reads none of them again"
+        raise Interrupted(f"stopped; {again}", signal.SIGINT) from None
 
 
 def _padded(model: Model, result: Evaluation, options: argparse.Namespace) -> dict[str, float]:
@@ -191,7 +197,6 @@ def _check(options: argparse.Namespace, runs: int) -> None:
 
 
 def _toolkit_report(model: Model, corpus: Corpus, options: argparse.Namespace) -> Iterator[str]:
-    """Give the lines that KenLM or SRILM would print."""
     if not model.texts.predict_first:
         raise InputError(f"--format={options.format}: {model.folder} gives the first word of a line no probability")
     model, text = model.as_written(), corpus.written_lines(options.split)
@@ -235,13 +240,8 @@ def _evaluate(model: Model, corpus: Corpus, options: argparse.Namespace) -> None
             found["without_cache"] |= members_fields(model, several)
         out_json(found)
         return
-    parts = parts_rows(result) if options.parts else []
-    print_evaluation(
-        model,
-        result,
-        notes,
-        [*_padded_rows(model, result, options), *cache_rows(result, tuning), *dynamic_rows(result, adapted), *parts],
-    )
+    rows = [*_padded_rows(model, result, options), *cache_rows(result, tuning), *dynamic_rows(result, adapted)]
+    print_evaluation(model, result, notes, rows + (parts_rows(result) if options.parts else []))
     if law := _excess(model, corpus, options):
         print_excess(law)
     if isinstance(model, TrainedEnsemble) and several is not None:
@@ -257,12 +257,8 @@ def _evaluate_several(model: TrainedEnsemble, corpus: Corpus, options: argparse.
         model = model.reweighted(tuned.weights)
     result = model.evaluate_members(corpus, options.split, **how)
     if not options.json:
-        print_evaluation(
-            model,
-            result.ensemble,
-            corpus.notes,
-            [*_padded_rows(model, result.ensemble, options), *weights_rows(result.ensemble, tuned)],
-        )
+        rows = [*_padded_rows(model, result.ensemble, options), *weights_rows(result.ensemble, tuned)]
+        print_evaluation(model, result.ensemble, corpus.notes, rows)
         print_members(model, result, "each run alone, all as one, and the oracle bound")
         return
     found = {"precision": usable(options.precision, model.model.device), **run_field(model), "notes": corpus.notes}
@@ -270,3 +266,93 @@ def _evaluate_several(model: TrainedEnsemble, corpus: Corpus, options: argparse.
     if tuned is not None:
         found["tuned"] = {"on": TUNED_ON, "steps": tuned.steps, "gap": tuned.gap}
     out_json(found)
+
+
+# --- dynamic evaluation ---
+
+
+@dataclass(frozen=True)
+class DynamicChoice:
+    """The settings of a dynamic evaluation, and the search that chose them, if any."""
+
+    config: DynamicConfig
+    statistics: DynamicStatistics
+    tuning: DynamicTuning | None
+
+
+def check_dynamic(options: argparse.Namespace, runs: int) -> None:
+    if not options.dynamic:
+        refuse_given(options, "dynamic", "needs dynamic evaluation; add --dynamic")
+        return
+    if runs > 1:
+        raise InputError("--dynamic: is for one run; an ensemble has no gradient statistics")
+    if options.cache is not None:
+        raise InputError("--dynamic and --cache do not go together: measure one, then the other")
+    if options.batch_size not in (None, 1):
+        raise InputError(f"--batch-size={options.batch_size}: must be 1 with --dynamic: its weights follow one text")
+    field_values(options, DynamicOptions, "dynamic")
+
+
+def choose_dynamic(model: Model, corpus: Corpus, options: argparse.Namespace, report: Report) -> DynamicChoice | None:
+    """Return the settings and statistics of dynamic evaluation; None without --dynamic."""
+    if not options.dynamic:
+        return None
+    model = require_weights(model, "--dynamic")
+    settings, valid = field_values(options, DynamicOptions, "dynamic"), None
+    # refuses a missing part before minutes are spent on statistics
+    model.texts.protocol(*model.texts.part(corpus, options.split), options.state)
+    require_loss(settings.loss, model.model)
+    if settings.tune:
+        valid = tuning_part(model, options, "--tune-dynamic", "--dynamic-rate and --dynamic-decay")
+    where: dict[str, Any] = {"data_dir": options.data_dir, "download": options.download, "report": report}
+    statistics = model.dynamic_statistics(segments=settings.statistics, **where)
+    if valid is None:
+        return DynamicChoice(settings.points[0], statistics, None)
+    tried: dict[str, Any] = {"rates": settings.rate, "decays": settings.decay, "epsilon": settings.points[0].epsilon}
+    how: dict[str, Any] = {"loss": settings.loss, "state": options.state, "precision": options.precision}
+    tuning = model.tune_dynamic(valid, TUNED_ON, **tried, **how, statistics=statistics, report=report)
+    return DynamicChoice(tuning.best, statistics, tuning)
+
+
+def dynamic_fields(choice: DynamicChoice | None) -> dict[str, Any]:
+    if choice is None:
+        return {}
+    first_release = choice.config.sum_convention(choice.statistics.segments, choice.statistics.tensors)
+    values = dict(zip(("rate", "decay", "epsilon"), first_release, strict=True))
+    found = {
+        "dynamic": {**choice.config.to_json(), "sum_convention": values},
+        "dynamic_statistics": choice.statistics.to_json(),
+    }
+    return found if choice.tuning is None else {**found, "tuning": choice.tuning.to_json()}
+
+
+def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple[str, str]]:
+    if choice is None or result.without_dynamic is None:
+        return []
+    rows = [
+        ("without dynamic", both_counts(result.without_dynamic)),
+        ("statistics", f"{choice.statistics.description}; {choice.statistics.origin}"),
+    ]
+    if choice.tuning is None:
+        return rows
+    tuning = replace(choice.tuning, notes=[_in_options(note, choice.tuning) for note in choice.tuning.notes])
+    whole, points = sum(point.whole for point in tuning.grid), len(tuning.grid)
+    how = "" if whole == points else f", {whole} of them on all of it"
+    rows += tuned_rows(result, tuning, f"η {tuning.best.rate:.3g}, λ {tuning.best.decay:.3g} of {points} pairs{how}")
+    if count := tuning.read_before:
+        trials = "1 trial was" if count == 1 else f"{count} trials were"
+        rows.append(("resumed", f"{trials} read from {TRIALS} in the run's folder"))
+    return rows
+
+
+def _in_options(note: str, tuning: DynamicTuning) -> str:
+    """Note which option has its best value at the edge of the grid, and suggest values beyond it."""
+    field = note.partition("=")[0]
+    if field not in ("dynamic.rate", "dynamic.decay"):
+        return note
+    name, option, most = field.removeprefix("dynamic."), in_options(field), math.inf if field == "dynamic.rate" else 1.0
+    best, tried = getattr(tuning.best, name), [getattr(point, name) for point in tuning.grid]
+    beyond = [best * factor for factor in ((1, 2, 4) if best == max(tried) else (1, 0.5, 0.25))]
+    values = [f"{value:.3g}" for value in beyond if value <= most]
+    more = f" Try {option} {' '.join(values)}" if len(values) > 1 else ""
+    return f"{edge_note(option, best, tried)}{more}"

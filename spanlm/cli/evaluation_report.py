@@ -22,9 +22,6 @@ from spanlm.store.process import with_threads
 
 Rows = list[tuple[str, str]]
 
-ORACLE = "oracle bound: at each token the best of the runs, chosen after the fact; no model's perplexity"
-
-
 # --- the model ---
 
 
@@ -40,32 +37,29 @@ def described(model: Model) -> list[str]:
 
 
 def run_field(model: Model) -> dict[str, Any]:
-    """Return what identifies a model in JSON."""
-    if not isinstance(model, TrainedEnsemble):
-        return {"run": str(model.folder), **attention_field(model)}
-    head = model.model.head
-    runs = [str(run.folder) for run in model.runs]
-    return {"runs": runs, "combination": "linear", "weights": list(head.weights), **attention_field(model)}
+    found: dict[str, Any] = {"run": str(model.folder)}
+    if isinstance(model, TrainedEnsemble):
+        runs = [str(run.folder) for run in model.runs]
+        found = {"runs": runs, "combination": "linear", "weights": list(model.model.head.weights)}
+    lesions = _lesions(model)
+    return found | ({"attention": ", ".join(lesions)} if lesions else {})
 
 
-def attention_field(model: object) -> dict[str, Any]:
-    """Return the lesion of a memory in JSON, where there is one."""
-    found = _lesions(model)
-    return {"attention": ", ".join(found)} if found else {}
+def model_rows(model: Model) -> Rows:
+    """Return a row on what a model is, and one on each of its members."""
+    return [("" if place else "model", line) for place, line in enumerate(described(model))]
 
 
 def attention_rows(model: Model) -> Rows:
-    """Return a row on the lesion of a memory, where there is one."""
     return [("attention", f"{how}: {described_lesion(how)}; not trained so") for how in _lesions(model)]
 
 
-def _lesions(model: object) -> list[str]:
+def _lesions(model: Model) -> list[str]:
     runs = model.runs if isinstance(model, TrainedEnsemble) else [model]
     return list(dict.fromkeys(run.attention for run in runs if isinstance(run, TrainedModel) and run.attention))
 
 
 def gate_rows(model: Model) -> Rows:
-    """Return a row with the temperature that is used, where there is one gate."""
     if not isinstance(model, TrainedModel) or model.gate_temperature is None:
         return []
     used, own = model.gate_temperature, model.own_gate_temperature
@@ -83,8 +77,7 @@ def departures(model: Model) -> list[str]:
 
 def print_evaluation(model: Model, result: Evaluation, notes: Sequence[str], changed: Rows) -> None:
     """Print every number of an evaluation and how it was counted; `changed` are rows on a cache and the like."""
-    for note in notes:
-        paragraph(note)
+    paragraph(*notes)
     count = count_parameters(model.model)
     what, *members = described(model)
     unknown = f"{result.oov_tokens:,} because the vocabulary lacks the word"
@@ -143,7 +136,6 @@ def _salton_rows(result: Evaluation) -> Rows:
 
 
 def parts_rows(result: Evaluation) -> Rows:
-    """Return rows on what encoder and span buffer predict alone, the best choice of them, and the gate's."""
     parts = result.parts
     if parts is None:
         return []
@@ -168,7 +160,6 @@ def parts_rows(result: Evaluation) -> Rows:
 
 
 def both_counts(result: Evaluation) -> str:
-    """Return a perplexity, and beside it that of the count of Salton et al. where there is one."""
     count = "" if result.salton2017 is None else f", Salton's count {shown(result.salton2017.perplexity)}"
     return f"{shown(result.perplexity)}{count}"
 
@@ -182,7 +173,6 @@ def tuned_rows(result: Evaluation, tuning: CacheTuning | DynamicTuning, chosen: 
 
 
 def weights_rows(result: Evaluation, tuned: TunedWeights | None) -> Rows:
-    """Return a row on weights that were tuned."""
     if tuned is None:
         return []
     weights = " ".join(f"{weight:.4f}" for weight in tuned.weights)
@@ -212,15 +202,11 @@ def print_excess(found: Sequence[Excess]) -> None:
 def members_fields(model: TrainedEnsemble, result: EnsembleEvaluation) -> dict[str, Any]:
     """Return the fields in JSON of each run alone, and of the bound of any choice among them."""
     fields = result.to_json()
-    members = zip(model.runs, fields["members"], strict=True)
-    return {
-        "members": [{"run": str(run.folder), **member} for run, member in members],
-        "oracle_bound": fields["oracle_bound"],
-    }
+    members = [{"run": str(run.folder), **x} for run, x in zip(model.runs, fields["members"], strict=True)]
+    return {"members": members, "oracle_bound": fields["oracle_bound"]}
 
 
 def print_members(model: TrainedEnsemble, result: EnsembleEvaluation, title: str) -> None:
-    """Print a table of each run's perplexity, that of all as one, and the oracle bound."""
     counts = [] if result.ensemble.salton2017 is None else ["Salton's count", "per predicted"]
     names = run_names([run.folder for run in model.runs])
     rows = [
@@ -232,7 +218,7 @@ def print_members(model: TrainedEnsemble, result: EnsembleEvaluation, title: str
     rows.append(["oracle bound", "", shown(bound.bound), *("" for _ in counts), "", f"{bound.nll_per_token:.4f}"])
     out(f"\n{title}")
     grid(["model", "weight", "perplexity", *counts, "without <unk>", "nats/token"], rows)
-    paragraph(ORACLE)
+    paragraph("oracle bound: at each token the best of the runs, chosen after the fact; no model's perplexity")
     if counts:
         paragraph(
             "Salton's count: the first word of each line is not predicted, but counted; per predicted: not counted "

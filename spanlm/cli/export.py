@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spanlm.cli.options import load_run, verb_parser
+from spanlm.cli.options import Parser, load_run
 from spanlm.cli.render import out
 
 _DESCRIPTION = """
@@ -19,8 +19,7 @@ does. Needs the extra hf.
 
 
 def run(arguments: list[str]) -> None:
-    """Export."""
-    parser = verb_parser("export", _DESCRIPTION)
+    parser = Parser("export", _DESCRIPTION)
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run")
     parser.add_argument("--to", choices=("hf",), default="hf", help="the library (default: hf)")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder")

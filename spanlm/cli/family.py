@@ -1,20 +1,23 @@
-"""A family of runs, OUT/seed-1, OUT/seed-2 and so on, which differ in nothing but their seed."""
+"""Several trainings: a family of runs that differ in nothing but their seed, in turn or side by side."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 from spanlm.cli.render import out
-from spanlm.cli.side_by_side import beside, best, train_side_by_side
+from spanlm.cli.training_report import ppl
 from spanlm.config import RunConfig, first_difference
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, RunError, as_written
-from spanlm.store.engine import Engine
+from spanlm.store.engine import PASSED_OVER, STARTED_AGAIN, Engine, of_spanlm
+from spanlm.store.files import make_folder
+from spanlm.store.plain import several
 from spanlm.store.run_folder import CONFIG, SEED, FolderInUse, locked, seed_folders
+from spanlm.training.progress import Position
 from spanlm.training.run import ended, finished, refuse_changes, words_of
 from spanlm.training.setup import refuse_too_large
 
@@ -124,3 +127,63 @@ def train_together(
 
 def _trained(members: Mapping[Path, RunConfig], folder: Path) -> None:
     out(f"{len(members)} runs are trained. All as one: spanlm evaluate {shlex.quote(str(folder / SEED))}*")
+
+
+# --- side by side ---
+
+
+def beside(folder: Path, suffix: str) -> Path:
+    """Return the file of a run in `logs`, beside its folder, where `seed-*` finds none but runs."""
+    return folder.parent / "logs" / f"{folder.name}{suffix}"
+
+
+def best(at: Position) -> str:
+    return f"best epoch {at.best_epoch} of {at.epoch}: valid ppl {ppl(at.best_loss)}"
+
+
+def train_side_by_side(
+    engine: Engine,
+    folders: Collection[Path],
+    root: Path,
+    words: Callable[[Path], Sequence[str]],
+    ended: Callable[[Path], Position | None],
+) -> None:
+    """Train the runs of folders below `root` that have not `ended`, and print how each begins and ends.
+
+    Each is a process of its own; `words` are what `spanlm` is to do for a folder.
+
+    Raises:
+        RunError: some failed; the others have ended.
+        Interrupted: see `Engine.run`.
+    """
+    make_folder(root, "--out")
+    left, of = [folder for folder in folders if ended(folder) is None], len(folders)
+    done = f"; {of - len(left)} finished before" * (len(left) < of)
+    out(f"{several(of, 'run')} in {root}; what each prints is in logs/ beside its folder{done}")
+    threads = engine.threads(of)
+    commands = {folder: of_spanlm(words(folder), threads) for folder in left}
+    begun, failed = set[Path](), dict[Path, str]()
+    for folder in commands:
+        make_folder(beside(folder, ".log").parent, "--out")
+
+    def heard(folder: Path, line: str) -> None:
+        told = line.endswith((PASSED_OVER, STARTED_AGAIN))
+        if told or folder not in begun:
+            begun.add(folder)
+            out(f"{folder.relative_to(root)}: {line if told else 'begins'}")
+
+    logs = {folder: beside(folder, ".log") for folder in commands}
+    first = of - len(commands) + 1
+    for number, (folder, error) in enumerate(engine.run(commands, threads, heard, root, logs), start=first):
+        if (at := None if error else ended(folder)) is None:
+            other = "ended, but with other settings or another text than this command's: another command gave them"
+            failed[folder] = error or other
+        came = f"failed: {failed[folder]}" if at is None else best(at)
+        out(f"[{number}/{of}] {folder.relative_to(root)}: {came}")
+    if failed:
+        alike = {why: [folder for folder in failed if failed[folder] == why] for why in failed.values()}
+        each = "; ".join(
+            f"{', '.join(str(folder.relative_to(root)) for folder in folders)}: {why} (log: {logs[folders[0]]})"
+            for why, folders in alike.items()
+        )
+        raise RunError(f"{len(failed)} of {of} runs failed. {each}")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 
 from spanlm.cli.evaluation_report import departures
-from spanlm.cli.options import add_device, add_fields, add_gate, add_runs, field_values, load_runs, verb_parser
+from spanlm.cli.options import Parser, add_fields, field_values, load_runs
 from spanlm.cli.render import note
 from spanlm.data.vocabulary import EOS
 from spanlm.evaluation.generation import GenerationOptions
@@ -32,14 +32,12 @@ Of --samples N, text 1 has the words of --seed alone, text 2 those of the next s
 
 
 def run(arguments: list[str]) -> None:
-    """Generate."""
-    parser = verb_parser("generate", _DESCRIPTION, more=_MORE)
-    add_runs(parser, hf=False)
-    add_device(parser)
+    parser = Parser("generate", _DESCRIPTION, more=_MORE)
+    parser.add_runs(hf=False)
     parser.add_argument("--prompt", default="", metavar="TEXT", help="words to continue (default: start a line)")
     parser.add_argument("--samples", type=int, default=1, metavar="N", help="draw N texts, each under its number")
     add_fields(parser, GenerationOptions)
-    add_gate(parser, texts=True)
+    parser.add_gate(texts=True)
     options = parser.parse_intermixed_args(arguments)
     drawn = field_values(options, GenerationOptions)
     model = load_runs([options.run, *options.more], options)
@@ -52,8 +50,7 @@ def run(arguments: list[str]) -> None:
         for number, words in enumerate(model.samples(options.samples, options.prompt, **asdict(drawn)), start=1):
             sys.stdout.write(f"{number}:\n")
             _write(options.prompt, words)
-    for line in [*(f"note: {line}" for line in model.texts.unk_notes() if options.unk), *departures(model)]:
-        note(line)
+    note(*(f"note: {line}" for line in model.texts.unk_notes() if options.unk), *departures(model))
 
 
 def _write(prompt: str, words: Iterable[str]) -> None:

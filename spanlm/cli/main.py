@@ -215,7 +215,6 @@ def _overview() -> str:
 
 
 def _version() -> str:
-    """Name the release, and of a checkout the commit."""
     from spanlm.store.provenance import PACKAGE, commit_of
 
     commit, changed = commit_of(PACKAGE)
@@ -223,7 +222,6 @@ def _version() -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a verb; return the exit status."""
     stop_at_once(loading=True)
     program, arguments = arguments is None, sys.argv[1:] if arguments is None else arguments
     follow_parent()
@@ -271,9 +269,8 @@ def _set_environment() -> None:
     """Set what torch and GNU's OpenMP read when they are loaded, unless the user has.
 
     Threads that wait for others give up the processor soon. By default they spin for milliseconds, at every one of the
-    hundreds of products of a step, and where other work has the processor, what they wait for cannot run (measured, two
-    threads, two cores beside two busy processes: 268 tokens a second of a 2×650 LSTM in place of 1,290; on quiet cores
-    7 to 10 % are lost). And torch's profiler writes nothing to standard error when it begins and ends.
+    hundreds of products of a step, and where other work has the processor, what they wait for cannot run
+    (results/speed.md). And torch's profiler writes nothing to standard error when it begins and ends.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")

@@ -43,17 +43,98 @@ GATE = "--gate-temperature"
 ATTENTION = "--attention"
 TUNED_ON: Split = "valid"
 
-_MALLOPT = {-4: 0, -1: 2**31 - 1, -2: 64 * 2**20}
-"""M_MMAP_MAX, M_TRIM_THRESHOLD and M_TOP_PAD of mallopt(3) in the GNU C library, and their values."""
-
 Owner = TypeVar("Owner", bound="DataclassInstance")
 
 
-def verb_parser(verb: str, description: str, *, more: str = "") -> VerbParser:
-    """Make the parser of a verb that computes, which has the option `threads`."""
-    parser = VerbParser(verb, description, more=more)
-    add_threads(parser)
-    return parser
+class _Threads(argparse.Action):
+    """Sets the number of threads of this process as soon as it is read."""
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, value: Any, option: object = None) -> None:
+        import torch
+
+        require(0 < value <= PROCESSORS, "--threads", value, f"1 to {PROCESSORS}, the processors of this machine")
+        torch.set_num_threads(value)
+        namespace.threads = value
+
+
+class _Attention(argparse.Action):
+    """Checks a lesion as soon as it is read."""
+
+    def __call__(self, parser: object, namespace: object, value: Any, option: object = None) -> None:
+        from spanlm.models.lesions import require_lesion
+
+        require_lesion(value)
+        setattr(namespace, self.dest, value)
+
+
+class Parser(VerbParser):
+    """The parser of a verb that computes: it has `--threads`, and methods for the options that several verbs share."""
+
+    def __init__(self, verb: str, description: str, *, threads: bool = True, **settings: Any) -> None:
+        super().__init__(verb, description, **settings)
+        keep_freed_memory()
+        if threads:
+            text = "threads of the processor to compute with (default: all cores; 1 is best for small models beside "
+            text += "other work)"
+            self.add_argument("--threads", type=int, metavar="N", action=_Threads, help=text)
+
+    def add_engine(self, rare: str = "") -> None:
+        """Add where runs are done, and how many at a time; `field_values` makes the `Engine`."""
+        add_fields(self, Engine, on={"metavar": "ray[:ADDRESS]"}, jobs={"rare": ""}, rare=rare)
+
+    def add_device(self) -> None:
+        self.add_argument("--device", default="auto", metavar="NAME", help="auto (a GPU if there is one), cpu or cuda")
+
+    def add_as_text(self) -> None:
+        text = "read a file as text even if it looks like another format"
+        self.add_argument("--as-text", action="store_true", rare=True, help=text)
+
+    def add_row_options(self, prefix: bool = True, **settings: Any) -> None:
+        """Add what is done with rows that cannot be used, and with columns named as those that are written."""
+        if prefix:
+            text = "put this before the names of the columns that are added to a table's own, as in lm_"
+            self.add_argument("--prefix", rare=True, metavar="TEXT", default="", help=text)
+        text = "refuse a table with a row that cannot be used (default: the row is left out, and noted)"
+        self.add_argument("--strict", action="store_true", rare=True, help=text, **settings)
+
+    def add_corpus(self) -> None:
+        """Add the options that name a corpus and a part of it, for `corpus_of`."""
+        text = "a registered corpus, a folder, a whole text file or - (default: as in training)"
+        self.add_argument("--corpus", metavar="NAME|PATH", help=text)
+        text = "which part of a corpus (default: test); a text file alone is taken whole"
+        self.add_argument("--split", choices=SPLITS, help=text)
+        self.add_argument("--data-dir", metavar="DIR", help="where corpora are (default: $SPANLM_DATA)")
+        text = "fetch a registered corpus that is not there"
+        self.add_argument("--download", action="store_true", rare=True, help=text)
+        self.add_as_text()
+
+    def add_runs(self, files: str = "", files_help: str = "", *, hf: bool = True) -> None:
+        """Add the runs, how several are combined, `files` that may follow, and the device; parse intermixed."""
+        text = f"a trained run's folder, {'NAME.arpa[.gz] or hf:FOLDER' if hf else 'or NAME.arpa[.gz]'};"
+        self.add_argument("run", metavar="RUN", type=Path, help=text)
+        text = f"more of them predict with it as one{f'; then {files_help}' if files else ''}"
+        self.add_argument("more", metavar=f"RUN|{files}" if files else "RUN", nargs="*", default=[], help=text)
+        several = "several runs as one"
+        text = "the average of their probabilities (linear, the default)"
+        self.add_argument("--combine", rare=several, choices=("linear",), help=text)
+        text = "the weight of each run, in their order (default: equal)"
+        self.add_argument("--weights", rare=several, type=float, nargs="+", metavar="W", help=text)
+        self.add_device()
+
+    def add_gate(self, *, texts: bool = False) -> None:
+        """Add another temperature of a span buffer's gate and, for `texts` of a user, how words are read."""
+        if texts:
+            text = "read words as they are written (default of models of ptb and wikitext-2: as their corpus writes "
+            text += "them)"
+            self.add_argument("--as-written", rare=True, action="store_true", help=text)
+        text = "of a model with a span buffer: the gate's temperature (default: the run's "
+        text += "model.memory.gate.evaluation_temperature)"
+        self.add_argument(GATE, rare=True, type=float, metavar="T", help=text)
+
+    def add_attention(self) -> None:
+        text = "change where the trained model looks: at all slots of its memory alike (uniform), at an empty memory "
+        text += "(none), at the nearest K slots (window=K)"
+        self.add_argument(ATTENTION, rare=True, action=_Attention, metavar="HOW", help=text)
 
 
 def add_fields(
@@ -113,8 +194,7 @@ def _settings(kind: Any) -> dict[str, Any]:
 def field_values(options: argparse.Namespace, owner: type[Owner], prefix: str = "", **changes: Any) -> Owner:
     """Make a library dataclass from the options of `add_fields`; `changes` has its other fields."""
     given = given_with(options, prefix) if prefix else vars(options)
-    names = [field.name for field in fields(owner) if field.name in given]
-    return owner(**{name: given[name] for name in names} | changes)
+    return owner(**{field.name: given[field.name] for field in fields(owner) if field.name in given} | changes)
 
 
 def given_with(options: argparse.Namespace, prefix: str) -> dict[str, Any]:
@@ -127,60 +207,6 @@ def refuse_given(options: argparse.Namespace, prefix: str, why: str) -> None:
     """Raise InputError if an option of a prefix was given without the option that it belongs to."""
     for name in given_with(options, prefix):
         raise InputError(f"{prefix}.{name.rstrip('_')}: {why}")
-
-
-class _Threads(argparse.Action):
-    """Sets the number of threads of this process as soon as it is read."""
-
-    def __call__(self, parser: object, namespace: argparse.Namespace, value: Any, option: object = None) -> None:
-        import torch
-
-        require(0 < value <= PROCESSORS, "--threads", value, f"1 to {PROCESSORS}, the processors of this machine")
-        torch.set_num_threads(value)
-        namespace.threads = value
-
-
-def add_threads(parser: VerbParser) -> None:
-    """Add the number of threads."""
-    text = "threads of the processor to compute with (default: all cores; 1 is best for small models beside other work)"
-    parser.add_argument("--threads", type=int, metavar="N", action=_Threads, help=text)
-
-
-def add_engine(parser: VerbParser, rare: str = "") -> None:
-    """Add where runs are done, and how many at a time; `field_values` makes the `Engine`."""
-    add_fields(parser, Engine, on={"metavar": "ray[:ADDRESS]"}, jobs={"rare": ""}, rare=rare)
-
-
-def add_device(parser: VerbParser) -> None:
-    """Add the device."""
-    parser.add_argument("--device", default="auto", metavar="NAME", help="auto (a GPU if there is one), cpu or cuda")
-
-
-def add_as_text(parser: VerbParser) -> None:
-    """Add the option to read a file as text whatever it looks like."""
-    text = "read a file as text even if it looks like another format"
-    parser.add_argument("--as-text", action="store_true", rare=True, help=text)
-
-
-def add_row_options(parser: VerbParser, prefix: bool = True, **settings: Any) -> None:
-    """Add what is done with rows that cannot be used, and with columns that are called as those that are written."""
-    if prefix:
-        text = "put this before the names of the columns that are added to a table's own, as in lm_"
-        parser.add_argument("--prefix", rare=True, metavar="TEXT", default="", help=text)
-    text = "refuse a table with a row that cannot be used (default: the row is left out, and noted)"
-    parser.add_argument("--strict", action="store_true", rare=True, help=text, **settings)
-
-
-def add_corpus(parser: VerbParser) -> None:
-    """Add the options that name a corpus and a part of it."""
-    text = "a registered corpus, a folder, a whole text file or - (default: as in training)"
-    parser.add_argument("--corpus", metavar="NAME|PATH", help=text)
-    text = "which part of a corpus (default: test); a text file alone is taken whole"
-    parser.add_argument("--split", choices=SPLITS, help=text)
-    parser.add_argument("--data-dir", metavar="DIR", help="where corpora are (default: $SPANLM_DATA)")
-    text = "fetch a registered corpus that is not there"
-    parser.add_argument("--download", action="store_true", rare=True, help=text)
-    add_as_text(parser)
 
 
 def corpus_of(model: Model, options: argparse.Namespace) -> tuple[Corpus, str]:
@@ -213,19 +239,6 @@ def standard_input() -> str:
     return name
 
 
-def add_runs(parser: VerbParser, files: str = "", files_help: str = "", *, hf: bool = True) -> None:
-    """Add the runs, how several are combined, and `files` that may follow; the parser must intermix."""
-    text = f"a trained run's folder, {'NAME.arpa[.gz] or hf:FOLDER' if hf else 'or NAME.arpa[.gz]'};"
-    parser.add_argument("run", metavar="RUN", type=Path, help=text)
-    text = f"more of them predict with it as one{f'; then {files_help}' if files else ''}"
-    parser.add_argument("more", metavar=f"RUN|{files}" if files else "RUN", nargs="*", default=[], help=text)
-    several = "several runs as one"
-    text = "the average of their probabilities (linear, the default)"
-    parser.add_argument("--combine", rare=several, choices=("linear",), help=text)
-    text = "the weight of each run, in their order (default: equal)"
-    parser.add_argument("--weights", rare=several, type=float, nargs="+", metavar="W", help=text)
-
-
 def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
     """Split the operands into runs (folders with a configuration, ARPA files, hf:FOLDER) and the files after them."""
     more: list[str] = options.more
@@ -236,35 +249,6 @@ def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
     runs = [(path / CONFIG).is_file() or is_arpa(path) or is_kenlm(path) or is_hf(path) for path in given]
     count = next((n for n, run in enumerate(runs) if not run), len(more))
     return [options.run, *map(Path, more[:count])], more[count:]
-
-
-def add_gate(parser: VerbParser, *, texts: bool = False) -> None:
-    """Add another temperature of a span buffer's gate and, where a verb reads `texts` of a user, how it reads words."""
-    if texts:
-        text = "read words as they are written (default of models of ptb and wikitext-2: as their corpus writes them)"
-        parser.add_argument("--as-written", rare=True, action="store_true", help=text)
-    text = "of a model with a span buffer: the gate's temperature (default: the run's "
-    parser.add_argument(
-        GATE, rare=True, type=float, metavar="T", help=f"{text}model.memory.gate.evaluation_temperature)"
-    )
-
-
-class _Attention(argparse.Action):
-    """Checks a lesion as soon as it is read."""
-
-    def __call__(self, parser: object, namespace: object, value: Any, option: object = None) -> None:
-        from spanlm.models.lesions import require_lesion
-
-        require_lesion(value)
-        setattr(namespace, self.dest, value)
-
-
-def add_attention(parser: VerbParser) -> None:
-    """Add a lesion of the memory."""
-    text = "change where the trained model looks: at all slots of its memory alike (uniform), at an empty memory "
-    parser.add_argument(
-        ATTENTION, rare=True, action=_Attention, metavar="HOW", help=f"{text}(none), at the nearest K slots (window=K)"
-    )
 
 
 def check_gate(temperature: float | None, runs: int) -> None:
@@ -446,15 +430,14 @@ def keep_freed_memory() -> None:
     """Let the large tensors of one step serve the next, instead of going back to the system page by page.
 
     The logits of a step are tens of megabytes, which the C library maps anew for every step; touching new pages cost
-    a quarter of a training step of a small model (measured: 64 ms against 48 with 1,280 tokens, 16,000 words, 64 units,
-    bf16, one thread). For the whole process, so only for verbs that compute. Elsewhere than with the GNU C library
-    nothing happens.
+    a quarter of a training step of a small model. For the whole process, so only for verbs that compute. Elsewhere
+    than with the GNU C library nothing happens.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError, TypeError):
         return
-    for parameter, value in _MALLOPT.items():
+    for parameter, value in ((-4, 0), (-1, 2**31 - 1), (-2, 64 * 2**20)):  # M_MMAP_MAX, M_TRIM_THRESHOLD, M_TOP_PAD
         mallopt(parameter, value)
 
 
@@ -511,7 +494,6 @@ def split_fields(
 
 
 def _of_group(name: str, group: Mapping[str, Any]) -> Fields:
-    """Return the fields of a group by their full names, as they would be typed."""
     if not group:
         raise InputError(f"{name}={{}}: names no field")
     fields: Fields = {}
@@ -522,7 +504,6 @@ def _of_group(name: str, group: Mapping[str, Any]) -> Fields:
 
 
 def free_folder(preset: str | None, text: str) -> Path:
-    """Return the next free folder in runs/, named by preset and text."""
     corpus = Path(text).name.split(".")[0]
     stem = "-".join(dict.fromkeys([*(preset or "").split("/"), corpus]).keys()).strip("-")
     folder, number = Path("runs") / stem, 1

@@ -6,22 +6,8 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from spanlm.cli.evaluation_report import departures, described, run_field
-from spanlm.cli.options import (
-    add_attention,
-    add_device,
-    add_fields,
-    add_gate,
-    add_row_options,
-    add_runs,
-    check_output,
-    keep_freed_memory,
-    load_kenlm,
-    load_runs,
-    output,
-    runs_and_files,
-    verb_parser,
-)
+from spanlm.cli.evaluation_report import departures, model_rows, run_field
+from spanlm.cli.options import Parser, add_fields, check_output, load_kenlm, load_runs, output, runs_and_files
 from spanlm.cli.render import grid, note, out, out_json, table
 from spanlm.data.tables import DELIMITERS, Kind, Row, RowNotes, read_table, repeated, row_line, table_kind
 from spanlm.errors import InputError
@@ -48,8 +34,6 @@ _PARADIGMS = ("UID", "paradigm", "condition")
 
 
 def run(arguments: list[str]) -> None:
-    """Compare."""
-    keep_freed_memory()
     options = _parsed(arguments)
     runs, files = runs_and_files(options)
     if len(files) != 1:
@@ -78,8 +62,7 @@ def run(arguments: list[str]) -> None:
     by = options.by or next((name for name in _PARADIGMS if name in pairs[0].fields), None)
     groups = accuracies(compared, by) if by is not None else {}
     whole = Accuracy.of(compared)
-    for line in [*bad.lines(), *ties.lines()]:
-        note(line)
+    note(*bad.lines(), *ties.lines())
     if options.json:
         out_json(
             {
@@ -94,8 +77,7 @@ def run(arguments: list[str]) -> None:
             }
         )
         return
-    named = [f"{runs[0]}: KenLM's binary format"] if isinstance(model, Kenlm) else described(model)
-    table([("model" if not place else "", line) for place, line in enumerate(named)])
+    table([("model", f"{runs[0]}: KenLM's binary format")] if isinstance(model, Kenlm) else model_rows(model))
     out()
     header = [by or "", "pairs", "accuracy", "95 %", "ties", "with OOV", "of them right"]
     grid(header, [[name.replace("\n", "\\n"), *_cells(each)] for name, each in (*groups.items(), ("all", whole))])
@@ -103,8 +85,7 @@ def run(arguments: list[str]) -> None:
         out("Only the words of the critical region are compared.")
     if isinstance(model, Kenlm):
         return
-    for line in [*([] if model.texts.predict_first else [_UNPREDICTED]), *departures(model)]:
-        note(line)
+    note(*([] if model.texts.predict_first else [_UNPREDICTED]), *departures(model))
 
 
 _UNPREDICTED = (
@@ -114,9 +95,8 @@ _UNPREDICTED = (
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = verb_parser("pairs", _DESCRIPTION)
-    add_runs(parser, "PAIRS", "a file of pairs")
-    add_device(parser)
+    parser = Parser("pairs", _DESCRIPTION)
+    parser.add_runs("PAIRS", "a file of pairs")
     parser.add_argument("--good", default="sentence_good", metavar="COLUMN", help="of the acceptable sentences")
     parser.add_argument("--bad", default="sentence_bad", metavar="COLUMN", help="of the others")
     text = "count pairs by this column, too (default: UID, paradigm or condition, if there)"
@@ -124,13 +104,12 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     text = "compare a region alone: a column with its words, or the number of its word (4, 4-6), in both sentences; "
     parser.add_argument("--critical", metavar="COLUMN[,COLUMN]", help=f"{text}two columns: of the good, of the bad")
     parser.add_argument("--format", choices=("csv", "tsv", "jsonl"), help="of the pairs (default: by the file's name)")
-    add_gate(parser, texts=True)
+    parser.add_gate(texts=True)
     add_fields(parser, Protocol, "precision")
-    add_attention(parser)
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="every pair with its log-probabilities (nats): .jsonl, .csv or .tsv"
-    )
-    add_row_options(parser)
+    parser.add_attention()
+    text = "every pair with its log-probabilities (nats): .jsonl, .csv or .tsv"
+    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
+    parser.add_row_options()
     parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
     return parser.parse_intermixed_args(arguments)
 
@@ -171,11 +150,5 @@ def _pair(row: Row, options: argparse.Namespace, columns: list[str]) -> Pair:
 def _cells(counted: Accuracy) -> list[str]:
     low, high = counted.interval
     with_oov = f"{counted.oov_correct / counted.oov:.1%}" if counted.oov else ""
-    return [
-        f"{counted.pairs:,}",
-        f"{counted.accuracy:.1%}",
-        f"{low:.1%} to {high:.1%}",
-        f"{counted.ties}",
-        f"{counted.oov:,}",
-        with_oov,
-    ]
+    accuracy = [f"{counted.accuracy:.1%}", f"{low:.1%} to {high:.1%}"]
+    return [f"{counted.pairs:,}", *accuracy, f"{counted.ties}", f"{counted.oov:,}", with_oov]

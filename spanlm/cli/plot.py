@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from spanlm.cli.family import family_members
-from spanlm.cli.options import check_output, run_names, verb_parser
+from spanlm.cli.options import Parser, check_output, run_names
 from spanlm.cli.render import out
 from spanlm.errors import InputError
 from spanlm.store.run_folder import METRICS, seed_folders
@@ -21,8 +21,7 @@ one that `spanlm sweep` or `reproduce` made, each run or family is a curve.
 
 
 def run(arguments: list[str]) -> None:
-    """Plot."""
-    parser = verb_parser("plot", _DESCRIPTION)
+    parser = Parser("plot", _DESCRIPTION)
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders of runs, or of families of runs")
     units = ("tokens", "epochs", "steps", "seconds")
     parser.add_argument("--by", choices=units, default="tokens", help="the horizontal axis (default: tokens)")

@@ -48,7 +48,6 @@ LISTING = "presets/listing.jsonl"
 
 
 def run(arguments: list[str]) -> None:
-    """List the presets, or show one."""
     parser = VerbParser("presets", _DESCRIPTION)
     parser.add_argument("filter", nargs="?", default="", metavar="FILTER", help="a preset, or a part of the names")
     parser.add_argument("--json", action="store_true", help="print a JSON list, one object a preset")
@@ -74,11 +73,15 @@ def run(arguments: list[str]) -> None:
     elif len(found) == 1:
         _show_one(shown[0])
     else:
-        _show_all(shown)
+        width = max(len(row["name"]) for row in shown) + 2
+        for header, group, heading in _tables(shown):
+            out(heading or "")
+            grid([" " * width, *header[1:]], group)
+            out()
+        out(textwrap.fill(_NOTE, shutil.get_terminal_size().columns))  # 80 in a pipe
 
 
 def read_listing() -> list[dict[str, Any]]:
-    """Return the row of every preset."""
     lines = files("spanlm").joinpath(LISTING).read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
 
@@ -131,24 +134,11 @@ def describe_preset(preset: Preset | NgramPreset) -> dict[str, Any]:
     }
 
 
-def _show_all(rows: list[dict[str, Any]]) -> None:
-    width = max(len(row["name"]) for row in rows) + 2
-    for header, group, heading in _tables(rows):
-        out(heading or "")
-        grid([" " * width, *header[1:]], group)
-        out()
-    out(textwrap.fill(_NOTE, _columns()))
-
-
 def _tables(rows: Sequence[dict[str, Any]]) -> Iterator[Grid]:
     """Yield the presets of a paper on a text as a table."""
     header = ["", *(f"{name:>{size}}" for name, size in _COLUMNS.items())]
     for heading, group in groupby(rows, _heading):
         yield header, [[f"  {row['name']}", *_cells(row)] for row in group], heading
-
-
-def _columns() -> int:
-    return shutil.get_terminal_size().columns  # 80 in a pipe
 
 
 def _heading(row: dict[str, Any]) -> str:
@@ -170,11 +160,9 @@ def _cells(row: dict[str, Any]) -> list[str]:
 def _show_one(row: dict[str, Any]) -> None:
     shown = {"preset": row["name"], "paper": f"{row['paper']}: {'; '.join(row['rows'])}", "model": row["model"]}
     if row["model_parameters"] is not None:
-        published = {
-            "θ_M": row["published_model_parameters_millions"],
-            "θ_W+M": row["published_all_parameters_millions"],
-        }
-        millions = [f"{name} {value:g}M" for name, value in published.items() if value]
+        published = (("θ_M", "model"), ("θ_W+M", "all"))
+        values = {name: row[f"published_{which}_parameters_millions"] for name, which in published}
+        millions = [f"{name} {value:g}M" for name, value in values.items() if value]
         printed = f"; published: {', '.join(millions)}" if millions else ""
         sizes = f"θ_M {row['model_parameters']:,}, θ_W+M {row['all_parameters']:,}"
         shown["size"] = f"{sizes} at {row['vocabulary_size']:,} words{printed}"
@@ -187,7 +175,9 @@ def _show_one(row: dict[str, Any]) -> None:
     shown["its fields"] = f"spanlm train {row['name']} --print_config"
     lines = []
     for label, value in shown.items():
-        first, *others = textwrap.wrap(value, max(_columns() - _LABELS, 20), break_on_hyphens=False)
+        first, *others = textwrap.wrap(
+            value, max(shutil.get_terminal_size().columns - _LABELS, 20), break_on_hyphens=False
+        )
         lines += [(label, first), *(("", line) for line in others)]
     table(lines)
 

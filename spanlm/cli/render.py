@@ -38,9 +38,10 @@ def out(text: str = "") -> None:
     print(visible(text), flush=True)
 
 
-def note(text: str) -> None:
-    """Print a line to standard error, beside the output: progress or a note."""
-    print(text, file=sys.stderr, flush=True)
+def note(*lines: str) -> None:
+    """Print lines to standard error, beside the output: progress or notes."""
+    for line in lines:
+        print(line, file=sys.stderr, flush=True)
 
 
 def quiet() -> None:
@@ -54,10 +55,11 @@ def out_json(value: Any) -> None:
     out(json.dumps(finite(value), allow_nan=False))
 
 
-def paragraph(text: str, ends: str = _BLANK) -> None:
+def paragraph(*texts: str, ends: str = _BLANK) -> None:
     """Print prose; a terminal's lines are broken between words, or where else `ends` says."""
-    for line in _broken(text, _columns(), ends):
-        out(line)
+    for text in texts:
+        for line in _broken(text, _columns(), ends):
+            out(line)
 
 
 def table(rows: Sequence[tuple[str, str]]) -> None:
@@ -77,7 +79,7 @@ def grid(header: Sequence[str], rows: Iterable[Sequence[str]], title: str | None
     """
     cells, columns = [header, *rows], _columns()
     if title is not None:
-        paragraph(title, _IN_NAMES)
+        paragraph(title, ends=_IN_NAMES)
     fitting = ((ends, widths) for ends in (_BLANK, _IN_NAMES) if (widths := _fitted(cells, columns, ends)))
     ends, widths = next(fitting, (_BLANK, None))
     if widths is None:
@@ -108,14 +110,13 @@ def _fitted(cells: Sequence[Sequence[str]], columns: int | None, ends: str) -> l
 
 def _stacked(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for first, *others in rows:
-        paragraph(f"{header[0]} {first}".strip(), _IN_NAMES)
+        paragraph(f"{header[0]} {first}".strip(), ends=_IN_NAMES)
         for name, cell in zip(header[1:], others, strict=True):
             if cell:
                 paragraph(f"  {name}  {cell}")
 
 
 def _columns() -> int | None:
-    """The width of the terminal; None of a file or a pipe, which has none."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -184,7 +185,6 @@ class Progress:
 
 
 def _bar() -> Bar:
-    """Make a bar for the terminal."""
     from rich.console import Console  # imported here: what goes into a pipe needs no bar
     from rich.progress import BarColumn, Progress, TextColumn
     from rich.table import Column

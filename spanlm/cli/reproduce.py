@@ -10,8 +10,7 @@ from pathlib import Path
 from signal import SIGINT
 from typing import Any
 
-from spanlm.cli.main import VerbParser
-from spanlm.cli.options import add_engine, add_fields, field_values, keep_freed_memory, verb_parser
+from spanlm.cli.options import Parser, add_fields, field_values
 from spanlm.cli.render import grid, note, out, paragraph, progress
 from spanlm.cli.training_report import TrainingReport
 from spanlm.errors import InputError, Interrupted, RunError, SpanlmError, require
@@ -48,8 +47,6 @@ again.
 
 
 def run(arguments: list[str]) -> None:
-    """Reproduce."""
-    keep_freed_memory()
     options = _parser().parse_args(arguments)
     for name, value in list(vars(options).items()):
         setattr(options, name, tuple(value) if isinstance(value, list) else value)
@@ -77,13 +74,13 @@ def run(arguments: list[str]) -> None:
         raise RunError("; ".join(failed))
 
 
-def _parser() -> VerbParser:
+def _parser() -> Parser:
     more = [_MORE]
     for paper in PAPERS.values():
         tables = "; ".join(f"{table.name}: {table.title.partition(': ')[2]}" for table in paper.tables)
         scales = "; ".join(f"{scale.name}: {scale.purpose}" for scale in paper.scales)
         more.append(f"{paper.name}, --table {tables}; --scale {scales}.")
-    parser = verb_parser("reproduce", _DESCRIPTION, more="\n\n".join(more))
+    parser = Parser("reproduce", _DESCRIPTION, more="\n\n".join(more))
     parser.add_argument("paper", metavar="PAPER", help=f"whose tables: {', '.join(PAPERS)}")
     shown = {"scale": "NAME", "table": "NAME", "corpus": "NAME|PATH", "seeds": "N", "rows": "ROW"}
     shown |= {"runs": "DIR", "out": "DIR", "data_dir": "DIR", "questions": "FILE"}
@@ -91,7 +88,7 @@ def _parser() -> VerbParser:
     changes["questions"]["rare"] = True
     names = (field.name for field in fields(Request)[1:])
     add_fields(parser, Request, *names, prefix="", rare="", **changes)
-    add_engine(parser, rare="runs on Ray")
+    parser.add_engine(rare="runs on Ray")
     text = "train and measure only, as each of --jobs does"
     parser.add_argument("--no-tables", rare=True, action="store_true", help=text)
     parser.add_argument("--dry-run", action="store_true", help="print the plan, sizes and an estimate of the time")
@@ -106,8 +103,7 @@ def _introduce(plan: Plan) -> None:
         f"{plan.paper.title}, {plan.tables[0].kind} {names}: {work} on {plan.corpus.name} at scale {plan.scale.name} "
         f"({plan.scale.purpose})"
     )
-    for line in plan.corpus.notes:
-        paragraph(line)
+    paragraph(*plan.corpus.notes)
     if done := sum(task.record.exists() for task in plan.tasks):
         paragraph(f"{done} have a record in {plan.out} and are not run again; another --out and --runs train them anew")
 
@@ -199,7 +195,6 @@ def _ended(outcome: Outcome) -> str:
 
 
 def _show(page: Page) -> None:
-    """Print a table as its page has it."""
     out(f"\n{page.table.title}")
     for line in page.protocol():
         paragraph(f"  {line}")

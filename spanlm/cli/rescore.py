@@ -10,19 +10,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from spanlm.cli.options import (
-    add_device,
-    add_fields,
-    add_gate,
-    check_kind,
-    check_output,
-    keep_freed_memory,
-    load_kenlm,
-    load_run,
-    output,
-    run_names,
-    verb_parser,
-)
+from spanlm.cli.options import Parser, add_fields, check_kind, check_output, load_kenlm, load_run, output, run_names
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
 from spanlm.data.tables import DELIMITERS, table_kind
 from spanlm.errors import InputError
@@ -31,7 +19,7 @@ from spanlm.evaluation.protocol import Protocol
 from spanlm.evaluation.resampling import FEWEST_BLOCKS
 from spanlm.models.ops.precision import usable
 from spanlm.rescoring.formats import FOLDERS, Format, NBestList, read_nbest, without, write_nbest
-from spanlm.rescoring.references import Reference, read_references
+from spanlm.rescoring.references import read_references
 from spanlm.rescoring.rescore import WORDS, Scored, Weighted, WordErrors, plain_rate, weight_grid, word_errors
 from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap, edits
 from spanlm.store.files import opened
@@ -68,8 +56,6 @@ _BARE: tuple[Format, ...] = ("moses", "nemo")
 
 
 def run(arguments: list[str]) -> None:
-    """Rescore."""
-    keep_freed_memory()
     options = _parsed(arguments)
     given = _weights(options.weights or ())
     if options.tune and options.refs is None:
@@ -91,8 +77,10 @@ def run(arguments: list[str]) -> None:
         assert candidates is not None  # refused above
         tuned = scored.tune(candidates, weights)
         weights = tuned.weights
-    errors = {} if candidates is None or references is None else _errors(scored, weights, references, candidates)
-    if errors and references is not None:
+    errors: dict[str, WordErrors] = {}
+    if candidates is not None and references is not None:
+        best = {"first": [0] * len(lists), "rescored": scored.best(weights), "oracle": candidates.oracle}
+        errors = {name: word_errors(scored.spoken, places, references, candidates) for name, places in best.items()}
         rate, plain = errors["rescored"].rate, plain_rate(scored.spoken, scored.best(weights), references)
         if plain <= rate / 2 and rate - plain >= _LARGE:
             note(f"note: the word error rate is {rate:.2%}; in lower case without punctuation it is {plain:.2%}")
@@ -105,10 +93,10 @@ def run(arguments: list[str]) -> None:
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = verb_parser("rescore", _DESCRIPTION, more=_MORE)
+    parser = Parser("rescore", _DESCRIPTION, more=_MORE)
     text = "a trained run's folder, an n-gram model, NAME.arpa[.gz] or KenLM's, or hf:FOLDER"
     parser.add_argument("run", metavar="RUN", nargs="+", type=Path, help=text)
-    add_device(parser)
+    parser.add_device()
     parser.add_argument("--nbest", type=Path, required=True, metavar="FILE", help="the lists: a file, or a folder")
     parser.add_argument("--format", choices=get_args(Format), help="of the lists (default: found out)")
     parser.add_argument("--list-size", type=int, metavar="N", help="hypotheses a list; NeMo's files do not say it")
@@ -118,16 +106,15 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--leave-out", type=lambda text: text.split(","), default=(), metavar="WORDS", help=text)
     text = "of scores by name, or the --json of a tuning; a score without one counts 1 (the list's own) or nothing"
     parser.add_argument("--weights", nargs="+", metavar="NAME=W|FILE", help=text)
-    parser.add_argument(
-        "--tune", action="store_true", help="search for the weights with the fewest word errors on these lists"
-    )
+    text = "search for the weights with the fewest word errors on these lists"
+    parser.add_argument("--tune", action="store_true", help=text)
     parser.add_argument("--strict", action="store_true", help="refuse a bad row; else it is named and left out")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the best hypothesis of each list")
     parser.add_argument("--scores", type=Path, metavar="FILE", help="every hypothesis with all its scores, TSV or .csv")
     parser.add_argument("--nbest-out", type=Path, metavar="FILE", help="the lists, best first, in their format")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_fields(parser, Protocol, "precision")
-    add_gate(parser, texts=True)
+    parser.add_gate(texts=True)
     # a noise word may begin as an option does
     for place in reversed([place for place, word in enumerate(arguments[:-1]) if word == "--leave-out"]):
         arguments = [*arguments[:place], "=".join(arguments[place : place + 2]), *arguments[place + 2 :]]
@@ -151,7 +138,6 @@ def _weights(given: Sequence[str]) -> dict[str, float]:
 
 
 def _tuned_weights(path: Path) -> list[tuple[str, str]]:
-    """Return the weights that a tuning printed as JSON."""
     if not path.is_file():
         raise InputError(f"--weights {path}: must be NAME=NUMBER, as lm=0.5, or a file of --tune --json")
     with opened(path) as file:
@@ -175,14 +161,6 @@ def _scored(lists: list[NBestList], options: argparse.Namespace) -> tuple[Scored
         values = iter(score.log_prob for score in found)
         language[name] = [[next(values) for _ in each.hypotheses] for each in lists]
     return Scored(lists, language, spoken), prefixes, oov
-
-
-def _errors(
-    scored: Scored, weights: Array, references: Sequence[Reference | None], candidates: Candidates
-) -> dict[str, WordErrors]:
-    """Count the word errors of the first hypotheses, of the best, and of those with the fewest."""
-    chosen = {"first": [0] * len(scored.lists), "rescored": scored.best(weights), "oracle": candidates.oracle}
-    return {name: word_errors(scored.spoken, places, references, candidates) for name, places in chosen.items()}
 
 
 # --- files ---
@@ -260,10 +238,13 @@ def _print(
     candidates: Candidates | None,
 ) -> None:
     hypotheses = sum(map(len, scored.scores))
-    rows = [("lists", f"{len(scored.lists):,} with {hypotheses:,} hypotheses ({form})")]
     share = f"{prefixes.read / max(1, prefixes.tokens):.0%} of {prefixes.tokens:,} tokens, beginnings in common once"
-    rows.append(("read", share))
-    table([*rows, *_weight_rows(scored, weights, tuned)])
+    rows = [("lists", f"{len(scored.lists):,} with {hypotheses:,} hypotheses ({form})"), ("read", share)]
+    for place, (name, weight) in enumerate(zip(scored.names, weights.tolist(), strict=True)):
+        both = None if tuned is None else tuned.intervals[place]
+        within = f"  as many errors from {both[0]:.4g} to {both[1]:.4g}" if both else ""
+        rows.append(("" if place else "weights", f"{name} {weight:.4g}{within}"))
+    table(rows)
     if errors and candidates is not None:
         out()
         _print_errors(scored, weights, errors, candidates)
@@ -271,16 +252,6 @@ def _print(
         _print_tuned(scored, tuned, candidates)
     if oov:
         note(f"note: {oov:,} words of hypotheses are outside a model's vocabulary, and are scored as <unk>")
-
-
-def _weight_rows(scored: Scored, weights: Array, tuned: Tuned | None) -> list[tuple[str, str]]:
-    intervals = (None,) * len(weights) if tuned is None else tuned.intervals
-    rows = []
-    for place, (name, weight) in enumerate(zip(scored.names, weights.tolist(), strict=True)):
-        both = intervals[place]
-        within = f"  as many errors from {both[0]:.4g} to {both[1]:.4g}" if both else ""
-        rows.append(("weights" if place == 0 else "", f"{name} {weight:.4g}{within}"))
-    return rows
 
 
 def _print_errors(scored: Scored, weights: Array, errors: Mapping[str, WordErrors], candidates: Candidates) -> None:

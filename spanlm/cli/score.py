@@ -10,7 +10,7 @@ import unicodedata
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain, groupby, islice, pairwise, tee
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -18,38 +18,19 @@ from typing import Any, NamedTuple, get_args
 from spanlm.cli.cache import add_cache, cache_notes, check_cache, choose_cache
 from spanlm.cli.evaluation_report import departures
 from spanlm.cli.options import (
-    add_as_text,
-    add_attention,
-    add_device,
+    Parser,
     add_fields,
-    add_gate,
-    add_row_options,
-    add_runs,
     check_gate,
     check_output,
     field_meanings,
     field_values,
-    keep_freed_memory,
     load_runs,
     output,
     run_names,
     runs_and_files,
-    verb_parser,
 )
 from spanlm.cli.render import note
-from spanlm.data.tables import (
-    DELIMITERS,
-    Kind,
-    Row,
-    RowNotes,
-    TableError,
-    first_line_kind,
-    read_table,
-    refuse_without_column,
-    repeated,
-    row_line,
-    table_kind,
-)
+from spanlm.data import tables
 from spanlm.data.text import Text, lines_of, pieces
 from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import EOS, UNK
@@ -108,8 +89,6 @@ _UNSCORED = (
 MOST_UNKNOWN, FEW_UNKNOWN = 100_000, 5
 """Different unknown words that are counted, and that a note names."""
 
-COLUMNS = [one.name for one in fields(WordScore) if one.name != "look"]
-
 _Row = dict[str, Any]
 
 
@@ -126,8 +105,6 @@ class _Item(NamedTuple):
 
 
 def run(arguments: list[str]) -> None:
-    """Score."""
-    keep_freed_memory()
     options = _parsed(arguments)
     runs, names = runs_and_files(options)
     names = names or ["-"]
@@ -136,15 +113,18 @@ def run(arguments: list[str]) -> None:
     kinds = [_kind(path, options) for path in paths]
     options.rows = options.rows or ("tokens" if options.column is None else "words")
     apart = options.column is not None or options.rows == "words"
-    form: Kind = options.format or table_kind(options.out or Path()) or (apart and kinds[0]) or "tsv"
+    form: tables.Kind = options.format or tables.table_kind(options.out or Path()) or (apart and kinds[0]) or "tsv"
     check_output(options.out, paths)
     check_cache(options)
     named = "" if options.out is None or options.format is not None else options.out.name.removesuffix(".gz")
     require(Path(named).suffix not in _NO_TABLES, "--out", options.out, "named .csv, .tsv or .jsonl, which are written")
     models = _models(runs, options, apart)
-    if how.looks:
-        for model in models.values():
-            _require_attention(model)
+    for model in models.values() if how.looks else ():
+        try:
+            if isinstance(model.model, NextWordModel):
+                check_attends(model.model)
+        except InputError as error:
+            raise InputError(f"--looks: {model.folder}: {error}") from None
     caches = {name: choose_cache(model, options)[0] for name, model in models.items()}
     kept = options.keep.split(",") if options.keep else []
     items = _Items(options, models, how, form, kept, caches, len(names) > 1)
@@ -163,7 +143,7 @@ def run(arguments: list[str]) -> None:
     run_name, word, oov, oov_before = items.own(dict.fromkeys(("run", "word", "oov", "oov_before")))
     with output(options.out) as file:
         if form != "jsonl":
-            file.write(cells_line(header, DELIMITERS[form]))
+            file.write(cells_line(header, tables.DELIMITERS[form]))
         for row in chain(first, rows):
             count, unknown = count + 1, unknown + row[oov]
             after += row.get(oov_before, 0) > 0
@@ -172,7 +152,7 @@ def run(arguments: list[str]) -> None:
                 otherwise[_known_otherwise(model, row[word])] += 1
                 if row[word] in words or len(words) < MOST_UNKNOWN:
                     words[row[word]] += 1
-            file.write(row_line(row, form))
+            file.write(tables.row_line(row, form))
     if apart and options.out is not None and (options.out.is_file() or not options.out.exists()):
         with output(options.out.with_name(f"{options.out.name}.meta.json")) as file:
             file.write(json.dumps(_meta(items, names, header), ensure_ascii=False, indent=1) + "\n")
@@ -186,18 +166,15 @@ def run(arguments: list[str]) -> None:
         )
         if ways := ", ".join(f"{number:,} {way}" for way, number in otherwise.most_common() if way):
             note(f"note: the vocabulary has some of them if they are written otherwise: {ways}")
-    for line in (*items.bad.lines(), *items.misplaced.lines()):
-        note(line)
+    note(*items.bad.lines(), *items.misplaced.lines())
     state = how.state if options.document is None else "document"
-    told = [line for name, model in models.items() for line in _notes(model, bool(unknown), caches[name], state)]
-    for line in dict.fromkeys(told):
-        note(line)
+    notes = [line for name, model in models.items() for line in _notes(model, bool(unknown), caches[name], state)]
+    note(*dict.fromkeys(notes))
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = verb_parser("score", _DESCRIPTION, more=_MORE)
-    add_runs(parser, "FILE", "text files or tables [.gz]; - or nothing: standard input")
-    add_device(parser)
+    parser = Parser("score", _DESCRIPTION, more=_MORE)
+    parser.add_runs("FILE", "text files or tables [.gz]; - or nothing: standard input")
     table = parser.add_argument_group("tables")
     text = "score what is in this column"
     table.add_argument("--text", "--column", dest="column", metavar="COLUMN", help=text)
@@ -209,7 +186,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     table.add_argument("--document", metavar="COLUMN[,…]", help=text)
     text = "sort the rows of a line, or else of a document, by the numbers in these columns"
     parser.add_argument("--order", rare=True, metavar="COLUMN[,…]", help=text)
-    add_row_options(parser)
+    parser.add_row_options()
     text = "words as written, or what the model reads (default: words of tables, tokens of plain text)"
     parser.add_argument("--rows", choices=("words", "tokens"), help=text)
     text = "of the output (default: by --out, or the table's own; else tsv)"
@@ -217,11 +194,11 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     text = "what is read (default: by the file's name or first line; a table from standard input needs it)"
     parser.add_argument("--input", rare=True, choices=("csv", "tsv", "jsonl", "text"), help=text)
     add_fields(parser, ScoreOptions, base={"type": str, "choices": tuple(BASES), "default": "2"})
-    add_gate(parser, texts=True)
-    add_attention(parser)
+    parser.add_gate(texts=True)
+    parser.add_attention()
     add_cache(parser)
     parser.set_defaults(tune_weights=False, corpus=None, data_dir=None, download=False, over_lines=False)
-    add_as_text(parser)
+    parser.add_as_text()
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
     options = parser.parse_intermixed_args(arguments)
     options.as_text = options.as_text or options.input == "text"
@@ -243,16 +220,16 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def _kind(path: Path, options: argparse.Namespace) -> Kind | None:
+def _kind(path: Path, options: argparse.Namespace) -> tables.Kind | None:
     """Return which kind of table is read; None: plain text."""
-    kind: Kind | None = None if options.as_text else options.input or table_kind(path)
+    kind: tables.Kind | None = None if options.as_text else options.input or tables.table_kind(path)
     if options.column is None:
         if kind is not None:
-            refuse_without_column(path, kind, "--text")
-        if options.input in get_args(Kind):
+            tables.refuse_without_column(path, kind, "--text")
+        if options.input in get_args(tables.Kind):
             raise InputError(f"--input={options.input}: say by --text which column of {path} holds the text")
         return None
-    kind = kind or first_line_kind(path)
+    kind = kind or tables.first_line_kind(path)
     if kind is None:
         name = "standard input" if path == Path("/dev/stdin") else path
         raise InputError(f"{name}: say by --input csv, tsv or jsonl what kind of table it is")
@@ -265,14 +242,6 @@ def _models(runs: Sequence[Path], options: argparse.Namespace, apart: bool) -> d
         return {"": load_runs(runs, options)}
     check_gate(options.gate_temperature, len(runs))
     return {name: load_runs([run], options) for name, run in zip(run_names(runs), runs, strict=True)}
-
-
-def _require_attention(model: Model) -> None:
-    if isinstance(model.model, NextWordModel):
-        try:
-            check_attends(model.model)
-        except InputError as error:
-            raise InputError(f"--looks: {model.folder}: {error}") from None
 
 
 # --- tokens of plain text ---
@@ -302,7 +271,7 @@ class _Items:
     options: argparse.Namespace
     models: Mapping[str, Model]
     how: ScoreOptions
-    form: Kind
+    form: tables.Kind
     kept: list[str]
     caches: Mapping[str, CacheConfig | None]
     files: bool
@@ -311,18 +280,23 @@ class _Items:
     """How many more items were one word than were not, so far."""
 
     def __post_init__(self) -> None:
-        self.bad, self.misplaced = (RowNotes(what, self.options.strict) for what in ("left out", "out of place"))
-        names = {"file": "which file"} if self.files else {}
-        self.columns = self.own(names | _columns(self.options.rows, self.models, self.how))
+        self.bad, self.misplaced = (tables.RowNotes(what, self.options.strict) for what in ("left out", "out of place"))
+        columns = {"file": "which file"} if self.files else {}
+        columns |= {"run": "which model"} if len(self.models) > 1 else {}
+        columns |= field_meanings(WrittenScore if self.options.rows == "words" else WordScore)
+        del columns["look"]
+        if self.how.looks:
+            columns |= {f"attention_{name}": text for name, text in field_meanings(Looked).items()}
         if self.options.column is not None or self.options.rows == "words":
             before = "how many words with oov stand before it in its context (--state, --line, --document)"
-            self.columns |= self.own({"oov_before": before})
+            columns["oov_before"] = before
+        self.columns = self.own(columns)
 
     def own(self, row: _Row) -> _Row:
         """Return columns that are not the table's own by their names in the output."""
         return {self.options.prefix + name: value for name, value in row.items()} if self.options.prefix else row
 
-    def rows(self, names: Sequence[str], files: Sequence[tuple[Path, Kind | None]]) -> Iterator[_Row]:
+    def rows(self, names: Sequence[str], files: Sequence[tuple[Path, tables.Kind | None]]) -> Iterator[_Row]:
         for path, kind in files:
             if path.is_file():  # errors are found before hours of work; what is a pipe cannot be read twice
                 deque(self._read(path, kind), maxlen=0)
@@ -348,9 +322,9 @@ class _Items:
                     yield from (before | self.own(row) for row in item_rows(item.number, scores, unknown[model]))
                     unknown[model] += sum(score.oov for score in scores)
 
-    def _read(self, path: Path, kind: Kind | None, *, checked: bool = False) -> Iterator[_Item]:
+    def _read(self, path: Path, kind: tables.Kind | None, *, checked: bool = False) -> Iterator[_Item]:
         """Read items, and refuse what cannot be scored with its line, unless its words were `checked`."""
-        options = self.options
+        options, column = self.options, self.options.column
         if kind is None:
             blank = 0
             for number, text in enumerate(lines_of(pieces(Text(path, as_text=options.as_text))), 1):
@@ -361,16 +335,20 @@ class _Items:
             names.split(",") if names else [] for names in (options.document, options.line, options.order)
         )
 
-        def check(row: Row) -> None:
+        def check(row: tables.Row) -> None:
             for name in order:
                 _number(name, row.values[name])
             for model in self.models.values() if not checked else ():
-                _refuse_words(model, row.values[options.column], f"{path}, line {row.line}", self.how)
+                unmarked = model.texts.unmarked_text(row.values[column])
+                unknown = [token for token in model.tokenize(unmarked) if token not in model.vocabulary]
+                if self.how.oov == "error" and unknown:
+                    why = f"{unknown[0]!r} is not in the vocabulary. Use --oov flag to score it as <unk>."
+                    raise tables.TableError(f"{path}, line {row.line}: {why}")
 
         keys = [*groups, *lines, *order]
-        for row in read_table(path, kind, [options.column], keys=keys, also=self.kept, check=check, bad=self.bad):
+        for row in tables.read_table(path, kind, [column], keys=keys, also=self.kept, check=check, bad=self.bad):
             place = f"{path}, line {row.line}"
-            own = [name for name in row.values if name != options.column]
+            own = [name for name in row.values if name != column]
             if self.options.keep is None and not self.begun:
                 self.kept, self.begun = own, True
             if clash := [name for name in self.kept if name in self.columns or self.kept.count(name) > 1]:
@@ -378,10 +356,10 @@ class _Items:
                 raise InputError(f"{path}: the output has a column {clash[0]}; {way}")
             if options.keep is None and sorted(own) != sorted(self.kept):
                 raise InputError(f"{place}: has other columns than the first row; say by --keep which to repeat")
-            kept = repeated({name: row.values[name] for name in self.kept}, self.form)
+            kept = tables.repeated({name: row.values[name] for name in self.kept}, self.form)
             document, line = (tuple(str(row.values[name]) for name in names) for names in (groups, lines))
             numbers = tuple(_number(name, row.values[name]) for name in order)
-            yield _Item(row.values[options.column], row.number, document, document + line, kept, place, numbers)
+            yield _Item(row.values[column], row.number, document, document + line, kept, place, numbers)
 
     def _ordered(self, items: Iterable[_Item]) -> list[_Item]:
         """Sort items within their lines or documents, which stay in the order of their first rows."""
@@ -432,12 +410,11 @@ def _shared_out(model: Model, line: Sequence[_Item], scores: Sequence[WrittenSco
 
 def _known_otherwise(model: Model, word: str) -> str:
     """Say how to write an unknown word so that the vocabulary has it; empty: no such way is known."""
-    composed = unicodedata.normalize("NFC", word)
     ways = {
         "in lower case": word.lower(),
         "with ' for ’": word.replace("’", "'"),
         "with ’ for '": word.replace("'", "’"),
-        "composed (NFC)": composed,
+        "composed (NFC)": unicodedata.normalize("NFC", word),
     }
     for way, changed in ways.items():
         with suppress(InputError):  # of a reserved word
@@ -455,27 +432,11 @@ def _number(name: str, value: Any) -> float:
     return number
 
 
-def _refuse_words(model: Model, text: str, place: str, how: ScoreOptions) -> None:
-    tokens = model.tokenize(model.texts.unmarked_text(text))
-    if how.oov == "error" and (unknown := [token for token in tokens if token not in model.vocabulary]):
-        raise TableError(f"{place}: {unknown[0]!r} is not in the vocabulary. Use --oov flag to score it as <unk>.")
-
-
 # --- what is written ---
 
 
-def _columns(rows: str, models: Mapping[str, Model], how: ScoreOptions) -> dict[str, str]:
-    """Return the columns that the model fills, with their meanings."""
-    owner = WrittenScore if rows == "words" else WordScore
-    found = {name: text for name, text in field_meanings(owner).items() if name != "look"}
-    looks = {f"attention_{name}": text for name, text in field_meanings(Looked).items()}
-    return {**({"run": "which model"} if len(models) > 1 else {}), **found, **(looks if how.looks else {})}
-
-
 def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
-    """Say how the rows were made, and what is in each column."""
     options, how = items.options, items.how
-    meanings = items.columns
     models = {
         name or model.folder.name: {
             "model": model.description,
@@ -498,7 +459,7 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
         "attention": options.attention,
         **{"combine": options.combine, "weights": options.weights},
         "runs": models,
-        "columns": {name: meanings.get(name, "of the item, as it was read") for name in header},
+        "columns": {name: items.columns.get(name, "of the item, as it was read") for name in header},
     }
 
 
@@ -506,9 +467,5 @@ def _notes(model: Model, unknown: bool, cache: CacheConfig | None, state: str) -
     anew = "over all of a file" if state == "carry" else f"anew for each {state}"
     cached = [] if cache is None else [f"{cache.description}, {anew}: no entropy and no rank", *cache_notes(cache)]
     unlearnt = [f"note: {line}" for line in model.texts.unk_notes()] if unknown else []
-    return [
-        *([] if model.texts.predict_first else [_UNSCORED]),
-        *unlearnt,
-        *(f"note: {line}" for line in cached),
-        *departures(model),
-    ]
+    unscored = [] if model.texts.predict_first else [_UNSCORED]
+    return [*unscored, *unlearnt, *(f"note: {line}" for line in cached), *departures(model)]

@@ -12,7 +12,7 @@ import threading
 import webbrowser
 from pathlib import Path
 
-from spanlm.cli.options import add_device, keep_freed_memory, note_unfinished, verb_parser
+from spanlm.cli.options import Parser, note_unfinished
 from spanlm.cli.render import note, out
 from spanlm.errors import InputError, installation, require
 
@@ -38,24 +38,18 @@ MOST_REQUESTS = 64
 
 
 def run(arguments: list[str]) -> None:
-    """Serve."""
-    options = _parsed(arguments)
-    if any(importlib.util.find_spec(name) is None for name in ("starlette", "uvicorn", "msgspec")):
-        raise InputError(f"needs starlette, uvicorn and msgspec: {installation('serve')}")
-    keep_freed_memory()
-    _serve(options)
-
-
-def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = verb_parser("serve", _DESCRIPTION, more=_MORE)
+    parser = Parser("serve", _DESCRIPTION, more=_MORE)
     parser.add_argument("runs", metavar="RUN", nargs="*", help="a run's folder, NAME.arpa[.gz] or hf:FOLDER")
     parser.add_argument("--port", type=int, default=8000, metavar="N", help="default: 8000; 0: any that is free")
     parser.add_argument("--host", default="127.0.0.1", metavar="NAME", help="where to listen (default: 127.0.0.1)")
     text = "ask for a token: TOKEN, or a new one; --host other than this machine needs it"
     parser.add_argument("--token", nargs="?", const="", metavar="TOKEN", help=text)
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
-    add_device(parser)
-    return parser.parse_args(arguments)
+    parser.add_device()
+    options = parser.parse_args(arguments)
+    if any(importlib.util.find_spec(name) is None for name in ("starlette", "uvicorn", "msgspec")):
+        raise InputError(f"needs starlette, uvicorn and msgspec: {installation('serve')}")
+    _serve(options)
 
 
 def _serve(options: argparse.Namespace) -> None:
@@ -85,7 +79,8 @@ def _serve(options: argparse.Namespace) -> None:
         processors = os.cpu_count() or 1
         work = Work(max(2, processors // torch.get_num_threads()), MOST_REQUESTS)
         server = Server(make_app(runs, work, options.host, token), work)
-        url = _url(options.host, address.getsockname()[1], token)
+        name = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "::1": "[::1]"}.get(options.host, options.host)
+        url = f"http://{name}:{address.getsockname()[1]}/" + (f"?token={token}" if token else "")
         what = ", ".join(served.name for served in runs.all)
         if not what:
             training.begin()
@@ -102,8 +97,3 @@ def _serve(options: argparse.Namespace) -> None:
             training.end()
     note("spanlm: stopped")
     os._exit(128 + server.signal_number)  # at once: a thread may be deep in a step, for which nobody waits
-
-
-def _url(host: str, port: int, token: str | None) -> str:
-    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "::1": "[::1]"}.get(host, host)
-    return f"http://{name}:{port}/" + (f"?token={token}" if token else "")

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from spanlm.analysis import figures
 from spanlm.analysis.export import checked_suffix, write_whole
-from spanlm.cli.options import add_engine, check_output, field_values, verb_parser
+from spanlm.cli.family import train_side_by_side
+from spanlm.cli.options import Parser, check_output, field_values
 from spanlm.cli.render import grid, out
-from spanlm.cli.side_by_side import train_side_by_side
 from spanlm.cli.train import matched, matched_field, named_config, refuse_twice, with_options, with_words
 from spanlm.config import RunConfig, flat, nested
 from spanlm.data.config import DataConfig
@@ -95,10 +95,9 @@ _MOST_ROWS = 40
 
 
 def run(arguments: list[str]) -> None:
-    """Sweep."""
-    parser = verb_parser("sweep", _DESCRIPTION, more=_MORE)
+    parser = Parser("sweep", _DESCRIPTION, more=_MORE)
     parser.add_argument("file", type=Path, metavar="FILE", help="a YAML file, as above")
-    add_engine(parser)
+    parser.add_engine()
     parser.add_argument("--dry-run", action="store_true", help="print the runs, and the table of those that are done")
     text = "print a script for sbatch: an array with a task for each run"
     parser.add_argument("--print-slurm", action="store_true", help=text)
@@ -135,11 +134,15 @@ class _Sweep:
         configs = [self._checked(base, fields, file) for fields in given]
         values = differences(configs, given)
         self.short = labels(list(dict.fromkeys(name for one in values for name in one)))
-        name = (self.asked.preset or "").rpartition("/")[2] or file.stem
-        self.settings = [
-            self._setting(folder_name(own, self.short, name), own, fields, config)
-            for own, fields, config in zip(values, given, configs, strict=True)
-        ]
+        plain = (self.asked.preset or "").rpartition("/")[2] or file.stem
+        self.settings = []
+        for own, fields, config in zip(values, given, configs, strict=True):
+            name, first = folder_name(own, self.short, plain), config.training.seed
+            members = {self.out / name: config} if self.asked.seeds is None else {}
+            for seed in range(first, first + (self.asked.seeds or 0)):
+                member = replace(config, training=replace(config.training, seed=seed))
+                members[self.out / name / f"{SEED}{seed}"] = member
+            self.settings.append(Setting(name, own, fields, members))
         names = [setting.name for setting in self.settings]
         for number, name in enumerate(names):
             if name in names[:number]:
@@ -174,18 +177,9 @@ class _Sweep:
             raise InputError(f"{file}: {words}") from None
         return config
 
-    def _setting(self, name: str, own: Mapping[str, str], fields: Mapping[str, str], config: RunConfig) -> Setting:
-        folder, first = self.out / name, config.training.seed
-        if self.asked.seeds is None:
-            return Setting(name, own, fields, {folder: config})
-        seeds = range(first, first + self.asked.seeds)
-        configs = {seed: replace(config, training=replace(config.training, seed=seed)) for seed in seeds}
-        return Setting(name, own, fields, {folder / f"{SEED}{seed}": member for seed, member in configs.items()})
-
     # --- runs ---
 
     def _command(self, setting: Setting, folder: Path) -> list[str]:
-        """Return what `spanlm` does for one run."""
         base = [*([self.asked.preset] if self.asked.preset else [])]
         base += ["--config", self.asked.config] if self.asked.config else []
         fields = dict(setting.options)
@@ -197,7 +191,6 @@ class _Sweep:
         return ["train", *(base or ["demo"]), *options, f"--out={folder}", "--resume=auto"]
 
     def train(self, engine: Engine) -> None:
-        """Train what is not done, and show what came of all."""
         words = {path: self._command(setting, path) for setting in self.settings for path in setting.members}
         try:
             train_side_by_side(engine, words, self.out, words.__getitem__, self._ended)
@@ -215,8 +208,7 @@ class _Sweep:
     def _results(self) -> list[Result]:
         results = []
         for setting in self.settings:
-            found = {folder: self._ended(folder) for folder in setting.members}
-            done = {folder: at for folder, at in found.items() if at is not None}
+            done = {folder: at for folder in setting.members if (at := self._ended(folder)) is not None}
             config = next(iter(setting.members.values()))
             corpus = self.corpora[config.data]
             seconds = {folder: training_seconds(epoch_rows(folder), len(corpus.splits["train"])) for folder in done}
@@ -227,7 +219,6 @@ class _Sweep:
     # --- what came of them ---
 
     def list_runs(self) -> None:
-        """Print every run and how far it is, and the first command."""
         results = self._results()
         rows = []
         for result in results:
@@ -255,7 +246,9 @@ class _Sweep:
             cells = [f"{one.parameters:,}", "", "", ""]
             if done:
                 time = timedelta(seconds=round(fmean(one.seconds.values())))
-                cells[1:] = [shown(one.mean), _range([at.best_epoch for at in done]), str(time)]
+                epochs = [at.best_epoch for at in done]
+                first, last = min(epochs), max(epochs)
+                cells[1:] = [shown(one.mean), f"{first}" if first == last else f"{first}–{last}", str(time)]
             if len(done) > 1:
                 cells[1] += f" ({shown(min(one.perplexities))}–{shown(max(one.perplexities))})"
             how = "" if one.complete else f"{len(done)} of {of} done"
@@ -308,10 +301,9 @@ class _Sweep:
             return figures.sweep_figure(
                 self.out.name, self.short[field], "valid perplexity", (figures.Panel("", series),)
             )
-        names = [one.setting.name for one in done[:_MOST_ROWS]]
-        values = tuple(
-            figures.Value(one.mean, min(one.perplexities), max(one.perplexities)) for one in done[:_MOST_ROWS]
-        )
+        best = done[:_MOST_ROWS]
+        names = [one.setting.name for one in best]
+        values = tuple(figures.Value(one.mean, min(one.perplexities), max(one.perplexities)) for one in best)
         panel = figures.RowsPanel("valid perplexity", values, (None,) * len(names), 2)
         caption = "Bars go from the least to the greatest of several seeds. " * ((self.asked.seeds or 1) > 1)
         caption += f"The best {len(names)} of {len(done)} settings. " * (len(done) > len(names))
@@ -320,7 +312,6 @@ class _Sweep:
         )
 
     def print_slurm(self, engine: Engine, table: str) -> None:
-        """Print an array script, whose task n is run n."""
         make_folder(self.out, "out")
         members = [(setting, folder) for setting in self.settings for folder in setting.members]
         words = [[sys.executable, "-m", "spanlm", *self._command(*member)] for member in members]
@@ -332,11 +323,6 @@ class _Sweep:
         out(
             _SLURM.format(name=name, last=len(words) - 1, threads=engine.threads(len(words)), cases=cases, **where)[:-1]
         )
-
-
-def _range(values: Sequence[int]) -> str:
-    low, high = min(values), max(values)
-    return str(low) if low == high else f"{low}–{high}"
 
 
 def _is_number(text: str) -> bool:

@@ -6,7 +6,7 @@ import argparse
 import re
 import shlex
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -15,18 +15,7 @@ from typing import Any
 
 from spanlm.cli.demo_report import print_demo_report
 from spanlm.cli.family import family, train_in_turn, train_together
-from spanlm.cli.main import VerbParser
-from spanlm.cli.options import (
-    Fields,
-    add_as_text,
-    add_engine,
-    add_threads,
-    field_values,
-    free_folder,
-    keep_freed_memory,
-    split_fields,
-    text_and_preset,
-)
+from spanlm.cli.options import Fields, Parser, field_values, free_folder, split_fields, text_and_preset
 from spanlm.cli.render import out, quiet
 from spanlm.cli.training_report import TrainingReport
 from spanlm.config import (
@@ -90,7 +79,6 @@ _DEFAULT_PRESET = "demo"
 
 
 def run(arguments: list[str]) -> None:
-    """Train."""
     ranks = distributed.found()
     if ranks.rank:
         quiet()
@@ -105,13 +93,16 @@ def _run(arguments: list[str], ranks: Ranks) -> None:
         require(ranks.count == 1, "WORLD_SIZE", ranks.count, "1 for an n-gram model, which one process counts")
         train_ngram.run(arguments)
         return
-    keep_freed_memory()
     own, fields = parsed_options(arguments)
     if own.help is not None:
         _print_help(own.help, own.preset, fields)
         return
     begun: Path | None = own.begun
-    config = with_words(with_options(_base_config(own.preset, own.config, begun), fields), begun)
+    if begun is not None and own.preset is None and own.config is None:
+        base = RunConfig.load(begun / CONFIG, whole=True)
+    else:
+        base = named_config(own.preset, own.config)
+    config = with_words(with_options(base, fields), begun)
     if own.match_parameters is not None:
         refuse_twice(fields, matched_field(config), f"--match-parameters={own.match_parameters}")
     if own.print_config:
@@ -163,13 +154,17 @@ def _of_ngram(arguments: list[str]) -> bool:
 
 
 def train_and_report(
-    config: RunConfig, corpus: Corpus, folder: Path, *, resume: bool, track: str | None, ranks: Ranks = ALONE
+    config: RunConfig, corpus: Corpus, folder: Path, *, resume: bool, track: Any, ranks: Ranks = ALONE
 ) -> None:
-    """Train with a report on the terminal, and in a tracker."""
     if ranks.rank:
         train(config, corpus, folder, resume=resume, ranks=ranks)
         return
-    with TrainingReport() as report, _tracked(report, track) as watcher:
+    with TrainingReport() as report, ExitStack() as stack:
+        watcher: Watcher = report
+        if track is not None:
+            from spanlm.interop.tracking import Tracked
+
+            watcher = stack.enter_context(closing(Tracked(report, track)))
         position = train(config, corpus, folder, watcher, resume=resume, ranks=ranks)
     report.ended(position, folder)
 
@@ -180,14 +175,6 @@ def _train_family(members: Mapping[Path, RunConfig], corpus: Corpus, folder: Pat
         return
     more = [*([f"--track={own.track}"] if own.track else []), *["--as-text"] * (own.as_text or own.begun is not None)]
     train_together(members, corpus, folder, own.engine, more)
-
-
-def _tracked(report: TrainingReport, tracker: Any) -> AbstractContextManager[Watcher]:
-    if tracker is None:
-        return nullcontext(report)
-    from spanlm.interop.tracking import Tracked
-
-    return closing(Tracked(report, tracker))
 
 
 # --- options ---
@@ -205,8 +192,8 @@ def _print_help(asked: str, preset: str | None, fields: Fields) -> None:
     parser.print_help()
 
 
-def _own_parser() -> VerbParser:
-    parser = VerbParser("train", _DESCRIPTION, help_action="store")
+def _own_parser() -> Parser:
+    parser = Parser("train", _DESCRIPTION, help_action="store")
     parser.elsewhere = lambda: config_parser(kinds_of({})).option_strings()
     parser.add_argument(
         "names", nargs="*", metavar="PRESET|TEXT", help="a row of `spanlm presets`; a file, folder or corpus"
@@ -228,9 +215,8 @@ def _own_parser() -> VerbParser:
     parser.add_argument("--track", rare=True, choices=("tensorboard", "wandb", "trackio"), help=text)
     text = "then test it beside a same-size LSTM, generate lines, draw the attention page (default: of the demo alone)"
     parser.add_argument("--tour", action=argparse.BooleanOptionalAction, help=text)
-    add_threads(parser)
-    add_engine(parser, rare="runs on Ray")
-    add_as_text(parser)
+    parser.add_engine(rare="runs on Ray")
+    parser.add_as_text()
     return parser
 
 
@@ -284,18 +270,11 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
 
 
 def refuse_twice(fields: Mapping[str, str], field: str, option: str) -> None:
-    """Refuse a field beside an option that sets it."""
     if field in fields:
         raise InputError(f"{option} and --{field}={fields[field]}: say the same thing twice; take one")
 
 
 # --- configuration ---
-
-
-def _base_config(preset: str | None, file: Path | None, begun: Path | None) -> RunConfig:
-    if preset is None and file is None and begun is not None:
-        return RunConfig.load(begun / CONFIG, whole=True)
-    return named_config(preset, file)
 
 
 def named_config(preset: str | None, config: Path | None) -> RunConfig:
@@ -360,7 +339,6 @@ def with_words(config: RunConfig, begun: Path | None) -> RunConfig:
 
 
 def matched_field(config: RunConfig) -> str:
-    """Name the size that `--match-parameters` chooses."""
     return f"model.encoder.{'last_size' if isinstance(config.model.encoder, AWDLSTMConfig) else 'hidden_size'}"
 
 

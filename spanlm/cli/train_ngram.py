@@ -6,8 +6,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from spanlm.cli.main import VerbParser
-from spanlm.cli.options import Fields, add_as_text, free_folder, split_fields, text_and_preset
+from spanlm.cli.options import Fields, Parser, free_folder, split_fields, text_and_preset
 from spanlm.cli.render import out, paragraph, table
 from spanlm.config import flat
 from spanlm.data.corpora import load_corpus, with_own_documents
@@ -36,7 +35,6 @@ SHORT = {
 
 
 def run(arguments: list[str]) -> None:
-    """Estimate."""
     mine, fields = split_fields(arguments, SHORT, ("data", "ngram"))
     options = _parser().parse_intermixed_args(mine)
     preset, corpus_name = text_and_preset(options.names, options.corpus, NGRAM_PRESETS)
@@ -49,8 +47,7 @@ def run(arguments: list[str]) -> None:
     config = replace(config, data=with_own_documents(config.data))
     corpus = load_corpus(config.data, as_text=options.as_text)
     folder = options.out or free_folder(preset, config.data.corpus)
-    for note in corpus.notes:
-        paragraph(note)
+    paragraph(*corpus.notes)
     table([("model", config.description), ("data", corpus.description), ("folder", str(folder))])
     trained, results = train_ngram(config, corpus, folder, out)
     table(
@@ -59,8 +56,8 @@ def run(arguments: list[str]) -> None:
     out(f"{folder / ARPA} is written. Try it: spanlm evaluate {shlex.quote(str(folder))}")
 
 
-def _parser() -> VerbParser:
-    parser = VerbParser("train ngram", _DESCRIPTION)
+def _parser() -> Parser:
+    parser = Parser("train ngram", _DESCRIPTION, threads=False)
     parser.elsewhere = lambda: ngram_parser().option_strings()
     parser.add_argument("names", nargs="*", metavar="ngram|PRESET|TEXT", help="a preset; a file, folder or corpus")
     parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
@@ -68,7 +65,7 @@ def _parser() -> VerbParser:
         parser.add_argument(option, metavar=metavar, help=f"{meaning} ({field})")
     parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")
     parser.add_argument("--print_config", action="store_true", help="print the configuration as YAML and stop")
-    add_as_text(parser)
+    parser.add_as_text()
     return parser
 
 

@@ -27,7 +27,6 @@ _UNTRAINED_UNK = (
 
 
 def ppl(loss: float) -> str:
-    """Format a loss in nats a token as perplexity."""
     return shown(perplexity(loss))
 
 
@@ -48,7 +47,6 @@ class TrainingReport(Watcher):
     def start(
         self, config: RunConfig, corpus: Corpus, folder: Path, device: str, predicted: int, started: WarmStart | None
     ) -> None:
-        """Print the sizes of model and data."""
         model, training = config.model, config.training
         self._training = training
         parameters = count_configured(model, len(corpus.vocabulary))
@@ -66,16 +64,13 @@ class TrainingReport(Watcher):
             "learns": "the memory alone" if training.learns == "memory" else "",
             "folder": str(folder),
         }
-        for note in corpus.notes if self._notes else ():
-            paragraph(note)
+        paragraph(*corpus.notes if self._notes else ())
         table([(name, text) for name, text in rows.items() if text])
 
     def note(self, text: str) -> None:
-        """Print what the user should know."""
         out(text)
 
     def step(self, event: StepEvent) -> None:
-        """Move the bar, or print a line if the last one is a minute old."""
         self._last_step = time.monotonic()
         at, loss = event.position, event.position.epoch_nll / event.position.epoch_tokens
         label = ", ".join(filter(None, [f"epoch {at.stage_epochs + 1}/{self._epochs(at)}", self._phase(at)]))
@@ -102,7 +97,6 @@ class TrainingReport(Watcher):
         return f"{eta(left)}, all {at_most}{timedelta(seconds=round(seconds))}"
 
     def epoch(self, event: EpochEvent) -> None:
-        """Print an epoch's line."""
         self._validation_seconds = time.monotonic() - self._last_step
         self._progress.pause()
         remarks = ", ".join(filter(None, [self._phase(event.position), "best" if event.improved else ""]))
@@ -110,14 +104,11 @@ class TrainingReport(Watcher):
             f"train ppl {ppl(event.train_loss):>8}  valid ppl {ppl(event.valid_loss):>8}  "
             f"{event.tokens_per_second:>7,.0f} tok/s  {event.seconds:>4.0f} s  {remarks}"
         )
-        name = f"epoch {event.position.epoch:>3}"
-        table([(name, line.rstrip())])
-        for split, parts in (("train", event.train_parts), ("valid", event.valid_parts)):
-            if parts:
-                table([(" " * len(name), f"{split} {_parts(parts)}")])
+        splits = (("train", event.train_parts), ("valid", event.valid_parts))
+        parts = [("", f"{split} {_parts(parts)}") for split, parts in splits if parts]
+        table([(f"epoch {event.position.epoch:>3}", line.rstrip()), *parts])
 
     def ended(self, position: Position, folder: Path) -> None:
-        """Print where the run ended and what to do next."""
         if not math.isfinite(position.best_loss):
             out(f"no epoch was finished; {folder} has no model yet")
             return
@@ -142,7 +133,6 @@ def _left_out(batching: BatchingConfig, tokens: int, predicted: int) -> str:
 
 
 def _parts(parts: Mapping[str, float]) -> str:
-    """Return the perplexities of encoder and buffer alone, and how the buffer was used."""
     return (
         f"encoder alone {ppl(parts['encoder_nll'])}, buffer alone {ppl(parts['buffer_nll'])}, "
         f"PoU {parts['utilisation']:.1%}, oracle PoU {parts['oracle_utilisation']:.1%}, "

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from spanlm.cli.main import main
+from spanlm.evaluation.dynamic.update import DynamicConfig
 
 SMALL = (
     "--model.embedding_size=6",
@@ -18,6 +19,15 @@ SMALL = (
     "--training.epochs=1",
 )
 """Options of a model that trains in a second."""
+
+GIVEN = ("--dynamic", "--dynamic-rate", "0.002", "--dynamic-decay", "0.01", "--dynamic-epsilon", "0.001")
+CONFIG = DynamicConfig(rate=0.002, decay=0.01, epsilon=0.001)
+"""Weights that follow the text, and what the library calls that."""
+
+
+def flat(text: str) -> str:
+    """Return a printed table on one line, its words one space apart."""
+    return " ".join(text.split())
 
 
 @dataclass(frozen=True)

@@ -28,21 +28,6 @@ def test_a_huge_file_is_refused(cli: Cli, tiny_run: Path, tmp_path: Path, text: 
     assert not Path("a.csv").exists()
 
 
-@pytest.mark.parametrize(
-    ("out", "parts"),
-    [
-        ("a.xyz", ["a.xyz: cannot write .xyz; end it in .html, .svg, .png, .pdf, .csv or .npz\n"]),
-        ("a", ["a: cannot write a file without a suffix; end it in .html, .svg, .png, .pdf, .csv or .npz\n"]),
-        ("nowhere/a.html", ["nowhere/a.html", "there is no folder nowhere"]),
-        ("folder.html", ["folder.html: is a folder"]),
-        ("a.json", ["a.json: cannot write .json"]),
-    ],
-)
-def test_where_nothing_can_be_written(cli: Cli, tiny_run: Path, tmp_path: Path, out: str, parts: list[str]) -> None:
-    (tmp_path / "folder.html").mkdir()
-    cli("attend", tiny_run, "--text", "the cat", "--out", out).refused(*parts)
-
-
 def test_the_file_that_is_read_is_not_written(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
     """Nor by the verbs that draw a figure of a text."""
     (tmp_path / "mine.csv").write_text("sentence\nthe cat sat\n")
@@ -57,11 +42,6 @@ def test_the_file_that_is_read_is_not_written(cli: Cli, tiny_run: Path, tmp_path
 @pytest.mark.parametrize("text", ["", "\n\n", " "])
 def test_no_words(cli: Cli, tiny_run: Path, text: str) -> None:
     cli("attend", tiny_run, "--text", text, "--out", "a.html").refused("no words")
-
-
-@pytest.mark.parametrize("what", [["--text", "the cat", "--out", "a.html"], ["--by-lag"]], ids=["text", "by lag"])
-def test_a_model_without_attention(cli: Cli, lstm_run: Path, what: list[str]) -> None:
-    cli("attend", lstm_run, *what).refused("attends to nothing", "model.memory.kind=key_value")
 
 
 def _documents(corpus: Corpus, split: str) -> list[list[str]]:
@@ -94,37 +74,6 @@ def test_a_stretch_is_as_long_as_asked_for_and_short_unless_asked(cli: Cli, tiny
         cli("attend", tiny_run, "--from", 1, *arguments, "--out", "a.npz").done  # noqa: B018 (checks)
         with np.load("a.npz") as data:
             assert len(data["targets"]) == length < len(words)
-
-
-def test_another_text_can_be_cut(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
-    (tmp_path / "two.txt").write_text("the cat\n\na dog sat\n", encoding="utf-8")
-    cli("attend", tiny_run, "--corpus", "two.txt", "--document", 2, "--out", "a.npz").done  # noqa: B018 (checks)
-    with np.load("a.npz") as data:
-        assert data["targets"].tolist() == ["a", "dog", "sat", "<eos>"]
-        assert "two.txt text, document 2 of 2" in str(data["title"])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
-        ("--document 999", ["--document=999: must be from 1 to", "the documents of tiny test"]),
-        ("--document 0", ["--document=0"]),
-        ("--from 0", ["--from=0: must be from 1 to"]),
-        ("--document 1 --from 9999", ["--from=9999: must be from 1 to", "document 1 of"]),
-        ("--document 1 --words 0", ["--words=0: must be from 1 to 20,000"]),
-        ("--document 1 --words 20001", ["--words=20001: must be from 1 to 20,000"]),
-        ("--document one", ["--document=one: must be a whole number"]),
-        ("--text a --words 3", ["--words=3: is for --document and --from, not for --text"]),
-        ("--by-lag --words 3", ["--words=3"]),
-        ("--words 3", ["--text --file --sentence --by-lag --flatness --document --from"]),
-        ("--text a --from 3", ["--text and --from do not go together"]),
-        ("--by-lag --document 3", ["--by-lag and --document do not go together"]),
-        ("--text a --file b --by-lag", ["--text and --file and --by-lag do not go together"]),
-    ],
-)
-def test_what_cannot_be_cut_is_refused(cli: Cli, tiny_run: Path, arguments: str, parts: list[str]) -> None:
-    cli("attend", tiny_run, *arguments.split(), "--out", "a.svg").refused(*parts)
-    assert not Path("a.svg").exists()
 
 
 @pytest.mark.parametrize("state", ["line", "document", "carry", None])

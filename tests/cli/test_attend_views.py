@@ -5,11 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import spanlm
@@ -29,8 +27,6 @@ from spanlm.models.memories import (
 )
 from spanlm.training.config import BatchingConfig
 from tests.cli.conftest import Cli
-from tests.conftest import configure_anew
-from tests.training.small import with_batching
 
 
 def test_by_lag_is_a_table(cli: Cli, tiny_run: Path) -> None:
@@ -69,28 +65,13 @@ def test_several_runs_read_one_standard_input(
 
 def test_several_runs_stand_side_by_side(cli: Cli, tiny_run: Path, current_run: Path) -> None:
     out = cli("attend", tiny_run, current_run, "--by-lag", "--split", "valid", "--out", "lags.csv").done
-    header, *rows = (line.split("  ") for line in out.splitlines()[1:9])
-    header, *rows = ([cell.strip() for cell in row if cell.strip()] for row in [header, *rows])
+    header, *rows = (line.split() for line in out.splitlines()[1:9])
     assert header == ["lag", "tiny", "paper", "current", "paper"]
-    assert [row[0] for row in rows[:5]] == ["−3", "−2", "−1", "0 (current word)", "last 5"]
-    for run, split in ((tiny_run, slice(0, 3)), (current_run, slice(3, 7))):
-        cli("attend", run, "--by-lag", "--split", "valid", "--out", "one.csv").done  # noqa: B018 (checks)
-        one, several = (list(csv.DictReader(Path(name).read_text().splitlines())) for name in ("one.csv", "lags.csv"))
-        found = several[split]
-        assert {row["run"] for row in found} == {run.name} and {row["text"] for row in found} == {"tiny valid"}
-        assert [(row["lag"], row["measured_percent"]) for row in found] == [
-            (row["lag"], row["measured_percent"]) for row in one
-        ]
     # Daniluk et al. (2017), Figure 3b, the last three of Key-Value-Predict: 9.5, 12.5 and 17.8 of 39.8
-    assert [row[2] for row in rows[:3]] == ["23.9", "31.4", "44.7"]
-    assert "scaled to sum to 100" in out and "cannot be compared" in out and "≈ (lag 0)" in out
-
-
-def test_what_several_runs_cannot_do(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
-    runs = ("attend", tiny_run, lstm_run)
-    cli(*runs, "--text", "a", "--out", "a.svg").refused("2 runs: --text takes one", "--by-lag and")
-    cli(*runs, "--document", "1", "--out", "a.svg").refused("2 runs: --document takes one")
-    cli(*runs, "--by-lag", "--out", "a.npz").refused("cannot write .npz")
+    assert [(row[0], row[2]) for row in rows[:3]] == [("−3", "23.9"), ("−2", "31.4"), ("−1", "44.7")]
+    written = list(csv.DictReader(Path("lags.csv").read_text().splitlines()))
+    assert [row["run"] for row in written] == ["tiny"] * 3 + ["current"] * 4
+    assert {row["text"] for row in written} == {"tiny valid"}
 
 
 @pytest.mark.parametrize(
@@ -148,98 +129,27 @@ def attentive_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFacto
     return folder
 
 
-PARAGRAPH = "The cat sat . He ran !"
-
-
-@pytest.mark.slow
-def test_paragraphs_are_cut_into_sentences_as_those_of_the_training_were(
-    cli: Cli, sentence_run: Path, paragraph_run: Path
-) -> None:
-    targets = ["The", "cat", "sat", ".", "<eos>", "He", "ran", "!", "<eos>"]
-    Path("text.txt").write_text(f"\n\n{PARAGRAPH}\n\n")
-    for what in (["--text", f"\n{PARAGRAPH}\n"], ["--file", "text.txt"]):
-        cli("attend", paragraph_run, *what, "--out", "a.npz").done  # noqa: B018 (checks)
-        with np.load("a.npz") as data:
-            assert data["targets"].tolist() == targets
-        cli("attend", sentence_run, *what, "--out", "b.npz").done  # noqa: B018 (checks)
-        with np.load("b.npz") as data, np.load("a.npz") as other:
-            np.testing.assert_array_equal(data["weights"], other["weights"], "each sentence alone, in both")
-    assert spanlm.load(paragraph_run).attend(PARAGRAPH + "\n\n").targets == targets
-    for run in (sentence_run, paragraph_run):
-        cli("attend", run, "--sentence", PARAGRAPH).refused("is 2 sentences to a model trained on text cut into")
-        assert cli("attend", run, "--sentence", "He ran !").done
-
-
-@pytest.fixture(scope="module")
-def paragraph_run(sentence_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same model as if its sentences had been laid end to end in training."""
-    folder = tmp_path_factory.mktemp("runs") / "paragraphs"
-    shutil.copytree(sentence_run, folder)
-    configure_anew(folder, lambda config: with_batching(config, kind="streams"))
-    return folder
-
-
-def test_the_first_word_is_read_and_not_predicted_as_in_the_training(cli: Cli, unopened_run: Path) -> None:
-    model = spanlm.load(unopened_run)
-    record = model.attend("the cat sat .")
-    assert (record.words, record.targets) == (["the", "cat", "sat", "."], ["cat", "sat", ".", "<eos>"])
-    rows = list(model.score("the cat sat .", base=np.e, eos=True))
-    np.testing.assert_allclose(record.surprisal, [row.surprisal for row in rows[1:]], rtol=1e-5)
-    lines = cli("attend", unopened_run, "--sentence", "the cat sat .").done.splitlines()
-    assert [line.split()[0] for line in lines[1:5]] == ["cat", "sat", ".", "<eos>"]
-    predicted = model.evaluate(split="valid").salton2017
-    assert predicted is not None
-    cli("attend", unopened_run, "--flatness", "--split", "valid", "--out", "a.json").done  # noqa: B018 (checks)
-    (run,) = json.loads(Path("a.json").read_text())["runs"]
-    assert run["overall"]["rows"] + run["left_out"] == predicted.predicted
-
-
 def test_a_sentence_is_printed_where_there_is_no_file(cli: Cli, tiny_run: Path) -> None:
     lines = cli("attend", tiny_run, "--sentence", SENTENCE).done.splitlines()
     assert lines[0] == "tiny: key-value-predict memory, window 3"
-    record = spanlm.load(tiny_run).attend(SENTENCE)
     rows = [line.split() for line in lines[1:10]]
     assert rows[0] == ["the", "<eos>"] and rows[1] == ["cat", "100", "the"]
     assert rows[2][:2] == ["zebra", "<unk>"] and rows[3][-2:] == ["zebra", "<unk>"], "by its row and by its column"
-    percents = [f"{100 * weight:.0f}" for weight in record.weights[7]]
-    assert rows[7] == [".", *percents, "mat"]
-    assert "<unk>" not in " ".join(lines[5:10]) and "percent" in lines[10]
+    said = cli("attend", tiny_run, "--sentence", SENTENCE, "--sentence", "the cat").done
+    assert [line.split()[:2] for line in said.splitlines()[-3:]] == [
+        *(["sentence", "1"], ["sentence", "2"], ["all", "sentences"])
+    ]
 
 
-def test_the_flatness_of_each_sentence_and_of_all_follows(cli: Cli, tiny_run: Path, attentive_run: Path) -> None:
-    from spanlm.analysis.sentences import FlatnessAccumulator
-
-    sentences = [SENTENCE, "a dog ran on the mat"]
-    arguments = [argument for sentence in sentences for argument in ("--sentence", sentence)]
-    out = cli("attend", tiny_run, attentive_run, *arguments, "--out", "a.json").done
-    table = [line.split() for line in out.splitlines()[1:-1]]
-    assert table[0] == ["tiny", "attentive"]
-    assert [row[:2] for row in table[1:]] == [["sentence", "1"], ["sentence", "2"], ["all", "sentences"]]
-    for column, (run, window) in enumerate(((tiny_run, 3), (attentive_run, 99)), start=2):
-        overall = FlatnessAccumulator()
-        for sentence, row in zip(sentences, table[1:3], strict=True):
-            weights = spanlm.load(run).attend(sentence).weights
-            slots = np.minimum(np.arange(len(weights)), min(window, weights.shape[1]))
-            one = FlatnessAccumulator()
-            for each in (one, overall):
-                each.update(weights, slots)
-            assert row[column] == f"{one.result().overall.flatness:.3f}"
-        assert table[3][column] == f"{overall.result().overall.flatness:.3f}"
+def test_a_model_of_sentences_reads_one_sentence(cli: Cli, sentence_run: Path) -> None:
+    cli("attend", sentence_run, "--sentence", "The cat sat . He ran !").refused("is 2 sentences to a model trained on")
 
 
-@pytest.mark.parametrize("suffix", ["svg", "json"])
-def test_several_runs_and_sentences_are_one_file(cli: Cli, tiny_run: Path, attentive_run: Path, suffix: str) -> None:
-    out = cli(
-        "attend", attentive_run, tiny_run, "--sentence", SENTENCE, "--sentence", "the dog", "--out", f"a.{suffix}"
-    ).done
-    assert out.endswith(f"wrote a.{suffix}\n") and "on the diagonal" not in out
-    content = Path(f"a.{suffix}").read_bytes()
-    if suffix == "svg":
-        assert all(part in content for part in (b"attentive memory, single score", b"zebra &lt;unk&gt;", b"flatness"))
-    if suffix == "json":
-        panels = json.loads(content)["sentences"]
-        assert [[panel["run"] for panel in row] for row in panels] == [["attentive", "tiny"]] * 2
-        np.testing.assert_allclose([sum(row) for row in panels[0][0]["weights"][1:]], 1, atol=1e-5)
+def test_several_runs_and_sentences_are_one_file(cli: Cli, tiny_run: Path, attentive_run: Path) -> None:
+    command = ("attend", attentive_run, tiny_run, "--sentence", SENTENCE, "--sentence", "the dog", "--out", "a.json")
+    assert cli(*command).done.endswith("wrote a.json\n")
+    panels = json.loads(Path("a.json").read_bytes())["sentences"]
+    assert [[panel["run"] for panel in row] for row in panels] == [["attentive", "tiny"]] * 2
 
 
 def test_flatness_of_a_split(cli: Cli, tiny_run: Path, attentive_run: Path) -> None:
@@ -247,13 +157,10 @@ def test_flatness_of_a_split(cli: Cli, tiny_run: Path, attentive_run: Path) -> N
     content = json.loads(Path("a.json").read_text())
     assert {run["text"] for run in content["runs"]} == {"tiny valid"} and out.startswith("flatness of attention (")
     assert "tiny, tiny valid\n" in out and "attentive, tiny valid\n" in out
-    tokens = len(spanlm.load(tiny_run).corpus().splits["valid"])
     for run in content["runs"]:
-        assert run["overall"]["rows"] + run["left_out"] == tokens
         group = run["by_slots"][0]
         line = [*f"2-5 {group['rows']:,} {group['flatness']:.3f}".split(), f"{100 * group['largest']:.1f}", "%"]
         assert any(printed.split()[:5] == line for printed in out.splitlines())
-        assert 0 < group["flatness"] <= 1 and group["nearest"] <= group["largest"]
     assert [run["run"] for run in content["runs"]] == ["tiny", "attentive"]
 
 
@@ -263,12 +170,6 @@ def test_flatness_of_a_split(cli: Cli, tiny_run: Path, attentive_run: Path) -> N
         (["--sentence", ""], ["at least one word"]),
         (["--sentence", "the <eos> cat"], ["<eos> is reserved"]),
         (["--sentence", "cat " * 121], ["121 words: must be at most 120", "--text"]),
-        (["--sentence", "a", "--out", "a.html"], ["cannot write .html"]),
-        (["--flatness", "--out", "a.svg"], ["cannot write .svg"]),
-        (["--sentence", "a", "--text", "b"], ["--text and --sentence do not go together"]),
-        (["--by-lag", "--flatness"], ["--by-lag and --flatness do not go together"]),
-        (["--sentence", "a", "--words", "3"], ["--words=3: is for --document and --from"]),
-        (["--by-lag", "--gate-temperature", "1"], ["--gate-temperature=1.0: is for --text", "not for --by-lag"]),
     ],
 )
 def test_what_is_refused(cli: Cli, tiny_run: Path, arguments: list[str], parts: list[str]) -> None:

@@ -75,6 +75,10 @@ evaluate SPANS RUN --gate-temperature 1 | --gate-temperature: is for one run
 evaluate RUN --parts | --parts: this model has no span buffer | model.memory.kind=span_buffer
 evaluate a b --parts | --parts: is for one run; take each of the 2 apart
 evaluate a --parts --cache 5 --cache-theta 1 --cache-lambda 0.1 | --parts and --cache do not go together
+evaluate RUN --format kenlm --state carry | --format=kenlm and --state do not go together
+evaluate RUN --format kenlm --tune-weights | --tune-weights
+evaluate RUN --format kenlm --json | --format=kenlm and --json do not go together
+evaluate RUN --format kenlm --debug 1 | --debug=1: is for --format srilm
 score RUN two.txt --base 3 | --base | '3' | '2', 'e', '10'
 score RUN two.txt --combine linear | --combine: is for several runs
 score RUN LSTM two.txt --weights 0 0 | spanlm: --weights 0 0: must be above 0 in sum
@@ -105,7 +109,6 @@ data wikipedia --source wiki.jsonl --out out --jobs 0 | --jobs=0: must be at lea
 data wikipedia --source wiki.jsonl --out wiki.xml | --out= | wiki.xml: is there already
 reproduce daniluk2017 --corpus wikipedia --data-dir ~no-user --dry-run | --corpus=wikipedia
 presets demo lstm | unrecognized arguments: lstm
-bench demo --rounds 0 | --rounds=0 | at least 1
 bench | PRESET | demo, daniluk2017/… | `spanlm presets`
 bench demo demo | demo | twice
 bench merity2018/awd-pbt | merity2018/awd-pbt | merity2018/awd-ptb
@@ -117,6 +120,45 @@ cloze RUN q.txt --out r.csv | --out=r.csv: JSON lines are written, not a table. 
 cloze RUN q.txt --context half | --context | 'half'
 cloze RUN q.txt --limit 0 | --limit=0: must be at least 1
 cloze RUN q.txt --out nowhere/r.jsonl | --out=nowhere/r.jsonl | no folder nowhere
+reproduce | PAPER
+reproduce daniluk2018 | daniluk2018 | Did you mean 'daniluk2017'
+reproduce daniluk2017 --scale smal | --scale=smal | small
+reproduce daniluk2017 --table 2e | --table=2e
+reproduce daniluk2017 --table 2d --corpus demo | --table=2d | --corpus cbt
+reproduce daniluk2017 --seeds 1 1 | --seeds | different
+reproduce daniluk2017 --jobs 0 | --jobs=0: must be at least 1
+reproduce daniluk2017 --table 2b --rows lstm | --rows=lstm | not in the table
+reproduce daniluk2017 --corpus no-such | no-such
+reproduce daniluk2017 --tabel 2b | unknown option --tabel | --table
+reproduce salton2017 | --table: must be given at scale small: 1 (ptb), 2 (wikitext-2)
+reproduce li2020 --table 4 | --table=4 | Choose from: 1, 2, 3, 3-wt2, state, state-wt2
+sweep no.yaml | no.yaml | No such file
+sweep c.yaml --jobs 0 | --jobs=0: must be at least 1
+sweep c.yaml --on dask | --on=dask: must be ray, or ray:ADDRESS
+sweep c.yaml --gpus-per-run 0.5 | --gpus-per-run=0.5: needs --on ray
+context RUN --positions 1 | --positions=1: must be at least 2
+context RUN --lengths 0 3 | --lengths | at least 1
+context RUN --lengths 5000 | lengths 5000: at the places that were drawn a context has
+context RUN --out x.html | x.html | .svg
+attend RUN --document 999 --out a.svg | --document=999: must be from 1 to | the documents of tiny test
+attend RUN --document 0 --out a.svg | --document=0
+attend RUN --from 0 --out a.svg | --from=0: must be from 1 to
+attend RUN --document 1 --from 9999 --out a.svg | --from=9999: must be from 1 to | document 1 of
+attend RUN --document 1 --words 0 --out a.svg | --words=0: must be from 1 to 20,000
+attend RUN --document 1 --words 20001 --out a.svg | --words=20001: must be from 1 to 20,000
+attend RUN --text a --words 3 --out a.svg | --words=3: is for --document and --from, not for --text
+attend RUN --text a --from 3 --out a.svg | --text and --from do not go together
+attend RUN --by-lag --document 3 --out a.svg | --by-lag and --document do not go together
+attend RUN --by-lag --out a.npz | cannot write .npz
+attend RUN --text the --out a | a: cannot write a file without a suffix; end it in .html, .svg, .png, .pdf, .csv or .npz
+attend RUN --text the --out a.json | a.json: cannot write .json
+attend RUN --text the --out folder | --out=folder: is a folder
+attend RUN --sentence a --out a.html | cannot write .html
+attend RUN --flatness --out a.svg | cannot write .svg
+attend RUN --sentence a --text b | --text and --sentence do not go together
+attend RUN --by-lag --flatness | --by-lag and --flatness do not go together
+attend RUN --sentence a --words 3 | --words=3: is for --document and --from
+attend RUN --by-lag --gate-temperature 1 | --gate-temperature=1.0: is for --text | not for --by-lag
 cloze RUN LSTM | the following arguments are required: QUESTIONS
 """
 
@@ -179,15 +221,11 @@ def test_what_is_larger_than_the_memory(cli: Cli, tiny_corpus: Path, option: str
 
 
 def test_a_refused_run_leaves_its_folder_free(cli: Cli, tiny_corpus: Path) -> None:
-    command = ["train", "demo", *SMALL, "--corpus", tiny_corpus, "--out", "run"]
-    cli(*command, "--model.encoder.hidden_size=10").refused("Use 9 or 12.")
-    assert cli(*command).status == 0
-
-
-def test_a_refused_run_leaves_no_folder_of_folders(cli: Cli, tiny_corpus: Path) -> None:
-    """Without --out a run is in runs/, which is made for it."""
-    cli("train", "demo", *SMALL, "--corpus", tiny_corpus, "--model.encoder.hidden_size=10").refused("Use 9 or 12.")
-    assert not Path("runs").exists()
+    """Nor runs/, which is made for a run without --out."""
+    command = ["train", "demo", *SMALL, "--corpus", tiny_corpus]
+    for where in ([], ["--out", "run"]):
+        cli(*command, *where, "--model.encoder.hidden_size=10").refused("Use 9 or 12.")
+    assert not Path("runs").exists() and cli(*command, "--out", "run").status == 0
 
 
 def test_a_loss_that_is_no_number_is_a_failure_not_bad_input(cli: Cli, tiny_corpus: Path) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from spanlm.config import RunConfig
-from spanlm.models.counting import count_configured
 from tests.cli.conftest import Cli
 from tests.conftest import needs_bf16
 from tests.training.small import make_config, with_training
@@ -28,40 +25,6 @@ def config(tmp_path: Path) -> Path:
     path = tmp_path / "mine.yaml"
     path.write_text(replace(asked, data=replace(asked.data, corpus=str(tmp_path))).to_yaml())
     return path
-
-
-def assert_consistent(speed: dict[str, Any], tokens: int) -> None:
-    assert speed["epoch_seconds"] == pytest.approx(tokens / speed["tokens_per_second"])
-    assert speed["milliseconds"] > 0 and 0 < speed["tokens_per_second"] < math.inf and speed["validation_seconds"] > 0
-    assert speed["step_megabytes"] is None or speed["step_megabytes"] >= 0
-    watched = speed["watched"]
-    spent = [one["milliseconds"] for one in watched["operations"]]
-    assert len(spent) == 4 and spent == sorted(spent, reverse=True) and min(spent) > 0
-    assert all(one["calls"] > 0 and one["name"] for one in watched["operations"])
-    assert watched["other_operations"] > 10 and watched["other_milliseconds"] > 0
-    assert sum(spent) + watched["other_milliseconds"] <= 1.01 * watched["milliseconds"]
-
-
-@needs_bf16
-@pytest.mark.slow
-def test_json_tells_of_each_and_of_both_precisions(cli: Cli, config: Path) -> None:
-    result = cli("bench", config, "--device", "cpu", "--rounds", 3, "--operations", 4, "--json")
-    assert result.status == 0
-    content = json.loads(result.out)
-    assert content.keys() == {"started", "rounds", "trainings"} and content["rounds"] == 3
-    ((name, training),) = content["trainings"].items()
-    asked = RunConfig.load(config)
-    assert (name, training["config"]) == (str(config), asked.to_tree())
-    assert training["corpus"] in (asked.data.corpus, Path(asked.data.corpus).name)
-    assert training["vocabulary_size"] == 10 and training["parameters"] == count_configured(asked.model, 10).total
-    assert training["epoch_tokens"] == len(TEXT.split()) + TEXT.count("\n")
-    assert [speed["precision"] for speed in training["speeds"]] == ["fp32", "bf16"]
-    for speed in training["speeds"]:
-        assert " ".join(speed) == (
-            "precision milliseconds tokens_per_second epoch_seconds validation_seconds step_megabytes watched"
-        )
-        assert_consistent(speed, training["epoch_tokens"])
-    assert not list(config.parent.glob("*.jsonl"))  # nothing is written
 
 
 @needs_bf16

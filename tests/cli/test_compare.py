@@ -107,24 +107,17 @@ def test_families_ensembles_and_files(cli: Cli, tiny_run: Path, lstm_run: Path, 
     bits = [spanlm.load(Path("family") / run).evaluate().bits_per_token for run in ("seed-1", "seed-2")]
     assert bits[0] != bits[1] and one["bits"] == pytest.approx(sum(bits) / 2, rel=1e-6)
     assert one["bits_by_run"] == pytest.approx(bits, rel=1e-6)
-    assert found["baseline"]["bits_by_run"] == [found["baseline"]["bits"]]
-    assert found["baseline"]["perplexity"] == pytest.approx(spanlm.load(tiny_run).evaluate().perplexity, rel=1e-6)
     cached = json.loads(cli("compare", tiny_run, "family", "--cache", "20", "--tune-cache", "--json").done)
     first = spanlm.load("family/seed-1")
     tuned = first.tune_cache((20,), first.corpus(None, "valid"), "valid").best
-    perplexities = [spanlm.load(f"family/seed-{n}").evaluate(cache=tuned).perplexity for n in (1, 2)]
-    (mixed,) = cached["comparisons"]
-    assert mixed["cache"] == tuned.to_json()
-    assert [2**bits for bits in mixed["bits_by_run"]] == pytest.approx(perplexities, rel=1e-5)
+    assert cached["comparisons"][0]["cache"] == tuned.to_json()
     cli("compare", tiny_run, "family", "--out", "where.csv").done  # noqa: B018 (checks)
     rows = [*csv.DictReader(Path("where.csv").read_text().splitlines())]
     whole, *classes = rows
     assert whole["sorted_by"] == "all" and float(whole["low"]) < float(whole["difference"]) < float(whole["high"])
-    for title, expected in one["where"].items():
-        named = {row["class"]: row for row in classes if row["sorted_by"] == title}
-        assert [*named] == [each["name"] for each in expected]
-        for each in expected:
-            assert float(named[each["name"]]["part"]) == pytest.approx(each["part"], abs=1e-6)
+    expected = {(title, each["name"]): each["part"] for title, found in one["where"].items() for each in found}
+    written = {(row["sorted_by"], row["class"]): float(row["part"]) for row in classes}
+    assert written == pytest.approx(expected, abs=1e-6)
     cli("compare", lstm_run, tiny_run, "--combine", "linear", "--out", page).done  # noqa: B018 (checks)
     assert "all as one (linear): gains most" in page.read_text(encoding="utf-8")
     found = json.loads(cli("compare", lstm_run, tiny_run, "--combine", "linear", "--json").done)
@@ -250,10 +243,3 @@ def test_context(cli: Cli, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.M
     few = cli("context", tiny_run, "--positions", 8, "--lengths", 1, "--far", 0).done
     assert "not known: no length has targets in 10 of these blocks" in few and "– in fewer than 10 of the blocks" in few
     assert "shuffled" in figure.read_text(encoding="utf-8")
-
-
-def test_contexts_that_cannot_be_measured(cli: Cli, tiny_run: Path) -> None:
-    cli("context", tiny_run, "--positions", "1").refused("--positions=1: must be at least 2")
-    cli("context", tiny_run, "--lengths", "0", "3").refused("--lengths", "at least 1")
-    cli("context", tiny_run, "--lengths", "5000").refused("lengths 5000: at the places that were drawn a context has")
-    cli("context", tiny_run, "--out", "x.html").refused("x.html", ".svg")

@@ -13,16 +13,9 @@ from typing import Any
 import pytest
 
 import spanlm
-from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
-from spanlm.evaluation.dynamic.statistics import DYNAMIC, gather_statistics
+from spanlm.evaluation.dynamic.statistics import DYNAMIC
 from spanlm.evaluation.dynamic.tuning import TRIALS
-from spanlm.evaluation.dynamic.update import DynamicConfig
-from spanlm.evaluation.protocol import Protocol
-from tests.cases import rest_slow
-from tests.cli.conftest import Cli
-
-GIVEN = ("--dynamic-rate", "0.002", "--dynamic-decay", "0.01", "--dynamic-epsilon", "0.001")
-CONFIG = DynamicConfig(rate=0.002, decay=0.01, epsilon=0.001)
+from tests.cli.conftest import CONFIG, GIVEN, Cli
 
 
 @pytest.fixture
@@ -46,26 +39,8 @@ def evaluated(cli: Cli, *arguments: object) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("state", rest_slow(["auto", "carry", "line"]))
-def test_json_is_the_evaluation_with_and_without(cli: Cli, run: Path, state: Any) -> None:
-    result, model = evaluated(cli, run, "--dynamic", *GIVEN, "--state", state), spanlm.load(run)
-    corpus, protocol = model.corpus(), Protocol(context="document" if state == "auto" else state)
-    gathered = gather_statistics(model.model, corpus, Protocol(context="document"))
-    adapted = evaluate_dynamic(model.model, corpus, "test", gathered, CONFIG, protocol)
-    plain = model.evaluate(state=state)
-    assert adapted.perplexity != pytest.approx(plain.perplexity, rel=1e-3)
-    for found, expected in ((result, adapted), (result["without_dynamic"], plain)):
-        assert found["perplexity"] == pytest.approx(expected.perplexity) and found["protocol"] == expected.protocol
-    statistics = result["dynamic_statistics"]
-    sums = CONFIG.sum_convention(statistics["segments"], statistics["tensors"])
-    first_release = dict(zip(("rate", "decay", "epsilon"), sums, strict=True))
-    assert result["dynamic"] == {**CONFIG.to_json(), "sum_convention": first_release}
-    assert statistics["text"] == "tiny train" and statistics["whole"]
-    assert "tuning" not in result
-
-
 def test_the_table_has_both_and_says_where_the_statistics_are_from(cli: Cli, run: Path) -> None:
-    flat = " ".join(cli("evaluate", run, "--dynamic", *GIVEN).done.split())
+    flat = " ".join(cli("evaluate", run, *GIVEN).done.split())
     model = spanlm.load(run)
     result, statistics = model.evaluate(dynamic=CONFIG), model.dynamic_statistics()
     assert result.without_dynamic is not None
@@ -73,7 +48,7 @@ def test_the_table_has_both_and_says_where_the_statistics_are_from(cli: Cli, run
     assert f"without dynamic {result.without_dynamic.perplexity:.2f} " in flat
     assert CONFIG.description in flat
     assert f"statistics {statistics.description}; gathered now, saved in {run / DYNAMIC}" in flat
-    again = " ".join(cli("evaluate", run, "--dynamic", *GIVEN).done.split())
+    again = " ".join(cli("evaluate", run, *GIVEN).done.split())
     assert f"{statistics.description}; read from {run / DYNAMIC}" in again
 
 

@@ -6,16 +6,13 @@ import io
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import spanlm
 from spanlm.evaluation.cache import CacheConfig
 from spanlm.models.counting import count_parameters
-from tests.cli.conftest import Cli
-from tests.cli.span_runs import flat
-from tests.conftest import needs_bf16
+from tests.cli.conftest import Cli, flat
 from tests.evaluation.test_arpa import TOY
 
 CACHED = ("--cache", "20", "--cache-theta", "0.5", "--cache-lambda", "0.2")
@@ -27,41 +24,7 @@ def both(tiny_run: Path, lstm_run: Path) -> list[Path]:
     return [tiny_run, lstm_run]
 
 
-def timeless(values: Any) -> Any:
-    """Plain values as JSON has them, without what a clock says."""
-    if isinstance(values, dict):
-        return {name: timeless(value) for name, value in values.items() if name != "tokens_per_second"}
-    return [timeless(value) for value in values] if isinstance(values, list | tuple) else values
-
-
 # --- one run ---
-
-
-@pytest.mark.parametrize(
-    "how",
-    [
-        {"split": "valid"},
-        {"split": "train", "state": "document"},
-        {"state": "line"},
-        {"state": "carry", "batch_size": 3},
-        pytest.param({"state": "carry", "precision": "bf16"}, marks=needs_bf16),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("cache", [None, CACHE], ids=["plain", "cached"])
-def test_json_is_the_evaluation(
-    cli: Cli, tiny_run: Path, how: dict[str, Any], cache: CacheConfig | None, tmp_path: Path
-) -> None:
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in how.items()]
-    found = json.loads(cli("evaluate", *options, *(CACHED if cache else ()), "--json", tiny_run).done)
-    right = spanlm.load(tiny_run).evaluate(**how, cache=cache)
-    assert found.pop("run") == str(tiny_run) and found.pop("precision") == how.get("precision", "fp32")
-    assert found.pop("notes") == [] and found["tokens_per_second"] > 0
-    assert found.pop("cache", None) == (cache and {"window": 20, "theta": 0.5, "lambda": 0.2, "tuned_on": None})
-    assert timeless(found) == timeless(right.to_json())
-    plain = right.without_cache or right
-    assert cache is None or right.perplexity != pytest.approx(plain.perplexity, rel=1e-4)
-    assert how.keys() == {"split"} or plain.nll != pytest.approx(spanlm.load(tiny_run).evaluate().nll, rel=1e-7)
 
 
 def test_the_table_has_every_number_and_how_it_was_counted(cli: Cli, tiny_run: Path) -> None:
@@ -185,21 +148,6 @@ def test_a_run_prints_its_lines_alone_as_the_toolkits_do(cli: Cli, both: list[Pa
     assert cli("evaluate", both[0], "--format", "srilm").done.startswith("file tiny/test: ")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--state", "carry"], "--format=kenlm and --state do not go together"),
-        (["--tune-weights"], "--tune-weights"),
-        (["--json"], "--format=kenlm and --json do not go together"),
-        (["--debug", "1"], "--debug=1: is for --format srilm"),
-    ],
-)
-def test_what_does_not_go_with_a_toolkits_lines_is_refused(
-    cli: Cli, tiny_run: Path, options: list[str], message: str
-) -> None:
-    cli("evaluate", tiny_run, "--format", "kenlm", *options).refused(message)
-
-
 # --- tuning ---
 
 
@@ -215,15 +163,6 @@ def test_a_cache_is_tuned_on_valid_before_the_split_is_read(cli: Cli, tiny_run: 
     assert f"tuned on tiny valid: θ 0.1, λ {tuning.best.lambda_:g} of 2 pairs; {tuning.perplexity:.2f} there, " in text
     assert "--cache-lambda=0.02 is the largest that was tried: the best may lie beyond." in text
     assert "optimistic" not in text and "optimistic" in cli(*command, "--split", "valid").done
-
-
-def test_a_window_longer_than_the_text_holds_all_of_it(cli: Cli, tiny_run: Path) -> None:
-    Path("c").mkdir()
-    for split, count in (("valid", 1), ("test", 2)):
-        Path(f"c/{split}.txt").write_text("the cat\n" * count)
-    asked = ["evaluate", tiny_run, "--corpus", "c", "--tune-cache", "--json", "--cache"]
-    found = [json.loads(cli(*asked, window).done) for window in ("6", "20")]
-    assert found[0]["nll"] == found[1]["nll"] and found[0]["cache"]["tuned_on"] == "c valid"
 
 
 def test_weights_are_tuned_on_valid_before_the_split_is_read(cli: Cli, both: list[Path]) -> None:
@@ -244,24 +183,6 @@ def test_weights_are_tuned_on_valid_before_the_split_is_read(cli: Cli, both: lis
 # --- several runs ---
 
 
-@pytest.mark.parametrize(
-    ("options", "how"),
-    [
-        ([], {}),
-        (["--split", "valid", "--weights", "3", "1"], {"split": "valid", "weights": [3, 1]}),
-        pytest.param(["--precision", "bf16"], {"precision": "bf16"}, marks=needs_bf16),
-    ],
-    ids=str,
-)
-def test_json_is_the_evaluation_of_several(cli: Cli, both: list[Path], options: list[str], how: dict[str, Any]) -> None:
-    found = json.loads(cli("evaluate", *both, *options, "--json").done)
-    asked = {name: how.pop(name) for name in ("split", "precision") if name in how}
-    right = spanlm.load_ensemble(both, **how).evaluate_members(**asked)
-    assert [member.pop("run") for member in found["members"]] == found.pop("runs") == [str(run) for run in both]
-    assert found.pop("precision") == asked.get("precision", "fp32") and found.pop("notes") == []
-    assert timeless(found) == timeless(right.to_json())
-
-
 @pytest.mark.parametrize("cache", [(), CACHED], ids=["plain", "cached"])
 def test_each_run_stands_beside_all_as_one(cli: Cli, both: list[Path], cache: tuple[str, ...]) -> None:
     """With a cache, which all have together, each without it."""
@@ -279,24 +200,6 @@ def test_each_run_stands_beside_all_as_one(cli: Cli, both: list[Path], cache: tu
     found = found["without_cache"] if cache else found
     assert [member["nll"] for member in found["members"]] == [pytest.approx(member.nll) for member in right.members]
     assert found["oracle_bound"] == right.to_json()["oracle_bound"]
-
-
-@pytest.mark.parametrize("options", [[], ["--weights", "3", "1"]], ids=str)
-def test_several_runs_score_and_write(cli: Cli, both: list[Path], options: list[str]) -> None:
-    Path("text.txt").write_text("the cat zebra\nsat on\n")
-    model = spanlm.load_ensemble(both, weights=[3, 1] if "--weights" in options else None)
-    found = [
-        line.split("\t")
-        for line in cli(
-            "score", both[0], "--base", "2", both[1], *options, "--oov", "flag", "text.txt"
-        ).done.splitlines()[1:]
-    ]
-    right = list(model.score("the cat zebra\nsat on"))
-    assert [(row[2], row[6]) for row in found] == [(word.word, str(int(word.oov))) for word in right]
-    assert [float(row[3]) for row in found] == pytest.approx([word.surprisal for word in right], abs=1e-5)
-    out = cli("generate", *both, "--prompt", "the cat", "--length", "8", "--seed", "5", *options).done
-    words = model.generate("the cat", length=8, seed=5)
-    assert out.split() == ["the", "cat", *(word for word in words if word != "<eos>")]
 
 
 def test_the_law_of_a_text_stands_beside_a_model_that_knows_its_words_alone(cli: Cli, tiny_run: Path) -> None:

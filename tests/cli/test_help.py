@@ -54,13 +54,6 @@ def test_the_overview(cli: Cli) -> None:
         assert max(map(len, text.splitlines())) <= 80
 
 
-@pytest.mark.parametrize(
-    ("verb", "required"), [(["data", "wikipedia"], "--source PATH [PATH ...] --out DIR"), (["rescore"], "--nbest FILE")]
-)
-def test_the_usage_has_what_must_be_given(cli: Cli, verb: list[str], required: str) -> None:
-    assert f" {required} [OPTIONS]" in cli(*verb, "--help").done.splitlines()[0]
-
-
 def test_rare_options_are_in_groups_of_the_long_help(cli: Cli) -> None:
     short, long = (cli("evaluate", *asked).done for asked in (["--help"], ["--help", "all"]))
     for option, group in (("--dynamic-rate", "dynamic evaluation:"), ("--cache-theta", "neural cache:")):

@@ -75,12 +75,6 @@ def test_a_gate_keeps_its_temperature_in_either_order(span_run: Path) -> None:
     assert len(found) == 1 and {each[:2] for each in found} == {("window=1", 0.2)}
 
 
-def test_a_memory_of_the_whole_line_may_be_cut_to_any_window(unopened_run: Path) -> None:
-    model = spanlm.load(unopened_run)
-    few, many = (model.with_attention(f"window={slots}").evaluate().nll for slots in (1, 99))
-    assert few != pytest.approx(many, abs=1e-3) and many == pytest.approx(model.evaluate().nll, rel=1e-5)
-
-
 def test_of_several_runs_each_has_it(cli: Cli, tiny_run: Path, span_run: Path, lstm_run: Path) -> None:
     found = json.loads(cli("evaluate", tiny_run, span_run, "--attention", "none", "--json").done)
     alone = [spanlm.load(run).with_attention("none").evaluate().nll for run in (tiny_run, span_run)]
@@ -97,12 +91,6 @@ def test_weights_that_follow_the_text_have_none(cli: Cli, tiny_run: Path) -> Non
         model.evaluate(dynamic=DynamicConfig())
     with pytest.raises(InputError, match="attention=uniform: dynamic evaluation"):
         model.tune_dynamic()
-
-
-def test_it_can_be_looked_into(tiny_run: Path) -> None:
-    model = spanlm.load(tiny_run)
-    weights = {how: model.with_attention(how).attend(TEXT).weights for how in ("uniform", "none")}
-    assert weights["uniform"][-1] == pytest.approx([1 / 3] * 3) and weights["none"].sum() == 0
 
 
 def test_bad_input(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:

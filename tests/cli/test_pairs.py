@@ -96,6 +96,11 @@ def test_the_critical_region_alone(cli: Cli, tiny_run: Path, pairs: Path, tmp_pa
     answers = [json.loads(line) for line in (tmp_path / "o").read_text().splitlines()]
     assert answers[0]["good"] == pytest.approx(-nats(tiny_run, PAIRS[0]["sentence_good"])[2], abs=1e-5)
     assert answers[2]["good"] == pytest.approx(-sum(nats(tiny_run, PAIRS[2]["sentence_good"])[1:3]), abs=1e-5)
+    # BLiMP's own columns
+    pair = {"sentence_good": f"{A} {B} {C}.", "sentence_bad": f"{A} {B} {D}.", "word_good": C, "word_bad": D}
+    Path("p.jsonl").write_text(json.dumps(pair) + "\n")
+    cli("pairs", tiny_run, "p.jsonl", "--critical", "word_good,word_bad", "--out", "o").done  # noqa: B018 (checks)
+    assert json.loads(Path("o").read_text())["bad"] == pytest.approx(-nats(tiny_run, pair["sentence_bad"])[2], abs=1e-5)
 
 
 def test_columns_of_a_table_and_an_arpa_file(cli: Cli, tmp_path: Path) -> None:
@@ -146,15 +151,6 @@ def test_one_bad_row_does_not_cost_the_file(cli: Cli, tiny_run: Path) -> None:
     assert len(rows) == 5, "a row a value, also of one with a line end"
     Path("p.jsonl").write_text("\n".join(bad))
     cli("pairs", tiny_run, "p.jsonl").refused("p.jsonl, line 1", "No row is left")
-
-
-def test_blimps_own_columns_are_regions(cli: Cli, tiny_run: Path) -> None:
-    pair = {"sentence_good": f"{A} {B} {C}.", "sentence_bad": f"{A} {B} {D}.", "word_good": C, "word_bad": D}
-    Path("p.jsonl").write_text(json.dumps(pair) + "\n")
-    cli("pairs", tiny_run, "p.jsonl", "--critical", "word_good,word_bad", "--out", "o").done  # noqa: B018 (checks)
-    answer = json.loads(Path("o").read_text())
-    assert answer["good"] == pytest.approx(-nats(tiny_run, pair["sentence_good"])[2], abs=1e-5)
-    assert answer["bad"] == pytest.approx(-nats(tiny_run, pair["sentence_bad"])[2], abs=1e-5)
 
 
 def test_files_that_are_no_pairs(cli: Cli, tiny_run: Path, pairs: Path, tmp_path: Path) -> None:

@@ -13,25 +13,6 @@ from spanlm.presets import NGRAM_PRESETS, PRESETS
 from tests.cli.conftest import Cli
 
 
-def test_json_lists_every_preset(cli: Cli) -> None:
-    rows = {row["name"]: row for row in json.loads(cli("presets", "--json").done)}
-    assert list(rows) == [*PRESETS, *NGRAM_PRESETS]
-    row, large, mixture = (rows[name] for name in ("daniluk2017/kvp-w5", "zaremba2014/large", "yang2018/mos-wt2"))
-    assert row["paper"] == "Daniluk et al. 2017" and "kvp-786-w5" in row["remark"]
-    for expected, found in (
-        ((74.2, 75.8), [row[f"published_{split}_perplexity"] for split in ("valid", "test")]),
-        ((25_578_774, 25_578_774 + 77_000 * 300), (row["model_parameters"], row["all_parameters"])),
-        ((23.9, None), [row[f"published_{which}_parameters_millions"] for which in ("model", "all")]),
-        ((None, 66), [large[f"published_{which}_parameters_millions"] for which in ("model", "all")]),
-        ((66_022_000, None), (large["all_parameters"], large["published_dynamic_test_perplexity"])),
-        ((42.41, 40.68), [mixture[f"published_dynamic_{split}_perplexity"] for split in ("valid", "test")]),
-    ):
-        assert tuple(found) == expected
-    for name, preset in PRESETS.items():
-        assert rows[name]["config"] == preset.config.to_tree()
-    assert rows["daniluk2017/kn-5-cache"]["config"]["ngram"]["cache"] == 1000
-
-
 def test_the_list_has_a_line_for_every_preset_and_fits_80_columns(cli: Cli) -> None:
     out = cli("presets").done
     lines = {line.split()[0]: line.split() for line in out.splitlines() if line.strip()}
@@ -86,10 +67,7 @@ def test_the_list_as_a_file_has_the_rows_of_the_terminal(cli: Cli) -> None:
     latex, markdown = Path("t.tex").read_text(), Path("t.md").read_text()
     files = [
         [line.rstrip("\\|").replace(mark, " ").split() for line in text.splitlines()]
-        for text, mark in (
-            (latex, "&"),
-            (markdown, "|"),
-        )
+        for text, mark in ((latex, "&"), (markdown, "|"))
     ]
     rows = [line.split() for line in shown.splitlines() if line.startswith("  daniluk2017")]
     assert rows and all(row in lines for row in rows for lines in files)

@@ -161,17 +161,8 @@ def test_two_interrupts_at_any_moment_are_one_line(tiny_run: Path, tmp_path: Pat
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="a limit of addresses")
 def test_little_memory_is_one_line(tiny_run: Path) -> None:
-    limited = [
-        "bash",
-        "-c",
-        'ulimit -v 300000; "$@"',
-        "bash",
-        sys.executable,
-        "-m",
-        "spanlm",
-        "generate",
-        str(tiny_run),
-    ]
+    program = [sys.executable, "-m", "spanlm", "generate", str(tiny_run)]
+    limited = ["bash", "-c", 'ulimit -v 300000; "$@"', "bash", *program]
     found = subprocess.run(limited, capture_output=True, text=True, check=False)
     assert (found.returncode, found.stdout) == (1, "") and found.stderr.startswith("spanlm: out of memory: ")
     assert found.stderr.count("\n") == 1

@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -95,28 +94,6 @@ def test_rows_that_adapt_are_run_shown_and_written(cli: Cli, tiny_corpus: Path) 
     for text in (page, out):
         for shown in ("Without dynamic evaluation", "With dynamic evaluation", "54.92", "47.54", "oracle", "(awd-ptb)"):
             assert shown in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
-        (("reproduce",), ["PAPER"]),
-        (("reproduce", "daniluk2018"), ["daniluk2018", "Did you mean 'daniluk2017'"]),
-        (("reproduce", "daniluk2017", "--scale", "smal"), ["--scale=smal", "small"]),
-        ((*SMOKE, "--table", "2e"), ["--table=2e"]),
-        ((*SMOKE, "--table", "2d", "--corpus", "demo"), ["--table=2d", "--corpus cbt"]),
-        ((*SMOKE, "--seeds", "1", "1"), ["--seeds", "different"]),
-        ((*SMOKE, "--jobs", "0"), ["--jobs=0: must be at least 1"]),
-        ((*SMOKE, "--table", "2b", "--rows", "lstm"), ["--rows=lstm", "not in the table"]),
-        ((*SMOKE, "--corpus", "no-such"), ["no-such"]),
-        ((*SMOKE, "--corpus", "wikipedia"), ["--corpus=wikipedia", "spanlm data wikipedia"]),
-        ((*SMOKE, "--tabel", "2b"), ["unknown option --tabel", "--table"]),
-        (("reproduce", "salton2017"), ["--table: must be given at scale small: 1 (ptb), 2 (wikitext-2)"]),
-        ((*LI, "--table", "4"), ["--table=4", "Choose from: 1, 2, 3, 3-wt2, state, state-wt2"]),
-    ],
-)
-def test_bad_requests_are_one_line(cli: Cli, arguments: tuple[Any, ...], parts: list[str]) -> None:
-    cli(*arguments).refused(*parts)
 
 
 @pytest.mark.slow

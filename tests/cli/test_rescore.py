@@ -36,17 +36,7 @@ def test_scores_are_those_of_score_and_files_hold_them(
 ) -> None:
     name, (lists, references) = tiny_run.name, files
     command = ("rescore", tiny_run, "--nbest", lists, "--weights", f"{name}=2", "words=0.5", "total=1")
-    cli(
-        *command,
-        "--scores",
-        tmp_path / "s",
-        "--out",
-        tmp_path / "o",
-        "--nbest-out",
-        tmp_path / "n",
-        "--refs",
-        references,
-    )
+    cli(*command, "--scores", "s", "--out", "o", "--nbest-out", "n", "--refs", references)
     found = rows(tmp_path / "s")
     for row in found:
         text = row["hypothesis"]

@@ -96,26 +96,6 @@ def test_rows_go_into_a_pipe_that_is_named(cli: Cli, tiny_run: Path, file: Path,
     assert (tmp_path / "pipe").is_fifo()
 
 
-@pytest.mark.parametrize("state", ["line", "document", "carry"])
-@pytest.mark.parametrize("run", ["tiny_run", "sentence_run"])
-def test_with_line_ends_the_sum_is_the_evaluations(
-    cli: Cli, request: pytest.FixtureRequest, run: str, state: str
-) -> None:
-    """Of lines, and of lines that were cut into sentences in training; every word has a row with its place."""
-    folder = request.getfixturevalue(run)
-    text = Path(spanlm.load(folder).config.data.corpus, "test.txt")
-    rows = table(cli("score", folder, text, "--eos", "--base", "e", "--state", state).done)
-    result = json.loads(cli("evaluate", folder, "--json", "--state", state).done)
-    assert len(rows) == result["tokens"] and sum(int(row["oov"]) for row in rows) == result["oov_tokens"]
-    assert sum(float(row["surprisal"]) for row in rows) == pytest.approx(result["nll"], rel=1e-5)
-    lines = [line.split() for line in text.read_text(encoding="utf-8").splitlines()]
-    assert [(int(row["sentence"]), int(row["index"]), row["word"]) for row in rows if row["word"] != "<eos>"] == [
-        (n, i, word) for n, line in enumerate(lines, 1) for i, word in enumerate(line, 1)
-    ]
-    ends = sum(row["word"] == "<eos>" for row in rows)
-    assert ends > sum(map(bool, lines)) + 10 if run == "sentence_run" else ends == len(lines)
-
-
 # --- a cache ---
 
 CACHE = CacheConfig(window=7, theta=0.3, lambda_=0.2)
@@ -179,23 +159,6 @@ def test_of_several_runs_each_has_a_cache_of_its_own(cli: Cli, tiny_run: Path, l
         assert json.loads(Path("out.csv.meta.json").read_text())["runs"][run.name]["cache"]["window"] == 7
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        (["--cache", "7"], "--cache=7: needs --cache-theta"),
-        (["--cache-theta", "1"], "--cache-theta: needs a cache"),
-        (["--tune-cache"], "--tune-cache: needs a cache"),
-        (["--cache", "0", *CACHED[2:6]], "--cache=0: must be at least 1"),
-        (["--cache", "7", "--cache-theta", "1", "--cache-lambda", "2"], "--cache-lambda=2"),
-        (["--cache", "7", "--cache-theta", "1", "2", "--cache-lambda", "0.1"], "--cache-theta: 2 values"),
-    ],
-)
-def test_a_cache_that_cannot_be_is_refused(
-    cli: Cli, tiny_run: Path, file: Path, options: list[str], error: str
-) -> None:
-    cli("score", tiny_run, file, *options).refused(f"spanlm: {error}")
-
-
 def test_the_first_word_of_a_line_has_no_number_where_it_was_only_read_in_training(
     cli: Cli, unopened_run: Path, file: Path
 ) -> None:
@@ -209,42 +172,9 @@ def test_the_first_word_of_a_line_has_no_number_where_it_was_only_read_in_traini
     assert [first[name] for name in ("word", "surprisal", "entropy", "rank")] == ["the", None, None, None]
 
 
-def test_the_rows_with_numbers_are_those_of_the_papers_count(cli: Cli, unopened_run: Path, tiny_corpus: Path) -> None:
-    rows = table(cli("score", unopened_run, tiny_corpus / "test.txt", "--eos", "--base", "e").out)
-    count = json.loads(cli("evaluate", unopened_run, "--json").done)["salton2017"]
-    numbers = [float(row["surprisal"]) for row in rows if row["rank"] != "NaN"]
-    assert (len(numbers), len(rows)) == (count["predicted"], count["counted"])
-    assert sum(numbers) == pytest.approx(count["nll"], rel=1e-5)
-
-
 def test_lines_that_nothing_opens_have_no_other_context(cli: Cli, unopened_run: Path, file: Path) -> None:
     for state in ("document", "carry"):
         cli("score", unopened_run, file, "--state", state).refused(f"spanlm: --state={state}: the model ")
-
-
-@pytest.mark.parametrize(("base", "unit"), [("e", 1.0), ("10", math.log(10))])
-def test_bases(cli: Cli, tiny_run: Path, file: Path, base: str, unit: float) -> None:
-    bits, rows = (table(cli("score", tiny_run, file, *more).done) for more in ((), ("--base", base)))
-    for column in ("surprisal", "entropy"):
-        expected = [float(row[column]) * math.log(2) for row in bits]
-        assert [float(row[column]) * unit for row in rows] == pytest.approx(expected, abs=1e-5)
-
-
-def test_jsonl_holds_the_same(cli: Cli, tiny_run: Path, file: Path) -> None:
-    out = cli("score", tiny_run, file, "--format", "jsonl").done
-    rows, flat = [json.loads(line) for line in out.splitlines()], table(cli("score", tiny_run, file).done)
-    assert [list(row) for row in rows] == [COLUMNS] * len(flat)
-    assert [{name: str(cell(value)) for name, value in row.items()} for row in rows] == flat
-    assert '"猫"' in out and rows[0]["oov"] is False, "words are written as they are"
-
-
-def test_files_of_every_kind(cli: Cli, tiny_run: Path, file: Path, tmp_path: Path) -> None:
-    content, expected = TEXT.encode(), cli("score", tiny_run, file, "--eos").done
-    changed = [content.removesuffix(b"\n"), content.replace(b"\n", b"\r\n"), b"\xef\xbb\xbf" + content]
-    for name, other in [("text.txt.gz", gzip.compress(content)), *(("other.txt", one) for one in changed)]:
-        (tmp_path / name).write_bytes(other)
-        assert cli("score", tiny_run, name, "--eos", "--out", "s.tsv").done == ""
-        assert Path("s.tsv").read_text(encoding="utf-8") == expected
 
 
 def test_an_error_leaves_the_old_file_and_no_other(cli: Cli, tiny_run: Path, file: Path, tmp_path: Path) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,9 +16,7 @@ from spanlm.evaluation.protocol import Protocol
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.runs.model import TrainedModel
-from tests.cases import rest_slow
-from tests.cli.conftest import SMALL, Cli
-from tests.cli.span_runs import CONFIG, GIVEN, flat
+from tests.cli.conftest import CONFIG, GIVEN, Cli, flat
 
 
 def by_hand(model: TrainedModel, temperature: float) -> LanguageModel:
@@ -69,16 +66,8 @@ def test_dynamic_evaluation_takes_statistics_of_the_likelihood_that_is_evaluated
     found = json.loads(cli("evaluate", own_span_run, *GIVEN, "--gate-temperature", 0.2, "--json").done)
     expected = gather_statistics(by_hand(model, 0.2), model.corpus(), protocol=Protocol(context="document"))
     assert expected.mean != pytest.approx(own.mean, rel=1e-4)
-    tempered = model.at_gate_temperature(0.2)
-    by_these = tempered.evaluate(dynamic=CONFIG, statistics=expected)
+    by_these = model.at_gate_temperature(0.2).evaluate(dynamic=CONFIG, statistics=expected)
     assert found["nll"] == pytest.approx(by_these.nll, rel=1e-12)
-    others = replace(own, gate_temperature=0.2)
-    assert found["nll"] != pytest.approx(tempered.evaluate(dynamic=CONFIG, statistics=others).nll, rel=1e-9)
-    assert found["without_dynamic"]["nll"] == pytest.approx(tempered.evaluate().nll, rel=1e-9)
-    again = tempered.dynamic_statistics()
-    assert again.origin == f"read from {own_span_run / DYNAMIC}"
-    assert found["nll"] != pytest.approx(model.evaluate(dynamic=CONFIG).nll, rel=1e-6)
-    assert (own.gate_temperature, again.gate_temperature) == (1.0, 0.2)
     assert found["dynamic_statistics"]["gate_temperature"] == 0.2
 
 
@@ -134,43 +123,3 @@ def test_lines_that_fit_in_no_span_have_no_shares(cli: Cli, span_run: Path, tmp_
     text = flat(cli("evaluate", span_run, "--corpus", "short.txt", "--state", "line", "--parts").done)
     assert "; at 4 tokens nothing is remembered" in text
     assert "PoU" not in text and "buffer's share" not in text
-
-
-@pytest.mark.parametrize("state", rest_slow(["auto", "line"]))
-def test_json_has_them_adapting_and_as_trained(cli: Cli, own_span_run: Path, state: Any) -> None:
-    found = json.loads(cli("evaluate", own_span_run, "--parts", *GIVEN, "--state", state, "--json").done)
-    result = spanlm.load(own_span_run).evaluate(state=state, dynamic=CONFIG)
-    assert result.parts is not None and result.without_dynamic is not None
-    plain = result.without_dynamic.parts
-    assert plain is not None and result.parts.encoder != pytest.approx(plain.encoder, rel=1e-3)
-    assert found["parts"] == pytest.approx(asdict(result.parts))
-    assert found["without_dynamic"]["parts"] == pytest.approx(asdict(plain))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("reads", ["sum", "merge"])
-def test_whatever_q_reads_every_verb_takes_the_run(
-    cli: Cli, tiny_corpus: Path, tmp_path: Path, reads: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    buffer = (
-        "--memory=span_buffer",
-        "--model.memory.buffer_size=6",
-        "--model.memory.span_length=2",
-        "--model.output_dropout=0",
-    )
-    options = (f"--data.corpus={tiny_corpus}", *SMALL, *buffer, "--no-tour")
-    cli("train", *options, f"--model.memory.reads={reads}", "--out=run").done  # noqa: B018 (refuses complaints)
-    model = spanlm.load("run")
-    assert model.config.model.memory.reads == reads  # type: ignore[union-attr]
-    assert ("memory.read.weight" in model.model.state_dict()) == (reads == "merge")
-    parts = json.loads(cli("evaluate", "run", "--parts", "--json").done)
-    assert parts["parts"]["buffer"] != pytest.approx(parts["parts"]["encoder"], rel=1e-6)
-    assert math.isfinite(json.loads(cli("evaluate", "run", *GIVEN, "--dynamic-loss", "training", "--json").done)["nll"])
-    lesion = json.loads(cli("evaluate", "run", "--attention", "uniform", "--json").done)
-    assert lesion["nll"] != pytest.approx(parts["nll"], rel=1e-9)
-    assert "buffer alone" in flat(cli("attend", "run", "--text", "the cat sat on the mat").done)
-    cli("train", *options, f"--model.memory.reads={reads}", "--out=run").refused("already holds a run", status=2)
-    other = cli("train", *options, "--model.memory.reads=spans", "--out=run", "--resume=auto")
-    other.refused("model.memory.reads", reads, "spans", out=None)
-    cli("train", *options, "--model.memory.reads=both", "--out=other").refused("model.memory.reads=both", "merge")

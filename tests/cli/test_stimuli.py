@@ -25,19 +25,8 @@ ITEMS = [
     {"item": "2", "condition": "short", "text": f'"Zebra" {D}\n{A}'},
     {"item": "3", "condition": "short", "text": f"{A} {B} {C} {D}"},
 ]
-WORDS = [
-    "sentence",
-    "index",
-    "word",
-    "start",
-    "end",
-    "tokens",
-    "surprisal",
-    "entropy",
-    "entropy_reduction",
-    "rank",
-    "oov",
-]
+NUMBERS = ["surprisal", "entropy", "entropy_reduction", "rank", "oov"]
+WORDS = ["sentence", "index", "word", "start", "end", "tokens", *NUMBERS]
 LOOKS = ["attention_entropy", "attention_word", "attention_weight", "attention_lag"]
 
 
@@ -98,22 +87,6 @@ def test_what_is_called_compressed_is(cli: Cli, words_run: Path) -> None:
     assert Path("o.csv.gz.meta.json").exists() and Path("o.csv.meta.json").exists()
 
 
-@pytest.mark.parametrize("kind", ["tsv", "jsonl"])
-def test_the_same_kind_comes_out_unless_another_is_named(cli: Cli, tiny_run: Path, kind: str) -> None:
-    command = ("score", tiny_run, write(f"s.{kind}"), "--text", "text", "--keep", "item")
-    same = cli(*command).out
-    expected = read(cli(*command, "--format", "csv").out)
-    if kind == "tsv":
-        assert read(same, "\t") == expected
-    else:
-        found = [json.loads(line) for line in same.splitlines()]
-        assert [(row["item"], row["word"], int(row["oov"])) for row in found] == [
-            (row["item"], row["word"], int(row["oov"])) for row in expected
-        ]
-    cli(*command, "--out", "o.csv")
-    assert read(Path("o.csv").read_text()) == expected
-
-
 def test_tokens_are_the_rows_of_a_text(cli: Cli, words_run: Path) -> None:
     Path("s.txt").write_text("".join(" ".join(item["text"].split()) + "\n" for item in ITEMS))
     plain = read(cli("score", words_run, "s.txt").out, "\t")
@@ -143,19 +116,8 @@ def test_several_runs_stand_beside_each_other_or_are_one(cli: Cli, tiny_run: Pat
 
 
 def test_a_document_goes_on_from_row_to_row_and_not_into_another(cli: Cli, tiny_run: Path) -> None:
-    command = (
-        "score",
-        tiny_run,
-        write("s.csv"),
-        "--text",
-        "text",
-        "--state",
-        "carry",
-        "--format",
-        "jsonl",
-        "--base",
-        "e",
-    )
+    how = "--text text --state carry --format jsonl --base e"
+    command = ("score", tiny_run, write("s.csv"), *how.split())
     rows = [json.loads(line) for line in cli(*command, "--document", "condition").out.splitlines()]
     carried = [json.loads(line) for line in cli(*command).out.splitlines()]
     model = spanlm.load(tiny_run)
@@ -296,27 +258,13 @@ def test_rows_of_one_line_are_read_as_that_line(cli: Cli, words_run: Path, state
     how = ("--text", "text", "--state", state, "--eos", "--looks")
     found = read(cli("score", words_run, write("words.csv", rows), *how, "--line", "trial").out)
     whole = read(cli("score", words_run, write("lines.csv", [{"text": text} for text in lines]), *how).out)
-    numbers = ["word", "tokens", *WORDS[6:], *LOOKS]
+    numbers = ["word", "tokens", *NUMBERS, *LOOKS]
     assert [[row[name] for name in numbers] for row in found] == [[row[name] for name in numbers] for row in whole]
     for row in found:
         text = rows[int(row["sentence"]) - 1]["text"]
         assert row["word"] in (text[int(row["start"]) : int(row["end"])], "<eos>")
     ends = [(row["sentence"], row["index"]) for row in found if row["word"] == "<eos>"]
     assert ends == [("3", "2"), ("5", "2"), ("6", "2")]
-
-
-def test_lines_of_several_columns_runs_and_files(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
-    words = [("1", "1", A), ("1", "1", B), ("2", "1", A), ("2", "1", B), ("2", "2", A)]
-    table = write("w.csv", [dict(zip(("who", "trial", "text"), row, strict=True)) for row in words])
-    lines = write("l.csv", [{"text": f"{A} {B}"}, {"text": f"{A} {B}"}, {"text": A}])
-    how = ("score", tiny_run, lstm_run, "--text", "text")
-    found = read(cli(*how, table, table, "--line", "who,trial").done)
-    whole = read(cli(*how, lines, lines).done)
-    for run in (tiny_run, lstm_run):
-        each = [[row["surprisal"] for row in rows if row["run"] == run.name] for rows in (found, whole)]
-        assert each[0] == each[1] and len(each[0]) == 2 * len(words)
-    joined = read(cli(*how, table, "--line", "trial").done)
-    assert [row["surprisal"] for row in joined] != [row["surprisal"] for row in found][: len(joined)]
 
 
 def test_rows_of_single_words_are_noted(cli: Cli, tiny_run: Path) -> None:

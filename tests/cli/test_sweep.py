@@ -75,20 +75,6 @@ def test_every_run_is_checked_before_the_first_starts(cli: Cli, tiny_corpus: Pat
     assert not Path("runs").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
-        (["no.yaml"], ["no.yaml", "No such file"]),
-        (["lr.yaml", "--jobs", "0"], ["--jobs=0: must be at least 1"]),
-        (["lr.yaml", "--on", "dask"], ["--on=dask: must be ray, or ray:ADDRESS"]),
-        (["lr.yaml", "--gpus-per-run", "0.5"], ["--gpus-per-run=0.5: needs --on ray"]),
-    ],
-)
-def test_bad_requests_are_one_line(cli: Cli, tiny_corpus: Path, arguments: list[str], parts: list[str]) -> None:
-    write(tiny_corpus)
-    cli("sweep", *arguments).refused(*parts)
-
-
 def test_a_dry_run_lists_the_runs_and_the_first_command_is_one(cli: Cli, tiny_corpus: Path) -> None:
     text = cli("sweep", write(tiny_corpus, more="seeds: 2"), "--dry-run").done
     names = re.findall(r"^(lr=\S+) +new$", text, re.MULTILINE)
