@@ -21,14 +21,14 @@ from benchmarks.race import Aim, Contender
 from benchmarks.setting import VOCABULARY, Size, Step, random_segments, training_flops
 from spanlm.cli.options import keep_freed_memory
 from spanlm.data.batching import Segment
-from spanlm.evaluation.dynamic.statistics import LENGTH, DynamicStatistics, learning_weights, segment_gradients
-from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
-from spanlm.evaluation.stream import Scored
-from spanlm.evaluation.tally import tally
 from spanlm.models.encoders import AWDLSTMConfig, awd_lstm
 from spanlm.models.encoders.stacks import loop_is_faster
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.ops.precision import Precision, autocast
+from spanlm.scoring.dynamic.statistics import LENGTH, DynamicStatistics, learning_weights, segment_gradients
+from spanlm.scoring.dynamic.update import DynamicConfig, adapting
+from spanlm.scoring.stream import Scored
+from spanlm.scoring.tally import tally
 from spanlm.training.bench import precisions, timed
 
 ADAPTING_AWD = replace(AWD_PTB, name="dynamic evaluation, AWD-LSTM PTB size tied", batch_size=1, length=10 * LENGTH)

@@ -25,16 +25,16 @@ from benchmarks.setting import (
     training_flops,
 )
 from spanlm.data.batching import Segment
-from spanlm.evaluation.cache import CacheConfig, NeuralCache
-from spanlm.evaluation.protocol import Protocol
-from spanlm.evaluation.stream import log_p, read
-from spanlm.evaluation.tally import tallies, tally
 from spanlm.models.encoders import LSTMConfig, stacks
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Memory, Readout, Tensors
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig, NoMemoryConfig
 from spanlm.models.ops.precision import Precision
+from spanlm.scoring.cache import CacheConfig, NeuralCache
+from spanlm.scoring.protocol import Protocol
+from spanlm.scoring.stream import log_p, read
+from spanlm.scoring.tally import tallies, tally
 from spanlm.training.bench import precisions
 from spanlm.training.trainer import Trainer
 

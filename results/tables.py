@@ -16,11 +16,11 @@ from results import scaling
 from results.record import KINDS
 from results.records import PARTS, Record, at, records
 from spanlm.analysis.figures import Value
-from spanlm.evaluation.resampling import of_chance, signed
 from spanlm.reproduction.certainty import NONE, certainty
 from spanlm.reproduction.plan import PAPERS, Plan, Task
 from spanlm.reproduction.run import Outcome
 from spanlm.reproduction.table import COLUMNS, Grid, Overview, Page, in_words, spread
+from spanlm.scoring.resampling import of_chance, signed
 from spanlm.store.plain import several
 
 Rows = list[list[str]]  # the first is the header

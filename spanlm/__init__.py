@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from spanlm.data.corpora import load_corpus as load_corpus
     from spanlm.errors import InputError as InputError
     from spanlm.errors import RunError as RunError
-    from spanlm.evaluation.cache import CacheConfig as CacheConfig
-    from spanlm.evaluation.dynamic.update import DynamicConfig as DynamicConfig
     from spanlm.interop.hf import to_hf as to_hf
     from spanlm.presets import PRESETS as PRESETS
     from spanlm.presets import find_preset as find_preset
@@ -34,13 +32,15 @@ if TYPE_CHECKING:
     from spanlm.runs.ensemble import load_ensemble as load_ensemble
     from spanlm.runs.loading import load as load
     from spanlm.runs.model import TrainedModel as TrainedModel
+    from spanlm.scoring.cache import CacheConfig as CacheConfig
+    from spanlm.scoring.dynamic.update import DynamicConfig as DynamicConfig
     from spanlm.training.run import train as train
 
 _HOMES = {
     "PRESETS": "spanlm.presets",
-    "CacheConfig": "spanlm.evaluation.cache",
+    "CacheConfig": "spanlm.scoring.cache",
     "Corpus": "spanlm.data.corpora",
-    "DynamicConfig": "spanlm.evaluation.dynamic.update",
+    "DynamicConfig": "spanlm.scoring.dynamic.update",
     "InputError": "spanlm.errors",
     "RunConfig": "spanlm.config",
     "RunError": "spanlm.errors",

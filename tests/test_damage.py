@@ -15,7 +15,7 @@ import pytest
 import spanlm
 from spanlm.config import RunConfig
 from spanlm.errors import InputError, RunError
-from spanlm.evaluation.dynamic.update import DynamicConfig
+from spanlm.scoring.dynamic.update import DynamicConfig
 
 Measure = Callable[[], object]
 

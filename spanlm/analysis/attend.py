@@ -14,10 +14,10 @@ from spanlm.analysis.sentences import Flatness, FlatnessAccumulator
 from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
-from spanlm.evaluation.attention import Place, attention_of
-from spanlm.evaluation.protocol import STANDARD
-from spanlm.evaluation.stream import Reading, read
 from spanlm.models.interfaces import NextWordModel
+from spanlm.scoring.attention import Place, attention_of
+from spanlm.scoring.protocol import STANDARD
+from spanlm.scoring.stream import Reading, read
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Excerpt:
     first: int  # number of the first word, from 1, in the document or split
     # index of the first word of each document, or of each other context that begins with an empty state
     starts: Sequence[int] = (0,)
-    places: Sequence[Place] = ()  # of items of a table, those of its words, see `spanlm.evaluation.words.places_of`
+    places: Sequence[Place] = ()  # of items of a table, those of its words, see `spanlm.scoring.words.places_of`
 
 
 def excerpt(

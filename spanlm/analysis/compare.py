@@ -2,7 +2,7 @@
 
     d_t = −log2 p_model(x_t | context) + log2 p_baseline(x_t | context)         bits; negative: the model is better
 
-Of a family, runs that differ in their seed, −log2 p is the mean over its runs. `spanlm.evaluation.resampling` has the
+Of a family, runs that differ in their seed, −log2 p is the mean over its runs. `spanlm.scoring.resampling` has the
 interval and p of the mean of d_t, `spanlm.analysis.classes` the classes of tokens, each of which has a mean of its own
 and a part in the whole: the parts of classes that sort all tokens sum to the mean over all.
 """
@@ -38,9 +38,13 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, SpanlmError
-from spanlm.evaluation.cache import CacheConfig, NeuralCache
-from spanlm.evaluation.protocol import Context, Protocol
-from spanlm.evaluation.resampling import (
+from spanlm.models.interfaces import NextWordModel
+from spanlm.runs.ensemble import refuse_other_words
+from spanlm.runs.model import Model, TrainedModel
+from spanlm.runs.texts import State
+from spanlm.scoring.cache import CacheConfig, NeuralCache
+from spanlm.scoring.protocol import Context, Protocol
+from spanlm.scoring.resampling import (
     FEWEST_BLOCKS,
     Array,
     Blocks,
@@ -52,12 +56,8 @@ from spanlm.evaluation.resampling import (
     interval_of,
     lopsided,
 )
-from spanlm.evaluation.stream import Question, Scored, log_p, read
-from spanlm.evaluation.tally import perplexity
-from spanlm.models.interfaces import NextWordModel
-from spanlm.runs.ensemble import refuse_other_words
-from spanlm.runs.model import Model, TrainedModel
-from spanlm.runs.texts import State
+from spanlm.scoring.stream import Question, Scored, log_p, read
+from spanlm.scoring.tally import perplexity
 
 SEED = 1
 """Of all that is drawn."""
@@ -177,7 +177,7 @@ class Comparison:
     bits: float  # mean bits a token
     bits_by_run: list[float]  # of each run
     whole: ClassDifference  # of all tokens that are compared
-    p: float  # of the interval's draws (`spanlm.evaluation.resampling.drawn_p`); NaN where there is no interval
+    p: float  # of the interval's draws (`spanlm.scoring.resampling.drawn_p`); NaN where there is no interval
     where: dict[str, list[ClassDifference]]  # for each way to sort tokens its classes, by title
     gains: list[MovedWord]  # the words at which the model is better by most
     losses: list[MovedWord]  # those at which it is worse

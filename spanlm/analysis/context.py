@@ -47,10 +47,10 @@ from spanlm.analysis.classes import Counts, openings
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, require
-from spanlm.evaluation.protocol import LENGTH, Protocol
-from spanlm.evaluation.resampling import FEWEST_BLOCKS, Array, Interval, blocks_of, drawn_means, interval_of
-from spanlm.evaluation.stream import Report, evaluating, quiet
 from spanlm.models.interfaces import LMState, NextWordModel
+from spanlm.scoring.protocol import LENGTH, Protocol
+from spanlm.scoring.resampling import FEWEST_BLOCKS, Array, Interval, blocks_of, drawn_means, interval_of
+from spanlm.scoring.stream import Report, evaluating, quiet
 
 LENGTHS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200)
 LEFT = 0.01

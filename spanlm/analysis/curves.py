@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from spanlm.errors import InputError, require
-from spanlm.evaluation.tally import perplexity
+from spanlm.scoring.tally import perplexity
 from spanlm.store.run_folder import METRICS, epoch_rows, seed_folders
 
 By = Literal["tokens", "epochs", "steps", "seconds"]

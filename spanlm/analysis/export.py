@@ -24,7 +24,7 @@ from spanlm.analysis.sentences import Flatness, FlatnessRow, SentenceMap, mean_f
 from spanlm.analysis.utilisation import Utilisation
 from spanlm.analysis.word_figures import heatmap, span_figure, triangle_figure
 from spanlm.errors import InputError, RunError
-from spanlm.evaluation.attention import AttentionRecord, SpanRecord
+from spanlm.scoring.attention import AttentionRecord, SpanRecord
 from spanlm.store.files import replacing
 from spanlm.store.plain import cells_line, markdown, markdown_table
 from spanlm.store.provenance import file_provenance

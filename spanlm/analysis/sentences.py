@@ -24,8 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require
-from spanlm.evaluation.attention import AttentionRecord, attend_words
 from spanlm.models.interfaces import NextWordModel
+from spanlm.scoring.attention import AttentionRecord, attend_words
 
 # --- flatness ---
 

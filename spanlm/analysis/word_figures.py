@@ -35,7 +35,7 @@ from spanlm.analysis.lags import axis_title, signed
 from spanlm.analysis.sentences import SentenceMap, common_scale, is_above, percent, scale_top
 from spanlm.data.vocabulary import UNK
 from spanlm.errors import InputError
-from spanlm.evaluation.attention import PARTS, AttentionRecord, SpanRecord
+from spanlm.scoring.attention import PARTS, AttentionRecord, SpanRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -41,11 +41,11 @@ from spanlm.data.tables import RowNotes, first_line_kind, read_table, refuse_wit
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, require
-from spanlm.evaluation import attention
-from spanlm.evaluation.words import Piece, places_of, words_of
 from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig, SpanBufferConfig
 from spanlm.runs.model import TrainedModel, require_weights
 from spanlm.runs.texts import text_to_attend
+from spanlm.scoring import attention
+from spanlm.scoring.words import Piece, places_of, words_of
 
 _DESCRIPTION = """
 Where the model looked.

@@ -9,10 +9,10 @@ from spanlm.cli.evaluation_report import Rows, both_counts, tuned_rows
 from spanlm.cli.main import VerbParser, in_options
 from spanlm.cli.options import TUNED_ON, add_fields, field_values, refuse_given, tuning_part
 from spanlm.errors import InputError
-from spanlm.evaluation.cache import CacheConfig, CacheOptions, CacheTuning
-from spanlm.evaluation.perplexity import Evaluation
 from spanlm.runs.model import Model
 from spanlm.runs.texts import Texts
+from spanlm.scoring.cache import CacheConfig, CacheOptions, CacheTuning
+from spanlm.scoring.perplexity import Evaluation
 
 
 def add_cache(parser: VerbParser) -> None:

@@ -25,7 +25,9 @@ from spanlm.cli.options import (
 from spanlm.cli.render import Progress, grid, out, out_json, paragraph
 from spanlm.data.cbt import Defect, is_cbt_like, read_questions, word_class
 from spanlm.errors import InputError, require
-from spanlm.evaluation.cloze import (
+from spanlm.models.ops.precision import usable
+from spanlm.runs.model import Model
+from spanlm.scoring.cloze import (
     SCORES,
     Accuracy,
     ClozeContext,
@@ -35,8 +37,6 @@ from spanlm.evaluation.cloze import (
     Score,
     macro_average,
 )
-from spanlm.models.ops.precision import usable
-from spanlm.runs.model import Model
 
 _DESCRIPTION = """
 Cloze questions in the format of the Children's Book Test: how often does the model put the right word into the gap?

@@ -40,13 +40,13 @@ from spanlm.cli.options import (
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError
-from spanlm.evaluation.cache import CacheConfig, CacheTuning
-from spanlm.evaluation.resampling import FEWEST_BLOCKS, of_chance, signed
-from spanlm.evaluation.tally import perplexity, shown
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.ensemble import load_ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, require_weights
+from spanlm.scoring.cache import CacheConfig, CacheTuning
+from spanlm.scoring.resampling import FEWEST_BLOCKS, of_chance, signed
+from spanlm.scoring.tally import perplexity, shown
 from spanlm.store.files import is_hf
 from spanlm.store.plain import TABLES, Grid, grids_bytes, table_bytes
 from spanlm.store.run_folder import CONFIG

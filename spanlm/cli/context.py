@@ -15,9 +15,9 @@ from spanlm.cli.evaluation_report import Rows, model_rows, run_field
 from spanlm.cli.options import Parser, add_fields, check_output, corpus_of, field_values, load_runs, own_texts
 from spanlm.cli.render import grid, out, out_json, paragraph, progress, table
 from spanlm.errors import InputError
-from spanlm.evaluation.protocol import Protocol
-from spanlm.evaluation.resampling import FEWEST_BLOCKS
 from spanlm.models.interfaces import NextWordModel
+from spanlm.scoring.protocol import Protocol
+from spanlm.scoring.resampling import FEWEST_BLOCKS
 from spanlm.store.plain import table_bytes
 
 if TYPE_CHECKING:

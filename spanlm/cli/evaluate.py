@@ -37,20 +37,20 @@ from spanlm.cli.render import out_json, progress
 from spanlm.data.corpora import Corpus
 from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, Interrupted, require
-from spanlm.evaluation.dynamic.statistics import DynamicStatistics
-from spanlm.evaluation.dynamic.tuning import TRIALS, DynamicOptions, DynamicTuning
-from spanlm.evaluation.dynamic.update import DynamicConfig, require_loss
-from spanlm.evaluation.excess import Excess
-from spanlm.evaluation.ngram.next_word import NgramModel
-from spanlm.evaluation.perplexity import Evaluation, padded_perplexity, require_pad, require_span_buffer
-from spanlm.evaluation.protocol import Protocol
-from spanlm.evaluation.stream import Report
-from spanlm.evaluation.tally import edge_note, shown
-from spanlm.evaluation.toolkits import arpa_lines, kenlm_report, scored_lines, srilm_report
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import usable
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.model import Model, TrainedModel, require_weights
+from spanlm.scoring.dynamic.statistics import DynamicStatistics
+from spanlm.scoring.dynamic.tuning import TRIALS, DynamicOptions, DynamicTuning
+from spanlm.scoring.dynamic.update import DynamicConfig, require_loss
+from spanlm.scoring.excess import Excess
+from spanlm.scoring.ngram.next_word import NgramModel
+from spanlm.scoring.perplexity import Evaluation, padded_perplexity, require_pad, require_span_buffer
+from spanlm.scoring.protocol import Protocol
+from spanlm.scoring.stream import Report
+from spanlm.scoring.tally import edge_note, shown
+from spanlm.scoring.toolkits import arpa_lines, kenlm_report, scored_lines, srilm_report
 
 _DESCRIPTION = """
 Perplexity of a trained model: exp(total NLL / predicted tokens), with every token of the split predicted exactly

@@ -8,16 +8,16 @@ from typing import Any
 from spanlm.cli.options import TUNED_ON, run_names
 from spanlm.cli.render import grid, out, paragraph, table
 from spanlm.data.corpora import shown_name
-from spanlm.evaluation.cache import CacheTuning
-from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights
-from spanlm.evaluation.dynamic.tuning import DynamicTuning
-from spanlm.evaluation.excess import Excess
-from spanlm.evaluation.perplexity import Evaluation, Share
-from spanlm.evaluation.tally import shown
 from spanlm.models.counting import count_parameters
 from spanlm.models.lesions import described_lesion
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.model import Model, TrainedModel
+from spanlm.scoring.cache import CacheTuning
+from spanlm.scoring.combination import EnsembleEvaluation, TunedWeights
+from spanlm.scoring.dynamic.tuning import DynamicTuning
+from spanlm.scoring.excess import Excess
+from spanlm.scoring.perplexity import Evaluation, Share
+from spanlm.scoring.tally import shown
 from spanlm.store.process import with_threads
 
 Rows = list[tuple[str, str]]

@@ -34,9 +34,9 @@ from spanlm.store.run_folder import CONFIG
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from spanlm.evaluation.ngram.kenlm import Kenlm
     from spanlm.runs.model import Model
     from spanlm.runs.texts import Texts
+    from spanlm.scoring.ngram.kenlm import Kenlm
 
 PROCESSORS = os.cpu_count() or 1
 GATE = "--gate-temperature"
@@ -265,9 +265,9 @@ def check_gate(temperature: float | None, runs: int) -> None:
 def load_run(folder: Path, device: str, gate_temperature: float | None = None, as_written: bool = False) -> Model:
     """Load one run, with another temperature of its gate if one is given."""
     # here, since torch takes a second to load, and not every verb that has shared options needs it
-    from spanlm.evaluation.perplexity import require_span_buffer
     from spanlm.runs.loading import load
     from spanlm.runs.model import require_weights
+    from spanlm.scoring.perplexity import require_span_buffer
 
     model = load(folder, device)
     model = model.as_written() if as_written else model
@@ -324,7 +324,7 @@ def check_hf(run: str | Path, options: argparse.Namespace) -> None:
 
 def load_kenlm(run: Path, options: argparse.Namespace) -> Kenlm | None:
     """Load a file in KenLM's binary format to score whole texts; None: it is none. It takes no option of a run."""
-    from spanlm.evaluation.ngram.kenlm import Kenlm
+    from spanlm.scoring.ngram.kenlm import Kenlm
 
     if not is_kenlm(run) or run.is_dir():
         return None

@@ -11,10 +11,10 @@ from spanlm.cli.options import Parser, add_fields, check_output, load_kenlm, loa
 from spanlm.cli.render import grid, note, out, out_json, table
 from spanlm.data.tables import DELIMITERS, Kind, Row, RowNotes, read_table, repeated, row_line, table_kind
 from spanlm.errors import InputError
-from spanlm.evaluation.ngram.kenlm import Kenlm
-from spanlm.evaluation.pairs import ANSWERS, Accuracy, Pair, accuracies, compare_pairs, regions_of
-from spanlm.evaluation.protocol import Protocol
 from spanlm.models.ops.precision import usable
+from spanlm.scoring.ngram.kenlm import Kenlm
+from spanlm.scoring.pairs import ANSWERS, Accuracy, Pair, accuracies, compare_pairs, regions_of
+from spanlm.scoring.protocol import Protocol
 from spanlm.store.plain import cells_line
 
 _DESCRIPTION = """

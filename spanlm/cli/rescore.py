@@ -14,14 +14,14 @@ from spanlm.cli.options import Parser, add_fields, check_kind, check_output, loa
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
 from spanlm.data.tables import DELIMITERS, table_kind
 from spanlm.errors import InputError
-from spanlm.evaluation.prefix_tree import Prefixes
-from spanlm.evaluation.protocol import Protocol
-from spanlm.evaluation.resampling import FEWEST_BLOCKS
 from spanlm.models.ops.precision import usable
 from spanlm.rescoring.formats import FOLDERS, Format, NBestList, read_nbest, without, write_nbest
 from spanlm.rescoring.references import read_references
 from spanlm.rescoring.rescore import WORDS, Scored, Weighted, WordErrors, plain_rate, weight_grid, word_errors
 from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap, edits
+from spanlm.scoring.prefix_tree import Prefixes
+from spanlm.scoring.protocol import Protocol
+from spanlm.scoring.resampling import FEWEST_BLOCKS
 from spanlm.store.files import opened
 from spanlm.store.plain import c_number, cells_line, json_object
 from spanlm.store.process import pick_device

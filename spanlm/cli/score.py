@@ -35,12 +35,12 @@ from spanlm.data.text import Text, lines_of, pieces
 from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import EOS, UNK
 from spanlm.errors import InputError, require
-from spanlm.evaluation.attention import check_attends
-from spanlm.evaluation.cache import CacheConfig
-from spanlm.evaluation.words import BASES, Looked, ScoreOptions, WordScore, WrittenScore, as_row, item_rows
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import usable
 from spanlm.runs.model import Model, TrainedModel
+from spanlm.scoring.attention import check_attends
+from spanlm.scoring.cache import CacheConfig
+from spanlm.scoring.words import BASES, Looked, ScoreOptions, WordScore, WrittenScore, as_row, item_rows
 from spanlm.store.plain import c_number, cells_line
 from spanlm.store.provenance import file_provenance
 from spanlm.store.run_folder import model_digest

@@ -23,8 +23,8 @@ from spanlm.config import RunConfig, flat, nested
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.errors import InputError, Interrupted, RunError
-from spanlm.evaluation.tally import edge_note, shown
 from spanlm.models.counting import count_configured
+from spanlm.scoring.tally import edge_note, shown
 from spanlm.store.engine import Engine
 from spanlm.store.files import make_folder
 from spanlm.store.plain import TABLES, Grid, grids_bytes, several

@@ -12,9 +12,9 @@ from pathlib import Path
 from spanlm.cli.render import Progress, eta, out, paragraph, table
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
-from spanlm.evaluation.tally import perplexity, shown
 from spanlm.models.counting import count_configured
 from spanlm.models.ops.precision import usable
+from spanlm.scoring.tally import perplexity, shown
 from spanlm.store.process import with_threads
 from spanlm.training.config import BatchingConfig, TrainingConfig
 from spanlm.training.progress import EpochEvent, Position, StepEvent, Watcher

@@ -22,9 +22,9 @@ from typing import Any
 
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, installation
-from spanlm.evaluation.words import WordScore, by_line, words_of
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model
+from spanlm.scoring.words import WordScore, by_line, words_of
 
 try:
     from lm_eval.api.model import LM

@@ -41,13 +41,18 @@ from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require
-from spanlm.evaluation.cache import CacheConfig
-from spanlm.evaluation.perplexity import Evaluation, evaluation_of
-from spanlm.evaluation.prefix_tree import Prefixes, TextScore
-from spanlm.evaluation.protocol import Context, Protocol
-from spanlm.evaluation.stream import word_values
-from spanlm.evaluation.tally import Tally
-from spanlm.evaluation.words import (
+from spanlm.interop import hf
+from spanlm.models.ops.precision import Precision, autocast
+from spanlm.runs.model import Model
+from spanlm.runs.requests import Score
+from spanlm.runs.texts import Texts
+from spanlm.scoring.cache import CacheConfig
+from spanlm.scoring.perplexity import Evaluation, evaluation_of
+from spanlm.scoring.prefix_tree import Prefixes, TextScore
+from spanlm.scoring.protocol import Context, Protocol
+from spanlm.scoring.stream import word_values
+from spanlm.scoring.tally import Tally
+from spanlm.scoring.words import (
     Piece,
     WordScore,
     WrittenScore,
@@ -56,11 +61,6 @@ from spanlm.evaluation.words import (
     whole_lines,
     written_scores,
 )
-from spanlm.interop import hf
-from spanlm.models.ops.precision import Precision, autocast
-from spanlm.runs.model import Model
-from spanlm.runs.requests import Score
-from spanlm.runs.texts import Texts
 from spanlm.store.files import expanded
 from spanlm.store.process import pick_device
 

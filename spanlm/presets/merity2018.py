@@ -18,12 +18,12 @@ from dataclasses import dataclass
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
-from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.heads import AnyHeadConfig, SoftmaxConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.presets.preset import CORPORA, Rung
+from spanlm.scoring.dynamic.update import DynamicConfig
 from spanlm.training.config import BatchingConfig, FinetuneConfig, OptimizerConfig, TrainingConfig
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spanlm.data.config import DataConfig
-from spanlm.evaluation.ngram.config import NgramConfig, NgramRunConfig
+from spanlm.scoring.ngram.config import NgramConfig, NgramRunConfig
 
 
 @dataclass(frozen=True, kw_only=True)

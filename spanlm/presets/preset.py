@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
-from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.models.language_model import ModelConfig
+from spanlm.scoring.dynamic.update import DynamicConfig
 from spanlm.training.config import TrainingConfig
 
 

@@ -8,10 +8,10 @@ is as in Merity et al. (2018), except sizes, rates and batches: WikiText-2's 15 
 
 from __future__ import annotations
 
-from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.presets.merity2018 import SEGMENTS, Size, configs_of
 from spanlm.presets.preset import Rung
+from spanlm.scoring.dynamic.update import DynamicConfig
 
 HEAD = MixtureOfSoftmaxesConfig(experts=15, latent_dropout=0.29, tied=True)
 

@@ -1,6 +1,6 @@
 """How sure the differences between rows of a table are, and their order, from the bits of the test text's blocks.
 
-Blocks are drawn with replacement, the same for all rows, and seeds as `spanlm.evaluation.resampling` says. In each draw
+Blocks are drawn with replacement, the same for all rows, and seeds as `spanlm.scoring.resampling` says. In each draw
 the rows have an order.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.evaluation.resampling import Array, drawn_means, drawn_p, drawn_shifts, interval_of, of_chance, signed
+from spanlm.scoring.resampling import Array, drawn_means, drawn_p, drawn_shifts, interval_of, of_chance, signed
 
 NONE = "–"
 SEED = 1

@@ -27,20 +27,20 @@ from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import Corpus
 from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, Interrupted, RunError, SpanlmError
-from spanlm.evaluation.cloze import ClozeTally
-from spanlm.evaluation.dynamic.evaluate import DivergedError
-from spanlm.evaluation.dynamic.statistics import LENGTH, STREAMS
-from spanlm.evaluation.dynamic.tuning import dynamic_grid
-from spanlm.evaluation.excess import law_bits
-from spanlm.evaluation.perplexity import Evaluation
-from spanlm.evaluation.resampling import blocks_of
-from spanlm.evaluation.stream import Report, quiet
 from spanlm.models.counting import count_parameters
 from spanlm.reproduction import Averaged, Cached, Dynamic
 from spanlm.reproduction.plan import Plan, Task
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.loading import load
 from spanlm.runs.model import TrainedModel, require_weights
+from spanlm.scoring.cloze import ClozeTally
+from spanlm.scoring.dynamic.evaluate import DivergedError
+from spanlm.scoring.dynamic.statistics import LENGTH, STREAMS
+from spanlm.scoring.dynamic.tuning import dynamic_grid
+from spanlm.scoring.excess import law_bits
+from spanlm.scoring.perplexity import Evaluation
+from spanlm.scoring.resampling import blocks_of
+from spanlm.scoring.stream import Report, quiet
 from spanlm.store.engine import ONE_BY_ONE, Engine, of_spanlm
 from spanlm.store.files import make_folder
 from spanlm.store.plain import finite, json_object

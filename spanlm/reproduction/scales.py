@@ -14,7 +14,6 @@ from typing import Any, ClassVar, TypeVar
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
-from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.models.counting import lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
@@ -22,6 +21,7 @@ from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.models.ops.precision import Precision
 from spanlm.presets.daniluk2017 import VOCABULARY_SIZE
+from spanlm.scoring.dynamic.update import DynamicConfig
 from spanlm.training.config import TrainingConfig
 
 PAPER_UNITS = 300

@@ -23,7 +23,6 @@ from spanlm.analysis.export import write_whole
 from spanlm.analysis.figures import Panel, RowsPanel, Value
 from spanlm.analysis.lags import PUBLISHED, LagProfile, MeasuredLags, lag_columns, notes
 from spanlm.analysis.utilisation import Utilisation, spread_epochs
-from spanlm.evaluation.tally import shown
 from spanlm.presets.preset import Reported
 from spanlm.reproduction import BY_EPOCH, BY_LAG, Averaged, Cached, Dynamic, Paper, Plain, Row, Section, Table
 from spanlm.reproduction.certainty import NONE, Certainty, certainty
@@ -31,6 +30,7 @@ from spanlm.reproduction.daniluk2017 import CLOZE_CLASSES, PUBLISHED_CLOZE
 from spanlm.reproduction.li2020 import PARTS
 from spanlm.reproduction.plan import Plan, Request
 from spanlm.reproduction.run import Outcome
+from spanlm.scoring.tally import shown
 from spanlm.store.plain import markdown, markdown_table, several
 
 _MOST_EPOCHS = 12  # columns of PoU by epoch

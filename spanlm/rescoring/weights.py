@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanlm.errors import InputError, installation
-from spanlm.evaluation.resampling import FEWEST_BLOCKS, drawn_means, interval_of
+from spanlm.scoring.resampling import FEWEST_BLOCKS, drawn_means, interval_of
 
 STARTS, DIRECTIONS = 8, 32
 ROUNDS = 20
@@ -204,7 +204,7 @@ def _interval(edges: Array, counts: Counts) -> tuple[float, float]:
 def bootstrap(errors: Counts, words: Counts, *, other: Counts | None = None) -> tuple[float, float]:
     """Return the 95 % interval of a word error rate, or of the difference `other` − `errors` of two, by drawing lists.
 
-    As `spanlm.evaluation.resampling` says: with few lists it is wider than the middle of the plain draws, and NaN where
+    As `spanlm.scoring.resampling` says: with few lists it is wider than the middle of the plain draws, and NaN where
     fewer than `FEWEST_BLOCKS` of the references have words. `errors`, `words` of the reference and `other` (errors of
     another choice) are of every list, (lists,).
     """

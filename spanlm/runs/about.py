@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from spanlm.data.config import DEMO
 from spanlm.data.corpora import CORPORA
 from spanlm.errors import InputError
-from spanlm.evaluation.tally import perplexity
+from spanlm.scoring.tally import perplexity
 from spanlm.store.files import run_name
 from spanlm.store.run_folder import epoch_rows
 

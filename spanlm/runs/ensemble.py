@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Literal
 
 from spanlm.errors import InputError, require, require_path
-from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
-from spanlm.evaluation.words import refuse_one_string
 from spanlm.models.ensemble import Ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, require_weights
 from spanlm.runs.requests import OnText, OnValid, fields_as_keywords
 from spanlm.runs.texts import Texts
+from spanlm.scoring.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
+from spanlm.scoring.words import refuse_one_string
 from spanlm.store.files import is_hf
 
 

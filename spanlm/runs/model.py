@@ -17,42 +17,6 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, SpanlmError, whole_number
-from spanlm.evaluation.attention import AttentionRecord, SpanRecord, attend_spans, attend_words
-from spanlm.evaluation.cache import CacheConfig, CacheTuning, tune_cache
-from spanlm.evaluation.cloze import RankedQuestion, rank_questions
-from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
-from spanlm.evaluation.dynamic.statistics import (
-    DYNAMIC,
-    PART,
-    DynamicStatistics,
-    find_statistics,
-    gate_temperature,
-    statistics_without_text,
-)
-from spanlm.evaluation.dynamic.tuning import (
-    TRIALS,
-    DynamicTuning,
-    Trials,
-    dynamic_grid,
-    tune_dynamic,
-)
-from spanlm.evaluation.excess import Excess, excess_by_lag
-from spanlm.evaluation.generation import Drawn, draw, draw_samples
-from spanlm.evaluation.pairs import Compared, Pair, compare_pairs
-from spanlm.evaluation.perplexity import Evaluation, evaluate, require_span_buffer
-from spanlm.evaluation.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
-from spanlm.evaluation.protocol import Context, Protocol
-from spanlm.evaluation.stream import Report, quiet
-from spanlm.evaluation.words import (
-    Piece,
-    WordScore,
-    WrittenScore,
-    refuse_one_string,
-    require_texts,
-    score_words,
-    whole_lines,
-    written_scores,
-)
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import LanguageModel, to_be_filled
 from spanlm.models.lesions import described_lesion, lesioned
@@ -72,6 +36,42 @@ from spanlm.runs.requests import (
     fields_as_keywords,
 )
 from spanlm.runs.texts import Texts
+from spanlm.scoring.attention import AttentionRecord, SpanRecord, attend_spans, attend_words
+from spanlm.scoring.cache import CacheConfig, CacheTuning, tune_cache
+from spanlm.scoring.cloze import RankedQuestion, rank_questions
+from spanlm.scoring.dynamic.evaluate import evaluate_dynamic
+from spanlm.scoring.dynamic.statistics import (
+    DYNAMIC,
+    PART,
+    DynamicStatistics,
+    find_statistics,
+    gate_temperature,
+    statistics_without_text,
+)
+from spanlm.scoring.dynamic.tuning import (
+    TRIALS,
+    DynamicTuning,
+    Trials,
+    dynamic_grid,
+    tune_dynamic,
+)
+from spanlm.scoring.excess import Excess, excess_by_lag
+from spanlm.scoring.generation import Drawn, draw, draw_samples
+from spanlm.scoring.pairs import Compared, Pair, compare_pairs
+from spanlm.scoring.perplexity import Evaluation, evaluate, require_span_buffer
+from spanlm.scoring.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
+from spanlm.scoring.protocol import Context, Protocol
+from spanlm.scoring.stream import Report, quiet
+from spanlm.scoring.words import (
+    Piece,
+    WordScore,
+    WrittenScore,
+    refuse_one_string,
+    require_texts,
+    score_words,
+    whole_lines,
+    written_scores,
+)
 from spanlm.store.files import run_name
 from spanlm.store.provenance import code_version
 
@@ -165,7 +165,7 @@ class Model:
     def evaluate(self, asked: Evaluate) -> Evaluation:
         """Measure perplexity, with the trained weights or with `dynamic` ones that go on learning from the text.
 
-        See `spanlm.evaluation.perplexity.evaluate`, and `spanlm.runs.requests.Evaluate` for the arguments.
+        See `spanlm.scoring.perplexity.evaluate`, and `spanlm.runs.requests.Evaluate` for the arguments.
 
         Raises:
             InputError: no such corpus or part, one in another vocabulary, an option outside its range; a cache and
@@ -186,18 +186,18 @@ class Model:
 
     @fields_as_keywords(OnText)
     def excess(self, asked: OnText) -> list[Excess]:
-        """Compare with the law of a synthetic text, by lag; see `spanlm.evaluation.excess.excess_by_lag`."""
+        """Compare with the law of a synthetic text, by lag; see `spanlm.scoring.excess.excess_by_lag`."""
         return excess_by_lag(self.predictor("excess"), *self.texts.counted(asked))
 
     @fields_as_keywords(Score)
     def score(self, asked: Score) -> Iterator[WordScore]:
-        """Give every word's surprisal, entropy and rank; see `spanlm.evaluation.words.score_words`.
+        """Give every word's surprisal, entropy and rank; see `spanlm.scoring.words.score_words`.
 
         Lines are cut into sentences if those of the training were (data.lines). Where the first word of each was only
         read in training (training.batching.predict_first), the model has no surprisal for it: it is NaN. The `text` is
         one string, cut at its line ends; lines; or a file of any size, by its `Path`, read as rows are asked for. The
         rows come once: make a list of them to go through them twice. The options are those of
-        `spanlm.evaluation.words.ScoreOptions`; a neural `cache` that is mixed in begins anew where the context does. A
+        `spanlm.scoring.words.ScoreOptions`; a neural `cache` that is mixed in begins anew where the context does. A
         model of ptb or wikitext-2 reads words as its corpus writes them (`spanlm.data.tokenizer.as_in_corpus`), unless
         `as_written`.
 
@@ -275,7 +275,7 @@ class Model:
 
     @fields_as_keywords(Cloze)
     def cloze(self, asked: Cloze) -> Iterator[RankedQuestion | Defect]:
-        """Rank the candidates of cloze questions; see `spanlm.evaluation.cloze.rank_questions`.
+        """Rank the candidates of cloze questions; see `spanlm.scoring.cloze.rank_questions`.
 
         The `questions` are a file in the format of the Children's Book Test, or what `read_questions` gives; before
         each is read what `contexts` say (full, query), by default full, but query for a model that was trained on
@@ -293,7 +293,7 @@ class Model:
 
     @fields_as_keywords(Continue)
     def generate(self, asked: Continue) -> list[str]:
-        """Continue a prompt; see `spanlm.evaluation.generation.GenerationOptions` for how words are drawn.
+        """Continue a prompt; see `spanlm.scoring.generation.GenerationOptions` for how words are drawn.
 
         Line ends in the prompt are <eos>, and so are the ends of sentences if the training's lines were cut into them
         (data.lines). An empty one starts a line.
@@ -336,7 +336,7 @@ class Model:
 
     @fields_as_keywords(TuneCache)
     def tune_cache(self, asked: TuneCache) -> CacheTuning:
-        """Find the best cache for a text; see `spanlm.evaluation.cache.tune_cache`, and `evaluate`."""
+        """Find the best cache for a text; see `spanlm.scoring.cache.tune_cache`, and `evaluate`."""
         loaded, part, protocol = self.texts.counted(asked)
         grid = asked.windows, asked.thetas, asked.lambdas
         return tune_cache(self.predictor("cache"), loaded, part, *grid, protocol, asked.over_lines)
@@ -480,7 +480,7 @@ class TrainedModel(Model):
 
     @fields_as_keywords(TuneDynamic)
     def tune_dynamic(self, asked: TuneDynamic) -> DynamicTuning:
-        """Find the best η and λ for a text; see `spanlm.evaluation.dynamic.tuning`, and `evaluate`.
+        """Find the best η and λ for a text; see `spanlm.scoring.dynamic.tuning`, and `evaluate`.
 
         Finished trials are kept in the folder, in `trials.jsonl`, and are not read again: a search that was stopped
         goes on, and one with another point reads only that.

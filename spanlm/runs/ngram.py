@@ -19,18 +19,18 @@ from spanlm.data.config import SPLITS, DataConfig, Split
 from spanlm.data.corpora import Corpus, findable
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError
-from spanlm.evaluation.combination import em_weights, log_p_of_each
-from spanlm.evaluation.ngram import ArpaModel, KneserNey, open_arpa, read_arpa, write_arpa
-from spanlm.evaluation.ngram.arpa import NO_UNKNOWN
-from spanlm.evaluation.ngram.config import NgramConfig, NgramRunConfig
-from spanlm.evaluation.ngram.kenlm import Kenlm, installed
-from spanlm.evaluation.ngram.model import END, START
-from spanlm.evaluation.ngram.next_word import NgramModel, UnigramCache
-from spanlm.evaluation.perplexity import Evaluation
-from spanlm.evaluation.prefix_tree import Prefixes
 from spanlm.models.ops.precision import Precision
 from spanlm.runs.model import Model
 from spanlm.runs.texts import Texts
+from spanlm.scoring.combination import em_weights, log_p_of_each
+from spanlm.scoring.ngram import ArpaModel, KneserNey, open_arpa, read_arpa, write_arpa
+from spanlm.scoring.ngram.arpa import NO_UNKNOWN
+from spanlm.scoring.ngram.config import NgramConfig, NgramRunConfig
+from spanlm.scoring.ngram.kenlm import Kenlm, installed
+from spanlm.scoring.ngram.model import END, START
+from spanlm.scoring.ngram.next_word import NgramModel, UnigramCache
+from spanlm.scoring.perplexity import Evaluation
+from spanlm.scoring.prefix_tree import Prefixes
 from spanlm.store.files import is_arpa, run_name
 from spanlm.store.provenance import PROVENANCE, record_start
 from spanlm.store.run_folder import CONFIG, METRICS, MODEL, VOCABULARY, MetricsLog, locked, refuse_family
@@ -130,7 +130,7 @@ def load_arpa(path: Path) -> NgramRun:
     """Load an ARPA file with the vocabulary that it has; words are those between white space.
 
     Raises:
-        InputError: the file breaks a rule of `spanlm.evaluation.ngram.arpa`, or lists <eos>.
+        InputError: the file breaks a rule of `spanlm.scoring.ngram.arpa`, or lists <eos>.
     """
     arpa = _open(path)
     vocabulary = vocabulary_of(arpa, path)

@@ -14,16 +14,16 @@ from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.data.text import Text
 from spanlm.errors import require
-from spanlm.evaluation.cache import LAMBDAS, THETAS, CacheConfig
-from spanlm.evaluation.cloze import ClozeOptions
-from spanlm.evaluation.dynamic.statistics import DynamicLoss, DynamicStatistics
-from spanlm.evaluation.dynamic.tuning import EPSILON, FINALISTS, FIRST_TOKENS
-from spanlm.evaluation.dynamic.update import DynamicConfig
-from spanlm.evaluation.generation import GenerationOptions
-from spanlm.evaluation.stream import Report, quiet
-from spanlm.evaluation.words import ScoreOptions
 from spanlm.models.ops.precision import Precision
 from spanlm.runs.texts import State
+from spanlm.scoring.cache import LAMBDAS, THETAS, CacheConfig
+from spanlm.scoring.cloze import ClozeOptions
+from spanlm.scoring.dynamic.statistics import DynamicLoss, DynamicStatistics
+from spanlm.scoring.dynamic.tuning import EPSILON, FINALISTS, FIRST_TOKENS
+from spanlm.scoring.dynamic.update import DynamicConfig
+from spanlm.scoring.generation import GenerationOptions
+from spanlm.scoring.stream import Report, quiet
+from spanlm.scoring.words import ScoreOptions
 
 if TYPE_CHECKING:
     from spanlm.runs.model import Model

@@ -15,12 +15,12 @@ from spanlm.analysis.pages import cached_content, page_content, plain_content, r
 from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import EOS, UNK
 from spanlm.errors import InputError
-from spanlm.evaluation.attention import AttentionRecord, Predicted, SpanRecord, attend_spans, attend_words
-from spanlm.evaluation.cache import cached_words
-from spanlm.evaluation.generation import Drawn
-from spanlm.evaluation.words import BASES, WordScore, as_row, item_rows, written_scores
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.model import Model, require_weights
+from spanlm.scoring.attention import AttentionRecord, Predicted, SpanRecord, attend_spans, attend_words
+from spanlm.scoring.cache import cached_words
+from spanlm.scoring.generation import Drawn
+from spanlm.scoring.words import BASES, WordScore, as_row, item_rows, written_scores
 from spanlm.serve.fields import NEURAL_CACHE, Attend, Generate, Next, Page, Read, Score, refuse_long
 from spanlm.serve.served import COUNTED, Served
 from spanlm.store.plain import finite

@@ -11,9 +11,9 @@ from msgspec import Meta
 
 from spanlm.data.tokenizer import written_words
 from spanlm.errors import InputError, nearest
-from spanlm.evaluation.cache import CacheConfig
-from spanlm.evaluation.generation import LEAST_TEMPERATURE
-from spanlm.evaluation.protocol import Context
+from spanlm.scoring.cache import CacheConfig
+from spanlm.scoring.generation import LEAST_TEMPERATURE
+from spanlm.scoring.protocol import Context
 from spanlm.store.plain import visible
 
 MOST_WORDS = 20_000

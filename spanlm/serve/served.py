@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from spanlm.errors import InputError
-from spanlm.evaluation.attention import check_attends
-from spanlm.evaluation.protocol import KINDS, Context
 from spanlm.models.counting import count_parameters
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import ModelConfig
@@ -24,6 +22,8 @@ from spanlm.presets import PRESETS
 from spanlm.runs.about import about, finite_perplexity
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, TrainedModel, require_weights
+from spanlm.scoring.attention import check_attends
+from spanlm.scoring.protocol import KINDS, Context
 from spanlm.serve.remembering import Memo, Remembering
 from spanlm.serve.work import held, stop_if_left
 from spanlm.store.run_folder import epoch_rows

@@ -23,11 +23,11 @@ from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher, Segment
 from spanlm.data.corpora import Corpus
 from spanlm.errors import RunError, require
-from spanlm.evaluation.protocol import Protocol
-from spanlm.evaluation.stream import read
 from spanlm.models.counting import count_configured
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import Precision, usable
+from spanlm.scoring.protocol import Protocol
+from spanlm.scoring.stream import read
 from spanlm.training.progress import Watcher
 from spanlm.training.trainer import Trainer
 

@@ -30,8 +30,8 @@ from torch.distributed.rendezvous import rendezvous
 from spanlm.config import RunConfig
 from spanlm.data.batching import Segment
 from spanlm.errors import InputError, RunError, SpanlmError, require
-from spanlm.evaluation.tally import Tally
 from spanlm.models.interfaces import LMState
+from spanlm.scoring.tally import Tally
 from spanlm.store.process import StopRequest
 from spanlm.training.config import BatchingConfig
 

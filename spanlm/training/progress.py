@@ -20,8 +20,8 @@ from typing import Any
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.errors import Interrupted, RunError
-from spanlm.evaluation.perplexity import log_of, log_of_training
-from spanlm.evaluation.tally import Tally, perplexity
+from spanlm.scoring.perplexity import log_of, log_of_training
+from spanlm.scoring.tally import Tally, perplexity
 from spanlm.store.process import StopRequest
 from spanlm.store.run_folder import METRICS, MetricsLog
 from spanlm.training.config import TrainingConfig

@@ -15,7 +15,7 @@ from typing import Any
 
 from spanlm.config import RunConfig, Tree, flat, read_yaml
 from spanlm.errors import InputError, as_written, nearest, require
-from spanlm.evaluation.tally import perplexity
+from spanlm.scoring.tally import perplexity
 from spanlm.store.files import expanded
 from spanlm.training.progress import Position
 

@@ -15,12 +15,12 @@ from spanlm.config import RunConfig, check_config, config_digest
 from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, RunError
-from spanlm.evaluation.perplexity import log_of_training
-from spanlm.evaluation.protocol import Protocol
-from spanlm.evaluation.stream import read
-from spanlm.evaluation.tally import tally
 from spanlm.models.interfaces import LMState
 from spanlm.models.ops.precision import usable
+from spanlm.scoring.perplexity import log_of_training
+from spanlm.scoring.protocol import Protocol
+from spanlm.scoring.stream import read
+from spanlm.scoring.tally import tally
 from spanlm.store.checkpoints import Checkpoint, holds_checkpoints, load_last_checkpoint, save_checkpoint
 from spanlm.store.files import expanded
 from spanlm.store.process import StopRequest, pick_device, stop_request

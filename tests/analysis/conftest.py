@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 
 from spanlm.analysis.lags import LagAccumulator, LagProfile
 from spanlm.analysis.sentences import SentenceMap
-from spanlm.evaluation.attention import AttentionRecord, Expected, SpanRecord
+from spanlm.scoring.attention import AttentionRecord, Expected, SpanRecord
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",

@@ -26,10 +26,10 @@ from spanlm.analysis.compare import MOVED, SharedText, TokenBits, compare, read_
 from spanlm.analysis.comparison_page import render_comparison
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
-from spanlm.evaluation.protocol import Context
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import PointerSentinelConfig
 from spanlm.runs.model import TrainedModel
+from spanlm.scoring.protocol import Context
 from tests.analysis.conftest import HOSTILE
 from tests.cases import rest_slow
 

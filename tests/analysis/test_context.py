@@ -30,11 +30,11 @@ from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
-from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.interfaces import LMState
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig, KeyValueConfig, NoMemoryConfig
+from spanlm.scoring.protocol import Context, Protocol
 
 LENGTHS, FAR = (1, 2, 4), 4
 

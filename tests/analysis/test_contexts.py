@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spanlm.evaluation.attention import PARTS, SpanRecord, attend_spans, attend_words
-from spanlm.evaluation.protocol import Context
-from spanlm.evaluation.words import ScoreOptions, lines_as_pieces, score_words
 from spanlm.models.language_model import ModelConfig
 from spanlm.runs.texts import text_to_attend
-from tests.evaluation.reference import VOCABULARY
+from spanlm.scoring.attention import PARTS, SpanRecord, attend_spans, attend_words
+from spanlm.scoring.protocol import Context
+from spanlm.scoring.words import ScoreOptions, lines_as_pieces, score_words
 from tests.models.small import language_model, models
+from tests.scoring.reference import VOCABULARY
 
 LINES = ["the cat sat on the mat .", "zebra ran", "", "", "dog naïve the cat sat on the dog ran .", "cat", "", "mat ."]
 ATTENDING = [

@@ -13,7 +13,7 @@ import pytest
 
 from spanlm.analysis.export import CSV_COLUMNS, save_attention, save_sentence_maps
 from spanlm.analysis.sentences import mean_flatness
-from spanlm.evaluation.attention import AttentionRecord
+from spanlm.scoring.attention import AttentionRecord
 
 from .conftest import HOSTILE, make_sentence
 

@@ -16,7 +16,7 @@ import pytest
 
 from spanlm.analysis.pages import render_page
 from spanlm.analysis.sentences import scale_top
-from spanlm.evaluation.attention import PARTS, AttentionRecord, SpanRecord
+from spanlm.scoring.attention import PARTS, AttentionRecord, SpanRecord
 
 from .conftest import HOSTILE, WORDS, make_record, make_spans, mean_by_lag
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spanlm.errors import InputError
-from spanlm.evaluation.attention import AttentionRecord
+from spanlm.scoring.attention import AttentionRecord
 
 from .conftest import make_record
 

@@ -22,10 +22,10 @@ from spanlm.data.batching import make_batcher
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
-from spanlm.evaluation.attention import STEPS, attend_words
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig
+from spanlm.scoring.attention import STEPS, attend_words
 from tests.cases import rest_slow
 from tests.models.small import SMALL_MEMORIES, identify
 

@@ -15,14 +15,14 @@ import torch
 import spanlm
 from spanlm.analysis.export import save_spans
 from spanlm.errors import InputError
-from spanlm.evaluation.attention import MOST_WEIGHTS, PARTS, SpanRecord, attend_spans
-from spanlm.evaluation.stream import STEPS
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
-from tests.evaluation import reference
-from tests.evaluation.reference import VOCABULARY
-from tests.evaluation.test_parts import span_model
+from spanlm.scoring.attention import MOST_WEIGHTS, PARTS, SpanRecord, attend_spans
+from spanlm.scoring.stream import STEPS
+from tests.scoring import reference
+from tests.scoring.reference import VOCABULARY
+from tests.scoring.test_parts import span_model
 
 TEXT = [word for line in reference.TEXT * 5 for word in [*line, "<eos>"]]
 assert len(TEXT) > STEPS, "more than is read at a time"

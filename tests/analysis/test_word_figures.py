@@ -21,7 +21,7 @@ from spanlm.analysis.word_figures import (
     triangle_figure,
 )
 from spanlm.errors import InputError
-from spanlm.evaluation.attention import PARTS, AttentionRecord
+from spanlm.scoring.attention import PARTS, AttentionRecord
 
 from .conftest import HOSTILE, make_record, make_sentence, make_spans
 from .shown import texts

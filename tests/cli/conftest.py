@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spanlm.cli.main import main
-from spanlm.evaluation.dynamic.update import DynamicConfig
+from spanlm.scoring.dynamic.update import DynamicConfig
 
 SMALL = (
     "--model.embedding_size=6",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import spanlm
-from spanlm.evaluation.attention import PARTS, attend_spans
+from spanlm.scoring.attention import PARTS, attend_spans
 from tests.cli.conftest import Cli
 from tests.cli.conftest import flat as on_one_line
 

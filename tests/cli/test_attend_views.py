@@ -16,7 +16,6 @@ from spanlm.analysis.lags import PUBLISHED
 from spanlm.cli.attend import published_name
 from spanlm.cli.options import run_names
 from spanlm.config import RunConfig
-from spanlm.evaluation.protocol import Protocol
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import (
     AnyMemoryConfig,
@@ -25,6 +24,7 @@ from spanlm.models.memories import (
     NoMemoryConfig,
     RecurrentMemoryConfig,
 )
+from spanlm.scoring.protocol import Protocol
 from spanlm.training.config import BatchingConfig
 from tests.cli.conftest import Cli
 

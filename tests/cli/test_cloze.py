@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import spanlm
-from spanlm.evaluation.cloze import SCORES, RankedQuestion
+from spanlm.scoring.cloze import SCORES, RankedQuestion
 from tests.cli.conftest import Cli, Typed
 from tests.conftest import TINY_WORDS
 

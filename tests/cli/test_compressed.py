@@ -13,7 +13,7 @@ import pytest
 from tests.cli.conftest import SMALL, Cli
 from tests.cli.test_cloze import BLOCKS
 from tests.data.wikipedia.small import json_lines, made_articles
-from tests.evaluation.test_arpa import TOY
+from tests.scoring.test_arpa import TOY
 
 TEXT = b"the cat sat on the mat\n" * 60
 INPUTS: dict[str, tuple[str, bytes, str]] = {

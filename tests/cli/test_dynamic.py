@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import spanlm
-from spanlm.evaluation.dynamic.statistics import DYNAMIC
-from spanlm.evaluation.dynamic.tuning import TRIALS
+from spanlm.scoring.dynamic.statistics import DYNAMIC
+from spanlm.scoring.dynamic.tuning import TRIALS
 from tests.cli.conftest import CONFIG, GIVEN, Cli
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import spanlm
-from spanlm.evaluation.cache import CacheConfig
 from spanlm.models.counting import count_parameters
+from spanlm.scoring.cache import CacheConfig
 from tests.cli.conftest import Cli, flat
-from tests.evaluation.test_arpa import TOY
+from tests.scoring.test_arpa import TOY
 
 CACHED = ("--cache", "20", "--cache-theta", "0.5", "--cache-lambda", "0.2")
 CACHE = CacheConfig(window=20, theta=0.5, lambda_=0.2)

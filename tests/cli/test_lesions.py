@@ -9,7 +9,7 @@ import pytest
 
 import spanlm
 from spanlm.errors import InputError
-from spanlm.evaluation.dynamic.update import DynamicConfig
+from spanlm.scoring.dynamic.update import DynamicConfig
 from tests.cli.conftest import Cli
 from tests.cli.test_cloze import make_block
 from tests.cli.test_pairs import ARPA

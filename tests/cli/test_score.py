@@ -17,13 +17,13 @@ import pytest
 
 import spanlm
 from spanlm.cli.main import main
-from spanlm.evaluation.attention import attend_words
-from spanlm.evaluation.cache import CacheConfig, cached_words
 from spanlm.models.ops.precision import usable
+from spanlm.scoring.attention import attend_words
+from spanlm.scoring.cache import CacheConfig, cached_words
 from spanlm.store.plain import cell
 from tests.cli.conftest import Cli, Typed
 from tests.conftest import TINY_WORDS
-from tests.evaluation import reference
+from tests.scoring import reference
 
 COLUMNS = ["sentence", "index", "word", "surprisal", "entropy", "rank", "oov"]
 TEXT = 'the cat zebra\n\nnaïve 猫 "quoted\n<unk> sat .\n'

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import spanlm
-from spanlm.evaluation.dynamic.statistics import DYNAMIC, gather_statistics
-from spanlm.evaluation.perplexity import evaluate
-from spanlm.evaluation.protocol import Protocol
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.runs.model import TrainedModel
+from spanlm.scoring.dynamic.statistics import DYNAMIC, gather_statistics
+from spanlm.scoring.perplexity import evaluate
+from spanlm.scoring.protocol import Protocol
 from tests.cli.conftest import CONFIG, GIVEN, Cli, flat
 
 

@@ -19,7 +19,7 @@ from spanlm.data.formats import refuse_other_formats
 from spanlm.data.text import Text, fingerprint, pieces
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
-from spanlm.evaluation.words import in_lines, text_as_pieces
+from spanlm.scoring.words import in_lines, text_as_pieces
 from tests.data.limited import endless
 
 SENTENCES = [

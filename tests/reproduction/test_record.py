@@ -14,11 +14,11 @@ import pytest
 
 import spanlm
 from spanlm.errors import InputError
-from spanlm.evaluation.cache import CacheConfig
-from spanlm.evaluation.dynamic.tuning import TRIALS
-from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.reproduction.plan import Plan, Request
 from spanlm.reproduction.run import Run, finished
+from spanlm.scoring.cache import CacheConfig
+from spanlm.scoring.dynamic.tuning import TRIALS
+from spanlm.scoring.dynamic.update import DynamicConfig
 from tests.conftest import tiny_lines
 
 CACHE, SENTENCE_CACHE, ENSEMBLE = "grave-lstm-ptb-cache-500", "single-ptb-cache-500", "medium-x2"

@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 import spanlm
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
-from spanlm.evaluation.ngram.config import NgramConfig, NgramRunConfig
 from spanlm.runs.ngram import train_ngram
+from spanlm.scoring.ngram.config import NgramConfig, NgramRunConfig
 from spanlm.serve.app import make_app
 from spanlm.serve.served import Runs
 from spanlm.serve.work import Work

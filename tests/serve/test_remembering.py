@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 import spanlm
-from spanlm.evaluation.stream import evaluating
 from spanlm.models.interfaces import LMState, NextWordModel, Readout
+from spanlm.scoring.stream import evaluating
 from spanlm.serve.remembering import Memo, Remembering
 from tests.models.small import language_model, models
 

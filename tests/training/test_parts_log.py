@@ -12,8 +12,8 @@ import pytest
 from spanlm.analysis.utilisation import read_utilisation
 from spanlm.config import RunConfig
 from spanlm.errors import InputError
-from spanlm.evaluation.perplexity import log_of_training
 from spanlm.models.interfaces import MixingHead, Scores
+from spanlm.scoring.perplexity import log_of_training
 from spanlm.training.config import FinetuneConfig
 from spanlm.training.run import train
 from tests.training.small import RUNS, STAGES, Heard, make_corpus, rows, with_batching, with_training

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from spanlm.data.corpora import Corpus
-from spanlm.evaluation.tally import Tally
+from spanlm.scoring.tally import Tally
 from spanlm.training import trainer as trainer_module
 from spanlm.training.config import OptimizerConfig, ScheduleConfig
 from spanlm.training.optimizers import SGD

@@ -16,8 +16,8 @@ from spanlm.cli.training_report import TrainingReport
 from spanlm.config import RunConfig
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import Interrupted
-from spanlm.evaluation.tally import Tally
 from spanlm.models.encoders import LSTMConfig
+from spanlm.scoring.tally import Tally
 from spanlm.store.checkpoints import load_last_checkpoint
 from spanlm.store.process import stop_request
 from spanlm.training.progress import EpochEvent

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
-from spanlm.evaluation.tally import Tally
 from spanlm.models.memories import NoMemoryConfig
+from spanlm.scoring.tally import Tally
 from spanlm.training import trainer as trainer_module
 from spanlm.training.config import FinetuneConfig, ScheduleConfig
 from spanlm.training.progress import EpochEvent, StepEvent

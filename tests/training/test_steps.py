@@ -14,12 +14,12 @@ from torch import Tensor
 from spanlm.config import RunConfig
 from spanlm.data.batching import Segment, make_batcher
 from spanlm.data.corpora import Corpus
-from spanlm.evaluation.perplexity import evaluate
-from spanlm.evaluation.protocol import KINDS, Protocol
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import KeyValueConfig, NGramConfig, NoMemoryConfig, PointerSentinelConfig
+from spanlm.scoring.perplexity import evaluate
+from spanlm.scoring.protocol import KINDS, Protocol
 from spanlm.store.run_folder import load_weights
 from spanlm.training.config import OptimizerConfig
 from spanlm.training.run import train

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from spanlm.analysis.lags import LagAccumulator
 from spanlm.analysis.sentences import scale_top
 from spanlm.data.vocabulary import EOS
-from spanlm.evaluation.attention import PARTS, AttentionRecord, Expected, Look, SpanRecord
-from spanlm.evaluation.cache import CachedWords
+from spanlm.scoring.attention import PARTS, AttentionRecord, Expected, Look, SpanRecord
+from spanlm.scoring.cache import CachedWords
 from spanlm.store.plain import finite
 
 _UNITS = 1000  # of a weight

@@ -1,0 +1,329 @@
+"""The neural cache: a trained model mixed, in evaluation, with the words that followed similar states.
+
+Grave, Joulin & Usunier, "Improving Neural Language Models with a Continuous Cache" (2017), §3, the linear
+interpolation:
+
+    p(w) = (1 − λ) p_vocab(w) + λ p_cache(w),    p_cache(w) ∝ Σ_{t-C <= i < t} 1[x_{i+1} = w] exp(θ h_t · h_i)
+
+h is what the head reads; that of an ensemble is its members' side by side, so their products add up. A pair
+(h_i, x_{i+1}) is in the cache of the steps after i alone, once x_{i+1} was read; the word that a step predicts never
+is. While fewer than C pairs were read the sum goes over those; while there is none, p = p_vocab. (The public code of
+Merity et al., 2018, leaves the cache out until it is full, and at the first word of each segment.) A stream or document
+that begins anew begins with an empty cache. Where lines stand alone, `evaluate` lets the cache go on over them, in the
+order of the text; `score_words`, whose items need not follow each other, begins each line with an empty one.
+
+The paper's other mixture, one softmax over both, needs the normaliser of the vocabulary's, which heads do not give.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from spanlm.data.corpora import Corpus
+from spanlm.errors import InputError, require, require_numbers, require_several
+from spanlm.models.interfaces import NextWordModel
+from spanlm.models.ops.neural_cache import Lookup, cache_log_prob, cache_places
+from spanlm.scoring.protocol import STANDARD, Protocol
+from spanlm.scoring.stream import Reading, log_p, read
+from spanlm.scoring.tally import edge_note, perplexity
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheConfig:
+    """A cache and its share.
+
+    Attributes:
+        window: C, how many pairs of each stream are kept.
+        theta: θ, how much the similarity of states counts; 0: all pairs count alike.
+        lambda_: λ, the cache's share of the probability.
+        tuned_on: the text on which θ and λ were chosen, if they were.
+
+    Raises:
+        InputError: a window below 1, a theta that is negative or not finite, a lambda outside [0, 1].
+
+    Example:
+        >>> words = spanlm.CacheConfig(window=500, theta=0.3, lambda_=0.1)
+        >>> found = spanlm.load("runs/demo").evaluate(split="valid", cache=words)
+        >>> gain = found.without_cache.perplexity - found.perplexity
+    """
+
+    window: int
+    theta: float
+    lambda_: float
+    tuned_on: str | None = None
+
+    def __post_init__(self) -> None:
+        require_numbers(self, "cache.")
+        require(1 <= self.window < 2**31, "cache.window", self.window, "at least 1, and less than 2^31")
+        require(0 <= self.theta < math.inf, "cache.theta", self.theta, "finite and at least 0")
+        require(0 <= self.lambda_ <= 1, "cache.lambda", self.lambda_, "in [0, 1]")
+
+    @property
+    def description(self) -> str:
+        chosen = "" if self.tuned_on is None else f" (tuned on {self.tuned_on})"
+        return f"neural cache of the last {self.window:,} words, θ {self.theta:g}, λ {self.lambda_:g}{chosen}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"window": self.window, "theta": self.theta, "lambda": self.lambda_, "tuned_on": self.tuned_on}
+
+
+def mixed(log_p: Tensor, log_cache: Tensor, empty: Tensor, lambda_: float | Tensor) -> Tensor:
+    """Log((1 − λ) p + λ p_cache) in float64, (N,), and log p where the cache is empty; (M, N) for λ (M, 1)."""
+    share = torch.as_tensor(lambda_, dtype=torch.float64, device=log_p.device)
+    both = torch.logaddexp(log_p.double() + torch.log1p(-share), log_cache.double() + share.log())
+    return torch.where(empty, log_p.double(), both)
+
+
+class _Pairs:
+    """The pairs that a cache of `window` holds while a text is read.
+
+    It is emptied where a stream begins anew. If `across`, the streams are lines in the order of the text, and it goes
+    on from one to the next.
+    """
+
+    def __init__(self, window: int, across: bool) -> None:
+        self._window, self._across = window, across
+        self._lookup: Lookup | None = None
+
+    def lookup(self, reading: Reading) -> Lookup:
+        """Return what the steps of a segment look at, and keep their own pairs."""
+        h, words, filled = reading.readout.features, reading.segment.targets, reading.segment.mask
+        before = self._lookup
+        if self._across:
+            h, words = reading.flat(h).unsqueeze(1), reading.flat(words).unsqueeze(1)
+            filled = torch.ones_like(words, dtype=torch.bool)
+        elif before is not None:
+            before = None if reading.fresh else replace(before, filled=before.filled & ~reading.segment.reset)
+        keys, followed, there = h, words, filled
+        if before is not None:
+            kept = (x[-self._window :] for x in (before.keys, before.words, before.filled))
+            keys, followed, there = map(torch.cat, zip(kept, (h, words, filled), strict=True))
+        self._lookup = Lookup(h, keys, followed, there, self._window)
+        return self._lookup
+
+    def flat(self, reading: Reading, x: Tensor) -> Tensor:
+        """Return what was worked out of a lookup, (T, B, …), as rows of tokens (N, …)."""
+        return x.squeeze(1) if self._across else reading.flat(x)
+
+
+class NeuralCache:
+    """Asks for log p with a cache mixed in: answers `cached`, (N,) float64. One reads one text.
+
+    See `_Pairs` for `across`.
+    """
+
+    def __init__(self, config: CacheConfig, *, across: bool) -> None:
+        self._config, self._pairs = config, _Pairs(config.window, across)
+
+    def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
+        log_cache, empty = cache_log_prob(self._pairs.lookup(reading), (self._config.theta,))
+        log_cache, empty = (self._pairs.flat(reading, x) for x in (log_cache[0], empty))
+        return {"cached": mixed(log_p(reading)["log_p"], log_cache, empty, self._config.lambda_)}
+
+
+class _Grid:
+    """Asks what caches of several windows and θ give: answers `cache`, (N, windows · θ), NaN while they are empty."""
+
+    def __init__(self, windows: Sequence[int], thetas: Sequence[float], *, across: bool) -> None:
+        self._windows, self._thetas = windows, thetas
+        self._pairs = _Pairs(max(windows), across)
+
+    def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
+        lookup, columns = self._pairs.lookup(reading), []
+        for window in self._windows:
+            log_cache, empty = cache_log_prob(replace(lookup, window=window), self._thetas)
+            columns.append(log_cache.masked_fill(empty, torch.nan))
+        return {"cache": self._pairs.flat(reading, torch.cat(columns).movedim(0, -1))}
+
+
+PLACES = 20
+"""Of a word that had come before, so many are kept."""
+
+
+@dataclass(frozen=True)
+class CachedWords:
+    """A text of N words as a model with a cache predicts it.
+
+    Attributes:
+        surprisal: (N,) float64, −ln p(word) in nats; NaN where nothing was predicted.
+        chance: (N,) float64, p_cache(word), 0 where the cache did not have it; NaN where nothing was predicted or the
+            cache was empty.
+        places: the steps i after which the word had come before, with their shares of p_cache: the `PLACES` largest.
+    """
+
+    surprisal: NDArray[np.float64]
+    chance: NDArray[np.float64]
+    places: list[list[tuple[int, float]]]
+
+
+def cached_words(
+    features: NDArray[np.floating[Any]],
+    words: Sequence[int],
+    surprisal: NDArray[np.float64],
+    config: CacheConfig,
+    starts: Sequence[int] = (0,),
+) -> CachedWords:
+    """Mix a cache into the probabilities of one text that was read before, and say where it looked.
+
+    Args:
+        features: (N, D), h of each step.
+        words: the N words that followed them.
+        surprisal: of these without the cache, nats; NaN where nothing was predicted: such a pair is not kept.
+        config: the cache and its share.
+        starts: the steps before which the cache is emptied.
+    """
+    found = CachedWords(surprisal.copy(), np.full(len(words), np.nan), [[] for _ in words])
+    for begin, end in pairwise([*starts, len(words)]):
+        steps = begin + np.flatnonzero(~np.isnan(surprisal[begin:end]))
+        h, targets = torch.from_numpy(features[steps]).unsqueeze(1), torch.tensor(words)[steps].unsqueeze(1)
+        lookup = Lookup(h, h, targets, torch.ones_like(targets, dtype=torch.bool), config.window)
+        chance, *looked = cache_places(lookup, config.theta, PLACES)
+        log_p = -torch.from_numpy(surprisal[steps]).unsqueeze(1)
+        log_p = mixed(log_p, chance.double().log(), chance.isnan(), config.lambda_)
+        found.surprisal[steps] = 0.0 - log_p.squeeze(1).numpy()
+        found.chance[steps] = chance.squeeze(1).numpy()
+        kept = zip(*(x.squeeze(1).tolist() for x in looked), strict=True)
+        for step, (places, shares) in zip(steps.tolist(), kept, strict=True):
+            both = zip(places, shares, strict=True)
+            found.places[step] = [(int(steps[place]), share) for place, share in both if share > 0]
+    return found
+
+
+THETAS = (0.0, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 1.6, 2.4, 4.0)
+"""Published: 0.3 to 1. The larger the features, the less."""
+
+LAMBDAS = tuple(number / 50 for number in range(31))
+"""0 to 0.6. Published: 0.1 to 0.13 for large models; weak ones want more, and 0 is no cache."""
+
+
+def _require_grid(windows: Sequence[int], thetas: Sequence[float], lambdas: Sequence[float]) -> None:
+    for name, values in (("window", windows), ("theta", thetas), ("lambda", lambdas)):
+        require_several(f"cache.{name}", values)
+    for window, theta, lambda_ in product(windows, thetas, lambdas):
+        CacheConfig(window=window, theta=theta, lambda_=lambda_)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheOptions:
+    """A cache as a user gives it: one, or a grid to search.
+
+    Attributes:
+        window: mix in a neural cache of the last C words, with cache.tune, or cache.theta and cache.lambda
+        theta: how much similarity of states counts; several: a grid to tune
+        lambda_: the cache's share, 0 to 1; several: a grid to tune
+        tune: first find the θ and λ that fit the valid part best
+
+    Raises:
+        InputError: a value outside its range; without `tune`, several values, or none.
+    """
+
+    window: int
+    theta: Sequence[float] | None = None
+    lambda_: Sequence[float] | None = None
+    tune: bool = False
+
+    def __post_init__(self) -> None:
+        for name, values in {} if self.tune else {"theta": self.theta, "lambda": self.lambda_}.items():
+            if values is None:
+                how = f"needs cache.{name}, or cache.tune, which finds what fits best"
+                raise InputError(f"cache.window={self.window}: {how}")
+            if len(values) > 1:
+                raise InputError(f"cache.{name}: {len(values)} values are a grid; choose one, or add cache.tune")
+        _require_grid((self.window,), self.thetas, self.lambdas)
+
+    @property
+    def thetas(self) -> Sequence[float]:
+        return THETAS if self.theta is None else self.theta
+
+    @property
+    def lambdas(self) -> Sequence[float]:
+        return LAMBDAS if self.lambda_ is None else self.lambda_
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A point of the grid: C, θ, λ and the perplexity with that cache."""
+
+    window: int
+    theta: float
+    lambda_: float
+    perplexity: float
+
+
+@dataclass(frozen=True)
+class CacheTuning:
+    """The result of a grid search on a text (corpus and split): the perplexity without a cache (`plain`), and the best.
+
+    The grid has every point, windows outermost, λ innermost. Notes say where the best lies on its edge, so that the
+    true one may lie beyond.
+    """
+
+    text: str
+    tokens: int
+    plain: float
+    best: CacheConfig
+    perplexity: float
+    grid: list[Tried]
+    notes: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self, dict_factory=lambda items: {name.removesuffix("_"): value for name, value in items})
+
+
+def tune_cache(
+    model: NextWordModel,
+    corpus: Corpus,
+    split: str,
+    windows: Sequence[int],
+    thetas: Sequence[float] = THETAS,
+    lambdas: Sequence[float] = LAMBDAS,
+    protocol: Protocol = STANDARD,
+    over_lines: bool = True,
+) -> CacheTuning:
+    """Try every window with every θ and λ.
+
+    One pass of the model serves the whole grid: for each window and θ the probability that the cache gives each word is
+    worked out once, and all λ are tried on it together. The text, never the one to report, is read in one stream, and
+    its lines as the model knows them. The cache goes on `over_lines` that stand alone, as in `evaluate`, or, as in
+    `score_words`, begins anew with each.
+
+    Raises:
+        InputError: an empty grid, a value outside its range, or no such split.
+    """
+    _require_grid(windows, thetas, lambdas)
+    # a cache over lines needs them in the order of the text
+    batcher = replace(protocol, batch_size=None).batcher(corpus, split, in_order=True)
+    grid = _Grid(windows, thetas, across=protocol.context == "line" and over_lines)
+    shares = torch.tensor(lambdas, dtype=torch.float64, device=model.device).unsqueeze(1)
+    plain = torch.zeros((), dtype=torch.float64, device=model.device)
+    sums = plain.new_zeros(len(windows) * len(thetas), len(lambdas))
+    for block in read(model, batcher.segments(), protocol, log_p, grid):
+        own = block.answers["log_p"]
+        plain -= own.double().sum()
+        for number, log_cache in enumerate(block.answers["cache"].unbind(1)):
+            sums[number] -= mixed(own, log_cache, log_cache.isnan(), shares).sum(1)
+    points = zip(product(windows, thetas, lambdas), sums.flatten().tolist(), strict=True)
+    tried = [Tried(*point, perplexity(nll / batcher.targets)) for point, nll in points]
+    best, text = min(tried, key=lambda point: point.perplexity), f"{corpus.name} {split}"
+    config = CacheConfig(window=best.window, theta=best.theta, lambda_=best.lambda_, tuned_on=text)
+    notes = [*_edges(best, windows, thetas, lambdas), *protocol.tuning_notes]
+    loss = plain.item() / batcher.targets
+    return CacheTuning(text, batcher.targets, perplexity(loss), config, best.perplexity, tried, notes)
+
+
+def _edges(best: Tried, windows: Sequence[int], thetas: Sequence[float], lambdas: Sequence[float]) -> list[str]:
+    """Note where the best point lies on the edge of the grid."""
+    if best.lambda_ == 0:
+        return ["cache.lambda=0: no cache of the grid helps."]
+    chosen = {"window": (best.window, windows), "theta": (best.theta, thetas), "lambda": (best.lambda_, lambdas)}
+    notes = [edge_note(f"cache.{name}", value, values) for name, (value, values) in chosen.items()]
+    return [note for note in notes if note]

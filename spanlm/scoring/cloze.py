@@ -1,0 +1,379 @@
+"""Cloze questions: a model ranks candidate words for a gap.
+
+The stream of a question is opened by `<eos>`, and each context sentence s_i and the query are closed by one, as
+everywhere in this project. With q_< and q_> for the query before and after its gap, a candidate c has two scores:
+
+    sentence    log p(q_<, c, q_>, <eos> | context)
+    candidate   log p(c | context, q_<)
+
+natural logarithms; a candidate of several words counts with all of them. Daniluk et al. (2017, Figure 2d) do not say
+how they score; the whole query sentence is this project's reading. The context is, by name:
+
+    full    <eos> s_1 <eos> … s_20 <eos>
+    query   <eos>: the query sentence from an empty state
+
+A model that was trained on independent lines (`training.batching.kind=sentences`) can use only the query, so it reads
+`query`. If it was trained without predicting first words (Salton et al., 2017), no `<eos>` opens a question, either,
+and the first word of the query has no score. If the gap comes first, the candidates have no score.
+
+A word outside the vocabulary is read and scored as `<unk>`, so two such candidates score alike. An answer
+is right only if it scores higher than every other candidate.
+
+The context and q_< are read once for a question and the state is branched over its candidates; no distribution over
+words is computed in the context. Questions are read side by side, each as if it were alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice, zip_longest
+from statistics import fmean
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from spanlm.data.cbt import Defect, Question
+from spanlm.data.config import Tokenizer
+from spanlm.data.tokenizer import tokenize
+from spanlm.data.vocabulary import Vocabulary
+from spanlm.errors import InputError, require, require_numbers
+from spanlm.models.interfaces import LMState, NextWordModel
+from spanlm.models.ops.precision import Precision
+from spanlm.scoring.stream import evaluating
+from spanlm.scoring.tally import wilson
+from spanlm.scoring.words import refuse_one_string
+
+ClozeContext = Literal["full", "query"]
+Score = Literal["sentence", "candidate"]
+
+CONTEXTS: tuple[ClozeContext, ...] = get_args(ClozeContext)
+SCORES: tuple[Score, ...] = get_args(Score)
+
+TOKENS = 4096
+"""Read at a time, over all streams; any number gives the same result, up to rounding."""
+
+Ids = Sequence[int]
+
+BATCHES = 8
+"""Batches of questions held at a time, so that those of one batch are about equally long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClozeOptions:
+    """How questions are read; any `batch_size` gives the same values, up to rounding.
+
+    Attributes:
+        contexts: what is read before the query: its context sentences (full, the default); nothing (query, the default
+            of models trained on single sentences, which can use no other)
+        batch_size: questions side by side
+        precision: of matrix products
+
+    Raises:
+        InputError: an unknown context, or a batch size below 1.
+    """
+
+    contexts: Sequence[ClozeContext] | None = None
+    batch_size: int = 64
+    precision: Precision = "fp32"
+
+    def __post_init__(self) -> None:
+        require_numbers(self)
+        refuse_one_string("contexts", self.contexts or ())
+        for context in self.contexts or ():
+            require(context in CONTEXTS, "context", context, "query or full")
+        require(self.batch_size >= 1, "batch_size", self.batch_size, "at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class RankedQuestion:
+    """A question, the context it was read with, both scores of each candidate (nats), and which of them are unknown."""
+
+    question: Question
+    context: ClozeContext
+    sentence: tuple[float, ...]
+    candidate: tuple[float, ...]
+    oov: tuple[bool, ...]
+
+    def predicted(self, by: Score) -> str | None:
+        """The candidate that scores higher than every other one; None if several share the highest score."""
+        return best[0] if len(best := self.best(by)) == 1 else None
+
+    def right(self, by: Score) -> bool:
+        """Whether the answer scores higher than every other candidate."""
+        return self.predicted(by) == self.question.answer
+
+    def tied(self, by: Score) -> bool:
+        """Whether the answer shares the highest score with another candidate."""
+        best = self.best(by)
+        return len(best) > 1 and self.question.answer in best
+
+    @property
+    def answer_oov(self) -> bool:
+        """Whether the vocabulary does not have the answer."""
+        return self.oov[self.question.candidates.index(self.question.answer)]
+
+    def best(self, by: Score) -> list[str]:
+        values = self.sentence if by == "sentence" else self.candidate
+        return [word for word, value in zip(self.question.candidates, values, strict=True) if value == max(values)]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "file": self.question.file,
+            "line": self.question.line,
+            "context": self.context,
+            "answer": self.question.answer,
+            "predicted": {by: self.predicted(by) for by in SCORES},
+            "right": {by: self.right(by) for by in SCORES},
+            "candidates": list(self.question.candidates),
+            "sentence": list(self.sentence),
+            "candidate": list(self.candidate),
+            "oov": list(self.oov),
+        }
+
+
+def rank_questions(
+    model: NextWordModel,
+    vocabulary: Vocabulary,
+    tokenizer: Tokenizer,
+    questions: Iterable[Question | Defect],
+    options: ClozeOptions = ClozeOptions(),
+    *,
+    predict_first: bool = True,
+) -> Iterator[RankedQuestion | Defect]:
+    """Rank the candidates of questions, in their order, once with each context.
+
+    Returns:
+        For each question, its ranks in the order of `options.contexts`, or a defect: the one passed on, that its
+        candidates are all outside the vocabulary, that one is a reserved word, or that they come first in a sentence
+        that nothing opens.
+
+    Raises:
+        InputError: a context other than query where sentences are not opened.
+    """
+    options = replace(options, contexts=options.contexts or ("full",))
+    for context in options.contexts or ():
+        opened = predict_first or context == "query"
+        require(opened, "context", context, "query where sentences are not opened by <eos>")
+    return _ranked(_Ranker(model, vocabulary, tokenizer, predict_first, options.precision), iter(questions), options)
+
+
+def _ranked(
+    ranker: _Ranker, questions: Iterator[Question | Defect], options: ClozeOptions
+) -> Iterator[RankedQuestion | Defect]:
+    contexts, batch_size = options.contexts or (), options.batch_size
+    while items := list(islice(questions, batch_size * BATCHES)):
+        prepared = [ranker.prepared(item) for item in items]
+        gaps = sorted((item for item in prepared if isinstance(item, _Gap)), key=lambda gap: len(gap.context))
+        found: dict[tuple[int, ClozeContext], RankedQuestion] = {}
+        for context in contexts:
+            for begin in range(0, len(gaps), batch_size):
+                batch = gaps[begin : begin + batch_size]
+                for gap, ranked in zip(batch, ranker.rank(batch, context), strict=True):
+                    found[id(gap), context] = ranked
+        for item in prepared:
+            if isinstance(item, Defect):
+                yield item
+            else:
+                yield from (found[id(item), context] for context in contexts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """A question as ids: every sentence of the context with the <eos> before it, and no <eos> in the query."""
+
+    question: Question
+    context: list[int]
+    before: list[int]
+    after: list[int]
+    candidates: list[tuple[int, ...]]
+    oov: tuple[bool, ...]
+
+
+class _Ranker:
+    def __init__(
+        self,
+        model: NextWordModel,
+        vocabulary: Vocabulary,
+        tokenizer: Tokenizer,
+        predict_first: bool,
+        precision: Precision,
+    ) -> None:
+        self.model, self.vocabulary, self.tokenizer, self.precision = model, vocabulary, tokenizer, precision
+        self.opening = [vocabulary.eos_id] * predict_first
+
+    def prepared(self, item: Question | Defect) -> _Gap | Defect:
+        """Give ids to the words of a question; a defect where they are no words."""
+        try:
+            return item if isinstance(item, Defect) else self._gap(item)
+        except InputError as error:  # of a reserved word, such as <eos> among the candidates
+            return Defect(item.file, item.line, str(error))
+
+    def _gap(self, question: Question) -> _Gap | Defect:
+        words = [tokenize(candidate, self.tokenizer) for candidate in question.candidates]
+        oov = tuple(any(word not in self.vocabulary for word in candidate) for candidate in words)
+        if all(oov):
+            return Defect(question.file, question.line, f"none of the {len(oov)} candidates is in the vocabulary")
+        before = self._ids(question.before)
+        if not (self.opening or before):
+            what = "the gap is the first word, which this model only reads (training.batching.predict_first=false)"
+            return Defect(question.file, question.line, what)
+        return _Gap(
+            question,
+            [id for sentence in question.context for id in (self.vocabulary.eos_id, *self._ids(sentence))],
+            before,
+            self._ids(question.after),
+            [tuple(self.vocabulary.encode(candidate)) for candidate in words],
+            oov,
+        )
+
+    def _ids(self, text: str) -> list[int]:
+        return self.vocabulary.encode(tokenize(text, self.tokenizer))
+
+    def rank(self, gaps: Sequence[_Gap], context: ClozeContext) -> list[RankedQuestion]:
+        eos, device = self.vocabulary.eos_id, self.model.device
+        before = [[*self.opening, *gap.before] for gap in gaps]
+        # candidates of the same words are scored once: rounding must not make them differ
+        branches = [(stream, ids) for stream, gap in enumerate(gaps) for ids in dict.fromkeys(gap.candidates)]
+        owners = torch.tensor([stream for stream, _ in branches], device=device)
+        firsts = torch.tensor([ids[0] for _, ids in branches], device=device)
+        with evaluating(self.model, self.precision):
+            state = self.model.init_state(len(gaps))
+            if context == "full":
+                _, state = _read(self.model, [gap.context for gap in gaps], None, state)
+            opening, state = _read(self.model, [ids[:-1] for ids in before], [ids[1:] for ids in before], state)
+            last = torch.tensor([[ids[-1] for ids in before]], device=device)
+            log_p, state = self.model.log_probs(last, state)
+            first = log_p[0, owners, firsts].double()
+            inputs = [[*ids, *gaps[stream].after] for stream, ids in branches]
+            rest, _ = _read(self.model, inputs, [[*line[1:], eos] for line in inputs], state.select(owners))
+        sentence = (opening.sum(0)[owners] + first + rest.sum(0)).tolist()
+        # the words of a candidate after its first one are the first targets that follow
+        more = torch.tensor([len(ids) - 1 for _, ids in branches], device=device)
+        own = torch.arange(len(rest), device=device).unsqueeze(1) < more
+        candidate = (first + torch.where(own, rest, 0.0).sum(0)).tolist()
+        scores = {branch: both for branch, *both in zip(branches, sentence, candidate, strict=True)}
+        ranked = []
+        for stream, gap in enumerate(gaps):
+            whole, alone = zip(*(scores[stream, ids] for ids in gap.candidates), strict=True)
+            ranked.append(RankedQuestion(gap.question, context, whole, alone, gap.oov))
+        return ranked
+
+
+def _read(
+    model: NextWordModel, inputs: Sequence[Ids], targets: Sequence[Ids] | None, state: LMState
+) -> tuple[Tensor, LMState]:
+    """Read streams of different lengths side by side, each as if it were alone; nothing is padded.
+
+    Return log p(target), float64 (T, B) with T the longest stream and 0 after the end of a shorter one, or where there
+    are no targets; and the state of each stream after its own last word.
+    """
+    device = model.device
+    lengths = torch.tensor([len(stream) for stream in inputs])
+    # from the longest to the shortest: those that go on are always the first ones
+    order = lengths.argsort(descending=True, stable=True)
+    words = _columns(inputs, order, device)
+    wanted = None if targets is None else _columns(targets, order, device)
+    log_p = torch.zeros(words.shape, dtype=torch.float64, device=device)
+    going, ended, everyone = state.select(order.to(device)), [], torch.arange(len(inputs), device=device)
+    held = len(inputs)
+    for begin, end, streams in _pieces(lengths[order].tolist()):
+        if streams < held:
+            ended.append(going.select(everyone[streams:held]))
+            going, held = going.select(everyone[:streams]), streams
+        readout, going = model(words[begin:end, :streams], going)
+        if wanted is not None:
+            log_p[begin:end, :streams] = model.head.log_prob(readout, wanted[begin:end, :streams]).double()
+    back = order.argsort().to(device)
+    return log_p.index_select(1, back), LMState.beside([going, *reversed(ended)]).select(back)
+
+
+def _columns(streams: Sequence[Ids], order: Tensor, device: torch.device) -> Tensor:
+    """Lay the streams out as columns (T, B); what fills up the shorter ones is never read."""
+    rows = list(zip_longest(*(streams[stream] for stream in order.tolist()), fillvalue=0))
+    return torch.tensor(rows, dtype=torch.long).view(len(rows), len(streams)).to(device)
+
+
+def _pieces(lengths: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Cut streams, the longest first, into pieces: the steps from begin to end of the first so many streams."""
+    begin, streams = 0, len(lengths)
+    while streams:
+        if lengths[streams - 1] <= begin:
+            streams -= 1
+            continue
+        end = min(lengths[streams - 1], begin + max(1, TOKENS // streams))
+        yield begin, end, streams
+        begin = end
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """The number of questions, and of right answers."""
+
+    right: int
+    questions: int
+
+    @property
+    def share(self) -> float | None:
+        """The right ones as a share of all; None of no questions."""
+        return self.right / self.questions if self.questions else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Wilson's 95 % interval; None of no questions."""
+        return wilson(self.right, self.questions) if self.questions else None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"right": self.right, "questions": self.questions, "accuracy": self.share, "interval": self.interval}
+
+
+@dataclass(slots=True)
+class ClozeTally:
+    """Counts over ranked questions; in `ties`, by score, those whose answer shares the highest, which is not right."""
+
+    questions: int = 0
+    answers_oov: int = 0
+    candidates: int = 0
+    candidates_oov: int = 0
+    ties: Counter[Score] = field(default_factory=Counter)
+    _right: Counter[tuple[Score, bool]] = field(default_factory=Counter)
+
+    def add(self, ranked: RankedQuestion) -> None:
+        self.questions += 1
+        self.answers_oov += ranked.answer_oov
+        self.candidates += len(ranked.oov)
+        self.candidates_oov += sum(ranked.oov)
+        for by in SCORES:
+            self.ties[by] += ranked.tied(by)
+            self._right[by, ranked.answer_oov] += ranked.right(by)
+
+    def accuracy(self, by: Score) -> Accuracy:
+        return Accuracy(self._right[by, False] + self._right[by, True], self.questions)
+
+    def accuracy_in_vocabulary(self, by: Score) -> Accuracy:
+        """Over the questions whose answer the vocabulary has."""
+        return Accuracy(self._right[by, False], self.questions - self.answers_oov)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "questions": self.questions,
+            "answers_oov": self.answers_oov,
+            "candidates": self.candidates,
+            "candidates_oov": self.candidates_oov,
+            **{
+                by: {
+                    **self.accuracy(by).to_json(),
+                    "ties": self.ties[by],
+                    "answer_in_vocabulary": self.accuracy_in_vocabulary(by).to_json(),
+                }
+                for by in SCORES
+            },
+        }
+
+
+def macro_average(accuracies: Iterable[Accuracy]) -> float | None:
+    """Return the mean of the shares, each set of questions with equal weight; None if no set has a question."""
+    shares = [accuracy.share for accuracy in accuracies if accuracy.share is not None]
+    return fmean(shares) if shares else None

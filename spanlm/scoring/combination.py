@@ -1,0 +1,154 @@
+"""Several models on one text: each alone, the ensemble, and the oracle bound of any choice among them.
+
+The text is read once: each member scores a segment before the next one is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spanlm.data.batching import Segment
+from spanlm.data.corpora import Corpus
+from spanlm.models.ensemble import Ensemble
+from spanlm.models.interfaces import NextWordModel, Readout
+from spanlm.scoring.perplexity import Evaluation, measure, without_notes
+from spanlm.scoring.protocol import STANDARD, Protocol
+from spanlm.scoring.stream import Reading, Scored, read
+
+TOLERANCE = 1e-6
+"""Nats a token that tuned weights may at most be short of the best ones."""
+
+STEPS = 1000
+"""Steps that tuning takes, at most."""
+
+
+@dataclass(frozen=True)
+class OracleBound:
+    """The NLL if the best member at each token is chosen.
+
+    A bound and not a model's perplexity: the choice is made after the token is seen, so these probabilities sum to
+    more than 1 over the vocabulary. No linear mixture of the members does better, whatever its weights at each token;
+    a normalised product can. `nll` is Σ_t −max_m log p_m(w_t) in nats, and `bound` is exp(nll / tokens).
+    """
+
+    tokens: int
+    nll: float
+    nll_per_token: float
+    bound: float
+
+
+@dataclass(frozen=True)
+class EnsembleEvaluation:
+    """The evaluation of several models on one split: each alone, the ensemble, and the oracle bound."""
+
+    combination: str
+    weights: tuple[float, ...]
+    members: tuple[Evaluation, ...]
+    ensemble: Evaluation
+    oracle_bound: OracleBound
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self, dict_factory=without_notes)
+
+
+@dataclass(frozen=True)
+class TunedWeights:
+    """The weights of the mixture that fit a text best; no others gain more than `gap` nats a token.
+
+    `log_likelihoods` are mean log p of a token, nats, before each step and after the last; they never fall.
+    """
+
+    weights: tuple[float, ...]
+    log_likelihoods: tuple[float, ...]
+    gap: float
+
+    @property
+    def steps(self) -> int:
+        return len(self.log_likelihoods) - 1
+
+
+def evaluate_members(
+    ensemble: Ensemble, corpus: Corpus, split: str = "test", protocol: Protocol = STANDARD
+) -> EnsembleEvaluation:
+    """Measure each member, the ensemble and the oracle bound in one pass; InputError: the corpus has no such split."""
+    names = [f"member {number}" for number in range(len(ensemble.members))]
+
+    def every(reading: Reading) -> Mapping[str, Tensor]:
+        """Answer log p of each member, of all as one, and of the best member at each token."""
+        each = ensemble.head.each_and_all(reading.readout, reading.segment.targets)
+        columns = dict(zip([*names, "ensemble"], map(reading.flat, each), strict=True))
+        return {**columns, "oracle": reading.flat(each[:-1].amax(0))}
+
+    def reader(segments: Iterable[Segment]) -> Iterator[Scored]:
+        return read(ensemble, segments, protocol, every)
+
+    *members, together, oracle = measure(reader, corpus, split, protocol, [*names, "ensemble", "oracle"])
+    return EnsembleEvaluation(
+        combination="linear",
+        weights=ensemble.head.weights,
+        members=tuple(members),
+        ensemble=together,
+        oracle_bound=OracleBound(oracle.tokens, oracle.nll, oracle.nll_per_token, bound=oracle.perplexity),
+    )
+
+
+def tune_weights(
+    ensemble: Ensemble, corpus: Corpus, split: str = "valid", protocol: Protocol = STANDARD
+) -> TunedWeights:
+    """Find the weights of the linear mixture that make a split most probable, which is never the one to report.
+
+    The text is read once, lines as the members know them; one float64 number a token and member is held.
+
+    Raises:
+        InputError: the corpus has no such split.
+    """
+    return em_weights(log_p_of_each(ensemble, ensemble.head.each, corpus, split, protocol))
+
+
+def log_p_of_each(
+    model: NextWordModel,
+    each: Callable[[Readout, Tensor], Tensor],
+    corpus: Corpus,
+    split: str,
+    protocol: Protocol = STANDARD,
+) -> Tensor:
+    """Return log p of every token of a split by each part of a mixture, (M, N) float64; `each` gives (M, T, B)."""
+
+    def ask(reading: Reading) -> Mapping[str, Tensor]:
+        log_p = each(reading.readout, reading.segment.targets)
+        return {"each": reading.flat(log_p.movedim(0, -1))}
+
+    scored = read(model, protocol.batcher(corpus, split).segments(), protocol, ask)
+    return torch.cat([block.answers["each"].double().cpu() for block in scored]).T.contiguous()
+
+
+def em_weights(log_p: Tensor, *, tolerance: float = TOLERANCE, steps: int = STEPS) -> TunedWeights:
+    r"""Maximise the likelihood of a mixture over its weights by expectation maximisation (Dempster et al., 1977).
+
+        w_m ← w_m g_m,    g_m = 1/N Σ_n p_mn / Σ_k w_k p_kn
+
+    A step never lowers the likelihood, which is concave in w. By Jensen's inequality no weights are better by more
+    than max_m log g_m nats a token; the search ends when that is below `tolerance`.
+
+    `log_p` has log p_m of token n, (M, N), float64. The first weights are equal; there are at most so many `steps`.
+    """
+    count = len(log_p)
+    weights = log_p.new_full((count,), 1 / count)
+    # relative to the best member of each token: no probability is lost to rounding
+    best = log_p.amax(0)
+    likely, base, history = (log_p - best).exp(), float(best.mean()), []
+    while True:
+        mixture = weights @ likely
+        history.append(base + float(mixture.log().mean()))
+        gain = likely @ mixture.reciprocal() / len(mixture)
+        gap = math.log(float(gain.max()))
+        if gap <= tolerance or len(history) > steps:
+            return TunedWeights(tuple(weights.tolist()), tuple(history), max(gap, 0.0))
+        weights = weights * gain
+        weights /= weights.sum()

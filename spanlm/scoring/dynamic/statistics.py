@@ -1,0 +1,340 @@
+r"""The mean squares of a model's gradients, which dynamic evaluation divides by.
+
+Krause, Kahembwe, Murray & Renals, "Dynamic Evaluation of Neural Sequence Models" (ICML 2018), § 5, and their code:
+
+    MS_i = sqrt(1/n Σ_s g_si²),    ḡ = 1/K Σ_{tensors k} mean_{i ∈ k} MS_i
+
+g_s is the gradient of the mean cross-entropy of segment s of the training part, with the trained weights and without
+dropout: 100 streams of 5 steps, state carried, the likelihood alone (no penalty, no reward), with a span buffer at the
+gate's evaluation temperature. ḡ is a mean over the K tensors, whatever their sizes; a tied matrix is one of
+them. A segment with fewer than its 500 tokens counts by its share of them, in g and in n (the published code leaves the
+last one out: n = 1859 on Penn Treebank, here 1859.2).
+
+They are kept in the run's folder, marked with the SHA-256 of the weights and of the training text, and with the gate's
+temperature; those of another one are gathered anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from spanlm.data.batching import Segment
+from spanlm.data.config import Split
+from spanlm.data.corpora import Corpus
+from spanlm.errors import InputError, RunError, SpanlmError, require
+from spanlm.models.interfaces import Head, LMState, Memory, MixingHead, NextWordModel, Readout, Scores
+from spanlm.models.ops.precision import Precision, autocast
+from spanlm.scoring.protocol import STANDARD, Protocol
+from spanlm.scoring.stream import Report, Scored, evaluating, next_state, quiet, reading_of, scored_of
+from spanlm.store.checkpoints import read_tensors, to_bytes
+from spanlm.store.files import replace_file
+from spanlm.store.run_folder import model_digest
+
+DYNAMIC = "dynamic.safetensors"
+"""Their name in the folder of a run."""
+
+STREAMS, LENGTH = 100, 5
+"""Published."""
+
+PART: Split = "train"
+
+ADVANCE = 64
+"""Segments that are cut at a time. Between two passes of a model, whose weights fill the processor's caches, this takes
+twenty times as long (measured: 0.44 ms a segment against 0.02; the passes of a small model: 6)."""
+
+DynamicLoss = Literal["likelihood", "training"]
+
+_KEPT = ("text", "segments", "read", "tokens", "whole", "gate_temperature")
+"""Fields that the file has beside the tensors."""
+
+
+@dataclass(frozen=True)
+class SegmentGradients:
+    """The tokens of a segment, and the gradient of its loss, by each of `learning_weights`; share: tokens / M."""
+
+    scored: Scored
+    gradients: tuple[Tensor, ...]
+    share: float
+
+
+def learning_weights(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the weights that training changes; tied ones once."""
+    return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+
+
+def _short_segments(segments: Iterable[Segment], length: int) -> Iterator[Segment]:
+    """Cut segments into ones of at most `length` steps, `ADVANCE` at a time; a state begins anew with the first."""
+    cut = (
+        replace(
+            segment,
+            inputs=segment.inputs[start : start + length],
+            targets=segment.targets[start : start + length],
+            mask=segment.mask[start : start + length],
+            place=segment.place[start : start + length],
+            reset=segment.reset if start == 0 else torch.zeros_like(segment.reset),
+        )
+        for segment in segments
+        for start in range(0, len(segment.inputs), length)
+    )
+    while block := list(islice(cut, ADVANCE)):
+        yield from block
+
+
+def segment_gradients(
+    model: NextWordModel,
+    segments: Iterable[Segment],
+    length: int,
+    precision: Precision = "fp32",
+    loss: DynamicLoss = "likelihood",
+) -> Iterator[SegmentGradients]:
+    """Read a text with the model in evaluation mode and give the gradient of each short segment's loss.
+
+        g = ∇ 1/M Σ −log p(target),    M = B · T
+
+    M is the tokens of a full segment: a segment with fewer counts for less, by its share. Evaluation mode has no
+    dropout, weight drop, margins, extra loss or penalties. `loss` training is that of a span buffer's training (Li et
+    al., 2020, Eq. 11): the likelihood at the gate's temperature of training, and the reward; nothing else is added.
+
+    State is carried from segment to segment, gradients are not. Between two segments the weights may be changed; they
+    get no `.grad`. Segments of more than `length` steps are cut.
+    """
+    weights = list(learning_weights(model).values())
+    state: LMState | None = None
+    for segment in _short_segments(segments, length):
+        full = len(segment.reset) * length
+        state = next_state(model, state, segment)
+        with evaluating(model), torch.enable_grad():
+            with autocast(model.device, precision):
+                reading, state = reading_of(model, segment, state)
+                scores, learnt = _scores(model.head, reading.readout, reading.segment.targets, loss)
+            # the gradient of the loss by each log p; the loss itself is not needed
+            shares = reading.segment.mask.to(scores.log_prob.dtype).mul_(-1 / full)
+            gradients = torch.autograd.grad(learnt, weights, shares, materialize_grads=True)
+        state = state.detach()
+        scored = scored_of(reading, segment, {"log_p": reading.flat(scores.log_prob.detach())}, scores.metrics)
+        yield SegmentGradients(scored, gradients, len(scored) / full)
+
+
+def _scores(head: Head, readout: Readout, targets: Tensor, loss: DynamicLoss) -> tuple[Scores, Tensor]:
+    """Return the scores of targets and the objective to maximise, (T, B): log p, or that of training."""
+    if loss == "likelihood":
+        scores = head.score(readout, targets)
+        return scores, scores.log_prob
+    assert isinstance(head, MixingHead) and readout.mixture is not None  # `require_fit` refuses others
+    scores, trained = readout.mixture.score_twice(head, readout.features, targets)
+    return scores, trained.log_prob - trained.extra_loss
+
+
+@dataclass(frozen=True, eq=False)
+class DynamicStatistics:
+    """The root mean square of the gradient of each weight.
+
+    Attributes:
+        root_mean_squares: MS of every weight that learns, by its name; zero where no gradient was.
+        segments: n, in full segments.
+        read: how many segments were read, full or not.
+        whole: all of the text was read, not its first segments alone.
+        weights: SHA-256 of the weights that they are of.
+        gate_temperature: of the likelihood, for a model with a span buffer; None: there is no gate.
+        origin: for people: gathered now, or read from a file.
+    """
+
+    root_mean_squares: dict[str, Tensor]
+    text: str
+    segments: float
+    read: int
+    tokens: int
+    whole: bool
+    weights: str
+    gate_temperature: float | None = None
+    origin: str = ""
+
+    @property
+    def tensors(self) -> int:
+        return len(self.root_mean_squares)
+
+    @property
+    def mean(self) -> float:
+        return sum(float(x.double().mean()) for x in self.root_mean_squares.values()) / self.tensors
+
+    @cached_property
+    def digest(self) -> str:
+        return _digest(self.root_mean_squares)
+
+    @property
+    def description(self) -> str:
+        """Text, tokens, n and the gate's temperature, in a few words."""
+        part = "" if self.whole else f"the first {self.read:,} segments of "
+        gate = "" if self.gate_temperature is None else f", gate's T {self.gate_temperature:g}"
+        return f"{part}{self.text}, {self.tokens:,} tokens (n = {self.segments:,.1f}){gate}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in (*_KEPT, "tensors", "origin")} | {"length": LENGTH}
+
+
+def gather_statistics(
+    model: NextWordModel,
+    corpus: Corpus,
+    protocol: Protocol = STANDARD,
+    *,
+    segments: int | None = None,
+    streams: int = STREAMS,
+    report: Report = quiet,
+) -> DynamicStatistics:
+    """Gather the statistics of a model, in its own precision, on the corpus of its training, read as in training.
+
+    A segment has `streams` of 5 steps; `segments` of them are read, or all. `report` is called after each.
+
+    Raises:
+        InputError: the corpus has no training part, or `segments` is below 1.
+        RunError: all gradients are zero, or some are not finite.
+    """
+    require(segments is None or segments >= 1, "dynamic.statistics", segments, "at least 1 segment")
+    if PART not in corpus.splits:
+        raise InputError(
+            f"dynamic evaluation needs gradient statistics of the training text, and {corpus.name} has no {PART} "
+            f"part. Name the folder that has it, or put this model's statistics into the run's folder."
+        )
+    batcher = replace(protocol, batch_size=streams).batcher(corpus, PART, in_order=True, length=LENGTH, whole=False)
+    weights = learning_weights(model)
+    sums = [torch.zeros_like(weight) for weight in weights.values()]
+    expected = batcher.targets if segments is None else min(batcher.targets, segments * streams * LENGTH)
+    read, tokens, full = 0, 0, 0.0
+    for segment in segment_gradients(model, batcher.segments(), LENGTH):
+        torch._foreach_addcmul_(sums, segment.gradients, segment.gradients)
+        read, tokens, full = read + 1, tokens + len(segment.scored), full + segment.share
+        report("gradient statistics", tokens, expected)
+        if read == segments:
+            break
+    found = DynamicStatistics(
+        root_mean_squares={name: total.div_(full).sqrt_() for name, total in zip(weights, sums, strict=True)},
+        text=f"{corpus.name} {PART}",
+        segments=full,
+        read=read,
+        tokens=tokens,
+        whole=tokens == batcher.targets,
+        gate_temperature=gate_temperature(model),
+        weights=model_digest(model),
+    )
+    if not 0 < found.mean < math.inf:
+        raise RunError(f"gradient statistics: their mean on {found.text} is {found.mean}, and must be positive.")
+    return found
+
+
+def gate_temperature(model: NextWordModel) -> float | None:
+    """Return the temperature at which a model's gate is evaluated; None: it has none."""
+    memory = getattr(model, "memory", None)
+    return memory.gate_temperature if isinstance(memory, Memory) else None
+
+
+def find_statistics(
+    path: Path,
+    model: NextWordModel,
+    corpus: Corpus,
+    protocol: Protocol,
+    *,
+    segments: int | None = None,
+    report: Report = quiet,
+) -> DynamicStatistics:
+    """Return the statistics of a file if they are of these weights and this text; otherwise gather and save them.
+
+    Where the file cannot be written they are only returned (see `origin`). Other arguments: see `gather_statistics`.
+    """
+    text, origin = corpus.digest(PART), "gathered now"
+    try:
+        return read_statistics(path, model, text, segments)
+    except FileNotFoundError:
+        pass
+    except InputError as stale:
+        origin = f"gathered anew ({stale})"
+    found = gather_statistics(model, corpus, protocol, segments=segments, report=report)
+    try:
+        save_statistics(path, found, text)
+    except OSError as error:
+        return replace(found, origin=f"{origin}; kept in memory alone: {path} could not be written: {error.strerror}")
+    return replace(found, origin=f"{origin}, saved in {path}")
+
+
+def statistics_without_text(
+    path: Path, model: NextWordModel, segments: int | None, missing: SpanlmError
+) -> DynamicStatistics:
+    """Return the statistics of a file where the training text is `missing`; InputError: none, or of other weights."""
+    try:
+        found = read_statistics(path, model, None, segments)
+    except (FileNotFoundError, InputError) as error:
+        why = f"there is no {path}" if isinstance(error, FileNotFoundError) else str(error)
+        raise InputError(
+            f"dynamic evaluation needs gradient statistics: {why}, and the training text, to gather them from, is "
+            f"missing: {missing} Put the text back where it was, or this model's {path.name} into "
+            f"{path.parent}."
+        ) from None
+    return replace(found, origin=f"{found.origin}; the training text is not there to be compared")
+
+
+def save_statistics(path: Path, statistics: DynamicStatistics, text: str) -> None:
+    """Write statistics with the SHA-256 of weights, training text and tensors; OSError: the file before is intact."""
+    marks = {
+        "format": 1,
+        "weights": statistics.weights,
+        "training_text": text,
+        "statistics": statistics.digest,
+        **{name: getattr(statistics, name) for name in _KEPT},
+        "length": LENGTH,
+    }
+    # one key: the format writes several in no fixed order, and equal statistics should give equal files
+    replace_file(path, to_bytes(statistics.root_mean_squares, {"spanlm": json.dumps(marks)}))
+
+
+def read_statistics(path: Path, model: NextWordModel, text: str | None, segments: int | None) -> DynamicStatistics:
+    """Read statistics that belong to a model and to a text, whose SHA-256 is `text` (None: unknown).
+
+    They must be of at least so many `segments`; None: of all of the text.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        InputError: it is damaged, or of another model, text, length or temperature.
+    """
+    gate = gate_temperature(model)
+    try:
+        tensors, marks = read_tensors(path)
+        found = DynamicStatistics(
+            {name: x.to(model.device) for name, x in tensors.items()},
+            **{name: marks[name] for name in _KEPT},
+            weights=marks["weights"],
+            origin=f"read from {path}",
+        )
+        length, of_text, damaged = marks["length"], marks["training_text"], marks["statistics"] != _digest(tensors)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise InputError(f"{path}: damaged: {error!r}") from None
+    kinds = {name: (weight.shape, weight.dtype) for name, weight in learning_weights(model).items()}
+    enough = found.whole or (segments is not None and found.read >= segments)
+    for wrong, why in (
+        (damaged, "damaged: it does not have its SHA-256"),
+        (found.weights != model_digest(model), "is of other weights"),
+        (text not in (None, of_text), "is of another training text"),
+        (found.gate_temperature != gate, f"is of temperature {found.gate_temperature} of a gate, not {gate}"),
+        (length != LENGTH, f"is of segments of {length} steps, not {LENGTH}"),
+        ({name: (x.shape, x.dtype) for name, x in tensors.items()} != kinds, "does not fit the model"),
+        (not enough, f"is of fewer segments (the first {found.read:,})"),
+    ):
+        if wrong:
+            raise InputError(f"{path}: {why}")
+    return found
+
+
+def _digest(tensors: dict[str, Tensor]) -> str:
+    return hashlib.sha256(to_bytes(dict(sorted(tensors.items())))).hexdigest()

@@ -1,0 +1,355 @@
+"""The search for η and λ of dynamic evaluation: a grid on a text that is not the one to report.
+
+At every point the weights adapt differently, so each point needs passes of its own. The points share the statistics,
+and most of the grid reads only the first 30,000 tokens (as the fast search of the published code does); the
+best few of it then read all of the text, and the best of those is taken. Weights can do well for the first tokens and
+diverge later; where none of the best few does better than static weights, the next ones read all of it, too.
+
+A search takes hours at full size. Each finished trial is a line of `trials.jsonl` in the run's folder, and a search
+that needs the same trial takes it from there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from spanlm.data.corpora import Corpus
+from spanlm.errors import InputError, RunError, require, require_several
+from spanlm.models.interfaces import NextWordModel
+from spanlm.scoring.dynamic.evaluate import DivergedError, diverged, read_adapting
+from spanlm.scoring.dynamic.statistics import LENGTH, DynamicLoss, DynamicStatistics
+from spanlm.scoring.dynamic.update import DynamicConfig, require_fit, require_own
+from spanlm.scoring.protocol import STANDARD, Protocol
+from spanlm.scoring.stream import Report, quiet, read
+from spanlm.scoring.tally import Tally, edge_note, perplexity, tally
+from spanlm.store.files import own, regular
+from spanlm.store.plain import finite, json_object
+
+RATES = (3e-5, 4e-5, 5e-5, 6e-5, 7e-5, 1e-4)
+"""η of the published grid."""
+
+DECAYS = (0.001, 0.002, 0.003, 0.005)
+"""λ of the published grid."""
+
+EPSILON = DynamicConfig().epsilon
+
+FIRST_TOKENS = 30_000
+"""Tokens that every point reads."""
+
+FINALISTS = 4
+"""Points that read all of the text; more if none of them helps."""
+
+TRIALS = "trials.jsonl"
+"""The name of a run's trials in its folder."""
+
+
+@dataclass(frozen=True)
+class GridPoint:
+    """A point of the grid, with the perplexity of the first tokens (`first`), infinite from e^700 on.
+
+    `perplexity` is that of all of the text, or None where that was not read.
+    """
+
+    rate: float
+    decay: float
+    first: float
+    perplexity: float | None
+    whole: bool
+
+
+@dataclass(frozen=True)
+class DynamicTuning:
+    """The result of a search.
+
+    Attributes:
+        first_tokens: how many of the tokens were predicted by every point.
+        plain: perplexity of all of the text with the trained weights.
+        best: the settings with the lowest perplexity of all of the text; without finalists, of its first tokens.
+        grid: every point, η outermost.
+        notes: where the best lies on the edge of the grid, so that the true one may lie beyond; and what else to know.
+        read_before: how many trials were taken from `trials.jsonl`.
+        seconds_before: the time that they had taken.
+    """
+
+    text: str
+    tokens: int
+    first_tokens: int
+    plain: float
+    best: DynamicConfig
+    perplexity: float
+    grid: list[GridPoint]
+    notes: list[str]
+    read_before: int = 0
+    seconds_before: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        plain = {name: value for name, value in asdict(self).items() if name != "seconds_before"}
+        return plain | {"best": self.best.to_json()}
+
+
+def dynamic_grid(
+    rates: Sequence[float] | None,
+    decays: Sequence[float] | None,
+    epsilon: float = EPSILON,
+    loss: DynamicLoss = "likelihood",
+) -> list[DynamicConfig]:
+    """Return every η with every λ; None: the published grid. InputError: an empty list, or a value out of range."""
+    rates, decays = RATES if rates is None else rates, DECAYS if decays is None else decays
+    for name, values in (("rate", rates), ("decay", decays)):
+        require_several(f"dynamic.{name}", values)
+    pairs = product(rates, decays)
+    return [DynamicConfig(rate=rate, decay=decay, epsilon=epsilon, loss=loss) for rate, decay in pairs]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamicOptions:
+    """The settings of a dynamic evaluation as a user gives them: one point, or a grid to search.
+
+    Attributes:
+        rate: η, how fast the weights learn (default: 5e-05; to tune, the published grid); several: a grid to tune
+        decay: λ, how fast they return (default: 0.002; to tune, the published grid); several: a grid to tune
+        epsilon: ε, how much weights with small gradients are held (default: 2e-05)
+        loss: what they learn from: the likelihood, or, of a model with a span buffer, the loss of its training (its
+            temperature, if annealed the last, and the reward)
+        statistics: gather the gradient statistics from the first N segments (of 100 streams) of the training text
+            (default: from all of it)
+        tune: first find the η and λ that fit the valid part best
+
+    Raises:
+        InputError: a value outside its range, or several values without `tune`.
+    """
+
+    rate: Sequence[float] | None = None
+    decay: Sequence[float] | None = None
+    epsilon: float | None = None
+    loss: DynamicLoss = "likelihood"
+    statistics: int | None = None
+    tune: bool = False
+
+    def __post_init__(self) -> None:
+        require(
+            self.statistics is None or self.statistics >= 1, "dynamic.statistics", self.statistics, "at least 1 segment"
+        )
+        for name, values in (("rate", self.rate), ("decay", self.decay)):
+            if values is not None and len(values) > 1 and not self.tune:
+                raise InputError(f"dynamic.{name}: {len(values)} values are a grid; choose one, or add dynamic.tune")
+        _ = self.points  # refuses the rest
+
+    @property
+    def points(self) -> list[DynamicConfig]:
+        """What to try; one without `tune`."""
+        epsilon, rates, decays = EPSILON if self.epsilon is None else self.epsilon, self.rate, self.decay
+        if not self.tune:
+            usual = DynamicConfig()
+            rates = [usual.rate] if rates is None else rates
+            decays = [usual.decay] if decays is None else decays
+        return dynamic_grid(rates, decays, epsilon, self.loss)
+
+
+class Trials:
+    """The trials of a run, in a file of one line each.
+
+    A line answers for a trial of the same settings, weights, text, protocol and `code` (see
+    `spanlm.store.provenance.code_version`). A damaged line, or one of
+    something else, is ignored. Where the file cannot be written, there is one warning, and the search goes on. Without
+    a path nothing is kept. `seconds` has the duration of each trial that was taken from the file.
+    """
+
+    def __init__(self, path: Path | None = None, code: str = "") -> None:
+        self._path, self._code = path, code
+        self.seconds: list[float] = []
+        self._lines = [] if path is None else _read_lines(path)
+
+    def find(self, key: Mapping[str, Any]) -> Tally | None:
+        """Return the sums of the trial with a key, if the file has it."""
+        wanted = {**key, "commit": self._code}
+        for line in self._lines:
+            if line["key"] == wanted:
+                self.seconds.append(line["seconds"])
+                return _tally(line["sums"])
+        return None
+
+    def add(self, key: Mapping[str, Any], total: Tally, seconds: float) -> None:
+        """Append a finished trial to the file."""
+        if self._path is None:
+            return
+        line = {"key": {**key, "commit": self._code}, "seconds": seconds, "sums": finite(asdict(total))}
+        line["sha256"] = _digest(line)
+        try:
+            with own(self._path).open("ab+") as file:
+                file.seek(max(0, file.tell() - 1))
+                begun = file.read() not in (b"", b"\n")  # a process was killed within a line
+                file.write(b"\n" * begun + json.dumps(line).encode() + b"\n")
+        except OSError as error:
+            logging.getLogger("spanlm").warning(
+                "note: %s: cannot be written: %s; a search that is stopped will begin anew", self._path, error.strerror
+            )
+            self._path = None
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    lines = []
+    with suppress(OSError):
+        for line in regular(path, 2**26).read_bytes().splitlines():
+            with suppress(ValueError, LookupError):
+                found = json_object(line)
+                if found.pop("sha256") == _digest(found):
+                    lines.append(found)
+    return lines
+
+
+def _digest(line: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(line, sort_keys=True).encode()).hexdigest()
+
+
+def _tally(sums: dict[str, Any]) -> Tally:
+    """Read sums; a number that was not finite is null in JSON."""
+
+    def numbers(part: dict[str, Any]) -> dict[str, Any]:
+        return {name: math.nan if value is None else value for name, value in part.items()}
+
+    return Tally(**numbers(sums) | {"metrics": numbers(sums["metrics"])})
+
+
+def tune_dynamic(
+    model: NextWordModel,
+    corpus: Corpus,
+    split: str,
+    statistics: DynamicStatistics,
+    grid: Sequence[DynamicConfig],
+    protocol: Protocol = STANDARD,
+    *,
+    first_tokens: int = FIRST_TOKENS,
+    finalists: int = FINALISTS,
+    report: Report = quiet,
+    trials: Trials | None = None,
+) -> DynamicTuning:
+    """Try every point of a grid.
+
+    The model is not changed. The text is read in one stream, lines as in training, and is never the one to report.
+    Every point reads the first tokens, and so many `finalists` then all of it, more if none of them helps; with 0 the
+    first tokens decide. What is in the file of `trials` is not read again.
+
+    Raises:
+        InputError: no such split, statistics of other weights, segments or another gate, or the loss of training
+            without a span buffer.
+        DivergedError: the weights diverged at every point; has the grid.
+        RunError: the trained weights predict no finite numbers.
+    """
+    require(first_tokens >= 1, "dynamic.first_tokens", first_tokens, "at least 1")
+    require(finalists >= 0, "dynamic.finalists", finalists, "0 or more")
+    require_own(statistics, model)
+    for config in grid:
+        require_fit(config, statistics, model)
+    trials = trials or Trials()
+    search = _Search(model, corpus, split, statistics, replace(protocol, batch_size=1), report, trials)
+    segments = replace(protocol, batch_size=None).batcher(corpus, split).segments()
+    static = tally(read(model, segments, protocol), corpus.vocabulary)
+    if not math.isfinite(static.loss):
+        raise RunError(
+            f"{corpus.name} {split}: the mean NLL of the trained weights is {static.loss}: nothing can help."
+        )
+    most = first_tokens if first_tokens < static.tokens else None
+    firsts = [search.read(config, most, f"point {number} of {len(grid)}") for number, config in enumerate(grid, 1)]
+    finals = dict(enumerate(firsts)) if most is None else {}
+    if most is not None and finalists:
+        best = sorted(range(len(grid)), key=lambda number: _perplexity(firsts[number]))
+        for n, number in enumerate(best, 1):
+            if n > finalists and min(map(_perplexity, finals.values())) < _perplexity(static):
+                break
+            finals[number] = search.read(grid[number], None, f"finalist {n} of {max(n, min(finalists, len(best)))}")
+    return _summary(search, static, grid, firsts, finals)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What is read at every point, and how."""
+
+    model: NextWordModel
+    corpus: Corpus
+    split: str
+    statistics: DynamicStatistics
+    protocol: Protocol
+    report: Report
+    trials: Trials
+
+    def read(self, config: DynamicConfig, most: int | None, what: str) -> Tally:
+        """Read the text, or the first tokens of it, with weights that follow, unless the run has that trial."""
+        key = {**self._key, "settings": config.to_json() | {"tuned_on": None}, "first_tokens": most}
+        if (found := self.trials.find(key)) is not None:
+            return found
+        began, total, what = time.perf_counter(), Tally(), f"{what}, η {config.rate:.3g}, λ {config.decay:.3g}"
+        batcher = self.protocol.batcher(self.corpus, self.split, in_order=True, length=LENGTH)
+        how: dict[str, Any] = {"precision": self.protocol.precision, "most": most}
+        for block in read_adapting(self.model, batcher.segments(), self.statistics, config, **how):
+            total = total.plus(block, self.corpus.vocabulary)
+            self.report(what, total.tokens, most or batcher.targets)
+        self.trials.add(key, total, time.perf_counter() - began)
+        return total
+
+    @cached_property
+    def _key(self) -> dict[str, Any]:
+        """What the trials of this search have in common."""
+        return {
+            "weights": self.statistics.weights,
+            "statistics": self.statistics.digest,
+            "gate_temperature": self.statistics.gate_temperature,
+            "text": self.corpus.digest(self.split),
+            "protocol": asdict(self.protocol),
+        }
+
+
+def _summary(
+    search: _Search,
+    static: Tally,
+    grid: Sequence[DynamicConfig],
+    firsts: Sequence[Tally],
+    finals: Mapping[int, Tally],
+) -> DynamicTuning:
+    """Turn the sums over the first tokens and, of some points, over all of the text into the result."""
+    plain, whole = _perplexity(static), {number: _perplexity(total) for number, total in finals.items()}
+    results = whole or {number: _perplexity(total) for number, total in enumerate(firsts)}
+    best = min(results, key=lambda number: results[number])
+    points = [
+        GridPoint(config.rate, config.decay, _perplexity(first), whole.get(number), number in whole)
+        for number, (config, first) in enumerate(zip(grid, firsts, strict=True))
+    ]
+    before = len(search.trials.seconds)
+    if diverged(finals.get(best, firsts[best]).loss, static.loss, len(search.corpus.vocabulary)):
+        details = {"tried": len(grid), "plain": plain, "grid": [asdict(point) for point in points]}
+        raise DivergedError(
+            "dynamic.rate: at every point of the grid the weights diverged. Take lower rates.",
+            details | ({"read_before": before} if before else {}),
+        )
+    # without finalists there is nothing to compare the trained weights with
+    notes = ["no point of the grid helps."] if whole and results[best] >= plain else []
+    for name in ("rate", "decay"):
+        note = edge_note(f"dynamic.{name}", getattr(grid[best], name), [getattr(config, name) for config in grid])
+        notes += [note] if note else []
+    return DynamicTuning(
+        text=f"{search.corpus.name} {search.split}",
+        tokens=static.tokens,
+        first_tokens=max(total.tokens for total in firsts),
+        plain=plain,
+        best=replace(grid[best], tuned_on=f"{search.corpus.name} {search.split}"),
+        perplexity=results[best],
+        grid=points,
+        notes=[*notes, *search.protocol.tuning_notes],
+        read_before=before,
+        seconds_before=sum(search.trials.seconds),
+    )
+
+
+def _perplexity(total: Tally) -> float:
+    return perplexity(total.loss)

@@ -1,0 +1,155 @@
+r"""The update rule: a copy of the weights learns from a text, and decays towards the trained weights.
+
+Krause, Kahembwe, Murray & Renals, "Dynamic Evaluation of Neural Sequence Models" (ICML 2018), § 5, "RMS with a global
+prior". After each segment of 5 tokens, which is scored before the update, all weights become
+
+    θ ← θ + λ R ⊙ (θ_g − θ) − η g / (MS + ε),    R = min(MS / ḡ, 1/λ)
+
+with θ_g the trained weights, g the gradient of the segment's mean cross-entropy, and MS and ḡ as in
+`spanlm.scoring.dynamic.statistics`. A segment with fewer tokens makes a step that is shorter by its share of them:
+λ R · len/5, and so is g. (In the published code only the text's last segment is shorter, and no word comes after it.)
+The weights are the plain parameters: under weight drop the raw matrix.
+
+η, λ and ε come in two conventions. This project's ("mean") is that of the authors' current code. Their first release,
+and the copies of it that came with the mixture of softmaxes and its successors ("sum"), took no mean, neither over the
+n segments in MS nor over the K tensors in ḡ:
+
+    η_mean = η_sum / √n,    ε_mean = ε_sum / √n,    λ_mean = λ_sum / K
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, get_args
+
+import torch
+from torch import Tensor
+
+from spanlm.errors import InputError, require, require_numbers
+from spanlm.models.interfaces import NextWordModel
+from spanlm.scoring.dynamic.statistics import (
+    LENGTH,
+    DynamicLoss,
+    DynamicStatistics,
+    SegmentGradients,
+    gate_temperature,
+    learning_weights,
+)
+from spanlm.store.run_folder import model_digest
+
+BLOCK = 2**17
+"""Weights that a CPU changes at a time: between the two passes over them they stay in its cache."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamicConfig:
+    """The settings of the update rule. The defaults are the published ones, for an AWD-LSTM on Penn Treebank.
+
+    Attributes:
+        rate: η.
+        decay: λ.
+        epsilon: ε.
+        loss: what the weights learn from: likelihood, or, with a span buffer, training (temperature of training and
+            reward). The statistics are of the likelihood in evaluation either way.
+        tuned_on: the text on which η and λ were chosen, if they were.
+
+    Raises:
+        InputError: a rate that is negative or not finite, a decay outside [0, 1], an epsilon that is not positive, or
+            another loss.
+
+    Example:
+        >>> learns = spanlm.DynamicConfig(rate=1e-4)  # for model.evaluate(dynamic=learns)
+        >>> learns.decay
+        0.002
+    """
+
+    rate: float = 5e-5
+    decay: float = 0.002
+    epsilon: float = 2e-5
+    loss: DynamicLoss = "likelihood"
+    tuned_on: str | None = None
+
+    def __post_init__(self) -> None:
+        require_numbers(self, "dynamic.")
+        require(0 <= self.rate < math.inf, "dynamic.rate", self.rate, "finite and at least 0")
+        require(0 <= self.decay <= 1, "dynamic.decay", self.decay, "in [0, 1]")
+        require(0 < self.epsilon < math.inf, "dynamic.epsilon", self.epsilon, "positive and finite")
+        require(self.loss in get_args(DynamicLoss), "dynamic.loss", self.loss, "likelihood or training")
+
+    @staticmethod
+    def from_sum_convention(
+        *, rate: float, decay: float, epsilon: float, segments: float, tensors: int
+    ) -> DynamicConfig:
+        """Convert η, λ and ε of the first release, given n and K of the statistics."""
+        root = math.sqrt(segments)
+        return DynamicConfig(rate=rate / root, decay=decay / tensors, epsilon=epsilon / root)
+
+    def sum_convention(self, segments: float, tensors: int) -> tuple[float, float, float]:
+        """Return η, λ and ε as the first release would have them, given n and K of the statistics."""
+        root = math.sqrt(segments)
+        return self.rate * root, self.decay * tensors, self.epsilon * root
+
+    @property
+    def description(self) -> str:
+        chosen = "" if self.tuned_on is None else f" (tuned on {self.tuned_on})"
+        learnt = ", learning from the loss of training" if self.loss == "training" else ""
+        return (
+            f"dynamic evaluation, weights adapted after every {LENGTH} tokens, η {self.rate:.3g}, "
+            f"λ {self.decay:.3g}, ε {self.epsilon:.3g}{learnt}{chosen}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "length": LENGTH}
+
+
+def adapting(
+    model: NextWordModel, statistics: DynamicStatistics, config: DynamicConfig
+) -> tuple[NextWordModel, Callable[[SegmentGradients], None]]:
+    """Return a copy of a model, and the update of its weights after a segment; the model itself is never written."""
+    follower = copy.deepcopy(model)
+    for part in follower.modules():
+        if isinstance(part, torch.nn.RNNBase):
+            part.flatten_parameters()  # cuDNN would gather copied weights at every call, and warn of it
+    # views of the parameters' memory, without a graph
+    trained, weights = ([w.detach().view(-1) for w in learning_weights(m).values()] for m in (model, follower))
+    sizes, mean = [statistics.root_mean_squares[name].view(-1) for name in learning_weights(model)], statistics.mean
+    rates = [config.rate / (size + config.epsilon) for size in sizes]
+    decays = [(size * (config.decay / mean)).clamp_(max=1) for size in sizes]
+    block = BLOCK if model.device.type == "cpu" else sys.maxsize
+    parts = list(zip(*(_split(x, block) for x in (weights, trained, decays, rates)), strict=True))
+
+    def update(segment: SegmentGradients) -> None:
+        share, gradients = segment.share, _split((g.reshape(-1) for g in segment.gradients), block)
+        for (weight, first, decay, rate), g in zip(parts, gradients, strict=True):
+            # g was computed before both, so this is one step
+            weight.lerp_(first, decay if share == 1 else decay * share)
+            weight.addcmul_(g, rate, value=-1)
+
+    return follower, update
+
+
+def _split(tensors: Iterable[Tensor], size: int) -> list[Tensor]:
+    return [part for x in tensors for part in torch.split(x, size)]
+
+
+def require_own(statistics: DynamicStatistics, model: NextWordModel) -> None:
+    """Raise InputError for statistics of other weights than the model's."""
+    if statistics.weights != model_digest(model):
+        raise InputError("statistics: of another model's weights. Use model.dynamic_statistics().")
+
+
+def require_fit(config: DynamicConfig, statistics: DynamicStatistics, model: NextWordModel) -> None:
+    """Raise InputError for statistics of another temperature; errors as of `require_loss`, too."""
+    gate = gate_temperature(model)
+    require(statistics.gate_temperature == gate, "statistics.gate_temperature", statistics.gate_temperature, f"{gate}")
+    require_loss(config.loss, model)
+
+
+def require_loss(loss: DynamicLoss, model: NextWordModel) -> None:
+    """Raise InputError for the loss of training with a model without a gate, such as an ensemble."""
+    only = "likelihood without a span buffer: only its gate has a temperature and a reward in training"
+    require(loss == "likelihood" or gate_temperature(model) is not None, "dynamic.loss", loss, only)

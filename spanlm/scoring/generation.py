@@ -1,0 +1,223 @@
+"""Sampling from a language model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import chain
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from spanlm.data.vocabulary import EOS, Vocabulary
+from spanlm.errors import InputError, require, require_numbers, whole_number
+from spanlm.models.interfaces import LMState, NextWordModel
+from spanlm.scoring.stream import STEPS, evaluating
+
+LEAST_TEMPERATURE = 0.001
+"""Below it the division overflows; 0 takes the most probable word without a division."""
+
+SIDE_BY_SIDE = 32
+"""Samples that are drawn at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationOptions:
+    """The sampling distribution.
+
+    p'(w) ∝ p(w)^{1 / temperature} over the words that remain: the `top_k` most probable, then of these the fewest that
+    hold the share `top_p` of their probability.
+
+    Attributes:
+        length: how many words
+        temperature: 1: the model's own probabilities; 0: always the most probable word
+        top_k: draw from the k most probable words
+        top_p: draw from the fewest words that hold this share of the probability (of the k words', with top_k)
+        seed: the same seed gives the same words
+        unk: let <unk> be drawn, too
+
+    Raises:
+        InputError: a value outside its range.
+    """
+
+    length: int = 50
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 1
+    unk: bool = False
+
+    def __post_init__(self) -> None:
+        require_numbers(self)
+        require(self.length >= 1, "length", self.length, "at least 1")
+        usable = self.temperature == 0 or LEAST_TEMPERATURE <= self.temperature < math.inf
+        require(usable, "temperature", self.temperature, f"0, or from {LEAST_TEMPERATURE} on")
+        require(self.top_k is None or self.top_k >= 1, "top_k", self.top_k, "at least 1")
+        require(self.top_p is None or 0 < self.top_p <= 1, "top_p", self.top_p, "in (0, 1]")
+        require(0 <= self.seed < 2**63, "seed", self.seed, "in [0, 2^63)")
+
+
+class Drawn(NamedTuple):
+    """A word, and what it was drawn from: log p of every word (V,), as the model has it, before the temperature."""
+
+    word: str
+    log_p: Tensor
+
+
+def draw(
+    model: NextWordModel,
+    vocabulary: Vocabulary,
+    prompt: list[str],
+    options: GenerationOptions,
+    *,
+    line_by_line: bool = False,
+    predict_first: bool = True,
+) -> Iterator[Drawn]:
+    """Continue a prompt word by word; <eos> is the end of a line or sentence, not that of the text.
+
+    A prompt has <eos> where a line or sentence in it ends; unknown words are read as <unk>. If the model was trained
+    `line_by_line`, each line begins with an empty state, and only the prompt's last line is read. Without
+    `predict_first` no <eos> opens a line: the model cannot draw its first word, so the prompt must give one, and the
+    text ends with its line.
+
+    Raises:
+        InputError: no first word, without `predict_first`.
+    """
+    texts = _Texts(model, vocabulary, line_by_line, predict_first)
+    return (drawn for (drawn,) in texts.drawn(texts.after(prompt), options, 1) if drawn is not None)
+
+
+def draw_samples(
+    model: NextWordModel,
+    vocabulary: Vocabulary,
+    prompt: list[str],
+    options: GenerationOptions,
+    count: int,
+    *,
+    line_by_line: bool = False,
+    predict_first: bool = True,
+) -> Iterator[list[str]]:
+    """Continue a prompt `count` times, some side by side: sample n has the words that seed + n draws alone.
+
+    But for rounding, which differs with the number of texts that are read at a time. See `draw`.
+
+    Raises:
+        InputError: at once, several samples at temperature 0, which are all the same; at the first sample, no first
+            word without `predict_first`.
+    """
+    count = whole_number("samples", count)
+    same = "1 with temperature=0, where all are the same"
+    require(count == 1 or options.temperature > 0, "samples", count, same)
+    texts = _Texts(model, vocabulary, line_by_line, predict_first)
+    after = cache(lambda: texts.after(prompt))
+
+    def side_by_side(first: int) -> list[list[str]]:
+        size, seeds = min(SIDE_BY_SIDE, count - first), replace(options, seed=(options.seed + first) % 2**63)
+        found: list[list[str]] = [[] for _ in range(size)]
+        for step in texts.drawn(after(), seeds, size):
+            for words, drawn in zip(found, step, strict=True):
+                if drawn is not None:
+                    words.append(drawn.word)
+        return found
+
+    return chain.from_iterable(map(side_by_side, range(0, count, SIDE_BY_SIDE)))
+
+
+class _Next(NamedTuple):
+    """The state after some words, and log p of the next one (B, V)."""
+
+    state: LMState
+    log_p: Tensor
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """Texts that continue one prompt, side by side."""
+
+    model: NextWordModel
+    vocabulary: Vocabulary
+    line_by_line: bool
+    predict_first: bool
+
+    def after(self, prompt: list[str]) -> _Next:
+        if self.line_by_line or not self.predict_first:
+            prompt = prompt[len(prompt) - [*reversed(prompt), EOS].index(EOS) :]
+        if not (self.predict_first or prompt):
+            raise InputError(
+                "prompt='': the model does not predict the first word of a sentence "
+                "(training.batching.predict_first=false); give that word, or more"
+            )
+        tokens = [self.vocabulary.eos_id] * self.predict_first + self.vocabulary.encode(prompt)
+        state = self.model.init_state(1)
+        for start in range(0, len(tokens), STEPS):
+            after = self._next([[id] for id in tokens[start : start + STEPS]], state)
+            state = after.state
+        return after
+
+    def drawn(self, after: _Next, options: GenerationOptions, count: int) -> Iterator[list[Drawn | None]]:
+        """Give at each step a word of each of `count` texts, None of one that has ended."""
+        eos, barred = self.vocabulary.eos_id, [] if options.unk else [self.vocabulary.unk_id]
+        generators = [torch.Generator().manual_seed((options.seed + n) % 2**63) for n in range(count)]
+        goes_on = [True] * count
+        if count > 1:
+            texts = torch.zeros(count, dtype=torch.int64, device=self.model.device)
+            after = _Next(after.state.select(texts), after.log_p.repeat(count, 1))
+        for number in range(options.length):
+            rows = zip(after.log_p, generators, strict=True)
+            words = [sample(x, options.temperature, options.top_k, options.top_p, barred, each) for x, each in rows]
+            drawn = zip(words, after.log_p, goes_on, strict=True)
+            yield [Drawn(self.vocabulary.word(word), log_p) if on else None for word, log_p, on in drawn]
+            ended = [word == eos for word in words]
+            if not self.predict_first:
+                goes_on = [on and not end for on, end in zip(goes_on, ended, strict=True)]
+            if number == options.length - 1 or not any(goes_on):
+                return
+            state = after.state
+            if self.line_by_line and any(ended):
+                state = state.reset(torch.tensor(ended), self.model.init_state(count))
+            after = self._next([words], state)
+
+    def _next(self, ids: Sequence[Sequence[int]], state: LMState) -> _Next:
+        with evaluating(self.model):
+            readout, state = self.model(torch.tensor(ids, device=self.model.device), state)
+            return _Next(state, self.model.head.log_probs(readout.map(lambda x: x[-1:]))[0].cpu())
+
+
+def sample(
+    log_p: Tensor,
+    temperature: float,
+    top_k: int | None,
+    top_p: float | None,
+    barred: list[int],
+    generator: torch.Generator,
+) -> int:
+    """Draw a word from log_p (V,), changed as `GenerationOptions` says and without the words `barred`.
+
+    With u uniform in [0, 1) it is the first word, by id, at which the running sum of the probabilities reaches (1 − u)
+    times their total. As 1 − u > 0, a word without a probability is never drawn.
+
+    Raises:
+        InputError: no word has a probability, as those of weights that are not numbers.
+    """
+    log_p = log_p.double().clone()
+    log_p[barred] = -torch.inf
+    if not log_p.max() > -torch.inf:
+        raise InputError("the model gives no word a probability that is a number")
+    if temperature == 0:
+        return int(log_p.argmax())
+    probabilities = (log_p / temperature).softmax(0)
+    if top_k is not None or (top_p is not None and top_p < 1):
+        values, words = probabilities.sort(descending=True, stable=True)
+        dropped = torch.zeros_like(words, dtype=torch.bool)
+        if top_k is not None:
+            dropped[top_k:] = True
+        if top_p is not None:
+            values[dropped] = 0
+            dropped |= values.cumsum(0) - values >= top_p * values.sum()  # the word that crosses the border stays
+        probabilities[words[dropped]] = 0
+    summed = probabilities.cumsum(0)
+    share = 1 - torch.rand((), generator=generator, dtype=summed.dtype)
+    return int(torch.searchsorted(summed, share * summed[-1]))

@@ -1,0 +1,61 @@
+"""The configuration of an n-gram run: what text, and how its model is estimated. No torch here."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import yaml
+
+from spanlm.data.config import DataConfig
+from spanlm.errors import require
+from spanlm.scoring.ngram.model import MAX_ORDER
+
+
+@dataclass(frozen=True, kw_only=True)
+class NgramConfig:
+    """An interpolated modified Kneser-Ney model, and the cache of the words just read that is mixed in.
+
+    Attributes:
+        order: n, the length of the longest n-grams, 1 to 6.
+        fallback: discounts D_1, D_2, D_3 for an order of which the text has too few n-grams to compute them (0.5, 1,
+            1.5 is usual); null refuses such a text.
+        cache: C, how many of the words just read a unigram cache holds (Kuhn & De Mori, 1990); null: no cache.
+        cache_share: λ, the cache's share of the probability; null: what fits the validation part best, written here.
+    """
+
+    order: int = 5
+    fallback: tuple[float, float, float] | None = None
+    cache: int | None = None
+    cache_share: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be estimated, and a share without a cache."""
+        require(1 <= self.order <= MAX_ORDER, "ngram.order", self.order, f"from 1 to {MAX_ORDER}")
+        for count, discount in enumerate(self.fallback or (), 1):
+            require(0 < discount <= count, f"ngram.fallback: D_{count}", discount, f"above 0, and at most {count}")
+        require(self.cache is None or self.cache >= 1, "ngram.cache", self.cache, "at least 1, or null")
+        share = self.cache_share
+        require(share is None or self.cache is not None, "ngram.cache_share", share, "null where ngram.cache is")
+        require(share is None or 0 < share < 1, "ngram.cache_share", share, "between 0 and 1, or null")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NgramRunConfig:
+    """Everything that determines an n-gram run but its folder; its `config.yaml` is known by the group `ngram`."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    ngram: NgramConfig = field(default_factory=NgramConfig)
+
+    @property
+    def description(self) -> str:
+        cache = self.ngram.cache
+        return f"{self.ngram.order}-gram Kneser-Ney{'' if cache is None else f' + cache of the last {cache:,} words'}"
+
+    def to_tree(self) -> dict[str, Any]:
+        """Return nested dictionaries of plain values."""
+        return asdict(self)
+
+    def to_yaml(self) -> str:
+        """Return the same as YAML text."""
+        return yaml.safe_dump(self.to_tree(), sort_keys=False, allow_unicode=True)

@@ -1,0 +1,147 @@
+r"""An n-gram model as a `NextWordModel`, alone or with a cache of the words just read.
+
+With p_n the n-gram model's distribution after the last n-1 words and, where there is a cache, λ its share,
+
+    p(w) = (1 − λ) p_n(w | h) + λ c(w) / Σ_v c(v),    c(w): how often w is among the last C words read
+
+(Kuhn & De Mori, 1990: a unigram cache; `<eos>` is a word of it). `<eos>` is `</s>` when it is predicted, and
+once read `<s>`: what stands in the lines before is nothing to an n-gram model, whatever the state is carried over. To a
+cache it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spanlm.data.vocabulary import Vocabulary
+from spanlm.errors import require
+from spanlm.models.interfaces import Head, LMState, NextWordModel, Readout, Scores
+from spanlm.scoring.ngram.model import END, START, ArpaModel, Floats
+
+_LN10 = math.log(10)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnigramCache:
+    """A cache of the words just read, and its share.
+
+    Attributes:
+        window: C, how many words it holds, `<eos>` among them.
+        share: λ, its share of the probability.
+    """
+
+    window: int
+    share: float
+
+    def __post_init__(self) -> None:
+        require(self.window >= 1, "cache.window", self.window, "at least 1")
+        require(0 < self.share < 1, "cache.share", self.share, "between 0 and 1")
+
+
+class NgramModel(NextWordModel):
+    """An n-gram model over the words of a vocabulary. It has no parameters.
+
+    Words that it does not have share p(<unk>) equally with `<unk>`; what it gives to words that the vocabulary does not
+    have is lost, so that its distribution then sums to less than 1.
+
+    Attributes:
+        arpa: the model itself.
+    """
+
+    head: NgramHead
+
+    def __init__(self, arpa: ArpaModel, vocabulary: Vocabulary, cache: UnigramCache | None = None) -> None:
+        super().__init__()
+        self.arpa, self.cache, self.vocabulary_size = arpa, cache, len(vocabulary)
+        self.head = NgramHead(arpa, vocabulary, cache)
+        ids = self.head.columns.ids
+        self._read: Tensor
+        self.register_buffer("_read", torch.from_numpy(np.where(ids == arpa.ids[END], arpa.ids[START], ids)))
+
+    def init_state(self, batch_size: int) -> LMState:
+        words = torch.full((self.arpa.order - 1, batch_size), -1, device=self.device)
+        words[-1:] = self.arpa.ids[START]
+        if self.cache is None:
+            return LMState({"words": words}, {})
+        return LMState({"words": words}, {"cache": words.new_full((self.cache.window, batch_size), -1)})
+
+    def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
+        """Read tokens (T, B): the contexts of the next words, and the words that they are made of."""
+        words = torch.cat([state.encoder["words"], self._read[tokens]])
+        contexts = words.unfold(0, self.arpa.order - 1, 1)[1:]
+        starts = (contexts == self.arpa.ids[START]).long()
+        # what stands before the last <s> is another line's
+        contexts = contexts.masked_fill(starts.flip(-1).cumsum(-1).flip(-1) > starts, -1)
+        recent, held = contexts[..., :0], dict[str, Tensor]()
+        if self.cache is not None:
+            tokens_read = torch.cat([state.memory["cache"], tokens])
+            recent = tokens_read.unfold(0, self.cache.window, 1)[1:]
+            held = {"cache": tokens_read[len(tokens) :]}
+        after = LMState({"words": words[len(tokens) :]}, held)
+        # features are what a neural cache compares: there is nothing, so that to it all words are alike
+        return NgramReadout(
+            torch.zeros(*tokens.shape, 0, device=tokens.device), contexts=contexts, recent=recent
+        ), after
+
+
+@dataclass(frozen=True)
+class NgramReadout(Readout):
+    """The last words: `contexts` (T, B, n-1) of the n-gram model by its own ids, `recent` (T, B, C) of the cache."""
+
+    contexts: Tensor = field(default_factory=lambda: torch.empty(0))
+    recent: Tensor = field(default_factory=lambda: torch.empty(0))
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Self:
+        return replace(super().map(function), contexts=function(self.contexts), recent=function(self.recent))
+
+
+class NgramHead(Head):
+    """Asks an n-gram model, and mixes a cache in if there is one."""
+
+    def __init__(self, arpa: ArpaModel, vocabulary: Vocabulary, cache: UnigramCache | None = None) -> None:
+        super().__init__()
+        self._arpa, self._cache, self.columns = arpa, cache, arpa.columns(vocabulary)
+
+    def score(self, readout: Readout, targets: Tensor) -> Scores:
+        """Score targets (T, B), float64: without a cache the logarithms of `ArpaModel.score`, times log 10."""
+        if self._cache is None:
+            return Scores(self._own(_last_words(readout)[0], targets))
+        return Scores(self._mixed(*self.each(readout, targets)))
+
+    def each(self, readout: Readout, targets: Tensor) -> Tensor:
+        """Log p(target) of the n-gram model and of the cache, (2, T, B) float64."""
+        contexts, recent = _last_words(readout)
+        counts = (recent == targets.unsqueeze(-1)).sum(-1, dtype=torch.float64)
+        return torch.stack([self._own(contexts, targets), (counts / (recent >= 0).sum(-1)).log()])
+
+    def _own(self, contexts: Tensor, targets: Tensor) -> Tensor:
+        ids, rows = targets.flatten().cpu().numpy(), contexts.flatten(0, -2).cpu().numpy()
+        log10 = self._arpa.log10_probs(self.columns.ids[ids], rows) + self.columns.shift[ids]
+        return torch.from_numpy(log10.astype(np.float64)).view(targets.shape).to(targets.device) * _LN10
+
+    def log_probs(self, readout: Readout) -> Tensor:
+        """Log p of every word, (T, B, V), float32."""
+        contexts, recent = _last_words(readout)
+        found: Floats = self._arpa.distributions(contexts.flatten(0, -2).cpu().numpy(), self.columns)
+        own = torch.from_numpy(found).view(*contexts.shape[:-1], -1).to(contexts.device).mul_(_LN10)
+        if self._cache is None:
+            return own
+        held = (recent >= 0).to(own.dtype)
+        counts = torch.zeros_like(own).scatter_add_(-1, recent.clamp(min=0), held)
+        return self._mixed(own, (counts / held.sum(-1, keepdim=True)).log())
+
+    def _mixed(self, own: Tensor, cached: Tensor) -> Tensor:
+        assert self._cache is not None
+        return torch.logaddexp(own + math.log1p(-self._cache.share), cached + math.log(self._cache.share))
+
+
+def _last_words(readout: Readout) -> tuple[Tensor, Tensor]:
+    assert isinstance(readout, NgramReadout)  # an n-gram model's head reads what it hands over
+    return readout.contexts, readout.recent

@@ -1,0 +1,185 @@
+"""Minimal pairs: is the good sentence of each pair more probable than the bad one (Warstadt et al., 2020, BLiMP)?
+
+A sentence's log-probability is Σ log p(word | <eos>, the words before it), its line end counted; with a region, only
+the region's words are summed, each with all that stands before it. Equal log-probabilities, as those of equal
+sentences, are a wrong answer, and are counted apart, as are pairs with a word outside the vocabulary, whose answer may
+be that of two <unk>.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spanlm.data.tokenizer import written_words
+from spanlm.errors import InputError
+from spanlm.scoring.prefix_tree import TextScore
+from spanlm.scoring.tally import wilson
+
+Region = tuple[int, int]
+"""Of a sentence's words, separated by white space: the first and the last, from 1."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two sentences that differ in what is asked.
+
+    Attributes:
+        good: the acceptable one.
+        bad: the other.
+        regions: of both, what is compared; None: all of them.
+        fields: what else is known of the pair.
+        line: where it stands in its file.
+    """
+
+    good: str
+    bad: str
+    regions: tuple[Region, Region] | None = None
+    fields: dict[str, Any] = field(default_factory=dict)
+    line: int = 0
+
+    @property
+    def same(self) -> bool:
+        return written_words(self.good) == written_words(self.bad)
+
+
+ANSWERS = ("good", "bad", "correct", "tie", "oov")
+"""What is written of a pair after its own fields."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What a model says of a pair.
+
+    Attributes:
+        pair: which.
+        good: log p of the good sentence or its region, nats.
+        bad: of the bad one.
+        oov: whether either has a word outside the vocabulary.
+    """
+
+    pair: Pair
+    good: float
+    bad: float
+    oov: bool
+
+    @property
+    def correct(self) -> bool:
+        """Whether the good one is more probable; of equals neither is."""
+        return self.good > self.bad
+
+    @property
+    def tie(self) -> bool:
+        return self.good == self.bad
+
+    def to_json(self, prefix: str = "") -> dict[str, Any]:
+        return {**self.pair.fields, **{prefix + name: getattr(self, name) for name in ANSWERS}}
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How many pairs are answered right.
+
+    Attributes:
+        pairs: all of them.
+        correct: those whose good sentence is more probable.
+        ties: those with two equal ones, which are wrong.
+        oov: those with a word outside the vocabulary.
+        oov_correct: those of them that are answered right.
+    """
+
+    pairs: int
+    correct: int
+    ties: int
+    oov: int
+    oov_correct: int
+
+    @classmethod
+    def of(cls, compared: Iterable[Compared]) -> Accuracy:
+        found = list(compared)
+        counts = (sum(each.correct for each in found), sum(each.tie for each in found), sum(each.oov for each in found))
+        return cls(len(found), *counts, sum(each.oov and each.correct for each in found))
+
+    @property
+    def accuracy(self) -> float:
+        return self.correct / self.pairs
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's 95 % interval of the accuracy."""
+        return wilson(self.correct, self.pairs)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "accuracy": self.accuracy, "interval": list(self.interval)}
+
+
+def accuracies(compared: Sequence[Compared], column: str) -> dict[str, Accuracy]:
+    """Return the accuracy of the pairs with each value of a field, in the order of their first."""
+    groups: dict[str, list[Compared]] = defaultdict(list)
+    for each in compared:
+        groups[str(each.pair.fields.get(column, ""))].append(each)
+    return {value: Accuracy.of(those) for value, those in groups.items()}
+
+
+def regions_of(good: str, bad: str, wanted: str, wanted_bad: str) -> tuple[Region, Region]:
+    """Return which words of two sentences are meant by their numbers (`4`, `4-6`) or by the words themselves.
+
+    Punctuation that is glued to a word does not count, unless it is wanted. Of several places that is meant which both
+    have, counted from their beginning or their end, and which differs, or has something before it that does.
+
+    Raises:
+        InputError: they are not there, or at several such places.
+    """
+    words, others = written_words(good), written_words(bad)
+    found = [(x, y) for x in _places(good, words, wanted) for y in _places(bad, others, wanted_bad)]
+    if len(found) > 1:
+        alike = [(x, y) for x, y in found if x[0] == y[0] or len(words) - x[1] == len(others) - y[1]]
+        found = [(x, y) for x, y in alike if words[: x[1]] != others[: y[1]]]
+    if len(found) != 1:
+        count = f"has {len(found) or 'no'} places that differ"
+        raise InputError(f"{wanted!r} {count} in {good!r} and {bad!r}. Give the number of its first word, as 4 or 4-6.")
+    return found[0]
+
+
+def _places(text: str, words: list[str], wanted: str) -> list[Region]:
+    asked = written_words(wanted)
+    first, dash, last = wanted.partition("-")
+    if first.strip().isdecimal() and (not dash or last.strip().isdecimal()):
+        start, end = int(first), int(last or first)
+        if not 1 <= start <= end <= len(words):
+            raise InputError(f"there are no words {wanted} in {text!r}, which has {len(words)}")
+        return [(start, end)]
+    plain = [*map(_plain, words)] if asked == [*map(_plain, asked)] else words
+    starts = [n for n in range(len(words)) if asked and plain[n : n + len(asked)] == asked]
+    if not starts:
+        raise InputError(f"{wanted!r} is not in {text!r}. Give the number of its first word, as 4 or 4-6.")
+    return [(n + 1, n + len(asked)) for n in starts]
+
+
+def _plain(word: str) -> str:
+    """Return a word without the punctuation around it, unless it is nothing else."""
+    return re.sub(r"^\W+|\W+$", "", word) or word
+
+
+def compare_pairs(pairs: Sequence[Pair], score: Callable[[Sequence[str]], Sequence[TextScore]]) -> list[Compared]:
+    """Compare the sentences of every pair.
+
+    Args:
+        pairs: to compare.
+        score: gives log p of sentences.
+    """
+    scored = iter(score([text for pair in pairs for text in (pair.good, pair.bad)]))
+    return [_compared(pair, next(scored), next(scored)) for pair in pairs]
+
+
+def _compared(pair: Pair, good: TextScore, bad: TextScore) -> Compared:
+    oov = bool(good.oov or bad.oov)
+    bad = good if pair.same else bad  # in a batch of another width numbers may differ in their last digits
+    if pair.regions is None:
+        return Compared(pair, good.log_prob, bad.log_prob, oov)
+    (first, last), (bad_first, bad_last) = pair.regions
+    return Compared(pair, math.fsum(good.words[first - 1 : last]), math.fsum(bad.words[bad_first - 1 : bad_last]), oov)

@@ -1,0 +1,245 @@
+"""One stream of scored tokens: everything that measures a text reads it.
+
+    read(model, segments, protocol, *questions) ─► Scored, Scored, Scored …
+
+`read` alone knows of padding, of lines side by side, of segments and the state that goes from one to the next, of
+precision and of devices. What it gives are blocks of predicted tokens with what the questions answer of each: log p by
+default, or whatever a function of a readout can tell. A question that keeps something from one segment to the next, as
+a neural cache does, is an object. Memory is constant, however long the text is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from spanlm.data.batching import Segment
+from spanlm.models.interfaces import LMState, NextWordModel, Readout, Scores
+from spanlm.models.ops.precision import Precision, autocast
+from spanlm.scoring.protocol import STANDARD, Protocol
+
+ROWS = 64
+"""Distributions are computed in multiples of so many, and numbers are taken from so many at a time: few enough to stay
+near the processor. Every other number of rows is a kernel of its own, of which the library keeps 1,024, some hundred
+megabytes."""
+
+STEPS = 16
+"""Steps of one text that are read at a time where its beginning may have been read before: what follows an edit is read
+again from the last of these places on."""
+
+DISTRIBUTIONS = 1 << 22
+"""Probabilities computed at a time: words times V."""
+
+Report = Callable[[str, int, int], None]
+"""Called with the name of the work, the tokens done and the tokens in all."""
+
+
+def quiet(what: str, done: int, total: int) -> None:
+    """Report nothing."""
+
+
+@contextmanager
+def evaluating(model: NextWordModel, precision: Precision = "fp32") -> Iterator[None]:
+    """Switch dropout and gradients off, and take products in `precision`; what was comes back, also after an error.
+
+    An autocast of the caller's does not reach into it.
+    """
+    was_training = model.training
+    if was_training:  # setting a mode visits every module, which costs as much as a short segment of a small model
+        model.eval()
+    try:
+        with torch.no_grad(), autocast(model.device, precision):
+            yield
+    finally:
+        if was_training:
+            model.train()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A segment as a model has read it, on the model's device: what questions are asked of.
+
+    Attributes:
+        rows: (N,) which of the T · B places are predicted, step by step: those of one stream after the other.
+        fresh: whether all streams begin anew.
+    """
+
+    model: NextWordModel
+    segment: Segment
+    readout: Readout
+    rows: Tensor
+    fresh: bool
+
+    @cached_property
+    def scores(self) -> Scores:
+        """The head's scores of the targets, (T, B); meaningless where nothing is predicted."""
+        return self.model.head.score(self.readout, self.segment.targets)
+
+    def flat(self, x: Tensor) -> Tensor:
+        """(T, B, …) -> (N, …)."""
+        return x.flatten(0, 1).index_select(0, self.rows)
+
+
+Question = Callable[[Reading], Mapping[str, Tensor]]
+"""Gives named numbers of every predicted token, (N, …)."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """N predicted tokens: those of one stream after the other, each stream in the order of its text.
+
+    Attributes:
+        ids: (N,) which words they are.
+        place: (N,) where they stand in the text, from 0.
+        opens: (N,) bool, the first of its context.
+        answers: to the questions, by name, (N, …), on the model's device.
+        metrics: more numbers of each token that are to be summed, as `Scores` has them, (N,).
+    """
+
+    ids: Tensor
+    place: Tensor
+    opens: Tensor
+    answers: Mapping[str, Tensor]
+    metrics: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def numpy(self, name: str = "log_p") -> NDArray[np.generic]:
+        answer: NDArray[np.generic] = self.answers[name].cpu().numpy()
+        return answer
+
+    def take(self, tokens: Tensor) -> Scored:
+
+        def some(columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {name: x[tokens.to(x.device)] for name, x in columns.items()}
+
+        parts = self.ids[tokens], self.place[tokens], self.opens[tokens]
+        return Scored(*parts, some(self.answers), some(self.metrics))
+
+    @staticmethod
+    def joined(blocks: Sequence[Scored]) -> Scored:
+        """Lay blocks end to end; rows that grow with the text are filled up with zeros in front."""
+        if len(blocks) == 1:
+            return blocks[0]
+        first = blocks[0]
+        return Scored(
+            torch.cat([one.ids for one in blocks]),
+            torch.cat([one.place for one in blocks]),
+            torch.cat([one.opens for one in blocks]),
+            {name: _end_to_end([one.answers[name] for one in blocks]) for name in first.answers},
+            {name: torch.cat([one.metrics[name] for one in blocks]) for name in first.metrics},
+        )
+
+
+def _end_to_end(parts: Sequence[Tensor]) -> Tensor:
+    if parts[0].dim() == 2:
+        widest = max(part.shape[1] for part in parts)
+        parts = [torch.nn.functional.pad(part, (widest - part.shape[1], 0)) for part in parts]
+    return torch.cat([*parts])
+
+
+def log_p(reading: Reading) -> Mapping[str, Tensor]:
+    """Answer log p(token), natural logarithm."""
+    return {"log_p": reading.flat(reading.scores.log_prob)}
+
+
+def distribution(reading: Reading) -> Mapping[str, Tensor]:
+    """Answer surprisal and entropy (nats, float64) and rank; no more than `DISTRIBUTIONS` probabilities are held."""
+    model, rows, targets = reading.model, reading.rows, reading.segment.targets.flatten()
+    padded = torch.cat([rows, rows[:1].expand(-len(rows) % ROWS)])
+    found = []
+    for some in torch.split(padded, max(1, DISTRIBUTIONS // model.vocabulary_size)):
+        log_probs = model.head.log_probs(reading.readout.map(partial(_as_steps, some)))
+        found.append(word_values(log_probs.squeeze(1), targets[some]))
+    columns = (torch.cat(column)[: len(rows)] for column in zip(*found, strict=True))
+    return dict(zip(("surprisal", "entropy", "rank"), columns, strict=True))
+
+
+def _as_steps(rows: Tensor, x: Tensor) -> Tensor:
+    return x.flatten(0, 1).index_select(0, rows).unsqueeze(1)
+
+
+def word_values(log_probs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return surprisal, entropy (nats, float64) and rank of targets (…) under log p of all words (…, V)."""
+    parts = zip(torch.split(log_probs.flatten(0, -2), ROWS), torch.split(targets.flatten(), ROWS), strict=True)
+    columns = zip(*(_row_values(*part) for part in parts), strict=True)
+    surprisal, entropy, rank = (torch.cat(column).view_as(targets) for column in columns)
+    return surprisal, entropy, rank
+
+
+def _row_values(log_probs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    own = log_probs.gather(-1, targets.unsqueeze(-1))
+    # counted in floating point, which is exact below 2²⁴ words: sums of truth values take seven times as long
+    rank = torch.gt(log_probs, own, out=torch.empty_like(log_probs)).sum(-1).long() + 1
+    # p log p is 0 where p is: not 0 · -inf
+    terms = log_probs.clamp(min=torch.finfo(log_probs.dtype).min).mul_(log_probs.exp())
+    entropy = terms.double().sum(-1)
+    # 0 − x, not −x: what is certain has surprisal and entropy 0, not -0.0
+    return 0.0 - own.squeeze(-1).double(), 0.0 - entropy, rank
+
+
+def read(
+    model: NextWordModel, segments: Iterable[Segment], protocol: Protocol = STANDARD, *questions: Question
+) -> Iterator[Scored]:
+    """Read segments of one batch size in evaluation mode; carry the state, and reset it where they do.
+
+    Without questions they are asked for `log_p`. Metrics are the head's, if it is asked for its scores.
+    """
+    state: LMState | None = None
+    for segment in segments:
+        state = next_state(model, state, segment)
+        with evaluating(model, protocol.precision):
+            reading, state = reading_of(model, segment, state)
+            answers = {name: x for question in questions or (log_p,) for name, x in question(reading).items()}
+        asked: Scores | None = vars(reading).get("scores")
+        yield scored_of(reading, segment, answers, {} if asked is None else asked.metrics)
+
+
+def next_state(model: NextWordModel, state: LMState | None, segment: Segment) -> LMState:
+    """Return the state before a segment from the one after the segment before it."""
+    if state is not None and not bool(segment.reset.any()):
+        return state
+    initial = model.init_state(len(segment.reset))
+    return initial if state is None else state.reset(segment.reset, initial)
+
+
+def reading_of(model: NextWordModel, segment: Segment, state: LMState) -> tuple[Reading, LMState]:
+    """Read a segment, which is not yet on the model's device, and return the state after it."""
+    stream, step = torch.nonzero(segment.mask.T, as_tuple=True)
+    rows = (step * len(segment.reset) + stream).to(model.device, non_blocking=True)
+    there = segment.to(model.device)
+    readout, state = model(there.inputs, state)
+    return Reading(model, there, readout, rows, bool(segment.reset.all())), state
+
+
+def scored_of(
+    reading: Reading, segment: Segment, answers: Mapping[str, Tensor], metrics: Mapping[str, Tensor]
+) -> Scored:
+    """Return the tokens of a segment with what was answered of them (N, …), and with metrics (T, B)."""
+    kept, first = segment.mask.T, torch.zeros_like(segment.mask)
+    first[0] = segment.reset
+    ids, place, opens = (x.T[kept] for x in (segment.targets, segment.place, first))
+    return Scored(ids, place, opens, answers, {name: reading.flat(x) for name, x in metrics.items()})
+
+
+def in_text_order(blocks: Iterable[Scored]) -> Iterator[Scored]:
+    """Give blocks, whose places together are 0, 1, 2 …, in the order of the text; no more is held than that takes."""
+    held: list[Scored] = []
+    count, last, given = 0, -1, 0
+    for block in filter(len, blocks):
+        held.append(block)
+        count, last = count + len(block), max(last, int(block.place.max()))
+        if given + count == last + 1:
+            whole = Scored.joined(held)
+            yield whole if bool((whole.place[1:] > whole.place[:-1]).all()) else whole.take(whole.place.argsort())
+            held, given, count = [], given + count, 0
+    if held:
+        yield Scored.joined(held).take(torch.cat([one.place for one in held]).argsort())

@@ -1,0 +1,179 @@
+r"""Perplexity as KenLM's `query` and SRILM's `ngram -ppl` print it, of any model that gives log10 p of words by line.
+
+    KenLM   the=3 2 -0.2<TAB>cat=4 2 -0.4<TAB></s>=2 2 -0.3<TAB>Total: -0.9 OOV: 0
+    SRILM   <TAB>p( the | <s> ) <TAB>= [2gram] 0.630957 [ -0.2 ]
+
+KenLM counts words outside the vocabulary with what `<unk>` has, and without them beside that; SRILM, as without its
+option -unk, leaves them out, and blank lines, too. Both count `</s>`; SRILM's ppl1 does not. KenLM sums in float32
+within a line, and prints the fewest digits that are exact, as is done here.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import tee
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
+from spanlm.scoring.ngram.model import END, START, UNKNOWN, ArpaModel
+from spanlm.scoring.words import Piece, WordScore, whole_lines
+
+
+class WordProbability(NamedTuple):
+    """A word of a line.
+
+    Attributes:
+        word: as written; `</s>` at the line's end.
+        id: its number in the vocabulary, from 1; 0 outside of it.
+        length: of the n-gram that its probability is from: 1 if nothing before it counted. A recurrent model counts all
+            of the line before it: 2 for the first word, which is read after `<s>`.
+        log10: its probability.
+        oov: whether it is outside the vocabulary, or `<unk>` itself.
+    """
+
+    word: str
+    id: int
+    length: int
+    log10: float
+    oov: bool
+
+
+@dataclass
+class Sums:
+    """What lines add up to.
+
+    Attributes:
+        sentences: lines.
+        words: without their ends.
+        oov: words outside the vocabulary.
+        log10: of all words and ends, those outside the vocabulary, too.
+        log10_oov: of those outside the vocabulary alone.
+    """
+
+    sentences: int = 0
+    words: int = 0
+    oov: int = 0
+    log10: float = 0.0
+    log10_oov: float = 0.0
+
+    def add(self, line: Sequence[WordProbability]) -> None:
+        """Count a line, its end among its words."""
+        self.sentences += 1
+        self.words += sum(word.word != END for word in line)
+        self.oov += sum(word.oov for word in line)
+        self.log10 += _float32_sum(word.log10 for word in line)
+        self.log10_oov += sum(float(np.float32(word.log10)) for word in line if word.oov)
+
+    @property
+    def tokens(self) -> int:
+        return self.words + self.sentences
+
+    @property
+    def known_log10(self) -> float:
+        """Of words that the vocabulary has, and of ends."""
+        return self.log10 - self.log10_oov
+
+
+def arpa_lines(model: ArpaModel, pieces: Iterable[Piece]) -> Iterator[list[WordProbability]]:
+    """Yield the words of lines, or of sentences, as an n-gram model scores them.
+
+    Raises:
+        InputError: a line holds `<s>` or `</s>` as a word.
+    """
+    lines, scored = tee(line.words for line in whole_lines(pieces))
+    for words, scores in zip(lines, model.score(scored), strict=True):
+        ids = [model.ids.get(word, 0) for word in (*words, END)]
+        values = scores.lengths.tolist(), scores.log10.tolist(), scores.oov.tolist()
+        yield [WordProbability(*each) for each in zip((*words, END), ids, *values, strict=True)]
+
+
+def scored_lines(scores: Iterable[WordScore], vocabulary: Vocabulary) -> Iterator[list[WordProbability]]:
+    """Yield the words of lines, from rows of `score_words` with `state="line"`, `base=10` and `eos=True`."""
+    line: list[WordProbability] = []
+    for row in scores:
+        known, ends = row.word in vocabulary and row.word != UNK, row.word == EOS
+        number = vocabulary.id(row.word) + 1 if known else 0
+        line.append(WordProbability(END if ends else row.word, number, len(line) + 2, 0 - row.surprisal, not known))
+        if ends:
+            yield line
+            line = []
+
+
+def kenlm_report(lines: Iterable[Sequence[WordProbability]]) -> Iterator[str]:
+    """Yield what `query` prints of lines, and its summary."""
+    sums = Sums()
+    for line in lines:
+        sums.add(line)
+        words = (f"{each.word}={each.id} {each.length} {_shortest(np.float32(each.log10))}\t" for each in line)
+        total = _shortest(np.float32(_float32_sum(each.log10 for each in line)))
+        yield f"{''.join(words)}Total: {total} OOV: {sum(each.oov for each in line)}"
+    yield f"Perplexity including OOVs:\t{_shortest(_perplexity(sums.log10, sums.tokens))}"
+    yield f"Perplexity excluding OOVs:\t{_shortest(_perplexity(sums.known_log10, sums.tokens - sums.oov))}"
+    yield f"OOVs:\t{sums.oov}"
+    yield f"Tokens:\t{sums.tokens}"
+
+
+def srilm_report(lines: Iterable[Sequence[WordProbability]], name: str, debug: int = 0) -> Iterator[str]:
+    """Yield what `ngram -ppl` prints.
+
+    Args:
+        lines: of the text.
+        name: of the text's file.
+        debug: 0: the summary; 1: each line and its sums, too; 2: each word, too.
+    """
+    sums = Sums()
+    for line in lines:
+        if len(line) == 1:
+            continue
+        sums.add(line)
+        if debug:
+            yield " ".join(each.word for each in line if each.word != END)
+            if debug > 1:
+                yield from _srilm_words(line)
+            alone = Sums()
+            alone.add(line)
+            yield from _srilm_summary(alone, "")
+            yield ""
+    yield from _srilm_summary(sums, f"file {name}: ")
+
+
+def _srilm_words(line: Sequence[WordProbability]) -> Iterator[str]:
+    before = [START, *(UNKNOWN if each.oov else each.word for each in line)]
+    for place, each in enumerate(line):
+        context = f"{before[place]} {'...' if place else ''}"
+        found = "[OOV] 0 [ -inf ]" if each.oov else f"[{each.length}gram] {10**each.log10:.6g} [ {each.log10:.6g} ]"
+        yield f"\tp( {UNKNOWN if each.oov else each.word} | {context}) \t= {found}"
+
+
+def _srilm_summary(sums: Sums, before: str) -> Iterator[str]:
+    known, words = sums.known_log10, sums.words - sums.oov
+    ppl, ppl1 = (
+        f"{_perplexity(known, count):.6g}" if count else "undefined" for count in (words + sums.sentences, words)
+    )
+    yield f"{before}{sums.sentences} sentences, {sums.words} words, {sums.oov} OOVs"
+    yield f"0 zeroprobs, logprob= {known:.6g} ppl= {ppl} ppl1= {ppl1}"
+
+
+def _float32_sum(values: Iterable[float]) -> float:
+    total = np.float32(0)
+    for value in values:
+        total += np.float32(value)
+    return float(total)
+
+
+def _shortest(value: float | np.floating[Any]) -> str:
+    """The shortest text that reads as this number, in the precision that it has; an exponent only far from 1."""
+    if value == 0 or not np.isfinite(value) or 1e-6 <= abs(float(value)) < 1e21:
+        return np.format_float_positional(value, trim="-")
+    return np.format_float_scientific(value, trim="-", exp_digits=1).replace("e+", "e")
+
+
+def _perplexity(log10: float, count: int) -> float:
+    if not count:
+        return math.nan
+    return 10 ** (-log10 / count) if -log10 / count < sys.float_info.max_10_exp else math.inf

@@ -1,0 +1,567 @@
+"""Word by word: surprisal, entropy and rank, for a text of any length.
+
+A text is lines. Each line is opened by <eos> (the line end before it, or the start) and closed by one, so a word's
+surprisal is −log p(word | <eos>, what came before). `state` says what comes before: the whole text (`carry`), the
+line alone (`line`), or the lines since the last blank one (`document`). Where lines are cut into sentences, each of
+these stands for a line, and blank lines have no end (`in_lines`).
+
+A model that was trained on lines of which the first word is only read (Salton et al., 2017) knows no <eos> that opens
+one, so for what comes first in a line there is no distribution: no number is made up for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, groupby
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from spanlm.data.batching import Segment
+from spanlm.data.config import Lines, Tokenizer
+from spanlm.data.text import Text, pieces
+from spanlm.data.tokenizer import SentenceEnds, tokenize, written_spans
+from spanlm.data.vocabulary import EOS, Vocabulary
+from spanlm.errors import InputError, require, require_numbers
+from spanlm.models.interfaces import NextWordModel
+from spanlm.models.ops.precision import Precision
+from spanlm.scoring.attention import Place, attention_of
+from spanlm.scoring.cache import CacheConfig, NeuralCache
+from spanlm.scoring.protocol import SENTENCES, Context, Protocol
+from spanlm.scoring.stream import Question, Reading, Scored, distribution, in_text_order, read
+
+STEPS = 128
+"""Steps read at a time."""
+
+WAITING = 1 << 15
+"""Words read before they are scored, at most: lines of similar length stand side by side, and padding costs time."""
+
+WORDS = 2048
+"""Words of a line scored at a time; a longer line is cut, and its state carried over."""
+
+
+BASES = {"2": 2.0, "e": math.e, "10": 10.0}
+"""Of logarithms, as they are written: bits, nats and bans."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreOptions:
+    """How words are scored.
+
+    Attributes:
+        state: a word's context: the text so far (carry), its line, the lines since a blank one (document)
+        base: of the logarithm: 2 gives bits, e nats, 10 bans
+        oov: words outside the vocabulary: score as <unk> and flag, or refuse (error)
+        eos: give line ends rows, too
+        looks: give columns on where the model looked, too
+        precision: of matrix products
+
+    Raises:
+        InputError: a value outside its range.
+    """
+
+    state: Context = "line"
+    base: float = 2.0
+    oov: Literal["flag", "error"] = "flag"
+    eos: bool = False
+    looks: bool = False
+    precision: Precision = "fp32"
+
+    def __post_init__(self) -> None:
+        require_numbers(self)
+        require(self.state in get_args(Context), "state", self.state, "carry, line or document")
+        require(self.oov in ("flag", "error"), "oov", self.oov, "flag or error")
+        require(1 < self.base < math.inf, "base", self.base, "above 1 and finite")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive words of one line: whole lines or sentences as a rule, a part where one is very long.
+
+    `sentence` is the number of the line and `start` that of the first word in it, both from 1. The line or sentence
+    begins here if it `opens`, and ends here if it `closes`.
+    """
+
+    sentence: int
+    start: int
+    words: list[str]
+    opens: bool
+    closes: bool
+
+    @property
+    def blank(self) -> bool:
+        """Whether it is a line without words; that of a text in sentences does not close, and has nothing to score."""
+        return self.opens and not self.words
+
+
+@dataclass(frozen=True)
+class Looked:
+    """Where the model looked when it predicted a word: at earlier words, with weights a_i.
+
+    Attributes:
+        entropy: of the attention, −Σ p_i log p_i with p_i = a_i / Σ_j a_j, in the unit of the surprisal; as the
+            weight, NaN where there was nothing to look at
+        word: with the largest weight, of equal ones the nearest; of a span of words the last of it
+        weight: the largest weight a_i
+        lag: how many words before the last one read that word stands (0: it is the last one read), as in `attend`
+    """
+
+    entropy: float
+    word: str
+    weight: float
+    lag: int | None
+
+
+@dataclass(frozen=True)
+class WordScore:
+    """One word of a text.
+
+    Attributes:
+        sentence: which line, from 1.
+        index: which word of the line, from 1.
+        word: as written, or as the tokenizer has it.
+        surprisal: −log p(word), in the unit of `ScoreOptions.base`; NaN where nothing was predicted.
+        entropy: of the distribution the word was drawn from, same unit; NaN where there is none.
+        rank: 1 if no word was more probable; None where nothing was predicted.
+        oov: not in the vocabulary: surprisal and rank are those of <unk>.
+        look: where the model looked, if `ScoreOptions.looks` asks for it.
+    """
+
+    sentence: int
+    index: int
+    word: str
+    surprisal: float
+    entropy: float
+    rank: int | None
+    oov: bool
+    look: Looked | None = None
+
+
+@dataclass(frozen=True)
+class WrittenScore:
+    """One word of a text as it is written, between white space; a model may cut it into several tokens.
+
+    Attributes:
+        sentence: the item of a table, or the line of a text, from 1
+        index: the word of it, from 1
+        word: as written
+        start: where it begins in the text of its item, in characters from 0: text[start:end] is the word
+        end: where it ends there
+        tokens: what the model reads of it, with a space between two
+        surprisal: −log p(word | context), the sum over its tokens; NaN where a token was not predicted
+        entropy: H of the distribution that its first token was drawn from
+        entropy_reduction: max(0, H − H'), H' the entropy of what comes after its last token, a line end included
+        rank: of its first token: 1 if none was more probable
+        oov: one of its tokens is not in the vocabulary and is read as <unk>
+        look: where the model looked before its first token, if `ScoreOptions.looks` asks for it.
+    """
+
+    sentence: int
+    index: int
+    word: str
+    start: int
+    end: int
+    tokens: str
+    surprisal: float
+    entropy: float
+    entropy_reduction: float
+    rank: int | None
+    oov: bool
+    look: Looked | None = None
+
+
+def as_row(score: WordScore | WrittenScore) -> dict[str, Any]:
+    """Return a score as `spanlm score` writes it, by column; where the model looked has columns of its own."""
+    row = dict(vars(score))
+    look = row.pop("look")
+    return row if look is None else row | {f"attention_{name}": value for name, value in vars(look).items()}
+
+
+def item_rows(number: int, scores: Sequence[WordScore | WrittenScore], unknown: int) -> list[dict[str, Any]]:
+    """Return the rows of an item, with the number of unknown words before each; `unknown` ones came before the item."""
+    before = accumulate((score.oov for score in scores), initial=unknown)
+    numbers = ({"sentence": number, "oov_before": count} for count in before)
+    return [as_row(score) | more for score, more in zip(scores, numbers, strict=False)]
+
+
+def score_words(
+    model: NextWordModel,
+    vocabulary: Vocabulary,
+    pieces: Iterable[Piece],
+    options: ScoreOptions,
+    *,
+    predict_first: bool = True,
+    cache: CacheConfig | None = None,
+) -> Iterator[WordScore]:
+    """Score a text as it streams by.
+
+    If lines are not opened by <eos> (`predict_first`), what comes first in each is read and not predicted. A `cache`,
+    which is empty again where the context is, gives only the word that came a probability: no entropy, and no rank.
+
+    Raises:
+        InputError: an out-of-vocabulary word with oov="error", lines that are not opened with another state than line,
+            or a model that attends to nothing where it is asked where it looked.
+    """
+    state = options.state
+    require(cache is None or isinstance(cache, CacheConfig), "cache", cache, "a CacheConfig, as tune_cache([500]).best")
+    require(predict_first or state == "line", "state", state, "line where lines are not opened by <eos>")
+    if options.oov == "error":
+        pieces = _refusing_unknown(pieces, vocabulary)
+    text = _Text(pieces, vocabulary, state, predict_first)
+    questions: list[Question] = [distribution]
+    looks = _Looks() if options.looks else None
+    if looks is not None:
+        questions.append(looks)
+    if cache is not None:
+        questions.append(NeuralCache(cache, across=False))
+    scored = read(model, text.segments(), Protocol(precision=options.precision), *questions)
+    return _rows(text, in_text_order(scored), vocabulary, options, looks)
+
+
+def refuse_one_string(name: str, several: Iterable[object]) -> None:
+    """Refuse a string in place of several: its characters would be taken, each as one of its own."""
+    if isinstance(several, str):
+        raise InputError(f"{name}={several[:20]!r}: is one string; give a list of them")
+    require(isinstance(several, Iterable), name, several, "a list of strings")
+    refuse_table(name, several)
+
+
+def refuse_table(name: str, several: object) -> None:
+    """Refuse what gives the names of its columns, or its keys, where its texts are meant."""
+    if hasattr(several, "columns") or isinstance(several, Mapping):
+        raise InputError(f"{name}: is a table ({type(several).__name__}); give the column that holds the texts")
+
+
+def require_texts(texts: Iterable[str]) -> Iterator[str]:
+    """Give texts as they are; InputError: one is not a string, as a missing value of a table."""
+    for number, text in enumerate(texts, 1):
+        require(isinstance(text, str), f"text {number}", text, "a string. Leave missing values out")
+        yield text
+
+
+def _refusing_unknown(pieces: Iterable[Piece], vocabulary: Vocabulary) -> Iterator[Piece]:
+    for piece in pieces:
+        for offset, word in enumerate(piece.words):
+            if word not in vocabulary:
+                raise InputError(
+                    f"line {piece.sentence}, word {piece.start + offset}: {word!r} is not in the vocabulary. "
+                    "Use oov=flag to score it as <unk>."
+                )
+        yield piece
+
+
+class _Token(NamedTuple):
+    """A word or a line end of a text: its first in a context, its last in a line, or one that is read and no more."""
+
+    sentence: int
+    number: int
+    word: str
+    opens: bool
+    ends: bool
+    predicted: bool
+
+
+@dataclass
+class _Run:
+    """Words that are read one after the other, by id, and the place in the text of the first that is predicted."""
+
+    read: list[int]
+    place: int
+
+
+class _Text:
+    """A text that streams by: its `segments`, and, in its own order, the `tokens` of those that were given."""
+
+    def __init__(self, pieces: Iterable[Piece], vocabulary: Vocabulary, state: Context, predict_first: bool) -> None:
+        self.tokens = deque[_Token]()
+        self._pieces, self._vocabulary, self._state = pieces, vocabulary, state
+        self.opening = [vocabulary.eos_id] * predict_first
+        self._placed = 0
+
+    def segments(self) -> Iterator[Segment]:
+        """Cut the text into segments, lines of similar length side by side where each stands alone."""
+        return self._lines() if self._state == "line" else self._stream()
+
+    def _lines(self) -> Iterator[Segment]:
+        """Whole lines side by side; a line in parts alone, its state carried from part to part."""
+        waiting, held, room, read, fresh = list[_Run](), 0, min(8 * STEPS, WAITING), list[int](), False
+        for piece in self._pieces:
+            if piece.blank and not piece.closes:
+                continue
+            whole = piece.opens and piece.closes
+            if waiting and (not whole or held >= room):
+                yield from self._side_by_side(waiting)
+                # the first rows come soon, and later lines stand beside lines of about their length
+                waiting, held, room = [], 0, min(2 * room, WAITING)
+            run = self._taken(piece, list(self.opening) if piece.opens else read[-1:], opens=piece.opens)
+            if whole:
+                waiting.append(run)
+                held += len(piece.words) + 1
+            else:
+                fresh = fresh or piece.opens
+                yield from self._segments([run], fresh)
+                # a first word that nothing opens is no segment
+                read, fresh = run.read, fresh and len(run.read) == 1
+        yield from self._side_by_side(waiting)
+
+    def _side_by_side(self, lines: list[_Run]) -> Iterator[Segment]:
+        lines = sorted(lines, key=lambda run: len(run.read))
+        for start in range(0, len(lines), SENTENCES):
+            yield from self._segments(lines[start : start + SENTENCES], True)
+
+    def _stream(self) -> Iterator[Segment]:
+        """Line after line; pieces are joined until there are enough to compute together."""
+        run, fresh, blank, begun = _Run(list(self.opening), 0), True, False, False
+        for piece in self._pieces:
+            # as in corpora, blank lines before the first word belong to the first document
+            resets = self._state == "document" and blank and begun and bool(piece.words)
+            if len(run.read) > STEPS or resets:
+                yield from self._segments([run], fresh)
+                run, fresh = _Run(list(self.opening) if resets else run.read[-1:], self._placed), resets
+            if piece.words or piece.closes:
+                self._taken(piece, run.read, opens=fresh and len(run.read) == len(self.opening))
+            begun = begun or bool(piece.words)
+            blank = piece.blank
+        yield from self._segments([run], fresh)
+
+    def _taken(self, piece: Piece, read: list[int], *, opens: bool) -> _Run:
+        run = _Run(read, self._placed)
+        for index, word in enumerate(piece.words + [EOS] * piece.closes, piece.start):
+            ends = index == piece.start + len(piece.words)
+            self.tokens.append(_Token(piece.sentence, index, word, opens, ends, bool(read)))
+            self._placed += bool(read)
+            read.append(self._vocabulary.eos_id if ends else self._vocabulary.id(word))
+            opens = False
+        return run
+
+    def _segments(self, runs: Sequence[_Run], fresh: bool) -> Iterator[Segment]:
+        """Read runs side by side, from empty states if they are `fresh`."""
+        longest, eos = max(len(run.read) for run in runs), self._vocabulary.eos_id
+        read = torch.tensor([run.read + [eos] * (longest - len(run.read)) for run in runs], dtype=torch.long).T
+        lengths, places = (torch.tensor(x) for x in zip(*((len(run.read), run.place) for run in runs), strict=True))
+        for start in range(0, longest - 1, STEPS):
+            inputs, targets = (ids[start : start + STEPS] for ids in (read[:-1], read[1:]))
+            steps = torch.arange(start, start + len(inputs)).unsqueeze(1)
+            reset = torch.full((len(runs),), fresh and start == 0)
+            yield Segment(inputs, targets, steps < lengths - 1, reset, places + steps)
+
+
+class _Looks:
+    """Asks where the model looked: answers `look`, the entropy of the attention (nats), its largest weight and the lag.
+
+    `reach` is how many words back that can be at most.
+    """
+
+    reach = 0
+
+    def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
+        attention = attention_of(reading.readout)
+        weights = reading.flat(attention.by_lag())
+        # a memory that grows has a slot more at the next step
+        self.reach = max(self.reach, 1 + weights.shape[-1] + attention.nearest_lag)
+        # the nearest lag first, of which `max` takes the first; one more column, where no slot has been filled yet
+        weights = torch.nn.functional.pad(weights.double().flip(-1), (0, 1))
+        share = weights / weights.sum(-1, keepdim=True)
+        largest, column = weights.max(-1)
+        entropy = 0.0 - torch.xlogy(share, share).sum(-1)
+        return {"look": torch.stack([entropy, largest, (column + attention.nearest_lag).double()], 1)}
+
+
+def _rows(
+    text: _Text, blocks: Iterable[Scored], vocabulary: Vocabulary, options: ScoreOptions, looks: _Looks | None
+) -> Iterator[WordScore]:
+    """Give the rows of a text's tokens as their numbers come."""
+    unit, read = math.log(options.base), list[str]()
+    nothing = (math.nan, math.nan, None, (math.nan, 0.0, 0.0))
+
+    def row(token: _Token, surprisal: float, entropy: float, rank: int | None, look: Sequence[float]) -> WordScore:
+        looked = None
+        if looks is not None:
+            spread, weight, lag = look
+            at = int(lag) if weight > 0 else None
+            looked = Looked(spread, "", math.nan, None) if at is None else Looked(spread, read[-1 - at], weight, at)
+        oov = token.word not in vocabulary
+        return WordScore(token.sentence, token.number, token.word, surprisal, entropy, rank, oov, looked)
+
+    def rows(values: Iterator[tuple[Any, ...]]) -> Iterator[WordScore]:
+        while text.tokens:
+            token = text.tokens[0]
+            found = next(values, None) if token.predicted else nothing
+            if found is None:
+                return
+            text.tokens.popleft()
+            if looks is not None and token.opens:
+                read[:] = [EOS] * len(text.opening)
+            if options.eos or not token.ends:
+                yield row(token, *found)
+            if looks is not None:
+                read.append(token.word)
+
+    for block in blocks:
+        yield from rows(_values(block, unit))
+        if looks is not None:
+            del read[: -looks.reach]
+    yield from rows(iter(()))
+
+
+def _values(block: Scored, unit: float) -> Iterator[tuple[Any, ...]]:
+    """Give surprisal, entropy and rank of each token, and its look, if it was asked for."""
+    columns = {name: x.double().cpu() for name, x in block.answers.items()}
+    surprisal, entropy, rank = columns["surprisal"] / unit, columns["entropy"] / unit, block.answers["rank"].tolist()
+    if "cached" in columns:
+        surprisal, entropy, rank = -columns["cached"] / unit, torch.full_like(entropy, math.nan), [None] * len(rank)
+    look = columns.get("look", torch.zeros(len(rank), 3))
+    look[:, 0] /= unit
+    return zip(surprisal.tolist(), entropy.tolist(), rank, look.tolist(), strict=True)
+
+
+def by_line(scores: Iterable[WordScore], lines: int) -> list[list[WordScore]]:
+    """Return the scores of each of so many lines; of a blank one there are none."""
+    found = {line: list(own) for line, own in groupby(scores, key=lambda score: score.sentence)}
+    return [found.get(line, []) for line in range(1, lines + 1)]
+
+
+def written_scores(
+    text: str, scores: Sequence[WordScore], sizes: Iterable[int], *, eos: bool = False
+) -> list[WrittenScore]:
+    """Join the scores of a line's tokens to those of the words in which it is written; one without tokens has NaN.
+
+    Args:
+        text: the line.
+        scores: of all its tokens, and of the <eos> at its end and after each of its sentences; in order.
+        sizes: how many tokens each written word is cut into.
+        eos: give those <eos> rows, too, each with the number and the place of the word after it.
+    """
+    found: list[WrittenScore] = []
+    position = 0
+    looked = None if not scores or scores[0].look is None else Looked(math.nan, "", math.nan, None)
+    spans = zip([*written_spans(text), (len(text), len(text))], [*sizes, 0], strict=True)
+    for index, ((start, end), size) in enumerate(spans, 1):
+        own: list[WordScore] = []
+        while position < len(scores) and (len(own) < size or start == end):
+            score, position = scores[position], position + 1
+            if score.word != EOS:
+                own.append(score)
+            elif eos:
+                numbers = score.surprisal, score.entropy, math.nan, score.rank, score.oov, score.look
+                found.append(WrittenScore(score.sentence, index, EOS, start, start, EOS, *numbers))
+        if scores and not own and start < end:
+            own = [WordScore(scores[0].sentence, index, "", math.nan, math.nan, None, False, looked)]
+        if own:
+            first, reduction = own[0], own[0].entropy - scores[position].entropy
+            found.append(
+                WrittenScore(
+                    sentence=first.sentence,
+                    index=index,
+                    word=text[start:end],
+                    start=start,
+                    end=end,
+                    tokens=" ".join(score.word for score in own),
+                    surprisal=math.fsum(score.surprisal for score in own),
+                    entropy=first.entropy,
+                    entropy_reduction=0.0 if reduction < 0 else reduction,  # NaN stays NaN
+                    rank=first.rank,
+                    oov=any(score.oov for score in own),
+                    look=first.look,
+                )
+            )
+    return found
+
+
+def places_of(
+    pieces: Iterable[Piece], items: Sequence[str], cut: Callable[[str], Sequence[Sequence[str]]]
+) -> list[Place]:
+    """Return the place of every token and `<eos>` of items' pieces; `cut` gives the tokens of each written word."""
+    found: list[Place] = []
+    words, position = list[int](), 0
+    for piece in pieces:
+        if piece.opens and (not found or found[-1][0] != piece.sentence):
+            text, position = items[piece.sentence - 1], 0
+            tokens = cut(text)
+            words = [number for number, own in enumerate(tokens, 1) for _ in own]
+            words.append(len(tokens) + 1)
+        for token in range(piece.start, piece.start + len(piece.words) + piece.closes):
+            found.append((piece.sentence, token, words[position]))
+            position += 1
+        position -= piece.closes  # an <eos> has the number of the word after it
+    return found
+
+
+def lines_as_pieces(lines: Iterable[str], tokenizer: Tokenizer) -> Iterator[Piece]:
+    """Tokenise lines that are in memory; InputError: one is not a string."""
+    return _cut(word for line in require_texts(lines) for word in [*tokenize(line, tokenizer), EOS])
+
+
+def text_as_pieces(text: Text, tokenizer: Tokenizer) -> Iterator[Piece]:
+    """Read and tokenise a file of any length, even one line; InputError: it breaks a rule of `spanlm.data.text`."""
+    found = _cut(token for piece in pieces(text) for token in _tokens(piece.decode(), tokenizer))
+    if (first := next(found, None)) is None:
+        raise InputError(f"{text.path}: the text is empty; give one with at least one line")
+    yield first
+    yield from found
+
+
+def in_lines(pieces: Iterable[Piece], lines: Lines, vocabulary: Vocabulary) -> Iterator[Piece]:
+    """Cut pieces of lines as the lines of a model's own text were cut (`data.lines`): as they are, or into sentences.
+
+    A sentence has the number of its line, and its words count on from those before it, so that each is found in the
+    text. A blank line is no sentence: it is a piece that does not close.
+    """
+    if lines == "as-written":
+        yield from pieces
+        return
+    words: list[str] = []
+    ends, start, opens = SentenceEnds(vocabulary), 1, True
+    for piece in pieces:
+        for word in piece.words:
+            ended = ends.before(word)
+            if ended or len(words) == WORDS:
+                yield Piece(piece.sentence, start, words, opens=opens, closes=ended)
+                words, start, opens = [], start + len(words), ended
+            words.append(word)
+        if piece.closes:
+            yield Piece(piece.sentence, start, words, opens=opens, closes=bool(words))
+            words, ends, start, opens = [], SentenceEnds(vocabulary), 1, True
+
+
+def whole_lines(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Join the pieces of each line or sentence, however long it is."""
+    words: list[str] = []
+    for piece in pieces:
+        words += piece.words
+        if piece.closes:
+            yield replace(piece, words=words)
+            words = []
+
+
+def words_of(pieces: Iterable[Piece]) -> list[str]:
+    """Join pieces again: their words, with <eos> where a line or a sentence ends."""
+    return [word for piece in pieces for word in [*piece.words, *[EOS] * piece.closes]]
+
+
+def _tokens(piece: str, tokenizer: Tokenizer) -> Iterator[str]:
+    """Tokenise a piece that starts and ends at the edges of words, with <eos> at each line end."""
+    first, *others = piece.split("\n")
+    yield from tokenize(first, tokenizer)
+    for line in others:
+        yield EOS
+        yield from tokenize(line, tokenizer)
+
+
+def _cut(tokens: Iterable[str]) -> Iterator[Piece]:
+    """Cut words with <eos> after each line into pieces of at most WORDS words, each of one line."""
+    words: list[str] = []
+    line, start = 1, 1
+    for token in tokens:
+        if token == EOS:
+            yield Piece(line, start, words, opens=start == 1, closes=True)
+            words, line, start = [], line + 1, 1
+        else:
+            if len(words) == WORDS:
+                yield Piece(line, start, words, opens=start == 1, closes=False)
+                words, start = [], start + WORDS
+            words.append(token)

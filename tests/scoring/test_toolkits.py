@@ -1,0 +1,69 @@
+"""Reports as KenLM and SRILM print them, against what KenLM's own `query` printed of a model of three bigrams."""
+
+from __future__ import annotations
+
+from spanlm.scoring.toolkits import WordProbability, kenlm_report, srilm_report
+
+LINES = [
+    [
+        WordProbability("the", 3, 2, -0.2, False),
+        WordProbability("cat", 4, 2, -0.4, False),
+        WordProbability("</s>", 2, 2, -0.3, False),
+    ],
+    [
+        WordProbability("the", 3, 2, -0.2, False),
+        WordProbability("dog", 0, 1, -1.2, True),
+        WordProbability("cat", 4, 1, -0.9, False),
+        WordProbability("</s>", 2, 2, -0.3, False),
+    ],
+]
+
+
+def test_kenlm() -> None:
+    assert list(kenlm_report(LINES)) == [
+        "the=3 2 -0.2\tcat=4 2 -0.4\t</s>=2 2 -0.3\tTotal: -0.90000004 OOV: 0",
+        "the=3 2 -0.2\tdog=0 1 -1.2\tcat=4 1 -0.9\t</s>=2 2 -0.3\tTotal: -2.6000001 OOV: 1",
+        "Perplexity including OOVs:\t3.1622778461709817",
+        "Perplexity excluding OOVs:\t2.41731560245087",
+        "OOVs:\t1",
+        "Tokens:\t7",
+    ]
+
+
+def test_srilm() -> None:
+    assert list(srilm_report(LINES, "in.txt")) == [
+        "file in.txt: 2 sentences, 5 words, 1 OOVs",
+        "0 zeroprobs, logprob= -2.3 ppl= 2.41732 ppl1= 3.75837",
+    ]
+    assert list(srilm_report(LINES[1:], "in.txt", debug=2)) == [
+        "the dog cat",
+        "\tp( the | <s> ) \t= [2gram] 0.630957 [ -0.2 ]",
+        "\tp( <unk> | the ...) \t= [OOV] 0 [ -inf ]",
+        "\tp( cat | <unk> ...) \t= [1gram] 0.125893 [ -0.9 ]",
+        "\tp( </s> | cat ...) \t= [2gram] 0.501187 [ -0.3 ]",
+        "1 sentences, 3 words, 1 OOVs",
+        "0 zeroprobs, logprob= -1.4 ppl= 2.92864 ppl1= 5.01187",
+        "",
+        "file in.txt: 1 sentences, 3 words, 1 OOVs",
+        "0 zeroprobs, logprob= -1.4 ppl= 2.92864 ppl1= 5.01187",
+    ]
+
+
+def test_srilm_divides_by_nothing_nowhere_and_skips_blank_lines() -> None:
+    end = WordProbability("</s>", 2, 1, -0.5, False)
+    unknown = WordProbability("a", 0, 1, -9.0, True)
+    assert list(srilm_report([[end], [unknown, end]], "a")) == [
+        "file a: 1 sentences, 1 words, 1 OOVs",
+        "0 zeroprobs, logprob= -0.5 ppl= 3.16228 ppl1= undefined",
+    ]
+    assert list(srilm_report([[end]], "a"))[1] == "0 zeroprobs, logprob= 0 ppl= undefined ppl1= undefined"
+
+
+def test_what_is_too_improbable_for_a_number_is_infinite() -> None:
+    line = [WordProbability("a", 1, 1, -400.0, False), WordProbability("</s>", 2, 2, -400.0, False)]
+    assert "Perplexity including OOVs:\tinf" in kenlm_report([line])
+
+
+def test_numbers_are_as_short_as_kenlms() -> None:
+    line = [WordProbability("a", 1, 1, -12.345678912, False), WordProbability("</s>", 2, 2, -0.000012345678, False)]
+    assert next(kenlm_report([line])) == "a=1 1 -12.345679\t</s>=2 2 -0.000012345678\tTotal: -12.345692 OOV: 0"

@@ -1,0 +1,263 @@
+"""The Python API on a trained run: each thing is one call, and is what a loop over the weights says."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import spanlm
+from spanlm.data.config import DataConfig
+from spanlm.data.text import Text
+from spanlm.data.vocabulary import Vocabulary
+from spanlm.errors import InputError
+from spanlm.runs.ensemble import TrainedEnsemble
+from spanlm.runs.model import TrainedModel
+from spanlm.scoring.protocol import Context
+from tests.scoring import reference
+from tests.scoring.reference import CONTEXTS
+
+
+@pytest.fixture(scope="module")
+def model(tiny_run: Path) -> TrainedModel:
+    return spanlm.load(tiny_run)
+
+
+@pytest.fixture(scope="module")
+def text(tiny_corpus: Path) -> str:
+    return (tiny_corpus / "test.txt").read_text(encoding="utf-8").removesuffix("\n")
+
+
+@pytest.mark.parametrize("state", CONTEXTS)
+def test_evaluate_and_score_are_a_loop_over_the_text(model: TrainedModel, text: str, state: Context) -> None:
+    rows = reference.rows(reference.float64(model.model), model.vocabulary, reference.lines_of(text), state)
+    result, found = model.evaluate(state=state), list(model.score(text, state=state, base=math.e, eos=True))
+    assert result.tokens == len(rows) == len(text.split()) + text.count("\n") + 1
+    assert result.nll == pytest.approx(sum(row.nll for row in rows), rel=1e-5)
+    assert (result.oov_tokens, result.unk_tokens) == (sum(row.oov for row in rows), 4) == (3, 4)
+    assert (result.corpus, result.split) == ("tiny", "test")
+    places = [[(row.sentence, row.index, row.word, row.rank, row.oov) for row in both] for both in (found, rows)]
+    assert places[0] == places[1]
+    assert [row.surprisal for row in found] == pytest.approx([row.nll for row in rows], abs=1e-5)
+    assert [row.entropy for row in found] == pytest.approx([row.entropy for row in rows], abs=1e-5)
+    assert sum(row.surprisal for row in found) == pytest.approx(result.nll, rel=1e-6)
+
+
+def test_documents_of_a_text_that_is_one_are_refused(tmp_path: Path, model: TrainedModel) -> None:
+    path = tmp_path / "one.txt"
+    path.write_text("the cat sat .\na dog ran .\n")
+    with pytest.raises(InputError, match=r"^state=document: one\.txt text is one document.*carry.*\(blank-line\)"):
+        model.evaluate(str(path), state="document")
+    assert model.evaluate(str(path)).nll == model.evaluate(str(path), state="carry").nll
+    path.write_text("the cat sat .\n\na dog ran .\n")
+    assert "2 documents" in model.evaluate(str(path), state="document").protocol
+
+
+def test_a_model_trained_on_documents_evaluates_a_text_that_is_one_as_a_stream(
+    tmp_path: Path, model: TrainedModel
+) -> None:
+    batching = replace(model.config.training.batching, kind="documents")
+    config = replace(model.config, training=replace(model.config.training, batching=batching))
+    trained = TrainedModel(model.model, model.vocabulary, config, model.folder)
+    (tmp_path / "one.txt").write_text("the cat sat .\n")
+    one = trained.corpus(str(tmp_path / "one.txt"))
+    assert trained.texts.protocol(one, "text").context == "carry"
+    assert trained.texts.protocol(trained.corpus(), "test").context == "document"
+
+
+def test_other_texts_of_a_model_of_books_are_read_as_books(tmp_path: Path, model: TrainedModel) -> None:
+    """Also where the configuration does not say so, because the corpus is cbt."""
+    config = replace(model.config, data=DataConfig(corpus="cbt"))
+    path = tmp_path / "books.txt"
+    path.write_text("_BOOK_TITLE_ : a\nthe cat .\n_BOOK_TITLE_ : b\na dog .\n")
+    corpus = TrainedModel(model.model, model.vocabulary, config, model.folder).corpus(str(path))
+    assert len(corpus.splits["text"]) == 8
+    assert corpus.splits["text"].documents.tolist() == [0, 4]
+    assert len(model.corpus(str(path)).splits["text"]) == 16
+
+
+def test_a_model_of_sentences_scores_the_sentences_of_a_line(sentence_run: Path) -> None:
+    model = spanlm.load(sentence_run)
+    rows = list(model.score("The cat sat . A dog ran\n\nThe mat", eos=True))
+    assert [(row.sentence, row.index) for row in rows if row.word == "<eos>"] == [(1, 5), (1, 8), (3, 3)]
+    alone = [row for line in ("The cat sat .", "A dog ran", "The mat") for row in model.score(line, eos=True)]
+    assert [row.surprisal for row in rows] == pytest.approx([row.surprisal for row in alone], rel=1e-5)
+
+
+def test_score_takes_a_file_as_it_streams(model: TrainedModel, text: str, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    file = Text(tmp_path / "text.txt")
+    for state in CONTEXTS:
+        assert list(model.score(file, state=state, eos=True)) == list(model.score(text, state=state, eos=True))
+    (tmp_path / "bad.txt").write_bytes(b"the cat sat .\n" * 200_000 + b"\xff\n")
+    assert next(iter(model.score(Text(tmp_path / "bad.txt")))).word == "the", "what is far behind has not been read"
+
+
+def test_attend_is_the_models_own_attention(model: TrainedModel) -> None:
+    """Read in parts of 128 steps, and here at once."""
+    record = model.attend("the zebra sat on\n\nthe mat .\n" * 15, expected=3, state="carry")
+    words = ["<eos>", *["the", "zebra", "sat", "on", "<eos>", "<eos>", "the", "mat", ".", "<eos>"] * 15]
+    assert record.words == words[:-1] and record.targets == words[1:]
+    words = words[:-1]
+    tokens = torch.tensor(model.vocabulary.encode(words)).unsqueeze(1)
+    with torch.no_grad():
+        readout, _ = model.model(tokens, model.model.init_state(1))
+        log_p = model.model.head.log_probs(readout)[:, 0].double()
+    np.testing.assert_allclose(record.weights, readout.attention.weights[:, 0], atol=1e-6)
+    for row, expected in zip(log_p, record.expected, strict=True):
+        best = sorted(range(len(row)), key=lambda i: -float(row[i]))[:3]
+        assert [word for word, _ in expected] == [model.vocabulary.word(i) for i in best]
+        assert [p for _, p in expected] == pytest.approx([math.exp(row[i]) for i in best], abs=1e-6)
+    assert record.title == f"{model.folder.name}, reading a text"
+    assert re.fullmatch(
+        r"Key-value-predict memory, window 3 \(Daniluk et al., 2017\); trained on tiny, perplexity \d+\.\d on valid",
+        record.about,
+    )
+
+
+def test_a_corpus_is_encoded_with_the_models_vocabulary(model: TrainedModel, tmp_path: Path) -> None:
+    """Another text with other words, whose own ids would be others."""
+    folder = tmp_path / "other"
+    folder.mkdir()
+    for split in ("train", "valid", "test"):
+        (folder / f"{split}.txt").write_text("zebra mat the\nlion the\n")
+    result = model.evaluate(str(folder), state="line")
+    lines = [["zebra", "mat", "the"], ["lion", "the"]]
+    rows = reference.rows(reference.float64(model.model), model.vocabulary, lines, "line")
+    assert result.nll == pytest.approx(sum(row.nll for row in rows), rel=1e-5)
+    assert (result.tokens, result.oov_tokens, result.unk_tokens) == (7, 2, 2)
+    assert result.corpus == "other"
+    assert model.corpus(str(folder)).vocabulary.hash == model.vocabulary.hash
+
+
+def test_a_corpus_of_another_vocabulary_is_refused(model: TrainedModel, tmp_path: Path) -> None:
+    path = tmp_path / "other.txt"
+    path.write_text("zebra mat the\nlion the\nlion\n")
+    with pytest.raises(InputError, match="vocabulary"):
+        model.evaluate(spanlm.load_corpus(DataConfig(corpus=str(path))))
+
+
+def test_a_folder_of_runs_says_what_it_holds(tiny_run: Path, tmp_path: Path) -> None:
+    for seed in (1, 2):
+        shutil.copytree(tiny_run, tmp_path / f"seed-{seed}")
+    with pytest.raises(InputError, match=r"holds seed-1, seed-2, and is no run itself\. Name one of them"):
+        spanlm.load(tmp_path)
+
+
+def swapped(folder: Path, *, hashed: bool) -> None:
+    """Same size, same words, another order: shapes fit, meanings do not."""
+    path = folder / "vocabulary.json"
+    words = Vocabulary.load(path).words
+    if hashed:
+        Vocabulary((*words[2:], *words[:2])).save(path)
+    else:
+        content = json.loads(path.read_text())
+        path.write_text(json.dumps({**content, "words": [words[0], words[2], words[1], *words[3:]]}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder, _: (folder / "vocabulary.json").unlink(), "vocabulary.json"),
+        (lambda folder, _: (folder / "model.safetensors").unlink(), "model.safetensors"),
+        (lambda folder, _: (folder / "model.safetensors").write_bytes(b""), "model.safetensors: damaged"),
+        (lambda folder, other: shutil.copy(other / "model.safetensors", folder), "belongs to another config.yaml"),
+        (lambda folder, _: swapped(folder, hashed=True), "model.safetensors: was trained with another vocabulary"),
+        (lambda folder, _: swapped(folder, hashed=False), "does not match its words"),
+    ],
+)
+def test_a_damaged_run_is_refused(
+    tiny_run: Path, lstm_run: Path, tmp_path: Path, damage: Callable[[Path, Path], object], message: str
+) -> None:
+    folder = shutil.copytree(tiny_run, tmp_path / "copy")
+    damage(folder, lstm_run)
+    with pytest.raises(InputError, match=re.escape(message)):
+        spanlm.load(folder)
+
+
+def test_what_scripts_and_notebooks_give_is_taken(model: TrainedModel, text: str, tmp_path: Path) -> None:
+    """Paths, generators and the numbers of numpy, as what they stand for."""
+    path = tmp_path / "own.txt"
+    path.write_text(text)
+    assert model.evaluate(path).nll == model.evaluate(str(path)).nll
+    for same in (path, text.split("\n")):
+        np.testing.assert_array_equal(model.attend(same).bits, model.attend(text).bits)
+    assert model.generate("the", seed=np.int64(3)) == model.generate("the", seed=3)
+    assert model.score_texts(line for line in ["the cat", "a dog"])[0] == model.score_texts(["the cat", "a dog"])[0]
+    cache = spanlm.CacheConfig(window=np.int32(5), theta=np.float32(0.5), lambda_=0.25)
+    assert cache.to_json() == {"window": 5, "theta": 0.5, "lambda": 0.25, "tuned_on": None}
+    assert json.dumps(cache.to_json())
+    assert spanlm.load(model.folder, torch.device("cpu")).evaluate().nll == model.evaluate().nll
+    assert list(spanlm.load_corpus("demo", splits=(split for split in ("valid", "test"))).splits) == ["valid", "test"]
+
+
+def test_a_corpus_that_was_cut_otherwise_is_refused(model: TrainedModel, tmp_path: Path) -> None:
+    (tmp_path / "own.txt").write_text("The cat.\nThe dog.\nThe cat, the dog.\n" * 9)
+    corpus = spanlm.load_corpus(DataConfig(corpus=str(tmp_path / "own.txt"), tokenizer="words"), model.vocabulary)
+    assert model.evaluate("demo", "valid").tokens == model.evaluate(model.corpus("demo"), "valid").tokens
+    with pytest.raises(InputError, match=r"is cut with data\.tokenizer=words, .* with whitespace\. Load it with model"):
+        model.evaluate(corpus)
+
+
+def test_torchs_generator_is_left_as_it_was(model: TrainedModel) -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(1)
+    torch.manual_seed(7)
+    spanlm.load(model.folder).with_attention("none").evaluate(split="valid")
+    assert torch.rand(1) == expected
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            lambda m: m.evaluate(state="carry", batch_size=10**6),
+            r"batch_size=1000000: must be at most \d+, the tokens of tiny test",
+        ),
+        (lambda m: m.evaluate(cache=500), "cache=500: must be a CacheConfig"),
+        (lambda m: m.evaluate(dynamic=True), "dynamic=true: must be a DynamicConfig"),
+        (lambda m: m.tune_cache(np.int64(500)), "cache.window=500: must be a list of values"),
+        (lambda m: m.tune_dynamic(rates=0.1), "dynamic.rate=0.1: must be a list of values"),
+        (lambda m: m.generate(None), "prompt=null: must be a string"),
+        (lambda m: m.attend(math.nan), "text=nan: must be a string"),
+        (lambda m: m.compare("a", None), "text 2=null: must be a string"),
+        (lambda m: m.generate("the", length=None), "length=null: must be a whole number"),
+        (lambda m: m.generate("the", seed=True), "seed=true: must be a whole number"),
+        (lambda m: m.generate("the", length=1.5), "length=1.5: must be a whole number"),
+        (lambda m: m.score("the", base="e"), "base='e': must be a number"),
+        (lambda m: m.score("the", base=0.5), "base=0.5: must be above 1"),
+        (lambda m: list(m.score(["the", math.nan])), "text 2=nan: must be a string"),
+        (lambda m: m.score_texts(["the", None]), "text 2=null: must be a string"),
+        (lambda m: m.evaluate(batch_size=8.0), "batch_size=8.0: must be a whole number"),
+        (lambda m: m.samples(2.0), "count=2.0: must be a whole number"),
+        (lambda m: m.attend("the cat", expected=None), "expected=null: must be a whole number"),
+        (lambda m: m.dynamic_statistics(segments=1.5), "segments=1.5: must be a whole number"),
+        (lambda m: m.score({"sentence": ["the cat"]}), r"text: is a table \(dict\); give the column"),
+        (lambda m: list(m.score_items({"sentence": ["the cat"]})), r"items: is a table \(dict\)"),
+        (lambda m: list(m.score_items(None)), "items=null: must be a list of strings"),
+        (lambda m: m.score_texts(Path("x")), "texts=x: must be a list of strings"),
+        (lambda m: list(m.cloze([], contexts=[])), r"contexts=\(\): must be some of full, query"),
+        (lambda m: spanlm.load_ensemble(Path("run")), "runs=run: must be a list"),
+        (lambda m: spanlm.load_ensemble({"a": 0.3}), r"runs: is a table \(dict\)"),
+        (lambda m: TrainedEnsemble([m, m], weights=["1", "2"]), "weights=.*: must be 2 numbers"),
+        (lambda m: TrainedEnsemble([m, m], weights=0.5), "weights=0.5: must be 2 numbers"),
+        (lambda m: spanlm.load_corpus("demo", "valid"), "vocabulary=valid: must be a Vocabulary, or None"),
+        (lambda m: list(m.cloze([], contexts="full")), "contexts='full': is one string; give a list of them"),
+        (lambda m: spanlm.load_ensemble("run"), "runs='run': is one string; give a list of them"),
+        (lambda m: spanlm.load_corpus("demo", splits=["dev"]), "splits=dev: must be some of train, valid, test"),
+        (lambda m: spanlm.CacheConfig(window=2, theta="x", lambda_=0), "cache.theta='x': must be a number"),
+    ],
+)
+def test_what_means_nothing_is_refused_by_name(
+    model: TrainedModel, wrong: Callable[[TrainedModel], object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        wrong(model)
