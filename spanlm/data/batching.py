@@ -77,16 +77,9 @@ class Batcher(ABC):
     def count(self, seed: int = 0) -> int:
         """Return the number of segments; only shuffled documents and drawn lengths need the seed."""
 
-    def __len__(self) -> int:
-        return self.count()
-
+    @abstractmethod
     def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
         """Yield the segments from number `start` on, as drawn with `seed`; those before are not made."""
-        require(start >= 0, "start", start, "at least 0")
-        return self._segments(seed, start)
-
-    @abstractmethod
-    def _segments(self, seed: int, start: int) -> Iterator[Segment]: ...
 
     def _read(self, begin: Positions, end: Positions, opening: Positions, steps: int, reset: Flags) -> Segment:
         """Read a segment from where each stream goes on, ends and opened, as positions of targets in the split (B,)."""
@@ -145,10 +138,9 @@ class StreamBatcher(Batcher):
         self._sizes = np.clip(len(tokens) - self._begins, 0, self._column)
 
     def count(self, seed: int = 0) -> int:
-        """As in `Batcher`."""
         return len(self._lengths(seed))
 
-    def _segments(self, seed: int, start: int) -> Iterator[Segment]:
+    def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
         lengths, turns = self._lengths(seed), self._turns(seed)
         ends = np.cumsum(lengths)
         for index in range(start, len(lengths)):
@@ -204,14 +196,13 @@ class DocumentBatcher(Batcher):
         self._ends = np.append(tokens.documents[1:], len(tokens))
 
     def count(self, seed: int = 0) -> int:
-        """As in `Batcher`."""
         _, begins, ends, _, first = self._pieces(seed)
         return self._total(begins, ends, first)
 
     def _total(self, begins: Positions, ends: Positions, first: Positions) -> int:
         return int((first - (begins - ends) // self._length).max())
 
-    def _segments(self, seed: int, start: int) -> Iterator[Segment]:
+    def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
         openings, begins, ends, stream, first = self._pieces(seed)
         # per stream: where its document opened, where its piece began, where it goes on and ends; at first it has none
         opening, began, position, end = np.zeros((4, self._batch_size), np.int64)
@@ -291,14 +282,12 @@ class SentenceBatcher(Batcher):
 
     @property
     def targets(self) -> int:
-        """As in `Batcher`."""
         return int(self._lengths.sum())
 
     def count(self, seed: int = 0) -> int:
-        """As in `Batcher`; the seed changes nothing."""
         return sum(1 for _ in self._plan(seed))
 
-    def _segments(self, seed: int, start: int) -> Iterator[Segment]:
+    def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
         for lines, at, steps, streams in islice(self._plan(seed), start, None):
             begin, end, opening = np.zeros((3, streams), np.int64)
             begin[: len(lines)], end[: len(lines)] = self._begins[lines] + at, self._ends[lines]
@@ -334,9 +323,7 @@ class SentenceBatcher(Batcher):
 
 def _line_ends(ids: Ids, eos_id: int) -> Positions:
     """Return the position after each line's `<eos>`; what follows the last one is a line, too."""
-    block = 1 << 22
-    found = [np.flatnonzero(ids[at : at + block] == eos_id) + at + 1 for at in range(0, len(ids), block)]
-    return np.union1d(np.concatenate(found), [len(ids)])
+    return np.union1d(np.flatnonzero(ids == eos_id) + 1, [len(ids)])
 
 
 def _cut_lines(begins: Positions, ends: Positions, rules: SentenceRules) -> tuple[Positions, Positions, Positions]:

@@ -516,16 +516,11 @@ def _load_demo(config: DataConfig, vocabulary: Vocabulary | None, splits: Sequen
     oov = {str(split): sum(word not in vocabulary for word in _demo_words(topics[split])) for split in splits}
     what: dict[str, Any] = {
         "splits": tokens,
-        "sources": {str(split): partial(_demo_text, topics[split]) for split in splits},
+        "sources": {str(split): partial(map, Topic.written, topics[split]) for split in splits},
         "oov": oov,
         "config": config,
     }
     return Corpus(name=DEMO, vocabulary=vocabulary, notes=notes, tokenizer=config.effective_tokenizer, **what)
-
-
-def _demo_text(topics: Sequence[Topic]) -> Iterator[bytes]:
-    for topic in topics:
-        yield "".join(f"{' '.join(sentence)}\n" for sentence in topic.sentences).encode()
 
 
 def _demo_words(topics: Sequence[Topic]) -> chain[str]:
@@ -533,6 +528,5 @@ def _demo_words(topics: Sequence[Topic]) -> chain[str]:
 
 
 def _demo_tokens(topics: Sequence[Topic], vocabulary: Vocabulary) -> TokenFile:
-    lengths = [sum(len(sentence) + 1 for sentence in topic.sentences) for topic in topics]
     ids = np.array(vocabulary.encode(_demo_words(topics)), dtype=np.int32)
-    return TokenFile(ids, np.concatenate([[0], np.cumsum(lengths[:-1], dtype=np.int64)]))
+    return TokenFile(ids, np.cumsum([0, *map(len, topics[:-1])]))

@@ -12,7 +12,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain, repeat
@@ -29,8 +29,8 @@ from spanlm.errors import InputError, RunError, require
 from spanlm.store.files import UNFINISHED, expanded, replacing
 
 # a new number makes every cached file be built anew
-FORMAT = 2
-HEADER_BYTES, COUNTS_HEADER_BYTES, DIGEST_BYTES = 256, 64, 32
+FORMAT = 3
+HEADER_BYTES, DIGEST_BYTES = 256, 32
 STALE_SECONDS = 24 * 3600
 _ID, _INDEX = np.dtype("<i4"), np.dtype("<i8")
 _CHUNK_BYTES = 1 << 20
@@ -89,8 +89,9 @@ def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: D
             for part in _parts(word, tokenizer):
                 counts[part] += number
         with _caching(path) as file:
-            _write_counts(file, counts)
-    return _read_counts(path)
+            file.write(json.dumps(counts).encode())
+    counts_by_word: dict[str, int] = json.loads(path.read_bytes()[:-DIGEST_BYTES])
+    return counts_by_word
 
 
 def token_file(
@@ -109,7 +110,6 @@ def token_file(
     )
     if not _is_whole(path):
         with _caching(path) as file:
-            # an error here leaves nothing in the cache
             if not _write_tokens(file, text_pieces(text, fingerprint, documents), vocabulary, tokenizer, documents):
                 raise _no_word(text)
     return _read_tokens(path)
@@ -245,7 +245,10 @@ def _caching(path: Path) -> Iterator[BinaryIO]:
     """Like `replacing`, for a file of the cache folder, which is made if need be; RunError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_stale(path.parent)
+        for left in path.parent.glob(f"*{UNFINISHED}"):  # of a build that was killed, if it is a day old
+            with suppress(FileNotFoundError):  # another process was faster
+                if left.stat().st_mtime < time.time() - STALE_SECONDS:
+                    left.unlink()
         with replacing(path) as file:
             yield file
             file.seek(0)
@@ -253,16 +256,6 @@ def _caching(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         way = f"set {CACHE_VARIABLE} to a folder that can be written and has room"
         raise RunError(f"cannot write the cache {path.parent} ({error.strerror or error}); {way}") from error
-
-
-def _remove_stale(folder: Path) -> None:
-    # a build that was killed leaves its file behind; one that is a day old has no builder any more
-    for left in folder.glob(f"*{UNFINISHED}"):
-        try:
-            if left.stat().st_mtime < time.time() - STALE_SECONDS:
-                left.unlink()
-        except FileNotFoundError:
-            continue  # another process was faster
 
 
 def _is_whole(path: Path) -> bool:
@@ -288,21 +281,6 @@ def _check_digest(path: Path, *state: int) -> None:
             left -= len(chunk)
         if left or digest.digest() != file.read():
             raise ValueError("it does not have its SHA-256")
-
-
-def _write_counts(file: BinaryIO, counts: dict[str, int]) -> None:
-    """Write a JSON object padded with spaces, the counts as a plain array, and the words, one a line."""
-    words = "\n".join(counts).encode()
-    file.write(json.dumps({"types": len(counts), "bytes": len(words)}).ljust(COUNTS_HEADER_BYTES).encode())
-    file.write(np.fromiter(counts.values(), _INDEX, len(counts)).tobytes())
-    file.write(words)
-
-
-def _read_counts(path: Path) -> dict[str, int]:
-    with path.open("rb") as file:
-        header = json.loads(file.read(COUNTS_HEADER_BYTES))
-        counts = np.frombuffer(file.read(header["types"] * _INDEX.itemsize), _INDEX)
-        return dict(zip(file.read(header["bytes"]).decode().split("\n"), counts.tolist(), strict=True))
 
 
 def _write_tokens(
@@ -341,4 +319,4 @@ def _read_tokens(path: Path) -> tuple[TokenFile, int, int]:
     tokens = header["tokens"]
     ids = np.memmap(path, _ID, "r", HEADER_BYTES, (tokens,))
     starts = np.fromfile(path, _INDEX, header["documents"], offset=HEADER_BYTES + tokens * _ID.itemsize)
-    return TokenFile(ids, starts), header["oov"], header.get("marked", 0)
+    return TokenFile(ids, starts), header["oov"], header["marked"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +38,8 @@ class Vocabulary:
             listed = "\n".join(self.words).encode()
         except UnicodeEncodeError as error:
             raise InputError("vocabulary: a word is not Unicode text; build it from a text again") from error
-        if not _separable(listed, len(self.words)):
+        between = listed.count(b"\n") == len(self.words) - 1 and not re.search(rb"[ \t\r\v\f]", listed)
+        if not between or not all(self.words):
             raise InputError("vocabulary: a word is empty or holds white space; build it from a text again")
         ids = {word: index for index, word in enumerate(self.words)}
         if len(ids) != len(self.words):
@@ -123,8 +125,3 @@ class Vocabulary:
                 "the file was changed: restore it from the run it belongs to"
             )
         return vocabulary
-
-
-def _separable(listed: bytes, words: int) -> bool:
-    empty = listed.startswith(b"\n") or listed.endswith(b"\n") or b"\n\n" in listed or not listed
-    return not empty and listed.count(b"\n") == words - 1 and not any(space in listed for space in b" \t\r\v\f")

@@ -163,7 +163,7 @@ TYPED = {
     "bench": "bench demo --rounds 1 --device cpu --json",
     "reproduce": "reproduce daniluk2017 --table 2b --rows 2-gram --scale smoke --corpus text --device cpu"
     " --out out --runs new",
-    "data wikipedia": "data wikipedia --source wiki.jsonl --out out --vocabulary 20 --jobs 1",
+    "data wikipedia": "data wikipedia --source wiki.jsonl --out out --vocabulary 5 --jobs 1",
 }
 """Commands whose numbers tell of the machine or of other programs: of what they say only the types are kept."""
 
