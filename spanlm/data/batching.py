@@ -50,9 +50,6 @@ class Segment:
     rate_share: float = 1.0
 
     def to(self, device: torch.device) -> Segment:
-        """Move it to a device."""
-        if device.type == "cpu":
-            return self
         parts = ("inputs", "targets", "mask", "reset")
         return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in parts})
 
@@ -122,8 +119,8 @@ class StreamBatcher(Batcher):
       Its step is scaled to it: the learning rate is times l / L (`Segment.rate_share`), also at the last segment, which
       the end of the streams cuts short.
     * Where each stream begins (Press, 2019, "partial shuffle"): with s uniform in 0 … M - 1, a stream of x_1 … x_M
-      reads x_{s+1} … x_M x_1 … x_s. It has a seam then, where x_1 is predicted from x_M. It is always the stream of the
-      text that is turned, never one that has been turned before.
+      reads x_{s+1} … x_M x_1 … x_s; x_1 is then predicted from x_M. Each epoch turns the stream of the text, not the
+      last epoch's.
 
     The last segment may be shorter.
     """
@@ -352,19 +349,13 @@ def make_batcher(
     sentences: SentenceRules | None = None,
     streams: StreamRules | None = None,
 ) -> Batcher:
-    """Make the batcher of this kind.
+    """Make the batcher of this kind, of B = `batch_size` streams.
 
     Args:
-        kind: "streams", "documents" or "sentences".
-        tokens: The tokens of the split.
-        eos_id: Id of the end of a line.
-        batch_size: B, the number of streams.
         length: T, the longest segment; of sentences that of a piece of a very long one, and the usual one of streams
             whose lengths are drawn.
         shuffle: Draw the order of documents or sentences; streams have none.
         whole: Keep each document in one stream, as evaluation must.
-        sentences: What becomes of sentences, and in which batches; None: whole, in the order of the text.
-        streams: What is drawn for streams, in training; None: nothing.
 
     Raises:
         InputError: There is no such kind, a size is below 1, or streams are to be shuffled.

@@ -73,7 +73,6 @@ class Source:
                 require(option.name == "seed" or value >= 1, option.name, value, "at least 1")
 
     def line(self, draw: Generator) -> list[str]:
-        """Draw a line."""
         raise NotImplementedError
 
     def law(self, line: Sequence[str]) -> list[Known]:
@@ -89,7 +88,6 @@ class Source:
         return f"{PREFIX}{','.join([self.kind, *options])}"
 
     def lines(self, split: Split) -> Iterator[list[str]]:
-        """Draw the lines of a part."""
         draw, tokens = np.random.default_rng([self.seed, SPLITS.index(split)]), 0
         while tokens < SHARES[split] * self.tokens:
             found = self.line(draw)

@@ -181,11 +181,9 @@ class DocumentFinder:
         self._after_title = False
 
     def title(self) -> None:
-        """Note that a title line stood here."""
         self._after_title = True
 
     def feed(self, ids: Ids) -> None:
-        """Read the next ids of the text."""
         if self._documents == "none" or not len(ids):
             return
         ends = ids == self._eos_id

@@ -55,7 +55,7 @@ REMOVED: dict[str, str] = {
     r".*/options/evaluate/--dynamic-length": "the published 5 is left",
     r".*/options/evaluate/--dynamic-convention": "numbers of the first release are divided by hand: √n, K",
     r".*/options/data wikipedia/--(coverage|keep-partial)": "--vocabulary says it; a damaged source is fetched again",
-    r".*corpus\.json/options/(coverage|keep_partial)|.*corpus\.json/sources/0/damage(d_lines)?": "went with their options",
+    r".*corpus\.json/options/(coverage|keep_partial)|.*corpus\.json/sources/0/damage(d_lines)?": "went with them",
     r".*model[./]head[./]adversarial_(direction|gate)": "one value is left, the presets'",
 }
 """What is in a golden and may be missing: a regular expression of its path -> the reason."""

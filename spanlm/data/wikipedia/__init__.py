@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from spanlm.data.config import BUILT, SPLITS
 from spanlm.data.vocabulary import UNK, Vocabulary
 from spanlm.data.wikipedia.shards import Progress, Shards, categories, versions
-from spanlm.data.wikipedia.sources import ByteStream, Page, Source, digest_of, find_sources
+from spanlm.data.wikipedia.sources import Page, Source, digest_of, find_sources
 from spanlm.errors import InputError, RunError, require
 from spanlm.store.engine import Engine
 from spanlm.store.files import UNFINISHED, expanded, hold, make_folder, remove_unfinished, replacing, sync_folder
@@ -159,7 +159,7 @@ def _workplace(out: Path) -> Iterator[Path]:
 
 def _too_few(config: WikipediaConfig, sources: Sequence[Source], shards: Shards) -> InputError:
     if "category" in shards.skipped and not shards.articles:
-        records = chain.from_iterable(source.records(ByteStream(source.path)) for source in sources)
+        records = chain.from_iterable(source.records() for source in sources)
         names = chain.from_iterable(categories(page) for page in records if isinstance(page, Page))
         examples = ", ".join(list(dict.fromkeys(islice(names, 100)))[:5]) or "none"
         what = f"is found in no category of an article; there are, for example: {examples}"

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from spanlm.data.wikipedia import markup
-from spanlm.data.wikipedia.sources import ByteStream, Page, Record, Source
+from spanlm.data.wikipedia.sources import Page, Record, Source
 from spanlm.data.wikipedia.text import FRAGMENT, cut_sentence, prose, split_sentences
 from spanlm.errors import InputError, require
 from spanlm.store import VERSION as PACKAGE_VERSION
@@ -193,8 +193,7 @@ class Shards:
         self, source: Source, path: Path, in_order: Callable[..., Iterator[Any]], tell: Callable[[int, int, int], None]
     ) -> None:
         """Make a shard, of at most so many different articles as there shall be in all."""
-        stream = ByteStream(source.path)
-        records = source.records(stream)
+        records = source.records()
         batches = iter(lambda: list(islice(records, BATCH)), [])
         cut = partial(_cut_pages, category=self._config.category, lowercase=self._config.lowercase)
         articles, words, ids = 0, 0, set[str]()
@@ -207,7 +206,7 @@ class Shards:
                     articles, words = articles + 1, words + len(entry.text.split())
                     if self._most < math.inf:  # of a whole dump they would fill the memory
                         ids.add(entry.id)
-                tell(stream.position, articles, words)
+                tell(source.position, articles, words)
                 if len(ids) == self._most:
                     break
 

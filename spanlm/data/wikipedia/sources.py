@@ -60,20 +60,39 @@ def _damaged(path: Path, offset: int, line: int, reason: str) -> InputError:
     return InputError(f"{path}: damaged at byte {offset} of its text (line {line}): {reason}. Fetch it again")
 
 
-class ByteStream:
-    """Reads a file once; its first bytes say whether it is gzip, bzip2 (any number of streams) or plain.
+@dataclass(eq=False)
+class Source:
+    """A file to read, and whether it is an XML dump; otherwise it holds lines of JSON.
 
     `position` counts the bytes of the file that were read.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.position = 0
+    path: Path
+    is_dump: bool
+    position: int = 0
+
+    @property
+    def size(self) -> int:
+        return self.path.stat().st_size
+
+    @cached_property
+    def sha256(self) -> str:
+        return digest_of(self.path)
+
+    def records(self) -> Iterator[Record]:
+        """Yield what the file holds, in order."""
+        try:
+            yield from DumpReader(self.path).pages(self.chunks()) if self.is_dump else self._lines(self.chunks())
+        except InputError as error:
+            yield error
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the text in pieces of at most `CHUNK_BYTES`; InputError: it is cut off or wrong, and where."""
+        """Yield the text in pieces of at most `CHUNK_BYTES`; InputError: it is cut off or wrong, and where.
+
+        The first bytes of the file say whether it is gzip, bzip2 (any number of streams) or plain.
+        """
         offset, line = 0, 1
-        with self._path.open("rb") as file:
+        with self.path.open("rb") as file:
             start = file.peek(3)
             blocks = iter(lambda: file.read(CHUNK_BYTES), b"")
             if start.startswith(b"\x1f\x8b"):
@@ -89,32 +108,7 @@ class ByteStream:
             except (zlib.error, EOFError, OSError) as error:
                 if isinstance(error, OSError) and error.errno is not None:  # the disk's, not the decompressor's
                     raise
-                raise _damaged(self._path, offset, line, f"the compressed data is damaged ({error})") from error
-
-
-@dataclass(frozen=True)
-class Source:
-    """A file to read, and whether it is an XML dump; otherwise it holds lines of JSON."""
-
-    path: Path
-    is_dump: bool
-
-    @property
-    def size(self) -> int:
-        """Bytes of the file."""
-        return self.path.stat().st_size
-
-    @cached_property
-    def sha256(self) -> str:
-        """That of the file."""
-        return digest_of(self.path)
-
-    def records(self, stream: ByteStream) -> Iterator[Record]:
-        """Yield what the file holds, in order."""
-        try:
-            yield from DumpReader(self.path).pages(stream.chunks()) if self.is_dump else self._lines(stream.chunks())
-        except InputError as error:
-            yield error
+                raise _damaged(self.path, offset, line, f"the compressed data is damaged ({error})") from error
 
     def _lines(self, chunks: Iterable[bytes]) -> Iterator[Record]:
         """Read the lines that are not blank; of one above the limit, no more than the limit is held."""
@@ -177,14 +171,14 @@ def find_sources(paths: Sequence[Path]) -> list[Source]:
 def _source(path: Path) -> Source:
     """Recognise a file by its beginning; refuse everything else at once."""
     try:
-        start = next(ByteStream(path).chunks(), b"").removeprefix(_BOM).lstrip()
+        start = next(Source(path, is_dump=False).chunks(), b"").removeprefix(_BOM).lstrip()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     if not start.startswith((b"{", *_XML)):
         found = "neither JSON lines nor XML" if start else "the file is empty"
         raise InputError(f"{path}: {found}; {_ACCEPTED}")
     source = Source(path, start.startswith(_XML))
-    first = next(source.records(ByteStream(path)), None)
+    first = next(source.records(), None)
     if isinstance(first, InputError):
         raise first
     return source
