@@ -351,11 +351,9 @@ def make_batcher(
 ) -> Batcher:
     """Make the batcher of this kind, of B = `batch_size` streams.
 
-    Args:
-        length: T, the longest segment; of sentences that of a piece of a very long one, and the usual one of streams
-            whose lengths are drawn.
-        shuffle: Draw the order of documents or sentences; streams have none.
-        whole: Keep each document in one stream, as evaluation must.
+    `length` is T, the longest segment; of sentences that of a piece of a very long one, and the usual one of streams
+    whose lengths are drawn. `shuffle` draws the order of documents or sentences; streams have none. `whole` keeps each
+    document in one stream, as evaluation must.
 
     Raises:
         InputError: There is no such kind, a size is below 1, or streams are to be shuffled.
