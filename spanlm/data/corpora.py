@@ -421,7 +421,7 @@ def load_corpus(
 
     The first load of a text reads it three times (hash, counts, ids) and keeps the result in the cache folder; a later
     one reads it once, to check by its hash that it is the same text. Memory grows with the number of different words,
-    not with the length of the text, unless it is cut into sentences. A given vocabulary is used, and none built;
+    with that of lines if they part documents, and with the text if it is cut into sentences. A given vocabulary is used, and none built;
     `as_text` reads files that are known to be in another format (`spanlm.data.formats`). A name or a path is that of
     `DataConfig.corpus`.
 

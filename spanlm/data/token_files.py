@@ -23,7 +23,7 @@ import numpy as np
 
 from spanlm.data.config import CACHE_VARIABLE, Documents, Tokenizer
 from spanlm.data.text import LEFT_OUT, Text, pieces, without_titles
-from spanlm.data.tokenizer import Flags, Ids, Positions, cut_word, rule_of
+from spanlm.data.tokenizer import Ids, Positions, cut_word, rule_of
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, RunError, require
 from spanlm.store.files import UNFINISHED, expanded, replacing
@@ -156,76 +156,38 @@ def _encoder(vocabulary: Vocabulary, tokenizer: Tokenizer) -> Callable[[bytes], 
     return lambda piece: np.fromiter(chain.from_iterable(map(codes, _written_words(piece))), np.int32)
 
 
-class DocumentFinder:
-    """Finds the first token of each document, whatever pieces the ids come in.
+def document_starts(documents: Documents, ends: Positions, equals: Positions, titles: Positions) -> Positions:
+    """Return the first token of each document of a text with a word, from where tokens of some kinds stand in it.
 
     "blank-line": a line after blank lines is a mark. "heading": a line `= Title =` with one `=` at each end
     is. Tables and formulas have such lines, too (WikiText-2: 31); so where the first one of the text stands
     between blank lines, as the titles of WikiText do, only those between blank lines count. The edges of the
-    text are as good as blank lines.
-
-    "book-title": what follows a title line is; those lines are not among the ids, `title` says where they stood.
+    text are as good as blank lines. "book-title": what follows a title line is; those lines are not among the tokens.
 
     A mark starts a document if a word stands before it: what opens a text, blank lines included, belongs to
-    its first document. `equals_id` is the id of the word `=`, which frames a heading.
+    its first document.
+
+    Args:
+        documents: What marks a document.
+        ends: The `<eos>` of each line.
+        equals: The words `=`, which frame a heading.
+        titles: What follows a title line.
     """
-
-    def __init__(self, documents: Documents, *, eos_id: int, equals_id: int) -> None:
-        self._documents, self._eos_id, self._equals_id = documents, eos_id, equals_id
-        # the marks, for headings first every "=", and the number of the line that each is in
-        self._marks: list[Positions] = [np.empty(0, np.int64)]
-        self._line_of: list[Positions] = [np.empty(0, np.int64)]
-        self._tokens = self._lines = 0
-        self._first_word: int | None = None
-        self._last_two = np.array([eos_id, eos_id], np.int32)
-        self._after_title = False
-
-    def title(self) -> None:
-        self._after_title = True
-
-    def feed(self, ids: Ids) -> None:
-        if self._documents == "none" or not len(ids):
-            return
-        ends = ids == self._eos_id
-        if self._first_word is None and not ends.all():
-            self._first_word = self._tokens + int(np.argmin(ends))
-        if self._documents == "heading":
-            at = np.flatnonzero(ids == self._equals_id)
-            self._line_of.append(self._lines + np.cumsum(ends)[at])
-            self._lines += int(ends.sum())
-        elif self._documents == "blank-line":
-            around = np.concatenate([self._last_two, ids]) == self._eos_id
-            at = np.flatnonzero(around[:-2] & around[1:-1] & ~around[2:])
-            self._last_two = np.concatenate([self._last_two, ids])[-2:]
-        else:
-            at = np.zeros(int(self._after_title), np.int64)
-            self._after_title = False
-        self._marks.append(self._tokens + at)
-        self._tokens += len(ids)
-
-    def starts(self, ids: Ids) -> Positions:
-        """Return where documents start in all that was read; unknown words may have other ids by now."""
-        at = np.concatenate(self._marks)
-        if self._documents == "heading":
-            at = self._headings(at, np.concatenate(self._line_of), ids)
-        return np.append(0, at[at > self._first_word] if self._first_word is not None else at[:0])
-
-    def _headings(self, equals: Positions, line_of: Positions, ids: Ids) -> Positions:
-        """Return where headings begin: "= Title =", but not "= = Section = ="."""
-
-        def is_end(at: Positions) -> Flags:
-            inside = (at >= 0) & (at < len(ids))
-            ends: Flags = ~inside | (ids[np.where(inside, at, 0)] == self._eos_id)
-            return ends
-
-        opens = is_end(equals - 1) & ~np.isin(equals + 1, equals)
-        closes = is_end(equals + 1) & ~np.isin(equals - 1, equals)
-        _, first, last = np.intersect1d(line_of[opens], line_of[closes], assume_unique=True, return_indices=True)
-        begins, ends = equals[opens][first], equals[closes][last]
-        between = is_end(begins - 2) & is_end(ends + 2)
-        framed = ends - begins >= 2
-        begins, between = begins[framed], between[framed]
-        return begins[between] if len(begins) and between[0] else begins
+    begins = np.append(0, ends[:-1] + 1)
+    blank = begins == ends
+    after_blank, before_blank = np.append(True, blank[:-1]), np.append(blank[1:], True)
+    if documents == "blank-line":
+        marks = begins[after_blank & ~blank]
+    elif documents == "heading":
+        opened = np.isin(begins, equals) & ~np.isin(begins + 1, equals)
+        closed = np.isin(ends - 1, equals) & ~np.isin(ends - 2, equals)
+        framed = opened & closed & (ends - begins > 2)
+        between = framed & after_blank & before_blank
+        marks = begins[between if between[np.argmax(framed)] else framed]
+    else:
+        marks = np.unique(titles)
+    first_word = begins[~blank][0]
+    return np.append(0, marks[(marks > first_word) & (marks <= ends[-1])])
 
 
 def cache_folder() -> Path:
@@ -287,23 +249,27 @@ def _write_tokens(
     """Write a JSON object padded with spaces, ids and document starts; without any word, leave off and return False."""
     encode, eos_id = _encoder(vocabulary, tokenizer), vocabulary.eos_id
     equals_id = vocabulary.id("=") if "=" in vocabulary else _UNKNOWN_EQUALS
-    finder = DocumentFinder(documents, eos_id=eos_id, equals_id=equals_id)
+    ends, equals, titles = ([np.empty(0, _INDEX)] for _ in range(3))
     file.write(b" " * HEADER_BYTES)
     total = lines = oov = marked = 0
     for piece in pieces:
         if not piece:
-            finder.title()
+            titles.append(np.array([total]))
         marked += piece.count(LEFT_OUT)
         ids = encode(piece)
-        finder.feed(ids)
+        if documents != "none":
+            ends.append(total + np.flatnonzero(ids == eos_id))
+        if documents == "heading":
+            equals.append(total + np.flatnonzero(ids == equals_id))
         unknown = ids < 0
         ids[unknown] = vocabulary.unk_id
         file.write(ids.astype(_ID, copy=False).tobytes())
         total, lines, oov = total + len(ids), lines + int((ids == eos_id).sum()), oov + int(unknown.sum())
     if total == lines:
         return False
-    file.flush()
-    starts = finder.starts(np.memmap(file, _ID, "r", HEADER_BYTES, (total,)))
+    starts = np.zeros(1, _INDEX)
+    if documents != "none":
+        starts = document_starts(documents, *map(np.concatenate, (ends, equals, titles)))
     file.write(starts.astype(_INDEX, copy=False).tobytes())
     file.seek(0)
     header = {"tokens": total, "documents": len(starts), "oov": oov, "types": len(vocabulary), "marked": marked}
