@@ -419,11 +419,11 @@ def load_corpus(
 ) -> Corpus:
     """Load a corpus: find its texts, build its vocabulary from the training part, and give every word an id.
 
-    The first load of a text reads it three times (hash, counts, ids) and keeps the result in the cache folder; a later
-    one reads it once, to check by its hash that it is the same text. Memory grows with the number of different words,
-    with that of lines if they part documents, and with the text if it is cut into sentences. A given vocabulary is used, and none built;
-    `as_text` reads files that are known to be in another format (`spanlm.data.formats`). A name or a path is that of
-    `DataConfig.corpus`.
+    The first load of a text reads it three times (hash, counts, ids) and keeps the result in the cache folder; a
+    later one reads it once, to check by its hash that it is the same text. Memory grows with the number of
+    different words, with that of lines if they part documents, and with the text if it is cut into sentences. A
+    given vocabulary is used, and none built; `as_text` reads files that are known to be in another format
+    (`spanlm.data.formats`). A name or a path is that of `DataConfig.corpus`.
 
     Raises:
         InputError: The corpus is not there, is not what was published, or breaks a rule of `spanlm.data.text`.

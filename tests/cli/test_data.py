@@ -72,7 +72,7 @@ def test_a_signal_stops_it_and_the_same_command_goes_on(cli: Cli, tmp_path: Path
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     started = [sys.executable, "-m", "spanlm", *command]
     with subprocess.Popen(started, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as build:
-        while not list(tmp_path.glob(".out.unfinished/*.json")):  # the first source is kept
+        while not list(tmp_path.glob(".out.unfinished/*.jsonl")):  # the first source is kept
             assert build.poll() is None
             time.sleep(0.01)
         build.send_signal(number)
