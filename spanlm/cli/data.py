@@ -86,9 +86,7 @@ class _Report:
         self._began, self._phase, self._reuse_noted = time.monotonic(), "", False
 
     def __call__(self, step: Step) -> None:
-        if self._stop.signal_number is not None:
-            name = "Ctrl-C" if self._stop.signal_number == 2 else "SIGTERM"
-            raise Interrupted(f"stopped by {name}", self._stop.signal_number)
+        self._stop.raise_if_set()
         if step.reused and not self._reuse_noted:
             self._reuse_noted = True
             out("going on: sources that were read before are not read again")

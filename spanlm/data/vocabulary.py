@@ -108,17 +108,13 @@ class Vocabulary:
         """Read what `save` wrote; InputError: it is missing or damaged, or its hash does not match its words."""
         try:
             content = json.loads(regular(Path(path), 2**28).read_text("utf-8"))
+            vocabulary = cls(tuple(content["words"]))
         except OSError as error:
             raise InputError(f"{path}: cannot read the vocabulary ({error.strerror})") from error
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}: not a vocabulary; it is not JSON ({error})") from error
-        if not isinstance(content, dict):
-            raise InputError(f'{path}: not a vocabulary; it needs an object with "words"')
-        words = content.get("words")
-        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise InputError(f'{path}: not a vocabulary; it needs a list of strings under "words"')
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            what = 'not a vocabulary, which is a JSON object with a list of words under "words"'
+            raise InputError(f"{path}: {what} ({error})") from error
         require(content.get("format") == FORMAT, f"{path}: format", content.get("format"), f"{FORMAT}")
-        vocabulary = cls(tuple(words))
         if content.get("hash") != vocabulary.hash:
             raise InputError(
                 f"{path}: its hash {content.get('hash')} does not match its words ({vocabulary.hash}); "

@@ -77,8 +77,7 @@ def test_a_signal_stops_it_and_the_same_command_goes_on(cli: Cli, tmp_path: Path
             time.sleep(0.01)
         build.send_signal(number)
         assert build.stderr is not None
-        name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
-        assert f"stopped by {name}; sources that were read to their ends are kept" in build.stderr.read()
+        assert f"stopped by {number.name}; sources that were read to their ends are kept" in build.stderr.read()
     assert build.returncode == 128 + number and not (tmp_path / "out").exists()
     assert cli(*command).done.startswith("going on")
 

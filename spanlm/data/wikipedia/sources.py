@@ -112,19 +112,17 @@ class Source:
 
     def _lines(self, chunks: Iterable[bytes]) -> Iterator[Record]:
         """Read the lines that are not blank; of one above the limit, no more than the limit is held."""
-        offset, number, size = 0, 1, 0
-        held: list[bytes] = []
+        offset, number, dropped, rest = 0, 1, 0, b""
         for chunk in chain(chunks, [b"\n"]):
-            for at, part in enumerate(chunk.split(b"\n")):
-                if at:
-                    if size > PAGE_LIMIT:
-                        yield "oversized"
-                    elif (line := b"".join(held)).strip():
-                        yield self._article(line, offset, number)
-                    offset, number, size, held = offset + size + 1, number + 1, 0, []
-                if size <= PAGE_LIMIT:
-                    held.append(part)
-                size += len(part)
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if dropped + len(line) > PAGE_LIMIT:
+                    yield "oversized"
+                elif line.strip():
+                    yield self._article(line, offset, number)
+                offset, number, dropped = offset + dropped + len(line) + 1, number + 1, 0
+            if dropped + len(rest) > PAGE_LIMIT:
+                dropped, rest = dropped + len(rest), b""
 
     def _article(self, line: bytes, offset: int, number: int) -> Page:
         try:
