@@ -145,12 +145,11 @@ def test_categories_choose(tmp_path: Path, kind: str) -> None:
     assert not list(tmp_path.glob("*none*"))
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_the_first_articles_only(tmp_path: Path, jobs: int) -> None:
+def test_the_first_articles_only(tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}.jsonl" for number in range(20)]
     for number, path in enumerate(paths):
         path.write_bytes(json_lines(ARTICLES[3 * number : 3 * number + 4]))  # the last one comes again in the next
-    summary = build(paths, tmp_path / "few", articles=7, jobs=jobs)
+    summary = build(paths, tmp_path / "few", articles=7)
     assert [row["id"] for row in listed(tmp_path / "few")] == [made.id for made in ARTICLES[:7]]
     digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
     assert [source["sha256"] for source in summary["sources"]] == digests

@@ -24,13 +24,12 @@ def test_a_line_that_is_not_json(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_damage_counts_only_where_it_is_reached(tmp_path: Path, jobs: int) -> None:
+def test_damage_counts_only_where_it_is_reached(tmp_path: Path) -> None:
     (tmp_path / "x.bz2").write_bytes(bz2.compress(dump(ARTICLES)[:-2000]))
     with pytest.raises(InputError, match=r"x.bz2: damaged at byte \d+ .*\(line \d+\): not well-formed XML"):
-        build(tmp_path / "x.bz2", tmp_path / "out", jobs=jobs)
+        build(tmp_path / "x.bz2", tmp_path / "out")
     assert not list(tmp_path.glob("*out*"))
-    build(tmp_path / "x.bz2", tmp_path / "out", jobs=jobs, articles=20)  # processes read ahead
+    build(tmp_path / "x.bz2", tmp_path / "out", jobs=2, articles=20)  # processes read ahead
     assert [row["id"] for row in listed(tmp_path / "out")] == [made.id for made in ARTICLES[:20]]
 
 
