@@ -25,7 +25,7 @@ from spanlm.data.config import CACHE_VARIABLE, Documents, Tokenizer
 from spanlm.data.text import LEFT_OUT, Text, pieces, without_titles
 from spanlm.data.tokenizer import Ids, Positions, cut_word, rule_of
 from spanlm.data.vocabulary import EOS, Vocabulary
-from spanlm.errors import InputError, RunError, require
+from spanlm.errors import InputError, RunError
 from spanlm.store.files import UNFINISHED, expanded, replacing
 
 # a new number makes every cached file be built anew
@@ -48,20 +48,10 @@ class TokenFile:
     Attributes:
         ids: Word ids, int32 (N,), a memory map for a corpus from files; every line ends in `<eos>`.
         documents: Index of each document's first token, int64, increasing; the first is 0.
-
-    Raises:
-        InputError: There is no token, or the documents do not start at 0 and increase.
     """
 
     ids: Ids
     documents: Positions
-
-    def __post_init__(self) -> None:
-        require(len(self.ids) > 0, "tokens", len(self.ids), "at least one")
-        starts = self.documents
-        fits = len(starts) > 0 and starts[0] == 0 and starts[-1] < len(self.ids)
-        increasing = bool(fits and (np.diff(starts) > 0).all())
-        require(increasing, "documents", starts, f"increasing from 0, below {len(self.ids)}")
 
     def __len__(self) -> int:
         return len(self.ids)

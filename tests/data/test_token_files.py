@@ -117,14 +117,6 @@ def test_where_documents_start(tmp_path: Path, documents: Documents, text: str, 
         assert encode(path, vocabulary, documents=documents)[0].documents.tolist() == starts
 
 
-@pytest.mark.parametrize("documents", [[], [1], [0, 0], [0, 2, 1], [0, 4]])
-def test_documents_must_increase_from_zero(documents: list[int]) -> None:
-    with pytest.raises(InputError, match="increasing from 0, below 4"):
-        TokenFile(np.arange(4, dtype=np.int32), np.array(documents, np.int64))
-    with pytest.raises(InputError, match="tokens=0: must be at least one"):
-        TokenFile(np.empty(0, np.int32), np.zeros(1, np.int64))
-
-
 def test_a_second_load_reads_the_cache_and_not_the_text(path: Path, cache: Path) -> None:
     vocabulary = build(path)
     first = encode(path, vocabulary, documents="blank-line")
