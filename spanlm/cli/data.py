@@ -36,7 +36,6 @@ become N, words outside the vocabulary <unk>, and a blank line follows every art
 
   spanlm data wikipedia --source wiki/ --out wiki-corpus
   spanlm data wikipedia --source enwiki.xml.bz2 --category births --out people
-  spanlm data wikipedia --source wiki.jsonl.gz --coverage 0.97 --out wiki-corpus
   spanlm train daniluk2017/kvp-w5 --corpus wiki-corpus \\
       --data.documents blank-line
 
@@ -55,8 +54,6 @@ def run(arguments: list[str]) -> None:
     if corpus != "wikipedia":
         raise InputError(f"data {corpus}: no corpus that can be made.{nearest(corpus, ['wikipedia'])}")
     options = _wikipedia_parser().parse_args(rest)
-    if {"--coverage", "--vocabulary"} <= {argument.partition("=")[0] for argument in rest}:
-        raise InputError("--coverage and --vocabulary: both choose the size of the vocabulary; take one")
     config = field_values(options, WikipediaConfig, sources=tuple(options.sources))
     began = time.monotonic()
     try:
@@ -74,8 +71,7 @@ def run(arguments: list[str]) -> None:
 def _wikipedia_parser() -> VerbParser:
     parser = VerbParser("data wikipedia", _DESCRIPTION)
     changes: dict[str, Any] = {"sources": {"option": "--source", "metavar": "PATH"}, "out": {"metavar": "DIR"}}
-    changes |= {"coverage": {"metavar": "SHARE"}, "category": {"metavar": "REGEX"}}
-    changes["on"] = {"metavar": "ray[:ADDRESS]"}
+    changes |= {"category": {"metavar": "REGEX"}, "on": {"metavar": "ray[:ADDRESS]"}}
     add_fields(parser, WikipediaConfig, **changes)
     text = "only cut the sources into words, as each task of --on does"
     parser.add_argument("--cut-only", action="store_true", rare=True, help=text)
@@ -90,9 +86,7 @@ class _Report:
         self._began, self._phase, self._reuse_noted = time.monotonic(), "", False
 
     def __call__(self, step: Step) -> None:
-        if self._stop.signal_number is not None:
-            name = "Ctrl-C" if self._stop.signal_number == 2 else "SIGTERM"
-            raise Interrupted(f"stopped by {name}", self._stop.signal_number)
+        self._stop.raise_if_set()
         if step.reused and not self._reuse_noted:
             self._reuse_noted = True
             out("going on: sources that were read before are not read again")
@@ -106,10 +100,6 @@ class _Report:
 
 def _show(summary: dict[str, Any], folder: Path, seconds: float) -> None:
     vocabulary = summary["vocabulary"]
-    for source in summary["sources"]:
-        if source["damage"] is not None:
-            lost = f"{source['damaged_lines']} such line(s)" if source["damaged_lines"] else "all after it"
-            out(f"{source['file']}: {source['damage']}; {lost} left out")
     rows = [
         (
             split,

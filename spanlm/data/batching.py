@@ -52,7 +52,6 @@ class Segment:
     rate_share: float = 1.0
 
     def to(self, device: torch.device) -> Segment:
-        """Move what a model reads to a device."""
         if device.type == "cpu":
             return self
         parts = ("inputs", "targets", "mask", "reset")
@@ -79,16 +78,9 @@ class Batcher(ABC):
     def count(self, seed: int = 0) -> int:
         """Return the number of segments; only shuffled documents and drawn lengths need the seed."""
 
-    def __len__(self) -> int:
-        return self.count()
-
+    @abstractmethod
     def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
         """Yield the segments from number `start` on, as drawn with `seed`; those before are not made."""
-        require(start >= 0, "start", start, "at least 0")
-        return self._segments(seed, start)
-
-    @abstractmethod
-    def _segments(self, seed: int, start: int) -> Iterator[Segment]: ...
 
     def _read(self, begin: Positions, end: Positions, opening: Positions, steps: int, reset: Flags) -> Segment:
         """Read a segment from where each stream goes on, ends and opened, as positions of targets in the split (B,)."""
@@ -132,8 +124,8 @@ class StreamBatcher(Batcher):
       Its step is scaled to it: the learning rate is times l / L (`Segment.rate_share`), also at the last segment, which
       the end of the streams cuts short.
     * Where each stream begins (Press, 2019, "partial shuffle"): with s uniform in 0 … M - 1, a stream of x_1 … x_M
-      reads x_{s+1} … x_M x_1 … x_s. It has a seam then, where x_1 is predicted from x_M. It is always the stream of the
-      text that is turned, never one that has been turned before.
+      reads x_{s+1} … x_M x_1 … x_s; x_1 is then predicted from x_M. Each epoch turns the stream of the text, not the
+      last epoch's.
 
     The last segment may be shorter.
     """
@@ -148,10 +140,9 @@ class StreamBatcher(Batcher):
         self._sizes = np.clip(len(tokens) - self._begins, 0, self._column)
 
     def count(self, seed: int = 0) -> int:
-        """As in `Batcher`."""
         return len(self._lengths(seed))
 
-    def _segments(self, seed: int, start: int) -> Iterator[Segment]:
+    def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
         lengths, turns = self._lengths(seed), self._turns(seed)
         ends = np.cumsum(lengths)
         for index in range(start, len(lengths)):
@@ -207,14 +198,13 @@ class DocumentBatcher(Batcher):
         self._ends = np.append(tokens.documents[1:], len(tokens))
 
     def count(self, seed: int = 0) -> int:
-        """As in `Batcher`."""
         _, begins, ends, _, first = self._pieces(seed)
         return self._total(begins, ends, first)
 
     def _total(self, begins: Positions, ends: Positions, first: Positions) -> int:
         return int((first - (begins - ends) // self._length).max())
 
-    def _segments(self, seed: int, start: int) -> Iterator[Segment]:
+    def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
         openings, begins, ends, stream, first = self._pieces(seed)
         # per stream: where its document opened, where its piece began, where it goes on and ends; at first it has none
         opening, began, position, end = np.zeros((4, self._batch_size), np.int64)
@@ -294,14 +284,12 @@ class SentenceBatcher(Batcher):
 
     @property
     def targets(self) -> int:
-        """As in `Batcher`."""
         return int(self._lengths.sum())
 
     def count(self, seed: int = 0) -> int:
-        """As in `Batcher`; the seed changes nothing."""
         return sum(1 for _ in self._plan(seed))
 
-    def _segments(self, seed: int, start: int) -> Iterator[Segment]:
+    def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
         for lines, at, steps, streams in islice(self._plan(seed), start, None):
             begin, end, opening = np.zeros((3, streams), np.int64)
             begin[: len(lines)], end[: len(lines)] = self._begins[lines] + at, self._ends[lines]
@@ -337,9 +325,7 @@ class SentenceBatcher(Batcher):
 
 def _line_ends(ids: Ids, eos_id: int) -> Positions:
     """Return the position after each line's `<eos>`; what follows the last one is a line, too."""
-    block = 1 << 22
-    found = [np.flatnonzero(ids[at : at + block] == eos_id) + at + 1 for at in range(0, len(ids), block)]
-    return np.union1d(np.concatenate(found), [len(ids)])
+    return np.union1d(np.flatnonzero(ids == eos_id) + 1, [len(ids)])
 
 
 def _cut_lines(begins: Positions, ends: Positions, rules: SentenceRules) -> tuple[Positions, Positions, Positions]:
@@ -368,19 +354,11 @@ def make_batcher(
     sentences: SentenceRules | None = None,
     streams: StreamRules | None = None,
 ) -> Batcher:
-    """Make the batcher of this kind.
+    """Make the batcher of this kind, of B = `batch_size` streams.
 
-    Args:
-        kind: "streams", "documents" or "sentences".
-        tokens: The tokens of the split.
-        eos_id: Id of the end of a line.
-        batch_size: B, the number of streams.
-        length: T, the longest segment; of sentences that of a piece of a very long one, and the usual one of streams
-            whose lengths are drawn.
-        shuffle: Draw the order of documents or sentences; streams have none.
-        whole: Keep each document in one stream, as evaluation must.
-        sentences: What becomes of sentences, and in which batches; None: whole, in the order of the text.
-        streams: What is drawn for streams, in training; None: nothing.
+    `length` is T, the longest segment; of sentences that of a piece of a very long one, and the usual one of streams
+    whose lengths are drawn. `shuffle` draws the order of documents or sentences; streams have none. `whole` keeps each
+    document in one stream, as evaluation must.
 
     Raises:
         InputError: There is no such kind, a size is below 1, or streams are to be shuffled.

@@ -160,7 +160,6 @@ def _without_numbers(block: list[_Line]) -> list[str]:
 
 
 def _fields(line: _Line, text: str) -> tuple[str, str, tuple[str, ...]]:
-    """Split the query's line into sentence, answer and candidates."""
     if not line.is_query:
         raise _DefectiveError(line, "the question ends without a line that has an answer and candidates after tabs")
     query, *others = text.split("\t")

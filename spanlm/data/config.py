@@ -70,7 +70,6 @@ class DataConfig:
     marks: Marks | None = None
 
     def __post_init__(self) -> None:
-        """Raise InputError for values that no corpus could use."""
         require(bool(self.corpus), "data.corpus", repr(self.corpus), "a corpus name, a folder or a file")
         for name, kind in (("tokenizer", Tokenizer), ("documents", DocumentsChoice), ("lines", Lines)):
             value, choices = getattr(self, name), get_args(kind)

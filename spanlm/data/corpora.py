@@ -196,7 +196,8 @@ def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text]
         InputError: The file cannot be read, is empty, or has fewer than three lines.
     """
     whole = Text(path, as_text=as_text)
-    lines = sum(map(len, line_ends(whole)))
+    ends = np.concatenate([np.empty(0, np.int64), *line_ends(whole)])
+    lines = len(ends)
     if lines < len(SPLITS):
         for _ in pieces(whole):
             pass  # of what is not UTF-8 the lines mean nothing
@@ -204,10 +205,7 @@ def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text]
         raise InputError(f"{path}: {what}; give a folder with train.txt, valid.txt and test.txt")
     valid, test = (max(1, lines * share // 100) for share in (_VALID_SHARE, 100 - _TRAIN_SHARE - _VALID_SHARE))
     train = lines - valid - test
-    cuts, before = [], 0
-    for ends in line_ends(whole):
-        cuts += [int(ends[last - before - 1]) for last in (train, train + valid) if before < last <= before + len(ends)]
-        before += len(ends)
+    cuts = ends[[train - 1, train + valid - 1]].tolist()
     note = (
         f"one file, split by lines: train 1-{train}, valid {train + 1}-{train + valid}, "
         f"test {train + valid + 1}-{lines}"
@@ -419,11 +417,11 @@ def load_corpus(
 ) -> Corpus:
     """Load a corpus: find its texts, build its vocabulary from the training part, and give every word an id.
 
-    The first load of a text reads it three times (hash, counts, ids) and keeps the result in the cache folder; a later
-    one reads it once, to check by its hash that it is the same text. Memory grows with the number of different words,
-    not with the length of the text, unless it is cut into sentences. A given vocabulary is used, and none built;
-    `as_text` reads files that are known to be in another format (`spanlm.data.formats`). A name or a path is that of
-    `DataConfig.corpus`.
+    The first load of a text reads it three times (hash, counts, ids) and keeps the result in the cache folder; a
+    later one reads it once, to check by its hash that it is the same text. Memory grows with the number of
+    different words, with that of lines if they part documents or splits, and with the text if it is cut into
+    sentences. A given vocabulary is used, and none built; `as_text` reads files that are known to be in another
+    format (`spanlm.data.formats`). A name or a path is that of `DataConfig.corpus`.
 
     Raises:
         InputError: The corpus is not there, is not what was published, or breaks a rule of `spanlm.data.text`.
@@ -516,16 +514,11 @@ def _load_demo(config: DataConfig, vocabulary: Vocabulary | None, splits: Sequen
     oov = {str(split): sum(word not in vocabulary for word in _demo_words(topics[split])) for split in splits}
     what: dict[str, Any] = {
         "splits": tokens,
-        "sources": {str(split): partial(_demo_text, topics[split]) for split in splits},
+        "sources": {str(split): partial(map, Topic.written, topics[split]) for split in splits},
         "oov": oov,
         "config": config,
     }
     return Corpus(name=DEMO, vocabulary=vocabulary, notes=notes, tokenizer=config.effective_tokenizer, **what)
-
-
-def _demo_text(topics: Sequence[Topic]) -> Iterator[bytes]:
-    for topic in topics:
-        yield "".join(f"{' '.join(sentence)}\n" for sentence in topic.sentences).encode()
 
 
 def _demo_words(topics: Sequence[Topic]) -> chain[str]:
@@ -533,6 +526,5 @@ def _demo_words(topics: Sequence[Topic]) -> chain[str]:
 
 
 def _demo_tokens(topics: Sequence[Topic], vocabulary: Vocabulary) -> TokenFile:
-    lengths = [sum(len(sentence) + 1 for sentence in topic.sentences) for topic in topics]
     ids = np.array(vocabulary.encode(_demo_words(topics)), dtype=np.int32)
-    return TokenFile(ids, np.concatenate([[0], np.cumsum(lengths[:-1], dtype=np.int64)]))
+    return TokenFile(ids, np.cumsum([0, *map(len, topics[:-1])]))

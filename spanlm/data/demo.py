@@ -53,11 +53,20 @@ class Topic:
         """Return the number of tokens, one `<eos>` a sentence."""
         return sum(len(sentence) + 1 for sentence in self.sentences)
 
+    def written(self) -> bytes:
+        """Return its text, a sentence a line."""
+        return "".join(f"{' '.join(sentence)}\n" for sentence in self.sentences).encode()
+
 
 @cache
 def demo_topics() -> Mapping[Split, Sequence[Topic]]:
     """Return the topics of each split, about 80, 10 and 10 of 100 tokens; InputError: this Python lacks the text."""
-    return split_topics(extract_topics(_topic_texts()))
+    try:
+        from pydoc_data.topics import topics
+    except ImportError as error:
+        what = "data.corpus=demo: this Python comes without pydoc_data.topics, whose text the demo is"
+        raise InputError(f"{what}; use a text of your own: corpus=…") from error
+    return split_topics(extract_topics(topics))
 
 
 def demo_note(topics: Mapping[Split, Sequence[Topic]]) -> str:
@@ -96,15 +105,6 @@ def split_topics(topics: Sequence[Topic]) -> dict[Split, list[Topic]]:
         fits = (split for split in held_out if sum(map(len, chosen[split])) + len(topic) <= share)
         chosen[next(fits, "train")].append(topic)
     return {split: sorted(found, key=lambda topic: topic.name) for split, found in chosen.items()}
-
-
-def _topic_texts() -> Mapping[str, str]:
-    try:
-        from pydoc_data.topics import topics
-    except ImportError as error:
-        what = "data.corpus=demo: this Python comes without pydoc_data.topics, whose text the demo is"
-        raise InputError(f"{what}; use a text of your own: corpus=…") from error
-    return topics
 
 
 def _sentences(text: str) -> Iterator[str]:

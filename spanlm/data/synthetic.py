@@ -73,7 +73,6 @@ class Source:
                 require(option.name == "seed" or value >= 1, option.name, value, "at least 1")
 
     def line(self, draw: Generator) -> list[str]:
-        """Draw a line."""
         raise NotImplementedError
 
     def law(self, line: Sequence[str]) -> list[Known]:
@@ -89,7 +88,6 @@ class Source:
         return f"{PREFIX}{','.join([self.kind, *options])}"
 
     def lines(self, split: Split) -> Iterator[list[str]]:
-        """Draw the lines of a part."""
         draw, tokens = np.random.default_rng([self.seed, SPLITS.index(split)]), 0
         while tokens < SHARES[split] * self.tokens:
             found = self.line(draw)
@@ -115,7 +113,6 @@ class Markov(Source):
         return draw.dirichlet([0.3] * self.states, self.states), draw.dirichlet([0.1] * self.words, self.states)
 
     def line(self, draw: Generator) -> list[str]:
-        """Draw a line."""
         moves, emits = self._tables
         state, found = int(draw.integers(self.states)), list[str]()
         while not found or draw.random() >= self.end:
@@ -124,7 +121,6 @@ class Markov(Source):
         return found
 
     def law(self, line: Sequence[str]) -> list[Known]:
-        """Return log p of each word by the forward algorithm."""
         moves, emits = self._tables
         belief, found = np.full(self.states, 1 / self.states), list[Known]()
         for place, word in enumerate(line):
@@ -148,7 +144,6 @@ class Copy(Source):
     kind: ClassVar[str] = "copy"
 
     def line(self, draw: Generator) -> list[str]:
-        """Draw a line."""
         found: list[str] = []
         while not found or draw.random() >= self.end:
             copied = len(found) >= self.lag and draw.random() < self.chance
@@ -156,7 +151,6 @@ class Copy(Source):
         return found
 
     def law(self, line: Sequence[str]) -> list[Known]:
-        """Return log p of each word."""
         found = []
         for place, word in enumerate(line):
             reaches = place >= self.lag
@@ -179,7 +173,6 @@ class Agreement(Source):
     kind: ClassVar[str] = "agreement"
 
     def line(self, draw: Generator) -> list[str]:
-        """Draw a sentence."""
         numbers, found = list[str](), list[str]()
         while not numbers or (len(numbers) < self.depth and draw.random() < self.nested):
             numbers.append("sp"[draw.integers(2)])
@@ -187,7 +180,6 @@ class Agreement(Source):
         return found + [f"verb{draw.integers(self.words)}-{number}" for number in reversed(numbers)]
 
     def law(self, line: Sequence[str]) -> list[Known]:
-        """Return log p of each word from the numbers of the nouns that wait for their verbs."""
         waiting: list[int] = []  # places of nouns
         found, closing = list[Known](), False
         each = -math.log(self.words)
@@ -219,14 +211,12 @@ class Recall(Source):
         require(self.pairs <= self.keys, "pairs", self.pairs, f"at most keys={self.keys}")
 
     def line(self, draw: Generator) -> list[str]:
-        """Draw an episode."""
         keys = [f"k{key}" for key in draw.permutation(self.keys)[: self.pairs]]
         values = {key: f"v{draw.integers(self.values)}" for key in keys}
         asked = [keys[place] for place in draw.integers(self.pairs, size=self.queries)]
         return [word for key in [*keys, *asked] for word in (key, values[key])]
 
     def law(self, line: Sequence[str]) -> list[Known]:
-        """Return log p of each word; the value of a key that was read before is certain."""
         known: dict[str, int] = {}  # keys, and the place of their last values
         found = []
         for place in range(len(line)):
@@ -253,7 +243,6 @@ class Topics(Source):
     kind: ClassVar[str] = "topics"
 
     def line(self, draw: Generator) -> list[str]:
-        """Draw a line."""
         found: list[str] = []
         while not found or draw.random() >= self.end:
             old = draw.random() * (len(found) + self.strength) < len(found)
@@ -261,7 +250,6 @@ class Topics(Source):
         return found
 
     def law(self, line: Sequence[str]) -> list[Known]:
-        """Return log p of each word; its lag is the distance to its last occurrence."""
         counts, last = Counter[str](), dict[str, int]()
         found = []
         for place, word in enumerate(line):

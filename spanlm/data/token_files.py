@@ -12,7 +12,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain, repeat
@@ -23,14 +23,14 @@ import numpy as np
 
 from spanlm.data.config import CACHE_VARIABLE, Documents, Tokenizer
 from spanlm.data.text import LEFT_OUT, Text, pieces, without_titles
-from spanlm.data.tokenizer import Flags, Ids, Positions, cut_word, rule_of
+from spanlm.data.tokenizer import Ids, Positions, cut_word, rule_of
 from spanlm.data.vocabulary import EOS, Vocabulary
-from spanlm.errors import InputError, RunError, require
+from spanlm.errors import InputError, RunError
 from spanlm.store.files import UNFINISHED, expanded, replacing
 
 # a new number makes every cached file be built anew
-FORMAT = 2
-HEADER_BYTES, COUNTS_HEADER_BYTES, DIGEST_BYTES = 256, 64, 32
+FORMAT = 3
+HEADER_BYTES, DIGEST_BYTES = 256, 32
 STALE_SECONDS = 24 * 3600
 _ID, _INDEX = np.dtype("<i4"), np.dtype("<i8")
 _CHUNK_BYTES = 1 << 20
@@ -48,20 +48,10 @@ class TokenFile:
     Attributes:
         ids: Word ids, int32 (N,), a memory map for a corpus from files; every line ends in `<eos>`.
         documents: Index of each document's first token, int64, increasing; the first is 0.
-
-    Raises:
-        InputError: There is no token, or the documents do not start at 0 and increase.
     """
 
     ids: Ids
     documents: Positions
-
-    def __post_init__(self) -> None:
-        require(len(self.ids) > 0, "tokens", len(self.ids), "at least one")
-        starts = self.documents
-        fits = len(starts) > 0 and starts[0] == 0 and starts[-1] < len(self.ids)
-        increasing = bool(fits and (np.diff(starts) > 0).all())
-        require(increasing, "documents", starts, f"increasing from 0, below {len(self.ids)}")
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -89,8 +79,9 @@ def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: D
             for part in _parts(word, tokenizer):
                 counts[part] += number
         with _caching(path) as file:
-            _write_counts(file, counts)
-    return _read_counts(path)
+            file.write(json.dumps(counts).encode())
+    counts_by_word: dict[str, int] = json.loads(path.read_bytes()[:-DIGEST_BYTES])
+    return counts_by_word
 
 
 def token_file(
@@ -109,7 +100,6 @@ def token_file(
     )
     if not _is_whole(path):
         with _caching(path) as file:
-            # an error here leaves nothing in the cache
             if not _write_tokens(file, text_pieces(text, fingerprint, documents), vocabulary, tokenizer, documents):
                 raise _no_word(text)
     return _read_tokens(path)
@@ -156,78 +146,38 @@ def _encoder(vocabulary: Vocabulary, tokenizer: Tokenizer) -> Callable[[bytes], 
     return lambda piece: np.fromiter(chain.from_iterable(map(codes, _written_words(piece))), np.int32)
 
 
-class DocumentFinder:
-    """Finds the first token of each document, whatever pieces the ids come in.
+def document_starts(documents: Documents, ends: Positions, equals: Positions, titles: Positions) -> Positions:
+    """Return the first token of each document of a text with a word, from where tokens of some kinds stand in it.
 
     "blank-line": a line after blank lines is a mark. "heading": a line `= Title =` with one `=` at each end
     is. Tables and formulas have such lines, too (WikiText-2: 31); so where the first one of the text stands
     between blank lines, as the titles of WikiText do, only those between blank lines count. The edges of the
-    text are as good as blank lines.
-
-    "book-title": what follows a title line is; those lines are not among the ids, `title` says where they stood.
+    text are as good as blank lines. "book-title": what follows a title line is; those lines are not among the tokens.
 
     A mark starts a document if a word stands before it: what opens a text, blank lines included, belongs to
-    its first document. `equals_id` is the id of the word `=`, which frames a heading.
+    its first document.
+
+    Args:
+        documents: What marks a document.
+        ends: The `<eos>` of each line.
+        equals: The words `=`, which frame a heading.
+        titles: What follows a title line.
     """
-
-    def __init__(self, documents: Documents, *, eos_id: int, equals_id: int) -> None:
-        self._documents, self._eos_id, self._equals_id = documents, eos_id, equals_id
-        # the marks, for headings first every "=", and the number of the line that each is in
-        self._marks: list[Positions] = [np.empty(0, np.int64)]
-        self._line_of: list[Positions] = [np.empty(0, np.int64)]
-        self._tokens = self._lines = 0
-        self._first_word: int | None = None
-        self._last_two = np.array([eos_id, eos_id], np.int32)
-        self._after_title = False
-
-    def title(self) -> None:
-        """Note that a title line stood here."""
-        self._after_title = True
-
-    def feed(self, ids: Ids) -> None:
-        """Read the next ids of the text."""
-        if self._documents == "none" or not len(ids):
-            return
-        ends = ids == self._eos_id
-        if self._first_word is None and not ends.all():
-            self._first_word = self._tokens + int(np.argmin(ends))
-        if self._documents == "heading":
-            at = np.flatnonzero(ids == self._equals_id)
-            self._line_of.append(self._lines + np.cumsum(ends)[at])
-            self._lines += int(ends.sum())
-        elif self._documents == "blank-line":
-            around = np.concatenate([self._last_two, ids]) == self._eos_id
-            at = np.flatnonzero(around[:-2] & around[1:-1] & ~around[2:])
-            self._last_two = np.concatenate([self._last_two, ids])[-2:]
-        else:
-            at = np.zeros(int(self._after_title), np.int64)
-            self._after_title = False
-        self._marks.append(self._tokens + at)
-        self._tokens += len(ids)
-
-    def starts(self, ids: Ids) -> Positions:
-        """Return where documents start in all that was read; unknown words may have other ids by now."""
-        at = np.concatenate(self._marks)
-        if self._documents == "heading":
-            at = self._headings(at, np.concatenate(self._line_of), ids)
-        return np.append(0, at[at > self._first_word] if self._first_word is not None else at[:0])
-
-    def _headings(self, equals: Positions, line_of: Positions, ids: Ids) -> Positions:
-        """Return where headings begin: "= Title =", but not "= = Section = ="."""
-
-        def is_end(at: Positions) -> Flags:
-            inside = (at >= 0) & (at < len(ids))
-            ends: Flags = ~inside | (ids[np.where(inside, at, 0)] == self._eos_id)
-            return ends
-
-        opens = is_end(equals - 1) & ~np.isin(equals + 1, equals)
-        closes = is_end(equals + 1) & ~np.isin(equals - 1, equals)
-        _, first, last = np.intersect1d(line_of[opens], line_of[closes], assume_unique=True, return_indices=True)
-        begins, ends = equals[opens][first], equals[closes][last]
-        between = is_end(begins - 2) & is_end(ends + 2)
-        framed = ends - begins >= 2
-        begins, between = begins[framed], between[framed]
-        return begins[between] if len(begins) and between[0] else begins
+    begins = np.append(0, ends[:-1] + 1)
+    blank = begins == ends
+    after_blank, before_blank = np.append(True, blank[:-1]), np.append(blank[1:], True)
+    if documents == "blank-line":
+        marks = begins[after_blank & ~blank]
+    elif documents == "heading":
+        opened = np.isin(begins, equals) & ~np.isin(begins + 1, equals)
+        closed = np.isin(ends - 1, equals) & ~np.isin(ends - 2, equals)
+        framed = opened & closed & (ends - begins > 2)
+        between = framed & after_blank & before_blank
+        marks = begins[between if between[np.argmax(framed)] else framed]
+    else:
+        marks = np.unique(titles)
+    first_word = begins[~blank][0]
+    return np.append(0, marks[(marks > first_word) & (marks <= ends[-1])])
 
 
 def cache_folder() -> Path:
@@ -245,7 +195,10 @@ def _caching(path: Path) -> Iterator[BinaryIO]:
     """Like `replacing`, for a file of the cache folder, which is made if need be; RunError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_stale(path.parent)
+        for left in path.parent.glob(f"*{UNFINISHED}"):  # of a build that was killed, if it is a day old
+            with suppress(FileNotFoundError):  # another process was faster
+                if left.stat().st_mtime < time.time() - STALE_SECONDS:
+                    left.unlink()
         with replacing(path) as file:
             yield file
             file.seek(0)
@@ -253,16 +206,6 @@ def _caching(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         way = f"set {CACHE_VARIABLE} to a folder that can be written and has room"
         raise RunError(f"cannot write the cache {path.parent} ({error.strerror or error}); {way}") from error
-
-
-def _remove_stale(folder: Path) -> None:
-    # a build that was killed leaves its file behind; one that is a day old has no builder any more
-    for left in folder.glob(f"*{UNFINISHED}"):
-        try:
-            if left.stat().st_mtime < time.time() - STALE_SECONDS:
-                left.unlink()
-        except FileNotFoundError:
-            continue  # another process was faster
 
 
 def _is_whole(path: Path) -> bool:
@@ -290,44 +233,33 @@ def _check_digest(path: Path, *state: int) -> None:
             raise ValueError("it does not have its SHA-256")
 
 
-def _write_counts(file: BinaryIO, counts: dict[str, int]) -> None:
-    """Write a JSON object padded with spaces, the counts as a plain array, and the words, one a line."""
-    words = "\n".join(counts).encode()
-    file.write(json.dumps({"types": len(counts), "bytes": len(words)}).ljust(COUNTS_HEADER_BYTES).encode())
-    file.write(np.fromiter(counts.values(), _INDEX, len(counts)).tobytes())
-    file.write(words)
-
-
-def _read_counts(path: Path) -> dict[str, int]:
-    with path.open("rb") as file:
-        header = json.loads(file.read(COUNTS_HEADER_BYTES))
-        counts = np.frombuffer(file.read(header["types"] * _INDEX.itemsize), _INDEX)
-        return dict(zip(file.read(header["bytes"]).decode().split("\n"), counts.tolist(), strict=True))
-
-
 def _write_tokens(
     file: BinaryIO, pieces: Iterable[bytes], vocabulary: Vocabulary, tokenizer: Tokenizer, documents: Documents
 ) -> bool:
     """Write a JSON object padded with spaces, ids and document starts; without any word, leave off and return False."""
     encode, eos_id = _encoder(vocabulary, tokenizer), vocabulary.eos_id
     equals_id = vocabulary.id("=") if "=" in vocabulary else _UNKNOWN_EQUALS
-    finder = DocumentFinder(documents, eos_id=eos_id, equals_id=equals_id)
+    ends, equals, titles = ([np.empty(0, _INDEX)] for _ in range(3))
     file.write(b" " * HEADER_BYTES)
     total = lines = oov = marked = 0
     for piece in pieces:
         if not piece:
-            finder.title()
+            titles.append(np.array([total]))
         marked += piece.count(LEFT_OUT)
         ids = encode(piece)
-        finder.feed(ids)
+        if documents != "none":
+            ends.append(total + np.flatnonzero(ids == eos_id))
+        if documents == "heading":
+            equals.append(total + np.flatnonzero(ids == equals_id))
         unknown = ids < 0
         ids[unknown] = vocabulary.unk_id
         file.write(ids.astype(_ID, copy=False).tobytes())
         total, lines, oov = total + len(ids), lines + int((ids == eos_id).sum()), oov + int(unknown.sum())
     if total == lines:
         return False
-    file.flush()
-    starts = finder.starts(np.memmap(file, _ID, "r", HEADER_BYTES, (total,)))
+    starts = np.zeros(1, _INDEX)
+    if documents != "none":
+        starts = document_starts(documents, *map(np.concatenate, (ends, equals, titles)))
     file.write(starts.astype(_INDEX, copy=False).tobytes())
     file.seek(0)
     header = {"tokens": total, "documents": len(starts), "oov": oov, "types": len(vocabulary), "marked": marked}
@@ -341,4 +273,4 @@ def _read_tokens(path: Path) -> tuple[TokenFile, int, int]:
     tokens = header["tokens"]
     ids = np.memmap(path, _ID, "r", HEADER_BYTES, (tokens,))
     starts = np.fromfile(path, _INDEX, header["documents"], offset=HEADER_BYTES + tokens * _ID.itemsize)
-    return TokenFile(ids, starts), header["oov"], header.get("marked", 0)
+    return TokenFile(ids, starts), header["oov"], header["marked"]

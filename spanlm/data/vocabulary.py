@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +38,8 @@ class Vocabulary:
             listed = "\n".join(self.words).encode()
         except UnicodeEncodeError as error:
             raise InputError("vocabulary: a word is not Unicode text; build it from a text again") from error
-        if not _separable(listed, len(self.words)):
+        between = listed.count(b"\n") == len(self.words) - 1 and not re.search(rb"[ \t\r\v\f]", listed)
+        if not between or not all(self.words):
             raise InputError("vocabulary: a word is empty or holds white space; build it from a text again")
         ids = {word: index for index, word in enumerate(self.words)}
         if len(ids) != len(self.words):
@@ -106,25 +108,16 @@ class Vocabulary:
         """Read what `save` wrote; InputError: it is missing or damaged, or its hash does not match its words."""
         try:
             content = json.loads(regular(Path(path), 2**28).read_text("utf-8"))
+            vocabulary = cls(tuple(content["words"]))
         except OSError as error:
             raise InputError(f"{path}: cannot read the vocabulary ({error.strerror})") from error
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}: not a vocabulary; it is not JSON ({error})") from error
-        if not isinstance(content, dict):
-            raise InputError(f'{path}: not a vocabulary; it needs an object with "words"')
-        words = content.get("words")
-        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise InputError(f'{path}: not a vocabulary; it needs a list of strings under "words"')
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            what = 'not a vocabulary, which is a JSON object with a list of words under "words"'
+            raise InputError(f"{path}: {what} ({error})") from error
         require(content.get("format") == FORMAT, f"{path}: format", content.get("format"), f"{FORMAT}")
-        vocabulary = cls(tuple(words))
         if content.get("hash") != vocabulary.hash:
             raise InputError(
                 f"{path}: its hash {content.get('hash')} does not match its words ({vocabulary.hash}); "
                 "the file was changed: restore it from the run it belongs to"
             )
         return vocabulary
-
-
-def _separable(listed: bytes, words: int) -> bool:
-    empty = listed.startswith(b"\n") or listed.endswith(b"\n") or b"\n\n" in listed or not listed
-    return not empty and listed.count(b"\n") == words - 1 and not any(space in listed for space in b" \t\r\v\f")

@@ -102,8 +102,6 @@ data wikipedia | required: --source, --out | see `spanlm data wikipedia --help`
 data wikipedia --source wiki.jsonl --out out --category ( | --category=(: no regular expression | missing )
 data wikipedia --source wiki.jsonl --out out --category Q | --category=Q: is found in no category | People
 data wikipedia --source wiki.jsonl --out out --vocabulary 2 | --vocabulary=2: must be at least 3
-data wikipedia --source wiki.jsonl --out out --coverage 97 | --coverage=97.0: must be above 0 and at most 1
-data wikipedia --source wiki.jsonl --out out --coverage 1 --vocabulary 9 | --coverage and --vocabulary: | take one
 data wikipedia --source wiki.jsonl --out out --articles 2 | --articles=2: must be at least 3
 data wikipedia --source wiki.jsonl --out out --jobs 0 | --jobs=0: must be at least 1
 data wikipedia --source wiki.jsonl --out wiki.xml | --out= | wiki.xml: is there already

@@ -47,7 +47,7 @@ def test_it_prints_the_counts_and_how_to_go_on(cli: Cli, tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_the_printed_command_trains_on_it(cli: Cli, tmp_path: Path) -> None:
-    begin = shlex.split("data wikipedia --source wiki.xml --coverage 1 --jobs 1 --out")
+    begin = shlex.split("data wikipedia --source wiki.xml --vocabulary 60 --jobs 1 --out")
     text = cli(*begin, tmp_path / "a folder").done
     _, *command = shlex.split(text.splitlines()[-1])
     assert command[:2] == ["train", "daniluk2017/kvp-w5"]
@@ -68,17 +68,16 @@ def test_the_printed_command_trains_on_it(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_it_and_the_same_command_goes_on(cli: Cli, tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "more.jsonl").write_bytes(json_lines(made_articles(2500)[40:]))
-    command = shlex.split("data wikipedia --source wiki.jsonl more.jsonl --out out --jobs 1 --coverage 1")
+    command = shlex.split("data wikipedia --source wiki.jsonl more.jsonl --out out --jobs 1 --vocabulary 60")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     started = [sys.executable, "-m", "spanlm", *command]
     with subprocess.Popen(started, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as build:
-        while not list(tmp_path.glob(".out.unfinished/*.json")):  # the first source is kept
+        while not list(tmp_path.glob(".out.unfinished/*.jsonl")):  # the first source is kept
             assert build.poll() is None
             time.sleep(0.01)
         build.send_signal(number)
         assert build.stderr is not None
-        name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
-        assert f"stopped by {name}; sources that were read to their ends are kept" in build.stderr.read()
+        assert f"stopped by {number.name}; sources that were read to their ends are kept" in build.stderr.read()
     assert build.returncode == 128 + number and not (tmp_path / "out").exists()
     assert cli(*command).done.startswith("going on")
 
@@ -86,6 +85,6 @@ def test_a_signal_stops_it_and_the_same_command_goes_on(cli: Cli, tmp_path: Path
 def test_a_bar_where_there_is_a_terminal(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    assert "words/s" in make(cli, "--coverage", 1).done
+    assert "words/s" in make(cli, "--vocabulary", 60).done
     assert (tmp_path / "out" / "corpus.json").exists()
-    make(cli, "--coverage", 1).refused("is there already", out=None)
+    make(cli, "--vocabulary", 60).refused("is there already", out=None)

@@ -166,15 +166,6 @@ def test_a_file_that_is_no_text_of_questions_is_refused(tmp_path: Path, content:
         list(read_questions(tmp_path / "missing.txt"))
 
 
-def test_questions_are_read_one_at_a_time(tmp_path: Path) -> None:
-    path = tmp_path / "bad.txt"
-    path.write_bytes("\n".join(GOOD).encode() + b"\n\n" + (b"x" * 1999 + b"\n") * 600 + b"\xff\n")
-    found = read_questions(path)
-    assert isinstance(next(found), Question)
-    with pytest.raises(InputError, match="not UTF-8"):
-        list(found)
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

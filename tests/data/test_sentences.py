@@ -67,19 +67,6 @@ def padding(batcher: SentenceBatcher, seed: int = 0) -> float:
     return 1 - sum(int(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
 
 
-@pytest.mark.slow
-def test_lines_are_found_to_the_end_of_a_text_of_millions_of_words() -> None:
-    """Their ends are looked for in blocks of 2 ** 22 tokens."""
-    ids = np.resize(np.array([*range(1, 10), EOS], np.int32), (1 << 22) + 26)
-    batcher = SentenceBatcher(TokenFile(ids, np.zeros(1, np.int64)), EOS, batch_size=100)
-    assert batcher.targets == len(ids) and len(batcher) == -(-len(ids) // 1000)
-    for segment in batcher.segments(start=len(batcher) - 4):
-        assert all(
-            segment.targets[segment.mask[:, b], b].tolist() == [*range(1, 10), EOS][: int(segment.mask[:, b].sum())]
-            for b in range(100)
-        )
-
-
 @given(lines=LINES, limit=st.integers(1, 9), long=st.sampled_from(["keep", "cut"]), predict_first=st.booleans())
 def test_sentences_are_those_of_a_loop(lines: list[int], limit: int, long: Any, predict_first: bool) -> None:
     """The limit counts what is predicted; an unopened line's first word is only read, one without words left out."""
@@ -175,7 +162,7 @@ def test_very_long_lines_are_read_alone_and_in_pieces(
         expected.sort(key=lambda sentence: len(sentence[1]))
     batcher = SentenceBatcher(tokens, EOS, batch_size=batch_size, rules=rules, piece=pieces)
     segments, later = list(batcher.segments()), list(batcher.segments(start=start))
-    assert len(segments) == len(batcher)
+    assert len(segments) == batcher.count()
     found: list[Sentence] = []
     for segment in segments:
         assert segment.reset.all() or len(segment.reset) == 1

@@ -101,10 +101,8 @@ def lengths_by_a_loop(rules: StreamRules, length: int, count: int) -> list[int]:
 @pytest.mark.parametrize(
     ("rules", "length"),
     [
-        (StreamRules(length_spread=5.0, short_share=0.05), 70),
         (StreamRules(length_spread=5.0, short_share=0.05, longest_over=2), 70),
         (StreamRules(length_spread=9.0, short_share=0.5), 9),
-        (StreamRules(short_share=0.3), 71),
     ],
     ids=str,
 )

@@ -180,11 +180,3 @@ def test_how_to_convert_another_encoding_is_said(kind: Kind, packed: str, coding
 def test_the_delimiter_that_excel_names_is_taken(mark: str, tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text(f"sep={mark}\r\nitem{mark}sentence\r\n1{mark}a b\r\n", newline="")
     assert list(read_table(tmp_path / "s.csv", "csv", [])) == [Row(3, {"item": "1", "sentence": "a b"})]
-
-
-def test_damage_of_a_compressed_table_is_named(tmp_path: Path) -> None:
-    whole = gzip.compress(b"item,sentence\n" + b"1,the cat sat on the mat .\n" * 500)
-    for place in range(10, len(whole), 7):
-        (tmp_path / "t.csv.gz").write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
-        with pytest.raises(InputError):
-            list(read_table(tmp_path / "t.csv.gz", "csv", ["sentence"]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import get_args
 
@@ -100,28 +99,6 @@ def test_words_ids_and_documents_are_those_of_a_plain_loop_wherever_the_text_is_
 
 
 @pytest.mark.parametrize(
-    ("documents", "text"),
-    rest_slow(
-        [
-            ("heading", "x\n\n= a =\n\ny = b =\n"),
-            ("blank-line", "x\n \ny z\n\n\nq"),
-            ("book-title", f"x\n {TITLE} t\na {TITLE} b\n{TITLE}\nz"),
-        ]
-    ),
-)
-def test_where_a_chunk_ends_is_no_matter_at_any_place(tmp_path: Path, documents: Documents, text: str) -> None:
-    for place in range(len(text)):
-        data = cut_at(place, text.encode())
-        path = tmp_path / f"{place}.txt"
-        path.write_bytes(data)
-        words, starts = read_text(lines_of(data), documents)
-        vocabulary = build(path, documents=documents)
-        tokens, oov = encode(path, vocabulary, documents=documents)
-        assert (tokens.documents.tolist(), oov) == (starts, 0), place
-        assert tokens.ids.tolist() == vocabulary.encode(words), place
-
-
-@pytest.mark.parametrize(
     ("documents", "text", "starts"),
     [
         ("heading", "x y|= = a = =|x y", [0]),
@@ -138,27 +115,6 @@ def test_where_documents_start(tmp_path: Path, documents: Documents, text: str, 
     path.write_text(text.replace("|", "\n"))
     for vocabulary in (build(path), Vocabulary((EOS, UNK))):  # a heading shows though "=" has no id
         assert encode(path, vocabulary, documents=documents)[0].documents.tolist() == starts
-
-
-def test_the_last_line_needs_no_end_and_a_blank_line_is_a_lone_eos(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes(b"a b\r\n\n \t\na\xc2\xa0b a <unk>")
-    vocabulary = build(path)
-    assert vocabulary.words == ("a", "b", EOS, "a\u00a0b", UNK)
-    tokens, oov = encode(path, vocabulary)
-    assert tokens.ids.tolist() == [0, 1, 2, 2, 2, 3, 0, 4, 2]
-    assert oov == 0, "<unk> written in the text is not out of vocabulary"
-    assert isinstance(tokens.ids, np.memmap)
-    with pytest.raises(ValueError, match="read-only"):
-        tokens.ids[0] = 1
-
-
-@pytest.mark.parametrize("documents", [[], [1], [0, 0], [0, 2, 1], [0, 4]])
-def test_documents_must_increase_from_zero(documents: list[int]) -> None:
-    with pytest.raises(InputError, match="increasing from 0, below 4"):
-        TokenFile(np.arange(4, dtype=np.int32), np.array(documents, np.int64))
-    with pytest.raises(InputError, match="tokens=0: must be at least one"):
-        TokenFile(np.empty(0, np.int32), np.zeros(1, np.int64))
 
 
 def test_a_second_load_reads_the_cache_and_not_the_text(path: Path, cache: Path) -> None:
@@ -193,7 +149,7 @@ def test_each_text_vocabulary_tokenizer_and_document_rule_has_an_entry_of_its_ow
 
 
 @pytest.mark.parametrize("kind", ["tokens", "counts"])
-@pytest.mark.parametrize("damage", ["0", "10", "64", "256", "260", "-8", "-1", "longer", "null", '{"tokens": -1}'])
+@pytest.mark.parametrize("damage", ["0", "64", "-1", "longer", "null"])
 def test_a_damaged_entry_is_built_anew(path: Path, cache: Path, kind: str, damage: str) -> None:
     vocabulary = build(path)
     encode(path, vocabulary)
@@ -216,16 +172,6 @@ def test_a_text_that_is_refused_leaves_nothing_in_the_cache(path: Path, cache: P
             with pytest.raises(InputError):
                 read(path)
     assert [entry for kind in cache.iterdir() for entry in kind.iterdir()] == []
-
-
-def test_builders_at_the_same_time_do_no_harm(path: Path, cache: Path) -> None:
-    path.write_bytes(b"some words of a line\n" * 50_000)
-    vocabulary = build(path)
-    with ThreadPoolExecutor(4) as threads:
-        results = list(threads.map(lambda _: encode(path, vocabulary)[0].ids, range(4)))
-    for ids in results:
-        assert ids.tolist() == vocabulary.encode(["some", "words", "of", "a", "line", EOS]) * 50_000
-    assert len(entries(cache)) == 1
 
 
 def test_what_a_killed_builder_left_is_removed_after_a_day(path: Path, cache: Path) -> None:

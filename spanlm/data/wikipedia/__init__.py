@@ -13,13 +13,11 @@ A build that was stopped or killed goes on from its whole shards (`shards`).
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shutil
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -31,13 +29,12 @@ from numpy.typing import NDArray
 
 from spanlm.data.config import BUILT, SPLITS
 from spanlm.data.vocabulary import UNK, Vocabulary
-from spanlm.data.wikipedia.shards import Progress, Shards, categories, digest_of, versions
-from spanlm.data.wikipedia.sources import ByteStream, Page, Source, find_sources
+from spanlm.data.wikipedia.shards import Progress, Shards, categories, versions
+from spanlm.data.wikipedia.sources import Page, Source, digest_of, find_sources
 from spanlm.errors import InputError, RunError, require
 from spanlm.store.engine import Engine
 from spanlm.store.files import UNFINISHED, expanded, hold, make_folder, remove_unfinished, replacing, sync_folder
 
-PAPER_VOCABULARY = 77_000
 PROPORTIONS = {"train": 22.5, "valid": 1.2, "test": 1.2}
 """Millions of words (§4)."""
 
@@ -52,7 +49,6 @@ class WikipediaConfig:
         out: the folder to make
         vocabulary: keep the most frequent words of the training part: so many, <unk> and <eos> included (default
             77000, the paper's)
-        coverage: keep the fewest words that make up this share of the training part, such as 0.97, instead
         category: take only articles with a category that this regular expression matches: the page's own
             [[Category:…]] links, in JSON lines the field "category" or "categories"
         articles: take the first N articles only
@@ -61,7 +57,6 @@ class WikipediaConfig:
         on: read each source in a task of Ray, so many as jobs at a time on a machine: ray starts it here; ray:ADDRESS
             is a cluster's, whose machines share the disk. Changes no result
         lowercase: write words in small letters
-        keep_partial: do without the rest of a damaged source, instead of refusing it
 
     Raises:
         InputError: a field is outside its limits.
@@ -69,22 +64,17 @@ class WikipediaConfig:
 
     sources: tuple[Path, ...]
     out: Path
-    vocabulary: int = PAPER_VOCABULARY
-    coverage: float | None = None
+    vocabulary: int = 77_000
     category: str | None = None
     articles: int | None = None
     seed: int = 1
     jobs: int | None = None
     on: str | None = None
     lowercase: bool = False
-    keep_partial: bool = False
 
     def __post_init__(self) -> None:
         require(self.vocabulary >= 3, "vocabulary", self.vocabulary, "at least 3 (<eos>, <unk> and a word)")
-        share = self.coverage is None or (math.isfinite(self.coverage) and 0 < self.coverage <= 1)
-        require(share, "coverage", self.coverage, "above 0 and at most 1, such as 0.97")
         require(self.articles is None or self.articles >= 3, "articles", self.articles, "at least 3")
-        require(self.jobs is None or self.jobs >= 1, "jobs", self.jobs, "at least 1")
         try:
             re.compile(self.category or "")
         except re.error as error:
@@ -94,16 +84,7 @@ class WikipediaConfig:
     @property
     def engine(self) -> Engine:
         """What cuts the sources if `on` is given."""
-        return Engine(on=self.on, jobs=self.jobs or os.cpu_count() or 1)
-
-    def cutting(self, source: Path) -> list[str]:
-        """Return the command that cuts one source into words (`cut_sources`)."""
-        words = ["data", "wikipedia", f"--source={source}", f"--out={self.out}", "--jobs=1", "--cut-only"]
-        words += [
-            f"--{name}={value}" for name in ("category", "articles") if (value := getattr(self, name)) is not None
-        ]
-        words += [f"--{name.replace('_', '-')}" for name in ("lowercase", "keep_partial") if getattr(self, name)]
-        return [sys.executable, "-m", "spanlm", *words]
+        return Engine(on=self.on, jobs=os.cpu_count() or 1 if self.jobs is None else self.jobs)
 
 
 def build_corpus(config: WikipediaConfig, report: Callable[[Progress], None] = lambda progress: None) -> dict[str, Any]:
@@ -172,19 +153,18 @@ def _workplace(out: Path) -> Iterator[Path]:
         except OSError as error:
             raise RunError(f"--out={out}: {error.strerror}; make room and give the same command again") from error
         finally:
-            if not any(folder.glob("*.json")):
+            if not any(folder.glob("*.jsonl")):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 def _too_few(config: WikipediaConfig, sources: Sequence[Source], shards: Shards) -> InputError:
-    skipped = _summed(shard.skipped for shard in shards.every)
-    if "category" in skipped and not shards.articles:
-        records = chain.from_iterable(source.records(ByteStream(source.path)) for source in sources)
+    if "category" in shards.skipped and not shards.articles:
+        records = chain.from_iterable(source.records() for source in sources)
         names = chain.from_iterable(categories(page) for page in records if isinstance(page, Page))
         examples = ", ".join(list(dict.fromkeys(islice(names, 100)))[:5]) or "none"
         what = f"is found in no category of an article; there are, for example: {examples}"
         return InputError(f"category={config.category}: {what}")
-    reasons = ", ".join(f"{reason} {count:,}" for reason, count in skipped.items()) or "nothing"
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(shards.skipped.items())) or "nothing"
     return InputError(
         f"{', '.join(str(source.path) for source in sources[:3])}: {len(shards.articles) or 'no'} article(s) in it "
         f"(skipped: {reasons}), where train, valid and test need three; give another --source"
@@ -211,64 +191,49 @@ def split_articles(articles: Mapping[int, int]) -> NDArray[np.int8]:
     return splits
 
 
-def choose_words(counts: Counter[str], vocabulary: int, coverage: float | None = None) -> Vocabulary:
-    """Choose so many words, `<unk>` and `<eos>` included: the most frequent, and of equal ones the first in `counts`.
-
-    A coverage asks for the fewest words that are this share of all tokens. InputError: there are fewer words.
-    """
-    every = len(counts) + 2
-    if coverage is not None:
-        reached = np.cumsum(sorted(counts.values(), reverse=True))
-        vocabulary = min(3 + int(np.searchsorted(reached, coverage * int(reached[-1]))), every)
-    if vocabulary > every:
-        raise InputError(
-            f"vocabulary={vocabulary}: the training part has only {len(counts):,} different words, {every:,} with "
-            f"<unk> and <eos>. Give --vocabulary {every} for all of them, fewer, or --coverage 0.97"
-        )
-    return Vocabulary.from_counts(counts, max_size=vocabulary)
-
-
 def _write(config: WikipediaConfig, shards: Shards, folder: Path) -> dict[str, Any]:
     """Write the texts of all splits and the list of articles; return their summary."""
     splits = [SPLITS[split] for split in split_articles(shards.articles)]
     counts: Counter[str] = Counter()
-    for split, (_, _, text) in zip(splits, shards.texts("counting"), strict=True):
+    for split, article in zip(splits, shards.read("counting"), strict=True):
         if split == "train":
-            counts.update(text.split())
-    vocabulary = choose_words(counts, config.vocabulary, config.coverage)
+            counts.update(article.text.split())
+    if config.vocabulary > (every := len(counts) + 2):
+        raise InputError(
+            f"vocabulary={config.vocabulary}: the training part has only {len(counts):,} different words, {every:,} "
+            f"with <unk> and <eos>. Give --vocabulary {every} for all of them, or fewer"
+        )
+    vocabulary = Vocabulary.from_counts(counts, max_size=config.vocabulary)
     known = frozenset(vocabulary.words)
     written = {split: Counter(articles=0, sentences=0, words=0, unknown=0) for split in SPLITS}
     with ExitStack() as stack:
         files = {split: stack.enter_context(replacing(folder / f"{split}.txt")) for split in SPLITS}
         listed = stack.enter_context(replacing(folder / "articles.tsv"))
         listed.write(b"split\tid\ttitle\tsentences\twords\n")
-        for split, (id, title, text) in zip(splits, shards.texts("writing"), strict=True):
+        for split, (id, title, text, *_) in zip(splits, shards.read("writing"), strict=True):
             lines = [[word if word in known else UNK for word in line.split(" ")] for line in text.splitlines()]
             words, unknown = sum(map(len, lines)), sum(line.count(UNK) for line in lines)
             files[split].write(("\n".join(map(" ".join, lines)) + "\n\n").encode())
             listed.write(f"{split}\t{id}\t{title}\t{len(lines)}\t{words}\n".encode())
             written[split].update(articles=1, sentences=len(lines), words=words, unknown=unknown)
-    size = {"vocabulary": config.vocabulary} if config.coverage is None else {"coverage": config.coverage}
-    asked = ("category", "articles", "seed", "lowercase", "keep_partial")
-    total, every = sum(written.values(), Counter[str]()), shards.every
+    total = sum(written.values(), Counter[str]())
     digests = {split: digest_of(folder / f"{split}.txt") for split in SPLITS}
     # what a model reads: words, an <eos> for every sentence and one for every article
     tokens = {split: found.total() - found["unknown"] for split, found in written.items()}
-    dropped = sum((shard.templates for shard in every), Counter[str]())
-    covered = sum(counts[word] for word in known) / counts.total()
+    options = ("vocabulary", "category", "articles", "seed", "lowercase")
     return {
         "format": 1,
         "kind": "wikipedia",
-        "options": {**size, **{name: getattr(config, name) for name in asked}},
+        "options": {name: getattr(config, name) for name in options},
         "splits": {split: {**written[split], "sha256": digests[split], "tokens": tokens[split]} for split in SPLITS},
-        "vocabulary": {"size": len(vocabulary), "types": len(counts), "coverage": covered},
+        "vocabulary": {
+            "size": len(vocabulary),
+            "types": len(counts),
+            "coverage": sum(counts[word] for word in known) / counts.total(),
+        },
         "words_per_sentence": total["words"] / total["sentences"],
-        "skipped": _summed(shard.skipped for shard in every),
-        "left_out_words": _summed(shard.left_out for shard in every),
-        "dropped_templates": dict(dropped.most_common(10)),
-        "sources": [shard.source for shard in every],
+        "skipped": dict(sorted(shards.skipped.items())),
+        "left_out_words": dict(sorted(shards.left_out.items())),
+        "dropped_templates": dict(shards.templates.most_common(10)),
+        "sources": shards.sources,
     }
-
-
-def _summed(counts: Iterable[Counter[str]]) -> dict[str, int]:
-    return dict(sorted(sum(map(Counter[str], counts), Counter[str]()).items()))

@@ -134,7 +134,6 @@ class _Renderer:
         }
 
     def render(self, code: Any) -> str:
-        """Write a parsed piece of wikitext."""
         return "" if code is None else "".join(self._kinds[type(node).__name__](node) for node in code.nodes)
 
     def _link(self, node: Any) -> str:

@@ -1,17 +1,20 @@
 """The pages of a source: JSON lines of WikiExtractor or a MediaWiki dump, decompressed and read as a stream.
 
-Memory is bounded whatever a file holds. A damaged source gives its pages up to the damage, and then the place of the
-damage in bytes of its text.
+Memory is bounded whatever a file holds. A damaged source gives its pages up to the damage, and then an
+error that names the place in bytes of its text.
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import importlib.util
 import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -49,34 +52,47 @@ class Page(NamedTuple):
     silent: tuple[str, ...] | None = None
 
 
-class Damage(Exception):
-    """A source cannot be read any further, or (`is_line`) a line of it cannot: where, in bytes of its text, and why."""
-
-    def __init__(self, offset: int, line: int, reason: str, is_line: bool = False) -> None:
-        super().__init__(offset, line, reason, is_line)
-        self.is_line = is_line
-
-    def __str__(self) -> str:
-        return "damaged at byte {} of its text (line {}): {}".format(*self.args)
+Record = Page | str | InputError
+"""A page; or in a word why it is no article; or, last, why the rest of its source cannot be read."""
 
 
-Record = Page | str | Damage
-"""A page; or in a word why it is no article; or where its source is damaged."""
+def _damaged(path: Path, offset: int, line: int, reason: str) -> InputError:
+    return InputError(f"{path}: damaged at byte {offset} of its text (line {line}): {reason}. Fetch it again")
 
 
-class ByteStream:
-    """Reads a file once; its first bytes say whether it is gzip, bzip2 (any number of streams) or plain.
+@dataclass(eq=False)
+class Source:
+    """A file to read, and whether it is an XML dump; otherwise it holds lines of JSON.
 
-    `position` counts the bytes of the file that were read, `offset` those of the text, `line` its lines, from 1.
+    `position` counts the bytes of the file that were read.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.position, self.offset, self.line = 0, 0, 1
+    path: Path
+    is_dump: bool
+    position: int = 0
+
+    @property
+    def size(self) -> int:
+        return self.path.stat().st_size
+
+    @cached_property
+    def sha256(self) -> str:
+        return digest_of(self.path)
+
+    def records(self) -> Iterator[Record]:
+        """Yield what the file holds, in order."""
+        try:
+            yield from DumpReader(self.path).pages(self.chunks()) if self.is_dump else self._lines(self.chunks())
+        except InputError as error:
+            yield error
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the text in pieces of at most `CHUNK_BYTES`; raise Damage where it is cut off or wrong."""
-        with self._path.open("rb") as file:
+        """Yield the text in pieces of at most `CHUNK_BYTES`; InputError: it is cut off or wrong, and where.
+
+        The first bytes of the file say whether it is gzip, bzip2 (any number of streams) or plain.
+        """
+        offset, line = 0, 1
+        with self.path.open("rb") as file:
             start = file.peek(3)
             blocks = iter(lambda: file.read(CHUNK_BYTES), b"")
             if start.startswith(b"\x1f\x8b"):
@@ -88,48 +104,31 @@ class ByteStream:
                 for chunk in blocks:
                     self.position = file.tell()
                     yield chunk
-                    self.offset += len(chunk)
-                    self.line += chunk.count(b"\n")
+                    offset, line = offset + len(chunk), line + chunk.count(b"\n")
             except (zlib.error, EOFError, OSError) as error:
                 if isinstance(error, OSError) and error.errno is not None:  # the disk's, not the decompressor's
                     raise
-                raise Damage(self.offset, self.line, f"the compressed data is damaged ({error})") from error
-
-
-class Source(NamedTuple):
-    """A file to read, and whether it is an XML dump; otherwise it holds lines of JSON."""
-
-    path: Path
-    is_dump: bool
-
-    def records(self, stream: ByteStream) -> Iterator[Record]:
-        """Yield the file's records in order, its damage last; InputError: it holds no articles."""
-        try:
-            yield from DumpReader(self.path).pages(stream.chunks()) if self.is_dump else self._lines(stream.chunks())
-        except Damage as damage:
-            yield damage
+                raise _damaged(self.path, offset, line, f"the compressed data is damaged ({error})") from error
 
     def _lines(self, chunks: Iterable[bytes]) -> Iterator[Record]:
         """Read the lines that are not blank; of one above the limit, no more than the limit is held."""
-        offset, number, size = 0, 1, 0
-        held: list[bytes] = []
+        offset, number, dropped, rest = 0, 1, 0, b""
         for chunk in chain(chunks, [b"\n"]):
-            for at, part in enumerate(chunk.split(b"\n")):
-                if at:
-                    if size > PAGE_LIMIT:
-                        yield "oversized"
-                    elif (line := b"".join(held)).strip():
-                        yield self._article(line, offset, number)
-                    offset, number, size, held = offset + size + 1, number + 1, 0, []
-                if size <= PAGE_LIMIT:
-                    held.append(part)
-                size += len(part)
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if dropped + len(line) > PAGE_LIMIT:
+                    yield "oversized"
+                elif line.strip():
+                    yield self._article(line, offset, number)
+                offset, number, dropped = offset + dropped + len(line) + 1, number + 1, 0
+            if dropped + len(rest) > PAGE_LIMIT:
+                dropped, rest = dropped + len(rest), b""
 
-    def _article(self, line: bytes, offset: int, number: int) -> Page | Damage:
+    def _article(self, line: bytes, offset: int, number: int) -> Page:
         try:
             fields = json.loads(line)
         except (ValueError, RecursionError) as error:
-            return Damage(offset, number, f"not JSON ({error})", is_line=True)
+            raise _damaged(self.path, offset, number, f"not JSON ({error})") from error
         if not isinstance(fields, dict) or not all(isinstance(fields.get(x), kind) for x, kind in _FIELDS.items()):
             raise InputError(f"{self.path}, line {number}: no object with an id, a title and a text; {_ACCEPTED}")
         found = [fields.get(name) or [] for name in ("category", "categories")]
@@ -137,6 +136,12 @@ class Source(NamedTuple):
         # JSON can hold halves of surrogate pairs, which no file can
         id, title = (str(fields[name]).encode(errors="ignore").decode() for name in ("id", "title"))
         return Page(" ".join(id.split()), title, fields["text"], tuple(names))
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def find_sources(paths: Sequence[Path]) -> list[Source]:
@@ -164,16 +169,16 @@ def find_sources(paths: Sequence[Path]) -> list[Source]:
 def _source(path: Path) -> Source:
     """Recognise a file by its beginning; refuse everything else at once."""
     try:
-        start = next(ByteStream(path).chunks(), b"").removeprefix(_BOM).lstrip()
-    except Damage as damage:
-        raise InputError(f"{path}: {damage}; nothing of it can be read: fetch it again") from damage
+        start = next(Source(path, is_dump=False).chunks(), b"").removeprefix(_BOM).lstrip()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     if not start.startswith((b"{", *_XML)):
         found = "neither JSON lines nor XML" if start else "the file is empty"
         raise InputError(f"{path}: {found}; {_ACCEPTED}")
     source = Source(path, start.startswith(_XML))
-    next(source.records(ByteStream(path)), None)
+    first = next(source.records(), None)
+    if isinstance(first, InputError):
+        raise first
     return source
 
 
@@ -195,7 +200,7 @@ class DumpReader:
         self._parser.CharacterDataHandler = self._characters
 
     def pages(self, chunks: Iterable[bytes]) -> Iterator[Page | str]:
-        """Yield all pages in order, or the reason why one is no article; raise Damage where the XML is broken."""
+        """Yield all pages in order, or the reason why one is no article; InputError: the XML is broken."""
         fed = 0
         try:
             for chunk in chunks:
@@ -210,8 +215,8 @@ class DumpReader:
             yield from self._ready
             raise self._damage(f"not well-formed XML ({expat.ErrorString(error.code)})") from error
 
-    def _damage(self, reason: str) -> Damage:
-        return Damage(self._parser.CurrentByteIndex, self._parser.CurrentLineNumber, reason)
+    def _damage(self, reason: str) -> InputError:
+        return _damaged(self._file, self._parser.CurrentByteIndex, self._parser.CurrentLineNumber, reason)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         parent = self._path[-1] if self._path else ""

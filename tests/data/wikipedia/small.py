@@ -124,11 +124,10 @@ def _thirds(content: bytes) -> list[bytes]:
 
 
 def build(sources: Path | Sequence[Path], out: Path, **options: Any) -> dict[str, Any]:
-    """Build with every word, in this process, unless other options are given; return the summary."""
+    """Build in this process, with a vocabulary that nearly every source fills, unless other options are given."""
     paths = (sources,) if isinstance(sources, Path) else tuple(sources)
-    choice = {} if "vocabulary" in options else {"coverage": 1.0}
     report = options.pop("report", lambda progress: None)
-    return build_corpus(WikipediaConfig(sources=paths, out=out, **{"jobs": 1, **choice, **options}), report)
+    return build_corpus(WikipediaConfig(sources=paths, out=out, **{"jobs": 1, "vocabulary": 20, **options}), report)
 
 
 def reused(sources: Path | Sequence[Path], out: Path, **options: Any) -> int:

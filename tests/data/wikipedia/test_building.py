@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import load_corpus
-from spanlm.data.wikipedia import choose_words, split_articles
+from spanlm.data.wikipedia import split_articles
 from spanlm.errors import InputError
 from tests.data.wikipedia import small
 from tests.data.wikipedia.small import (
@@ -45,18 +45,24 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_word_of_every_article_is_in_one_split(source: Path, tmp_path: Path) -> None:
-    build(source, tmp_path / "out")
+def test_every_article_is_in_one_split_and_the_most_frequent_words_of_the_training_part_stay(
+    source: Path, tmp_path: Path
+) -> None:
+    told = build(source, tmp_path / "out", vocabulary=40)["vocabulary"]
     rows = listed(tmp_path / "out")
     assert [(row["id"], row["title"]) for row in rows] == [(made.id, made.title) for made in ARTICLES]
     assert [int(row["words"]) for row in rows] == [made.words for made in ARTICLES]
     assert [int(row["sentences"]) for row in rows] == [len(made.sentences) for made in ARTICLES]
-    known = {
-        word for made, row in zip(ARTICLES, rows, strict=True) if row["split"] == "train" for word in made.lines.split()
+    every = {
+        split: "".join(made.lines for made, row in zip(ARTICLES, rows, strict=True) if row["split"] == split)
+        for split in ("train", "valid", "test")
     }
+    counts = Counter(every["train"].split())
+    kept = sorted(counts, key=lambda word: -counts[word])[:38]  # a Counter has its words in the order of the text
     for split, text in texts(tmp_path / "out").items():
-        lines = "".join(made.lines for made, row in zip(ARTICLES, rows, strict=True) if row["split"] == split)
-        assert text == re.sub(r"\S+", lambda word: word[0] if word[0] in known else "<unk>", lines)
+        assert text == re.sub(r"\S+", lambda word: word[0] if word[0] in kept else "<unk>", every[split])
+    covered = sum(counts[word] for word in kept) / counts.total()
+    assert told == {"size": 40, "types": len(counts), "coverage": covered}
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, small.several_bzip2_streams])
@@ -68,13 +74,11 @@ def test_a_dump_says_the_same_as_json_lines(source: Path, tmp_path: Path, pack: 
     assert all(first[name] == second[name] for name in first if name != "corpus.json")
 
 
-@pytest.mark.parametrize("options", [{}, {"vocabulary": 50}, {"coverage": 0.9}, {"lowercase": True}], ids=str)
-def test_the_counts_are_those_that_training_finds(source: Path, tmp_path: Path, options: dict[str, object]) -> None:
-    told = build(source, tmp_path / "out", **options)
+def test_the_counts_are_those_that_training_finds(source: Path, tmp_path: Path) -> None:
+    told = build(source, tmp_path / "out", vocabulary=50, lowercase=True)
     assert told == json.loads((tmp_path / "out" / "corpus.json").read_text("utf-8"))
     corpus = load_corpus(DataConfig(corpus=str(tmp_path / "out"), documents="blank-line", min_count=1))
-    assert len(corpus.vocabulary) == told["vocabulary"]["size"]
-    assert len(corpus.vocabulary) == options.get("vocabulary", len(corpus.vocabulary))
+    assert len(corpus.vocabulary) == told["vocabulary"]["size"] == 50
     assert corpus.oov == {"train": 0, "valid": 0, "test": 0}
     for split, counts in told["splits"].items():
         tokens, text = corpus.splits[split], texts(tmp_path / "out")[split]
@@ -88,18 +92,6 @@ def test_the_counts_are_those_that_training_finds(source: Path, tmp_path: Path, 
     assert told["words_per_sentence"] == words / sentences
 
 
-def test_the_most_frequent_words_of_the_training_part_stay(source: Path, tmp_path: Path) -> None:
-    build(source, tmp_path / "all")
-    told = build(source, tmp_path / "few", vocabulary=40)["vocabulary"]
-    every, few = texts(tmp_path / "all"), texts(tmp_path / "few")
-    counts = Counter(every["train"].split())
-    kept = sorted(counts, key=lambda word: -counts[word])[:38]  # a Counter has its words in the order of the text
-    for split, text in every.items():
-        assert few[split] == re.sub(r"\S+", lambda word: word[0] if word[0] in kept else "<unk>", text)
-    covered = sum(counts[word] for word in kept) / counts.total()
-    assert told == {"size": 40, "types": len(counts), "coverage": covered}
-
-
 def test_a_vocabulary_of_more_words_than_there_are(source: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"vocabulary=77000: .* Give --vocabulary (\d+) for all") as refused:
         build(source, tmp_path / "out", vocabulary=77_000)
@@ -108,12 +100,6 @@ def test_a_vocabulary_of_more_words_than_there_are(source: Path, tmp_path: Path)
     assert reused(source, tmp_path / "out", vocabulary=every) == 1
     assert "<unk>" not in texts(tmp_path / "out")["train"]
     assert len(load_corpus(DataConfig(corpus=str(tmp_path / "out"), min_count=1)).vocabulary) == every
-
-
-def test_processes_change_nothing(source: Path, tmp_path: Path) -> None:
-    for jobs in (1, 2):
-        build(source, tmp_path / f"jobs {jobs}", jobs=jobs, vocabulary=60)
-    assert contents(tmp_path / "jobs 1") == contents(tmp_path / "jobs 2")
 
 
 def test_the_seed_decides_who_is_held_out_and_nothing_else_does(source: Path, tmp_path: Path) -> None:
@@ -159,12 +145,11 @@ def test_categories_choose(tmp_path: Path, kind: str) -> None:
     assert not list(tmp_path.glob("*none*"))
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_the_first_articles_only(tmp_path: Path, jobs: int) -> None:
+def test_the_first_articles_only(tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}.jsonl" for number in range(20)]
     for number, path in enumerate(paths):
         path.write_bytes(json_lines(ARTICLES[3 * number : 3 * number + 4]))  # the last one comes again in the next
-    summary = build(paths, tmp_path / "few", articles=7, jobs=jobs)
+    summary = build(paths, tmp_path / "few", articles=7)
     assert [row["id"] for row in listed(tmp_path / "few")] == [made.id for made in ARTICLES[:7]]
     digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
     assert [source["sha256"] for source in summary["sources"]] == digests
@@ -186,18 +171,6 @@ def test_what_is_no_article_is_skipped_and_counted(tmp_path: Path) -> None:
     assert summary["skipped"] == {"disambiguation": 2, "empty": 2, "namespace": 1, "redirect": 1}
     assert summary["dropped_templates"] == {"infobox person": 4}  # of articles that stay, and outside of notes
     assert [row["id"] for row in listed(tmp_path / "out")] == [made.id for made in ARTICLES[:4]]
-
-
-COUNTS = st.dictionaries(st.text("abc", min_size=1, max_size=4), st.integers(1, 9), min_size=1, max_size=30)
-
-
-@given(COUNTS, st.floats(0.001, 1))
-def test_the_fewest_words_that_cover_a_share(counts: dict[str, int], share: float) -> None:
-    kept = set(choose_words(Counter(counts), 3, share).words) - {"<unk>", "<eos>"}
-    needed = share * sum(counts.values())
-    assert sum(counts[word] for word in kept) >= needed
-    assert sum(sorted(counts[word] for word in kept)[1:]) < needed
-    assert min(counts[word] for word in kept) >= max([0, *(counts[word] for word in counts.keys() - kept)])
 
 
 @settings(max_examples=50)
