@@ -109,7 +109,6 @@ def _plain(value: object) -> object:
 
 
 def flat(tree: Tree, prefix: str = "") -> Tree:
-    """Return the fields by their full names."""
     found: Tree = {}
     for name, value in tree.items():
         found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}

@@ -84,7 +84,6 @@ class Forgetful(Memory):
         self.readout_size, self.gate_temperature = memory.readout_size, memory.gate_temperature
 
     def init_state(self, batch_size: int) -> Tensors:
-        """Nothing is carried."""
         return {}
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:

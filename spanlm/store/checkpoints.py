@@ -88,7 +88,6 @@ def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> list[Pat
 
 
 def holds_checkpoints(folder: Path) -> bool:
-    """Return whether there is a checkpoint, damaged or not."""
     return bool(_steps(folder))
 
 
@@ -111,7 +110,6 @@ def load_last_position(folder: Path) -> dict[str, Any] | None:
 
 
 def _newest(folder: Path, read: Callable[[Path], Read]) -> tuple[Read | None, list[str]]:
-    """Read the newest checkpoint that can be read; return also why newer ones were refused."""
     refused, large = list[str](), False
     for path in reversed(_steps(folder)):
         try:
@@ -165,7 +163,6 @@ def _write_contents(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def _verified(path: Path) -> Callable[[str], bytes]:
-    """Return what reads a file of a checkpoint and holds it against the manifest."""
     try:
         manifest = json_object(regular(path / "manifest.json", 2**20).read_bytes())
     except ValueError:
@@ -194,7 +191,6 @@ def _position(path: Path, get: Callable[[str], bytes]) -> dict[str, Any]:
 
 
 def to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
-    """Serialise tensors in the safetensors format."""
     content: bytes = safetensors.torch.save({k: x.detach().contiguous() for k, x in tensors.items()}, metadata)
     return content
 

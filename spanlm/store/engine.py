@@ -49,7 +49,6 @@ class Engine:
     gpus_per_run: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what no engine can do."""
         require(self.jobs >= 1, "jobs", self.jobs, "at least 1")
         known = self.on is None or re.fullmatch(r"ray(:.+)?", self.on) is not None
         require(known, "on", self.on, "ray, or ray:ADDRESS")
@@ -191,7 +190,6 @@ class Engine:
 
 
 def _error_of(task: Any) -> str:
-    """Return the error of a task's command, or of Ray."""
     import ray
 
     try:
@@ -210,7 +208,6 @@ def of_spanlm(words: Sequence[str], threads: int) -> list[str]:
 
 @contextmanager
 def _mark(folder: Path) -> Iterator[Path]:
-    """Make a file where the runs are, by which a machine knows whether it sees them; return its path."""
     mark = folder.resolve() / f".{uuid.uuid4().hex}"
     try:
         mark.touch()
@@ -232,7 +229,6 @@ def _add(log: Path | None, line: str) -> None:
 def _run_where_seen(
     words: Sequence[str], mark: Path, folder: str, environment: Mapping[str, str], log: Path | None
 ) -> str:
-    """Run a command in a worker of Ray; return its error."""
     if not mark.exists():
         return f"{platform.node()} does not see {mark.parent}: it needs a shared disk"
     return _run(words, folder, environment, log)

@@ -104,7 +104,6 @@ def regular(path: Path, limit: int | None = None) -> Path:
 
 
 def write_synced(path: Path, content: bytes) -> None:
-    """Write a file and wait until the disk has it."""
     with path.open("wb") as file:
         file.write(content)
         file.flush()
@@ -121,7 +120,6 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Wait until the disk has the files of a folder and of its folders, and their names."""
     for path, _, names in os.walk(folder):
         for name in names:
             with Path(path, name).open("rb") as file:
@@ -246,7 +244,6 @@ HF = "hf:"
 
 
 def is_hf(run: str | Path) -> bool:
-    """Whether a model of Hugging Face is named, hf:FOLDER."""
     return str(run).startswith(HF)
 
 

@@ -32,7 +32,6 @@ def visible(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Return text on one line with its Markdown markup escaped."""
     return _MARKUP.sub(r"\\\g<0>", visible(" ".join(text.split())))
 
 
@@ -68,7 +67,6 @@ def _latex(text: str) -> str:
 
 @cache
 def _special(between: str) -> Callable[[str], object]:
-    """Whether a word must stand within quotation marks."""
     return re.compile(f'{"^[=+@-]|" * (between == ",")}["\r\n{between}]').search
 
 

@@ -174,7 +174,6 @@ def weights_digest(weights: Mapping[str, Tensor]) -> str:
 
 
 def model_digest(model: nn.Module) -> str:
-    """SHA-256 of the weights that a model has now."""
     return weights_digest(dict(model.named_parameters()))
 
 
@@ -202,7 +201,6 @@ def copy_weights(tensors: dict[str, Any], model: nn.Module, source: str) -> None
 
 
 def _not_finite(weights: Mapping[str, Tensor]) -> str:
-    """Say which weight has values that no model can use; nothing if none has."""
     for name, weight in sorted(weights.items()):
         if wrong := int((~(weight.detach().abs() <= 1e15)).sum()):  # products of larger ones overflow; NaN is not <=
             return f"weight {name}: {wrong:,} of {weight.numel():,} values are not finite, or beyond 1e15"
@@ -263,7 +261,6 @@ class MetricsLog:
             return self._file.tell()
 
     def close(self) -> None:
-        """Close the file."""
         with self._named_errors():
             self._file.close()
 

@@ -107,7 +107,6 @@ class TimedTraining:
     speeds: list[TrainingSpeed]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
         return asdict(self)
 
 
@@ -152,7 +151,6 @@ def time_training(
 
 
 def precisions(device: torch.device) -> list[Precision]:
-    """Return the precisions that a device computes in."""
     return [precision for precision in get_args(Precision) if usable(precision, device) == precision]
 
 
@@ -195,7 +193,6 @@ def spread(batcher: Batcher, count: int) -> list[Segment]:
 
 
 def _warm_up(trainer: Trainer) -> None:
-    """Do the first steps, which also fill caches and make the optimiser's state."""
     for segment in spread(trainer.batcher, _WARM_UP):
         trainer.step(segment)
 
@@ -208,8 +205,6 @@ def _step_speed(trainer: Trainer, segments: Sequence[Segment]) -> tuple[float, f
 
 
 def _scoring_seconds(model: NextWordModel, batcher: Batcher, precision: Precision) -> float:
-    """Return the seconds of evaluation per token, from the first segments of a text."""
-
     def read(segments: int) -> int:
         scored = score(model, islice(batcher.segments(), segments), Protocol(precision=precision))
         return sum(int(each.segment.mask.sum()) for each in scored)

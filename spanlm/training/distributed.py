@@ -55,7 +55,6 @@ class Ranks:
     """Of several ranks: a signal that any of them had before their last sum."""
 
     def refuse_unfit(self, config: RunConfig) -> None:
-        """Refuse streams that cannot be shared evenly."""
         if self.count == 1:
             return
         batching = config.training.batching
@@ -226,7 +225,6 @@ ALONE = Ranks()
 
 
 def taken(segment: Segment, streams: slice) -> Segment:
-    """Return some streams of a segment."""
     cut = {name: getattr(segment, name)[:, streams].contiguous() for name in ("inputs", "targets", "mask")}
     return replace(segment, reset=segment.reset[streams], **cut)
 

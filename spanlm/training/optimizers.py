@@ -49,7 +49,6 @@ class Optimizer(ABC):
         self.state: defaultdict[Tensor, dict[str, Tensor]] = defaultdict(dict)
 
     def zero_grad(self) -> None:
-        """Forget all gradients."""
         for parameter in self.parameters:
             parameter.grad = None
 
@@ -64,7 +63,6 @@ class Optimizer(ABC):
         """Call the kernel."""
 
     def _kept(self, parameters: Sequence[Tensor]) -> list[list[Tensor]]:
-        """Return each of the `entries` of these parameters, zeros at first."""
         for parameter in parameters:
             if parameter not in self.state:
                 kinds = (_COUNT if name == "step" else parameter for name in self.entries)
@@ -154,7 +152,6 @@ class NTASGD(SGD):
         self.late_rate = lr  # with lagged rates, that of the next step
 
     def step(self) -> None:
-        """Do a step of SGD, and bring the average up to date."""
         asked = self.lr
         if self.lagged_rates and self.averaged_steps:  # the first rate is taken as asked
             self.lr = self.late_rate
@@ -200,7 +197,6 @@ def averaged(optimizer: Optimizer) -> Iterator[bool]:
 
 
 def build_optimizer(config: OptimizerConfig, model: nn.Module) -> Optimizer:
-    """Make the optimiser of the model's trainable parameters."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     kinds: dict[str, Callable[..., Optimizer]] = {
         "adam": Adam,

@@ -92,7 +92,6 @@ class Position:
 
     @property
     def averaged_steps(self) -> int | None:
-        """Steps since averages began; None before."""
         return None if self.averaging_since is None else self.step - self.averaging_since
 
     @property
@@ -102,11 +101,9 @@ class Position:
 
     @property
     def averaged(self) -> bool:
-        """Whether averages of the weights are validated and saved."""
         return self.averaging_since is not None
 
     def stage_over(self, training: TrainingConfig) -> bool:
-        """Whether the stage in which the run stands has ended."""
         if self.stage:
             finetune = training.finetune
             return self.stage_epochs >= finetune.epochs or stagnated(self.losses, finetune.nonmonotone)
@@ -118,7 +115,6 @@ class Position:
         return training.patience is not None and self.stale >= training.patience and not waiting
 
     def run_over(self, training: TrainingConfig) -> bool:
-        """Whether the last stage has ended."""
         return self.stage >= training.finetune.stages and self.stage_over(training)
 
     def why_over(self, training: TrainingConfig) -> str:
@@ -136,7 +132,6 @@ class Position:
         return f"training.epochs={training.epochs}: more of them go on"
 
     def advance(self, nll: float, tokens: int, metrics: Mapping[str, float]) -> None:
-        """Add a step, with the sums of its predicted tokens."""
         self.step += 1
         self.segment += 1
         self.tokens += tokens
@@ -188,7 +183,6 @@ def _require_value(possible: bool, name: str, value: object) -> None:
 
 
 def _is_of(kind: str, value: object) -> bool:
-    """Whether a value that JSON gave is of a field's type; counts are not negative, and numbers finite."""
     if isinstance(value, list | dict):
         outer, _, inner = kind.removesuffix("]").partition("[")
         values = value.values() if isinstance(value, dict) else value

@@ -49,7 +49,6 @@ def stage_config(config: RunConfig, stage: int) -> RunConfig:
 
 
 def _changed(group: Group, **values: object) -> Group:
-    """Copy a group of a configuration with those values that are not None."""
     return replace(group, **{name: value for name, value in values.items() if value is not None})
 
 
@@ -177,7 +176,6 @@ class WarmStart:
     fresh: tuple[str, ...]  # parameters that it lacks, which were drawn as usual
 
     def __str__(self) -> str:
-        """Return it in words."""
         return f"the weights of {self.folder}" + (f"; new: {', '.join(self.fresh)}" if self.fresh else "")
 
 

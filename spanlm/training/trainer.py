@@ -180,7 +180,6 @@ class Trainer:
         self.journal.lasting(lambda: record_start(*start, *more))
 
     def _note_averages(self) -> None:
-        """Say it if the run ends before averages of the weights can begin."""
         training, optimizer = self.config.training, self.config.training.optimizer
         by_test = optimizer.kind == "nt_asgd" and optimizer.switch_after is None and not training.finetune.stages
         first = optimizer.nonmonotone + 2
@@ -271,7 +270,6 @@ class Trainer:
             self.journal.watcher.note(f"averages of the weights begin after epoch {position.epoch}")
 
     def _close_epoch(self, loss: float) -> bool:
-        """Close the epoch; save the weights that the model has now if they are the best so far."""
         if not math.isfinite(loss):
             raise RunError(
                 f"epoch {self.position.epoch + 1}: the validation loss is {loss}. Start again in another folder with a "

@@ -57,26 +57,21 @@ class AWDLSTMConfig(EncoderConfig):
 
     @property
     def output_size(self) -> int:
-        """H of the last layer."""
         return self.last_size
 
     @property
     def sizes(self) -> list[int]:
-        """H of each layer."""
         return [*[self.hidden_size] * (self.layers - 1), self.last_size]
 
     @property
     def description(self) -> str:
-        """What it is, in a few words: `AWD-LSTM 2×1150+400`."""
         below = {1: "", 2: f"{self.hidden_size}+"}.get(self.layers, f"{self.layers - 1}×{self.hidden_size}+")
         return f"AWD-LSTM {below}{self.last_size}"
 
     def resized(self, output_size: int) -> Self:
-        """Make a copy with another output size."""
         return replace(self, last_size=output_size)
 
     def build(self, input_size: int, init: Init) -> AWDLSTMEncoder:
-        """Make the encoder."""
         return AWDLSTMEncoder(self, input_size)
 
 
@@ -96,12 +91,10 @@ class AWDLSTMEncoder(Encoder):
         return [cast(FusedLSTM, layer) for layer in self.layers]
 
     def init_state(self, batch_size: int) -> Tensors:
-        """Zeros."""
         layers = enumerate(self._layers)
         return {f"{name}_{n}": zeros_of(layer, batch_size) for n, layer in layers for name in ("h", "c")}
 
     def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
-        """Read x (T, B, E)."""
         after = {}
         for n, layer in enumerate(self._layers):
             if n:

@@ -44,7 +44,6 @@ class EncoderConfig:
 
     @property
     def output_size(self) -> int:
-        """H."""
         return self.hidden_size
 
     @property
@@ -53,16 +52,13 @@ class EncoderConfig:
         return "c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g),  h_t = σ(o) ⊙ tanh(c_t)"
 
     def resized(self, output_size: int) -> Self:
-        """Make a copy with another output size."""
         return replace(self, hidden_size=output_size)
 
     def require_sizes(self, *names: str) -> None:
-        """Refuse sizes below 1."""
         for name in names:
             require(getattr(self, name) >= 1, f"model.encoder.{name}", getattr(self, name), "at least 1")
 
     def require_rates(self, *names: str) -> None:
-        """Refuse rates of dropout outside their range."""
         for name in names:
             require(0 <= getattr(self, name) < 1, f"model.encoder.{name}", getattr(self, name), "in [0, 1)")
 
@@ -85,7 +81,6 @@ class StackConfig(EncoderConfig):
 
     @property
     def description(self) -> str:
-        """What it is, in a few words: `LSTM 300` or `LSTM 2×300`."""
         return f"{self.kind.upper()} {f'{self.layers}×' if self.layers > 1 else ''}{self.hidden_size}"
 
     @property
@@ -124,7 +119,6 @@ class FusedLSTM(nn.LSTM):
     def forward(  # type: ignore[override]  # no packed sequences, and never without a state
         self, x: Tensor, state: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Read x."""
         if one_step_of_few(x) and not self.training:
             return self._step(x, state)
         output, h, c = _read(torch.lstm, self, x, *state)
@@ -143,7 +137,6 @@ class FusedRNN(nn.RNN):
     """`nn.RNN` of tanh units with the same weights; x (T, B, E), state h (layers, B, H) -> h (T, B, H), state."""
 
     def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        """Read x."""
         output, h = _read(torch.rnn_tanh, self, x, state)
         return output, h
 
@@ -204,12 +197,10 @@ class LSTMConfig(StackConfig):
         require_bias(self.forget_bias)
 
     def build(self, input_size: int, init: Init) -> LSTMEncoder:
-        """Make the encoder."""
         return LSTMEncoder(self, input_size, init)
 
 
 def require_bias(forget_bias: float | None) -> None:
-    """Refuse a forget gate's bias that is not finite."""
     ok = forget_bias is None or math.isfinite(forget_bias)
     require(ok, "model.encoder.forget_bias", forget_bias, "finite, or null")
 
@@ -277,11 +268,9 @@ class LSTMEncoder(Encoder):
         initialise(self.lstm, init, config.forget_bias)
 
     def init_state(self, batch_size: int) -> Tensors:
-        """Zeros."""
         return {"h": zeros_of(self.lstm, batch_size), "c": zeros_of(self.lstm, batch_size)}
 
     def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
-        """Read x (T, B, E)."""
         if loop_is_faster(self.output_size, x):
             return self._looped(x, state)
         output, (h, c) = self.lstm(x, (state["h"], state["c"]))
@@ -308,11 +297,9 @@ class RNNConfig(StackConfig):
 
     @property
     def equation(self) -> str:
-        """What a layer computes at a step, in a line."""
         return "h_t = tanh(W_ih x_t + W_hh h_{t−1} + b)"
 
     def build(self, input_size: int, init: Init) -> RNNEncoder:
-        """Make the encoder."""
         return RNNEncoder(self, input_size, init)
 
 
@@ -326,10 +313,8 @@ class RNNEncoder(Encoder):
         initialise(self.rnn, init)
 
     def init_state(self, batch_size: int) -> Tensors:
-        """Zeros."""
         return {"h": zeros_of(self.rnn, batch_size)}
 
     def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
-        """Read x (T, B, E)."""
         output, h = self.rnn(x, state["h"])
         return output, {"h": h}

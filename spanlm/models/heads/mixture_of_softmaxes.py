@@ -112,7 +112,6 @@ class _MixtureLogProb(torch.autograd.Function):
 
 
 def _of_linear(inputs: list[Tensor], rows: Tensor, grad: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    """Return the gradients of W and, if there is one, b that some rows give."""
     x, log_prior, weight, bias, targets, margin = inputs
     leaves = [t.detach().requires_grad_() for t in (weight, bias) if t is not None]
     with torch.enable_grad():
@@ -130,7 +129,6 @@ def _chunk_by_chunk(
     margin: Tensor,
     dtype: torch.dtype,
 ) -> Tensor:
-    """Make the softmaxes again in the backward pass."""
     words = targets.repeat_interleave(x.shape[1])
     each = linear_log_prob(x.flatten(0, 1), weight, bias, words, margin.flatten(), dtype)
     return (each.view_as(log_prior) + log_prior).logsumexp(1)
@@ -195,17 +193,14 @@ class MixtureOfSoftmaxesConfig(AdversarialConfig):
 
     @property
     def equation(self) -> str:
-        """How it predicts, in a line for people."""
         return f"p_t = Σ_k π_{{t,k}} softmax(W tanh(W_{{l,k}} h_t + b_l){' + b' * self.bias})"
 
     @property
     def description(self) -> str:
-        """What it is, in a few words."""
         several = f"mixture of {self.experts} softmax{'es' if self.experts > 1 else ''}"
         return f"{several}, tied" if self.tied else several
 
     def build(self, readout_size: int, embedding: nn.Embedding, init: Init) -> MixtureOfSoftmaxesHead:
-        """Make the head."""
         return MixtureOfSoftmaxesHead(self, readout_size, embedding, init)
 
 
@@ -240,7 +235,6 @@ class MixtureOfSoftmaxesHead(AdversarialHead):
         return log_p.view_as(targets)
 
     def own_log_probs(self, features: Tensor) -> Tensor:
-        """Log p of every word, (T, B, V), normalised in float32 or float64; one expert's logits at a time."""
         pairs = zip(self._log_prior(features).unbind(-1), self._seen(features).unbind(-2), strict=True)
         log_p = None
         for log_share, seen in pairs:
@@ -250,7 +244,6 @@ class MixtureOfSoftmaxesHead(AdversarialHead):
         return log_p
 
     def _seen(self, features: Tensor) -> Tensor:
-        """Return g (T, B, K, E), what each expert sees."""
         latent = locked_dropout(self.latent(features).tanh(), self.latent_dropout, self.training)
         return latent.view(*features.shape[:-1], self.experts, -1)
 

@@ -279,13 +279,11 @@ class SoftmaxConfig(AdversarialConfig):
 
     @property
     def equation(self) -> str:
-        """How it predicts, in a line for people."""
         bias = " + b" * self.bias
         return f"y_t = softmax(W* (P h*_t + b_P){bias})" if self.projection else f"y_t = softmax(W* h*_t{bias})   (5)"
 
     @property
     def description(self) -> str:
-        """What it is, in a few words."""
         return "softmax, tied" if self.tied else "softmax"
 
     @property
@@ -294,7 +292,6 @@ class SoftmaxConfig(AdversarialConfig):
         return self.tied
 
     def build(self, readout_size: int, embedding: nn.Embedding, init: Init) -> SoftmaxHead:
-        """Make the head."""
         return SoftmaxHead(self, readout_size, embedding, init)
 
 
@@ -325,18 +322,15 @@ class SoftmaxHead(AdversarialHead):
         self.adversarial = config.adversarial
 
     def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
-        """Log p(target), (T, B)."""
         x = self._projected(features).flatten(0, 1)
         words = targets.flatten()
         margin = self.margin(x, self.weight, words)
         return linear_log_prob(x, self.weight, self.bias, words, margin).view_as(targets)
 
     def own_log_probs(self, features: Tensor) -> Tensor:
-        """Log p of every word, (T, B, V), normalised in float32 or float64."""
         return wide_logits(self._projected(features), self.weight, self.bias).log_softmax(-1)
 
     def penalty(self) -> Tensor | float:
-        """λ‖P‖²."""
         if self.projection is None or not self.projection_penalty:
             return 0.0
         return self.projection_penalty * self.projection.weight.square().sum()

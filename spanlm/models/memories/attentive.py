@@ -97,7 +97,6 @@ class AttentiveConfig(MemoryConfig):
 
     @property
     def equation(self) -> str:
-        """How it reads the past, in a line."""
         weights, numbers = _WEIGHTS[self.score]
         read, seen = ("", "h_t") if self.score == "none" else ("c_t = Σ_{i<t} a_i h_i,  ", "[h_t; c_t]")
         merged = f"W_c {seen}{' + b_c' * self.merge_bias}"
@@ -105,7 +104,6 @@ class AttentiveConfig(MemoryConfig):
 
     @property
     def description(self) -> str:
-        """What it is, in a few words."""
         if self.score == "none":
             return "the merge of an attentive memory, nothing to attend to"
         reach = "the whole sentence" if self.window is None else f"window {self.window}"
@@ -113,7 +111,6 @@ class AttentiveConfig(MemoryConfig):
         return f"attentive memory, {how}, {reach}"
 
     def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> AttentiveMemory:
-        """Make the memory."""
         single = SingleMemory if self.window is None else SingleWindowMemory
         others: dict[str, type[AttentiveMemory]] = {"none": NoAttention, "combined": CombinedMemory}
         return others.get(self.score, single)(self, hidden_size, init)
@@ -147,7 +144,6 @@ class AttentiveMemory(Memory):
             nn.init.zeros_(self.score)
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
-        """Look back from every step of h (T, B, H)."""
         context, weights, state = self.look_back(h, state)
         read = h if context is None else torch.cat([h, context.to(h.dtype)], -1)
         merged = linear(read, self.merge.weight, self.merge.bias)
@@ -159,7 +155,6 @@ class AttentiveMemory(Memory):
         """Return the contexts c (T, B, H), the attention and the state after the last step; None: there is neither."""
 
     def single_scores(self, h: Tensor) -> Tensor:
-        """Eq. 9, (T, B), in float32 or float64; of `mean` zeros."""
         if not self.scored:
             return h.new_zeros(h.shape[:2], dtype=wide_dtype(h.dtype))
         activations = torch.tanh(linear(h, self.memory_key.weight))
@@ -167,11 +162,9 @@ class AttentiveMemory(Memory):
             return activations.to(self.score.dtype) @ self.score
 
     def outputs(self, h: Tensor, state: Tensors) -> Tensor:
-        """Those that were carried and those of these steps, (P + T, B, H)."""
         return torch.cat([cleared(state["values"], state["filled"]).to(h.dtype), h])
 
     def carried(self, values: Tensor, before: Tensor, steps: int) -> Tensors:
-        """What of the outputs goes on."""
         kept = slice(None) if self.window is None else slice(steps, None)
         return {"values": values[kept], "filled": with_steps(before, steps)[kept]}
 
@@ -180,11 +173,9 @@ class NoAttention(AttentiveMemory):
     """`none`: the layer of Eq. 7 alone; no state."""
 
     def init_state(self, batch_size: int) -> Tensors:
-        """Nothing is carried."""
         return {}
 
     def look_back(self, h: Tensor, state: Tensors) -> tuple[None, None, Tensors]:
-        """Look at nothing."""
         return None, None, {}
 
 
@@ -207,7 +198,6 @@ class SingleMemory(AttentiveMemory):
         }
 
     def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, Callable[[], Tensor], Tensors]:
-        """A running softmax."""
         own = self.single_scores(h)
         context, log_total, mean = running_attention(own, h, state["log_total"], state["mean"])
         scores, filled = torch.cat([state["scores"], own]), with_steps(state["filled"], len(h))
@@ -219,7 +209,6 @@ class SingleWindowMemory(AttentiveMemory):
     """`single` or `mean` over the last L outputs, scored anew in every segment: W_s and v_s learn from them, too."""
 
     def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, Tensor, Tensors]:
-        """A softmax over a sliding window of scores."""
         values, before = self.outputs(h, state), state["filled"]
         weights = _weights(self.single_scores(values), before, len(before), self.zero_slot)
         return window_sum(weights, values.to(weights.dtype)), weights, self.carried(values, before, len(h))
@@ -233,12 +222,10 @@ class CombinedMemory(AttentiveMemory):
     """
 
     def init_state(self, batch_size: int) -> Tensors:
-        """Nothing to look back at."""
         state = super().init_state(batch_size)
         return state if self.window else {**state, "keys": state["values"].clone()}
 
     def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, Tensor, Tensors]:
-        """Additive attention."""
         values, before = self.outputs(h, state), state["filled"]
         after, window = self.carried(values, before, len(h)), self.window or _reach(before, len(h))
         if self.window:

@@ -138,14 +138,12 @@ _linear: Callable[..., Tensor] = _Linear.apply  # the library leaves it untyped
 
 @cache
 def _library_is_slower() -> bool:
-    """Whether MKL is the library's product, and the processor AMD's."""
     mkl: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
     return mkl and processor_fields().get("vendor_id") == "AuthenticAMD"
 
 
 @cache
 def _has_kernel() -> bool:
-    """Whether this build of torch lets the other kernel be called."""
     built: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return built and all(hasattr(torch.ops.mkldnn, name) for name in ("_linear_pointwise", "_reorder_linear_weight"))
 

@@ -66,7 +66,6 @@ class Grid:
 
     @property
     def _phases(self) -> int:
-        """F."""
         return min(self.steps, self.stride)
 
 

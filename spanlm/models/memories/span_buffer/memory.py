@@ -106,21 +106,17 @@ class SpanBufferConfig(MemoryConfig):
 
     @property
     def stride(self) -> int:
-        """How many steps lie between the ends of one span and the next."""
         return 1 if self.words else self.span_length
 
     @property
     def count(self) -> int:
-        """How many spans there are to look at: m."""
         return self.buffer_size // self.stride
 
     @property
     def slots(self) -> int | None:
-        """The spans m."""
         return self.count
 
     def nearest(self, slots: int) -> Self:
-        """Return the same with so many spans."""
         return replace(self, buffer_size=slots * self.stride)
 
     @property
@@ -134,7 +130,6 @@ class SpanBufferConfig(MemoryConfig):
         return 1 if self.newest == "before" else 0
 
     def at_temperature(self, temperature: float) -> SpanBufferConfig:
-        """Return the same with another temperature of the gate in evaluation."""
         return replace(self, gate=replace(self.gate, evaluation_temperature=temperature))
 
     @property
@@ -144,7 +139,6 @@ class SpanBufferConfig(MemoryConfig):
 
     @property
     def equation(self) -> str:
-        """How it reads the past, in a line."""
         span = "s_i = h_i" if self.words else "s_i = h_i − h_{i−L+1}"
         score = "tanh(W_h h_t + W_s s_i)" if self.score == "tanh" else "W_s s_i"
         read = f"α_t = softmax(v · {score}),  ξ_t = Σ_i α_{{t,i}} s_i"
@@ -152,13 +146,11 @@ class SpanBufferConfig(MemoryConfig):
 
     @property
     def description(self) -> str:
-        """What it is, in a few words."""
         held = "words" if self.words else f"spans of {self.span_length}"
         seen = "" if self.reads == "spans" else f", q of {self.seen}"
         return f"span buffer, {held}, {self.buffer_size} steps back{seen}"
 
     def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> SpanBufferMemory:
-        """Make the memory."""
         return SpanBufferMemory(self, hidden_size, init)
 
 
@@ -184,7 +176,6 @@ class SpanBufferMemory(Memory):
         init.start_all(self)
 
     def init_state(self, batch_size: int) -> Tensors:
-        """No span."""
         states = self.score.new_zeros(self.carried, batch_size, self.readout_size)
         return {"states": states, "filled": torch.zeros(states.shape[:2], dtype=torch.bool, device=states.device)}
 
@@ -193,7 +184,6 @@ class SpanBufferMemory(Memory):
         nn.init.zeros_(self.score)
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
-        """Look back from every step of h (T, B, H)."""
         config = self.config
         mask = dropout_mask(h.shape[1:], config.dropout, h, 0) if self.training and config.dropout else None
         asking = h if mask is None else h * mask
@@ -211,7 +201,6 @@ class SpanBufferMemory(Memory):
         return Readout(asking, attention, mixture), after
 
     def _seen(self, h: Tensor, spans: Tensor) -> Tensor:
-        """Return what q is predicted from, (T, B, H)."""
         if self.config.reads == "spans":
             return spans
         if self.read is None:

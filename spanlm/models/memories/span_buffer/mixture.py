@@ -127,7 +127,6 @@ class SpanMixture:
         return Scores(self.mixed(log_p, log_q), loss, {**metrics, "reward_loss": loss.detach().where(self.filled, 0)})
 
     def log_probs(self, head: MixingHead, features: Tensor) -> Tensor:
-        """Log p̃ of every word, (T, B, V)."""
         return self.each(head, features)[2]
 
     def each(self, head: MixingHead, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -136,7 +135,6 @@ class SpanMixture:
         return log_p, log_q, self.mixed(log_p, log_q)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> SpanMixture:
-        """Apply `function` to every tensor."""
         features, gate, filled = map(function, (self.features, self.gate, self.filled))
         return replace(self, features=features, gate=gate, filled=filled)
 
