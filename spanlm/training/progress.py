@@ -45,7 +45,7 @@ class Position:
     best_epoch: int = 0  # the epoch that had it, counted from 1; 0 before the first
     stale: int = 0  # epochs since then
     metrics_size: int = 0  # bytes of metrics.jsonl
-    metrics_checksums: list[int] = field(default_factory=list)  # of its lines, as `MetricsLog` has them
+    metrics_checksum: int = 0  # their CRC-32
     config: str = ""  # digest of the run's configuration
     data: str = ""  # digest of the corpus; a resumed run must find the same
     stage: int = 0  # 0, or the number of the finetune stage
@@ -312,17 +312,17 @@ class Journal:
         if not self._writes:
             yield
             return
-        self._metrics = MetricsLog(self._folder / METRICS, position.metrics_size, position.metrics_checksums)
+        self._metrics = MetricsLog(self._folder / METRICS, position.metrics_size, position.metrics_checksum)
         try:
             yield
         finally:
             self._metrics.close()
 
     def sync(self, position: Position) -> None:
-        """Wait until the disk has all rows, and note their size and checksums in the position."""
+        """Wait until the disk has all rows, and note their size and checksum in the position."""
         if self._writes:
-            position.metrics_size = self.lasting(self._metrics.sync)
-            position.metrics_checksums = self._metrics.checksums
+            self.lasting(self._metrics.sync)
+            position.metrics_size, position.metrics_checksum = self._metrics.size, self._metrics.checksum
 
     def begin_epoch(self) -> None:
         """Start the clock: an epoch begins, or goes on in this process."""
