@@ -5,8 +5,8 @@
     window=K    the nearest K slots alone, with a softmax over them
 
 A slot is what a weight stands on: an output, a word or, of a span buffer, a span. Of a memory whose window holds the
-current word, that word is left by `none`, and is the first of K. What else a softmax is over keeps its place: the zero
-slot of an attentive memory is one of the slots; a pointer's sentinel is none, and keeps its share under `uniform`.
+current word, that word is left by `none`, and is the first of K. A pointer's sentinel is no slot, and keeps its share
+under `uniform`.
 
 No lesion needs code where scores are made or read, but for a pointer's `uniform`. Equal weights are those of scores
 that are all zero; a narrower window is another configuration of the same weights; and a memory is empty where every

@@ -148,7 +148,7 @@ def test_json_has_them_adapting_and_as_trained(cli: Cli, own_span_run: Path, sta
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reads", ["sum", "merge"])
+@pytest.mark.parametrize("reads", ["merge"])
 def test_whatever_q_reads_every_verb_takes_the_run(
     cli: Cli, tiny_corpus: Path, tmp_path: Path, reads: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,7 @@ REMOVED: dict[str, str] = {
     r".*/options/evaluate/--dynamic-length": "the published 5 is left",
     r".*/options/evaluate/--dynamic-convention": "numbers of the first release are divided by hand: √n, K",
     r".*model[./]head[./]adversarial_(direction|gate)": "one value is left, the presets'",
+    r".*model[./]memory[./](attention_size|score|reward[./](power|most|base|slope))": "of the span buffer, likewise",
 }
 """What is in a golden and may be missing: a regular expression of its path -> the reason."""
 

@@ -46,7 +46,6 @@ def test_what_is_beyond_the_limits_is_refused_by_name(room: Any, field: str, val
         (lambda: HORNNConfig(forgetting_factor=1.5), "forgetting_factor=1.5"),
         (lambda: SpanBufferConfig(buffer_size=4, span_length=8), "buffer_size=4"),
         (lambda: SpanBufferConfig(span_length=1), "span_length=1"),
-        (lambda: RewardConfig(base=10.0), "base=10.0"),
         (lambda: GateConfig(training_temperature=1e-45), "training_temperature=1e-45"),
     ],
 )

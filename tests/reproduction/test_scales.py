@@ -218,8 +218,6 @@ def test_the_sweep_over_what_q_reads_has_sizes_and_recipe_of_small() -> None:
     )
     asked_for: list[tuple[Any, ...]] = [
         (2, 2, "merge", 0.0, learned),
-        (256, 8, "sum", 0.0, annealed),
-        (256, 8, "sum", 0.0, learned),
         (256, 8, "merge", 0.0, learned),
         (256, 8, "merge", 0.0, equal),
         (256, 8, "spans", 0.0, learned),

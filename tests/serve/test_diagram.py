@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -15,7 +14,7 @@ from spanlm.data.corpora import CORPORA
 from spanlm.models.encoders import ENCODERS, LSTMConfig
 from spanlm.models.heads import HEADS, SoftmaxConfig
 from spanlm.models.language_model import LanguageModel, ModelConfig
-from spanlm.models.memories import MEMORIES, AttentiveConfig, SpanBufferConfig
+from spanlm.models.memories import MEMORIES, AttentiveConfig
 from spanlm.presets import PRESETS
 from spanlm.serve.examples import examples_for
 from spanlm.serve.served import diagram
@@ -39,9 +38,7 @@ def test_every_kind_has_an_equation() -> None:
 def test_equations_are_those_of_the_fields() -> None:
     merged = AttentiveConfig(score="single", merge_bias=False)
     assert "h'_t = tanh(W_c [h_t; c_t])  " in merged.equation and "+ b_c)" in AttentiveConfig().equation
-    assert replace(merged, merge="linear").equation.endswith("h'_t = W_c [h_t; c_t]   (3, 4, 7, 9)")
     assert AttentiveConfig(score="none").equation == "h'_t = tanh(W_c h_t + b_c)   (7)"
-    assert "v · W_s s_i" in SpanBufferConfig(score="literal").equation
     assert "+ b)" in SoftmaxConfig().equation and "+ b)" not in SoftmaxConfig(bias=False).equation
 
 

@@ -36,7 +36,7 @@ from tests.training.small import (
     with_training,
 )
 
-BUFFER = SpanBufferConfig(buffer_size=12, span_length=3, attention_size=4, dropout=0.0)
+BUFFER = SpanBufferConfig(buffer_size=12, span_length=3, dropout=0.0)
 
 
 def plain(**training: object) -> RunConfig:

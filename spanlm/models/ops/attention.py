@@ -244,7 +244,6 @@ def additive_window_attention(
     weight: Tensor,
     filled: Tensor,
     window: int | None = None,
-    zero_slot: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Attend over the window before each step.
 
@@ -252,8 +251,7 @@ def additive_window_attention(
 
     query (T, B, D) and keys (P + T, B, D) are projected already; values (P + T, B, D'); w (D,). The first P slots are
     carried, the last is never read. `filled` (P, B) says which carried slots hold something; what stands in the others
-    must be finite. The window L is at least P; None: P. With `zero_slot` a slot whose key and value are zero is always
-    in the window and takes its share of the weight; no column shows it.
+    must be finite. The window L is at least P; None: P.
 
     Returns:
         The reads (T, B, D') and the weights (T, B, L), column j being lag L - j, in float32 or float64.
@@ -262,12 +260,7 @@ def additive_window_attention(
     query, values, weight = map(wide, (query, values, weight))
     window = len(filled) if window is None else window
     may_read = window_filled(pad(filled, (0, 0, window - len(filled), 0)), len(query), window)
-    scores = additive_scores(query, keys, weight, window)
-    if zero_slot:
-        with torch.autocast(query.device.type, enabled=False):
-            scores = torch.cat([scores, (torch.tanh(query) @ weight).unsqueeze(-1)], -1)
-        may_read = pad(may_read, (0, 1), value=True)
-    weights = masked_softmax(scores, may_read)[..., :window]
+    weights = masked_softmax(additive_scores(query, keys, weight, window), may_read)
     return window_sum(weights, values), weights
 
 
