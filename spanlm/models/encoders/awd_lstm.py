@@ -8,10 +8,9 @@ noise, drawn once for a segment. With x^1 the embedded words, layer l = 1 … L 
     x_t^{l+1} = h_t ⊙ z^l,                                               z^l ~ Bernoulli(1 − q) / (1 − q)      (§ 4.2)
 
 m, "weight drop" (DropConnect, Wan et al., 2013), has an entry for each weight in the four gates' W_hh; all steps and
-all streams share it. z, locked dropout, has one for each unit of each stream; all steps share it. Neither touches the
-last layer's output or the state that is carried over. Dropout of word types, of embedded words and of the softmax's
-input belong to `ModelConfig`. As in the authors' code (salesforce/awd-lstm-lm), weights and biases start uniform in
-±1/√H, H being their layer's, whatever model.init_range says, and both bias vectors learn.
+all streams share it. z, locked dropout, has one for each unit of each stream; all steps share it. Other dropouts belong
+to `ModelConfig`. As in the authors' code (salesforce/awd-lstm-lm), weights and biases start uniform in ±1/√H, H being
+their layer's, whatever model.init_range says, and both bias vectors learn.
 """
 
 from __future__ import annotations

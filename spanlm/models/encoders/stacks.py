@@ -8,10 +8,8 @@ The simple recurrent network (Elman, 1990), the RNN of Daniluk et al. (2017, Fig
 
     h_t = tanh(W_ih x_t + W_hh h_{t-1} + b)
 
-Gradients can be asked for in evaluation, too. cuDNN computes them for passes in training mode alone (pytorch issue
-5878: "cudnn RNN backward can only be called in training mode"), and dynamic evaluation learns from a model in
-evaluation mode. Otherwise the mode only switches the dropout between the layers of a stack, so wherever gradients are
-enabled the kernel runs in training mode, in evaluation without that dropout.
+Dynamic evaluation learns from a model in evaluation mode, where cuDNN computes no gradients (pytorch issue 5878). So
+wherever gradients are enabled the kernel runs in training mode, in evaluation without the dropout between layers.
 """
 
 from __future__ import annotations
@@ -201,8 +199,8 @@ class LSTMConfig(StackConfig):
 
 
 def require_bias(forget_bias: float | None) -> None:
-    ok = forget_bias is None or math.isfinite(forget_bias)
-    require(ok, "model.encoder.forget_bias", forget_bias, "finite, or null")
+    finite = forget_bias is None or math.isfinite(forget_bias)
+    require(finite, "model.encoder.forget_bias", forget_bias, "finite, or null")
 
 
 LOOP_FROM = {1: 490, 2: 640}
@@ -218,31 +216,22 @@ STREAMS = 16
 def one_step_of_few(x: Tensor) -> bool:
     """Whether the library's LSTM cell reads x (T, B, E) faster than its kernel, as when text is drawn word by word.
 
-    At every call the kernel puts the weights in an order of its own. On two cores of Zen 3 a model of 10,000 words
-    reads a word at a time 2.0 times as fast by the cell with 2×650 units and 1.5 times with 300 (`python -m benchmarks
-    words words-small`). The more streams there are, the less the weights' order costs beside the product.
+    At every call the kernel puts the weights in an order of its own, which costs the less the more streams there are.
     """
     few = len(x) == 1 and x.shape[1] <= STREAMS
     return few and x.device.type == "cpu" and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
 
 
 def square_units(input_size: int, hidden_size: int) -> float:
-    """Return √(H · max(E, H)), by which layers E → H are compared with `LOOP_FROM` and `FEW_FROM`.
-
-    The loop's time for that of the kernel, in bfloat16 with two threads of Zen 4: 0.75 for 1150 → 400 units (678), 0.78
-    for 300 → 800 (800) and for 650 → 650; 1.06 for 1000 → 300 (548) and 600 → 600, 1.21 for 400 → 550.
-    """
+    """Return √(H · max(E, H)), by which layers E → H are compared with `LOOP_FROM` and `FEW_FROM`."""
     return math.sqrt(hidden_size * max(input_size, hidden_size))
 
 
 def loop_is_faster(units: float, x: Tensor) -> bool:
-    """Whether `lstm_layer` reads x (T, B, E) and learns faster than the library's kernel; only on a CPU.
+    """Whether `lstm_layer` reads x (T, B, E) and learns faster than the library's kernel (results/speed.md).
 
-    In bfloat16 long segments gain from some size on: a training step of two layers, 20 streams of 35 steps and 10,000
-    words, on one thread of an EPYC of Zen 5, takes 2 % more time than the kernel's with 400 units, 5 % less with 450
-    and 34 % less with 650; on one of Zen 4 a layer 500 → 500 takes a third less, 300 → 480, which lost 3 to 14 % when
-    the limit was set, 1 to 14 % less. Segments of a few words, as in dynamic evaluation, gain in float32, too: 5 steps
-    of one stream take 14 to 63 % less with 500 units. Of more than two threads nothing is known: the kernel stays.
+    On a CPU alone: long segments in bfloat16, and those of a few words, as in dynamic evaluation, in float32, too. Of
+    more than two threads nothing is known: the kernel stays.
     """
     if x.device.type != "cpu" or not torch.is_grad_enabled():
         return False

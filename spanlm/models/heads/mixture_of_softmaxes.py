@@ -3,8 +3,7 @@
     g_t = tanh(W_l h_t + b_l) ∈ R^{K·E},    z_{t,k} = W g_{t,k} + b,    π_t = softmax(W_p h_t)
     p_t = Σ_k π_{t,k} softmax(z_{t,k})
 
-If another prediction is mixed in (ξ beside h, Li et al., 2020), ξ goes through the same W_l and W_p, so that q is a
-mixture of softmaxes, too; their Eq. 8, q ∝ exp(ξᵀ O), does not fit where ξ is wider than the rows of O.
+If another prediction is mixed in (ξ beside h, Li et al., 2020), ξ goes through the same W_l and W_p.
 
 All experts share the bias b, and the prior has none; a locked dropout acts on g. The public code takes the logarithm
 of p + 1e-8, which is not a distribution; here all is in log space: log p = logsumexp_k(log π_k + log softmax(z_k)).
@@ -14,11 +13,10 @@ The gradients of log p = log Σ_k π_k softmax(z_k)[y] are those of K linear sof
 
     r_k = π_k softmax(z_k)[y] / p,    ∂ log p / ∂ log π_k = r_k
 
-which is its share in the target's probability. Softmaxes too many to keep would be computed again in the backward pass,
-a third more products. But the loss of a segment is a mean over its words, so all of them have one incoming gradient g:
-the forward pass computes the gradients for g = 1 while it has a chunk's softmaxes, and the backward pass multiplies.
-For words with another incoming gradient the softmaxes are computed again, to correct the gradients of W and b. That is
-costly if there are many, so the caller passes what to expect (`even`).
+which is its share in the target's probability. The loss of a segment is a mean over its words, so all of them have one
+incoming gradient g: the forward pass computes the gradients for g = 1 while it has a chunk's softmaxes, and the
+backward pass multiplies. For words with another incoming gradient the softmaxes are computed again, to correct the
+gradients of W and b, which is costly if there are many: the caller says what to expect (`even`).
 """
 
 from __future__ import annotations

@@ -7,11 +7,10 @@
     g_t     = W_g h_t                                                             (10)
 
 The head predicts from h_t and from ξ_t, with the same weights, and both are mixed by g_t: see `mixture`. Where the
-paper leaves a choice: its Eq. 7 has no tanh, and without it all scores of a step grow by the same W_h h_t, so that the
-attention does not depend on it; its Eq. 4 has other distances at its ends than within, so spans are counted
-from the newest state before t; h_t has read the word of its step and is no part of a span of step t, which `newest` can
-change: the paper has h_t encode x_{1:t−1} and, in its Eq. 2 and 3, x_{1:t}. A span needs both its ends in the stream,
-and where there is none p̃ = p. States are kept as the encoder gave them: those that met different dropout masks have no
+paper leaves a choice: its Eq. 7 has no tanh, and without it the attention does not depend on h_t; its Eq. 4 has other
+distances at its ends than within, so spans are counted from the newest state before t; h_t has read the word of its
+step and is no part of a span of step t, which `newest` can change. A span needs both its ends in the stream, and where
+there is none p̃ = p. States are kept as the encoder gave them: those that met different dropout masks have no
 meaningful difference. The mask of a segment is put on h_t where it asks, gates and predicts, and on ξ_t. There are no
 biases. Gradients end where a segment begins, as for every memory.
 

@@ -88,22 +88,15 @@ class SpanMixture:
     """T is that of training, and the reward is in the loss."""
 
     def score(self, head: MixingHead, features: Tensor, targets: Tensor) -> Scores:
-        """Score targets (T, B); metrics are of `metrics`.
-
-        Both predictions are asked for at once, one after the other as steps: masks that are locked in time are those
-        of both.
-        """
         return self._scores(*self._log_prob_of_each(head, features, targets))
 
     def score_twice(self, head: MixingHead, features: Tensor, targets: Tensor) -> tuple[Scores, Scores]:
-        """Score targets as `score` does, and with the temperature and the reward of training; the head is asked once.
-
-        Dynamic evaluation counts the one and learns from the other.
-        """
+        """Score targets as `score` does, and as in training: with its temperature and the reward."""
         each = self._log_prob_of_each(head, features, targets)
         return self._scores(*each), replace(self, training=True)._scores(*each)
 
     def _log_prob_of_each(self, head: MixingHead, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        # as steps of one call: masks that are locked in time are those of both
         both = torch.cat([features, self.features.to(features.dtype)])
         log_p, log_q = head.own_log_prob(both, targets.repeat(2, 1), mixed=True).chunk(2)
         return log_p, log_q
