@@ -133,13 +133,9 @@ class SGD(Optimizer):
 class NTASGD(SGD):
     """SGD that can begin to average; the caller, who validates, decides when.
 
-    Args:
-        lr: η; to be set before each step, after which it is the rate that the step had.
-        weight_decay: L2, added to the gradient.
-        lagged_rates: be torch.optim.ASGD(t0=0, lambd=0), which refreshes η and the weight of the average after it has
-            used them: each averaged step but the first has the rate that was asked for at the one before, and the
-            average leaves w_1 out.
-
+    `lr` is set before each step, after which it is the rate that the step had. With `lagged_rates` this is
+    torch.optim.ASGD(t0=0, lambd=0), which refreshes η and the weight of the average after it has used them: each
+    averaged step but the first has the rate that was asked for at the one before, and the average leaves w_1 out.
     """
 
     def __init__(
@@ -151,21 +147,17 @@ class NTASGD(SGD):
         self.averaged_steps: int | None = None
         self.late_rate = lr  # with lagged rates, that of the next step
 
+    @torch.no_grad()
     def step(self) -> None:
         asked = self.lr
         if self.lagged_rates and self.averaged_steps:  # the first rate is taken as asked
             self.lr = self.late_rate
         super().step()
         self.late_rate = asked
-        self._average()
-
-    @torch.no_grad()
-    def _average(self) -> None:
-        """w̄ += (w − w̄) / K, in place: one copy of the weights however long it goes on."""
         if self.averaged_steps is None:
             return
         self.averaged_steps += 1
-        weight = 1 / max(1, self.averaged_steps - self.lagged_rates)
+        weight = 1 / max(1, self.averaged_steps - self.lagged_rates)  # w̄ += (w − w̄) / K
         for parameter in self.parameters:
             state = self.state[parameter]
             if "average" in state:

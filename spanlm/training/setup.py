@@ -84,14 +84,10 @@ def batching_kind(kind: str, tokens: TokenFile) -> BatchingKind:
 
 
 def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int, *, whole: bool) -> Batcher:
-    """Cut a split of the corpus as the configuration says.
+    """Cut a split of the corpus as the configuration, the run's or that of a stage, says.
 
-    Args:
-        config: the run's, or that of one of its stages.
-        corpus: the kind of its training split decides for all.
-        split: train, valid or test.
-        batch_size: streams, or sentences, side by side.
-        whole: every token is predicted, in the order of the text, as in validation; else as in training.
+    The kind of the training split decides for all. `whole`: every token is predicted, in the order of the text, as in
+    validation.
 
     Raises:
         InputError: as `batching_kind`; options that the kind of auto cannot have; or a memory that would grow with

@@ -45,10 +45,8 @@ from spanlm.training.step import backward, clip
 class Trainer:
     """Trains one model in one run folder, which the caller has locked.
 
-    Every step between two checkpoints is a function of the checkpoint and the configuration, on the same machine
-    and number of threads: a run that is killed and resumed ends with the same weights, bit for bit. On a GPU some sums
-    have no fixed order, and the last bits may differ, as they may between two undisturbed runs. The folder
-    holds `config.yaml` and `vocabulary.json` already.
+    On the same machine and number of threads a run that is killed and resumed ends with the same weights, bit for bit.
+    On a GPU some sums have no fixed order, and the last bits may differ, as between two undisturbed runs.
     """
 
     def __init__(self, config: RunConfig, corpus: Corpus, folder: Path, watcher: Watcher, ranks: Ranks = ALONE) -> None:
@@ -355,17 +353,13 @@ class Trainer:
             growing = [name for name, slots in lengths.items() if not slots]
             remembered = [len(carried[name]) for name in growing if name in carried and carried[name].dim()]
             lengths |= dict.fromkeys(growing, max(remembered, default=0))
-        # with products in bfloat16 some states are, too
-        mixed = {name for name, x in carried.items() if x.dtype == torch.bfloat16}
-        mixed = mixed if self.config.training.precision == "bf16" else set()
-        kinds = {
-            name: x.new_empty(
-                (lengths[name], streams, *x.shape[2:]),
-                dtype=torch.bfloat16 if name in mixed and x.is_floating_point() else x.dtype,
-                device="meta",
-            )
-            for name, x in initial.items()
-        }
+        kinds = {}
+        for name, x in initial.items():
+            # with products in bfloat16 some states are, too
+            narrow = self.config.training.precision == "bf16" and x.is_floating_point()
+            narrow = narrow and name in carried and carried[name].dtype == torch.bfloat16
+            dtype, shape = torch.bfloat16 if narrow else x.dtype, (lengths[name], streams, *x.shape[2:])
+            kinds[name] = x.new_empty(shape, dtype=dtype, device="meta")
         return {**kinds, **generator_states(self.device)}
 
     def _interrupt(self, number: int) -> None:
