@@ -120,12 +120,6 @@ def test_any_cut_is_the_same_stream(config: Any, how: str) -> None:
     assert_same(log_probs(model, step=4), log_probs(model, step=STEPS))
 
 
-@attending
-def test_of_one_slot_equal_weights_are_the_weights(config: Any) -> None:
-    trained, equal = pair(config.nearest(1), "uniform")
-    assert_same(log_probs(equal), log_probs(trained))
-
-
 # --- what is read with equal weights: independent loops ---
 
 

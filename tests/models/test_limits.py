@@ -14,27 +14,30 @@ from spanlm.models.heads import HEADS
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import MEMORIES, KeyValueConfig, NGramConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferConfig
+from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 
 ROOMS = [ModelConfig, *ENCODERS.values(), *MEMORIES.values(), *HEADS.values(), GateConfig, RewardConfig]
+TRAINING = [TrainingConfig, OptimizerConfig, ScheduleConfig, BatchingConfig]
 
 
 def beyond() -> list[Any]:
     """Parameters: a room, a field, a value that no such field can have."""
     found = []
-    for room in ROOMS:
+    for room in [*ROOMS, *TRAINING]:
         hints = get_type_hints(room)
         for field in fields(room):
             kinds = {*get_args(hints[field.name]), hints[field.name]}
-            values = [0, -1] if int in kinds else [math.nan, math.inf, -1.0] if float in kinds else []
+            values = [-1, 0] if int in kinds else [math.nan, -1.0, math.inf] if float in kinds else []
+            values = values[: 1 + (float in kinds)] if room in TRAINING else values  # 0 steps of a warm-up are some
             values += [1.0] if "dropout" in field.name and float in kinds else []
-            values = values[:2] if field.name == "forget_bias" else values
+            values = [math.nan, math.inf] if field.name == "forget_bias" else values
             found += [pytest.param(room, field.name, x, id=f"{room.__name__}-{field.name}-{x}") for x in values]
     return found
 
 
 @pytest.mark.parametrize(("room", "field", "value"), beyond())
 def test_what_is_beyond_the_limits_is_refused_by_name(room: Any, field: str, value: float) -> None:
-    with pytest.raises(InputError, match=rf"^model\..*{field}={value}: must be "):
+    with pytest.raises(InputError, match=rf"^(model|training)\..*{field}={value}: must be "):
         room(**{field: value})
 
 
