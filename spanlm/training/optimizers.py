@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -58,6 +57,10 @@ class Optimizer(ABC):
         if pairs := [(parameter, parameter.grad) for parameter in self.parameters if parameter.grad is not None]:
             self._move([parameter for parameter, _ in pairs], [grad for _, grad in pairs])
 
+    @property
+    def _settings(self) -> dict[str, Any]:
+        return {"fused": True, "lr": self.lr, "weight_decay": self.weight_decay, "maximize": False}
+
     @abstractmethod
     def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
         """Call the kernel."""
@@ -78,17 +81,8 @@ class Adam(Optimizer):
 
     def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
         steps, means, squares = self._kept(parameters)
-        adam(
-            *(parameters, grads, means, squares, [], steps),
-            fused=True,
-            lr=self.lr,
-            beta1=0.9,
-            beta2=0.999,
-            weight_decay=self.weight_decay,
-            eps=1e-8,
-            amsgrad=False,
-            maximize=False,
-        )
+        betas: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "amsgrad": False}
+        adam(parameters, grads, means, squares, [], steps, **betas, **self._settings)
 
 
 class Adagrad(Optimizer):
@@ -102,15 +96,7 @@ class Adagrad(Optimizer):
 
     def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
         steps, sums = self._kept(parameters)
-        adagrad(
-            *(parameters, grads, sums, steps),
-            fused=True,
-            lr=self.lr,
-            lr_decay=0.0,
-            weight_decay=self.weight_decay,
-            eps=1e-10,
-            maximize=False,
-        )
+        adagrad(parameters, grads, sums, steps, lr_decay=0.0, eps=1e-10, **self._settings)
 
 
 class SGD(Optimizer):
@@ -118,16 +104,7 @@ class SGD(Optimizer):
 
     def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
         momenta: list[Tensor | None] = [None] * len(grads)
-        sgd(
-            *(parameters, grads, momenta),
-            fused=True,
-            weight_decay=self.weight_decay,
-            momentum=0.0,
-            lr=self.lr,
-            dampening=0.0,
-            nesterov=False,
-            maximize=False,
-        )
+        sgd(parameters, grads, momenta, momentum=0.0, dampening=0.0, nesterov=False, **self._settings)
 
 
 class NTASGD(SGD):
@@ -190,13 +167,10 @@ def averaged(optimizer: Optimizer) -> Iterator[bool]:
 
 def build_optimizer(config: OptimizerConfig, model: nn.Module) -> Optimizer:
     parameters = [p for p in model.parameters() if p.requires_grad]
-    kinds: dict[str, Callable[..., Optimizer]] = {
-        "adam": Adam,
-        "adagrad": Adagrad,
-        "sgd": SGD,
-        "nt_asgd": partial(NTASGD, lagged_rates=config.lagged_rates),
-    }
-    return kinds[config.kind](parameters, lr=config.lr, weight_decay=config.weight_decay)
+    if config.kind == "nt_asgd":
+        return NTASGD(parameters, config.lr, config.weight_decay, config.lagged_rates)
+    kinds: dict[str, type[Adam | Adagrad | SGD]] = {"adam": Adam, "adagrad": Adagrad, "sgd": SGD}
+    return kinds[config.kind](parameters, config.lr, config.weight_decay)
 
 
 def optimizer_state(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:

@@ -240,16 +240,9 @@ class EpochEvent:
         """Return the row; parts of a text too short for a span are left out."""
         at, parts = self.position, {"train": self.train_parts, "valid": self.valid_parts}
         parts = {split: values for split, values in parts.items() if values}
-        fields = {"epoch": at.epoch, "train_loss": self.train_loss, "rate": at.rate}
-        of_parts = {"parts": parts} if parts else {}
-        return {
-            "event": "valid",
-            "step": at.step,
-            "tokens": at.tokens,
-            **fields,
-            **of_parts,
-            **_losses(self.valid_loss),
-        }
+        begin = {"event": "valid", "step": at.step, "tokens": at.tokens, "epoch": at.epoch}
+        fields = {"train_loss": self.train_loss, "rate": at.rate, **({"parts": parts} if parts else {})}
+        return {**begin, **fields, **_losses(self.valid_loss)}
 
 
 def _losses(loss: float) -> dict[str, float]:
@@ -360,10 +353,7 @@ class Journal:
 
 
 def training_seconds(epochs: Sequence[Mapping[str, Any]], tokens: int) -> float:
-    """Return the seconds of all training steps, without validations, from targets a second.
-
-    Epochs of an earlier version do not count their targets: they are taken to have all `tokens` of the text.
-    """
+    """Return the seconds of all training steps, without validations, from targets a second; by default `tokens`."""
     ends = [0, *(row.get("tokens", tokens * number) for number, row in enumerate(epochs, 1))]
     targets = [after - before for before, after in pairwise(ends)]
     return math.fsum(count / row["tokens_per_second"] for row, count in zip(epochs, targets, strict=True))

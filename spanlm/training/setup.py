@@ -205,17 +205,12 @@ def warm_start(model: nn.Module, folder: Path, vocabulary: Vocabulary) -> WarmSt
         there = parameters.get(name)
         if there is None or there.shape != tensor.shape:
             has = "lacks it" if there is None else f"has {tuple(there.shape)}"
-            why = (
-                "Give model.embedding_size, model.encoder and model.head the values of that run's config.yaml, and "
-                "leave out nothing that it has."
+            raise InputError(
+                f"{field}: its weight {name} is {tuple(tensor.shape)}, and this model {has}. Give "
+                "model.embedding_size, model.encoder and model.head the values of that run's config.yaml, and leave "
+                "out nothing that it has. key_value with roles 2 or 3, and ngram, predict from a part of the encoder's "
+                "output, so they need the weights of a run with them."
             )
-            if name == "head.weight" and there is not None and there.shape[0] == tensor.shape[0]:
-                why = (
-                    "The two models predict from vectors of other sizes: key_value with roles 2 or 3, and ngram, "
-                    "predict from a part of the encoder's output, so they cannot begin with the weights of a run "
-                    "without them."
-                )
-            raise InputError(f"{field}: its weight {name} is {tuple(tensor.shape)}, and this model {has}. {why}")
     fresh = tuple(sorted(parameters.keys() - tensors.keys()))
     if strange := [name for name in fresh if not name.startswith(NEW)]:
         raise InputError(
