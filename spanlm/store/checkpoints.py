@@ -53,7 +53,7 @@ class Checkpoint:
 
 
 def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> list[Path]:
-    """Write a checkpoint and drop all but the last two; return those that are left.
+    """Write a checkpoint and drop all but the last two; return those that could not be removed.
 
     Raises:
         RunError: the disk refused. The checkpoints before are intact.
