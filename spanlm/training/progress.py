@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
@@ -26,6 +26,8 @@ from spanlm.store.process import StopRequest
 from spanlm.store.run_folder import METRICS, MetricsLog
 from spanlm.training.config import TrainingConfig
 from spanlm.training.setup import WarmStart
+
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -278,8 +280,8 @@ class Journal:
         self.request = StopRequest()
         self.begin_epoch()
 
-    def lasting(self, write: Callable[[], Any]) -> Any:
-        """Call a function that writes; retry while the disk refuses for a moment.
+    def lasting(self, write: Callable[..., Result], *arguments: Any) -> Result | None:
+        """Call a function that writes; retry while the disk refuses for a moment. None: another rank writes.
 
         Raises:
             RunError: it refused for longer. Interrupted: the run was to end meanwhile.
@@ -288,7 +290,7 @@ class Journal:
             return None
         for pause in self.watcher.pauses:
             try:
-                return write()
+                return write(*arguments)
             except RunError as error:
                 if getattr(error.__cause__, "errno", None) not in (errno.EIO, errno.ENOSPC, errno.EDQUOT):
                     raise
@@ -297,7 +299,7 @@ class Journal:
                     if (number := self.request.signal_number) is not None:
                         raise Interrupted(f"{error} Stopped while it was tried again", number) from error
                     time.sleep(0.1)
-        return write()
+        return write(*arguments)
 
     @contextmanager
     def open(self, position: Position) -> Iterator[None]:
@@ -349,7 +351,7 @@ class Journal:
         if self._training.optimizer.kind == "nt_asgd":
             row |= {"stage": position.stage, "averaged": position.averaged}
         clock = {"tokens_per_second": round(event.tokens_per_second, 1), "time": datetime.now(UTC).isoformat()}
-        self.lasting(lambda: self._metrics.write({**row, **clock}))
+        self.lasting(self._metrics.write, {**row, **clock})
 
 
 def training_seconds(epochs: Sequence[Mapping[str, Any]], tokens: int) -> float:

@@ -172,10 +172,9 @@ class Trainer:
         now, before = usable(asked, self.device), read_precision(self.folder, asked)
         if self.position.step and now != before:
             self.journal.watcher.note(f"in {before} until now, in {now} from here on: the weights will differ")
-        origin = None if self.started is None else self.started.weights
-        start = (self.folder, self.device, origin, self.corpus.texts, now)
-        more = (self.corpus.unk_tokens("train"), self.ranks.count)
-        self.journal.lasting(lambda: record_start(*start, *more))
+        origin, unk = None if self.started is None else self.started.weights, self.corpus.unk_tokens("train")
+        start = (self.folder, self.device, origin, self.corpus.texts, now, unk, self.ranks.count)
+        self.journal.lasting(record_start, *start)
 
     def _note_averages(self) -> None:
         training, optimizer = self.config.training, self.config.training.optimizer
@@ -280,9 +279,7 @@ class Trainer:
 
     def _save_best(self) -> str | None:
         digest = self.position.config.partition(" ")[0]  # the best weights do not depend on later finetune stages
-        best = (self.folder, self.model, self.corpus.vocabulary.hash, digest)
-        saved: str | None = self.journal.lasting(lambda: save_model(*best))
-        return saved
+        return self.journal.lasting(save_model, self.folder, self.model, self.corpus.vocabulary.hash, digest)
 
     def _next_stage(self) -> None:
         """Go on from the best weights so far, with averages from the next step on."""
@@ -319,8 +316,7 @@ class Trainer:
             carried={**state.flat(), **generator_states(self.device)},
             position=self.position.to_json(),
         )
-        folder, step = self.folder / CHECKPOINTS, self.position.step
-        left = self.journal.lasting(lambda: save_checkpoint(folder, step, checkpoint))
+        left = self.journal.lasting(save_checkpoint, self.folder / CHECKPOINTS, self.position.step, checkpoint)
         if left and not self._noted_leftovers:
             self.journal.watcher.note(f"{left[0]}: is not needed any more, and could not be removed")
             self._noted_leftovers = True
