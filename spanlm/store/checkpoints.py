@@ -187,8 +187,9 @@ def _position(path: Path, get: Callable[[str], bytes]) -> dict[str, Any]:
     """Read where the run stands; InputError: another version of spanlm wrote it."""
     position = json_object(get("position.json"))
     require_schema(position.pop("schema", SCHEMA), path / "position.json")
-    if "metrics_checksums" in position:  # the first runs of schema 1: a CRC-32 for each row, the last one of all
-        position["metrics_checksum"] = [0, *position.pop("metrics_checksums")][-1]
+    # the first runs of schema 1 have a CRC-32 for each row, of which the last is that of all
+    if isinstance(checksums := position.pop("metrics_checksums", None), list):
+        position["metrics_checksum"] = [0, *checksums][-1]
     return position
 
 

@@ -19,18 +19,6 @@ def carried(config: ModelConfig, batch: int = 4) -> LMState:
     return model(words(3, batch), model.init_state(batch))[1]
 
 
-def test_a_state_is_named_tensors_that_are_detached_together() -> None:
-    state = carried(small.models()[0].values[0])
-    flat = state.flat()
-    assert len(flat) == len(state.encoder) + len(state.memory)
-    assert all(name.startswith(("encoder.", "memory.")) for name in flat)
-    again = LMState.from_flat(flat)
-    assert all(x is y for x, y in zip(small.tensors(again), small.tensors(state), strict=True))
-    detached = state.detach()
-    assert bitwise(detached, state) and any(x.requires_grad for x in small.tensors(state))
-    assert not any(x.requires_grad for x in small.tensors(detached))
-
-
 @every_model
 def test_select_takes_and_repeats_streams(config: ModelConfig) -> None:
     model = language_model(config)
