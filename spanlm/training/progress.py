@@ -351,7 +351,8 @@ class Journal:
         if self._training.optimizer.kind == "nt_asgd":
             row |= {"stage": position.stage, "averaged": position.averaged}
         clock = {"tokens_per_second": round(event.tokens_per_second, 1), "time": datetime.now(UTC).isoformat()}
-        self.lasting(self._metrics.write, {**row, **clock})
+        if self._writes:
+            self.lasting(self._metrics.write, {**row, **clock})
 
 
 def training_seconds(epochs: Sequence[Mapping[str, Any]], tokens: int) -> float:
