@@ -12,7 +12,7 @@ from spanlm.errors import InputError
 from spanlm.models.encoders import ENCODERS, HORNNConfig
 from spanlm.models.heads import HEADS
 from spanlm.models.language_model import ModelConfig
-from spanlm.models.memories import MEMORIES, KeyValueConfig, NGramConfig
+from spanlm.models.memories import MEMORIES, KeyValueConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferConfig
 from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 
@@ -37,8 +37,6 @@ def test_what_is_beyond_the_limits_is_refused_by_name(room: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "field"),
     [
-        (lambda: KeyValueConfig(roles=4), "roles=4"),
-        (lambda: NGramConfig(order=1), "order=1"),
         (lambda: HORNNConfig(forgetting_factor=1.5), "forgetting_factor=1.5"),
         (lambda: SpanBufferConfig(buffer_size=4, span_length=8), "buffer_size=4"),
         (lambda: SpanBufferConfig(span_length=1), "span_length=1"),
