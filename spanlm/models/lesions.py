@@ -8,9 +8,8 @@ A slot is what a weight stands on: an output, a word or, of a span buffer, a spa
 current word, that word is left by `none`, and is the first of K. A pointer's sentinel is no slot, and keeps its share
 under `uniform`.
 
-No lesion needs code where scores are made or read, but for a pointer's `uniform`. Equal weights are those of scores
-that are all zero; a narrower window is another configuration of the same weights; and a memory is empty where every
-step is a stream of its own.
+Equal weights are those of scores that are all zero; a narrower window is another configuration of the same weights; and
+a memory is empty where every step is a stream of its own.
 """
 
 from __future__ import annotations

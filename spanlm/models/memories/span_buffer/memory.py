@@ -95,12 +95,9 @@ class SpanBufferConfig(MemoryConfig):
         return 1 if self.words else self.span_length
 
     @property
-    def count(self) -> int:
+    def slots(self) -> int:
+        """m, how many spans there are to look at."""
         return self.buffer_size // self.stride
-
-    @property
-    def slots(self) -> int | None:
-        return self.count
 
     def nearest(self, slots: int) -> Self:
         return replace(self, buffer_size=slots * self.stride)
@@ -188,4 +185,4 @@ class SpanBufferMemory(Memory):
         return Readout(asking, attention, mixture), after
 
     def _grid(self, steps: int) -> Grid:
-        return Grid(self.config.stride, self.config.count, steps, self.config.reach)
+        return Grid(self.config.stride, self.config.slots, steps, self.config.reach)
