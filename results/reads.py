@@ -24,7 +24,7 @@ def _title(config: RunConfig) -> str:
     memory = config.model.memory
     if not isinstance(memory, SpanBufferConfig):
         return "no buffer"
-    spans = f"{memory.count} spans" if memory.count > 1 else "one span"
+    spans = f"{memory.slots} spans" if memory.slots > 1 else "one span"
     spans += f" of {memory.span_length}"
     gate = f"T {memory.gate.training_temperature:g} and {memory.gate.evaluation_temperature:g}"
     return f"{spans}, q of {memory.seen}, η {memory.reward.weight:g}, {gate}"

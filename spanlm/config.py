@@ -46,7 +46,13 @@ checkpoint know the text), and the name of the device (the checkpoint knows its 
 Without finetune stages before or after, all of `finetune` may change: no step depends on it.
 """
 
-REMOVED = {"model.head.adversarial_direction": "own", "model.head.adversarial_gate": "cosine"}
+REMOVED = {
+    **{"model.head.adversarial_direction": "own", "model.head.adversarial_gate": "cosine"},
+    **{"model.memory:attentive.merge": "tanh", "model.memory:attentive.zero_slot": False},
+    **{"model.memory:span_buffer.attention_size": None, "model.memory:span_buffer.score": "tanh"},
+    **{"model.memory:span_buffer.reward.power": 5.0, "model.memory:span_buffer.reward.most": 10.0},
+    **{"model.memory:span_buffer.reward.base": 1.0, "model.memory:span_buffer.reward.slope": 3.0},
+}
 """Fields that runs of 0.2.0 have, each with the one value that is left; `:kind` where only that kind of part had it."""
 
 LONGEST = 2**20
@@ -109,7 +115,6 @@ def _plain(value: object) -> object:
 
 
 def flat(tree: Tree, prefix: str = "") -> Tree:
-    """Return the fields by their full names."""
     found: Tree = {}
     for name, value in tree.items():
         found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
@@ -147,9 +152,12 @@ def nested(fields: Mapping[str, Any]) -> Tree:
 
 def _removed(tree: Tree) -> Tree:
     """Return those of `REMOVED` that the kinds of a configuration had, by their full names."""
-    parts = {f"model.{part}:{kind}" for part, kind in kinds_of(tree).items()}
-    known = (name for name in REMOVED if ":" not in name or name.rpartition(".")[0] in parts)
-    return {re.sub(r":\w+", "", name): REMOVED[name] for name in known}
+    kinds, found = kinds_of(tree), {}
+    for name, value in REMOVED.items():
+        of_one = re.match(r"model\.(\w+):(\w+)", name)
+        if of_one is None or kinds[of_one[1]] == of_one[2]:
+            found[re.sub(r":\w+", "", name)] = value
+    return found
 
 
 def _without(removed: Tree, tree: Tree, prefix: str = "") -> Tree:

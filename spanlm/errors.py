@@ -35,7 +35,6 @@ class Interrupted(RunError):
     """The user or the system ended the work; the state is saved. Exits as the signal would: 128 + number."""
 
     def __init__(self, message: str, signal_number: int) -> None:
-        """Keep the signal's number: the exit status follows from it."""
         super().__init__(message)
         self.signal_number = signal_number
         self.exit_status = 128 + signal_number
@@ -93,7 +92,6 @@ def _number(name: str, value: Any, make: Callable[[Any], Number]) -> Number:
 
 
 def require_path(name: str, value: object) -> None:
-    """Raise InputError for what is no path."""
     require(isinstance(value, str | PathLike), name, type(value).__name__, "a path, a string or a Path")
 
 

@@ -285,28 +285,24 @@ def score(remembered: Tensor, current: Tensor, p: Attentive) -> Tensor:
     return p.v_s.dot(inner.tanh())
 
 
-def attentive(
-    h: Tensor, past: Past, window: int | None, columns: int, tanh: bool, zero_slot: bool, p: Attentive
-) -> tuple[Tensor, Tensor, Past]:
+def attentive(h: Tensor, past: Past, window: int | None, columns: int, p: Attentive) -> tuple[Tensor, Tensor, Past]:
     """Eq. 3-7: average the outputs of the last `window` steps (None: of all), without the current one; merge.
 
-    Nothing remembered: c = 0. With the zero slot a zero vector is among what is averaged. Its score is that of any
-    other vector, and it has no column. Weights are (T, B, columns), the last column one step back.
+    Nothing remembered: c = 0. Weights are (T, B, columns), the last column one step back.
     """
     features, weights = blank(h), blank(h)
     after = [list(outputs) for outputs in past]
     for b, t in places(h):
         remembered = after[b] if window is None else after[b][-window:]
-        always = [torch.zeros_like(h[t, b])] if zero_slot else []
-        exponentials = [score(output, h[t, b], p).exp() for output in [*always, *remembered]]
-        a = [e / sum(exponentials) for e in exponentials][len(always) :]
+        exponentials = [score(output, h[t, b], p).exp() for output in remembered]
+        a = [e / sum(exponentials) for e in exponentials]
         c = torch.zeros_like(h[t, b])
         for share, output in zip(a, remembered, strict=True):
             c = c + share * output
         merged = p.w_c.mv(torch.cat([h[t, b], c]))
         if p.b_c is not None:
             merged = merged + p.b_c
-        features[t][b] = merged.tanh() if tanh else merged
+        features[t][b] = merged.tanh()
         weights[t][b] = torch.stack([h.new_zeros(())] * (columns - len(a)) + a)
         after[b].append(h[t, b])
     return grid(features), grid(weights), after if window is None else [outputs[-window:] for outputs in after]

@@ -15,13 +15,13 @@ from tests.reference import Past, blank, grid, places
 
 @dataclass
 class Spans:
-    """Li et al. (2020), Eq. 4-7. `w_h` None: as printed, without the tanh, where W_h h_t does not matter."""
+    """Li et al. (2020), Eq. 4-7."""
 
     buffer_size: int
     length: int
     current: bool  # the newest span may end at the output of the step itself
     w_s: Tensor  # (d, H)
-    w_h: Tensor | None  # (d, H)
+    w_h: Tensor  # (d, H)
     v: Tensor  # (d,)
 
 
@@ -45,10 +45,7 @@ def span_buffer(h: Tensor, past: Past, p: Spans) -> tuple[Tensor, Tensor, Tensor
         spans = [outputs[last] - outputs[first] if first < last else outputs[last] for first, last in ends]
         exponentials = []
         for span in spans:
-            inner = p.w_s.mv(span)
-            if p.w_h is not None:
-                inner = (p.w_h.mv(current) + inner).tanh()
-            exponentials.append(p.v.dot(inner).exp())
+            exponentials.append(p.v.dot((p.w_h.mv(current) + p.w_s.mv(span)).tanh()).exp())
         read, row = torch.zeros_like(current), [h.new_zeros(())] * p.buffer_size
         for (_, last), span, e in zip(ends, spans, exponentials, strict=True):
             share = e / sum(exponentials)
@@ -61,12 +58,10 @@ def span_buffer(h: Tensor, past: Past, p: Spans) -> tuple[Tensor, Tensor, Tensor
 
 
 def seen(h: Tensor, spans: Tensor, reads: str, w: Tensor | None) -> Tensor:
-    """What q is predicted from (T, B, H): ξ by Eq. 8; of the other readings h + ξ, or tanh(W [h; ξ]) with W (H, 2H)."""
+    """What q is predicted from (T, B, H): ξ by Eq. 8; of the other reading tanh(W [h; ξ]) with W (H, 2H)."""
     rows, size = blank(h), h.shape[-1]
     for b, t in places(h):
         current, read = h[t, b], spans[t, b]
-        if reads == "sum":
-            read = torch.stack([x + y for x, y in zip(current, read, strict=True)])
         if reads == "merge":
             assert w is not None
             read = torch.stack([(row[:size].dot(current) + row[size:].dot(read)).tanh() for row in w])

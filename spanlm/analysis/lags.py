@@ -79,7 +79,7 @@ class LagProfile:
 
     @property
     def null_mass(self) -> float:
-        """Percent of weight on no word: on the sentinel of a pointer (its mean gate) or a zero slot."""
+        """Percent of weight on no word: on the sentinel of a pointer (its mean gate)."""
         return max(0.0, 100 - sum(self.percent) - (self.older or 0.0))
 
     @property

@@ -6,7 +6,7 @@ saw in such maps:
     flatness = 1/|R| · Σ_{t in R} H_t / ln n_t,    H_t = -Σ_i p_ti ln p_ti,    p_ti = a_ti / Σ_j a_tj
 
 At step t, n_t slots held a word. R are the steps with n_t >= 2: a single slot leaves no choice. Flatness 1 is equal
-weight on every word, 0 all weight on one. p excludes weight on no word (a pointer's sentinel, a zero slot), which is
+weight on every word, 0 all weight on one. p excludes weight on no word (a pointer's sentinel), which is
 reported beside it. In a span buffer a slot holds a span.
 """
 

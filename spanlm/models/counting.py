@@ -31,7 +31,6 @@ class ParameterCount:
 
 
 def count_parameters(model: NextWordModel) -> ParameterCount:
-    """Count a model's trainable parameters; of an ensemble, those of all its members."""
     total = sum(p.numel() for p in model.parameters() if p.requires_grad)
     words = sum(m.embedding.weight.numel() for m in model.modules() if isinstance(m, LanguageModel))
     found: Any = getattr(model, "get_input_embeddings", None)  # of a model of Hugging Face

@@ -49,11 +49,9 @@ class Ensemble(NextWordModel):
             yield member
 
     def init_state(self, batch_size: int) -> LMState:
-        """State of `batch_size` streams that have read nothing."""
         return _joined(member.init_state(batch_size) for member in self._members())
 
     def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
-        """Read tokens (T, B): every member's readout and the states after the last step."""
         read = [member(tokens, _part(state, number)) for number, member in enumerate(self._members())]
         readouts, states = zip(*read, strict=True)
         features = torch.cat([readout.features for readout in readouts], dim=-1)
@@ -67,7 +65,6 @@ class EnsembleReadout(Readout):
     members: tuple[Readout, ...] = ()
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Self:
-        """Apply `function` to all that the members' heads read."""
         return replace(super().map(function), members=tuple(member.map(function) for member in self.members))
 
 
@@ -80,11 +77,9 @@ class EnsembleHead(Head):
         self.weights = tuple(weights)
 
     def score(self, readout: Readout, targets: Tensor) -> Scores:
-        """Score targets (T, B)."""
         return Scores(self.each_and_all(readout, targets)[-1])
 
     def log_probs(self, readout: Readout) -> Tensor:
-        """Log p of every word, (T, B, V)."""
         heads = zip(self._heads, self.weights, _members(readout), strict=True)
         # one at a time: each is added to the sum before the next is computed
         each = ((head.log_probs(member), weight) for head, weight, member in heads if weight > 0)
@@ -127,7 +122,6 @@ def _joined(states: Iterable[LMState]) -> LMState:
 
 
 def _part(state: LMState, number: int) -> LMState:
-    """Undo `_joined` for one member."""
     flat = state.flat().items()
     return LMState.from_flat({k.replace(f".{number}.", ".", 1): x for k, x in flat if k.split(".")[1] == f"{number}"})
 

@@ -141,7 +141,7 @@ class Attention:
     def weights(self) -> Tensor:
         """(T, B, L). A row sums to 1, or to 0 while the memory is empty.
 
-        What is missing lies on a slot that is no step (the zero slot of the attentive memory, the pointer's sentinel).
+        What is missing lies on a slot that is no step (the pointer's sentinel).
         """
         return self.given() if callable(self.given) else self.given
 

@@ -66,12 +66,10 @@ class ModelConfig:
 
     @property
     def description(self) -> str:
-        """What it is made of, in a few words, for people."""
         return ", ".join(room.description for room in (self.encoder, self.memory, self.head))
 
     @property
     def init(self) -> Init:
-        """How weights start."""
         return Init(self.init_range, self.init_range if self.bias_range is None else self.bias_range)
 
 
@@ -97,11 +95,9 @@ class LanguageModel(NextWordModel):
         self.head = config.head.build(self.memory.readout_size, self.embedding, init)
 
     def init_state(self, batch_size: int) -> LMState:
-        """State of `batch_size` streams that have read nothing."""
         return LMState(self.encoder.init_state(batch_size), self.memory.init_state(batch_size))
 
     def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
-        """Read tokens (T, B); return the readout that predicts the next words, and the state after the last step."""
         types, rate = self.vocabulary_size, self.embedding_dropout
         x = word_dropout(self.embedding(tokens), tokens, types, rate, self.training, shared=self.shared_words)
         x = gaussian_noise(x, self.input_noise, self.training)

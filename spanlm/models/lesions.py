@@ -5,12 +5,11 @@
     window=K    the nearest K slots alone, with a softmax over them
 
 A slot is what a weight stands on: an output, a word or, of a span buffer, a span. Of a memory whose window holds the
-current word, that word is left by `none`, and is the first of K. What else a softmax is over keeps its place: the zero
-slot of an attentive memory is one of the slots; a pointer's sentinel is none, and keeps its share under `uniform`.
+current word, that word is left by `none`, and is the first of K. A pointer's sentinel is no slot, and keeps its share
+under `uniform`.
 
-No lesion needs code where scores are made or read, but for a pointer's `uniform`. Equal weights are those of scores
-that are all zero; a narrower window is another configuration of the same weights; and a memory is empty where every
-step is a stream of its own.
+Equal weights are those of scores that are all zero; a narrower window is another configuration of the same weights; and
+a memory is empty where every step is a stream of its own.
 """
 
 from __future__ import annotations
@@ -84,7 +83,6 @@ class Forgetful(Memory):
         self.readout_size, self.gate_temperature = memory.readout_size, memory.gate_temperature
 
     def init_state(self, batch_size: int) -> Tensors:
-        """Nothing is carried."""
         return {}
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:

@@ -7,12 +7,12 @@ buffer of B = 2048 and 512 words. In the text: κ = 5, a = 10, b = 1, β = 3. η
 
 The paper leaves open the following; options of `model.memory` are in parentheses:
 
-* Eq. 7 as printed does not depend on h_t: v·tanh(W_h h_t + W_s s_i), without biases, as wide as h (`score`,
-  `attention_size`). O is narrower than h under MoS: ξ goes through the same head as h.
+* Eq. 7 as printed does not depend on h_t: v·tanh(W_h h_t + W_s s_i), without biases, as wide as h. O is
+  narrower than h under MoS: ξ goes through the same head as h.
 * A span is h_i − h_{i−L+1}, as printed. The ends of Eq. 4 and 6 do not agree: the newest span ends at t − 1, each other
   one L before the next, and all move along with t. By Eq. 2 and 3 h_t has read x_t, by the text x_{t−1}: the former, so
   that no span of step t has h_t; one that ends at t itself is `newest`.
-* By Eq. 8 q sees ξ_t and not h_t; `reads` are other readings, in which it sees both. The presets `…-snb-state-…` have
+* By Eq. 8 q sees ξ_t and not h_t; `reads` has another reading, in which it sees both. The presets `…-snb-state-…` have
   one of them, and a gate that the likelihood alone teaches: as printed the buffer is no gain (`results/li2020.md`).
 * The buffer holds encoder outputs before dropout, without gradients across segments, with them within a segment.
   Query, gate and ξ have one mask, in place of the output dropout.

@@ -12,10 +12,11 @@ Eq. 7 is left out (`--model.memory.merge_bias=true` puts it back), because with 
 hardly trains: from step 450 to 1,000 the loss is 1.1 to 1.4 nats above that without it (one seed,
 `results/salton2017.md`).
 
-As the public code has it: `--model.memory.merge=linear --model.memory.merge_bias=true --model.memory.zero_slot=true
---model.encoder.forget_bias=1 --training.batching.predict_first=false --training.batching.shuffle=false
---training.batching.bucket=false`, and on WikiText-2 `--training.optimizer.clip=10`, where the paper says 5. Its b_c
-starts in ±0.05 and not at 0. (It cuts at 36 tokens; the first is not a target, so this equals 35 targets here.)
+Nearest to the public code: `--model.memory.merge_bias=true --model.encoder.forget_bias=1
+--training.batching.predict_first=false --training.batching.shuffle=false --training.batching.bucket=false`, and on
+WikiText-2 `--training.optimizer.clip=10`, where the paper says 5. It has no tanh in Eq. 7 and a zero vector always in
+the memory, and its b_c starts in ±0.05 and not at 0. (It cuts at 36 tokens; the first is not a target, so this equals
+35 targets here.)
 """
 
 from __future__ import annotations

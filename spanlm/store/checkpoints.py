@@ -53,7 +53,7 @@ class Checkpoint:
 
 
 def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> list[Path]:
-    """Write a checkpoint and drop all but the last two; return those that are left.
+    """Write a checkpoint and drop all but the last two; return those that could not be removed.
 
     Raises:
         RunError: the disk refused. The checkpoints before are intact.
@@ -88,7 +88,6 @@ def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> list[Pat
 
 
 def holds_checkpoints(folder: Path) -> bool:
-    """Return whether there is a checkpoint, damaged or not."""
     return bool(_steps(folder))
 
 
@@ -111,7 +110,6 @@ def load_last_position(folder: Path) -> dict[str, Any] | None:
 
 
 def _newest(folder: Path, read: Callable[[Path], Read]) -> tuple[Read | None, list[str]]:
-    """Read the newest checkpoint that can be read; return also why newer ones were refused."""
     refused, large = list[str](), False
     for path in reversed(_steps(folder)):
         try:
@@ -165,7 +163,6 @@ def _write_contents(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def _verified(path: Path) -> Callable[[str], bytes]:
-    """Return what reads a file of a checkpoint and holds it against the manifest."""
     try:
         manifest = json_object(regular(path / "manifest.json", 2**20).read_bytes())
     except ValueError:
@@ -190,11 +187,13 @@ def _position(path: Path, get: Callable[[str], bytes]) -> dict[str, Any]:
     """Read where the run stands; InputError: another version of spanlm wrote it."""
     position = json_object(get("position.json"))
     require_schema(position.pop("schema", SCHEMA), path / "position.json")
+    # the first runs of schema 1 have a CRC-32 for each row, of which the last is that of all
+    if isinstance(checksums := position.pop("metrics_checksums", None), list):
+        position["metrics_checksum"] = [0, *checksums][-1]
     return position
 
 
 def to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
-    """Serialise tensors in the safetensors format."""
     content: bytes = safetensors.torch.save({k: x.detach().contiguous() for k, x in tensors.items()}, metadata)
     return content
 

@@ -24,10 +24,7 @@ from spanlm.errors import IN_USE, InputError, installation, require
 from spanlm.store.process import ENDED_BY, POLL_SECONDS, Name, command_error, run_commands, start_command, stop_request
 
 PASSED_OVER = "passed over, since another process trains it; it is looked at again"
-"""What is heard of such a run."""
-
 STARTED_AGAIN = "it is started again"
-"""How what is heard of a command that was killed ends."""
 
 _LOOK_AGAIN_SECONDS, _LONGEST_PAUSE = 5.0, 60.0
 _RETRIES = 5
@@ -49,7 +46,6 @@ class Engine:
     gpus_per_run: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what no engine can do."""
         require(self.jobs >= 1, "jobs", self.jobs, "at least 1")
         known = self.on is None or re.fullmatch(r"ray(:.+)?", self.on) is not None
         require(known, "on", self.on, "ray, or ray:ADDRESS")
@@ -137,7 +133,7 @@ class Engine:
         variables = {name: value for name, value in os.environ.items() if name.startswith(("SPANLM_", "PYTHONPATH"))}
         resources = {"num_cpus": threads, "num_gpus": self.gpus_per_run, "max_retries": _RETRIES}
         with stop_request() as stop, _mark(below) as mark:
-            task = ray.remote(_run_where_seen).options(**resources)
+            task = ray.remote(_run).options(**resources)
 
             def begun(name: Name) -> Any:
                 log = logs[name].resolve() if name in logs else None
@@ -149,7 +145,11 @@ class Engine:
                     ended, _ = ray.wait([*left], timeout=POLL_SECONDS)
                     stop.raise_if_set()
                     for one in ended:
-                        name, error = left.pop(one), _error_of(one)
+                        name = left.pop(one)
+                        try:
+                            error = str(ray.get(one))
+                        except ray.exceptions.RayError as problem:
+                            error = f"Ray could not run it: {' '.join(str(problem).split())[:200]}"
                         if again(name, error):
                             left[begun(name)] = name
                         else:
@@ -190,16 +190,6 @@ class Engine:
         return ray
 
 
-def _error_of(task: Any) -> str:
-    """Return the error of a task's command, or of Ray."""
-    import ray
-
-    try:
-        return str(ray.get(task))
-    except ray.exceptions.RayError as problem:
-        return f"Ray could not run it: {' '.join(str(problem).split())[:200]}"
-
-
 ONE_BY_ONE = Engine()
 
 
@@ -210,7 +200,6 @@ def of_spanlm(words: Sequence[str], threads: int) -> list[str]:
 
 @contextmanager
 def _mark(folder: Path) -> Iterator[Path]:
-    """Make a file where the runs are, by which a machine knows whether it sees them; return its path."""
     mark = folder.resolve() / f".{uuid.uuid4().hex}"
     try:
         mark.touch()
@@ -229,17 +218,10 @@ def _add(log: Path | None, line: str) -> None:
             file.write(f"{line}\n")
 
 
-def _run_where_seen(
-    words: Sequence[str], mark: Path, folder: str, environment: Mapping[str, str], log: Path | None
-) -> str:
-    """Run a command in a worker of Ray; return its error."""
+def _run(words: Sequence[str], mark: Path, folder: str, environment: Mapping[str, str], log: Path | None) -> str:
+    """Run a command in a worker of Ray; return its error. When the task is cancelled it gets SIGTERM."""
     if not mark.exists():
         return f"{platform.node()} does not see {mark.parent}: it needs a shared disk"
-    return _run(words, folder, environment, log)
-
-
-def _run(words: Sequence[str], folder: str, environment: Mapping[str, str], log: Path | None) -> str:
-    """Run a command; return its error. When the task is cancelled it gets SIGTERM."""
     if threading.current_thread() is threading.main_thread():
         # cancelling is Ctrl-C to Ray, and what a shell starts in the background ignores that
         signal.signal(signal.SIGINT, signal.default_int_handler)

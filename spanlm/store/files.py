@@ -16,7 +16,7 @@ import shutil
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
@@ -54,15 +54,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 def replacing_packed(path: Path) -> Iterator[BinaryIO]:
     """Do the same, and compress if the name ends in `.gz` or `.bz2`; the same content gives the same bytes."""
     with replacing(path) as file:
+        packed: Any = nullcontext(file)
         if path.suffix == ".bz2":
-            with bz2.BZ2File(file, "wb") as packed_file:
-                yield packed_file  # type: ignore[misc]
-            return
-        if path.suffix != ".gz":
-            yield file
-            return
-        with gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as packed:
-            yield packed  # type: ignore[misc]  # a GzipFile writes as a BinaryIO does
+            packed = bz2.BZ2File(file, "wb")
+        elif path.suffix == ".gz":
+            packed = gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0)
+        with packed as writer:
+            yield writer
 
 
 @contextmanager
@@ -104,7 +102,6 @@ def regular(path: Path, limit: int | None = None) -> Path:
 
 
 def write_synced(path: Path, content: bytes) -> None:
-    """Write a file and wait until the disk has it."""
     with path.open("wb") as file:
         file.write(content)
         file.flush()
@@ -118,15 +115,6 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def sync_tree(folder: Path) -> None:
-    """Wait until the disk has the files of a folder and of its folders, and their names."""
-    for path, _, names in os.walk(folder):
-        for name in names:
-            with Path(path, name).open("rb") as file:
-                os.fsync(file.fileno())
-        sync_folder(Path(path))
 
 
 @contextmanager
@@ -209,7 +197,11 @@ def new_folder(folder: Path) -> Iterator[Path]:
     try:
         unfinished.mkdir(parents=True)
         yield unfinished
-        sync_tree(unfinished)
+        for path, _, names in os.walk(unfinished):
+            for name in names:
+                with Path(path, name).open("rb") as file:
+                    os.fsync(file.fileno())
+            sync_folder(Path(path))
         os.rename(unfinished, folder)
         sync_folder(folder.parent)
     finally:
@@ -246,7 +238,6 @@ HF = "hf:"
 
 
 def is_hf(run: str | Path) -> bool:
-    """Whether a model of Hugging Face is named, hf:FOLDER."""
     return str(run).startswith(HF)
 
 

@@ -32,7 +32,6 @@ def visible(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Return text on one line with its Markdown markup escaped."""
     return _MARKUP.sub(r"\\\g<0>", visible(" ".join(text.split())))
 
 
@@ -68,7 +67,6 @@ def _latex(text: str) -> str:
 
 @cache
 def _special(between: str) -> Callable[[str], object]:
-    """Whether a word must stand within quotation marks."""
     return re.compile(f'{"^[=+@-]|" * (between == ",")}["\r\n{between}]').search
 
 
@@ -79,12 +77,13 @@ def cells_line(cells: Iterable[object], between: str = "\t", shown: Callable[[ob
     @: one that takes quoted cells for text does not compute it. What is no word is written as `shown` gives it.
     """
     special = _special(between)
-    texts = [(_quoted(x) if special(x) else x) if isinstance(x, str) else str(shown(x)) for x in cells]
-    return between.join(texts) + "\n"
 
+    def written(cell: object) -> str:
+        if not isinstance(cell, str):
+            return str(shown(cell))
+        return '"' + cell.replace('"', '""') + '"' if special(cell) else cell
 
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'
+    return between.join(map(written, cells)) + "\n"
 
 
 def cell(value: object) -> object:

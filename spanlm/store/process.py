@@ -120,7 +120,6 @@ class StopRequest:
         self.signal_number = number
 
     def raise_if_set(self) -> None:
-        """Raise Interrupted if there was a signal."""
         if self.signal_number is not None:
             name = signal.Signals(self.signal_number).name
             raise Interrupted(f"stopped by {name}; trainings and searches are saved", self.signal_number)
@@ -162,7 +161,6 @@ def starting() -> Iterator[None]:
 
 @contextmanager
 def _deferred() -> Iterator[None]:
-    """Answer Ctrl-C when the block ends."""
     caught: list[int] = []
     answer = signal.signal(signal.SIGINT, lambda number, frame: caught.append(number))
     try:

@@ -34,12 +34,10 @@ _GIT_SECONDS = 10
 
 
 def provenance(device: torch.device) -> dict[str, Any]:
-    """Return the time, the command, the code and the machine of this process."""
     return file_provenance() | machine(device)
 
 
 def file_provenance() -> dict[str, Any]:
-    """Return the time, the command and the code of this process."""
     (commit, changed), program = commit_of(PACKAGE), Path(sys.argv[0]).name.replace("__main__.py", "spanlm")
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -59,7 +57,6 @@ def _without_folders(argument: str) -> str:
 
 
 def machine(device: torch.device) -> dict[str, Any]:
-    """Say what this process runs on."""
     import torch  # takes seconds: `spanlm --version` does without
 
     return {

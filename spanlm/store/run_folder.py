@@ -11,7 +11,7 @@ import logging
 import os
 import shlex
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import takewhile
@@ -174,7 +174,6 @@ def weights_digest(weights: Mapping[str, Tensor]) -> str:
 
 
 def model_digest(model: nn.Module) -> str:
-    """SHA-256 of the weights that a model has now."""
     return weights_digest(dict(model.named_parameters()))
 
 
@@ -202,68 +201,55 @@ def copy_weights(tensors: dict[str, Any], model: nn.Module, source: str) -> None
 
 
 def _not_finite(weights: Mapping[str, Tensor]) -> str:
-    """Say which weight has values that no model can use; nothing if none has."""
     for name, weight in sorted(weights.items()):
         if wrong := int((~(weight.detach().abs() <= 1e15)).sum()):  # products of larger ones overflow; NaN is not <=
             return f"weight {name}: {wrong:,} of {weight.numel():,} values are not finite, or beyond 1e15"
     return ""
 
 
-def _intact(content: bytes, checksums: Sequence[int], path: Path) -> list[bytes]:
-    """Return the lines that have their checksums, see `MetricsLog`; a note says how many have not."""
-    lines, place = list[bytes](), 0
-    for line in content.splitlines(keepends=True):
-        # a checksum goes on from the one before, so that a line is known whatever became of those around it
-        rest = range(place, min(place + 1000, len(checksums) - 1))
-        if (number := next((n for n in rest if zlib.crc32(line, checksums[n]) == checksums[n + 1]), None)) is not None:
-            lines.append(line)
-            place = number + 1
-    if lost := max(0, len(checksums) - 1) - len(lines):
-        _LOG.info("note: %s: left out %s, damaged or missing", path, several(lost, "row"))
-    return lines
-
-
 class MetricsLog:
-    """metrics.jsonl; a resumed run cuts it back to the position of its checkpoint, and leaves damaged lines out.
+    """metrics.jsonl, appended to; a resumed run cuts it back to the position of its checkpoint.
+
+    Rows that were changed since are no history: the file is set aside, and begins anew, which a note says.
 
     Attributes:
-        checksums: CRC-32 of what comes before each line, and of all; none are known of a run of an older version.
+        size: bytes so far.
+        checksum: their CRC-32.
 
     Raises:
         RunError: the disk refused.
     """
 
-    def __init__(self, path: Path, size: int = 0, checksums: Sequence[int] = ()) -> None:
-        self._path, self.checksums = path, [0]
+    def __init__(self, path: Path, size: int = 0, checksum: int = 0) -> None:
+        self._path, self.size, self.checksum = path, size, checksum
         with self._named_errors():
-            content = path.read_bytes() if path.exists() else b""
-            kept = _intact(content, checksums, path) if checksums else content[:size].splitlines(keepends=True)
-            for line in kept:
-                self.checksums.append(zlib.crc32(line, self.checksums[-1]))
-            if not content.startswith(b"".join(kept)):
-                replace_file(path, b"".join(kept))
+            there = path.exists()
+            content = path.read_bytes()[:size] if there else b""
+            if (len(content), zlib.crc32(content)) != (size, checksum):
+                self.size = self.checksum = 0
+                aside = own(path.with_name(f"{path.name}.changed"))
+                if there:
+                    os.replace(path, aside)
+                _LOG.info("note: %s: was %s, and begins anew", path, f"changed ({aside.name})" if there else "lost")
             self._file = path.open("r+b" if path.exists() else "w+b")
-            self._size = self._file.truncate(sum(map(len, kept)))
-            self._file.seek(self._size)
+            self._file.truncate(self.size)
 
     def write(self, row: dict[str, Any]) -> None:
         """Append a row; a number that is not finite, as a perplexity beyond e^700, becomes null."""
+        line = json.dumps(finite(row), allow_nan=False).encode() + b"\n"
         with self._named_errors():
-            line = json.dumps(finite(row), allow_nan=False).encode() + b"\n"
-            self._file.seek(self._size)  # where the same row was refused before, it takes its own place
+            self._file.seek(self.size)  # where the same row was refused before, it takes its own place
             self._file.write(line)
             self._file.flush()
-            self._size = self._file.tell()
-            self.checksums.append(zlib.crc32(line, self.checksums[-1]))
+        self.size += len(line)
+        self.checksum = zlib.crc32(line, self.checksum)
 
-    def sync(self) -> int:
-        """Wait until the disk has it all; return its size in bytes."""
+    def sync(self) -> None:
+        """Wait until the disk has it all."""
         with self._named_errors():
             os.fsync(self._file.fileno())
-            return self._file.tell()
 
     def close(self) -> None:
-        """Close the file."""
         with self._named_errors():
             self._file.close()
 
@@ -283,22 +269,24 @@ def epoch_rows(folder: Path) -> list[dict[str, Any]]:
     Raises:
         InputError: `folder` is not a run.
     """
-    path, position = folder / METRICS, dict[str, Any]()
-    with suppress(RunError):  # no checkpoint is whole: what is written is believed
-        position = load_last_position(folder / CHECKPOINTS) or {}
+    path = folder / METRICS
     try:
-        content, size = regular(path, 2**30).read_bytes(), position.get("metrics_size", 0)
+        content = regular(path, 2**30).read_bytes()
     except OSError as error:
         if not folder.exists():
             raise InputError(f"{folder}: there is no such folder. Check the path") from None
         raise InputError(f"{folder}: has no {METRICS} ({error.strerror}); name the folder of a run") from None
+    position = dict[str, Any]()
+    with suppress(RunError):  # no checkpoint is whole: what is written is believed
+        position = load_last_position(folder / CHECKPOINTS) or {}
+    if zlib.crc32(content[: position.get("metrics_size", 0)]) != position.get("metrics_checksum", 0):
+        _LOG.info("note: %s: was changed after it was written, so that its numbers may be others", path)
     rows, lost = list[dict[str, Any]](), 0
-    later = [line for line in content[size:].splitlines(keepends=True) if line.endswith(b"\n")]  # or is being written
-    for line in [*_intact(content, position.get("metrics_checksums", ()), path), *later]:
+    for line in content.splitlines(keepends=True):
         try:
             rows.append(json_object(line))
         except ValueError:
-            lost += 1
+            lost += line.endswith(b"\n")  # else it is being written
     if lost:
         _LOG.info("note: %s: left out %s, damaged", path, several(lost, "row"))
     return [row for row in rows if row.get("event") == "valid"]

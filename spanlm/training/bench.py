@@ -80,11 +80,7 @@ class WatchedStep:
 
 @dataclass(frozen=True)
 class TrainingSpeed:
-    """The speed in one precision: medians over steps, the time of an epoch and of its validation.
-
-    `tokens_per_second` is the median of the steps' own rates: segments differ in length and width. `watched` is there
-    if asked for.
-    """
+    """The speed in one precision: medians over steps, which differ in tokens; the time of an epoch and a validation."""
 
     precision: str
     milliseconds: float
@@ -107,7 +103,6 @@ class TimedTraining:
     speeds: list[TrainingSpeed]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
         return asdict(self)
 
 
@@ -122,13 +117,7 @@ def time_training(
 ) -> TimedTraining:
     """Time training steps of a configuration, as its first epoch does them, in each precision of the device.
 
-    Args:
-        name: for messages.
-        config: its precision and device are ignored.
-        corpus: its data.
-        device: to train on.
-        options: what to time.
-        note: called with what is measured next.
+    `name` is for messages; precision and device of `config` are ignored; `note` is called with what is measured next.
 
     Raises:
         InputError: the configuration cannot be trained as it is.
@@ -152,7 +141,6 @@ def time_training(
 
 
 def precisions(device: torch.device) -> list[Precision]:
-    """Return the precisions that a device computes in."""
     return [precision for precision in get_args(Precision) if usable(precision, device) == precision]
 
 
@@ -164,9 +152,12 @@ def idle_trainer(config: RunConfig, corpus: Corpus) -> Trainer:
 
 def _speed(trainer: Trainer, options: BenchOptions) -> TrainingSpeed:
     precision, segments = trainer.config.training.precision, spread(trainer.batcher, options.rounds)
-    _warm_up(trainer)
+    for segment in spread(trainer.batcher, _WARM_UP):  # which also fills caches and makes the optimiser's state
+        trainer.step(segment)
     megabytes = step_megabytes(partial(trainer.step, segments[0]), trainer.device)
-    milliseconds, rate = _step_speed(trainer, segments)
+    times = [timed(partial(trainer.step, segment), trainer.device)[0] for segment in segments]
+    rates = [int(segment.mask.sum()) / seconds for segment, seconds in zip(segments, times, strict=True)]
+    milliseconds, rate = statistics.median(times) * 1e3, statistics.median(rates)
     valid = len(trainer.corpus.splits["valid"]) * _scoring_seconds(trainer.model, trainer.valid, precision)
     operations = options.operations
     watched = watched_step(trainer.step, segments, trainer.device, operations) if operations else None
@@ -192,19 +183,6 @@ def spread(batcher: Batcher, count: int) -> list[Segment]:
     """Return so many segments from a whole epoch, since lengths and widths differ; some twice if it has fewer."""
     segments = batcher.count()
     return [next(batcher.segments(start=number * segments // count)) for number in range(count)]
-
-
-def _warm_up(trainer: Trainer) -> None:
-    """Do the first steps, which also fill caches and make the optimiser's state."""
-    for segment in spread(trainer.batcher, _WARM_UP):
-        trainer.step(segment)
-
-
-def _step_speed(trainer: Trainer, segments: Sequence[Segment]) -> tuple[float, float]:
-    """Time a training step for each segment; return the medians of milliseconds and of tokens a second."""
-    times = [timed(partial(trainer.step, segment), trainer.device)[0] for segment in segments]
-    rates = [int(segment.mask.sum()) / seconds for segment, seconds in zip(segments, times, strict=True)]
-    return statistics.median(times) * 1e3, statistics.median(rates)
 
 
 def _scoring_seconds(model: NextWordModel, batcher: Batcher, precision: Precision) -> float:

@@ -56,7 +56,6 @@ class OptimizerConfig(_Options, prefix="training.optimizer"):
     lagged_rates: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot train, and settings of averages for an optimiser without them."""
         by_test = (
             f"{USUAL_PAST}, its default, with training.optimizer.switch_after={self.switch_after}: averages then begin "
             "whatever the losses are. Use training.optimizer.switch_after=null for another"
@@ -93,7 +92,6 @@ class ScheduleConfig(_Options, prefix="training.schedule"):
     warmup: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a rate that would grow, and numbers of another kind of schedule."""
         self._require(
             ("factor", 1 <= self.factor < math.inf, "at least 1"),
             ("full_epochs", self.full_epochs >= 1, "at least 1"),
@@ -134,7 +132,6 @@ class FinetuneConfig(_Options, prefix="training.finetune"):
     partial_shuffle: bool | None = None
 
     def __post_init__(self) -> None:
-        """Refuse stages that cannot train, and settings without stages; overridden fields refuse their own values."""
         self._require(
             ("stages", self.stages >= 0, "0 or more"),
             ("lr", self.lr is None or 0 < self.lr < math.inf, "positive and finite, or null"),
@@ -197,7 +194,6 @@ class BatchingConfig(_Options, prefix="training.batching"):
     group_size: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse empty batches, rules for sentences or streams with other batches, and draws that are impossible."""
         choices, size = get_args(LongSentences), self.group_size
         buckets = self.kind == "sentences" and self.shuffle
         in_buckets = "false unless training.batching.kind is sentences and training.batching.shuffle is true"
@@ -298,7 +294,6 @@ class TrainingConfig(_Options, prefix="training"):
     log_every: int = 50
 
     def __post_init__(self) -> None:
-        """Refuse values outside their range, and what means nothing beside others."""
         stages, switch_after = self.finetune.stages, self.optimizer.switch_after
         positive = "0 or positive, and finite"
         of_averages = "0 unless training.optimizer.kind is nt_asgd, whose averages are what a stage is judged by"

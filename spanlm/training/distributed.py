@@ -4,12 +4,9 @@ Each rank reads its share of the streams of every pass, and an all-reduce adds u
 counts are those of the whole batch, so that the number of ranks changes nothing but the order of sums. Every rank has
 the same weights, optimiser and random numbers, and does the same steps.
 
-Each rank draws the masks of all streams and keeps those of its own (`models.ops.precision.drawn`). Masks with a seed
-for each stream would be drawn once, not once a rank; but one process draws those of all streams in one call, and what
-it draws must stay as it was, so that old runs go on exactly.
-
-Rank 0 alone writes and prints. The others wait while it prepares the run, and then read the folder, which every rank
-must see. A checkpoint has the state of all streams, so that any number of ranks can go on from it.
+Each rank draws the masks of all streams and keeps those of its own (`models.ops.precision.drawn`), as one process
+would. Rank 0 alone writes and prints. The others wait while it prepares the run, and then read the folder, which every
+rank must see. A checkpoint has the state of all streams, so that any number of ranks can go on from it.
 """
 
 from __future__ import annotations
@@ -55,14 +52,12 @@ class Ranks:
     """Of several ranks: a signal that any of them had before their last sum."""
 
     def refuse_unfit(self, config: RunConfig) -> None:
-        """Refuse streams that cannot be shared evenly."""
         if self.count == 1:
             return
         batching = config.training.batching
         name = "batch_size" if batching.group_size is None else "group_size"
-        several = f"the {self.count} processes that torchrun started"
-        fits = getattr(batching, name) % self.count == 0
-        require(fits, f"training.batching.{name}", getattr(batching, name), f"a multiple of {several}")
+        size, limit = getattr(batching, name), f"a multiple of the {self.count} processes that torchrun started"
+        require(size % self.count == 0, f"training.batching.{name}", size, limit)
 
     def refuse_shared_gpu(self, device: torch.device) -> None:
         """Refuse two ranks on one GPU; `joined` has given each its own."""
@@ -93,8 +88,6 @@ class Ranks:
             first, last = (len(segment.reset) * n // self.count for n in (self.rank, self.rank + 1))
             own = taken(segment, slice(first, max(last, first + 1)))
             yield own if last > first else replace(own, mask=torch.zeros_like(own.mask))
-
-    # --- sums ---
 
     def total(self, model: nn.Module, sums: Sequence[Tensor], asked: StopRequest) -> list[Tensor]:
         """Add up all ranks' gradients, in place, and their sums of a step, which are returned.
@@ -155,8 +148,6 @@ class Ranks:
                 f"rank {self.rank}: lost another process of this training, which has ended or cannot be reached. "
                 "Start again with --resume auto; torchrun --max-restarts does so by itself."
             ) from error
-
-    # --- one rank and the others ---
 
     def from_first(self, text: str = "here") -> str:
         """Return the text, which is not empty, that rank 0 has; the others wait for it."""
@@ -226,7 +217,6 @@ ALONE = Ranks()
 
 
 def taken(segment: Segment, streams: slice) -> Segment:
-    """Return some streams of a segment."""
     cut = {name: getattr(segment, name)[:, streams].contiguous() for name in ("inputs", "targets", "mask")}
     return replace(segment, reset=segment.reset[streams], **cut)
 

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -49,7 +48,6 @@ class Optimizer(ABC):
         self.state: defaultdict[Tensor, dict[str, Tensor]] = defaultdict(dict)
 
     def zero_grad(self) -> None:
-        """Forget all gradients."""
         for parameter in self.parameters:
             parameter.grad = None
 
@@ -59,12 +57,15 @@ class Optimizer(ABC):
         if pairs := [(parameter, parameter.grad) for parameter in self.parameters if parameter.grad is not None]:
             self._move([parameter for parameter, _ in pairs], [grad for _, grad in pairs])
 
+    @property
+    def _settings(self) -> dict[str, Any]:
+        return {"fused": True, "lr": self.lr, "weight_decay": self.weight_decay, "maximize": False}
+
     @abstractmethod
     def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
         """Call the kernel."""
 
     def _kept(self, parameters: Sequence[Tensor]) -> list[list[Tensor]]:
-        """Return each of the `entries` of these parameters, zeros at first."""
         for parameter in parameters:
             if parameter not in self.state:
                 kinds = (_COUNT if name == "step" else parameter for name in self.entries)
@@ -80,17 +81,8 @@ class Adam(Optimizer):
 
     def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
         steps, means, squares = self._kept(parameters)
-        adam(
-            *(parameters, grads, means, squares, [], steps),
-            fused=True,
-            lr=self.lr,
-            beta1=0.9,
-            beta2=0.999,
-            weight_decay=self.weight_decay,
-            eps=1e-8,
-            amsgrad=False,
-            maximize=False,
-        )
+        betas: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "amsgrad": False}
+        adam(parameters, grads, means, squares, [], steps, **betas, **self._settings)
 
 
 class Adagrad(Optimizer):
@@ -104,15 +96,7 @@ class Adagrad(Optimizer):
 
     def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
         steps, sums = self._kept(parameters)
-        adagrad(
-            *(parameters, grads, sums, steps),
-            fused=True,
-            lr=self.lr,
-            lr_decay=0.0,
-            weight_decay=self.weight_decay,
-            eps=1e-10,
-            maximize=False,
-        )
+        adagrad(parameters, grads, sums, steps, lr_decay=0.0, eps=1e-10, **self._settings)
 
 
 class SGD(Optimizer):
@@ -120,28 +104,15 @@ class SGD(Optimizer):
 
     def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
         momenta: list[Tensor | None] = [None] * len(grads)
-        sgd(
-            *(parameters, grads, momenta),
-            fused=True,
-            weight_decay=self.weight_decay,
-            momentum=0.0,
-            lr=self.lr,
-            dampening=0.0,
-            nesterov=False,
-            maximize=False,
-        )
+        sgd(parameters, grads, momenta, momentum=0.0, dampening=0.0, nesterov=False, **self._settings)
 
 
 class NTASGD(SGD):
     """SGD that can begin to average; the caller, who validates, decides when.
 
-    Args:
-        lr: η; to be set before each step, after which it is the rate that the step had.
-        weight_decay: L2, added to the gradient.
-        lagged_rates: be torch.optim.ASGD(t0=0, lambd=0), which refreshes η and the weight of the average after it has
-            used them: each averaged step but the first has the rate that was asked for at the one before, and the
-            average leaves w_1 out.
-
+    `lr` is set before each step, after which it is the rate that the step had. With `lagged_rates` this is
+    torch.optim.ASGD(t0=0, lambd=0), which refreshes η and the weight of the average after it has used them: each
+    averaged step but the first has the rate that was asked for at the one before, and the average leaves w_1 out.
     """
 
     def __init__(
@@ -153,22 +124,17 @@ class NTASGD(SGD):
         self.averaged_steps: int | None = None
         self.late_rate = lr  # with lagged rates, that of the next step
 
+    @torch.no_grad()
     def step(self) -> None:
-        """Do a step of SGD, and bring the average up to date."""
         asked = self.lr
         if self.lagged_rates and self.averaged_steps:  # the first rate is taken as asked
             self.lr = self.late_rate
         super().step()
         self.late_rate = asked
-        self._average()
-
-    @torch.no_grad()
-    def _average(self) -> None:
-        """w̄ += (w − w̄) / K, in place: one copy of the weights however long it goes on."""
         if self.averaged_steps is None:
             return
         self.averaged_steps += 1
-        weight = 1 / max(1, self.averaged_steps - self.lagged_rates)
+        weight = 1 / max(1, self.averaged_steps - self.lagged_rates)  # w̄ += (w − w̄) / K
         for parameter in self.parameters:
             state = self.state[parameter]
             if "average" in state:
@@ -200,15 +166,11 @@ def averaged(optimizer: Optimizer) -> Iterator[bool]:
 
 
 def build_optimizer(config: OptimizerConfig, model: nn.Module) -> Optimizer:
-    """Make the optimiser of the model's trainable parameters."""
     parameters = [p for p in model.parameters() if p.requires_grad]
-    kinds: dict[str, Callable[..., Optimizer]] = {
-        "adam": Adam,
-        "adagrad": Adagrad,
-        "sgd": SGD,
-        "nt_asgd": partial(NTASGD, lagged_rates=config.lagged_rates),
-    }
-    return kinds[config.kind](parameters, lr=config.lr, weight_decay=config.weight_decay)
+    if config.kind == "nt_asgd":
+        return NTASGD(parameters, config.lr, config.weight_decay, config.lagged_rates)
+    kinds: dict[str, type[Adam | Adagrad | SGD]] = {"adam": Adam, "adagrad": Adagrad, "sgd": SGD}
+    return kinds[config.kind](parameters, config.lr, config.weight_decay)
 
 
 def optimizer_state(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
@@ -26,6 +26,8 @@ from spanlm.store.process import StopRequest
 from spanlm.store.run_folder import METRICS, MetricsLog
 from spanlm.training.config import TrainingConfig
 from spanlm.training.setup import WarmStart
+
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -45,7 +47,7 @@ class Position:
     best_epoch: int = 0  # the epoch that had it, counted from 1; 0 before the first
     stale: int = 0  # epochs since then
     metrics_size: int = 0  # bytes of metrics.jsonl
-    metrics_checksums: list[int] = field(default_factory=list)  # of its lines, as `MetricsLog` has them
+    metrics_checksum: int = 0  # their CRC-32
     config: str = ""  # digest of the run's configuration
     data: str = ""  # digest of the corpus; a resumed run must find the same
     stage: int = 0  # 0, or the number of the finetune stage
@@ -92,7 +94,6 @@ class Position:
 
     @property
     def averaged_steps(self) -> int | None:
-        """Steps since averages began; None before."""
         return None if self.averaging_since is None else self.step - self.averaging_since
 
     @property
@@ -102,11 +103,9 @@ class Position:
 
     @property
     def averaged(self) -> bool:
-        """Whether averages of the weights are validated and saved."""
         return self.averaging_since is not None
 
     def stage_over(self, training: TrainingConfig) -> bool:
-        """Whether the stage in which the run stands has ended."""
         if self.stage:
             finetune = training.finetune
             return self.stage_epochs >= finetune.epochs or stagnated(self.losses, finetune.nonmonotone)
@@ -118,7 +117,6 @@ class Position:
         return training.patience is not None and self.stale >= training.patience and not waiting
 
     def run_over(self, training: TrainingConfig) -> bool:
-        """Whether the last stage has ended."""
         return self.stage >= training.finetune.stages and self.stage_over(training)
 
     def why_over(self, training: TrainingConfig) -> str:
@@ -136,7 +134,6 @@ class Position:
         return f"training.epochs={training.epochs}: more of them go on"
 
     def advance(self, nll: float, tokens: int, metrics: Mapping[str, float]) -> None:
-        """Add a step, with the sums of its predicted tokens."""
         self.step += 1
         self.segment += 1
         self.tokens += tokens
@@ -188,7 +185,6 @@ def _require_value(possible: bool, name: str, value: object) -> None:
 
 
 def _is_of(kind: str, value: object) -> bool:
-    """Whether a value that JSON gave is of a field's type; counts are not negative, and numbers finite."""
     if isinstance(value, list | dict):
         outer, _, inner = kind.removesuffix("]").partition("[")
         values = value.values() if isinstance(value, dict) else value
@@ -246,16 +242,9 @@ class EpochEvent:
         """Return the row; parts of a text too short for a span are left out."""
         at, parts = self.position, {"train": self.train_parts, "valid": self.valid_parts}
         parts = {split: values for split, values in parts.items() if values}
-        fields = {"epoch": at.epoch, "train_loss": self.train_loss, "rate": at.rate}
-        of_parts = {"parts": parts} if parts else {}
-        return {
-            "event": "valid",
-            "step": at.step,
-            "tokens": at.tokens,
-            **fields,
-            **of_parts,
-            **_losses(self.valid_loss),
-        }
+        begin = {"event": "valid", "step": at.step, "tokens": at.tokens, "epoch": at.epoch}
+        fields = {"train_loss": self.train_loss, "rate": at.rate, **({"parts": parts} if parts else {})}
+        return {**begin, **fields, **_losses(self.valid_loss)}
 
 
 def _losses(loss: float) -> dict[str, float]:
@@ -291,8 +280,8 @@ class Journal:
         self.request = StopRequest()
         self.begin_epoch()
 
-    def lasting(self, write: Callable[[], Any]) -> Any:
-        """Call a function that writes; retry while the disk refuses for a moment.
+    def lasting(self, write: Callable[..., Result], *arguments: Any) -> Result | None:
+        """Call a function that writes; retry while the disk refuses for a moment. None: another rank writes.
 
         Raises:
             RunError: it refused for longer. Interrupted: the run was to end meanwhile.
@@ -301,7 +290,7 @@ class Journal:
             return None
         for pause in self.watcher.pauses:
             try:
-                return write()
+                return write(*arguments)
             except RunError as error:
                 if getattr(error.__cause__, "errno", None) not in (errno.EIO, errno.ENOSPC, errno.EDQUOT):
                     raise
@@ -310,7 +299,7 @@ class Journal:
                     if (number := self.request.signal_number) is not None:
                         raise Interrupted(f"{error} Stopped while it was tried again", number) from error
                     time.sleep(0.1)
-        return write()
+        return write(*arguments)
 
     @contextmanager
     def open(self, position: Position) -> Iterator[None]:
@@ -318,17 +307,17 @@ class Journal:
         if not self._writes:
             yield
             return
-        self._metrics = MetricsLog(self._folder / METRICS, position.metrics_size, position.metrics_checksums)
+        self._metrics = MetricsLog(self._folder / METRICS, position.metrics_size, position.metrics_checksum)
         try:
             yield
         finally:
             self._metrics.close()
 
     def sync(self, position: Position) -> None:
-        """Wait until the disk has all rows, and note their size and checksums in the position."""
+        """Wait until the disk has all rows, and note their size and checksum in the position."""
         if self._writes:
-            position.metrics_size = self.lasting(self._metrics.sync)
-            position.metrics_checksums = self._metrics.checksums
+            self.lasting(self._metrics.sync)
+            position.metrics_size, position.metrics_checksum = self._metrics.size, self._metrics.checksum
 
     def begin_epoch(self) -> None:
         """Start the clock: an epoch begins, or goes on in this process."""
@@ -362,14 +351,12 @@ class Journal:
         if self._training.optimizer.kind == "nt_asgd":
             row |= {"stage": position.stage, "averaged": position.averaged}
         clock = {"tokens_per_second": round(event.tokens_per_second, 1), "time": datetime.now(UTC).isoformat()}
-        self.lasting(lambda: self._metrics.write({**row, **clock}))
+        if self._writes:
+            self.lasting(self._metrics.write, {**row, **clock})
 
 
 def training_seconds(epochs: Sequence[Mapping[str, Any]], tokens: int) -> float:
-    """Return the seconds of all training steps, without validations, from targets a second.
-
-    Epochs of an earlier version do not count their targets: they are taken to have all `tokens` of the text.
-    """
+    """Return the seconds of all training steps, without validations, from targets a second; by default `tokens`."""
     ends = [0, *(row.get("tokens", tokens * number) for number, row in enumerate(epochs, 1))]
     targets = [after - before for before, after in pairwise(ends)]
     return math.fsum(count / row["tokens_per_second"] for row, count in zip(epochs, targets, strict=True))

@@ -83,7 +83,7 @@ def train(
             # refuses what cannot be trained, before anything is written
             trainer = Trainer(config, corpus, folder, watcher, ranks)
             trainer.restore()
-            trainer.journal.lasting(lambda: _claim(config, corpus, folder))
+            trainer.journal.lasting(_claim, config, corpus, folder)
         if ranks.count > 1:
             digest = model_digest(trainer.model)
             precision = usable(config.training.precision, trainer.device)
@@ -140,7 +140,6 @@ def ended(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None:
 
 
 def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> RunConfig:
-    """Refuse a folder with another run, or another corpus; return the configuration that the folder will have."""
     data, metrics = findable(config.data), folder / METRICS
     if corpus.config and (difference := first_difference(*(_text_of(each) for each in (config.data, corpus.config)))):
         field, mine, other = difference
@@ -184,7 +183,6 @@ def _text_of(data: DataConfig) -> dict[str, Any]:
 
 
 def _claim(config: RunConfig, corpus: Corpus, folder: Path) -> None:
-    """Write the configuration and the vocabulary, which determine the run."""
     try:
         save_config(folder / CONFIG, config.to_yaml())
         if not (folder / VOCABULARY).exists():
@@ -196,7 +194,6 @@ def _claim(config: RunConfig, corpus: Corpus, folder: Path) -> None:
 
 
 def _first_change(old: RunConfig, new: RunConfig) -> tuple[str, Any, Any] | None:
-    """Return the first field that may not change and did, with both values."""
     same, asked = (replace(config, data=config.data.compared).to_tree() for config in (old, new))
     for was, now in zip(fixed_parts(same), fixed_parts(asked), strict=False):
         if difference := first_difference(was, now):

@@ -49,7 +49,6 @@ def stage_config(config: RunConfig, stage: int) -> RunConfig:
 
 
 def _changed(group: Group, **values: object) -> Group:
-    """Copy a group of a configuration with those values that are not None."""
     return replace(group, **{name: value for name, value in values.items() if value is not None})
 
 
@@ -85,14 +84,10 @@ def batching_kind(kind: str, tokens: TokenFile) -> BatchingKind:
 
 
 def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int, *, whole: bool) -> Batcher:
-    """Cut a split of the corpus as the configuration says.
+    """Cut a split of the corpus as the configuration, the run's or that of a stage, says.
 
-    Args:
-        config: the run's, or that of one of its stages.
-        corpus: the kind of its training split decides for all.
-        split: train, valid or test.
-        batch_size: streams, or sentences, side by side.
-        whole: every token is predicted, in the order of the text, as in validation; else as in training.
+    The kind of the training split decides for all. `whole`: every token is predicted, in the order of the text, as in
+    validation.
 
     Raises:
         InputError: as `batching_kind`; options that the kind of auto cannot have; or a memory that would grow with
@@ -157,10 +152,8 @@ def refuse_too_large(config: RunConfig, vocabulary_size: int, streams: int = 1, 
         count = count_configured(model, vocabulary_size, streams if steps else 0)
         least = count.total * copies * torch.float32.itemsize + count.state + streams * steps * token
         needed = f"{least:,}"
-    except (RuntimeError, TypeError) as error:
-        if "verflow" not in str(error):
-            raise
-        least, needed = most + 1, "2^63 or more"  # of one matrix alone: torch counts no further
+    except (RuntimeError, TypeError):  # of one matrix alone: torch counts no further
+        least, needed = most + 1, "2^63 or more"
     if least > most:
         raise InputError(
             f"model: would take at least {needed} bytes with {streams:,} streams, and there are {most:,}. Take smaller "
@@ -177,7 +170,6 @@ class WarmStart:
     fresh: tuple[str, ...]  # parameters that it lacks, which were drawn as usual
 
     def __str__(self) -> str:
-        """Return it in words."""
         return f"the weights of {self.folder}" + (f"; new: {', '.join(self.fresh)}" if self.fresh else "")
 
 
@@ -213,17 +205,12 @@ def warm_start(model: nn.Module, folder: Path, vocabulary: Vocabulary) -> WarmSt
         there = parameters.get(name)
         if there is None or there.shape != tensor.shape:
             has = "lacks it" if there is None else f"has {tuple(there.shape)}"
-            why = (
-                "Give model.embedding_size, model.encoder and model.head the values of that run's config.yaml, and "
-                "leave out nothing that it has."
+            raise InputError(
+                f"{field}: its weight {name} is {tuple(tensor.shape)}, and this model {has}. Give "
+                "model.embedding_size, model.encoder and model.head the values of that run's config.yaml, and leave "
+                "out nothing that it has. key_value with roles 2 or 3, and ngram, predict from a part of the encoder's "
+                "output, so they need the weights of a run with them."
             )
-            if name == "head.weight" and there is not None and there.shape[0] == tensor.shape[0]:
-                why = (
-                    "The two models predict from vectors of other sizes: key_value with roles 2 or 3, and ngram, "
-                    "predict from a part of the encoder's output, so they cannot begin with the weights of a run "
-                    "without them."
-                )
-            raise InputError(f"{field}: its weight {name} is {tuple(tensor.shape)}, and this model {has}. {why}")
     fresh = tuple(sorted(parameters.keys() - tensors.keys()))
     if strange := [name for name in fresh if not name.startswith(NEW)]:
         raise InputError(

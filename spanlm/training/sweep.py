@@ -161,17 +161,14 @@ class Result:
 
     @property
     def perplexities(self) -> list[float]:
-        """Of each finished run, at its best epoch."""
         return [perplexity(position.best_loss) for position in self.ended.values()]
 
     @property
     def mean(self) -> float:
-        """Of the runs that are finished."""
         return sum(self.perplexities) / len(self.ended)
 
     @property
     def complete(self) -> bool:
-        """Whether all its runs are finished."""
         return len(self.ended) == len(self.setting.members)
 
 

@@ -46,10 +46,8 @@ from spanlm.training.step import backward, clip
 class Trainer:
     """Trains one model in one run folder, which the caller has locked.
 
-    Every step between two checkpoints is a function of the checkpoint and the configuration, on the same machine
-    and number of threads: a run that is killed and resumed ends with the same weights, bit for bit. On a GPU some sums
-    have no fixed order, and the last bits may differ, as they may between two undisturbed runs. The folder
-    holds `config.yaml` and `vocabulary.json` already.
+    On the same machine and number of threads a run that is killed and resumed ends with the same weights, bit for bit.
+    On a GPU some sums have no fixed order, and the last bits may differ, as between two undisturbed runs.
     """
 
     def __init__(self, config: RunConfig, corpus: Corpus, folder: Path, watcher: Watcher, ranks: Ranks = ALONE) -> None:
@@ -175,13 +173,11 @@ class Trainer:
         now, before = usable(asked, self.device), read_precision(self.folder, asked)
         if self.position.step and now != before:
             self.journal.watcher.note(f"in {before} until now, in {now} from here on: the weights will differ")
-        origin = None if self.started is None else self.started.weights
-        start = (self.folder, self.device, origin, self.corpus.texts, now)
-        more = (self.corpus.unk_tokens("train"), self.ranks.count)
-        self.journal.lasting(lambda: record_start(*start, *more))
+        origin, unk = None if self.started is None else self.started.weights, self.corpus.unk_tokens("train")
+        start = (self.folder, self.device, origin, self.corpus.texts, now, unk, self.ranks.count)
+        self.journal.lasting(record_start, *start)
 
     def _note_averages(self) -> None:
-        """Say it if the run ends before averages of the weights can begin."""
         training, optimizer = self.config.training, self.config.training.optimizer
         by_test = optimizer.kind == "nt_asgd" and optimizer.switch_after is None and not training.finetune.stages
         first = optimizer.nonmonotone + 2
@@ -272,7 +268,6 @@ class Trainer:
             self.journal.watcher.note(f"averages of the weights begin after epoch {position.epoch}")
 
     def _close_epoch(self, loss: float) -> bool:
-        """Close the epoch; save the weights that the model has now if they are the best so far."""
         if not math.isfinite(loss):
             raise RunError(
                 f"epoch {self.position.epoch + 1}: the validation loss is {loss}. Start again in another folder with a "
@@ -285,9 +280,7 @@ class Trainer:
 
     def _save_best(self) -> str | None:
         digest = self.position.config.partition(" ")[0]  # the best weights do not depend on later finetune stages
-        best = (self.folder, self.model, self.corpus.vocabulary.hash, digest)
-        saved: str | None = self.journal.lasting(lambda: save_model(*best))
-        return saved
+        return self.journal.lasting(save_model, self.folder, self.model, self.corpus.vocabulary.hash, digest)
 
     def _next_stage(self) -> None:
         """Go on from the best weights so far, with averages from the next step on."""
@@ -324,8 +317,7 @@ class Trainer:
             carried={**state.flat(), **generator_states(self.device)},
             position=self.position.to_json(),
         )
-        folder, step = self.folder / CHECKPOINTS, self.position.step
-        left = self.journal.lasting(lambda: save_checkpoint(folder, step, checkpoint))
+        left = self.journal.lasting(save_checkpoint, self.folder / CHECKPOINTS, self.position.step, checkpoint)
         if left and not self._noted_leftovers:
             self.journal.watcher.note(f"{left[0]}: is not needed any more, and could not be removed")
             self._noted_leftovers = True
@@ -358,17 +350,13 @@ class Trainer:
             growing = [name for name, slots in lengths.items() if not slots]
             remembered = [len(carried[name]) for name in growing if name in carried and carried[name].dim()]
             lengths |= dict.fromkeys(growing, max(remembered, default=0))
-        # with products in bfloat16 some states are, too
-        mixed = {name for name, x in carried.items() if x.dtype == torch.bfloat16}
-        mixed = mixed if self.config.training.precision == "bf16" else set()
-        kinds = {
-            name: x.new_empty(
-                (lengths[name], streams, *x.shape[2:]),
-                dtype=torch.bfloat16 if name in mixed and x.is_floating_point() else x.dtype,
-                device="meta",
-            )
-            for name, x in initial.items()
-        }
+        kinds = {}
+        for name, x in initial.items():
+            # with products in bfloat16 some states are, too
+            narrow = self.config.training.precision == "bf16" and x.is_floating_point()
+            narrow = narrow and name in carried and carried[name].dtype == torch.bfloat16
+            dtype, shape = torch.bfloat16 if narrow else x.dtype, (lengths[name], streams, *x.shape[2:])
+            kinds[name] = x.new_empty(shape, dtype=dtype, device="meta")
         return {**kinds, **generator_states(self.device)}
 
     def _interrupt(self, number: int) -> None:

@@ -131,7 +131,7 @@ def test_sums_over_a_corpus_are_those_of_its_pieces_read_alone(config: Any, kind
 
 @pytest.mark.parametrize("score", ["single", "combined"])
 def test_by_lag_of_a_memory_that_grows_tells_the_nearest_apart(score: Any) -> None:
-    config = AttentiveConfig(score=score, zero_slot=score == "single")
+    config = AttentiveConfig(score=score)
     tokens = TokenFile(np.array(VOCABULARY.encode(TEXT), np.int32), np.array([0]))
     batcher = make_batcher("sentences", tokens, 0, batch_size=2, length=4)
     profile = attention_by_lag(make_model(config), batcher, nearest=3)

@@ -57,6 +57,7 @@ REMOVED: dict[str, str] = {
     r".*/options/data wikipedia/--(coverage|keep-partial)": "--vocabulary says it; a damaged source is fetched again",
     r".*corpus\.json/options/(coverage|keep_partial)|.*corpus\.json/sources/0/damage(d_lines)?": "went with them",
     r".*model[./]head[./]adversarial_(direction|gate)": "one value is left, the presets'",
+    r".*model[./]memory[./](attention_size|score|reward[./](power|most|base|slope))": "of the span buffer, likewise",
 }
 """What is in a golden and may be missing: a regular expression of its path -> the reason."""
 

@@ -45,17 +45,12 @@ SMALL_MEMORIES: dict[str, list[Any]] = {
     ],
     "ngram": [NGramConfig(order=2), NGramConfig(order=4)],
     "attentive": [
-        AttentiveConfig(score=score, window=window, merge=merge, merge_bias=bias, zero_slot=zero_slot)
+        AttentiveConfig(score=score, window=window, merge_bias=bias)
         for score in ("single", "combined")
-        for window, merge, bias, zero_slot in (
-            (None, "tanh", True, False),
-            (None, "linear", True, True),
-            (3, "tanh", True, True),
-            (5, "tanh", False, False),
-        )
+        for window, bias in ((None, True), (5, False))
     ]
     # these have all paths but their scores in common with the single one
-    + [AttentiveConfig(score="mean"), AttentiveConfig(score="mean", window=3, zero_slot=True)]
+    + [AttentiveConfig(score="mean"), AttentiveConfig(score="mean", window=3)]
     + [AttentiveConfig(score="none")],
     "recurrent_memory": [
         RecurrentMemoryConfig(window=1),
@@ -66,12 +61,10 @@ SMALL_MEMORIES: dict[str, list[Any]] = {
     "pointer_sentinel": [PointerSentinelConfig(window=window) for window in (1, 4, 12)],
     "span_buffer": [
         SpanBufferConfig(buffer_size=6, span_length=3),
-        SpanBufferConfig(buffer_size=4, span_length=2, attention_size=20),
-        SpanBufferConfig(buffer_size=2, span_length=2, score="literal"),
+        SpanBufferConfig(buffer_size=2, span_length=2),
         SpanBufferConfig(buffer_size=4, words=True),
         SpanBufferConfig(buffer_size=6, span_length=3, newest="current"),
         SpanBufferConfig(buffer_size=3, words=True, newest="current"),
-        SpanBufferConfig(buffer_size=6, span_length=3, reads="sum"),
         SpanBufferConfig(buffer_size=4, span_length=2, reads="merge"),
     ],
 }

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from spanlm.models.encoders import AWDLSTMConfig
-from spanlm.models.interfaces import Init
 from tests import reference
 from tests.conftest import needs_bf16
 from tests.models.awd import BATCH, KERNELS, NOISY, WIDE, choose, inputs, matrices, recorded, stack
@@ -59,19 +57,6 @@ def test_it_is_the_loop_with_the_same_masks(
     assert_same(gradients(actual, leaves), gradients(expected, leaves))
 
 
-def test_layers_start_as_the_library_starts_them() -> None:
-    """Uniform in one over the root of each layer's own size, forget gates and both biases, too."""
-    torch.manual_seed(0)
-    encoder = AWDLSTMConfig(hidden_size=50, layers=3, last_size=20).build(30, Init(5.0, 5.0))
-    torch.manual_seed(0)
-    plain = [nn.LSTM(30, 50), nn.LSTM(50, 50), nn.LSTM(50, 20)]
-    assert bitwise(list(encoder.parameters()), [p for layer in plain for p in layer.parameters()])
-    for layer, size in zip(encoder.layers, (50, 50, 20), strict=True):
-        for parameter in layer.parameters():
-            for gate in parameter.chunk(4):
-                assert 0.7 / size**0.5 < gate.abs().max() <= 1 / size**0.5
-
-
 @needs_bf16
 def test_reduced_precision_trains(kernel: None) -> None:
     """bfloat16 over some segments is near float32 with the same masks; gradients are finite, and float32."""
@@ -101,19 +86,3 @@ def test_training_calls_change_nothing_by_themselves(kernel: None) -> None:
         encoder.train()(x, state)
     assert bitwise(list(encoder.parameters()), weights)
     assert bitwise(encoder.eval()(x, state)[0], before)
-
-
-def test_segments_can_share_a_backward_pass(kernel: None) -> None:
-    """Each with its own masks: the gradient of two is the sum of both gradients."""
-    encoder = stack(**NOISY)
-    x, state = inputs(encoder)
-    parameters = list(encoder.parameters())
-
-    def losses() -> list[Tensor]:
-        torch.manual_seed(4)
-        return [encoder(x, state)[0].sum() for _ in range(2)]
-
-    together = torch.autograd.grad(sum(losses()), parameters)
-    one, two = ([*torch.autograd.grad(loss, parameters)] for loss in losses())
-    assert not torch.equal(one[1], two[1])
-    assert_same(list(together), [a + b for a, b in zip(one, two, strict=True)])

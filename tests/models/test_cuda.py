@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from spanlm.models.encoders.awd_lstm import AWDLSTMEncoder
-from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig, mixture_of_softmaxes, softmax
-from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from tests.models import small
 from tests.models.awd import NOISY, recorded, replayed, stack
-from tests.models.small import EMBEDDING, assert_same, build, language_model, tensors, values, words
+from tests.models.small import EMBEDDING, assert_same, language_model, tensors, values, words
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 
@@ -75,29 +73,6 @@ def test_reduced_precision_trains(config: Any) -> None:
     torch.testing.assert_close(actual, expected, rtol=0.02, atol=0.02)
     actual.sum().backward()
     assert all(p.grad.isfinite().all() for p in model.parameters() if p.requires_grad)
-
-
-@pytest.mark.parametrize("kind", [SoftmaxConfig, MixtureOfSoftmaxesConfig], ids=["softmax", "mixture"])
-@pytest.mark.parametrize("grad", ["mean", "any"])
-@pytest.mark.parametrize("chunk", [2**25, 200], ids=["whole", "chunks"])
-def test_training_on_a_gpu(kind: Any, grad: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(softmax, "CHUNK_ELEMENTS", chunk)
-    monkeypatch.setattr(mixture_of_softmaxes, "MIXTURE_CHUNK_ELEMENTS", chunk)
-    config = kind(tied=False, adversarial=0.2)
-    if kind is MixtureOfSoftmaxesConfig:
-        config = kind(experts=3, latent_dropout=0.0, adversarial=0.2)
-    torch.manual_seed(0)
-    here = build(config, 6, nn.Embedding(11, 5).double()).train()
-    there = copy.deepcopy(here).cuda()
-
-    def results(head: Any, device: str) -> list[Tensor]:
-        features = values(7, 3, 6).to(device).requires_grad_()
-        log_p = head.log_prob(Readout(features), words(7, 3, size=11).to(device))
-        weights = torch.full((7, 3), -0.25).double() if grad == "mean" else values(7, 3, seed=9)
-        gradients = torch.autograd.grad(log_p, [features, *head.parameters()], weights.to(device))
-        return [x.detach().cpu() for x in (log_p, *gradients)]
-
-    assert_same(results(there, "cuda"), results(here, "cpu"), rtol=1e-9, atol=1e-10)
 
 
 def two_segments_of(encoder: AWDLSTMEncoder, device: str, dtype: torch.dtype = torch.float64) -> list[Tensor]:

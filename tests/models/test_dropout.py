@@ -8,10 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from spanlm.models.encoders import VariationalLSTMConfig
 from spanlm.models.encoders.awd_lstm import weight_drop
 from spanlm.models.language_model import LanguageModel, gaussian_noise, word_dropout
-from spanlm.models.ops.precision import dropout_mask, locked_dropout
+from spanlm.models.ops.precision import dropout_mask
 from tests.models import small
 from tests.models.small import bitwise, language_model, words
 
@@ -42,13 +41,6 @@ def test_noise_has_its_deviation_and_no_mean_and_is_for_training() -> None:
     assert noise.mean().item() == pytest.approx(0, abs=0.005)
     assert gaussian_noise(x, 0.2, False) is x
     assert gaussian_noise(x, 0.0, True) is x
-
-
-def test_locked_dropout_drops_the_same_units_at_every_step() -> None:
-    torch.manual_seed(0)
-    dropped = locked_dropout(torch.ones(9, 4, 100), 0.5, True)
-    assert (dropped == dropped[0]).all()
-    assert dropped.unique().tolist() == [0, 2], "what stays is scaled, so that the mean does"
 
 
 def test_word_dropout_drops_whole_words_wherever_they_stand() -> None:
@@ -131,12 +123,3 @@ def test_noise_stands_between_both_dropouts_of_the_input() -> None:
         model(words(9, 8), model.init_state(8))
         zeros.append(float((seen[0] == 0).double().mean()))
     assert zeros[0] == 0 and 0.2 < zeros[1] < 0.6
-
-
-def test_zoneout_keeps_that_share_of_the_old_state() -> None:
-    """From zeros, and with every gate open, only what was kept is still zero."""
-    config = VariationalLSTMConfig(hidden_size=2000, zoneout_h=0.25)
-    encoder = small.build(config, small.EMBEDDING).train()
-    torch.manual_seed(0)
-    h, _ = encoder(small.values(1, 5, small.EMBEDDING), encoder.init_state(5))
-    assert (h == 0).double().mean() == pytest.approx(0.25, abs=0.02)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from spanlm.models.encoders import HORNNConfig, LSTMConfig, RNNConfig
-from spanlm.models.interfaces import Encoder, Init, Tensors
+from spanlm.models.encoders import LSTMConfig, RNNConfig
+from spanlm.models.interfaces import Encoder, Tensors
 from tests.models import small
 from tests.models.small import EMBEDDING, HIDDEN, bitwise, build, values
 
@@ -43,35 +43,6 @@ def test_sizes(config: Any) -> None:
     larger = config.resized(20)
     assert larger.output_size == 20
     assert (larger.kind, larger.resized(HIDDEN)) == (config.kind, config)
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        *(
-            LSTMConfig(hidden_size=30, layers=layers, forget_bias=bias)
-            for layers in (1, 2)
-            for bias in (1.0, -0.5, None)
-        ),
-        *(RNNConfig(hidden_size=30, layers=layers) for layers in (1, 2)),
-        *(HORNNConfig(hidden_size=30, pooling=pooling) for pooling in ("fofe", "gated", "max")),
-    ],
-    ids=small.identify,
-)
-def test_weights_start_in_range(config: Any) -> None:
-    """U(-r, r) but for the forget gate's bias, and one bias that learns: the library's second one is held at zero."""
-    torch.manual_seed(0)
-    forget = getattr(config, "forget_bias", None)
-    for name, weight in config.build(20, Init(0.07, 0.07)).named_parameters():
-        assert weight.requires_grad != ("bias_hh" in name)
-        gates = list(weight.detach().chunk(4 if config.kind == "lstm" else 1))
-        if "bias_ih" in name and forget is not None:
-            assert (gates.pop(1) == forget).all()
-        for part in gates:
-            if weight.requires_grad:
-                assert 0.05 < part.abs().max() <= 0.07 and part.min() < 0 < part.max(), name
-            else:
-                assert not part.any()
 
 
 every_hornn = pytest.mark.parametrize("config", [p for p in small.encoders() if p.values[0].kind == "hornn"])

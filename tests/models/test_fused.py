@@ -73,22 +73,6 @@ def layer_of(state: Any, layer: int) -> Any:
     return tuple(x[layer : layer + 1] for x in state) if isinstance(state, tuple) else state[layer : layer + 1]
 
 
-@STACKS
-def test_weights_can_be_given_for_a_call(kind: Any, plain: Any) -> None:
-    """By name, tensors that are no parameters, too; afterwards the module has its own."""
-    stack, x = kind(5, 4).double(), values(6, 3, 5)
-    before = stack(x, carried(stack, 1))[0]
-    other = {name: 2 * p for name, p in stack.named_parameters()}
-    found = torch.func.functional_call(stack, other, (x, carried(stack, 1)))[0]
-    (gradient,) = torch.autograd.grad(found.sum(), stack.weight_hh_l0)
-    assert gradient.any()
-    assert bitwise(stack(x, carried(stack, 1))[0], before)
-    with torch.no_grad():
-        for p in stack.parameters():
-            p.mul_(2)
-    assert_same(stack(x, carried(stack, 1))[0], found)
-
-
 @every_encoder
 def test_evaluation_with_gradients_is_evaluation(config: Any) -> None:
     """Nothing is drawn, the answer is that without gradients."""

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Readout
 from tests.models import small
 from tests.models.small import assert_same, build, values, words
@@ -57,13 +56,3 @@ def test_one_target_is_one_column_of_all_under_autocast(config: Any) -> None:
         one = head.log_prob(Readout(features), targets)
         every = head.log_probs(Readout(features)).gather(-1, targets[..., None]).squeeze(-1)
     assert_same(one, every, atol=1e-3)
-
-
-def test_the_penalty_is_the_sum_of_squares() -> None:
-    head = head_of(SoftmaxConfig(tied=True, projection=True, projection_penalty=0.25))
-    by_hand = sum(0.25 * w**2 for row in head.projection.weight.tolist() for w in row)
-    penalty = head.penalty()
-    assert penalty.item() == pytest.approx(by_hand)
-    penalty.backward()
-    assert_same(head.projection.weight.grad, 0.5 * head.projection.weight.detach())
-    assert head.projection.bias.grad is None

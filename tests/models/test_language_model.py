@@ -206,13 +206,6 @@ def test_weights_start_in_range(config: ModelConfig) -> None:
                 assert parameter.min() < -0.02 and parameter.max() > 0.02, name
 
 
-def test_init_range_and_forget_bias_reach_the_encoder() -> None:
-    encoder = LSTMConfig(hidden_size=6, forget_bias=1.5)
-    lstm = LanguageModel(ModelConfig(encoder=encoder, init_range=0.02), 10).encoder.lstm
-    assert lstm.bias_ih_l0.tolist()[6:12] == [1.5] * 6
-    assert 0.015 < lstm.weight_hh_l0.abs().max() <= 0.02
-
-
 @every_model
 def test_biases_have_a_range_of_their_own(config: ModelConfig) -> None:
     """With 0 they start at zero, but for the forget gate, which has an option, and rooms whose papers start them."""

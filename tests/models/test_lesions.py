@@ -69,12 +69,12 @@ def test_uniform_gives_every_slot_that_exists_the_same(config: Any) -> None:
     nearest = after.attention.nearest_lag
     for t in range(STEPS):
         ends = attended(config, t, nearest)
-        kept, zero_slot = 1.0, getattr(config, "zero_slot", False)
+        kept = 1.0
         if isinstance(before.mixture, Pointer):
             kept = 1 - before.mixture.log_gate[t].exp().unsqueeze(-1)
         lags = after.attention.by_lag()[t].flip(-1)  # column 0 is the nearest lag
         expected = torch.zeros_like(lags)
-        expected[:, [end - nearest for end in ends]] = kept / max(1, len(ends) + zero_slot)
+        expected[:, [end - nearest for end in ends]] = kept / max(1, len(ends))
         assert_same(lags, expected)
     # how much is taken of what was read is not what a lesion changes
     if isinstance(before.mixture, Pointer) and isinstance(after.mixture, Pointer):
@@ -93,7 +93,7 @@ def test_a_narrower_window_shares_out_what_was_on_the_slots_beyond(config: Any, 
         return
     trained, narrow = pair(config, f"window={window}")
     whole = weights(trained, STEPS)
-    # the zero slot and the sentinel are under the softmax, too
+    # the sentinel is under the softmax, too
     elsewhere = torch.where(whole.sum(-1) > 0, 1 - whole.sum(-1), 0)
     nearest = whole[..., -window:]
     total = nearest.sum(-1) + elsewhere
@@ -118,14 +118,6 @@ def test_none_is_a_memory_that_has_read_nothing_at_every_step(config: Any) -> No
 def test_any_cut_is_the_same_stream(config: Any, how: str) -> None:
     model = pair(config, how)[1]
     assert_same(log_probs(model, step=4), log_probs(model, step=STEPS))
-
-
-@attending
-def test_of_one_slot_equal_weights_are_the_weights(config: Any) -> None:
-    if getattr(config, "zero_slot", False):
-        return  # which is a second one
-    trained, equal = pair(config.nearest(1), "uniform")
-    assert_same(log_probs(equal), log_probs(trained))
 
 
 # --- what is read with equal weights: independent loops ---
@@ -157,11 +149,10 @@ def test_uniform_recurrent_memory() -> None:
 
 
 @pytest.mark.parametrize("window", [None, 3])
-@pytest.mark.parametrize("zero_slot", [False, True])
 @pytest.mark.parametrize("score", ["single", "combined"])
-def test_uniform_attentive_memory_is_the_mean(score: Any, zero_slot: bool, window: int | None) -> None:
-    trained, equal = pair(AttentiveConfig(score=score, window=window, zero_slot=zero_slot), "uniform")
-    mean = model_of(AttentiveConfig(score="mean", window=window, zero_slot=zero_slot))
+def test_uniform_attentive_memory_is_the_mean(score: Any, window: int | None) -> None:
+    trained, equal = pair(AttentiveConfig(score=score, window=window), "uniform")
+    mean = model_of(AttentiveConfig(score="mean", window=window))
     mean.load_state_dict({name: x for name, x in trained.state_dict().items() if name in mean.state_dict()})
     assert_same(read(equal).features, read(mean).features)
 

@@ -19,6 +19,7 @@ from spanlm.models.heads import softmax as module
 from spanlm.models.heads.mixture_of_softmaxes import mixture_log_prob
 from spanlm.models.heads.softmax import linear_log_prob
 from spanlm.models.ops import precision as linear
+from tests.cases import rest_slow
 from tests.models.largest import Largest
 from tests.models.small import assert_same, bitwise, values, words
 
@@ -64,7 +65,7 @@ OPS = {
 }
 every_op = pytest.mark.parametrize("op", OPS.values(), ids=OPS)
 every_kind = pytest.mark.parametrize("kind", ["mean", "padded", "any"])
-DIVISIONS = {"whole": (2**26, 2**19), "blocks": (2**26, 11), "row-by-row": (1, 2), "chunks": (31, 12)}
+DIVISIONS = {"whole": (2**26, 2**19), "chunks": (31, 12), "blocks": (2**26, 11), "row-by-row": (1, 2)}
 
 
 def divide(patch: pytest.MonkeyPatch, chunk: int, block: int = 2**19) -> None:
@@ -74,9 +75,9 @@ def divide(patch: pytest.MonkeyPatch, chunk: int, block: int = 2**19) -> None:
     patch.setattr(module, "_BLOCK_ELEMENTS", block)
 
 
-@pytest.fixture(params=DIVISIONS.values(), ids=DIVISIONS)
+@pytest.fixture(params=rest_slow(DIVISIONS, always=2))
 def division(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    divide(monkeypatch, *request.param)
+    divide(monkeypatch, *DIVISIONS[request.param])
 
 
 def run(op: Op, leaves: list[Tensor], targets: Tensor) -> Tensor:

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spanlm.models.encoders import LSTMConfig, VariationalLSTMConfig
-from spanlm.models.encoders.stacks import FEW, LSTMEncoder, loop_is_faster, square_units
-from spanlm.models.interfaces import Init, Tensors
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.encoders.stacks import FEW, LSTMEncoder, loop_is_faster
+from spanlm.models.interfaces import Tensors
 from spanlm.models.ops import lstm, precision
 from spanlm.models.ops.lstm import GATES, lstm_layer, lstm_recurrence
 from tests.models.small import EMBEDDING, HIDDEN, bitwise, build, values
@@ -113,15 +113,6 @@ def test_a_cell_that_the_kernel_left_goes_on_in_float32() -> None:
     assert bitwise(list(found), list(expected))
 
 
-def test_a_gradient_of_the_gradient_is_refused() -> None:
-    """It would be a wrong one: the loop backwards is not differentiated."""
-    leaves = layer_leaves()
-    outputs, _ = lstm_layer(*leaves)
-    (first,) = torch.autograd.grad(outputs.square().sum(), leaves[0], create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        first.sum().backward()
-
-
 @pytest.mark.parametrize("reduced", [True, False])
 def test_the_gradient_does_not_depend_on_the_autocast_around_it(reduced: bool) -> None:
     """Of a layer that ran in float32, too; every gradient is float32."""
@@ -160,39 +151,6 @@ def test_elsewhere_the_kernel_stays() -> None:
         assert not loop_is_faster(2000, torch.empty(LONG, 1, 1))
     for dtype in (torch.float64, torch.bfloat16):  # whose cells would be bfloat16
         assert not loop_is_faster(2000, torch.empty(FEW, 1, 1, dtype=dtype))
-
-
-@pytest.mark.parametrize(
-    ("widths", "threads", "looped"),
-    [
-        ((650, 650), 2, True),
-        ((1150, 400), 2, True),
-        ((600, 600), 2, False),
-        ((1000, 300), 2, False),
-        ((400, 550), 2, False),
-        ((500, 500), 1, True),
-        ((650, 400), 1, True),
-        ((300, 480), 1, False),
-        ((1150, 1150), 3, False),
-    ],
-)
-def test_in_bfloat16_layers_are_looped_as_measured(
-    widths: tuple[int, int], threads: int, looped: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    with BF16:
-        assert loop_is_faster(square_units(*widths), torch.empty(LONG, 1, 1)) == looped
-
-
-@pytest.mark.parametrize("forget_bias", [1.5, None])
-def test_it_starts_as_the_lstm_starts(forget_bias: float | None) -> None:
-    sizes = {"hidden_size": 30, "layers": 2, "forget_bias": forget_bias}
-    weights = []
-    for config in (VariationalLSTMConfig(**sizes), LSTMConfig(**sizes)):
-        torch.manual_seed(0)
-        weights.append(list(config.build(20, Init(0.07, 0.03)).parameters()))
-    assert bitwise(*weights)
-    assert [p.requires_grad for p in weights[0]] == [True, True, True, False] * 2
 
 
 def recurrence_leaves(steps: int = 3) -> list[Tensor]:

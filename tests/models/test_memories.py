@@ -63,10 +63,7 @@ def test_attention_rows_sum_to_one_or_are_empty(config: Any) -> None:
         assert attention.shape == (8, 2, config.slots or 7)
     assert not attention[:steps_without].any()
     total = attention.sum(-1) + (readout.mixture.log_gate.exp() if isinstance(readout.mixture, Pointer) else 0)
-    if getattr(config, "zero_slot", False):  # how much lies there: `test_loop_twins.py`
-        assert ((total > 0) & (total < 1))[steps_without:].all()
-    else:
-        torch.testing.assert_close(total[steps_without:], torch.ones(8 - steps_without, 2).double())
+    torch.testing.assert_close(total[steps_without:], torch.ones(8 - steps_without, 2).double())
 
 
 @only(attends)
@@ -133,7 +130,7 @@ def with_a_new_stream(memory: Memory, state: Tensors) -> Tensors:
 
 
 @every_memory
-@pytest.mark.parametrize("steps", [1, 4, 9])
+@pytest.mark.parametrize("steps", [1, 9])
 def test_state_keeps_its_shape_and_type(config: Any, steps: int) -> None:
     """Where everything is remembered, what has no slot at the start has one for each step."""
     memory = build(config, HIDDEN, VOCABULARY)

@@ -122,7 +122,7 @@ def some_filled() -> Tensor:
 def test_rewards_are_bounded_and_grow_with_q(p: float, q: float, more: float) -> None:
     """Above −β b and up to a − b, however far apart the two are; in float32, too."""
     for dtype in (torch.float64, torch.float32):
-        one, two = rewards(torch.tensor(p, dtype=dtype), torch.tensor([q, q + more], dtype=dtype), REWARD).tolist()
+        one, two = rewards(torch.tensor(p, dtype=dtype), torch.tensor([q, q + more], dtype=dtype)).tolist()
         assert -3 <= one <= two <= 9 + 1e-5
         assert (one > 0) == (q > p) or abs(q - p) < 1e-2
 

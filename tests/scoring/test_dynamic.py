@@ -215,7 +215,7 @@ MEMORY = SpanBufferConfig(
     span_length=3,
     dropout=0.3,  # there is none in evaluation
     gate=GateConfig(training_temperature=5.0, evaluation_temperature=0.7),
-    reward=RewardConfig(weight=0.8, power=1.5),
+    reward=RewardConfig(weight=0.8),
 )
 TRAINING = replace(USUAL, loss="training")
 

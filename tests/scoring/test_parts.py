@@ -17,7 +17,7 @@ from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig, Softmax
 from spanlm.models.interfaces import LMState, metric_sums
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferMemory
+from spanlm.models.memories.span_buffer import GateConfig, SpanBufferMemory
 from spanlm.scoring.cache import CacheConfig
 from spanlm.scoring.dynamic.evaluate import evaluate_dynamic
 from spanlm.scoring.dynamic.statistics import gather_statistics
@@ -34,9 +34,7 @@ HEADS = {
     "softmax": SoftmaxConfig(),
     "mixture": MixtureOfSoftmaxesConfig(experts=2, tied=True, latent_dropout=0.3),
 }
-MEMORY = SpanBufferConfig(
-    buffer_size=6, span_length=3, gate=GateConfig(evaluation_temperature=0.7), reward=RewardConfig(power=1.5)
-)
+MEMORY = SpanBufferConfig(buffer_size=6, span_length=3, gate=GateConfig(evaluation_temperature=0.7))
 
 
 def span_model(head: str | AnyHeadConfig = "softmax", memory: SpanBufferConfig = MEMORY) -> LanguageModel:
@@ -70,7 +68,7 @@ def steps_of(model: LanguageModel, inputs: Ids, targets: Ids, state: LMState) ->
         p = model.head.own_log_probs(readout.features)[0, 0, target].item()
         q = model.head.own_log_probs(buffer.features)[0, 0, target].item()
         g0, g1 = buffer.gate[0, 0].tolist()
-        r = min(math.exp(1.5 * (q - p)), 10.0) - 1.0
+        r = min(math.exp(5.0 * (q - p)), 10.0) - 1.0
         share = 1 / (1 + math.exp(g1 - g0))
         found.append(Step(p, q, share, r if r >= 0 else 3 * r, bool(buffer.filled[0, 0])))
     return found

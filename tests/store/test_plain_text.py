@@ -45,11 +45,6 @@ def test_special_characters_of_latex() -> None:
     assert wanted in grids_bytes([([""], [[cell]], None)], ".tex").decode().splitlines()
 
 
-def test_a_name_is_no_image_and_no_link() -> None:
-    (*_, row) = markdown_table(["run"], [["<img onerror=x>|`a`\n[b](c) _d_ e_f *g*"]]).split("\n")
-    assert row == r"| \<img onerror=x\>\|\`a\` [b\](c) \_d\_ e_f \*g\* |"
-
-
 @given(st.lists(WORD, min_size=1, max_size=4), st.floats(allow_nan=False))
 def test_a_word_is_read_as_it_was_and_never_as_a_formula(words: list[str], number: float) -> None:
     for line, delimiter in ((cells_line([*words, number]), "\t"), (csv_bytes([(*words, number)]).decode("utf-8"), ",")):

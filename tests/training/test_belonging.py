@@ -1,4 +1,4 @@
-"""What belongs to a run: its configuration by digest, weights that are numbers and fit; runs of 0.1.0 have no marks."""
+"""What belongs to a run: its configuration by digest, weights that are numbers and fit."""
 
 from __future__ import annotations
 

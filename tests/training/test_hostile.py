@@ -21,15 +21,6 @@ pytestmark = [
 
 Harm = Callable[[Path], object]
 
-LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{after}: &{after} [{', '.join(['*' + before] * 9)}]\n"
-    for before, after in zip("abcdefgh", "bcdefghi", strict=True)
-)
-
-
-def text(name: str, content: str) -> Harm:
-    return lambda run: (run / name).write_text(content)
-
 
 def pipe(name: str) -> Harm:
     def harm(run: Path) -> None:
@@ -75,9 +66,6 @@ DYNAMIC = ["evaluate", "--split", "valid", "--dynamic"]
 STEP = "checkpoints/step-newest"
 
 READ: dict[str, tuple[Harm, list[str]]] = {
-    "aliases": (text("config.yaml", LAUGHS), EVALUATE),
-    "base 60": (text("config.yaml", f"training: {{seed: 1{':1' * 400_000}}}\n"), EVALUATE),
-    "many megabytes": (text("config.yaml", f"# {'x' * 2**24}"), EVALUATE),
     "a pipe as config.yaml": (pipe("config.yaml"), EVALUATE),
     "a pipe as model.safetensors": (pipe("model.safetensors"), EVALUATE),
     "no end of vocabulary.json": (link("vocabulary.json", "/dev/zero"), EVALUATE),

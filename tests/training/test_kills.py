@@ -13,7 +13,6 @@ import pytest
 
 from tests.training.processes import Processes
 from tests.training.small import RUNS, checkpoints, differing, outcome
-from tests.training.small import undisturbed as outcome_of
 
 FIRST, *OTHERS = RUNS
 Undisturbed = Callable[..., tuple[dict[str, Any], list[str]]]
@@ -92,20 +91,3 @@ def test_kills_at_writes_and_renames(processes: Processes, undisturbed: Undistur
         assert not differing(outcome(folder), expected), moments[moment]
         assert {path.name for path in folder.iterdir()} == FILES, moments[moment]
         assert len(list((folder / "checkpoints").iterdir())) == len(checkpoints(folder)), moments[moment]
-
-
-@pytest.mark.slow
-def test_a_finished_run_stays_as_it_is(processes: Processes, room: Path) -> None:
-    for _ in range(2):
-        assert processes.run("train_run", name=FIRST, folder=str(room / "whole")) == 0
-        assert not differing(outcome(room / "whole"), outcome_of(RUNS[FIRST]()))
-    assert {path.name for path in (room / "whole").iterdir()} == FILES
-
-
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(processes: Processes, room: Path) -> None:
-    for folder, seed in (("one", 1), ("same", 1), ("other", 2)):
-        assert processes.run("train_run", name=FIRST, folder=str(room / folder), fields={"seed": seed}) == 0
-    one, same, other = (outcome(room / folder) for folder in ("one", "same", "other"))
-    assert not differing(one, same)
-    assert {"model", "weights", "optimizer", "carried", "rows"} <= set(differing(one, other))

@@ -75,22 +75,6 @@ def averages(optimizer: NTASGD, walk: Walk) -> list[Tensor]:
         return [weight.detach().clone() for weight in walk.weights]
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_the_average_by_hand(decay: float) -> None:
-    """w̄ is the mean over all weights since the switch, and over none before; the walk goes on as that of SGD."""
-    walk, plain = Walk(), Walk()
-    optimizer = NTASGD(walk.weights, lr=30.0, weight_decay=decay)
-    sgd = list(plain.steps(torch.optim.SGD(plain.weights, lr=30.0, weight_decay=decay), RATES))
-    found = list(walk.steps(optimizer, RATES[:3]))
-    optimizer.averaged_steps = 0
-    for count, after in enumerate(walk.steps(optimizer, RATES[3:]), start=1):
-        found.append(after)
-        mean = [torch.stack(steps).mean(0) for steps in zip(*found[3:], strict=True)]
-        torch.testing.assert_close(averages(optimizer, walk), mean, rtol=1e-12, atol=1e-12)
-        assert optimizer.averaged_steps == count
-    torch.testing.assert_close(found, sgd, rtol=1e-12, atol=1e-12)
-
-
 @pytest.fixture
 def double() -> Iterator[None]:
     """ASGD keeps its rate and the weight of its average in the default precision."""
@@ -116,19 +100,6 @@ def test_lagged_rates_are_torch_s_asgd(decay: float) -> None:
         torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-12)
         ax = [asgd.state[weight]["ax"] for weight in theirs.weights]
         torch.testing.assert_close(averages(optimizer, ours), ax, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("lagged", [False, True])
-def test_without_averages_it_is_sgd_bit_for_bit(lagged: bool) -> None:
-    ours, theirs = Walk(torch.float32), Walk(torch.float32)
-    optimizer = NTASGD(ours.weights, lr=1.0, weight_decay=0.1, lagged_rates=lagged)
-    sgd = torch.optim.SGD(theirs.weights, lr=1.0, weight_decay=0.1, fused=True)
-    for mine, other in zip(ours.steps(optimizer, RATES), theirs.steps(sgd, RATES), strict=True):
-        assert all(torch.equal(a, b) for a, b in zip(mine, other, strict=True))
-    assert not optimizer.state
-    with averaged(optimizer) as there:
-        assert not there
-        assert torch.equal(walk_of(ours), walk_of(theirs))
 
 
 def walk_of(walk: Walk) -> Tensor:

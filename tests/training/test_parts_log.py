@@ -13,17 +13,9 @@ from spanlm.analysis.utilisation import read_utilisation
 from spanlm.config import RunConfig
 from spanlm.errors import InputError
 from spanlm.models.interfaces import MixingHead, Scores
-from spanlm.scoring.perplexity import log_of_training
 from spanlm.training.config import FinetuneConfig
 from spanlm.training.run import train
 from tests.training.small import RUNS, STAGES, Heard, make_corpus, rows, with_batching, with_training
-
-
-def test_sums_of_an_earlier_version_are_of_the_words_with_something_to_read() -> None:
-    """A checkpoint within an epoch has them."""
-    sums = {"steps": 8.0, "encoder_nll": 12.0, "buffer_nll": 16.0, "reward": -4.0, "gate": 2.0, "utilisation": 1.0}
-    found = log_of_training({**sums, "oracle_utilisation": 6.0, "reward_loss": 0.8})
-    assert (found["encoder_nll"], found["buffer_nll"]) == (1.5, 2.0)
 
 
 def by_hand(asked: list[Scores]) -> dict[str, float]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ import torch
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
-from spanlm.models.encoders import ENCODERS, LSTMConfig
+from spanlm.models.encoders import ENCODERS
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, SpanBufferConfig
 from spanlm.store.provenance import starts
@@ -36,7 +35,7 @@ from tests.training.small import (
     with_training,
 )
 
-BUFFER = SpanBufferConfig(buffer_size=12, span_length=3, attention_size=4, dropout=0.0)
+BUFFER = SpanBufferConfig(buffer_size=12, span_length=3, dropout=0.0)
 
 
 def plain(**training: object) -> RunConfig:
@@ -165,18 +164,3 @@ def test_what_cannot_be_begun_with_is_refused_before_anything_is_written(
         with pytest.raises(InputError, match=said):
             train(config, text, tmp_path / "run")
         assert not (tmp_path / "run" / CONFIG).exists()
-
-
-@pytest.mark.parametrize(
-    ("changed", "name"),
-    [
-        ({"head": SoftmaxConfig(tied=False)}, r"head\.weight"),
-        ({"encoder": LSTMConfig(hidden_size=6, layers=2)}, r"encoder\.\S+_l1"),
-    ],
-)
-def test_only_a_memory_may_be_new(corpus: Corpus, tmp_path: Path, changed: dict[str, Any], name: str) -> None:
-    tied = with_model(plain(epochs=1), embedding_size=6, head=SoftmaxConfig(tied=True))
-    train(tied, corpus, tmp_path / "tied")
-    config = with_model(replace(tied, training=replace(tied.training, start_from=str(tmp_path / "tied"))), **changed)
-    with pytest.raises(InputError, match=rf"start_from=.*: it has no weight {name}, which would begin at random"):
-        train(config, corpus, tmp_path / "run")

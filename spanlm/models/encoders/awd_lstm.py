@@ -8,10 +8,9 @@ noise, drawn once for a segment. With x^1 the embedded words, layer l = 1 … L 
     x_t^{l+1} = h_t ⊙ z^l,                                               z^l ~ Bernoulli(1 − q) / (1 − q)      (§ 4.2)
 
 m, "weight drop" (DropConnect, Wan et al., 2013), has an entry for each weight in the four gates' W_hh; all steps and
-all streams share it. z, locked dropout, has one for each unit of each stream; all steps share it. Neither touches the
-last layer's output or the state that is carried over. Dropout of word types, of embedded words and of the softmax's
-input belong to `ModelConfig`. As in the authors' code (salesforce/awd-lstm-lm), weights and biases start uniform in
-±1/√H, H being their layer's, whatever model.init_range says, and both bias vectors learn.
+all streams share it. z, locked dropout, has one for each unit of each stream; all steps share it. Other dropouts belong
+to `ModelConfig`. As in the authors' code (salesforce/awd-lstm-lm), weights and biases start uniform in ±1/√H, H being
+their layer's, whatever model.init_range says, and both bias vectors learn.
 """
 
 from __future__ import annotations
@@ -57,26 +56,21 @@ class AWDLSTMConfig(EncoderConfig):
 
     @property
     def output_size(self) -> int:
-        """H of the last layer."""
         return self.last_size
 
     @property
     def sizes(self) -> list[int]:
-        """H of each layer."""
         return [*[self.hidden_size] * (self.layers - 1), self.last_size]
 
     @property
     def description(self) -> str:
-        """What it is, in a few words: `AWD-LSTM 2×1150+400`."""
         below = {1: "", 2: f"{self.hidden_size}+"}.get(self.layers, f"{self.layers - 1}×{self.hidden_size}+")
         return f"AWD-LSTM {below}{self.last_size}"
 
     def resized(self, output_size: int) -> Self:
-        """Make a copy with another output size."""
         return replace(self, last_size=output_size)
 
     def build(self, input_size: int, init: Init) -> AWDLSTMEncoder:
-        """Make the encoder."""
         return AWDLSTMEncoder(self, input_size)
 
 
@@ -96,12 +90,10 @@ class AWDLSTMEncoder(Encoder):
         return [cast(FusedLSTM, layer) for layer in self.layers]
 
     def init_state(self, batch_size: int) -> Tensors:
-        """Zeros."""
         layers = enumerate(self._layers)
         return {f"{name}_{n}": zeros_of(layer, batch_size) for n, layer in layers for name in ("h", "c")}
 
     def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
-        """Read x (T, B, E)."""
         after = {}
         for n, layer in enumerate(self._layers):
             if n:

@@ -61,16 +61,13 @@ class HORNNConfig(EncoderConfig):
 
     @property
     def equation(self) -> str:
-        """What a layer computes at a step, in a line."""
         return f"h_t = tanh(W_in x_t + {_POOLED[self.pooling]} + b)"
 
     @property
     def description(self) -> str:
-        """What it is, in a few words."""
         return f"{self.pooling} HORNN {self.hidden_size} of order {self.order}"
 
     def build(self, input_size: int, init: Init) -> HORNNEncoder:
-        """Make the encoder."""
         return HORNNEncoder(self, input_size, init)
 
 
@@ -90,7 +87,6 @@ class HORNNEncoder(Encoder):
         init.start_all(self)
 
     def init_state(self, batch_size: int) -> Tensors:
-        """Zeros."""
         return {"h": self.recurrent.new_zeros(self.order, batch_size, self.output_size)}
 
     def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
@@ -121,7 +117,6 @@ class HORNNEncoder(Encoder):
         return (torch.sigmoid(gates + gate) * recurrent).sum(0)
 
     def _gates(self, x: Tensor) -> Sequence[Tensor | None]:
-        """What the inputs say to the gates, (N, B, H) a step."""
         if self.pooling != "gated":
             return [None] * len(x)
         gates: Tensor = self.gate(x).unflatten(-1, (self.order, -1))

@@ -8,10 +8,8 @@ The simple recurrent network (Elman, 1990), the RNN of Daniluk et al. (2017, Fig
 
     h_t = tanh(W_ih x_t + W_hh h_{t-1} + b)
 
-Gradients can be asked for in evaluation, too. cuDNN computes them for passes in training mode alone (pytorch issue
-5878: "cudnn RNN backward can only be called in training mode"), and dynamic evaluation learns from a model in
-evaluation mode. Otherwise the mode only switches the dropout between the layers of a stack, so wherever gradients are
-enabled the kernel runs in training mode, in evaluation without that dropout.
+Dynamic evaluation learns from a model in evaluation mode, where cuDNN computes no gradients (pytorch issue 5878). So
+wherever gradients are enabled the kernel runs in training mode, in evaluation without the dropout between layers.
 """
 
 from __future__ import annotations
@@ -44,7 +42,6 @@ class EncoderConfig:
 
     @property
     def output_size(self) -> int:
-        """H."""
         return self.hidden_size
 
     @property
@@ -53,16 +50,13 @@ class EncoderConfig:
         return "c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g),  h_t = σ(o) ⊙ tanh(c_t)"
 
     def resized(self, output_size: int) -> Self:
-        """Make a copy with another output size."""
         return replace(self, hidden_size=output_size)
 
     def require_sizes(self, *names: str) -> None:
-        """Refuse sizes below 1."""
         for name in names:
             require(getattr(self, name) >= 1, f"model.encoder.{name}", getattr(self, name), "at least 1")
 
     def require_rates(self, *names: str) -> None:
-        """Refuse rates of dropout outside their range."""
         for name in names:
             require(0 <= getattr(self, name) < 1, f"model.encoder.{name}", getattr(self, name), "in [0, 1)")
 
@@ -85,7 +79,6 @@ class StackConfig(EncoderConfig):
 
     @property
     def description(self) -> str:
-        """What it is, in a few words: `LSTM 300` or `LSTM 2×300`."""
         return f"{self.kind.upper()} {f'{self.layers}×' if self.layers > 1 else ''}{self.hidden_size}"
 
     @property
@@ -124,7 +117,6 @@ class FusedLSTM(nn.LSTM):
     def forward(  # type: ignore[override]  # no packed sequences, and never without a state
         self, x: Tensor, state: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Read x."""
         if one_step_of_few(x) and not self.training:
             return self._step(x, state)
         output, h, c = _read(torch.lstm, self, x, *state)
@@ -143,7 +135,6 @@ class FusedRNN(nn.RNN):
     """`nn.RNN` of tanh units with the same weights; x (T, B, E), state h (layers, B, H) -> h (T, B, H), state."""
 
     def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        """Read x."""
         output, h = _read(torch.rnn_tanh, self, x, state)
         return output, h
 
@@ -204,14 +195,12 @@ class LSTMConfig(StackConfig):
         require_bias(self.forget_bias)
 
     def build(self, input_size: int, init: Init) -> LSTMEncoder:
-        """Make the encoder."""
         return LSTMEncoder(self, input_size, init)
 
 
 def require_bias(forget_bias: float | None) -> None:
-    """Refuse a forget gate's bias that is not finite."""
-    ok = forget_bias is None or math.isfinite(forget_bias)
-    require(ok, "model.encoder.forget_bias", forget_bias, "finite, or null")
+    finite = forget_bias is None or math.isfinite(forget_bias)
+    require(finite, "model.encoder.forget_bias", forget_bias, "finite, or null")
 
 
 LOOP_FROM = {1: 490, 2: 640}
@@ -227,31 +216,22 @@ STREAMS = 16
 def one_step_of_few(x: Tensor) -> bool:
     """Whether the library's LSTM cell reads x (T, B, E) faster than its kernel, as when text is drawn word by word.
 
-    At every call the kernel puts the weights in an order of its own. On two cores of Zen 3 a model of 10,000 words
-    reads a word at a time 2.0 times as fast by the cell with 2×650 units and 1.5 times with 300 (`python -m benchmarks
-    words words-small`). The more streams there are, the less the weights' order costs beside the product.
+    At every call the kernel puts the weights in an order of its own, which costs the less the more streams there are.
     """
     few = len(x) == 1 and x.shape[1] <= STREAMS
     return few and x.device.type == "cpu" and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
 
 
 def square_units(input_size: int, hidden_size: int) -> float:
-    """Return √(H · max(E, H)), by which layers E → H are compared with `LOOP_FROM` and `FEW_FROM`.
-
-    The loop's time for that of the kernel, in bfloat16 with two threads of Zen 4: 0.75 for 1150 → 400 units (678), 0.78
-    for 300 → 800 (800) and for 650 → 650; 1.06 for 1000 → 300 (548) and 600 → 600, 1.21 for 400 → 550.
-    """
+    """Return √(H · max(E, H)), by which layers E → H are compared with `LOOP_FROM` and `FEW_FROM`."""
     return math.sqrt(hidden_size * max(input_size, hidden_size))
 
 
 def loop_is_faster(units: float, x: Tensor) -> bool:
-    """Whether `lstm_layer` reads x (T, B, E) and learns faster than the library's kernel; only on a CPU.
+    """Whether `lstm_layer` reads x (T, B, E) and learns faster than the library's kernel (results/speed.md).
 
-    In bfloat16 long segments gain from some size on: a training step of two layers, 20 streams of 35 steps and 10,000
-    words, on one thread of an EPYC of Zen 5, takes 2 % more time than the kernel's with 400 units, 5 % less with 450
-    and 34 % less with 650; on one of Zen 4 a layer 500 → 500 takes a third less, 300 → 480, which lost 3 to 14 % when
-    the limit was set, 1 to 14 % less. Segments of a few words, as in dynamic evaluation, gain in float32, too: 5 steps
-    of one stream take 14 to 63 % less with 500 units. Of more than two threads nothing is known: the kernel stays.
+    On a CPU alone: long segments in bfloat16, and those of a few words, as in dynamic evaluation, in float32, too. Of
+    more than two threads nothing is known: the kernel stays.
     """
     if x.device.type != "cpu" or not torch.is_grad_enabled():
         return False
@@ -277,11 +257,9 @@ class LSTMEncoder(Encoder):
         initialise(self.lstm, init, config.forget_bias)
 
     def init_state(self, batch_size: int) -> Tensors:
-        """Zeros."""
         return {"h": zeros_of(self.lstm, batch_size), "c": zeros_of(self.lstm, batch_size)}
 
     def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
-        """Read x (T, B, E)."""
         if loop_is_faster(self.output_size, x):
             return self._looped(x, state)
         output, (h, c) = self.lstm(x, (state["h"], state["c"]))
@@ -308,11 +286,9 @@ class RNNConfig(StackConfig):
 
     @property
     def equation(self) -> str:
-        """What a layer computes at a step, in a line."""
         return "h_t = tanh(W_ih x_t + W_hh h_{t−1} + b)"
 
     def build(self, input_size: int, init: Init) -> RNNEncoder:
-        """Make the encoder."""
         return RNNEncoder(self, input_size, init)
 
 
@@ -326,10 +302,8 @@ class RNNEncoder(Encoder):
         initialise(self.rnn, init)
 
     def init_state(self, batch_size: int) -> Tensors:
-        """Zeros."""
         return {"h": zeros_of(self.rnn, batch_size)}
 
     def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
-        """Read x (T, B, E)."""
         output, h = self.rnn(x, state["h"])
         return output, {"h": h}

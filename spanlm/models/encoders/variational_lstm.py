@@ -60,11 +60,9 @@ class VariationalLSTMConfig(EncoderConfig):
 
     @property
     def description(self) -> str:
-        """What it is, in a few words: `variational LSTM 2×650`."""
         return f"variational {LSTMConfig(hidden_size=self.hidden_size, layers=self.layers).description}"
 
     def build(self, input_size: int, init: Init) -> VariationalLSTMEncoder:
-        """Make the encoder."""
         return VariationalLSTMEncoder(self, input_size, init)
 
 
@@ -84,11 +82,9 @@ class VariationalLSTMEncoder(Encoder):
         return [cast(FusedLSTM, layer) for layer in self.layers]
 
     def init_state(self, batch_size: int) -> Tensors:
-        """Zeros."""
         return {name: torch.cat([zeros_of(layer, batch_size) for layer in self._layers]) for name in ("h", "c")}
 
     def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
-        """Read x (T, B, E)."""
         read = self._fused if self._fits_the_kernel else self._noisy
         ends = []
         for layer, h, c in zip(self._layers, state["h"], state["c"], strict=True):
@@ -99,7 +95,6 @@ class VariationalLSTMEncoder(Encoder):
 
     @property
     def _fits_the_kernel(self) -> bool:
-        """Nothing but what a layer reads from below is changed, and that for all gates alike."""
         config = self.config
         if config.zoneout_h or config.zoneout_c:
             return False

@@ -3,8 +3,7 @@
     g_t = tanh(W_l h_t + b_l) ∈ R^{K·E},    z_{t,k} = W g_{t,k} + b,    π_t = softmax(W_p h_t)
     p_t = Σ_k π_{t,k} softmax(z_{t,k})
 
-If another prediction is mixed in (ξ beside h, Li et al., 2020), ξ goes through the same W_l and W_p, so that q is a
-mixture of softmaxes, too; their Eq. 8, q ∝ exp(ξᵀ O), does not fit where ξ is wider than the rows of O.
+If another prediction is mixed in (ξ beside h, Li et al., 2020), ξ goes through the same W_l and W_p.
 
 All experts share the bias b, and the prior has none; a locked dropout acts on g. The public code takes the logarithm
 of p + 1e-8, which is not a distribution; here all is in log space: log p = logsumexp_k(log π_k + log softmax(z_k)).
@@ -14,11 +13,10 @@ The gradients of log p = log Σ_k π_k softmax(z_k)[y] are those of K linear sof
 
     r_k = π_k softmax(z_k)[y] / p,    ∂ log p / ∂ log π_k = r_k
 
-which is its share in the target's probability. Softmaxes too many to keep would be computed again in the backward pass,
-a third more products. But the loss of a segment is a mean over its words, so all of them have one incoming gradient g:
-the forward pass computes the gradients for g = 1 while it has a chunk's softmaxes, and the backward pass multiplies.
-For words with another incoming gradient the softmaxes are computed again, to correct the gradients of W and b. That is
-costly if there are many, so the caller passes what to expect (`even`).
+which is its share in the target's probability. The loss of a segment is a mean over its words, so all of them have one
+incoming gradient g: the forward pass computes the gradients for g = 1 while it has a chunk's softmaxes, and the
+backward pass multiplies. For words with another incoming gradient the softmaxes are computed again, to correct the
+gradients of W and b, which is costly if there are many: the caller says what to expect (`even`).
 """
 
 from __future__ import annotations
@@ -112,7 +110,6 @@ class _MixtureLogProb(torch.autograd.Function):
 
 
 def _of_linear(inputs: list[Tensor], rows: Tensor, grad: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    """Return the gradients of W and, if there is one, b that some rows give."""
     x, log_prior, weight, bias, targets, margin = inputs
     leaves = [t.detach().requires_grad_() for t in (weight, bias) if t is not None]
     with torch.enable_grad():
@@ -130,7 +127,6 @@ def _chunk_by_chunk(
     margin: Tensor,
     dtype: torch.dtype,
 ) -> Tensor:
-    """Make the softmaxes again in the backward pass."""
     words = targets.repeat_interleave(x.shape[1])
     each = linear_log_prob(x.flatten(0, 1), weight, bias, words, margin.flatten(), dtype)
     return (each.view_as(log_prior) + log_prior).logsumexp(1)
@@ -195,17 +191,14 @@ class MixtureOfSoftmaxesConfig(AdversarialConfig):
 
     @property
     def equation(self) -> str:
-        """How it predicts, in a line for people."""
         return f"p_t = Σ_k π_{{t,k}} softmax(W tanh(W_{{l,k}} h_t + b_l){' + b' * self.bias})"
 
     @property
     def description(self) -> str:
-        """What it is, in a few words."""
         several = f"mixture of {self.experts} softmax{'es' if self.experts > 1 else ''}"
         return f"{several}, tied" if self.tied else several
 
     def build(self, readout_size: int, embedding: nn.Embedding, init: Init) -> MixtureOfSoftmaxesHead:
-        """Make the head."""
         return MixtureOfSoftmaxesHead(self, readout_size, embedding, init)
 
 
@@ -240,7 +233,6 @@ class MixtureOfSoftmaxesHead(AdversarialHead):
         return log_p.view_as(targets)
 
     def own_log_probs(self, features: Tensor) -> Tensor:
-        """Log p of every word, (T, B, V), normalised in float32 or float64; one expert's logits at a time."""
         pairs = zip(self._log_prior(features).unbind(-1), self._seen(features).unbind(-2), strict=True)
         log_p = None
         for log_share, seen in pairs:
@@ -250,7 +242,6 @@ class MixtureOfSoftmaxesHead(AdversarialHead):
         return log_p
 
     def _seen(self, features: Tensor) -> Tensor:
-        """Return g (T, B, K, E), what each expert sees."""
         latent = locked_dropout(self.latent(features).tanh(), self.latent_dropout, self.training)
         return latent.view(*features.shape[:-1], self.experts, -1)
 

@@ -1,9 +1,8 @@
 """The linear softmax: y_t = softmax(W* h*_t + b) (Daniluk et al., 2017, Eq. 5).
 
-With a projection (Press & Wolf, 2017; their PR) y_t = softmax(W* (P h*_t + b_P) + b), and training adds λ‖P‖²,
-the sum of squares of P, to its loss. The meaning of λ depends on the loss. The paper's λ = 0.15 is the code's, which
-minimises Σ NLL / B + ½‖P‖² / (6.5 B), a sum over time averaged over B streams: `training.loss=time-sum` with
-`projection_penalty` 1 / (13 B), 0.00385 for B = 20; the paper's number is 1 / 6.5, for ½‖P‖² beside the plain Σ NLL.
+With a projection (Press & Wolf, 2017; their PR) y_t = softmax(W* (P h*_t + b_P) + b), and training adds λ‖P‖², the
+sum of squares of P, to its loss. The paper's λ = 0.15 stands beside Σ NLL / B + ½‖P‖² / (6.5 B): `projection_penalty`
+1 / (13 B) with `training.loss=time-sum`.
 
 The adversarial softmax (Wang, Gong & Liu, 2019) trains against the worst small change of the target's vector.
 Within a ball of radius ε‖w_y‖ the smallest logit of the target is known:
@@ -22,10 +21,9 @@ With P the softmax but for a zero at each row's target y_n, and e_n = 1 − p_n,
 
     ∂/∂x_n = g_n (e_n W[y_n] − P_n W),    ∂/∂W = −Pᵀ(g ⊙ x) + Σ_n e_n g_n x_n at row y_n,    ∂/∂b likewise
 
-so P is written once over the logits and only read afterwards, where `linear` + `cross_entropy` fill three such
-tensors. e_n is kept apart in float32, so a confident word's small gradient survives a bfloat16 P. A margin m_n may be
-taken off z_n[y_n] first: ∂ log p_n / ∂m_n = p_n − 1. Where all logits fit in one chunk, what their gradient needs is
-kept for the backward pass; else each chunk is made again there.
+so P is written once over the logits and only read afterwards. e_n is kept apart in float32, so a confident word's small
+gradient survives a bfloat16 P. A margin m_n may be taken off z_n[y_n] first: ∂ log p_n / ∂m_n = p_n − 1. Where all
+logits fit in one chunk, what their gradient needs is kept for the backward pass; else each chunk is made again there.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ from spanlm.models.ops.precision import (
 )
 
 MANY_ROWS = 2**12
-"""Rows from which on W is put in the kernel's order once: 3,355 times (10000, 280) then take an eighth less time."""
+"""Rows from which on W is put in the kernel's order once."""
 
 _BLOCK_ELEMENTS = 2**19
 """Logits a CPU normalises at a time: 2 MB of float32, so the passes of the softmax run in cache."""
@@ -211,7 +209,7 @@ def adversarial_margin(x: Tensor, weight: Tensor, targets: Tensor, epsilon: floa
     x = wide(x)
     with torch.no_grad():
         words = weight[targets]
-        x_norm, word_norm = _norm(x), _norm(words)
+        x_norm, word_norm = ((v.square().sum(1, keepdim=True) + 1e-8).sqrt() for v in (x, words))
         change = epsilon * word_norm * x / x_norm  # -δ
         change = change * ((x * words).sum(1, keepdim=True) > 0)
     return (change * x).sum(1)
@@ -227,10 +225,6 @@ class AdversarialHead(MixingHead):
         """Return the margin off the logits of targets (N,), for x (N, D) and W (V, D); None in evaluation."""
         moved = self.training and self.adversarial
         return adversarial_margin(x, weight, targets, self.adversarial) if moved else None
-
-
-def _norm(x: Tensor) -> Tensor:
-    return (x.square().sum(1, keepdim=True) + 1e-8).sqrt()
 
 
 class AdversarialConfig:
@@ -279,13 +273,11 @@ class SoftmaxConfig(AdversarialConfig):
 
     @property
     def equation(self) -> str:
-        """How it predicts, in a line for people."""
         bias = " + b" * self.bias
         return f"y_t = softmax(W* (P h*_t + b_P){bias})" if self.projection else f"y_t = softmax(W* h*_t{bias})   (5)"
 
     @property
     def description(self) -> str:
-        """What it is, in a few words."""
         return "softmax, tied" if self.tied else "softmax"
 
     @property
@@ -294,7 +286,6 @@ class SoftmaxConfig(AdversarialConfig):
         return self.tied
 
     def build(self, readout_size: int, embedding: nn.Embedding, init: Init) -> SoftmaxHead:
-        """Make the head."""
         return SoftmaxHead(self, readout_size, embedding, init)
 
 
@@ -325,18 +316,15 @@ class SoftmaxHead(AdversarialHead):
         self.adversarial = config.adversarial
 
     def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
-        """Log p(target), (T, B)."""
         x = self._projected(features).flatten(0, 1)
         words = targets.flatten()
         margin = self.margin(x, self.weight, words)
         return linear_log_prob(x, self.weight, self.bias, words, margin).view_as(targets)
 
     def own_log_probs(self, features: Tensor) -> Tensor:
-        """Log p of every word, (T, B, V), normalised in float32 or float64."""
         return wide_logits(self._projected(features), self.weight, self.bias).log_softmax(-1)
 
     def penalty(self) -> Tensor | float:
-        """λ‖P‖²."""
         if self.projection is None or not self.projection_penalty:
             return 0.0
         return self.projection_penalty * self.projection.weight.square().sum()

@@ -12,8 +12,7 @@ the mean of all earlier outputs) and `none` (the layer of Eq. 7 alone, which a m
 h_t itself is remembered only after it predicted; with an empty memory c_t = 0. The score of `single` does not
 depend on t, so its softmax runs along with the sentence. What the state holds grows with the sentence and a reset
 empties it. The published code differs from the paper: it merges without the tanh, keeps a zero vector in the memory for
-good, and adds 1 to the forget gate's bias; `merge`, `zero_slot` and `model.encoder.forget_bias` do these.
-The last is 1 for every LSTM here unless a preset says otherwise; those of the paper start it at 0.
+good, and adds 1 to the forget gate's bias (`model.encoder.forget_bias`).
 """
 
 from __future__ import annotations
@@ -47,7 +46,6 @@ EMPTY = -1e30
 """The logarithm of no weight at all: finite, so that no difference of two of them is NaN."""
 
 Score = Literal["single", "combined", "mean", "none"]
-Merge = Literal["tanh", "linear"]
 _WEIGHTS = {
     "single": ("a_i ∝ exp(v_s · tanh(W_s h_i)),  ", "(3, 4, 7, 9)"),
     "combined": ("a_i ∝ exp(v_s · tanh(W_s h_i + W_q h_t)),  ", "(3, 4, 7, 10)"),
@@ -66,29 +64,22 @@ class AttentiveConfig(MemoryConfig):
             compare them with: mean (all alike) or none (nothing is remembered, and the layer of Eq. 7 sees h_t alone).
         window: how many outputs back at most; null: all since the last reset, which needs sentences
             (training.batching.kind). The paper found a bounded window over the running text worse.
-        merge: tanh (Eq. 7), or linear as in the published code.
         merge_bias: with the b_c of Eq. 7. It can learn how frequent words are, as the softmax's bias does, before the
             LSTM has learned anything: with the published rate of 1 and a tied softmax, in which it meets its own
             gradient, training stays far behind one without it.
-        zero_slot: a zero vector stays in the memory, as in the published code, and takes its share of the attention.
     """
 
     kind: Literal["attentive"] = "attentive"
     paper: ClassVar[str] = "Salton et al., 2017"
     score: Score = "combined"
     window: int | None = None
-    merge: Merge = "tanh"
     merge_bias: bool = True
-    zero_slot: bool = False
 
     def __post_init__(self) -> None:
         require(self.score in get_args(Score), "model.memory.score", self.score, f"one of {', '.join(get_args(Score))}")
-        require(self.merge in get_args(Merge), "model.memory.merge", self.merge, "tanh or linear")
         require(self.window is None or self.window >= 1, "model.memory.window", self.window, "at least 1, or null")
-        if self.score == "none":
-            alone = "where model.memory.score is none and nothing is remembered"
-            require(self.window is None, "model.memory.window", self.window, f"null {alone}")
-            require(not self.zero_slot, "model.memory.zero_slot", self.zero_slot, f"false {alone}")
+        alone = "null where model.memory.score is none and nothing is remembered"
+        require(self.window is None or self.score != "none", "model.memory.window", self.window, alone)
 
     @property
     def slots(self) -> int | None:
@@ -97,15 +88,12 @@ class AttentiveConfig(MemoryConfig):
 
     @property
     def equation(self) -> str:
-        """How it reads the past, in a line."""
         weights, numbers = _WEIGHTS[self.score]
         read, seen = ("", "h_t") if self.score == "none" else ("c_t = Σ_{i<t} a_i h_i,  ", "[h_t; c_t]")
-        merged = f"W_c {seen}{' + b_c' * self.merge_bias}"
-        return f"{weights}{read}h'_t = {f'tanh({merged})' if self.merge == 'tanh' else merged}   {numbers}"
+        return f"{weights}{read}h'_t = tanh(W_c {seen}{' + b_c' * self.merge_bias})   {numbers}"
 
     @property
     def description(self) -> str:
-        """What it is, in a few words."""
         if self.score == "none":
             return "the merge of an attentive memory, nothing to attend to"
         reach = "the whole sentence" if self.window is None else f"window {self.window}"
@@ -113,7 +101,6 @@ class AttentiveConfig(MemoryConfig):
         return f"attentive memory, {how}, {reach}"
 
     def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> AttentiveMemory:
-        """Make the memory."""
         single = SingleMemory if self.window is None else SingleWindowMemory
         others: dict[str, type[AttentiveMemory]] = {"none": NoAttention, "combined": CombinedMemory}
         return others.get(self.score, single)(self, hidden_size, init)
@@ -125,7 +112,6 @@ class AttentiveMemory(Memory):
     def __init__(self, config: AttentiveConfig, hidden_size: int, init: Init) -> None:
         super().__init__()
         self.readout_size, self.window = hidden_size, config.window
-        self.tanh, self.zero_slot = config.merge == "tanh", config.zero_slot
         self.scored = config.score in ("single", "combined")
         if self.scored:
             self.memory_key = nn.Linear(hidden_size, hidden_size, bias=False)  # W_s
@@ -142,24 +128,20 @@ class AttentiveMemory(Memory):
         return {"values": values, "filled": torch.zeros(values.shape[:2], dtype=torch.bool, device=values.device)}
 
     def equalise(self) -> None:
-        """Let all scores be zero, that of a zero slot, too: the weights of `mean`."""
         if self.scored:
             nn.init.zeros_(self.score)
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
-        """Look back from every step of h (T, B, H)."""
         context, weights, state = self.look_back(h, state)
         read = h if context is None else torch.cat([h, context.to(h.dtype)], -1)
-        merged = linear(read, self.merge.weight, self.merge.bias)
-        attention = None if weights is None else Attention(weights)
-        return Readout(torch.tanh(merged) if self.tanh else merged, attention), state
+        features = torch.tanh(linear(read, self.merge.weight, self.merge.bias))
+        return Readout(features, None if weights is None else Attention(weights)), state
 
     @abstractmethod
     def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor | None, AttentionWeights | None, Tensors]:
         """Return the contexts c (T, B, H), the attention and the state after the last step; None: there is neither."""
 
     def single_scores(self, h: Tensor) -> Tensor:
-        """Eq. 9, (T, B), in float32 or float64; of `mean` zeros."""
         if not self.scored:
             return h.new_zeros(h.shape[:2], dtype=wide_dtype(h.dtype))
         activations = torch.tanh(linear(h, self.memory_key.weight))
@@ -167,11 +149,9 @@ class AttentiveMemory(Memory):
             return activations.to(self.score.dtype) @ self.score
 
     def outputs(self, h: Tensor, state: Tensors) -> Tensor:
-        """Those that were carried and those of these steps, (P + T, B, H)."""
         return torch.cat([cleared(state["values"], state["filled"]).to(h.dtype), h])
 
     def carried(self, values: Tensor, before: Tensor, steps: int) -> Tensors:
-        """What of the outputs goes on."""
         kept = slice(None) if self.window is None else slice(steps, None)
         return {"values": values[kept], "filled": with_steps(before, steps)[kept]}
 
@@ -180,11 +160,9 @@ class NoAttention(AttentiveMemory):
     """`none`: the layer of Eq. 7 alone; no state."""
 
     def init_state(self, batch_size: int) -> Tensors:
-        """Nothing is carried."""
         return {}
 
     def look_back(self, h: Tensor, state: Tensors) -> tuple[None, None, Tensors]:
-        """Look at nothing."""
         return None, None, {}
 
 
@@ -196,22 +174,20 @@ class SingleMemory(AttentiveMemory):
     """
 
     def init_state(self, batch_size: int) -> Tensors:
-        """Nothing, or the zero slot: its score is v_s · tanh(0) = 0, and so is its value."""
         like = self.merge.weight
         scores = like.new_zeros(0, batch_size)
         return {
-            "log_total": like.new_full((1, batch_size), 0.0 if self.zero_slot else EMPTY),
+            "log_total": like.new_full((1, batch_size), EMPTY),
             "mean": like.new_zeros(1, batch_size, self.readout_size),
             "scores": scores,
             "filled": scores.bool(),
         }
 
     def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, Callable[[], Tensor], Tensors]:
-        """A running softmax."""
         own = self.single_scores(h)
         context, log_total, mean = running_attention(own, h, state["log_total"], state["mean"])
         scores, filled = torch.cat([state["scores"], own]), with_steps(state["filled"], len(h))
-        weights = partial(_weights, scores, state["filled"], _reach(state["filled"], len(h)), self.zero_slot)
+        weights = partial(_weights, scores, state["filled"], _reach(state["filled"], len(h)))
         return context, weights, {"log_total": log_total, "mean": mean, "scores": scores, "filled": filled}
 
 
@@ -219,9 +195,8 @@ class SingleWindowMemory(AttentiveMemory):
     """`single` or `mean` over the last L outputs, scored anew in every segment: W_s and v_s learn from them, too."""
 
     def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, Tensor, Tensors]:
-        """A softmax over a sliding window of scores."""
         values, before = self.outputs(h, state), state["filled"]
-        weights = _weights(self.single_scores(values), before, len(before), self.zero_slot)
+        weights = _weights(self.single_scores(values), before, len(before))
         return window_sum(weights, values.to(weights.dtype)), weights, self.carried(values, before, len(h))
 
 
@@ -233,12 +208,10 @@ class CombinedMemory(AttentiveMemory):
     """
 
     def init_state(self, batch_size: int) -> Tensors:
-        """Nothing to look back at."""
         state = super().init_state(batch_size)
         return state if self.window else {**state, "keys": state["values"].clone()}
 
     def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, Tensor, Tensors]:
-        """Additive attention."""
         values, before = self.outputs(h, state), state["filled"]
         after, window = self.carried(values, before, len(h)), self.window or _reach(before, len(h))
         if self.window:
@@ -247,7 +220,7 @@ class CombinedMemory(AttentiveMemory):
             key = linear(h, self.memory_key.weight)
             keys = after["keys"] = torch.cat([cleared(state["keys"], before).to(key.dtype), key])
         query = linear(h, self.query.weight)
-        context, weights = additive_window_attention(query, keys, values, self.score, before, window, self.zero_slot)
+        context, weights = additive_window_attention(query, keys, values, self.score, before, window)
         return context, weights, after
 
 
@@ -256,14 +229,12 @@ def _reach(filled: Tensor, steps: int) -> int:
     return max(1, len(filled) + steps - 1)
 
 
-def _weights(scores: Tensor, filled: Tensor, window: int, zero_slot: bool) -> Tensor:
+def _weights(scores: Tensor, filled: Tensor, window: int) -> Tensor:
     """Softmax of the scores (P + T, B) in the window before each of T steps, (T, B, L); P slots were carried."""
     steps, missing = len(scores) - len(filled), window - len(filled)
     windows = pad(scores, (0, 0, missing, 0)).unfold(0, window, 1)[:steps]
     may_read = window_filled(pad(filled, (0, 0, missing, 0)), steps, window)
-    if zero_slot:
-        windows, may_read = pad(windows, (0, 1)), pad(may_read, (0, 1), value=True)
-    return masked_softmax(windows, may_read)[..., :window]
+    return masked_softmax(windows, may_read)
 
 
 def _triangle(scores: Tensor, log_total: Tensor) -> Tensor:

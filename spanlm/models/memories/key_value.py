@@ -58,31 +58,25 @@ class KeyValueConfig(MemoryConfig):
 
     @property
     def parts(self) -> int:
-        """One part a role."""
         return self.roles
 
     @property
     def name(self) -> str:
-        """The paper's name for this number of roles."""
         return ROLES[self.roles]
 
     @property
     def slots(self) -> int | None:
-        """The window L."""
         return self.window
 
     @property
     def equation(self) -> str:
-        """How it reads the past, in a line."""
         return _EQUATIONS[self.roles]
 
     @property
     def description(self) -> str:
-        """What it is, in a few words."""
         return f"{self.name} memory, window {self.window}"
 
     def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> KeyValueMemory:
-        """Make the memory; refuse a hidden size that the roles do not divide."""
         return KeyValueMemory(self, hidden_size, init)
 
 
@@ -104,17 +98,14 @@ class KeyValueMemory(Memory):
         init.start_all(self)
 
     def init_state(self, batch_size: int) -> Tensors:
-        """Nothing to look back at."""
         empty = self.score.new_zeros(self.window, batch_size, self.readout_size)
         filled = torch.zeros(self.window, batch_size, dtype=torch.bool, device=empty.device)
         return {"keys": empty, "values": empty.clone(), "filled": filled}
 
     def equalise(self) -> None:
-        """Let all scores be zero."""
         nn.init.zeros_(self.score)
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
-        """Look back from every step of h (T, B, roles·k)."""
         parts = torch.split(h, self.readout_size, dim=-1)
         key, value, prediction = parts[0], parts[min(1, self.roles - 1)], parts[-1]
         keys = torch.cat([cleared(state["keys"], state["filled"]).to(h.dtype), key])

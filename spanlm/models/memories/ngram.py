@@ -38,21 +38,17 @@ class NGramConfig(MemoryConfig):
 
     @property
     def parts(self) -> int:
-        """One part a step."""
         return self.order
 
     @property
     def equation(self) -> str:
-        """How it reads the past, in a line."""
         return "h*_t = tanh(W^N [h¹_t; h²_{t−1}; …; h^N_{t−N+1}])   (13)"
 
     @property
     def description(self) -> str:
-        """What it is, in a few words."""
         return f"{self.order}-gram memory"
 
     def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> NGramMemory:
-        """Make the memory; refuse a hidden size that the order does not divide."""
         return NGramMemory(self, hidden_size, init)
 
 
@@ -67,11 +63,9 @@ class NGramMemory(Memory):
         init.start(self.combine.weight)
 
     def init_state(self, batch_size: int) -> Tensors:
-        """Zeros: no output came before."""
         return {"outputs": self.combine.weight.new_zeros(self.order - 1, batch_size, self.hidden_size)}
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
-        """Gather the parts due at every step of h (T, B, N·k)."""
         steps, size, past = len(h), self.readout_size, self.order - 1
         outputs = torch.cat([state["outputs"].to(h.dtype), h])
         due = [outputs[past - lag : past - lag + steps, :, lag * size : (lag + 1) * size] for lag in range(self.order)]

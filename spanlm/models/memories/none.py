@@ -18,16 +18,13 @@ class NoMemoryConfig(MemoryConfig):
 
     @property
     def equation(self) -> str:
-        """How it reads the past, in a line."""
         return "h*_t = h_t"
 
     @property
     def description(self) -> str:
-        """What it is, in a few words."""
         return "no memory"
 
     def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> NoMemory:
-        """Make the memory; it has no weights."""
         return NoMemory(hidden_size)
 
 
@@ -39,9 +36,7 @@ class NoMemory(Memory):
         self.readout_size = hidden_size
 
     def init_state(self, batch_size: int) -> Tensors:
-        """Nothing is carried."""
         return {}
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
-        """Hand on h."""
         return Readout(h), {}

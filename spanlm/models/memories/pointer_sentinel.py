@@ -50,7 +50,6 @@ class Pointer:
     trained_alone: bool = False
 
     def score(self, head: MixingHead, features: Tensor, targets: Tensor) -> Scores:
-        """Score targets (T, B)."""
         log_prob = self.mixed(head.own_log_prob(features, targets, mixed=True), targets)
         if not self.trained_alone:
             return Scores(log_prob)
@@ -79,7 +78,6 @@ class Pointer:
         return None
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Pointer:
-        """Apply `function` to every tensor."""
         log_weights, words, log_gate = map(function, (self.log_weights, self.words, self.log_gate))
         return Pointer(log_weights, words, log_gate, self.trained_alone)
 
@@ -103,22 +101,18 @@ class PointerSentinelConfig(MemoryConfig):
 
     @property
     def slots(self) -> int | None:
-        """The window L."""
         return self.window
 
     @property
     def equation(self) -> str:
-        """How it reads the past, in a line."""
         pointed = "q_t = tanh(W h_t + b),  [a_t; g_t] = softmax([q_t · h_i …; q_t · s])"
         return f"{pointed},  p(w) = g_t p_vocab(w) + Σ_{{x_i = w}} a_{{t,i}}"
 
     @property
     def description(self) -> str:
-        """What it is, in a few words."""
         return f"pointer sentinel, window {self.window}"
 
     def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> PointerSentinelMemory:
-        """Make the memory."""
         return PointerSentinelMemory(self, hidden_size, init)
 
 
@@ -137,7 +131,6 @@ class PointerSentinelMemory(Memory):
         init.start_all(self)
 
     def init_state(self, batch_size: int) -> Tensors:
-        """Nothing to point to."""
         keys = self.sentinel.new_zeros(self.window - 1, batch_size, self.readout_size)
         words = torch.zeros(self.window - 1, batch_size, dtype=torch.int64, device=keys.device)
         return {"keys": keys, "words": words, "filled": torch.zeros_like(words, dtype=torch.bool)}
@@ -147,7 +140,6 @@ class PointerSentinelMemory(Memory):
         self.equal = True
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
-        """Point from every step of h (T, B, H) to the words up to its own."""
         keys = torch.cat([cleared(state["keys"], state["filled"]).to(h.dtype), h])
         words = torch.cat([cleared(state["words"], state["filled"]), tokens])
         query = torch.tanh(self.query(h))

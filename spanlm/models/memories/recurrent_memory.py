@@ -53,24 +53,20 @@ class RecurrentMemoryConfig(MemoryConfig):
 
     @property
     def slots(self) -> int | None:
-        """The window n."""
         return self.window
 
     @property
     def equation(self) -> str:
-        """How it reads the past, in a line."""
         temporal = (" + T^M[t − i]", " + T^C[t − i]") if self.temporal else ("", "")
         read = f"p_t = softmax((M[w_i]{temporal[0]}) · h_t),  s_t = Σ_i p_{{t,i}} (C[w_i]{temporal[1]})"
         return f"{read},  {_EQUATIONS[self.composition]}"
 
     @property
     def description(self) -> str:
-        """What it is, in a few words."""
         lags = "" if self.temporal else ", no temporal matrices"
         return f"recurrent memory ({self.composition}{lags}), window {self.window}"
 
     def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> RecurrentMemory:
-        """Make the memory."""
         return RecurrentMemory(self, hidden_size, vocabulary_size, init)
 
 
@@ -100,7 +96,6 @@ class LinearComposition(nn.Module):
         self.of_hidden = nn.Linear(size, size, bias=False)  # U
 
     def forward(self, read: Tensor, h: Tensor) -> Tensor:
-        """Compose."""
         composed: Tensor = self.of_hidden(h) + read
         return composed
 
@@ -125,18 +120,15 @@ class RecurrentMemory(Memory):
         init.start_all(self)
 
     def init_state(self, batch_size: int) -> Tensors:
-        """No words."""
         words = torch.zeros(self.window - 1, batch_size, dtype=torch.int64, device=self.keys.weight.device)
         return {"words": words, "filled": torch.zeros_like(words, dtype=torch.bool)}
 
     def equalise(self) -> None:
-        """Let all scores be zero."""
         nn.init.zeros_(self.keys.weight)
         if self.key_lags is not None:
             nn.init.zeros_(self.key_lags)
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
-        """Look back from every step of h (T, B, H) at the words up to its own."""
         words = torch.cat([cleared(state["words"], state["filled"]), tokens])
         read, attention = dot_window_attention(
             h, self.keys(words), self.values(words), state["filled"], self.key_lags, self.value_lags

@@ -4,18 +4,14 @@ A memory of T queries is stored as P + T slots: P carried from before, then the 
 back L slots from P + t; lag j (1 = the step before) is slot P + t - j, column L - j. With P < L the first queries have
 fewer slots than L behind them, and what is not there costs nothing.
 
-Additive attention: the window slides by one step per query, so lag j is the same slice of the memory, shifted: a loop
-over the L lags touches only contiguous (T, B, D) slices that stay in cache. Where the window is longer than the segment
-the loop goes over the T queries instead. Where gradients are needed the tanh of all slices is kept for them if that is
-not too much, else computed again; elsewhere one slice is used over and over. Gradients are written out for the same
-reason. A long window of few numbers is compared at once, for there the calls of a loop take longer than the numbers;
-reads of a long window are products with a band, as below.
+Additive attention: lag j of all queries is one slice of the memory, so a loop over the L lags touches only contiguous
+(T, B, D) slices that stay in cache. Where the window is longer than the segment the loop goes over the T queries
+instead. Gradients are written out, so that the tanh of all slices is kept for them if that is not too much, else
+computed again. A long window of few numbers is compared at once: the calls of a loop would take longer.
 
-Dot products: over one stream's T steps and the L - 1 + T slots they may look at, all scores are one matrix product, of
-which the window is a band: row t, columns t … t + L - 1. The reads are the product of the band, zero elsewhere, with
-the values. That multiplies (T + L) / L times too much, in a few large products: on one CPU core it takes as long as a
-loop over the lags for L = 15 and a third of the time for L = 100. Long segments go block by block, so that cost and
-memory grow with T and not with T².
+Dot products, and the reads of a long window: over one stream's T steps and the L - 1 + T slots they may look at, all
+scores are one matrix product, of which the window is a band: row t, columns t … t + L - 1. The reads are the product
+of the band, zero elsewhere, with the values. Long segments go block by block, so that cost grows with T and not T².
 """
 
 from __future__ import annotations
@@ -64,7 +60,6 @@ def _queries(steps: int, slots: int, window: int) -> Iterator[tuple[_Place, _Pla
 
 
 def _slices(query: Tensor, slots: int, window: int) -> list[tuple[_Place, _Place, slice]]:
-    """The fewer of `_lags` and `_queries`, but for a CPU's cache."""
     steps, slice_elements = len(query), window * query[:1].numel()
     by_query = steps < window and (query.is_cuda or slice_elements <= _SLICE_ELEMENTS)
     return list((_queries if by_query else _lags)(steps, slots, window))
@@ -244,7 +239,6 @@ def additive_window_attention(
     weight: Tensor,
     filled: Tensor,
     window: int | None = None,
-    zero_slot: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Attend over the window before each step.
 
@@ -252,8 +246,7 @@ def additive_window_attention(
 
     query (T, B, D) and keys (P + T, B, D) are projected already; values (P + T, B, D'); w (D,). The first P slots are
     carried, the last is never read. `filled` (P, B) says which carried slots hold something; what stands in the others
-    must be finite. The window L is at least P; None: P. With `zero_slot` a slot whose key and value are zero is always
-    in the window and takes its share of the weight; no column shows it.
+    must be finite. The window L is at least P; None: P.
 
     Returns:
         The reads (T, B, D') and the weights (T, B, L), column j being lag L - j, in float32 or float64.
@@ -262,12 +255,7 @@ def additive_window_attention(
     query, values, weight = map(wide, (query, values, weight))
     window = len(filled) if window is None else window
     may_read = window_filled(pad(filled, (0, 0, window - len(filled), 0)), len(query), window)
-    scores = additive_scores(query, keys, weight, window)
-    if zero_slot:
-        with torch.autocast(query.device.type, enabled=False):
-            scores = torch.cat([scores, (torch.tanh(query) @ weight).unsqueeze(-1)], -1)
-        may_read = pad(may_read, (0, 1), value=True)
-    weights = masked_softmax(scores, may_read)[..., :window]
+    weights = masked_softmax(additive_scores(query, keys, weight, window), may_read)
     return window_sum(weights, values), weights
 
 
@@ -280,7 +268,6 @@ def _join(parts: tuple[Tensor, ...] | list[Tensor]) -> Tensor:
 
 
 def _overlapping(slots: Tensor, window: int, size: int) -> Iterator[Tensor]:
-    """What the steps of each block look at: `size` slots, and the first L - 1 of the next."""
     pieces = torch.split(slots, size)  # and not slices of `slots`, whose gradients would each be as long as `slots`
     for first in range(0, len(slots) - window + 1, size):
         piece = first // size

@@ -6,17 +6,15 @@
     c̃_t = σ(a_f) ⊙ c_{t-1} + σ(a_i) ⊙ tanh(a_g),        h̃_t = σ(a_o) ⊙ tanh(c̃_t)
     c_t = d_c ⊙ c_{t-1} + (1 − d_c) ⊙ c̃_t,              h_t = d_h ⊙ h_{t-1} + (1 − d_h) ⊙ h̃_t
 
-Its ∂/∂W is one product over all steps: summed up step by step, at 1500 units it took longer than all else together.
-
 `lstm_layer` is a whole plain layer on a CPU where the library's kernel is slow: in reduced precision, and for a few
 words at a time, since at every call the kernel puts the weights in an order of its own.
 
     [a_i; a_f; a_g; a_o] = W_ih x_t + W_hh h_{t-1} + b
     c_t = σ(a_f) ⊙ c_{t-1} + σ(a_i) ⊙ tanh(a_g),        h_t = σ(a_o) ⊙ tanh(c_t)
 
-One product computes the inputs' part of the gates of all steps; the loop has one product a step in each direction; the
-gradients of x, W_ih and W_hh are one product each. Factors that do not depend on the gradient from above are computed
-for all steps at once. The library's tanh takes seven times as long as its σ, so tanh a = 1 − 2 σ(−2a) is kept as
+One product computes the inputs' part of the gates of all steps, and the gradients of x and each weight are one product
+each; the loops hold what feeds back. The library's tanh takes seven times as long as its σ, so tanh a = 1 − 2 σ(−2a) is
+kept as
 
     r = σ(−2a),    o ⊙ tanh a = o − 2 o ⊙ r,    tanh' a = 4 r (1 − r)
 """
@@ -35,11 +33,7 @@ GATES = 4
 """Input, forget, candidate, output: the library's order."""
 
 OFTEN, OFTEN_BACK = 16, 64
-"""Steps from which on W_hh is put in the kernel's order once; for the way back, which transposes it first, later.
-
-In bfloat16 70 steps of 12 streams and 960 units then take a sixth less time, 70 of 20 and 1150 a tenth less, 35 of 20
-and 650 no less (two cores of Zen 4).
-"""
+"""Steps from which on W_hh is put in the kernel's order once; for the way back, which transposes it first, later."""
 
 
 def _read(h: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:

@@ -82,7 +82,6 @@ def cache_places(lookup: Lookup, theta: float, most: int) -> tuple[Tensor, Tenso
 
 
 def _other(lookup: Lookup, steps: slice, slots: slice) -> Tensor:
-    """Return which slots hold another word than the one that follows each step, (B, Q, slots)."""
     targets = lookup.words[-len(lookup.query) :]
     return lookup.words[slots].T.unsqueeze(1) != targets[steps].T.unsqueeze(2)
 

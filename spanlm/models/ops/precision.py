@@ -1,15 +1,12 @@
 """Shared arithmetic: the precision of results, the faster product of a CPU, and dropout masks of a segment.
 
-The library multiplies float32 matrices with MKL, which is slower on AMD's processors than its other kernel (oneDNN,
-that of its LSTM): 95 against 215 GFLOP/s for (1120, 650) × (650, 650) on one thread of an EPYC of Zen 5, 89 against 106
-on Zen 4. That kernel has no gradients of its own, so they are written here. The choice depends on the processor's
-maker, not on timing, so that a machine gives the same numbers every time.
+The library multiplies float32 matrices with MKL, which is slower on AMD's processors than its other kernel, oneDNN.
+That kernel has no gradients of its own, so they are written here. The choice depends on the processor's maker, not on
+timing, so that a machine gives the same numbers every time.
 
-A mask holds 0 with probability `rate`, else 1 / (1 − rate), which keeps the expectation. It is drawn anew
-for every segment and every stream: state carried over from a segment has met other masks, as in the public code of
-Gal and of Press & Wolf (2017). A draw has 16 bits, a fourth of a number of the generator, so `rate` is rounded
-to a multiple of 2⁻¹⁶ for both. Dropout of 35 × 20 × 650 numbers takes 2.5 ms with its gradient, by the library's own
-draws 7.3 (float32, one thread of an EPYC of Zen 3).
+A mask holds 0 with probability `rate`, else 1 / (1 − rate), which keeps the expectation. It is drawn anew for every
+segment and every stream. A draw has 16 bits, so that one number of the generator gives four, and `rate` is rounded to a
+multiple of 2⁻¹⁶.
 """
 
 from __future__ import annotations
@@ -120,7 +117,6 @@ class _Linear(torch.autograd.Function):
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return x Wᵀ + b; W may be a transpose and is read where it lies, x is copied if it is not row after row."""
     if not (weight.is_contiguous() or weight.t().is_contiguous()):
         weight = weight.contiguous()  # the kernel has nothing but plain loops for gaps between rows
     return _kernel(x, weight, bias)
@@ -138,20 +134,17 @@ _linear: Callable[..., Tensor] = _Linear.apply  # the library leaves it untyped
 
 @cache
 def _library_is_slower() -> bool:
-    """Whether MKL is the library's product, and the processor AMD's."""
     mkl: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
     return mkl and processor_fields().get("vendor_id") == "AuthenticAMD"
 
 
 @cache
 def _has_kernel() -> bool:
-    """Whether this build of torch lets the other kernel be called."""
     built: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return built and all(hasattr(torch.ops.mkldnn, name) for name in ("_linear_pointwise", "_reorder_linear_weight"))
 
 
 def _faster(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
-    """Whether the other kernel multiplies x and Wᵀ; the library reports shapes that do not fit."""
     return (
         x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
@@ -181,8 +174,7 @@ def crossed(large: Tensor, small: Tensor) -> Tensor:
 def prepared(weight: Tensor, pays: bool) -> Callable[..., Tensor]:
     """Return `product` of this W (D', D), which may be a transpose; like it, without gradients.
 
-    The faster kernel (oneDNN) reads W in an order of its own, in which it puts it at every call. If that `pays`, a copy
-    in that order is made once, which does not see what becomes of W; the caller has measured from when on it does.
+    oneDNN reads W in an order of its own. If it `pays`, a copy in that order is made once, which does not follow W.
     """
     if not (pays and _can_be_ordered(weight)):
         return lambda x, bias=None: product(x, weight, bias)
@@ -191,7 +183,6 @@ def prepared(weight: Tensor, pays: bool) -> Callable[..., Tensor]:
 
 
 def _can_be_ordered(weight: Tensor) -> bool:
-    """Whether there is such a copy, and the kernel that reads it is the faster one; it loses where W is small."""
     if weight.device.type != "cpu" or weight.numel() * 32 < LEAST_PRODUCTS or not _has_kernel():
         return False
     if weight.dtype == torch.bfloat16:  # elsewhere nothing was measured

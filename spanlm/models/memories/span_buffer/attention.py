@@ -19,7 +19,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from spanlm.models.ops.attention import additive_scores, band_sum, masked_softmax
-from spanlm.models.ops.precision import wide
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,6 @@ class Grid:
 
     @property
     def _phases(self) -> int:
-        """F."""
         return min(self.steps, self.stride)
 
 
@@ -75,14 +73,14 @@ def _padded(x: Tensor, length: int) -> Tensor:
 
 
 def span_attention(
-    query: Tensor | None, keys: Tensor, values: Tensor, weight: Tensor, filled: Tensor, grid: Grid
+    query: Tensor, keys: Tensor, values: Tensor, weight: Tensor, filled: Tensor, grid: Grid
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Attend over the m spans that the grid gives each step.
 
         α_t = softmax_j(w · tanh(key_j + query_t)),    r_t = Σ_j α_{t,j} value_j
 
     query (T, B, D) and keys (m + Q, F B, D), the spans, are projected already, values and `filled` are as `Grid.spans`
-    gave them; w (D,). Without a query the scores are w · key_j.
+    gave them; w (D,).
 
     Returns:
         In float32 or float64 the reads (T, B, H), zero where there is no span, and the weights (T, B, m), oldest first;
@@ -90,10 +88,7 @@ def span_attention(
     """
     may_read = filled.unfold(0, grid.count, 1)[:-1]
     with torch.autocast(keys.device.type, enabled=False):
-        if query is None:
-            scores = (wide(keys) @ wide(weight)).unfold(0, grid.count, 1)[:-1]
-        else:
-            scores = additive_scores(grid.of_steps(query), keys, weight, grid.count)
+        scores = additive_scores(grid.of_steps(query), keys, weight, grid.count)
         weights = masked_softmax(scores, may_read)
         read = band_sum(weights, values.to(weights.dtype)[:-1])
     return grid.in_steps(read), grid.in_steps(weights), grid.in_steps(may_read[..., -1])

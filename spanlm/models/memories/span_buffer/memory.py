@@ -7,22 +7,16 @@
     g_t     = W_g h_t                                                             (10)
 
 The head predicts from h_t and from ξ_t, with the same weights, and both are mixed by g_t: see `mixture`. Where the
-paper leaves a choice: its Eq. 7 has no tanh, and without it all scores of a step grow by the same W_h h_t, so that the
-attention does not depend on it (`score`); its Eq. 4 has other distances at its ends than within, so spans are counted
-from the newest state before t; h_t has read the word of its step and is no part of a span of step t, which `newest` can
-change: the paper has h_t encode x_{1:t−1} and, in its Eq. 2 and 3, x_{1:t}. A span needs both its ends in the stream,
-and where there is none p̃ = p. States are kept as the encoder gave them: those that met different dropout masks have no
+paper leaves a choice: its Eq. 7 has no tanh, and without it the attention does not depend on h_t; its Eq. 4 has other
+distances at its ends than within, so spans are counted from the newest state before t; h_t has read the word of its
+step and is no part of a span of step t, which `newest` can change. A span needs both its ends in the stream, and where
+there is none p̃ = p. States are kept as the encoder gave them: those that met different dropout masks have no
 meaningful difference. The mask of a segment is put on h_t where it asks, gates and predicts, and on ξ_t. There are no
 biases. Gradients end where a segment begins, as for every memory.
 
-By Eq. 8 q is predicted from ξ_t alone: of the text before it knows no more than which spans were read. Two readings of
-our own, `reads`, show it h_t, too; the paper has neither:
-
-    spans   ξ_t                       as printed
-    sum     h_t + ξ_t
-    merge   tanh(W [h_t; ξ_t])        W (d, 2d), d as wide as h
-
-Both read h_t and ξ_t under the mask of the segment, and nothing more is dropped.
+By Eq. 8 q is predicted from ξ_t alone: of the text before it knows no more than which spans were read. A reading of
+our own, `reads=merge`, predicts it from tanh(W [h_t; ξ_t]), both under the mask of the segment; W (d, 2d), d as wide
+as h.
 """
 
 from __future__ import annotations
@@ -41,10 +35,9 @@ from spanlm.models.memories.span_buffer.mixture import GateConfig, RewardConfig,
 from spanlm.models.ops.attention import cleared, with_steps
 from spanlm.models.ops.precision import dropout_mask, wide
 
-SpanScore = Literal["tanh", "literal"]
 Newest = Literal["before", "current"]
-Reads = Literal["spans", "sum", "merge"]
-_SEEN = {"spans": "ξ_t", "sum": "h_t + ξ_t", "merge": "tanh(W [h_t; ξ_t])"}
+Reads = Literal["spans", "merge"]
+_SEEN = {"spans": "ξ_t", "merge": "tanh(W [h_t; ξ_t])"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +51,8 @@ class SpanBufferConfig(MemoryConfig):
             means nothing.
         newest: the last step that a span of step t may end at: before (t − 1, as printed) or current (t, so that what
             is read can hold h_t).
-        attention_size: units of the attention; null: as wide as the encoder's output.
-        score: tanh (v · tanh(W_h h_t + W_s s_i)) or literal (as printed, without the tanh: then h_t adds the same to
-            all scores and the attention does not depend on it, so that W_h is left out).
-        reads: what q is predicted from: spans (ξ_t, as printed) or, readings of our own, sum (h_t + ξ_t) or merge
-            (tanh(W [h_t; ξ_t]), which adds 2 d² parameters to the model).
+        reads: what q is predicted from: spans (ξ_t, as printed) or, a reading of our own, merge (tanh(W [h_t; ξ_t]),
+            which adds 2 d² parameters to the model).
         dropout: of h_t, for the query, the gate and the head, and of what is read, with one mask for a segment; it
             takes the place of model.output_dropout.
         gate: how soft the gate is.
@@ -76,22 +66,18 @@ class SpanBufferConfig(MemoryConfig):
     span_length: int = 8
     words: bool = False
     newest: Newest = "before"
-    attention_size: int | None = None
-    score: SpanScore = "tanh"
     reads: Reads = "spans"
     dropout: float = 0.4
     gate: GateConfig = field(default_factory=GateConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
 
     def __post_init__(self) -> None:
-        for name, choices in (("newest", get_args(Newest)), ("score", get_args(SpanScore)), ("reads", get_args(Reads))):
+        for name, choices in (("newest", get_args(Newest)), ("reads", get_args(Reads))):
             value = getattr(self, name)
             require(value in choices, f"model.memory.{name}", value, " or ".join(choices))
         require(self.buffer_size >= 1, "model.memory.buffer_size", self.buffer_size, "at least 1")
         if not self.words:
             self._require_spans()
-        size = self.attention_size
-        require(size is None or size >= 1, "model.memory.attention_size", size, "at least 1, or null")
         require(0 <= self.dropout < 1, "model.memory.dropout", self.dropout, "in [0, 1)")
 
     def _require_spans(self) -> None:
@@ -106,21 +92,14 @@ class SpanBufferConfig(MemoryConfig):
 
     @property
     def stride(self) -> int:
-        """How many steps lie between the ends of one span and the next."""
         return 1 if self.words else self.span_length
 
     @property
-    def count(self) -> int:
-        """How many spans there are to look at: m."""
+    def slots(self) -> int:
+        """m, how many spans there are to look at."""
         return self.buffer_size // self.stride
 
-    @property
-    def slots(self) -> int | None:
-        """The spans m."""
-        return self.count
-
     def nearest(self, slots: int) -> Self:
-        """Return the same with so many spans."""
         return replace(self, buffer_size=slots * self.stride)
 
     @property
@@ -134,7 +113,6 @@ class SpanBufferConfig(MemoryConfig):
         return 1 if self.newest == "before" else 0
 
     def at_temperature(self, temperature: float) -> SpanBufferConfig:
-        """Return the same with another temperature of the gate in evaluation."""
         return replace(self, gate=replace(self.gate, evaluation_temperature=temperature))
 
     @property
@@ -144,21 +122,17 @@ class SpanBufferConfig(MemoryConfig):
 
     @property
     def equation(self) -> str:
-        """How it reads the past, in a line."""
         span = "s_i = h_i" if self.words else "s_i = h_i − h_{i−L+1}"
-        score = "tanh(W_h h_t + W_s s_i)" if self.score == "tanh" else "W_s s_i"
-        read = f"α_t = softmax(v · {score}),  ξ_t = Σ_i α_{{t,i}} s_i"
+        read = "α_t = softmax(v · tanh(W_h h_t + W_s s_i)),  ξ_t = Σ_i α_{t,i} s_i"
         return f"{span},  {read},  g_t = W_g h_t   (5–7, 10)"
 
     @property
     def description(self) -> str:
-        """What it is, in a few words."""
         held = "words" if self.words else f"spans of {self.span_length}"
         seen = "" if self.reads == "spans" else f", q of {self.seen}"
         return f"span buffer, {held}, {self.buffer_size} steps back{seen}"
 
     def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> SpanBufferMemory:
-        """Make the memory."""
         return SpanBufferMemory(self, hidden_size, init)
 
 
@@ -175,16 +149,14 @@ class SpanBufferMemory(Memory):
         self.gate_temperature = config.gate.evaluation_temperature
         # a step whose spans may end at itself looks at what the next one's end at before it
         self.carried = self._grid(1).carried - (1 - config.nearest_lag)
-        size = hidden_size if config.attention_size is None else config.attention_size
-        self.span_key = nn.Linear(hidden_size, size, bias=False)  # W_s
-        self.query = None if config.score == "literal" else nn.Linear(hidden_size, size, bias=False)  # W_h
-        self.score = nn.Parameter(torch.empty(size))  # v
+        self.span_key = nn.Linear(hidden_size, hidden_size, bias=False)  # W_s
+        self.query = nn.Linear(hidden_size, hidden_size, bias=False)  # W_h
+        self.score = nn.Parameter(torch.empty(hidden_size))  # v
         self.gate = nn.Linear(hidden_size, 2, bias=False)  # W_g
         self.read = nn.Linear(2 * hidden_size, hidden_size, bias=False) if config.reads == "merge" else None  # W
         init.start_all(self)
 
     def init_state(self, batch_size: int) -> Tensors:
-        """No span."""
         states = self.score.new_zeros(self.carried, batch_size, self.readout_size)
         return {"states": states, "filled": torch.zeros(states.shape[:2], dtype=torch.bool, device=states.device)}
 
@@ -193,30 +165,24 @@ class SpanBufferMemory(Memory):
         nn.init.zeros_(self.score)
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
-        """Look back from every step of h (T, B, H)."""
         config = self.config
         mask = dropout_mask(h.shape[1:], config.dropout, h, 0) if self.training and config.dropout else None
         asking = h if mask is None else h * mask
         states = torch.cat([cleared(state["states"], state["filled"]).to(h.dtype), h])
         filled, grid = with_steps(state["filled"], len(h)), self._grid(len(h))
         values, there = grid.spans(wide(states), filled)
-        query = None if self.query is None else self.query(asking)
-        read, weights, any_span = span_attention(query, self.span_key(values), values, self.score, there, grid)
+        keys = self.span_key(values)
+        read, weights, any_span = span_attention(self.query(asking), keys, values, self.score, there, grid)
         read = read if mask is None else read * mask
         with torch.autocast(h.device.type, enabled=False):
             gate = linear(wide(asking), self.gate.weight)
-        mixture = SpanMixture(self._seen(asking, read), gate, any_span, config.gate, config.reward, self.training)
+        seen = read
+        if self.read is not None:
+            seen = torch.tanh(self.read(torch.cat([asking.to(read.dtype), read], -1)))
+        mixture = SpanMixture(seen, gate, any_span, config.gate, config.reward, self.training)
         attention = Attention(weights, config.nearest_lag, config.stride, config.reach)
         after = {"states": states[len(h) :], "filled": filled[len(h) :]}
         return Readout(asking, attention, mixture), after
 
-    def _seen(self, h: Tensor, spans: Tensor) -> Tensor:
-        """Return what q is predicted from, (T, B, H)."""
-        if self.config.reads == "spans":
-            return spans
-        if self.read is None:
-            return h.to(spans.dtype) + spans
-        return torch.tanh(self.read(torch.cat([h.to(spans.dtype), spans], -1)))
-
     def _grid(self, steps: int) -> Grid:
-        return Grid(self.config.stride, self.config.count, steps, self.config.reach)
+        return Grid(self.config.stride, self.config.slots, steps, self.config.reach)

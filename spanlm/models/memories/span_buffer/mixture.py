@@ -6,7 +6,7 @@ p is the head's prediction from the encoder's output, q the one from what the sp
     p̃ = λ̂ q + (1 − λ̂) p                                      (9)
     λ  = softmax(g)_0,  λ̂ = softmax(g / T)_0                  (10, 14)
     L  = −log p̃ − η r log λ                                   (11)
-    r  = f(min((q / p)^κ, a) − b),  f(z) = z if z >= 0 else β z (12, 13)
+    r  = f(min((q / p)^κ, a) − b),  f(z) = z if z >= 0 else β z (12, 13), κ = 5, a = 10, b = 1, β = 3
 
 T is one temperature in training and another in evaluation; the paper uses 100 and 0.1. In training λ̂ is near ½ and the
 likelihood teaches both parts and hardly the gate; the gate learns from the reward, whose λ knows no temperature. The
@@ -30,6 +30,9 @@ from spanlm.models.ops.precision import wide
 
 LEAST_LOG_SHARE = -20.0
 """Below it a negative reward no longer lowers λ: −η r log λ has no lower bound there."""
+
+POWER, MOST, BASE, SLOPE = 5.0, 10.0, 1.0, 3.0
+"""κ of the ratio of the two probabilities, a, the largest power that counts, b, β, how much more a loss counts."""
 
 LEAST_TEMPERATURE = 1e-6
 """Of a gate; float32 overflows with smaller ones."""
@@ -64,25 +67,12 @@ class RewardConfig:
 
     Attributes:
         weight: η, weight of the reward in the loss; 0: the gate learns from the likelihood alone.
-        power: κ, power of the ratio of the two probabilities.
-        most: a, the largest power that counts.
-        base: b, what is taken off.
-        slope: β, how much more a negative reward counts.
     """
 
     weight: float = 0.1
-    power: float = 5.0
-    most: float = 10.0
-    base: float = 1.0
-    slope: float = 3.0
 
     def __post_init__(self) -> None:
-        for name in ("power", "most", "slope"):
-            value = getattr(self, name)
-            require(0 < value < math.inf, f"model.memory.reward.{name}", value, "above 0 and finite")
         require(0 <= self.weight < math.inf, "model.memory.reward.weight", self.weight, "0 or positive, and finite")
-        limit = f"in [0, model.memory.reward.most={self.most})"
-        require(0 <= self.base < self.most, "model.memory.reward.base", self.base, limit)
 
 
 @dataclass(frozen=True)
@@ -98,28 +88,21 @@ class SpanMixture:
     """T is that of training, and the reward is in the loss."""
 
     def score(self, head: MixingHead, features: Tensor, targets: Tensor) -> Scores:
-        """Score targets (T, B); metrics are of `metrics`.
-
-        Both predictions are asked for at once, one after the other as steps: masks that are locked in time are those
-        of both.
-        """
         return self._scores(*self._log_prob_of_each(head, features, targets))
 
     def score_twice(self, head: MixingHead, features: Tensor, targets: Tensor) -> tuple[Scores, Scores]:
-        """Score targets as `score` does, and with the temperature and the reward of training; the head is asked once.
-
-        Dynamic evaluation counts the one and learns from the other.
-        """
+        """Score targets as `score` does, and as in training: with its temperature and the reward."""
         each = self._log_prob_of_each(head, features, targets)
         return self._scores(*each), replace(self, training=True)._scores(*each)
 
     def _log_prob_of_each(self, head: MixingHead, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        # as steps of one call: masks that are locked in time are those of both
         both = torch.cat([features, self.features.to(features.dtype)])
         log_p, log_q = head.own_log_prob(both, targets.repeat(2, 1), mixed=True).chunk(2)
         return log_p, log_q
 
     def _scores(self, log_p: Tensor, log_q: Tensor) -> Scores:
-        reward = rewards(log_p.detach(), log_q.detach(), self.reward).where(self.filled, 0)
+        reward = rewards(log_p.detach(), log_q.detach()).where(self.filled, 0)
         metrics = self.metrics(log_p.detach(), log_q.detach(), reward)
         if not self.training:
             return Scores(self.mixed(log_p, log_q), 0.0, metrics)
@@ -127,7 +110,6 @@ class SpanMixture:
         return Scores(self.mixed(log_p, log_q), loss, {**metrics, "reward_loss": loss.detach().where(self.filled, 0)})
 
     def log_probs(self, head: MixingHead, features: Tensor) -> Tensor:
-        """Log p̃ of every word, (T, B, V)."""
         return self.each(head, features)[2]
 
     def each(self, head: MixingHead, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -140,7 +122,6 @@ class SpanMixture:
         return Parts(log_probs, self.filled, wide(self.gate).softmax(-1)[..., 0], self.log_shares()[..., 0].exp())
 
     def map(self, function: Callable[[Tensor], Tensor]) -> SpanMixture:
-        """Apply `function` to every tensor."""
         features, gate, filled = map(function, (self.features, self.gate, self.filled))
         return replace(self, features=features, gate=gate, filled=filled)
 
@@ -194,9 +175,8 @@ class SpanMixture:
         return {name: x.where(empty if "other" in name else self.filled, 0) for name, x in found.items()}
 
 
-def rewards(log_p: Tensor, log_q: Tensor, of: RewardConfig) -> Tensor:
+def rewards(log_p: Tensor, log_q: Tensor) -> Tensor:
     """Compute r of log p and log q (Eq. 12-13); it lies above −β b and goes up to a − b."""
     # clamped before the exponential, which would overflow
-    power = (of.power * (log_q - log_p)).clamp(max=math.log(of.most)).exp()
-    over = power - of.base
-    return torch.where(over >= 0, over, of.slope * over)
+    over = (POWER * (log_q - log_p)).clamp(max=math.log(MOST)).exp() - BASE
+    return torch.where(over >= 0, over, SLOPE * over)
