@@ -167,11 +167,11 @@ def test_interrupted_while_validating(
     config = RUNS[name]()
     plus, calls = Tally.plus, []
 
-    def interrupted(self: Tally, scored: object, vocabulary: Vocabulary) -> Tally:
+    def interrupted(self: Tally, scored: object, vocabulary: Vocabulary, column: str) -> Tally:
         calls.append(1)
         if len(calls) == call:
             signal.raise_signal(signal.SIGINT)
-        return plus(self, scored, vocabulary)
+        return plus(self, scored, vocabulary, column)
 
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(Tally, "plus", interrupted)
