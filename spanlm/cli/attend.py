@@ -37,6 +37,7 @@ from spanlm.cli.options import (
 from spanlm.cli.render import grid, note, out, paragraph, table
 from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher
+from spanlm.data.pieces import Piece, words_of
 from spanlm.data.tables import RowNotes, first_line_kind, read_table, refuse_without_column, table_kind
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import EOS
@@ -45,7 +46,7 @@ from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig, SpanBu
 from spanlm.runs.model import TrainedModel, require_weights
 from spanlm.runs.texts import text_to_attend
 from spanlm.scoring import attention
-from spanlm.scoring.words import Piece, places_of, words_of
+from spanlm.scoring.words import places_of
 
 _DESCRIPTION = """
 Where the model looked.

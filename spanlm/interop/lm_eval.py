@@ -20,11 +20,12 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from spanlm.data.pieces import words_of
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, installation
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model
-from spanlm.scoring.words import WordScore, by_line, words_of
+from spanlm.scoring.words import WordScore, by_line
 
 try:
     from lm_eval.api.model import LM

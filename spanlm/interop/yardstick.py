@@ -39,6 +39,7 @@ from torch import Tensor
 
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus
+from spanlm.data.pieces import Piece, lines_as_pieces, refuse_one_string, whole_lines
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.interop import hf
@@ -52,15 +53,7 @@ from spanlm.scoring.prefix_tree import Prefixes, TextScore
 from spanlm.scoring.protocol import Context, Protocol
 from spanlm.scoring.stream import word_values
 from spanlm.scoring.tally import Tally
-from spanlm.scoring.words import (
-    Piece,
-    WordScore,
-    WrittenScore,
-    lines_as_pieces,
-    refuse_one_string,
-    whole_lines,
-    written_scores,
-)
+from spanlm.scoring.words import WordScore, WrittenScore, written_scores
 from spanlm.store.files import expanded
 from spanlm.store.process import pick_device
 

@@ -7,6 +7,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
+from spanlm.data.pieces import refuse_one_string
 from spanlm.errors import InputError, require, require_path
 from spanlm.models.ensemble import Ensemble
 from spanlm.runs.loading import load
@@ -14,7 +15,6 @@ from spanlm.runs.model import Model, require_weights
 from spanlm.runs.requests import OnText, OnValid, fields_as_keywords
 from spanlm.runs.texts import Texts
 from spanlm.scoring.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
-from spanlm.scoring.words import refuse_one_string
 from spanlm.store.files import is_hf
 
 

@@ -14,6 +14,7 @@ from spanlm.config import RunConfig
 from spanlm.data.cbt import Defect, read_questions
 from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
+from spanlm.data.pieces import Piece, refuse_one_string, require_texts, whole_lines
 from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, SpanlmError, whole_number
@@ -62,16 +63,7 @@ from spanlm.scoring.perplexity import Evaluation, evaluate, require_span_buffer
 from spanlm.scoring.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
 from spanlm.scoring.protocol import Context, Protocol
 from spanlm.scoring.stream import Report, quiet
-from spanlm.scoring.words import (
-    Piece,
-    WordScore,
-    WrittenScore,
-    refuse_one_string,
-    require_texts,
-    score_words,
-    whole_lines,
-    written_scores,
-)
+from spanlm.scoring.words import WordScore, WrittenScore, score_words, written_scores
 from spanlm.store.files import run_name
 from spanlm.store.provenance import code_version
 

@@ -20,6 +20,7 @@ from spanlm.data.corpora import (
     split_by_lines,
     text_path,
 )
+from spanlm.data.pieces import WORDS, Piece, in_lines, lines_as_pieces, refuse_table, text_as_pieces, words_of
 from spanlm.data.synthetic import PREFIX
 from spanlm.data.text import Text, fingerprint, without_marks
 from spanlm.data.tokenizer import as_in_corpus, tokenize
@@ -29,7 +30,6 @@ from spanlm.models.memories import AnyMemoryConfig
 from spanlm.models.ops.precision import Precision
 from spanlm.scoring.cloze import ClozeContext
 from spanlm.scoring.protocol import KINDS, Context, Protocol
-from spanlm.scoring.words import WORDS, Piece, in_lines, lines_as_pieces, refuse_table, text_as_pieces, words_of
 from spanlm.store.provenance import read_texts, starts
 from spanlm.training.config import BatchingConfig
 from spanlm.training.setup import batching_kind

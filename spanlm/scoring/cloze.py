@@ -37,6 +37,7 @@ from torch import Tensor
 
 from spanlm.data.cbt import Defect, Question
 from spanlm.data.config import Tokenizer
+from spanlm.data.pieces import refuse_one_string
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, require, require_numbers
@@ -44,7 +45,6 @@ from spanlm.models.interfaces import LMState, NextWordModel
 from spanlm.models.ops.precision import Precision
 from spanlm.scoring.stream import evaluating
 from spanlm.scoring.tally import wilson
-from spanlm.scoring.words import refuse_one_string
 
 ClozeContext = Literal["full", "query"]
 Score = Literal["sentence", "candidate"]

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from spanlm.data.pieces import Piece, whole_lines
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.scoring.ngram.model import END, START, UNKNOWN, ArpaModel
-from spanlm.scoring.words import Piece, WordScore, whole_lines
+from spanlm.scoring.words import WordScore
 
 
 class WordProbability(NamedTuple):

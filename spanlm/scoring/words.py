@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, groupby
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -22,9 +22,8 @@ import torch
 from torch import Tensor
 
 from spanlm.data.batching import Segment
-from spanlm.data.config import Lines, Tokenizer
-from spanlm.data.text import Text, pieces
-from spanlm.data.tokenizer import SentenceEnds, tokenize, written_spans
+from spanlm.data.pieces import Piece
+from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require, require_numbers
 from spanlm.models.interfaces import NextWordModel
@@ -39,10 +38,6 @@ STEPS = 128
 
 WAITING = 1 << 15
 """Words read before they are scored, at most: lines of similar length stand side by side, and padding costs time."""
-
-WORDS = 2048
-"""Words of a line scored at a time; a longer line is cut, and its state carried over."""
-
 
 BASES = {"2": 2.0, "e": math.e, "10": 10.0}
 """Of logarithms, as they are written: bits, nats and bans."""
@@ -76,26 +71,6 @@ class ScoreOptions:
         require(self.state in get_args(Context), "state", self.state, "carry, line or document")
         require(self.oov in ("flag", "error"), "oov", self.oov, "flag or error")
         require(1 < self.base < math.inf, "base", self.base, "above 1 and finite")
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Consecutive words of one line: whole lines or sentences as a rule, a part where one is very long.
-
-    `sentence` is the number of the line and `start` that of the first word in it, both from 1. The line or sentence
-    begins here if it `opens`, and ends here if it `closes`.
-    """
-
-    sentence: int
-    start: int
-    words: list[str]
-    opens: bool
-    closes: bool
-
-    @property
-    def blank(self) -> bool:
-        """Whether it is a line without words; that of a text in sentences does not close, and has nothing to score."""
-        return self.opens and not self.words
 
 
 @dataclass(frozen=True)
@@ -220,27 +195,6 @@ def score_words(
         questions.append(NeuralCache(cache, across=False))
     scored = read(model, text.segments(), Protocol(precision=options.precision), *questions)
     return _rows(text, in_text_order(scored), vocabulary, options, looks)
-
-
-def refuse_one_string(name: str, several: Iterable[object]) -> None:
-    """Refuse a string in place of several: its characters would be taken, each as one of its own."""
-    if isinstance(several, str):
-        raise InputError(f"{name}={several[:20]!r}: is one string; give a list of them")
-    require(isinstance(several, Iterable), name, several, "a list of strings")
-    refuse_table(name, several)
-
-
-def refuse_table(name: str, several: object) -> None:
-    """Refuse what gives the names of its columns, or its keys, where its texts are meant."""
-    if hasattr(several, "columns") or isinstance(several, Mapping):
-        raise InputError(f"{name}: is a table ({type(several).__name__}); give the column that holds the texts")
-
-
-def require_texts(texts: Iterable[str]) -> Iterator[str]:
-    """Give texts as they are; InputError: one is not a string, as a missing value of a table."""
-    for number, text in enumerate(texts, 1):
-        require(isinstance(text, str), f"text {number}", text, "a string. Leave missing values out")
-        yield text
 
 
 def _refusing_unknown(pieces: Iterable[Piece], vocabulary: Vocabulary) -> Iterator[Piece]:
@@ -489,79 +443,3 @@ def places_of(
             position += 1
         position -= piece.closes  # an <eos> has the number of the word after it
     return found
-
-
-def lines_as_pieces(lines: Iterable[str], tokenizer: Tokenizer) -> Iterator[Piece]:
-    """Tokenise lines that are in memory; InputError: one is not a string."""
-    return _cut(word for line in require_texts(lines) for word in [*tokenize(line, tokenizer), EOS])
-
-
-def text_as_pieces(text: Text, tokenizer: Tokenizer) -> Iterator[Piece]:
-    """Read and tokenise a file of any length, even one line; InputError: it breaks a rule of `spanlm.data.text`."""
-    found = _cut(token for piece in pieces(text) for token in _tokens(piece.decode(), tokenizer))
-    if (first := next(found, None)) is None:
-        raise InputError(f"{text.path}: the text is empty; give one with at least one line")
-    yield first
-    yield from found
-
-
-def in_lines(pieces: Iterable[Piece], lines: Lines, vocabulary: Vocabulary) -> Iterator[Piece]:
-    """Cut pieces of lines as the lines of a model's own text were cut (`data.lines`): as they are, or into sentences.
-
-    A sentence has the number of its line, and its words count on from those before it, so that each is found in the
-    text. A blank line is no sentence: it is a piece that does not close.
-    """
-    if lines == "as-written":
-        yield from pieces
-        return
-    words: list[str] = []
-    ends, start, opens = SentenceEnds(vocabulary), 1, True
-    for piece in pieces:
-        for word in piece.words:
-            ended = ends.before(word)
-            if ended or len(words) == WORDS:
-                yield Piece(piece.sentence, start, words, opens=opens, closes=ended)
-                words, start, opens = [], start + len(words), ended
-            words.append(word)
-        if piece.closes:
-            yield Piece(piece.sentence, start, words, opens=opens, closes=bool(words))
-            words, ends, start, opens = [], SentenceEnds(vocabulary), 1, True
-
-
-def whole_lines(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Join the pieces of each line or sentence, however long it is."""
-    words: list[str] = []
-    for piece in pieces:
-        words += piece.words
-        if piece.closes:
-            yield replace(piece, words=words)
-            words = []
-
-
-def words_of(pieces: Iterable[Piece]) -> list[str]:
-    """Join pieces again: their words, with <eos> where a line or a sentence ends."""
-    return [word for piece in pieces for word in [*piece.words, *[EOS] * piece.closes]]
-
-
-def _tokens(piece: str, tokenizer: Tokenizer) -> Iterator[str]:
-    """Tokenise a piece that starts and ends at the edges of words, with <eos> at each line end."""
-    first, *others = piece.split("\n")
-    yield from tokenize(first, tokenizer)
-    for line in others:
-        yield EOS
-        yield from tokenize(line, tokenizer)
-
-
-def _cut(tokens: Iterable[str]) -> Iterator[Piece]:
-    """Cut words with <eos> after each line into pieces of at most WORDS words, each of one line."""
-    words: list[str] = []
-    line, start = 1, 1
-    for token in tokens:
-        if token == EOS:
-            yield Piece(line, start, words, opens=start == 1, closes=True)
-            words, line, start = [], line + 1, 1
-        else:
-            if len(words) == WORDS:
-                yield Piece(line, start, words, opens=start == 1, closes=False)
-                words, start = [], start + WORDS
-            words.append(token)

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spanlm.data.pieces import lines_as_pieces
 from spanlm.models.language_model import ModelConfig
 from spanlm.runs.texts import text_to_attend
 from spanlm.scoring.attention import PARTS, SpanRecord, attend_spans, attend_words
 from spanlm.scoring.protocol import Context
-from spanlm.scoring.words import ScoreOptions, lines_as_pieces, score_words
+from spanlm.scoring.words import ScoreOptions, score_words
 from tests.models.small import language_model, models
 from tests.scoring.reference import VOCABULARY
 

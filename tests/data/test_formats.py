@@ -16,10 +16,10 @@ from spanlm.data.cbt import read_questions
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import load_corpus
 from spanlm.data.formats import refuse_other_formats
+from spanlm.data.pieces import in_lines, text_as_pieces
 from spanlm.data.text import Text, fingerprint, pieces
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
-from spanlm.scoring.words import in_lines, text_as_pieces
 from tests.data.limited import endless
 
 SENTENCES = [

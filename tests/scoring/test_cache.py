@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spanlm.data.batching import Segment
+from spanlm.data.pieces import lines_as_pieces
 from spanlm.models.ensemble import Ensemble
 from spanlm.models.interfaces import NextWordModel, Readout
 from spanlm.models.language_model import LanguageModel
@@ -26,7 +27,6 @@ from spanlm.scoring.cache import CacheConfig, CacheTuning, NeuralCache, cached_w
 from spanlm.scoring.perplexity import evaluate
 from spanlm.scoring.protocol import STANDARD, Context, Protocol
 from spanlm.scoring.stream import Reading, log_p, read
-from spanlm.scoring.words import lines_as_pieces
 from tests.scoring import reference
 from tests.scoring.reference import CONTEXTS, CORPUS, TARGETS, evaluated, small_model
 

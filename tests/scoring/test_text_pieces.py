@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spanlm.data import pieces as text_pieces
 from spanlm.data import text as data_text
 from spanlm.data.config import Tokenizer
+from spanlm.data.pieces import Piece, in_lines, lines_as_pieces, text_as_pieces
 from spanlm.data.text import Text
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
-from spanlm.scoring import words as text_pieces
-from spanlm.scoring.words import Piece, in_lines, lines_as_pieces, text_as_pieces
 
 
 def whole(pieces: list[Piece]) -> list[list[str]]:

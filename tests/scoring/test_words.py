@@ -15,7 +15,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spanlm.data import pieces as text_pieces
 from spanlm.data.config import Tokenizer
+from spanlm.data.pieces import in_lines, lines_as_pieces
 from spanlm.data.tokenizer import into_sentences, tokenize, written_words
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
@@ -36,7 +38,7 @@ from spanlm.scoring import stream, words
 from spanlm.scoring.attention import attend_spans, attend_words
 from spanlm.scoring.perplexity import evaluate
 from spanlm.scoring.protocol import Context, Protocol
-from spanlm.scoring.words import ScoreOptions, WordScore, in_lines, lines_as_pieces, score_words, written_scores
+from spanlm.scoring.words import ScoreOptions, WordScore, score_words, written_scores
 from tests.cases import rest_slow
 from tests.scoring import reference
 from tests.scoring.reference import CONTEXTS
@@ -104,7 +106,7 @@ def sized(sizes: tuple[int, ...]) -> Iterator[None]:
     """Read so many steps, lines and words at a time, and so many words before they are computed."""
     with pytest.MonkeyPatch.context() as patch:
         for name, size in zip(("STEPS", "SENTENCES", "WORDS", "WAITING"), sizes, strict=True):
-            patch.setattr(words, name, size)
+            patch.setattr(text_pieces if name == "WORDS" else words, name, size)
         yield
 
 
@@ -264,7 +266,7 @@ def test_unknown_words_are_scored_as_unk_and_flagged() -> None:
 
 
 def test_unknown_words_are_refused_by_line_and_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(words, "WORDS", 2)
+    monkeypatch.setattr(text_pieces, "WORDS", 2)
     with pytest.raises(InputError, match=r"line 3, word 4: 'zebra' is not in the vocabulary\..*oov=flag"):
         score(["the cat", "", "the cat sat zebra on"], oov="error")
     assert len(score(["the cat", "", "the <unk> sat"], oov="error")) == 5
