@@ -22,7 +22,7 @@ from benchmarks.setting import VOCABULARY, Size, Step, random_segments, training
 from spanlm.cli.options import keep_freed_memory
 from spanlm.data.batching import Segment
 from spanlm.models.encoders import AWDLSTMConfig, awd_lstm
-from spanlm.models.encoders.stacks import loop_is_faster
+from spanlm.models.kernels import loop_is_faster
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.ops.precision import Precision, autocast
 from spanlm.scoring.dynamic.statistics import LENGTH, DynamicStatistics, learning_weights, segment_gradients

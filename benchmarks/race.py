@@ -11,7 +11,8 @@ from typing import Any, Literal
 import torch
 
 from benchmarks.setting import Size, Step, random_segments
-from spanlm.models.ops.precision import Precision, product
+from spanlm.models.kernels import product
+from spanlm.models.ops.precision import Precision
 from spanlm.training.bench import step_megabytes, timed
 
 MATRIX = 2048

@@ -13,7 +13,7 @@ from spanlm.models.encoders import AnyEncoderConfig, LSTMConfig
 from spanlm.models.heads import AnyHeadConfig, SoftmaxConfig
 from spanlm.models.interfaces import Init, LMState, Memory, NextWordModel, Readout
 from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig
-from spanlm.models.ops.precision import drawn, dropout, dropout_mask, locked_dropout
+from spanlm.models.ops.dropout import drawn, dropout, dropout_mask, locked_dropout
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ Each rank reads its share of the streams of every pass, and an all-reduce adds u
 counts are those of the whole batch, so that the number of ranks changes nothing but the order of sums. Every rank has
 the same weights, optimiser and random numbers, and does the same steps.
 
-Each rank draws the masks of all streams and keeps those of its own (`models.ops.precision.drawn`), as one process
+Each rank draws the masks of all streams and keeps those of its own (`models.ops.dropout.drawn`), as one process
 would. Rank 0 alone writes and prints. The others wait while it prepares the run, and then read the folder, which every
 rank must see. A checkpoint has the state of all streams, so that any number of ranks can go on from it.
 """

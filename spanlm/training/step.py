@@ -21,7 +21,8 @@ from torch import Tensor
 from spanlm.data.batching import Segment
 from spanlm.models.interfaces import LMState, metric_sums
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.ops.precision import autocast, sharing_streams, wide
+from spanlm.models.ops.dropout import sharing_streams
+from spanlm.models.ops.precision import autocast, wide
 from spanlm.training.config import TrainingConfig
 from spanlm.training.distributed import ALONE, Ranks, taken
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from spanlm.models.encoders import AWDLSTMConfig, awd_lstm
 from spanlm.models.encoders.awd_lstm import AWDLSTMEncoder
 from spanlm.models.interfaces import Tensors
-from spanlm.models.ops import precision as dropout
+from spanlm.models.ops import dropout
 from tests.models.small import EMBEDDING, build, values
 
 WIDE, LAST = 6, 4

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from spanlm.models.encoders.awd_lstm import weight_drop
 from spanlm.models.language_model import LanguageModel, gaussian_noise, word_dropout
-from spanlm.models.ops.precision import dropout_mask
+from spanlm.models.ops.dropout import dropout_mask
 from tests.models import small
 from tests.models.small import bitwise, language_model, words
 

@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from spanlm.models import kernels
 from spanlm.models.encoders import AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig, stacks
 from spanlm.models.encoders.hornn import HORNNEncoder
 from spanlm.models.encoders.variational_lstm import VariationalLSTMEncoder
-from spanlm.models.ops import precision
+from spanlm.models.ops import dropout
 from tests import reference
 from tests.cases import rest_slow
 from tests.models.awd import KERNELS
@@ -61,13 +62,13 @@ def test_an_lstm_that_reads_word_by_word_without_a_gradient(
 def test_the_kernel_reads_what_is_more_or_learns() -> None:
     """The cell reads a word at a time of few streams, on a CPU, in its own type, without gradients."""
     with torch.no_grad():
-        assert stacks.one_step_of_few(torch.empty(1, stacks.STREAMS, 3))
-        assert not stacks.one_step_of_few(torch.empty(1, stacks.STREAMS + 1, 3))
-        assert not stacks.one_step_of_few(torch.empty(2, 1, 3))
-        assert not stacks.one_step_of_few(torch.empty(1, 1, 3, device="meta"))
+        assert kernels.one_step_of_few(torch.empty(1, kernels.STREAMS, 3))
+        assert not kernels.one_step_of_few(torch.empty(1, kernels.STREAMS + 1, 3))
+        assert not kernels.one_step_of_few(torch.empty(2, 1, 3))
+        assert not kernels.one_step_of_few(torch.empty(1, 1, 3, device="meta"))
         with torch.autocast("cpu", torch.bfloat16):
-            assert not stacks.one_step_of_few(torch.empty(1, 1, 3))
-    assert not stacks.one_step_of_few(torch.empty(1, 1, 3))
+            assert not kernels.one_step_of_few(torch.empty(1, 1, 3))
+    assert not kernels.one_step_of_few(torch.empty(1, 1, 3))
 
 
 NOISES = {
@@ -91,12 +92,12 @@ def drawn_noise(encoder: VariationalLSTMEncoder, x: Tensor, layers: int, seed: i
     def masks(rate: float, width: int) -> list[Tensor]:
         drawn = x.new_ones(4, batch, width)
         if rate and training:
-            drawn[:] = precision.dropout_mask((4 if config.per_gate else 1, batch, width), rate, x, None)
+            drawn[:] = dropout.dropout_mask((4 if config.per_gate else 1, batch, width), rate, x, None)
         return list(drawn)
 
     def kept(rate: float) -> list[Tensor]:
         if rate and training:
-            return list(precision.keep_mask((steps, batch, size), 1 - rate, x.device).to(x.dtype))
+            return list(dropout.keep_mask((steps, batch, size), 1 - rate, x.device).to(x.dtype))
         return list(x.new_full((steps, batch, size), rate))
 
     noise = []

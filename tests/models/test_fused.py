@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from spanlm.models.encoders import AWDLSTMConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
 from spanlm.models.encoders.stacks import FusedLSTM, FusedRNN
-from spanlm.models.ops.precision import dropout
+from spanlm.models.ops.dropout import dropout
 from tests.models.small import EMBEDDING, assert_same, bitwise, build, values
 
 ENCODERS = [

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spanlm.models.ops import precision as module
-from spanlm.models.ops.precision import crossed, linear, prepared, product
+from spanlm.models import kernels as module
+from spanlm.models.kernels import crossed, linear, prepared, product
 from tests.models.small import bitwise
 
 SHAPES = [(70, 50, 33), (7, 1, 5), (1, 40, 40)]

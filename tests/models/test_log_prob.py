@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.functional import one_hot
 
+from spanlm.models import kernels as linear
 from spanlm.models.heads import mixture_of_softmaxes
 from spanlm.models.heads import softmax as module
 from spanlm.models.heads.mixture_of_softmaxes import mixture_log_prob
 from spanlm.models.heads.softmax import linear_log_prob
-from spanlm.models.ops import precision as linear
 from tests.cases import rest_slow
 from tests.models.largest import Largest
 from tests.models.small import assert_same, bitwise, values, words

@@ -8,10 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from spanlm.models import kernels
 from spanlm.models.encoders import LSTMConfig
-from spanlm.models.encoders.stacks import FEW, LSTMEncoder, loop_is_faster
+from spanlm.models.encoders.stacks import LSTMEncoder
 from spanlm.models.interfaces import Tensors
-from spanlm.models.ops import lstm, precision
+from spanlm.models.kernels import FEW, loop_is_faster
+from spanlm.models.ops import lstm
 from spanlm.models.ops.lstm import GATES, lstm_layer, lstm_recurrence
 from tests.models.small import EMBEDDING, HIDDEN, bitwise, build, values
 
@@ -56,7 +58,7 @@ def test_in_bfloat16_it_is_near_the_kernel_in_float32(
     if ordered:
         monkeypatch.setattr(lstm, "OFTEN", 1)
         monkeypatch.setattr(lstm, "OFTEN_BACK", 1)
-        monkeypatch.setattr(precision, "LEAST_PRODUCTS", 1)
+        monkeypatch.setattr(kernels, "LEAST_PRODUCTS", 1)
     encoder, (x, state) = stack(layers, hidden=40).float(), inputs(steps, batch, layers, hidden=40)
     x, state = x.detach().float().requires_grad_(), {n: s.detach().float().requires_grad_() for n, s in state.items()}
     leaves = [x, *state.values(), *[p for p in encoder.parameters() if p.requires_grad]]

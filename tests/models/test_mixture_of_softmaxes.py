@@ -15,7 +15,7 @@ from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.interfaces import Init, Readout
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import NoMemoryConfig
-from spanlm.models.ops.precision import dropout_mask
+from spanlm.models.ops.dropout import dropout_mask
 from tests.models.largest import Largest
 from tests.models.small import assert_same, build, values, words
 from tests.models.twins import gradients

@@ -22,10 +22,11 @@ from typing import Literal, Self, cast
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from spanlm.models.encoders.stacks import EncoderConfig, FusedLSTM, in_one_chunk, loop_is_faster, square_units, zeros_of
+from spanlm.models.encoders.stacks import EncoderConfig, FusedLSTM, in_one_chunk, zeros_of
 from spanlm.models.interfaces import Encoder, Init, Tensors
+from spanlm.models.kernels import loop_is_faster, square_units
+from spanlm.models.ops.dropout import keep_mask, locked_dropout, rounded
 from spanlm.models.ops.lstm import lstm_layer
-from spanlm.models.ops.precision import keep_mask, locked_dropout, rounded
 
 Pair = tuple[Tensor, Tensor]
 """h and c."""

@@ -24,8 +24,9 @@ from torch import Tensor, nn
 
 from spanlm.errors import require
 from spanlm.models.interfaces import Encoder, Init, Tensors
+from spanlm.models.kernels import loop_is_faster, one_step_of_few
+from spanlm.models.ops.dropout import dropout
 from spanlm.models.ops.lstm import lstm_layer
-from spanlm.models.ops.precision import dropout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,47 +202,6 @@ class LSTMConfig(StackConfig):
 def require_bias(forget_bias: float | None) -> None:
     finite = forget_bias is None or math.isfinite(forget_bias)
     require(finite, "model.encoder.forget_bias", forget_bias, "finite, or null")
-
-
-LOOP_FROM = {1: 490, 2: 640}
-"""Threads, and from how many units on the loop trains a layer faster than the library's kernel, in bfloat16."""
-
-FEW, FEW_FROM = 10, 480
-"""Steps times streams of a segment, and from how many units on the loop is then faster in float32, too."""
-
-STREAMS = 16
-"""Streams of a single step that the library's cell reads faster than its kernel."""
-
-
-def one_step_of_few(x: Tensor) -> bool:
-    """Whether the library's LSTM cell reads x (T, B, E) faster than its kernel, as when text is drawn word by word.
-
-    At every call the kernel puts the weights in an order of its own, which costs the less the more streams there are.
-    """
-    few = len(x) == 1 and x.shape[1] <= STREAMS
-    return few and x.device.type == "cpu" and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
-
-
-def square_units(input_size: int, hidden_size: int) -> float:
-    """Return √(H · max(E, H)), by which layers E → H are compared with `LOOP_FROM` and `FEW_FROM`."""
-    return math.sqrt(hidden_size * max(input_size, hidden_size))
-
-
-def loop_is_faster(units: float, x: Tensor) -> bool:
-    """Whether `lstm_layer` reads x (T, B, E) and learns faster than the library's kernel (results/speed.md).
-
-    On a CPU alone: long segments in bfloat16, and those of a few words, as in dynamic evaluation, in float32, too. Of
-    more than two threads nothing is known: the kernel stays.
-    """
-    if x.device.type != "cpu" or not torch.is_grad_enabled():
-        return False
-    reduced = torch.is_autocast_enabled("cpu")
-    if (torch.get_autocast_dtype("cpu") if reduced else x.dtype) != (torch.bfloat16 if reduced else torch.float32):
-        return False
-    long = LOOP_FROM.get(torch.get_num_threads(), math.inf)
-    if len(x) * x.shape[1] <= FEW:
-        return long < math.inf and units >= FEW_FROM
-    return reduced and units >= long
 
 
 class LSTMEncoder(Encoder):

@@ -25,8 +25,9 @@ from torch import Tensor, nn
 
 from spanlm.models.encoders.stacks import EncoderConfig, FusedLSTM, LSTMConfig, initialise, require_bias, zeros_of
 from spanlm.models.interfaces import Encoder, Init, Tensors
+from spanlm.models.ops.dropout import dropout_mask, keep_mask, locked_dropout
 from spanlm.models.ops.lstm import GATES, lstm_recurrence
-from spanlm.models.ops.precision import dropout_mask, keep_mask, locked_dropout, wide_dtype
+from spanlm.models.ops.precision import wide_dtype
 
 
 @dataclass(frozen=True, kw_only=True)

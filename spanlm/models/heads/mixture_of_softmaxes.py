@@ -40,14 +40,8 @@ from spanlm.models.heads.softmax import (
     wide_logits,
 )
 from spanlm.models.interfaces import Init
-from spanlm.models.ops.precision import (
-    learns,
-    locked_dropout,
-    product_dtype,
-    wide,
-    wide_dtype,
-    without_autocast,
-)
+from spanlm.models.ops.dropout import locked_dropout
+from spanlm.models.ops.precision import learns, product_dtype, wide, wide_dtype, without_autocast
 
 MIXTURE_CHUNK_ELEMENTS = 2**25
 """Logits held at a time: 128 MB of float32."""

@@ -39,16 +39,8 @@ from torch import Tensor, nn
 
 from spanlm.errors import InputError, require
 from spanlm.models.interfaces import Init, MixingHead
-from spanlm.models.ops.precision import (
-    crossed,
-    learns,
-    linear,
-    prepared,
-    product_dtype,
-    wide,
-    wide_dtype,
-    without_autocast,
-)
+from spanlm.models.kernels import crossed, linear, prepared
+from spanlm.models.ops.precision import learns, product_dtype, wide, wide_dtype, without_autocast
 
 MANY_ROWS = 2**12
 """Rows from which on W is put in the kernel's order once."""

@@ -29,6 +29,7 @@ from torch.nn.functional import pad
 
 from spanlm.errors import require
 from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout, Tensors
+from spanlm.models.kernels import linear
 from spanlm.models.ops.attention import (
     additive_window_attention,
     cleared,
@@ -37,7 +38,7 @@ from spanlm.models.ops.attention import (
     window_sum,
     with_steps,
 )
-from spanlm.models.ops.precision import linear, wide, wide_dtype
+from spanlm.models.ops.precision import wide, wide_dtype
 
 BLOCK = 64
 """n, the steps of a block."""

@@ -27,7 +27,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spanlm.models.ops.precision import learns, prepared, product, product_dtype, without_autocast
+from spanlm.models.kernels import prepared, product
+from spanlm.models.ops.precision import learns, product_dtype, without_autocast
 
 GATES = 4
 """Input, forget, candidate, output: the library's order."""

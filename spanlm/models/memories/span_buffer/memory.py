@@ -33,7 +33,8 @@ from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Read
 from spanlm.models.memories.span_buffer.attention import Grid, span_attention
 from spanlm.models.memories.span_buffer.mixture import GateConfig, RewardConfig, SpanMixture
 from spanlm.models.ops.attention import cleared, with_steps
-from spanlm.models.ops.precision import dropout_mask, wide
+from spanlm.models.ops.dropout import dropout_mask
+from spanlm.models.ops.precision import wide
 
 Newest = Literal["before", "current"]
 Reads = Literal["spans", "merge"]

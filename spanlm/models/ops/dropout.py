@@ -1,0 +1,76 @@
+"""Dropout masks of a segment.
+
+A mask holds 0 with probability `rate`, else 1 / (1 − rate), which keeps the expectation. It is drawn anew for every
+segment and every stream. A draw has 16 bits, so that one number of the generator gives four, and `rate` is rounded to a
+multiple of 2⁻¹⁶.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor
+
+_SHARE = ContextVar("share", default=(0, 1))
+
+
+@contextmanager
+def sharing_streams(rank: int, ranks: int) -> Iterator[None]:
+    """Draw in the block for `ranks` times the streams that are read; those that are read are part number `rank`."""
+    token = _SHARE.set((rank, ranks))
+    try:
+        yield
+    finally:
+        _SHARE.reset(token)
+
+
+def drawn(draw: Callable[[Sequence[int]], Tensor], shape: Sequence[int], streams: int) -> Tensor:
+    """Return what `draw` draws of a shape, whose streams lie along the dimension `streams`."""
+    rank, ranks = _SHARE.get()
+    if ranks == 1:
+        return draw(shape)
+    own = shape[streams]
+    return draw([*shape[:streams], own * ranks, *shape[streams + 1 :]]).narrow(streams, rank * own, own).contiguous()
+
+
+_VALUES = 2**16
+
+
+def rounded(rate: float) -> float:
+    """Return the nearest rate below 1 that draws of 16 bits have."""
+    return min(round(rate * _VALUES), _VALUES - 1) / _VALUES
+
+
+def keep_mask(shape: Sequence[int], rate: float, device: torch.device, streams: int | None = None) -> Tensor:
+    """Draw where a mask is not 0, as bool; `streams`: their dimension, None: all share."""
+    first = int((rounded(rate) - 0.5) * _VALUES)
+
+    def draw(shape: Sequence[int]) -> Tensor:
+        count = math.prod(shape)
+        bits = torch.empty(-(-count // 4), dtype=torch.int64, device=device).random_(-(2**63), None)
+        return bits.view(torch.int16)[:count].view(*shape) >= first
+
+    return draw(shape) if streams is None else drawn(draw, shape, streams)
+
+
+def dropout_mask(shape: Sequence[int], rate: float, like: Tensor, streams: int | None) -> Tensor:
+    """Draw a mask of a shape, in the type and on the device of `like`; `streams`: their dimension, None: all share."""
+    return keep_mask(shape, rate, like.device, streams).to(like.dtype).div_(1 - rounded(rate))
+
+
+def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
+    """Drop numbers of x (T, B, D), each by itself."""
+    if not training or not rate:
+        return x
+    return x * keep_mask(x.shape, rate, x.device, streams=1) / (1 - rounded(rate))
+
+
+def locked_dropout(x: Tensor, rate: float, training: bool) -> Tensor:
+    """Drop units of x (T, B, D) for all T steps: one mask (B, D) for the segment."""
+    if not training or not rate:
+        return x
+    return x * dropout_mask(x.shape[1:], rate, x, streams=0)
