@@ -12,6 +12,7 @@ import pytest
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation.ngram import KneserNey, write_arpa
+from spanlm.evaluation.ngram.config import NgramConfig
 from tests.cases import rest_slow
 from tests.evaluation.reference import numbered
 
@@ -224,11 +225,18 @@ def test_texts_that_cannot_be_estimated(sentences, options, message):
 
 
 @pytest.mark.parametrize(
-    "options", [{"order": 0}, {"order": 7}, {"block": 0}, {"fallback": (0.5, 1.0, 3.5)}, {"fallback": (0.0, 1, 1)}]
+    "options",
+    [
+        {"order": 0},
+        {"fallback": (0.5, 1.0, 3.5)},
+        {"fallback": (0.0, 1, 1)},
+        {"cache": 0},
+        {"cache": 9, "cache_share": 1.0},
+    ],
 )
 def test_options_out_of_range(options):
-    with pytest.raises(InputError, match="must be"):
-        KneserNey(**options)
+    with pytest.raises(InputError, match=r"^ngram\..* must be"):
+        NgramConfig(**options)
 
 
 def test_other_refusals(tmp_path, monkeypatch):

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError
 from spanlm.evaluation.ngram import ArpaModel, KneserNey
 from spanlm.evaluation.ngram.next_word import NgramModel, UnigramCache
 from spanlm.evaluation.prefix_tree import score_texts
@@ -94,9 +93,3 @@ def test_texts_in_a_tree_and_two_models_as_one() -> None:
     both = score_texts(Ensemble(models, weights=[0.25, 0.75]), texts, VOCABULARY.eos_id)[0]
     for a, b, mixed in zip(one, other, both, strict=True):
         assert np.exp(mixed) == pytest.approx(0.25 * np.exp(a) + 0.75 * np.exp(b), rel=1e-5)
-
-
-@pytest.mark.parametrize(("window", "share"), [(0, 0.5), (5, 0.0), (5, 1.0)])
-def test_what_is_no_cache_is_refused(window: int, share: float) -> None:
-    with pytest.raises(InputError, match=r"cache\.(window|share)"):
-        UnigramCache(window=window, share=share)
