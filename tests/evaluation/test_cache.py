@@ -58,9 +58,9 @@ def loop_over(
     return [rows[begin:end] for begin, end in pairwise(starts)]
 
 
-@pytest.mark.parametrize("memory", reference.MEMORIES)
+@pytest.mark.parametrize("memory", ["none", "kvp"])
 @pytest.mark.parametrize("context", CONTEXTS)
-@pytest.mark.parametrize("window", [1, 3, 11, TARGETS])
+@pytest.mark.parametrize("window", [1, 3, TARGETS])
 def test_nll_is_that_of_the_equation(context: Context, memory: str, window: int) -> None:
     model, cache = small_model(memory), replace(USUAL, window=window)
     rows = [x for row in loop_over(model, reference.pieces(context), cache, context == "line") for x in row]
@@ -69,7 +69,7 @@ def test_nll_is_that_of_the_equation(context: Context, memory: str, window: int)
     assert result.nll == pytest.approx(sum(rows), rel=1e-12)
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 3, 5, 31, TARGETS])
+@pytest.mark.parametrize("batch_size", [2, 5, TARGETS])
 def test_streams_have_caches_of_their_own(batch_size: int) -> None:
     """Each starts in the middle with the true word before; with and without a cache."""
     parts, result = reference.pieces("carry", batch_size), evaluated(small_model(), USUAL, batch_size=batch_size)
@@ -78,7 +78,7 @@ def test_streams_have_caches_of_their_own(batch_size: int) -> None:
         assert found.nll == pytest.approx(sum(sum(loop(small_model(), part, cache)) for part in parts), rel=1e-12)
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @example(length=3, batch_size=2, context="carry", window=5)  # the first step of a segment needs all that were carried
 @given(
     length=st.integers(1, 60),
@@ -108,11 +108,9 @@ def test_the_count_of_salton_is_of_the_same_probabilities() -> None:
     assert result.salton2017.nll == pytest.approx(sum(sum(row[1:]) for row in rows), rel=1e-12)
     assert "neural cache of the last 7 words" in result.salton2017.protocol
     unopened = [ids[1:] for ids in lines if len(ids) > 2]
-    result, plain = (evaluated(model, cache, context="line", predict_first=False) for cache in (USUAL, None))
-    assert result.salton2017 is not None and result.without_cache is not None
+    result = evaluated(model, USUAL, context="line", predict_first=False)
+    assert result.salton2017 is not None
     assert result.salton2017.nll == pytest.approx(sum(map(sum, loop_over(model, unopened, USUAL, across=True))))
-    assert result.without_cache.salton2017 is not None and plain.salton2017 is not None
-    assert result.without_cache.salton2017.nll == pytest.approx(plain.salton2017.nll, rel=1e-12)
 
 
 def test_an_ensemble_has_one_cache_of_all_features() -> None:
@@ -165,9 +163,8 @@ def test_padding_is_not_remembered() -> None:
     torch.testing.assert_close(one, other, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("cut", [4, 9, 13])
-def test_later_words_change_nothing_bit_by_bit(cut: int) -> None:
-    model, words = small_model().float(), draw(20, 2)
+def test_later_words_change_nothing_bit_by_bit() -> None:
+    model, words, cut = small_model().float(), draw(20, 2), 9
     other = words.clone()
     other[cut + 1 :] = (words[cut + 1 :] + 1) % SIZE
     a, b = (cached(model, (w[:11], [True] * 2), (w[10:], [False] * 2)) for w in (words, other))
@@ -229,8 +226,7 @@ def test_what_was_not_predicted_is_not_kept() -> None:
 
 # the grid: every point is an evaluation of its own, and one pass of the model gives them all
 
-WINDOWS, SOME_THETAS, SOME_LAMBDAS = (2, 30), (0.0, 0.7, 4.0), (0.0, 0.1, 0.45, 1.0)
-
+WINDOWS, SOME_THETAS, SOME_LAMBDAS = (2, 30), (0.0, 0.7), (0.1, 0.45, 1.0)
 REPEATED = [["dog", "ran"] * 4] * 4
 
 

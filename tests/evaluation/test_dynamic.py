@@ -124,20 +124,6 @@ def test_a_gpu_gives_what_the_cpu_gives(config: ModelConfig) -> None:
     assert unchanged(model, before)
 
 
-@pytest.mark.parametrize("memory", ["none", "kvp"])
-def test_the_first_releases_convention_gives_the_same(memory: str) -> None:
-    model = reference.small_model(memory)
-    statistics, sums, n = statistics_of(model)
-    old = {"rate": 0.01, "decay": 0.4, "epsilon": 0.008}
-    rows = reference_dynamic.adapted(copy.deepcopy(model), stream("carry"), sums, n, convention="sum", **old)
-    sizes: dict[str, Any] = {"segments": statistics.segments, "tensors": statistics.tensors}
-    config = DynamicConfig.from_sum_convention(**old, **sizes)
-    assert evaluated(model, config).nll == pytest.approx(sum(rows), rel=1e-11)
-    assert config.sum_convention(**sizes) == pytest.approx((0.01, 0.4, 0.008))
-    as_if_new = reference_dynamic.adapted(copy.deepcopy(model), stream("carry"), sums, n, **old)
-    assert sum(as_if_new) != pytest.approx(sum(rows), rel=1e-3)
-
-
 def test_only_what_was_read_is_learnt_from_bit_by_bit() -> None:
     model = reference.small_model().float()
     statistics, cut = statistics_of(model)[0], 10
@@ -190,22 +176,6 @@ def test_tied_weights_are_one_and_stay_tied() -> None:
         update(segment)
         assert not torch.equal(tied, before)
         assert len({p.data_ptr() for p in follower.parameters()}) == len(list(model.parameters()))
-
-
-def test_the_count_of_salton_is_of_the_same_probabilities() -> None:
-    model = reference.small_model()
-    _, sums, n = statistics_of(model)
-    lines = stream("line")
-    rows = reference_dynamic.adapted(copy.deepcopy(model), lines, sums, n, **HOW)
-    firsts = [sum(len(line) - 1 for line in lines[:number]) for number in range(len(lines))]
-    result = evaluated(model, protocol=Protocol(context="line"))
-    assert result.salton2017 is not None
-    assert result.salton2017.nll == pytest.approx(sum(x for i, x in enumerate(rows) if i not in firsts), rel=1e-11)
-    assert "weights adapted after every 5 tokens" in result.salton2017.protocol
-    rows = reference_dynamic.adapted(copy.deepcopy(model), [line[1:] for line in lines], sums, n, **HOW)
-    result = evaluated(model, protocol=Protocol(context="line", predict_first=False))
-    assert result.salton2017 is not None
-    assert result.salton2017.nll == pytest.approx(sum(rows), rel=1e-11)
 
 
 # the loss of a span buffer's training

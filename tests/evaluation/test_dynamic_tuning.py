@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -181,7 +180,7 @@ CHANGES: dict[str, Callable[[TrainedModel], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("what", rest_slow(CHANGES, always=3))
+@pytest.mark.parametrize("what", rest_slow(CHANGES, always=2))
 def test_a_trial_of_something_else_is_not_taken(searched: TrainedModel, what: str) -> None:
     changes = {"rates": [0.002], "decays": [0.02], **CHANGES[what](searched)}
     assert searched.tune_dynamic(**SMALL_GRID | changes).read_before == 0
@@ -202,15 +201,12 @@ def another_digit(content: bytes) -> bytes:
     ("damage", "left"),
     rest_slow(
         [
-            (lambda content: content[: content.index(b"\n") + 50], 1),
             (another_digit, 3),
             (other_lines, 1),
-            (lambda _: b"\x00" * 100, 0),
             (lambda _: b"[" * 100_000, 0),
-        ],
-        always=2,
+        ]
     ),
-    ids=["cut", "another digit", "other lines", "zeros", "nested"],
+    ids=["another digit", "other lines", "nested"],
 )
 def test_a_damaged_line_is_ignored(
     searched: TrainedModel, search: Search, damage: Callable[[bytes], bytes], left: int
@@ -222,16 +218,13 @@ def test_a_damaged_line_is_ignored(
     assert searched.tune_dynamic(**SMALL_GRID).read_before == 4, "what was read is there again, on lines of its own"
 
 
-@pytest.mark.parametrize("kind", rest_slow(["folder", "link", "pipe"]))
 def test_a_file_that_cannot_be_written_stops_no_search(
-    trained: TrainedModel, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+    trained: TrainedModel, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path, other = trained.folder / TRIALS, tmp_path / "other"
-    make = {"folder": path.mkdir, "link": lambda: path.symlink_to(other), "pipe": lambda: os.mkfifo(path)}
-    make[kind]()
+    (trained.folder / TRIALS).symlink_to(tmp_path / "other")
     with caplog.at_level("WARNING", "spanlm"):
         found = trained.tune_dynamic(**SMALL_GRID)
-    assert len(found.grid) == 4 and found.read_before == 0 and not other.exists()
+    assert len(found.grid) == 4 and found.read_before == 0 and not (tmp_path / "other").exists()
     assert len(caplog.records) == 1 and TRIALS in caplog.text
 
 

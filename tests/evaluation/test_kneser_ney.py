@@ -162,7 +162,7 @@ def test_unknown_words_in_the_text_are_counted():
     assert all(listed[gram][0] == pytest.approx(math.log10(value), abs=2e-6) for gram, value in ours.items())
 
 
-@pytest.mark.parametrize("order", [1, 2, 3, 5])
+@pytest.mark.parametrize("order", [1, 3])
 def test_every_distribution_sums_to_one(order):
     model = KneserNey(order, FALLBACK).estimate(*numbered(zipf(150, words=25)))
     contexts = np.random.default_rng(0).integers(-1, len(model.words), (500, order - 1))

@@ -92,7 +92,7 @@ def compared(model: TrainedModel, threads: int, rounds: int) -> Counter[str]:
 @pytest.mark.parametrize(
     ("kinds", "threads", "rounds"),
     [
-        (["tiny_run"], 8, 2),
+        (["tiny_run"], 8, 1),
         *(pytest.param([kind], 32, 8, marks=pytest.mark.slow) for kind in ("tiny_run", "lstm_run", "span_run")),
         pytest.param(["tiny_run", "lstm_run"], 32, 8, marks=pytest.mark.slow),
     ],
