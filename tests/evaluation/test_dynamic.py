@@ -217,17 +217,16 @@ def test_the_weights_learn_from_the_loss_of_training(head: str, reads: Reads) ->
     assert all(torch.equal(a, b) for a, b in zip(weights(model), before, strict=True))
 
 
-def test_statistics_of_another_model_are_refused() -> None:
-    one, other = reference.small_model(), reference.small_model("none")
-    for function, config in ((evaluate_dynamic, USUAL), (tune_dynamic, [USUAL])):
-        with pytest.raises(InputError, match="statistics: of another model's weights"):
-            function(one, CORPUS, "test", statistics_of(other)[0], config)
-
-
-def test_several_streams_and_without_a_gate_the_loss_of_training_are_refused() -> None:
-    model = reference.small_model()
-    with pytest.raises(InputError, match=r"batch_size=4: must be 1: dynamic evaluation reads one stream"):
+def test_what_cannot_be_evaluated_is_refused() -> None:
+    model, other = reference.small_model(), reference.small_model("none")
+    own, others, no_gate = (
+        statistics_of(model)[0],
+        statistics_of(other)[0],
+        "training: must be likelihood without a span",
+    )
+    for config, statistics, message in ((USUAL, others, "of another model's weights"), (TRAINING, own, no_gate)):
+        for function, asked in ((evaluate_dynamic, config), (tune_dynamic, [config])):
+            with pytest.raises(InputError, match=message):
+                function(model, CORPUS, "test", statistics, asked)
+    with pytest.raises(InputError, match="batch_size=4: must be 1: dynamic evaluation reads one stream"):
         evaluated(model, protocol=Protocol(batch_size=4))
-    for function, config in ((evaluate_dynamic, TRAINING), (tune_dynamic, [TRAINING])):
-        with pytest.raises(InputError, match=r"dynamic\.loss=training: must be likelihood without a span buffer"):
-            function(model, CORPUS, "test", statistics_of(model)[0], config)

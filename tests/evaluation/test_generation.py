@@ -11,19 +11,9 @@ import torch
 
 from spanlm.errors import InputError
 from spanlm.evaluation.generation import GenerationOptions, draw, draw_samples, sample
-from spanlm.models.encoders import LSTMConfig
-from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import (
-    AnyMemoryConfig,
-    AttentiveConfig,
-    KeyValueConfig,
-    PointerSentinelConfig,
-    SpanBufferConfig,
-)
 from tests.cases import rest_slow
 from tests.evaluation import reference
-from tests.models import small
 
 VOCABULARY = reference.VOCABULARY
 UNK = VOCABULARY.unk_id
@@ -155,20 +145,11 @@ def test_unk_is_drawn_only_if_asked_for(model: LanguageModel) -> None:
         assert "<unk>" not in words(loud, length=40, **options)
 
 
-@pytest.mark.parametrize(
-    "memory",
-    [
-        KeyValueConfig(roles=3, window=3),
-        AttentiveConfig(),
-        PointerSentinelConfig(window=4),
-        SpanBufferConfig(buffer_size=6, span_length=3),
-    ],
-    ids=lambda memory: memory.kind,
-)
+@pytest.mark.parametrize("memory", reference.LOOKING)
 @pytest.mark.parametrize("how", rest_slow([{}, {"line_by_line": True}, {"predict_first": False}]), ids=str)
-def test_samples_are_the_texts_of_the_seeds_after_it(memory: AnyMemoryConfig, how: dict[str, bool]) -> None:
+def test_samples_are_the_texts_of_the_seeds_after_it(memory: str, how: dict[str, bool]) -> None:
     """Each as long as it would be alone, also where lines end at other steps and what is remembered grows."""
-    model = small.language_model(small.model_config(LSTMConfig(hidden_size=12), memory, SoftmaxConfig()))
+    model = reference.small_model(memory)
     options, prompt = {"length": 40, "top_p": 0.95}, ["the", "cat"]
     found = list(draw_samples(model, VOCABULARY, prompt, GenerationOptions(seed=5, **options), 4, **how))
     each = [GenerationOptions(seed=5 + n, **options) for n in range(4)]

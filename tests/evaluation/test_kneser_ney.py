@@ -55,13 +55,6 @@ LMPLZ = """\
 """
 
 
-def zipf(sentences, seed=0, words=60):
-    draw = random.Random(seed)
-    names = [f"w{index}" for index in range(words)]
-    weights = [1 / (index + 1) for index in range(words)]
-    return [draw.choices(names, weights, k=draw.randrange(1, 9)) for _ in range(sentences)]
-
-
 def rich(sentences=1200):
     """Draw a text that has n-grams of every order with counts 1 to 4: a few frequent words and many rare ones."""
     draw, words = random.Random(1), range(1500)
@@ -164,7 +157,7 @@ def test_unknown_words_in_the_text_are_counted():
 
 @pytest.mark.parametrize("order", [1, 3])
 def test_every_distribution_sums_to_one(order):
-    model = KneserNey(order, FALLBACK).estimate(*numbered(zipf(150, words=25)))
+    model = KneserNey(order, FALLBACK).estimate(*numbered(rich(150)))
     contexts = np.random.default_rng(0).integers(-1, len(model.words), (500, order - 1))
     sums = (10.0 ** model.distributions(contexts).astype(float)).sum(axis=1)
     assert sums == pytest.approx(1, abs=2e-6)
@@ -173,7 +166,7 @@ def test_every_distribution_sums_to_one(order):
 @pytest.mark.parametrize("block", rest_slow([7, 1, 100]))
 def test_blocks_change_nothing(block, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    sentences = zipf(120, words=20)
+    sentences = rich(60)
     whole = KneserNey(4, FALLBACK).estimate(*numbered(sentences))
     parts = KneserNey(4, FALLBACK, block=block).estimate(*numbered(sentences))
     assert not list(tmp_path.iterdir())
@@ -183,8 +176,8 @@ def test_blocks_change_nothing(block, tmp_path, monkeypatch):
 
 
 def test_ids_of_a_vocabulary_in_pieces():
-    sentences = zipf(300, words=30)
-    vocabulary = Vocabulary(("<eos>", *(f"w{index}" for index in range(30)), "never", "<unk>"))
+    sentences = rich(300)
+    vocabulary = Vocabulary(("<eos>", *sorted({word for sentence in sentences for word in sentence}), "never", "<unk>"))
     ids = np.array([vocabulary.id(word) for sentence in sentences for word in [*sentence, "<eos>"]])
     model = KneserNey(3, FALLBACK).estimate(np.array_split(ids, 50), vocabulary)
     start = np.array([[-1, model.ids["<s>"]]])
@@ -207,7 +200,7 @@ def test_memory_does_not_grow_with_the_text():
         tracemalloc.stop()
         return found
 
-    text = zipf(16000)
+    text = rich(16000)
     assert peak(text) < 1.25 * peak(text[:4000])
 
 

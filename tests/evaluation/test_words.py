@@ -27,12 +27,8 @@ from spanlm.models.encoders import LSTMConfig, RNNConfig
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.lesions import lesioned
 from spanlm.models.memories import (
-    AnyMemoryConfig,
-    AttentiveConfig,
     KeyValueConfig,
     NoMemoryConfig,
-    PointerSentinelConfig,
-    SpanBufferConfig,
 )
 from spanlm.models.ops import precision
 from spanlm.runs.texts import text_to_attend
@@ -41,20 +37,6 @@ from tests.evaluation.reference import CONTEXTS
 
 MODEL = reference.small_model()
 VOCABULARY = reference.VOCABULARY
-
-
-def looking(memory: AnyMemoryConfig) -> LanguageModel:
-    torch.manual_seed(1)
-    config = ModelConfig(embedding_size=6, encoder=LSTMConfig(hidden_size=6), memory=memory)
-    return LanguageModel(config, len(VOCABULARY)).double().eval()
-
-
-LOOKING = {
-    "key_value": looking(KeyValueConfig(roles=3, window=3)),
-    "attentive": looking(AttentiveConfig()),
-    "pointer_sentinel": looking(PointerSentinelConfig(window=4)),
-    "span_buffer": looking(SpanBufferConfig(buffer_size=6, span_length=2)),
-}
 
 
 def score(lines: Iterable[str], model: LanguageModel = MODEL, **options: Any) -> list[WordScore]:
@@ -119,7 +101,7 @@ def many_lines(count: int, seed: int = 1) -> list[str]:
 @pytest.mark.parametrize("memory", ["attentive", "span_buffer"])
 def test_a_row_is_that_of_its_line_alone(memory: str) -> None:
     """Of memories that grow with a line, and stop where it is padded."""
-    model, lines = LOOKING[memory], many_lines(60)
+    model, lines = reference.small_model(memory), many_lines(60)
     alone = [replace(row, sentence=n) for n, line in enumerate(lines, 1) for row in score([line], model, eos=True)]
     found = score(lines, model, eos=True)
     for name in ("sentence", "index", "word", "oov", "rank"):
@@ -316,7 +298,7 @@ def binary(number: float) -> list[float]:
 def test_looks_are_those_that_attend_records(
     memory: str, lines: list[list[str]], state: Context, sizes: tuple[int, ...]
 ) -> None:
-    model = LOOKING[memory]
+    model = reference.small_model(memory)
     words, starts = text_to_attend(lines_as_pieces(joined(lines), "whitespace"), state)
     attend: Any = attend_spans if memory == "span_buffer" else attend_words
     record = attend(model, VOCABULARY, words, starts=starts)
@@ -337,7 +319,7 @@ def test_looks_are_those_that_attend_records(
 
 
 def test_of_equal_weights_the_nearest_is_named_and_lines_that_nothing_opens_begin_with_none() -> None:
-    model = LOOKING["key_value"]
+    model = reference.small_model("key_value")
     looks = [row.look for row in score(["the cat sat on"], model, looks=True, predict_first=False)]
     assert looks[0] is not None and math.isnan(looks[0].entropy) and looks[0].lag is None
     even = [row.look for row in score(["the cat sat on"], lesioned(model, "uniform", ""), looks=True, base=math.e)]
