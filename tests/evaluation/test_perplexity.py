@@ -74,11 +74,6 @@ def test_float32_answers_are_summed_in_float64() -> None:
         assert found == pytest.approx(-math.fsum(summed.flatten().tolist()), rel=1e-12)
 
 
-def test_a_missing_split_is_named() -> None:
-    with pytest.raises(InputError, match=r"^split=valid: small has test"):
-        evaluate(small_model(), CORPUS, "valid")
-
-
 def test_nothing_but_unknown_words_has_no_perplexity_without_them() -> None:
     # every target <unk>: no line end either
     corpus = reference.corpus([["zebra", "<unk>"]])
@@ -123,3 +118,8 @@ def test_against_a_loop_over_the_lines(memory: str, opened: bool) -> None:
     assert found.nll == pytest.approx(sum(rows), rel=1e-12)
     assert found.perplexity == pytest.approx(math.exp(sum(rows) / TARGETS))
     assert found.perplexity_per_predicted == pytest.approx(math.exp(sum(rows) / len(rows)))
+
+
+def test_a_missing_split_is_named() -> None:
+    with pytest.raises(InputError, match=r"^split=valid: small has test"):
+        evaluate(small_model(), CORPUS, "valid")
