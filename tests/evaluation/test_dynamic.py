@@ -70,10 +70,9 @@ def evaluated(model: LanguageModel, config: DynamicConfig = USUAL, **how: Any) -
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
-@pytest.mark.parametrize("memory", reference.MEMORIES)
-def test_nll_is_that_of_the_loop(context: Context, memory: str) -> None:
+def test_nll_is_that_of_the_loop(context: Context) -> None:
     """Over documents and lines the state begins anew, and the weights learn on; short segments make short steps."""
-    model = reference.small_model(memory)
+    model = reference.small_model()
     _, sums, n = statistics_of(model)
     rows = reference_dynamic.adapted(copy.deepcopy(model), stream(context), sums, n, **HOW)
     result = evaluated(model, protocol=Protocol(context=context))

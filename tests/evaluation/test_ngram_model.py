@@ -11,8 +11,6 @@ import torch
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.evaluation.ngram import ArpaModel, KneserNey
 from spanlm.evaluation.ngram.next_word import NgramModel, UnigramCache
-from spanlm.evaluation.prefix_tree import score_texts
-from spanlm.models.ensemble import Ensemble
 from tests.evaluation.reference import numbered
 
 VOCABULARY = Vocabulary(("w2", "<eos>", "w0", "strange", "<unk>", "w1", "w3", "w4", "new", "<s>"))
@@ -84,12 +82,3 @@ def test_the_cache_is_kuhns_and_de_moris() -> None:
         held = Counter(words[max(0, at - CACHE.window) : at])
         expected = (1 - CACHE.share) * own[at - 1] + CACHE.share * held[target] / held.total()
         assert found[at - 1] == pytest.approx(expected)
-
-
-def test_texts_in_a_tree_and_two_models_as_one() -> None:
-    texts = [[2, 5, 1], [2, 6, 1], [2, 5, 5]]
-    models = [NgramModel(arpa_of(order), VOCABULARY) for order in (2, 4)]
-    one, other = (score_texts(model, texts, VOCABULARY.eos_id)[0] for model in models)
-    both = score_texts(Ensemble(models, weights=[0.25, 0.75]), texts, VOCABULARY.eos_id)[0]
-    for a, b, mixed in zip(one, other, both, strict=True):
-        assert np.exp(mixed) == pytest.approx(0.25 * np.exp(a) + 0.75 * np.exp(b), rel=1e-5)
