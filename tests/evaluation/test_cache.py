@@ -85,8 +85,9 @@ def test_streams_have_caches_of_their_own(batch_size: int) -> None:
     context=st.sampled_from(CONTEXTS),
     window=st.none() | st.integers(1, TARGETS),
 )
-def test_any_cut_is_the_same(length: int, batch_size: int, context: Context, window: int | None) -> None:
-    model, cache = small_model(), None if window is None else replace(USUAL, window=window)
+@pytest.mark.parametrize("memory", ["kvp", "attentive"])
+def test_any_cut_is_the_same(memory: str, length: int, batch_size: int, context: Context, window: int | None) -> None:
+    model, cache = small_model(memory), None if window is None else replace(USUAL, window=window)
     usual = evaluated(model, cache, context=context, batch_size=batch_size)
     batcher = Protocol(context=context, batch_size=batch_size).batcher(CORPUS, "test", in_order=True, length=length)
     questions = [log_p] if cache is None else [log_p, NeuralCache(cache, across=context == "line")]

@@ -14,6 +14,7 @@ from spanlm.data.config import Tokenizer
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
+from spanlm.evaluation import cloze
 from spanlm.evaluation.cloze import (
     BATCHES,
     CONTEXTS,
@@ -134,6 +135,11 @@ def test_where_nothing_opens_a_sentence_its_first_word_has_no_score(batch_size: 
             assert list(item.candidate) == pytest.approx(place, rel=1e-10)
     with pytest.raises(InputError, match="context=full: must be query where sentences are not opened"):
         rank(contexts=["full"], predict_first=False)
+
+
+def test_contexts_too_long_to_be_read_at_once_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cloze, "TOKENS", 20)
+    assert_loop(ranks(QUESTIONS, batch_size=4))
 
 
 def test_words_are_cut_as_in_training() -> None:
