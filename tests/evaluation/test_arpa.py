@@ -172,6 +172,17 @@ def test_written_and_read_again(tmp_path):
         write_arpa(model, tmp_path / "missing" / name)
 
 
+def test_numbers_in_the_fewest_digits():
+    values = np.array([-0.2, 0.0, -0.0, -1e-6, -2.5e-7, -99, -1.2345678], np.float32)
+    assert shortest(values) == ["-0.2", "0", "0", "-0.000001", "-2.5e-7", "-99", "-1.2345678"]
+    assert shortest(np.array([3.1622778461709817, 1e17, 1e21, math.inf])) == [
+        "3.1622778461709817",
+        f"1{'0' * 17}",
+        "1e21",
+        "inf",
+    ]
+
+
 def test_a_file_cut_at_any_line_is_refused(toy):
     lines = TOY.splitlines(keepends=True)
     for count in range(len(lines)):
