@@ -72,7 +72,6 @@ def adapted(
     decay: float,
     epsilon: float,
     length: int = 5,
-    convention: str = "mean",
     learnt: Callable[[LanguageModel, Ids, Ids, LMState], Sequence[Tensor]] | None = None,
 ) -> list[float]:
     """−log p of every target of a stream, each before the weights learn from it; they are left as they became.
@@ -80,12 +79,8 @@ def adapted(
     `learnt` gives what they learn from at every target, if that is something else.
     """
     weights = learning(model)
-    if convention == "mean":
-        ms = [(total / n).sqrt() for total in sums]
-        mean = sum(float(x.mean()) for x in ms) / len(ms)
-    else:  # the first release: sums instead of means
-        ms = [total.sqrt() for total in sums]
-        mean = sum(float(x.mean()) for x in ms)
+    ms = [(total / n).sqrt() for total in sums]
+    mean = sum(float(x.mean()) for x in ms) / len(ms)
     ratio = [(x / mean).clamp(max=1 / decay) if decay else x / mean for x in ms]
     first, state, rows = [w.detach().clone() for w in weights], model.init_state(1), []
     for opens, inputs, targets in segments(stream, length):

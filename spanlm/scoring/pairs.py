@@ -26,11 +26,9 @@ Region = tuple[int, int]
 
 @dataclass(frozen=True)
 class Pair:
-    """Two sentences that differ in what is asked.
+    """An acceptable sentence and another.
 
     Attributes:
-        good: the acceptable one.
-        bad: the other.
         regions: of both, what is compared; None: all of them.
         fields: what else is known of the pair.
         line: where it stands in its file.
@@ -56,7 +54,6 @@ class Compared:
     """What a model says of a pair.
 
     Attributes:
-        pair: which.
         good: log p of the good sentence or its region, nats.
         bad: of the bad one.
         oov: whether either has a word outside the vocabulary.
@@ -69,7 +66,6 @@ class Compared:
 
     @property
     def correct(self) -> bool:
-        """Whether the good one is more probable; of equals neither is."""
         return self.good > self.bad
 
     @property
@@ -85,7 +81,6 @@ class Accuracy:
     """How many pairs are answered right.
 
     Attributes:
-        pairs: all of them.
         correct: those whose good sentence is more probable.
         ties: those with two equal ones, which are wrong.
         oov: those with a word outside the vocabulary.
@@ -101,8 +96,8 @@ class Accuracy:
     @classmethod
     def of(cls, compared: Iterable[Compared]) -> Accuracy:
         found = list(compared)
-        counts = (sum(each.correct for each in found), sum(each.tie for each in found), sum(each.oov for each in found))
-        return cls(len(found), *counts, sum(each.oov and each.correct for each in found))
+        correct, ties, oov = (sum(getattr(each, name) for each in found) for name in ("correct", "tie", "oov"))
+        return cls(len(found), correct, ties, oov, sum(each.oov and each.correct for each in found))
 
     @property
     def accuracy(self) -> float:
@@ -166,20 +161,15 @@ def _plain(word: str) -> str:
 
 
 def compare_pairs(pairs: Sequence[Pair], score: Callable[[Sequence[str]], Sequence[TextScore]]) -> list[Compared]:
-    """Compare the sentences of every pair.
-
-    Args:
-        pairs: to compare.
-        score: gives log p of sentences.
-    """
-    scored = iter(score([text for pair in pairs for text in (pair.good, pair.bad)]))
-    return [_compared(pair, next(scored), next(scored)) for pair in pairs]
-
-
-def _compared(pair: Pair, good: TextScore, bad: TextScore) -> Compared:
-    oov = bool(good.oov or bad.oov)
-    bad = good if pair.same else bad  # in a batch of another width numbers may differ in their last digits
-    if pair.regions is None:
-        return Compared(pair, good.log_prob, bad.log_prob, oov)
-    (first, last), (bad_first, bad_last) = pair.regions
-    return Compared(pair, math.fsum(good.words[first - 1 : last]), math.fsum(bad.words[bad_first - 1 : bad_last]), oov)
+    """Compare the sentences of every pair by what `score` gives of sentences."""
+    scored, found = iter(score([text for pair in pairs for text in (pair.good, pair.bad)])), []
+    for pair in pairs:
+        good, bad = next(scored), next(scored)
+        if pair.same:
+            bad = good  # in a batch of another width numbers may differ in their last digits
+        log_p, bad_log_p = good.log_prob, bad.log_prob
+        if pair.regions is not None:
+            both = zip((good, bad), pair.regions, strict=True)
+            log_p, bad_log_p = (math.fsum(each.words[first - 1 : last]) for each, (first, last) in both)
+        found.append(Compared(pair, log_p, bad_log_p, bool(good.oov or bad.oov)))
+    return found

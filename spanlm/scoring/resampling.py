@@ -10,33 +10,29 @@ block b, n_b its tokens and r_b = (S_b − θ n_b) / (1 − n_b / Σ n) how far 
     interval     the middle 95 % of the draws, on either side of θ of those that are farther
     p            twice the share of such draws beyond 0, so that an interval without 0 has p < 0.05
 
-Tokens near each other share a topic, so their differences are alike, and intervals over single tokens would be too
-narrow; over whole blocks they are not. Long blocks keep more of that, but few blocks say little of how much they
-differ: the standard deviation of B blocks is known to 1 / √(2B), 7 % with 100. So a text with fewer than
+Tokens near each other share a topic, so intervals over single tokens would be too narrow. Long blocks keep more of
+that, but the standard deviation of B blocks is known only to 1 / √(2B), 7 % with 100: a text with fewer than
 `FEWEST_DOCUMENTS` documents is cut into about `BLOCKS` blocks.
 
-Draws from B blocks lie too near the mean: their variance has B where an estimate has B − 1, and the middle 95 % is that
-of a normal distribution (z) where the variance is known, not of Student's (t, B − 1 degrees of freedom). So they are
-moved away from it (Hesterberg, 2015, "What teachers should know about the bootstrap", section 5.3). Of skewed blocks a
-mean that is too low comes with a spread that is too small; studentised draws make that good (Efron and Tibshirani,
-1993, "An introduction to the bootstrap", section 12.5), but fail where few blocks hold most of the text. Of simulated
-texts of 20 to 100 blocks without a difference 94 to 97 % have 0 in the interval, be the blocks normal, exponential,
-log-normal with σ = 1 or of log-normal lengths with σ = 2 (moved draws alone: 89 to 96 %); 90 to 92 % where lengths and
-differences are both log-normal, and 82 to 88 % of log-normal blocks with σ = 2, whose mean is made by the few that most
-texts lack. `lopsided` sees 94 to 97 % of the last and half of those before; what it does not see is no surer for that.
+Draws from B blocks lie too near the mean: their variance has B where an estimate has B − 1, and their middle 95 % is
+that of a normal distribution (z), not of Student's (t, B − 1 degrees of freedom). So they are moved away from it
+(Hesterberg, 2015, "What teachers should know about the bootstrap", section 5.3). Of skewed blocks a mean that is too
+low comes with a spread that is too small; studentised draws make that good (Efron and Tibshirani, 1993, "An
+introduction to the bootstrap", section 12.5), but fail where few blocks hold most of the text. Of simulated texts of
+20 to 100 blocks without a difference 94 to 97 % have 0 in the interval, be the blocks normal, exponential, log-normal
+with σ = 1 or of log-normal lengths with σ = 2; 90 to 92 % where lengths and differences are both log-normal, and 82 to
+88 % of log-normal blocks with σ = 2, whose mean is made by the few that most texts lack. `lopsided` sees 94 to 97 % of
+the last and half of those before.
 
-Seeds are a second sample beside the text, crossed with it. To draw m of m seeds anew would show only (m − 1) / m of
-their variance, and nothing of how little a few seeds say of it. So a family's mean is moved by t s / √m, where s is the
-standard deviation of its m means and t is drawn from Student's distribution with m − 1 degrees of freedom; the text's
-draws are added (Owen, 2007, "The pigeonhole bootstrap": what seeds and text share is counted twice, so that intervals
-are a little too wide rather than too narrow). With few seeds the far values of t make the interval, so that t is not
-drawn freely: each of as many equal parts of the distribution as there are draws gives its middle, in an order that is
-drawn (Latin hypercube sampling).
+Seeds are a second sample, crossed with the text. A family's mean is moved by t s / √m, where s is the standard
+deviation of its m means and t is drawn from Student's distribution with m − 1 degrees of freedom, as few seeds say
+little of their variance; the text's draws are added (Owen, 2007, "The pigeonhole bootstrap": intervals are rather too
+wide than too narrow). As the far values of t make the interval, each of as many equal parts of the distribution as
+there are draws gives its middle, in an order that is drawn (Latin hypercube sampling).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -90,23 +86,18 @@ def blocks_of(tokens: int, documents: Counts) -> Blocks:
         InputError: the text is too short for two blocks.
     """
     ends = np.append(documents[1:], tokens)
-    if len(documents) >= FEWEST_DOCUMENTS:
-        return Blocks(_numbered(documents, tokens), f"the {len(documents):,} documents")
-    length = max(LEAST, round(tokens / BLOCKS))
-    starts = np.concatenate([_parts(*both, length) for both in zip(documents.tolist(), ends.tolist(), strict=True)])
-    if len(starts) < 2:
-        raise InputError(f"a text of {tokens} tokens: is too short for two blocks of {LEAST}. Take a longer one.")
-    why = "one document" if len(documents) == 1 else f"{len(documents)} documents are too few to draw from"
-    return Blocks(_numbered(starts, tokens), f"{len(starts)} blocks of about {length:,} tokens ({why})")
-
-
-def _parts(start: int, end: int, length: int) -> Counts:
-    count = max(1, round((end - start) / length))
-    return start + np.arange(count) * (end - start) // count
-
-
-def _numbered(starts: Counts, tokens: int) -> Counts:
-    return np.searchsorted(starts, np.arange(tokens), side="right") - 1
+    starts, description = documents, f"the {len(documents):,} documents"
+    if len(documents) < FEWEST_DOCUMENTS:
+        length, found = max(LEAST, round(tokens / BLOCKS)), []
+        for start, end in zip(documents.tolist(), ends.tolist(), strict=True):
+            count = max(1, round((end - start) / length))
+            found.append(start + np.arange(count) * (end - start) // count)
+        starts = np.concatenate(found)
+        if len(starts) < 2:
+            raise InputError(f"a text of {tokens} tokens: is too short for two blocks of {LEAST}. Take a longer one.")
+        why = "one document" if len(documents) == 1 else f"{len(documents)} documents are too few to draw from"
+        description = f"{len(starts)} blocks of about {length:,} tokens ({why})"
+    return Blocks(np.searchsorted(starts, np.arange(tokens), side="right") - 1, description)
 
 
 def drawn_means(sums: Array, counts: Array, generator: np.random.Generator) -> Array:
@@ -117,7 +108,8 @@ def drawn_means(sums: Array, counts: Array, generator: np.random.Generator) -> A
     blocks, found, (rest, lengths) = len(sums), [], _pulls(sums, counts)
     mean = sums.sum(0) / counts.sum(0)
     columns = np.concatenate([counts, sums - mean * counts, rest**2, rest * lengths, lengths**2], axis=1)
-    for size in _sizes(DRAWS, blocks):
+    most = max(1, _HELD // blocks)
+    for size in (min(most, DRAWS - done) for done in range(0, DRAWS, most)):
         drawn = generator.integers(blocks, size=(size, blocks)) + blocks * np.arange(size)[:, None]
         times = np.bincount(drawn.ravel(), minlength=size * blocks).reshape(size, blocks).astype(np.float64)
         found.append(times @ columns)
@@ -165,11 +157,6 @@ def signed(bits: float) -> str:
 def of_chance(p: float) -> str:
     """Write a p for people: `0.125`, `<0.001`; `–` if it is not known."""
     return "<0.001" if p < 0.001 else f"{p:.3f}".replace("nan", "–")
-
-
-def _sizes(total: int, blocks: int) -> Iterator[int]:
-    most = max(1, _HELD // blocks)
-    yield from (min(most, total - done) for done in range(0, total, most))
 
 
 def drawn_shifts(means: Array, generator: np.random.Generator) -> Array:

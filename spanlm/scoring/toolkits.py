@@ -15,12 +15,13 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import tee
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from spanlm.data.pieces import Piece, whole_lines
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
+from spanlm.scoring.ngram.arpa import shortest
 from spanlm.scoring.ngram.model import END, START, UNKNOWN, ArpaModel
 from spanlm.scoring.words import WordScore
 
@@ -31,9 +32,7 @@ class WordProbability(NamedTuple):
     Attributes:
         word: as written; `</s>` at the line's end.
         id: its number in the vocabulary, from 1; 0 outside of it.
-        length: of the n-gram that its probability is from: 1 if nothing before it counted. A recurrent model counts all
-            of the line before it: 2 for the first word, which is read after `<s>`.
-        log10: its probability.
+        length: of the n-gram that its probability is from; a recurrent model counts all of the line before, with `<s>`.
         oov: whether it is outside the vocabulary, or `<unk>` itself.
     """
 
@@ -46,15 +45,7 @@ class WordProbability(NamedTuple):
 
 @dataclass
 class Sums:
-    """What lines add up to.
-
-    Attributes:
-        sentences: lines.
-        words: without their ends.
-        oov: words outside the vocabulary.
-        log10: of all words and ends, those outside the vocabulary, too.
-        log10_oov: of those outside the vocabulary alone.
-    """
+    """What lines add up to; ends are no `words`, and count in `log10`, of which `log10_oov` are the unknown words."""
 
     sentences: int = 0
     words: int = 0
@@ -63,7 +54,6 @@ class Sums:
     log10_oov: float = 0.0
 
     def add(self, line: Sequence[WordProbability]) -> None:
-        """Count a line, its end among its words."""
         self.sentences += 1
         self.words += sum(word.word != END for word in line)
         self.oov += sum(word.oov for word in line)
@@ -76,7 +66,6 @@ class Sums:
 
     @property
     def known_log10(self) -> float:
-        """Of words that the vocabulary has, and of ends."""
         return self.log10 - self.log10_oov
 
 
@@ -110,23 +99,20 @@ def kenlm_report(lines: Iterable[Sequence[WordProbability]]) -> Iterator[str]:
     sums = Sums()
     for line in lines:
         sums.add(line)
-        words = (f"{each.word}={each.id} {each.length} {_shortest(np.float32(each.log10))}\t" for each in line)
-        total = _shortest(np.float32(_float32_sum(each.log10 for each in line)))
+        values = [each.log10 for each in line]
+        *log10, total = shortest(np.array([*values, _float32_sum(values)], np.float32))
+        words = (f"{each.word}={each.id} {each.length} {text}\t" for each, text in zip(line, log10, strict=True))
         yield f"{''.join(words)}Total: {total} OOV: {sum(each.oov for each in line)}"
-    yield f"Perplexity including OOVs:\t{_shortest(_perplexity(sums.log10, sums.tokens))}"
-    yield f"Perplexity excluding OOVs:\t{_shortest(_perplexity(sums.known_log10, sums.tokens - sums.oov))}"
+    known = _perplexity(sums.known_log10, sums.tokens - sums.oov)
+    (including,), (excluding,) = (shortest(np.array([ppl])) for ppl in (_perplexity(sums.log10, sums.tokens), known))
+    yield f"Perplexity including OOVs:\t{including}"
+    yield f"Perplexity excluding OOVs:\t{excluding}"
     yield f"OOVs:\t{sums.oov}"
     yield f"Tokens:\t{sums.tokens}"
 
 
 def srilm_report(lines: Iterable[Sequence[WordProbability]], name: str, debug: int = 0) -> Iterator[str]:
-    """Yield what `ngram -ppl` prints.
-
-    Args:
-        lines: of the text.
-        name: of the text's file.
-        debug: 0: the summary; 1: each line and its sums, too; 2: each word, too.
-    """
+    """Yield what `ngram -ppl` prints of a file's lines; with `debug` 1 each line and its sums, too; 2: each word."""
     sums = Sums()
     for line in lines:
         if len(line) == 1:
@@ -165,13 +151,6 @@ def _float32_sum(values: Iterable[float]) -> float:
     for value in values:
         total += np.float32(value)
     return float(total)
-
-
-def _shortest(value: float | np.floating[Any]) -> str:
-    """The shortest text that reads as this number, in the precision that it has; an exponent only far from 1."""
-    if value == 0 or not np.isfinite(value) or 1e-6 <= abs(float(value)) < 1e21:
-        return np.format_float_positional(value, trim="-")
-    return np.format_float_scientific(value, trim="-", exp_digits=1).replace("e+", "e")
 
 
 def _perplexity(log10: float, count: int) -> float:

@@ -22,6 +22,9 @@ from tests.models.twins import gradients, lstm_layers, past_outputs, slots
 SIZE = 3
 
 
+needs_kernels = pytest.mark.skipif(not kernels.KERNELS, reason="SPANLM_KERNELS=0")
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize(("steps", "batch"), [(1, 1), (1, 3), (6, 1), (5, 2)])
@@ -40,6 +43,7 @@ def test_lstm(steps: int, batch: int, layers: int, kernel: str, monkeypatch: pyt
     assert_same(gradients(actual, leaves), gradients(expected, leaves))
 
 
+@needs_kernels
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("config", [LSTMConfig(hidden_size=4, layers=2), AWDLSTMConfig(hidden_size=4, last_size=3)])
 def test_an_lstm_that_reads_word_by_word_without_a_gradient(
@@ -59,6 +63,7 @@ def test_an_lstm_that_reads_word_by_word_without_a_gradient(
     assert_same([torch.cat(outputs), *state.values()], [whole, *end.values()])
 
 
+@needs_kernels
 def test_the_kernel_reads_what_is_more_or_learns() -> None:
     """The cell reads a word at a time of few streams, on a CPU, in its own type, without gradients."""
     with torch.no_grad():

@@ -19,7 +19,15 @@ from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, NGramConfig, NoMemoryConfig
+from spanlm.models.memories import (
+    AnyMemoryConfig,
+    AttentiveConfig,
+    KeyValueConfig,
+    NGramConfig,
+    NoMemoryConfig,
+    PointerSentinelConfig,
+    SpanBufferConfig,
+)
 from spanlm.scoring.cache import CacheConfig
 from spanlm.scoring.perplexity import Evaluation, evaluate
 from spanlm.scoring.protocol import Context, Protocol
@@ -33,6 +41,13 @@ MEMORIES: dict[str, AnyMemoryConfig] = {
     "kvp": KeyValueConfig(roles=3, window=3),
     "ngram": NGramConfig(order=3),
 }
+LOOKING: dict[str, AnyMemoryConfig] = {
+    "key_value": KeyValueConfig(roles=3, window=3),
+    "attentive": AttentiveConfig(),
+    "pointer_sentinel": PointerSentinelConfig(window=4),
+    "span_buffer": SpanBufferConfig(buffer_size=6, span_length=2),
+}
+"""Memories that say where they look, and whose state grows, is copied from or is read in spans."""
 
 Lines = Sequence[Sequence[str]]
 CONTEXTS: tuple[Context, ...] = get_args(Context)
@@ -40,7 +55,7 @@ CONTEXTS: tuple[Context, ...] = get_args(Context)
 
 def small_model(memory: str = "kvp") -> LanguageModel:
     """A float64 model over WORDS with weights that matter."""
-    return language_model(model_config(LSTMConfig(hidden_size=12), MEMORIES[memory], SoftmaxConfig()))
+    return language_model(model_config(LSTMConfig(hidden_size=12), (MEMORIES | LOOKING)[memory], SoftmaxConfig()))
 
 
 def float64(model: LanguageModel) -> LanguageModel:

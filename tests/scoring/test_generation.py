@@ -10,19 +10,9 @@ import pytest
 import torch
 
 from spanlm.errors import InputError
-from spanlm.models.encoders import LSTMConfig
-from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import (
-    AnyMemoryConfig,
-    AttentiveConfig,
-    KeyValueConfig,
-    PointerSentinelConfig,
-    SpanBufferConfig,
-)
 from spanlm.scoring.generation import GenerationOptions, draw, draw_samples, sample
 from tests.cases import rest_slow
-from tests.models import small
 from tests.scoring import reference
 
 VOCABULARY = reference.VOCABULARY
@@ -66,26 +56,16 @@ def test_frequencies_are_the_probabilities(temperature: float) -> None:
 
 @pytest.mark.parametrize(
     ("options", "support"),
-    rest_slow(
-        [
-            ({"top_k": 2, "top_p": 0.9}, {0, 1}),
-            ({"barred": [0], "top_k": 2}, {1, 2}),
-            ({"barred": [0], "top_p": 0.5}, {1, 2}),
-            ({"top_p": 0.84}, {0, 1, 2}),
-            ({"top_k": 3}, {0, 1, 2}),
-            ({"top_k": 1}, {0}),
-            ({"top_k": 99}, {0, 1, 2, 3, 4, 5}),
-            ({"top_p": 0.3}, {0}),
-            ({"top_p": 0.41}, {0, 1}),
-            ({"top_p": 0.86}, {0, 1, 2, 3}),
-            ({"top_p": 1.0}, {0, 1, 2, 3, 4, 5}),
-            ({"top_p": 1e-9}, {0}),
-            ({"top_k": 4, "top_p": 0.5}, {0, 1}),
-            ({"top_k": 2, "top_p": 0.6}, {0}),  # of the two words' 0.65
-            ({"barred": [0, 2]}, {1, 3, 4, 5}),
-        ],
-        always=5,
-    ),
+    [
+        ({"barred": [0], "top_k": 2}, {1, 2}),
+        ({"barred": [0], "top_p": 0.5}, {1, 2}),
+        ({"top_p": 0.84}, {0, 1, 2}),
+        ({"top_p": 0.86}, {0, 1, 2, 3}),
+        ({"top_p": 1.0}, {0, 1, 2, 3, 4, 5}),
+        ({"top_p": 1e-9}, {0}),
+        ({"top_k": 99}, {0, 1, 2, 3, 4, 5}),
+        ({"top_k": 2, "top_p": 0.6}, {0}),  # of the two words' 0.65
+    ],
     ids=str,
 )
 def test_supports_are_exact(options: dict[str, Any], support: set[int]) -> None:
@@ -97,15 +77,10 @@ def test_supports_are_exact(options: dict[str, Any], support: set[int]) -> None:
 
 
 @pytest.mark.parametrize("temperature", [0, 1])
-@pytest.mark.parametrize("log_p", [math.nan, -math.inf])
-def test_no_word_is_drawn_without_probabilities(temperature: float, log_p: float) -> None:
-    with pytest.raises(InputError, match="no word a probability"):
-        sample(torch.full((3,), log_p), temperature, None, None, [], torch.Generator())
-
-
-def test_what_keeps_every_word_draws_the_same_words() -> None:
-    counts = [draws(200, **options) for options in ({}, {"top_k": 6}, {"top_p": 1.0}, {"top_k": 6, "top_p": 1.0})]
-    assert len(counts[0]) == 6 and all(count == counts[0] for count in counts)
+@pytest.mark.parametrize("log_p", [[math.nan] * 2, [-1.0, math.nan], [-math.inf] * 2, [0.0, -math.inf]], ids=str)
+def test_no_word_is_drawn_without_probabilities(temperature: float, log_p: list[float]) -> None:
+    with pytest.raises(InputError, match=r"^the model gives no word a probability"):
+        sample(torch.tensor(log_p), temperature, None, None, [0], torch.Generator())
 
 
 @pytest.mark.parametrize(("u", "word"), [(0.0, 3), (0.5, 2), (1 - 2**-53, 1)])
@@ -117,12 +92,6 @@ def test_words_without_a_probability_are_never_drawn(
     monkeypatch.setattr(torch, "rand", lambda *_, **how: torch.tensor(u, dtype=how["dtype"]))
     log_p = torch.tensor([0.0, 0.25, 0.5, 0.25, 0.0]).log()
     assert sample(log_p, 1.0, top_k, None, [], torch.Generator()) == word
-
-
-@pytest.mark.parametrize("log_p", [[-1.0, torch.nan], [-torch.inf, -torch.inf], [0.0, -torch.inf]], ids=str)
-def test_a_model_that_gives_no_probability_is_refused(log_p: list[float]) -> None:
-    with pytest.raises(InputError, match=r"^the model gives no word a probability"):
-        sample(torch.tensor(log_p), 1.0, None, None, [0], torch.Generator())
 
 
 def test_the_greedy_way_is_the_model_read_one_word_at_a_time(model: LanguageModel) -> None:
@@ -176,20 +145,11 @@ def test_unk_is_drawn_only_if_asked_for(model: LanguageModel) -> None:
         assert "<unk>" not in words(loud, length=40, **options)
 
 
-@pytest.mark.parametrize(
-    "memory",
-    [
-        KeyValueConfig(roles=3, window=3),
-        AttentiveConfig(),
-        PointerSentinelConfig(window=4),
-        SpanBufferConfig(buffer_size=6, span_length=3),
-    ],
-    ids=lambda memory: memory.kind,
-)
+@pytest.mark.parametrize("memory", reference.LOOKING)
 @pytest.mark.parametrize("how", rest_slow([{}, {"line_by_line": True}, {"predict_first": False}]), ids=str)
-def test_samples_are_the_texts_of_the_seeds_after_it(memory: AnyMemoryConfig, how: dict[str, bool]) -> None:
+def test_samples_are_the_texts_of_the_seeds_after_it(memory: str, how: dict[str, bool]) -> None:
     """Each as long as it would be alone, also where lines end at other steps and what is remembered grows."""
-    model = small.language_model(small.model_config(LSTMConfig(hidden_size=12), memory, SoftmaxConfig()))
+    model = reference.small_model(memory)
     options, prompt = {"length": 40, "top_p": 0.95}, ["the", "cat"]
     found = list(draw_samples(model, VOCABULARY, prompt, GenerationOptions(seed=5, **options), 4, **how))
     each = [GenerationOptions(seed=5 + n, **options) for n in range(4)]

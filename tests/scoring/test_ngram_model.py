@@ -9,11 +9,8 @@ import pytest
 import torch
 
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError
-from spanlm.models.ensemble import Ensemble
 from spanlm.scoring.ngram import ArpaModel, KneserNey
 from spanlm.scoring.ngram.next_word import NgramModel, UnigramCache
-from spanlm.scoring.prefix_tree import score_texts
 from tests.scoring.reference import numbered
 
 VOCABULARY = Vocabulary(("w2", "<eos>", "w0", "strange", "<unk>", "w1", "w3", "w4", "new", "<s>"))
@@ -85,18 +82,3 @@ def test_the_cache_is_kuhns_and_de_moris() -> None:
         held = Counter(words[max(0, at - CACHE.window) : at])
         expected = (1 - CACHE.share) * own[at - 1] + CACHE.share * held[target] / held.total()
         assert found[at - 1] == pytest.approx(expected)
-
-
-def test_texts_in_a_tree_and_two_models_as_one() -> None:
-    texts = [[2, 5, 1], [2, 6, 1], [2, 5, 5]]
-    models = [NgramModel(arpa_of(order), VOCABULARY) for order in (2, 4)]
-    one, other = (score_texts(model, texts, VOCABULARY.eos_id)[0] for model in models)
-    both = score_texts(Ensemble(models, weights=[0.25, 0.75]), texts, VOCABULARY.eos_id)[0]
-    for a, b, mixed in zip(one, other, both, strict=True):
-        assert np.exp(mixed) == pytest.approx(0.25 * np.exp(a) + 0.75 * np.exp(b), rel=1e-5)
-
-
-@pytest.mark.parametrize(("window", "share"), [(0, 0.5), (5, 0.0), (5, 1.0)])
-def test_what_is_no_cache_is_refused(window: int, share: float) -> None:
-    with pytest.raises(InputError, match=r"cache\.(window|share)"):
-        UnigramCache(window=window, share=share)

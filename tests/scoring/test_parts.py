@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -134,14 +134,6 @@ def test_parts_of_an_adapting_model_are_from_before_each_update(context: Context
     static = parts_of(model, context=context)
     assert result.without_dynamic.parts == static
     assert result.parts.encoder != pytest.approx(static.encoder, rel=1e-4)
-
-
-def test_where_nothing_is_remembered_it_is_the_encoder_and_shares_are_of_nothing() -> None:
-    model = span_model(memory=replace(MEMORY, span_length=20, buffer_size=20))
-    result, found = evaluated(model, context="line"), parts_of(model, context="line")
-    assert found.encoder == found.buffer == found.oracle == found.untempered == found.equal == result.perplexity
-    assert found.remembering == 0
-    assert (found.utilisation, found.oracle_utilisation, found.gate, found.reward) == (None, None, None, None)
 
 
 def test_padding_is_no_part_of_any_sum_whatever_stands_there() -> None:

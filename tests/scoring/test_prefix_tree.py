@@ -7,32 +7,10 @@ import random
 import pytest
 import torch
 
-from spanlm.models.encoders import LSTMConfig
-from spanlm.models.language_model import LanguageModel, ModelConfig
-from spanlm.models.memories import (
-    AnyMemoryConfig,
-    AttentiveConfig,
-    KeyValueConfig,
-    NoMemoryConfig,
-    PointerSentinelConfig,
-    SpanBufferConfig,
-)
 from spanlm.scoring.prefix_tree import Prefixes, score_texts
+from tests.scoring import reference
 
-V, EOS = 30, 0
-MEMORIES: list[AnyMemoryConfig] = [
-    NoMemoryConfig(),
-    KeyValueConfig(roles=3, window=3),
-    AttentiveConfig(),
-    SpanBufferConfig(buffer_size=6, span_length=2),
-    PointerSentinelConfig(window=4),
-]
-
-
-def model_with(memory: AnyMemoryConfig) -> LanguageModel:
-    torch.manual_seed(0)
-    config = ModelConfig(embedding_size=12, encoder=LSTMConfig(hidden_size=12), memory=memory)
-    return LanguageModel(config, V).double()
+V, EOS = len(reference.WORDS), reference.VOCABULARY.eos_id
 
 
 def variants(seed: int = 1) -> list[list[int]]:
@@ -48,12 +26,12 @@ def variants(seed: int = 1) -> list[list[int]]:
     return texts
 
 
-@pytest.mark.parametrize("memory", MEMORIES, ids=lambda memory: memory.kind)
+@pytest.mark.parametrize("memory", ["none", *reference.LOOKING])
 @pytest.mark.parametrize("predict_first", [True, False])
 @pytest.mark.parametrize("streams", [3, 512])
 @torch.no_grad()
-def test_as_each_text_alone(memory: AnyMemoryConfig, predict_first: bool, streams: int) -> None:
-    model, texts = model_with(memory), variants()
+def test_as_each_text_alone(memory: str, predict_first: bool, streams: int) -> None:
+    model, texts = reference.small_model(memory), variants()
     found, prefixes = score_texts(model, texts, EOS, predict_first=predict_first, streams=streams)
     model.eval()
     for text, values in zip(texts, found, strict=True):
@@ -67,10 +45,10 @@ def test_as_each_text_alone(memory: AnyMemoryConfig, predict_first: bool, stream
 
 def test_words_in_common_are_read_once() -> None:
     texts = [[1, 2, 3, EOS], [1, 2, 4, EOS], [1, 2, 3, EOS]]
-    found, prefixes = score_texts(model_with(NoMemoryConfig()), texts, EOS)
+    found, prefixes = score_texts(reference.small_model("none"), texts, EOS)
     assert found[0] == found[2] != found[1]
     assert prefixes.read == 5  # <eos>, 1, 2, 3, 4; of the ends nothing is read
 
 
 def test_no_texts() -> None:
-    assert score_texts(model_with(NoMemoryConfig()), [], EOS) == ([], Prefixes())
+    assert score_texts(reference.small_model("none"), [], EOS) == ([], Prefixes())

@@ -21,6 +21,7 @@ from spanlm.runs.model import TrainedModel
 from spanlm.scoring.dynamic.statistics import gather_statistics
 from spanlm.scoring.dynamic.update import DynamicConfig
 from spanlm.scoring.protocol import Protocol
+from tests.cases import rest_slow
 from tests.conftest import tiny_lines
 
 VARYING = ("tokens_per_second", "origin", "read_before", "seconds_before")
@@ -91,11 +92,7 @@ def compared(model: TrainedModel, threads: int, rounds: int) -> Counter[str]:
 
 @pytest.mark.parametrize(
     ("kinds", "threads", "rounds"),
-    [
-        (["tiny_run"], 8, 2),
-        *(pytest.param([kind], 32, 8, marks=pytest.mark.slow) for kind in ("tiny_run", "lstm_run", "span_run")),
-        pytest.param(["tiny_run", "lstm_run"], 32, 8, marks=pytest.mark.slow),
-    ],
+    rest_slow([(["tiny_run"], 8, 1), (["span_run"], 32, 8), (["tiny_run", "lstm_run"], 32, 8)]),
     ids=str,
 )
 def test_calls_from_several_threads_are_those_of_one(

@@ -1,41 +1,19 @@
-"""Reports as KenLM and SRILM print them, against what KenLM's own `query` printed of a model of three bigrams."""
+"""Reports as SRILM and KenLM print them, where `tests/cli/test_evaluate.py` has none: words, ends of the numbers."""
 
 from __future__ import annotations
 
 from spanlm.scoring.toolkits import WordProbability, kenlm_report, srilm_report
 
-LINES = [
-    [
-        WordProbability("the", 3, 2, -0.2, False),
-        WordProbability("cat", 4, 2, -0.4, False),
-        WordProbability("</s>", 2, 2, -0.3, False),
-    ],
-    [
-        WordProbability("the", 3, 2, -0.2, False),
-        WordProbability("dog", 0, 1, -1.2, True),
-        WordProbability("cat", 4, 1, -0.9, False),
-        WordProbability("</s>", 2, 2, -0.3, False),
-    ],
+LINE = [
+    WordProbability("the", 3, 2, -0.2, False),
+    WordProbability("dog", 0, 1, -1.2, True),
+    WordProbability("cat", 4, 1, -0.9, False),
+    WordProbability("</s>", 2, 2, -0.3, False),
 ]
 
 
-def test_kenlm() -> None:
-    assert list(kenlm_report(LINES)) == [
-        "the=3 2 -0.2\tcat=4 2 -0.4\t</s>=2 2 -0.3\tTotal: -0.90000004 OOV: 0",
-        "the=3 2 -0.2\tdog=0 1 -1.2\tcat=4 1 -0.9\t</s>=2 2 -0.3\tTotal: -2.6000001 OOV: 1",
-        "Perplexity including OOVs:\t3.1622778461709817",
-        "Perplexity excluding OOVs:\t2.41731560245087",
-        "OOVs:\t1",
-        "Tokens:\t7",
-    ]
-
-
 def test_srilm() -> None:
-    assert list(srilm_report(LINES, "in.txt")) == [
-        "file in.txt: 2 sentences, 5 words, 1 OOVs",
-        "0 zeroprobs, logprob= -2.3 ppl= 2.41732 ppl1= 3.75837",
-    ]
-    assert list(srilm_report(LINES[1:], "in.txt", debug=2)) == [
+    assert list(srilm_report([LINE], "in.txt", debug=2)) == [
         "the dog cat",
         "\tp( the | <s> ) \t= [2gram] 0.630957 [ -0.2 ]",
         "\tp( <unk> | the ...) \t= [OOV] 0 [ -inf ]",

@@ -134,9 +134,8 @@ class _Reader:
                 break
             found = _COUNT.fullmatch(raw.strip())
             if found is None or int(found[1]) != len(counts) + 1:
-                self._refuse(
-                    self.line, f"section \\data\\: expected ngram {len(counts) + 1}=COUNT, found {_shown(raw)}"
-                )
+                expected = f"expected ngram {len(counts) + 1}=COUNT, found {_shown(raw)}"
+                self._refuse(self.line, f"section \\data\\: {expected}")
             counts.append(int(found[2]))
         if not counts:
             self._refuse(self.line + 1, "section \\data\\: expected ngram 1=COUNT")
@@ -194,21 +193,18 @@ class _Reader:
         while read < count:
             lines = list(islice(self.file, min(_BLOCK, count - read)))
             # a list a line would keep the garbage collector busy: one of all fields, and how many each line has
-            fields, widths = _fields(b"".join(lines)), _widths(lines)
+            text, widths = b"".join(lines), _widths(lines)
+            # `split`, which is fast, would cut at \v and \f, too
+            fields = _FIELD.findall(text) if b"\v" in text or b"\f" in text else text.split()
             bad = np.flatnonzero((widths != order + 1) & (widths != order + 2))
             if not lines or (len(bad) and lines[bad[0]].strip()[:1] in (b"", b"\\")):
                 read += int(bad[0]) if lines else 0
-                self._refuse(
-                    start + read,
-                    f"section {header} ends after {read} n-grams; \\data\\ promises {count}. If the file "
-                    "is cut short, copy it again",
-                )
+                ends = f"section {header} ends after {read} n-grams; \\data\\ promises {count}"
+                self._refuse(start + read, f"{ends}. If the file is cut short, copy it again")
             if len(bad):
-                self._refuse(
-                    start + read + int(bad[0]),
-                    f"section {header} expected a probability, {order} words and a back-off "
-                    f"weight or none, found {_shown(lines[bad[0]])}",
-                )
+                wanted = f"expected a probability, {order} words and a back-off weight or none"
+                found = _shown(lines[bad[0]])
+                self._refuse(start + read + int(bad[0]), f"section {header} {wanted}, found {found}")
             begins, weighted = np.cumsum(widths) - widths, widths == order + 2
             numbers = np.full((2, len(lines)), np.nan, np.float32)
             numbers[0] = self._numbers("probability", fields, begins, start + read + np.arange(len(lines)), 0)
@@ -281,11 +277,8 @@ class _Reader:
         for order, contexts in enumerate(contexts_of(tables), 2):
             unlisted = (contexts < 0) | np.isnan(tables[order - 2].log10[contexts])
             for bad in np.flatnonzero(unlisted & ~np.isnan(tables[order - 1].log10))[:1]:
-                self._refuse(
-                    lines[order - 1][bad],
-                    f"section \\{order}-grams: the first {order - 1} words of this n-gram must "
-                    f"be in section \\{order - 1}-grams:",
-                )
+                must = f"the first {order - 1} words of this n-gram must be in section \\{order - 1}-grams:"
+                self._refuse(lines[order - 1][bad], f"section \\{order}-grams: {must}")
         for table in tables:
             np.nan_to_num(table.backoff, copy=False)
         return tables
@@ -307,11 +300,6 @@ def _add_suffixes(ids: list[Rows], values: list[Floats]) -> None:
         added = unique[first >= len(shorter)]
         ids[order - 1] = np.concatenate([shorter, added])
         values[order - 1] = np.pad(values[order - 1], ((0, 0), (0, len(added))), constant_values=np.nan)
-
-
-def _fields(text: bytes) -> list[bytes]:
-    r"""Cut at KenLM's white space; `split`, which is fast, would cut at `\v` and `\f`, too."""
-    return _FIELD.findall(text) if b"\v" in text or b"\f" in text else text.split()
 
 
 def _widths(lines: list[bytes]) -> Integers:
@@ -355,25 +343,24 @@ def _lines(model: ArpaModel) -> Iterable[bytes]:
         row = "%s\t" + " ".join(["%s"] * order) + "\t%s" * (order < model.order) + "\n"
         for start in range(0, len(table.keys), _BLOCK):
             rest = start + np.flatnonzero(~np.isnan(table.log10[start : start + _BLOCK]))
-            fields = [shortest(table.log10[rest]), *[shortest(table.backoff[rest])] * (order < model.order)]
+            numbers = [shortest(values[rest]) for values in (table.log10, table.backoff)[: 1 + (order < model.order)]]
+            words = []
             for below in model.tables[order - 1 : 0 : -1]:
                 rest, first = below.split(len(model.words), rest)
-                fields.insert(-1 if order < model.order else len(fields), _spelled(model, first))
-            fields.insert(-1 if order < model.order else len(fields), _spelled(model, rest))
+                words.append(first)
+            spelled = [list(map(model.words.__getitem__, ids.tolist())) for ids in (*words, rest)]
+            fields = [numbers[0], *spelled, *numbers[1:]]
             yield "".join(map(row.__mod__, zip(*fields, strict=True))).encode()
     yield b"\n\\end\\\n"
 
 
-def _spelled(model: ArpaModel, ids: Integers) -> list[str]:
-    return list(map(model.words.__getitem__, ids.tolist()))
-
-
-def shortest(values: Floats) -> list[str]:
-    """Spell float32 numbers in the fewest digits that give them back, as KenLM prints them: -0.2, 0, 0.00001, 1e-7."""
+def shortest(values: NDArray[np.floating]) -> list[str]:
+    """Spell numbers in the fewest digits that give them back, as KenLM prints them: -0.2, 0, 0.00001, 1e-7, inf."""
     unique, where = np.unique(values, return_inverse=True)
-    texts = [text.removesuffix(".0") for text in (unique + np.float32(0)).astype("U16").tolist()]
+    texts = [text.removesuffix(".0") for text in (unique + unique.dtype.type(0)).astype("U32").tolist()]
     for at, text in enumerate(texts):
         if "e" in text:
-            plain = abs(unique[at]) >= 1e-6
-            texts[at] = np.format_float_positional(unique[at], trim="-") if plain else text.replace("e-0", "e-")
+            plain = 1e-6 <= abs(unique[at]) < 1e21
+            exponent = text.replace("e-0", "e-").replace("e+", "e")
+            texts[at] = np.format_float_positional(unique[at], trim="-") if plain else exponent
     return list(map(texts.__getitem__, where.tolist()))

@@ -41,9 +41,7 @@ class Kenlm:
             raise InputError(f"{path}: KenLM cannot read it: {error}") from None
 
     def score_texts(self, texts: Sequence[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
-        """Give log p of lines of words, as `Model.score_texts` does; a binary file tells nobody its vocabulary.
-
-        There are no matrix products, so the `precision` changes nothing.
+        """Give log p of lines of words, as `Model.score_texts` does; without matrix products, in any `precision`.
 
         Raises:
             InputError: a line holds `<s>` or `</s>` as a word.

@@ -9,13 +9,13 @@ start with `<s>`, and the number of different words before it, |{v : c(v h w) > 
 
 where h' is h without its first word, N_j(h) the number of words v with a(h v) = j, n_j the number of n-grams of the
 order with a = j. Below the unigrams is 1/V, V counting `<unk>` and `</s>` but not `<s>`. Back-off weights are the
-gamma. A word of the vocabulary that the text lacks has a = 0, as `<unk>` has; where the text has `<unk>`, it is counted
-like a word (SRILM's -unk; `lmplz` refuses such texts). No n-gram is pruned. Arithmetic is in float32, in the order of
-`lmplz`, whose one departure from the paper is here, too: the very last n-gram of each lower order, sorted from the last
-word backwards, enters n_j by c instead of a.
+gamma. A word that the text lacks has a = 0, as `<unk>` has; where the text has `<unk>`, it is counted like a word
+(SRILM's -unk; `lmplz` refuses such texts). No n-gram is pruned. Arithmetic is in float32, in the order of `lmplz`,
+whose one departure from the paper is here, too: the last n-gram of each lower order, sorted from the last word
+backwards, enters n_j by c instead of a.
 
 Memory holds the vocabulary and a constant number of blocks; the rest, up to 60 bytes for each word and order, is in
-unnamed temporary files ($TMPDIR), which the system removes when the process ends, however it ends.
+unnamed temporary files ($TMPDIR).
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from spanlm.errors import InputError, RunError, require
 from spanlm.scoring.ngram.model import (
     ALSO_UNKNOWN,
     END,
-    MAX_ORDER,
     START,
     UNKNOWN,
     ArpaModel,
@@ -51,24 +50,17 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class KneserNey:
-    """How to estimate an n-gram model.
+    """How to estimate an n-gram model; `NgramConfig` has the limits.
 
     Attributes:
-        order: Length of the longest n-grams, 1 to 6.
-        fallback: Discounts D_1, D_2, D_3 for an order whose own cannot be computed (`lmplz --discount_fallback` has
-            0.5, 1, 1.5); None refuses such a text.
+        order: Length of the longest n-grams.
+        fallback: Discounts D_1, D_2, D_3 for an order whose own cannot be computed; None refuses such a text.
         block: Words of the text that are counted at a time; memory grows with it.
     """
 
     order: int = 5
     fallback: tuple[float, float, float] | None = None
     block: int = 1 << 20
-
-    def __post_init__(self) -> None:
-        require(1 <= self.order <= MAX_ORDER, "order", self.order, f"from 1 to {MAX_ORDER}")
-        require(self.block >= 1, "block", self.block, "at least 1")
-        for count, discount in enumerate(self.fallback or (), 1):
-            require(0 < discount <= count, f"fallback: D_{count}", discount, f"above 0, and at most {count}")
 
     def estimate(self, pieces: Iterable[Integers], vocabulary: Vocabulary) -> ArpaModel:
         """Estimate a model of a whole vocabulary, with the words that the text lacks.
@@ -82,7 +74,6 @@ class KneserNey:
                 order or the discounts.
             RunError: The temporary files have no room.
         """
-        ids = {word: index for index, word in enumerate((UNKNOWN, START, END))}
         of_sentences = (
             f"without {START} and {END}, which an ARPA file reserves: data.marks=drop leaves them out around lines"
         )
@@ -90,16 +81,16 @@ class KneserNey:
         for mark, limit in ((START, of_sentences), (END, of_sentences), (ALSO_UNKNOWN, unknown)):
             require(mark not in vocabulary, "vocabulary", mark, limit)
         known = {UNK: UNKNOWN, EOS: END}
-        renumbered = np.array([ids.setdefault(known.get(word, word), len(ids)) for word in vocabulary.words], np.int64)
-        return self._model((renumbered[piece] for piece in pieces), ids)
-
-    def _model(self, pieces: Iterable[Integers], words: dict[str, int]) -> ArpaModel:
+        words = tuple(dict.fromkeys([UNKNOWN, START, END, *(known.get(word, word) for word in vocabulary.words)]))
+        ids = {word: index for index, word in enumerate(words)}
+        renumbered = np.array([ids[known.get(word, word)] for word in vocabulary.words], np.int64)
         try:
-            (tokens,) = _stored(((piece,) for piece in _with_starts(pieces)), np.int32)
+            text = _with_starts(renumbered[piece] for piece in pieces)
+            (tokens,) = _stored(((piece,) for piece in text), np.int32)
             if not len(tokens) or tokens[-1] != _END_ID:
                 raise InputError(f"Kneser-Ney: the text is empty or does not end in {EOS}; every sentence must")
             orders = _Counting(tokens, len(words), self.block).orders(self.order)
-            return ArpaModel(tuple(words), tuple(self._tables(orders)))
+            return ArpaModel(words, tuple(self._tables(orders)))
         except OSError as error:
             what = f"temporary files in {tempfile.tempdir or 'no folder'}: {error.strerror}"
             raise RunError(f"Kneser-Ney: {what}. Let $TMPDIR name a folder with more room") from error

@@ -7,8 +7,8 @@ With h a context of at most n-1 words and h' the same context without its first 
 
 An n-gram (w_1 ... w_k) is stored under one integer: the index of its suffix (w_2 ... w_k) in the table of order k-1,
 times the vocabulary's size, plus w_1. Tables are sorted by this key: a match grows from the last word backwards, one
-binary search an order, and what matches at word t is the context of word t+1. Sums are in float32 and in KenLM's
-order: the longest match, then back-off weights from short contexts to long.
+binary search an order. Sums are in float32 and in KenLM's order: the longest match, then back-off weights from short
+contexts to long.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from functools import cached_property
 from itertools import islice
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from spanlm.data.vocabulary import EOS, Vocabulary
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError
 
 UNKNOWN, START, END = "<unk>", "<s>", "</s>"
 ALSO_UNKNOWN = "<UNK>"
@@ -104,9 +105,6 @@ class ArpaModel:
     words: tuple[str, ...]
     tables: Sequence[Table]
 
-    def __post_init__(self) -> None:
-        require(1 <= self.order <= MAX_ORDER, "order", self.order, f"from 1 to {MAX_ORDER}")
-
     @property
     def order(self) -> int:
         return len(self.tables)
@@ -128,7 +126,8 @@ class ArpaModel:
         source = iter(sentences)
         while batch := list(islice(source, _BATCH)):
             ids = list(map(self._numbers, batch))
-            log10, lengths = self._sum(*self._matches(np.concatenate(ids)))
+            contexts = np.concatenate(list(map(self._contexts, ids)))
+            log10, lengths = self._looked_up(np.concatenate(ids), contexts)
             start = 0
             for row in ids:
                 part = slice(start, start + len(row) - (not end))
@@ -142,7 +141,7 @@ class ArpaModel:
             ids: (N,) the words by id.
             contexts: (N, n-1) the words before each by id, the last one last; -1 where there is none.
         """
-        return self._sum(self._grown(ids, contexts), self._found(contexts))[0]
+        return self._looked_up(ids, contexts)[0]
 
     def distributions(self, contexts: Integers, columns: Columns | None = None) -> Floats:
         """Return the log10 probability of every next word after each context; (N, V), 4 N V bytes.
@@ -190,24 +189,10 @@ class ArpaModel:
         require_no_marks(sentence)
         return np.array([*(self.ids.get(word, 0) for word in sentence), self.ids[END]], np.int64)
 
-    def _matches(self, ids: Integers) -> tuple[list[Integers], list[Integers]]:
-        """Look up the n-grams of sentences, each ended by `</s>`: of every order those that end at each word.
-
-        Returns:
-            By order, the index of the n-gram that ends at each word, -1 for none; by length, that of the words before.
-        """
-        starts = np.concatenate([[0], np.flatnonzero(ids[:-1] == self.ids[END]) + 1])
-        stream = np.insert(ids, starts, self.ids[START])
-        place = np.arange(len(stream))
-        since = place - np.maximum.accumulate(np.where(stream == self.ids[START], place, 0))
-        matches = [stream]
-        for length, table in enumerate(self.tables[1:], 2):
-            matches.append(np.full(len(stream), -1, np.int64))
-            at = np.flatnonzero((matches[-2] >= 0) & (since >= length - 1))
-            matches[-1][at] = table.find(matches[-2][at], stream[at - length + 1], len(self.words))
-        places = np.flatnonzero(stream != self.ids[START])
-        contexts = [np.where(since[places] > k, matches[k][places - 1], -1) for k in range(self.order - 1)]
-        return [found[places] for found in matches], contexts
+    def _contexts(self, ids: Integers) -> Integers:
+        """Return the contexts (N, n-1) of the words of a sentence, which `<s>` opens."""
+        read = np.concatenate([np.full(self.order - 1, -1), [self.ids[START]], ids[:-1]])
+        return sliding_window_view(read, self.order - 1)[1:]
 
     def _found(self, contexts: Integers) -> list[Integers]:
         """Look up contexts (N, n-1) by length: the index of their last words as an n-gram, -1 for none."""
@@ -220,15 +205,15 @@ class ArpaModel:
             matches.append(np.where(column < 0, -1, table.find(matches[-1], column, len(self.words))))
         return matches
 
-    def _sum(self, matches: list[Integers], contexts: list[Integers]) -> tuple[Floats, NDArray[np.int8]]:
-        """Return log10 p of words, and how many words the longest listed n-gram has, from what `_matches` found."""
-        log10, lengths = self.tables[0].log10[matches[0]], np.ones(len(matches[0]), np.int8)
-        for length, (table, match) in enumerate(zip(self.tables[1:], matches[1:], strict=True), 2):
+    def _looked_up(self, ids: Integers, contexts: Integers) -> tuple[Floats, NDArray[np.int8]]:
+        """Return log10 p of words after their contexts, and how many words the longest listed n-gram has."""
+        log10, lengths = self.tables[0].log10[ids], np.ones(len(ids), np.int8)
+        for length, (table, match) in enumerate(zip(self.tables[1:], self._grown(ids, contexts)[1:], strict=True), 2):
             found = np.flatnonzero(match >= 0)
             values = table.log10[match[found]]
             listed = found[~np.isnan(values)]
             log10[listed], lengths[listed] = values[~np.isnan(values)], length
-        for length, (table, context) in enumerate(zip(self.tables[:-1], contexts, strict=True), 1):
+        for length, (table, context) in enumerate(zip(self.tables[:-1], self._found(contexts), strict=True), 1):
             backed_off = np.flatnonzero((context >= 0) & (lengths <= length))
             log10[backed_off] += table.backoff[context[backed_off]]
         return log10, lengths

@@ -5,8 +5,7 @@ With p_n the n-gram model's distribution after the last n-1 words and, where the
     p(w) = (1 − λ) p_n(w | h) + λ c(w) / Σ_v c(v),    c(w): how often w is among the last C words read
 
 (Kuhn & De Mori, 1990: a unigram cache; `<eos>` is a word of it). `<eos>` is `</s>` when it is predicted, and
-once read `<s>`: what stands in the lines before is nothing to an n-gram model, whatever the state is carried over. To a
-cache it is.
+once read `<s>`: an n-gram model knows nothing of the lines before. Its cache does.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import torch
 from torch import Tensor
 
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import require
 from spanlm.models.interfaces import Head, LMState, NextWordModel, Readout, Scores
 from spanlm.scoring.ngram.model import END, START, ArpaModel, Floats
 
@@ -39,10 +37,6 @@ class UnigramCache:
 
     window: int
     share: float
-
-    def __post_init__(self) -> None:
-        require(self.window >= 1, "cache.window", self.window, "at least 1")
-        require(0 < self.share < 1, "cache.share", self.share, "between 0 and 1")
 
 
 class NgramModel(NextWordModel):
@@ -68,9 +62,8 @@ class NgramModel(NextWordModel):
     def init_state(self, batch_size: int) -> LMState:
         words = torch.full((self.arpa.order - 1, batch_size), -1, device=self.device)
         words[-1:] = self.arpa.ids[START]
-        if self.cache is None:
-            return LMState({"words": words}, {})
-        return LMState({"words": words}, {"cache": words.new_full((self.cache.window, batch_size), -1)})
+        held = {} if self.cache is None else {"cache": words.new_full((self.cache.window, batch_size), -1)}
+        return LMState({"words": words}, held)
 
     def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
         """Read tokens (T, B): the contexts of the next words, and the words that they are made of."""
@@ -85,10 +78,8 @@ class NgramModel(NextWordModel):
             recent = tokens_read.unfold(0, self.cache.window, 1)[1:]
             held = {"cache": tokens_read[len(tokens) :]}
         after = LMState({"words": words[len(tokens) :]}, held)
-        # features are what a neural cache compares: there is nothing, so that to it all words are alike
-        return NgramReadout(
-            torch.zeros(*tokens.shape, 0, device=tokens.device), contexts=contexts, recent=recent
-        ), after
+        nothing = torch.zeros(*tokens.shape, 0, device=tokens.device)  # to a neural cache all words are alike
+        return NgramReadout(nothing, contexts=contexts, recent=recent), after
 
 
 @dataclass(frozen=True)
@@ -111,8 +102,6 @@ class NgramHead(Head):
 
     def score(self, readout: Readout, targets: Tensor) -> Scores:
         """Score targets (T, B), float64: without a cache the logarithms of `ArpaModel.score`, times log 10."""
-        if self._cache is None:
-            return Scores(self._own(_last_words(readout)[0], targets))
         return Scores(self._mixed(*self.each(readout, targets)))
 
     def each(self, readout: Readout, targets: Tensor) -> Tensor:
@@ -138,7 +127,8 @@ class NgramHead(Head):
         return self._mixed(own, (counts / held.sum(-1, keepdim=True)).log())
 
     def _mixed(self, own: Tensor, cached: Tensor) -> Tensor:
-        assert self._cache is not None
+        if self._cache is None:
+            return own
         return torch.logaddexp(own + math.log1p(-self._cache.share), cached + math.log(self._cache.share))
 
 
