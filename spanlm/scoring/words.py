@@ -15,7 +15,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, repeat
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -283,13 +283,14 @@ class _Text:
         yield from self._segments([run], fresh)
 
     def _taken(self, piece: Piece, read: list[int], *, opens: bool) -> _Run:
-        run = _Run(read, self._placed)
-        for index, word in enumerate(piece.words + [EOS] * piece.closes, piece.start):
-            ends = index == piece.start + len(piece.words)
-            self.tokens.append(_Token(piece.sentence, index, word, opens, ends, bool(read)))
-            self._placed += bool(read)
-            read.append(self._vocabulary.eos_id if ends else self._vocabulary.id(word))
-            opens = False
+        run, first = _Run(read, self._placed), len(self.tokens)
+        line, start, predicted = piece.sentence, piece.start, bool(read)
+        self.tokens += [_Token(line, n, word, False, False, True) for n, word in enumerate(piece.words, start)]
+        if piece.closes:
+            self.tokens.append(_Token(line, start + len(piece.words), EOS, False, True, True))
+        self.tokens[first] = self.tokens[first]._replace(opens=opens, predicted=predicted)
+        self._placed += len(self.tokens) - first - (not predicted)
+        read += self._vocabulary.encode(piece.words) + [self._vocabulary.eos_id] * piece.closes
         return run
 
     def _segments(self, runs: Sequence[_Run], fresh: bool) -> Iterator[Segment]:
@@ -329,48 +330,47 @@ def _rows(
     text: _Text, blocks: Iterable[Scored], vocabulary: Vocabulary, options: ScoreOptions, looks: _Looks | None
 ) -> Iterator[WordScore]:
     """Give the rows of a text's tokens as their numbers come."""
-    unit, read = math.log(options.base), list[str]()
-    nothing = (math.nan, math.nan, None, (math.nan, 0.0, 0.0))
-
-    def row(token: _Token, surprisal: float, entropy: float, rank: int | None, look: Sequence[float]) -> WordScore:
+    read = list[str]()
+    for token, surprisal, entropy, rank, look in _valued(text, blocks, math.log(options.base)):
         looked = None
         if looks is not None:
+            if token.opens:
+                read[:] = [EOS] * len(text.opening)
             spread, weight, lag = look
             at = int(lag) if weight > 0 else None
             looked = Looked(spread, "", math.nan, None) if at is None else Looked(spread, read[-1 - at], weight, at)
-        oov = token.word not in vocabulary
-        return WordScore(token.sentence, token.number, token.word, surprisal, entropy, rank, oov, looked)
+            read.append(token.word)
+            if len(read) > 2 * looks.reach + STEPS:
+                del read[: -looks.reach]
+        if options.eos or not token.ends:
+            oov = token.word not in vocabulary
+            yield WordScore(token.sentence, token.number, token.word, surprisal, entropy, rank, oov, looked)
 
-    def rows(values: Iterator[tuple[Any, ...]]) -> Iterator[WordScore]:
-        while text.tokens:
-            token = text.tokens[0]
-            found = next(values, None) if token.predicted else nothing
-            if found is None:
-                return
-            text.tokens.popleft()
-            if looks is not None and token.opens:
-                read[:] = [EOS] * len(text.opening)
-            if options.eos or not token.ends:
-                yield row(token, *found)
-            if looks is not None:
-                read.append(token.word)
 
+_Valued = tuple[_Token, float, float, int | None, Sequence[float]]
+"""A token with its surprisal, entropy and rank, and, if it was asked for, the look's entropy, weight and lag."""
+
+
+def _valued(text: _Text, blocks: Iterable[Scored], unit: float) -> Iterator[_Valued]:
+    """Give each token its numbers, in nats over `unit`; what is not predicted has none."""
+    nothing = math.nan, math.nan, None, (math.nan, 0.0, 0.0)
     for block in blocks:
-        yield from rows(_values(block, unit))
-        if looks is not None:
-            del read[: -looks.reach]
-    yield from rows(iter(()))
-
-
-def _values(block: Scored, unit: float) -> Iterator[tuple[Any, ...]]:
-    """Give surprisal, entropy and rank of each token, and its look, if it was asked for."""
-    columns = {name: x.double().cpu() for name, x in block.answers.items()}
-    surprisal, entropy, rank = columns["surprisal"] / unit, columns["entropy"] / unit, block.answers["rank"].tolist()
-    if "cached" in columns:
-        surprisal, entropy, rank = -columns["cached"] / unit, torch.full_like(entropy, math.nan), [None] * len(rank)
-    look = columns.get("look", torch.zeros(len(rank), 3))
-    look[:, 0] /= unit
-    return zip(surprisal.tolist(), entropy.tolist(), rank, look.tolist(), strict=True)
+        columns = {name: x.double().cpu() for name, x in block.answers.items()}
+        surprisal, entropy, rank = (
+            columns["surprisal"] / unit,
+            columns["entropy"] / unit,
+            block.answers["rank"].tolist(),
+        )
+        if "cached" in columns:
+            surprisal, entropy, rank = -columns["cached"] / unit, torch.full_like(entropy, math.nan), [None] * len(rank)
+        looks: Iterable[Sequence[float]] = repeat(())
+        if "look" in columns:
+            looks = (columns["look"] / torch.tensor([unit, 1.0, 1.0], dtype=torch.float64)).tolist()
+        for numbers in zip(surprisal.tolist(), entropy.tolist(), rank, looks, strict=False):
+            while not (token := text.tokens.popleft()).predicted:
+                yield token, *nothing
+            yield token, *numbers
+    yield from ((token, *nothing) for token in text.tokens)
 
 
 def by_line(scores: Iterable[WordScore], lines: int) -> list[list[WordScore]]:
