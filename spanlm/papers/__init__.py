@@ -1,0 +1,60 @@
+"""Presets: one entry per row of a published table, with its source and its published number."""
+
+from spanlm.errors import InputError, nearest
+from spanlm.papers import (
+    daniluk2017,
+    grave2017,
+    li2020,
+    merity2017,
+    merity2018,
+    ngram,
+    press2017,
+    salton2017,
+    wang2019,
+    yang2018,
+    yardstick,
+    zaremba2014,
+)
+from spanlm.papers.ngram import NgramPreset
+from spanlm.papers.preset import Preset, Reported
+
+_PAPERS = (
+    daniluk2017,
+    salton2017,
+    zaremba2014,
+    press2017,
+    grave2017,
+    merity2017,
+    merity2018,
+    yang2018,
+    wang2019,
+    li2020,
+    yardstick,
+)
+
+PRESETS: dict[str, Preset] = {preset.name: preset for paper in _PAPERS for preset in paper.PRESETS}
+
+NGRAM_PRESETS: dict[str, NgramPreset] = {preset.name: preset for preset in ngram.PRESETS}
+"""Those of n-gram models, which `spanlm train` takes, too."""
+
+
+def find_preset(name: str) -> Preset:
+    """Return the preset of that name.
+
+    Raises:
+        InputError: there is no such preset; the message names the nearest.
+
+    Example:
+        >>> spanlm.find_preset("daniluk2017/kvp-w5").config.model.memory.window
+        5
+    """
+    if name in NGRAM_PRESETS:
+        raise InputError(f"{name}: is the preset of an n-gram model, for `spanlm train {name}` alone")
+    if name not in PRESETS:
+        raise InputError(
+            f"unknown preset {name}.{nearest(name, [*PRESETS, *NGRAM_PRESETS])} `spanlm presets` lists them all."
+        )
+    return PRESETS[name]
+
+
+__all__ = ["NGRAM_PRESETS", "PRESETS", "NgramPreset", "Preset", "Reported", "find_preset"]

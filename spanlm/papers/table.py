@@ -1,0 +1,531 @@
+"""A table as rows with named columns, measured and published: in Markdown, on the terminal and as a figure."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import cached_property, reduce
+from itertools import chain, combinations
+from operator import getitem
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from matplotlib.figure import Figure
+
+from spanlm.analysis import figures
+from spanlm.analysis.export import write_whole
+from spanlm.analysis.figures import Panel, RowsPanel, Value
+from spanlm.analysis.lags import PUBLISHED, LagProfile, MeasuredLags, lag_columns, notes
+from spanlm.analysis.utilisation import Utilisation, spread_epochs
+from spanlm.papers.certainty import NONE, Certainty, certainty
+from spanlm.papers.daniluk2017_tables import CLOZE_CLASSES, PUBLISHED_CLOZE
+from spanlm.papers.li2020_tables import PARTS
+from spanlm.papers.paper import BY_EPOCH, BY_LAG, Averaged, Cached, Dynamic, Paper, Plain, Row, Section, Table
+from spanlm.papers.plan import Plan, Request
+from spanlm.papers.preset import Reported
+from spanlm.papers.run import Outcome
+from spanlm.scoring.tally import shown
+from spanlm.store.plain import markdown, markdown_table, several
+
+_MOST_EPOCHS = 12  # columns of PoU by epoch
+_LAGS = "lag "
+
+
+class Grid(NamedTuple):
+    """Cells of text."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    caption: str = ""
+
+
+def spread(values: Iterable[float]) -> Value:
+    """Summarise a number over several seeds."""
+    found = list(values)
+    return Value(fmean(found), min(found), max(found))
+
+
+def in_words(value: Value, digits: int = 1) -> str:
+    """`81.2`, or over several seeds `81.2 (80.9–81.6)`."""
+    mean, low, high = (shown(number, digits) for number in (value.value, value.low, value.high))
+    return mean if value.low == value.high else f"{mean} ({low}–{high})"
+
+
+def _seeds(record: Mapping[str, Any]) -> tuple[int, ...]:
+    return (record["seed"],) if "seed" in record else tuple(member["seed"] for member in record["members"])
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """A row of a table with the records of all its finished runs, and why other runs failed."""
+
+    row: Row
+    table: Table
+    paper: Paper
+    records: tuple[dict[str, Any], ...]  # in the order of their seeds
+    errors: tuple[str, ...] = ()
+    found: Mapping[str, Line] = field(default_factory=dict, repr=False)  # the table's lines with a finished run
+
+    @property
+    def first(self) -> dict[str, Any]:
+        return self.records[0]
+
+    @property
+    def title(self) -> str:
+        return self.row.title + ("" if self.row.in_paper else " †")
+
+    def each(self, *path: str) -> list[Any]:
+        return [reduce(getitem, path, record) for record in self.records]
+
+    def of(self, *path: str, scale: float = 1) -> Value:
+        return spread(scale * float(value) for value in self.each(*path))
+
+    def ppl(self, value: float | None) -> str:
+        return NONE if value is None else shown(value, self.paper.digits)
+
+    def by(self, difference: float) -> str:
+        return f"{'−' if difference < 0 else '+'}{self.ppl(abs(difference))}"
+
+    def parts(self) -> Iterator[Line]:
+        """Yield a line for each component that the table lists of the row, with the whole row as its control."""
+        printed = self.table.parts.get(self.row.name)
+        for part, title in PARTS.values() if printed is not None else ():
+            reported = Reported(test_ppl=(printed or {}).get(part))
+            row = replace(self.row, title=title, how=Plain(), published=reported, control=self.row.name)
+            with suppress(KeyError, TypeError):  # a buffer that never held anything
+                ppls = ({s: {"perplexity": one[s]["parts"][part]} for s in ("valid", "test")} for one in self.records)
+                alone = tuple(one | ppl for one, ppl in zip(self.records, ppls, strict=True))
+                yield replace(self, row=row, records=alone)
+
+
+Cell = Callable[[Line], str]  # raises KeyError, TypeError or ValueError if the line has nothing for the column
+
+
+def _ppl(*path: str) -> Cell:
+    return lambda line: in_words(line.of(*path), line.paper.digits)
+
+
+def _mean(form: str, name: str, scale: float = 1) -> Cell:
+    return lambda line: form.format(line.of(name, scale=scale).value)
+
+
+def _setting(*path: str) -> Cell:
+    return lambda line: "; ".join(f"{value:.2g}" for value in line.each("details", *path))
+
+
+def _over(line: Line) -> str:
+    """`−3.2 (medium)`: less its control's at the seeds that both have; an ensemble's, less the mean of its members'."""
+    if isinstance(line.row.how, Averaged):
+        ours = line.of("test", "perplexity").value
+        return f"{line.by(ours - fmean(line.first['details']['test']['members']))} (its members)"
+    both = (line, line.found[line.row.control])
+    mine, theirs = ({_seeds(one): one["test"]["perplexity"] for one in each.records} for each in both)
+    return f"{line.by(fmean(mine[seeds] - theirs[seeds] for seeds in mine.keys() & theirs))} ({line.row.control})"
+
+
+def _published_over(line: Line) -> str:
+    control = line.row.control if line.row.control in line.table.rows else ""
+    # a TypeError, which is a dash, where one of them was not printed
+    return line.by(line.row.reported.test_ppl - line.paper.rows[control].reported.test_ppl)  # type: ignore[operator]
+
+
+def _excess(record: Mapping[str, Any]) -> float:
+    return math.log2(record["test"]["perplexity"]) - float(record["law"]["test"])
+
+
+def _accuracy(name: str, score: str) -> Cell:
+    def cell(line: Line) -> str:
+        if len(line.records) > 1:
+            return in_words(line.of("cloze", "classes", name, score, "accuracy"), 3)
+        found = line.first["cloze"]["classes"][name][score]
+        low, high = found["interval"]
+        return f"{found['accuracy']:.3f} [{low:.3f}, {high:.3f}]"
+
+    return cell
+
+
+def _published_accuracy(number: int) -> Cell:
+    return lambda line: f"{PUBLISHED_CLOZE[line.row.name][number]:.3f}"
+
+
+def _gathered(line: Line) -> str:
+    found = line.first["details"]["statistics"]
+    return "all of train" if found["whole"] else f"{found['tokens']:,}"
+
+
+def _of_split(split: str) -> dict[str, Cell]:
+    return {
+        f"{split} ppl": _ppl(split, "perplexity"),
+        f"their count: {split}": _ppl(split, "salton2017", "perplexity"),
+        f"per predicted word: {split}": _ppl(split, "salton2017", "perplexity_per_predicted"),
+        f"{split}: without": _ppl(split, "without_cache", "perplexity"),
+        f"members: {split}": lambda line: in_words(spread(line.first["details"][split]["members"]), line.paper.digits),
+        f"oracle bound: {split}": lambda line: line.ppl(line.first["details"][split]["oracle_bound"]),
+        **{f"{split}: {name}": _ppl(split, "parts", part) for name, (part, _) in PARTS.items()},
+    }
+
+
+_LAMBDA = ("cache", "lambda")
+COLUMNS: dict[str, Cell] = {
+    "units": lambda line: f"{line.first['units']:,}",
+    "readout": lambda line: f"{line.first['readout']:,}",
+    "θ_M": lambda line: f"{line.first['model_parameters'] / 1e6:.2f}M",
+    "parameters": lambda line: f"{line.first['all_parameters'] / 1e6:.2f}M",
+    "seeds": lambda line: f"1–{line.row.how.members}" if isinstance(line.row.how, Averaged) else str(len(line.records)),
+    **_of_split("valid"),
+    **_of_split("test"),
+    "over": _over,
+    "excess": lambda line: in_words(spread(map(_excess, line.records)), 3),
+    "law": lambda line: in_words(line.of("law", "test"), 3),
+    "paper: valid": lambda line: line.ppl(line.row.reported.valid_ppl),
+    "paper: test": lambda line: line.ppl(line.row.reported.test_ppl),
+    "paper: parameters": lambda line: f"{line.row.reported.all_parameters:g}M",
+    "paper: over": _published_over,
+    "PoU": lambda line: in_words(line.of("test", "parts", "utilisation", scale=100)),
+    "oracle PoU": lambda line: in_words(line.of("test", "parts", "oracle_utilisation", scale=100)),
+    "best epoch": lambda line: "; ".join(f"{one['best_epoch']} of {one['epochs']}" for one in line.records),
+    "train ppl": lambda line: in_words(line.of("train_perplexity_at_best")),
+    "tokens/s": _mean("{:,.0f}", "tokens_per_second"),
+    "minutes": _mean("{:.1f}", "training_seconds", 1 / 60),
+    "measured in minutes": _mean("{:.1f}", "seconds", 1 / 60),
+    "words": lambda line: f"{line.row.how.window:,}" if isinstance(line.row.how, Cached) else NONE,
+    "θ": _setting("cache", "theta"),
+    "λ": lambda line: _setting(*("dynamic", "decay") if "dynamic" in line.first["details"] else ("cache", "lambda"))(
+        line
+    ),
+    "η": _setting("dynamic", "rate"),
+    "ε": _setting("dynamic", "epsilon"),
+    "pairs tried": lambda line: str(line.first["details"]["tried"]),
+    "on all of valid": lambda line: str(sum(trial["whole"] for trial in line.first["details"]["grid"])),
+    "MS over words": _gathered,
+    **{f"sentence: {title}": _accuracy(name, "sentence") for name, title in CLOZE_CLASSES.items()},
+    **{f"candidate: {title}": _accuracy(name, "candidate") for name, title in CLOZE_CLASSES.items()},
+    **{f"paper: {title}": _published_accuracy(number) for number, title in enumerate(CLOZE_CLASSES.values())},
+}
+"""The columns of all tables by their headings."""
+
+
+def _cell(line: Line, column: str) -> str:
+    try:
+        if column.isdecimal():  # Figure 4: of an epoch
+            return f"{100 * line.first['utilisation_by_epoch'][int(column) - 1]:.1f}"
+        if column.startswith(_LAGS):
+            return in_words(spread(one["excess"] for one in line.first["excess"] if _lags(one) == column), 3)
+        return COLUMNS[column](line)
+    except (KeyError, TypeError, ValueError, IndexError):
+        return NONE
+
+
+def _lags(part: Mapping[str, Any]) -> str:
+    low, high = part["lags"]
+    return f"{_LAGS}{low}" if low == high else f"{_LAGS}{low}–{high}"
+
+
+def _grid(lines: Sequence[Line], columns: Sequence[str], caption: str) -> Grid:
+    by_column = {name: [_cell(line, name) for line in lines] for name in columns}
+    kept = {name: cells for name, cells in by_column.items() if set(cells) != {NONE}}
+    rows = zip((line.title for line in lines), *kept.values(), strict=True)
+    return Grid(("model", *kept), tuple(rows), caption)
+
+
+class Page:
+    """A table of a plan with its outcomes: `lines` are the rows that were run, `done` those with a finished run."""
+
+    def __init__(self, plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> None:
+        self.plan, self.paper, self.table = plan, plan.paper, table
+        self.lines, found = list[Line](), dict[str, Line]()
+        for name in table.rows:
+            mine = [outcome for outcome in outcomes if outcome.task.row.name == name]
+            records = sorted((outcome.record for outcome in mine if outcome.record is not None), key=_seeds)
+            errors = tuple(outcome.error for outcome in mine if outcome.record is None)
+            line = Line(self.paper.rows[name], table, self.paper, tuple(records), errors, found)
+            self.lines += [line] if mine else []
+            found |= {name: line} if records else {}
+        self.done = list(found.values())
+        self._records = [record for line in self.done for record in line.records]
+
+    def sections(self) -> Iterator[tuple[Section, list[Line]]]:
+        left = self.done
+        for section in self.paper.sections:
+            mine = [line for line in left if section.holds(line.row)]
+            left = [line for line in left if line not in mine]
+            if mine:
+                yield section, mine
+
+    def grids(self) -> list[Grid]:
+        if self.table.measure == "attention" and self.done:  # Figure 3b: a line a lag, measured and published columns
+            header, *lags = map(tuple, lag_columns(measured := self._lags()))
+            return [Grid(header, tuple(lags), f"Mean attention in percent, first seed. {' '.join(notes(measured))}")]
+        found = []
+        for section, part in self.sections() if self.table.columns else ():
+            caption = ". ".join(text for text in (section.title, section.note, self.paper.note) if text)
+            found.append(_grid([one for line in part for one in (line, *line.parts())], self.table.columns, caption))
+        epochs = max((len(line.first.get("utilisation_by_epoch", ())) for line in self.done), default=0)
+        by_epoch = [str(epoch + 1) for epoch in spread_epochs(epochs, _MOST_EPOCHS)] if epochs else []
+        # the first is that of all lags
+        by_lag = [_lags(part) for part in self.done[0].first.get("excess", [])[1:]] if self.done else []
+        for details in self.table.details:
+            ranges: Mapping[tuple[str, ...], Sequence[str]] = {(BY_EPOCH,): by_epoch, (BY_LAG,): by_lag}
+            columns = ranges.get(details.columns, details.columns)
+            able = [line for line in self.done if columns and _cell(line, columns[0]) != NONE]
+            found += [_grid(able, columns, details.caption + (_noted(able) if details.notes else ""))] if able else []
+        return [*found, *(self._sure_grid(*each) for each in self._sure)]
+
+    @cached_property
+    def _sure(self) -> list[tuple[list[Line], Certainty]]:
+        """Trained rows with how sure their differences are, of each section that counts as its records' blocks do."""
+        found = []
+        for section, part in self.sections() if self.table.measure in ("perplexity", "cloze") else ():
+            lines = [line for line in part if isinstance(line.row.how, Plain) and section.counted == Section.counted]
+            if sure := certainty({line.row.name: line.records for line in lines}):
+                found.append((lines, sure))
+        return found
+
+    def _sure_grid(self, lines: Sequence[Line], sure: Certainty) -> Grid:
+        """Say of each row how sure its difference from its control is, and which place it may have."""
+        by_name, rows = {line.row.name: line for line in lines}, list[tuple[str, ...]]()
+        for number, name in enumerate(sure.names):
+            control = by_name[name].row.control
+            there = control in sure.names
+            bits, *cells = sure.cells(number, sure.names.index(control) if there else None)
+            rows.append((by_name[name].title, bits, by_name[control].title if there else NONE, *cells))
+        header = ("model", "bits", "control", "difference", "p", "place")
+        return Grid(header, tuple(rows), "How sure differences are: bits a token on test, + is worse")
+
+    def _lags(self) -> list[MeasuredLags]:
+        measured = []
+        for line in self.done:
+            found, (name, _) = line.first["attention"], line.row.curve or ("", 0)
+            profile = LagProfile(tuple(found["percent"]), found["positions"], found["left_out"], found["nearest_lag"])
+            model = name if name in PUBLISHED else name.lower()
+            measured.append(MeasuredLags(name, f"{line.first['corpus']} {found['split']}", profile, model))
+        return measured
+
+    def order(self) -> list[str]:
+        found, left = list[str](), {line.row.name for line in self.done}
+        for lines, sure in self._sure:
+            published = {line.row.name: line.row.reported.test_ppl for line in lines}
+            without = [line.title for line in lines if line.row.name not in sure.names]
+            unordered = without or self.table.measure == "cloze"  # of which the papers have no perplexity
+            text = sure.sentences([] if unordered else [published[name] for name in sure.names])
+            text += f" Without blocks of this text in their records: {', '.join(without)}." if without else ""
+            left -= set() if without else set(sure.names)
+            found.append(text)
+        for section, part in self.sections() if self.table.measure == "perplexity" else ():
+            if not any(line.row.name in left for line in part):
+                continue
+            tests = [(line.of("test", *section.counted).value, line.row.reported.test_ppl) for line in part]
+            both = combinations([(ours, theirs) for ours, theirs in tests if theirs], 2)
+            alike = [(a - b) * (x - y) > 0 for (a, x), (b, y) in both if x != y]
+            title = f"{section.title}. " if section.title else ""
+            text = f"{title}By test perplexity {sum(alike)} of {len(alike)} pairs of rows stand in the paper's order."
+            found += [text] if alike else []
+        return found
+
+    def figures(self) -> dict[str, Figure]:
+        if not self.done or self.table.measure == "excess":  # the overview has one of them all
+            return {}
+        heading, most = f"{self.paper.title}, {self.table.title}", max(len(line.records) for line in self.done)
+        seeds = "One seed." if most == 1 else f"Means of up to {most} seeds."
+        titles = list(dict.fromkeys(line.title for line in self.done))
+        if self.table.measure == "attention":
+            drawn = figures.lag_figure(self._lags())
+        elif self.table.x_label:  # explains its own error bars
+            drawn = figures.sweep_figure(heading, self.table.x_label, "test perplexity", self._curves(), seeds)
+        else:
+            cloze = self.table.measure == "cloze"
+            caption = "Squares: the paper, the real questions. " * cloze + seeds
+            caption += "" if most == 1 else " Bars go from the least to the greatest."
+            caption += "" if cloze else " The axis is logarithmic."
+            panels = list(self._accuracies() if cloze else self._perplexities(titles))
+            drawn = figures.rows_figure(heading, titles, panels, caption, logarithmic=not cloze)
+        found, names = {f"{self.table.file}.svg": drawn}, ("utilisation_by_epoch", "oracle_utilisation_by_epoch")
+        used = [line for line in self.done if names[0] in line.first]
+        if used:
+            use = [Utilisation(line.row.title, *(tuple(line.first[name]) for name in names)) for line in used]
+            heading = f"{self.paper.title}, Figure 4: use of the span buffer by epoch"
+            caption = f"{self.plan.corpus.name}, scale {self.plan.scale.name}, first seed."
+            found[f"{self.table.file}-by-epoch.svg"] = figures.utilisation_figure(heading, use, caption)
+        return found
+
+    def _perplexities(self, titles: Sequence[str]) -> Iterator[RowsPanel]:
+        nothing = (None,) * len(titles)
+        for section, part in self.sections():
+            measured = {line.title: line.of("test", *section.counted) for line in part}
+            printed = {line.title: line.row.reported.test_ppl for line in part}
+            here = f"{section.label}, {self.plan.corpus.name}, {self.plan.scale.name}"
+            yield RowsPanel(here, tuple(map(measured.get, titles)), nothing, self.paper.digits)
+            if any(printed.values()):
+                where = f"{section.label}, published: {self.table.home or 'Wikipedia'}"
+                yield RowsPanel(where, nothing, tuple(map(printed.get, titles)), self.paper.digits)
+
+    def _accuracies(self) -> Iterator[RowsPanel]:
+        for number, (name, title) in enumerate(CLOZE_CLASSES.items()):
+            with suppress(KeyError, TypeError):  # no such questions, or none that could be scored
+                measured = tuple(line.of("cloze", "classes", name, "sentence", "accuracy") for line in self.done)
+                published = tuple(PUBLISHED_CLOZE[line.row.name][number] for line in self.done)
+                yield RowsPanel(f"{title}: accuracy", measured, published, 3)
+
+    def _curves(self) -> tuple[Panel, Panel]:
+        measured, published = [], []
+        rows = [(row, *row.curve) for row in map(self.paper.rows.__getitem__, self.table.rows) if row.curve]
+        tests = {line.row.name: line.of("test", "perplexity") for line in self.done}
+        for name in dict.fromkeys(name for _, name, _ in rows):
+            mine = [(row, x) for row, curve, x in rows if curve == name]
+            if points := tuple(figures.Point(x, *tests[row.name]) for row, x in mine if row.name in tests):
+                measured.append(figures.Series(name, points))
+                theirs = (figures.Point(x, ppl) for row, x in mine if (ppl := row.reported.test_ppl))
+                published.append(figures.Series(name, tuple(theirs), published=True))
+        here = f"measured on {self.plan.corpus.name}, scale {self.plan.scale.name}"
+        return Panel(here, tuple(measured)), Panel("the paper, Wikipedia", tuple(published))
+
+    def markdown(self, figures: Iterable[str] = ()) -> str:
+        """Return the page; `figures` are files beside it."""
+        title = self.table.title
+        grids = [(one.caption and f"**{one.caption}**", markdown_table(one.header, one.rows)) for one in self.grids()]
+        parts = [
+            f"# {self.paper.title}, {title}",
+            _listed(self.protocol(markdown)),
+            *chain.from_iterable(grids),
+            *self.order(),
+            *(f"![{title}{', use of the span buffer' if 'epoch' in name else ''}]({name})" for name in figures),
+            self._missing(),
+            _listed(self._origin()),
+        ]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    def protocol(self, escape: Callable[[str], str] = str) -> list[str]:
+        plan, corpus, of = self.plan, self.plan.corpus, self.table.published_on
+        sizes = ", ".join(f"{split} {len(tokens):,}" for split, tokens in corpus.splits.items())
+        own = self.table.home == corpus.name and plan.scale.vocabulary_size is None
+        theirs = f" The paper's numbers are those of {of}: compare orders and differences, not values." if of else ""
+        lines = [
+            f"Corpus: {escape(corpus.name)} ({sizes} tokens; vocabulary {len(corpus.vocabulary):,})."
+            + (" It is the paper's own." if own else theirs),
+            *dict.fromkeys(f"Corpus: {escape(note)}." for text in plan.texts.values() for note in text.notes),
+            *plan.scale.describe(adapting=any(isinstance(self.paper.rows[n].how, Dynamic) for n in self.table.rows)),
+            *(["What the published rows leave open: `spanlm presets`."] if of else []),
+        ]
+        # what a cache adds is in the notes on it
+        plain = (line for line in self.done if isinstance(line.row.how, Plain))
+        if counted := dict.fromkeys(line.first["test"]["protocol"] for line in plain):
+            ways = "; or: ".join(counted)
+            lines.append(f"Perplexity: exp(NLL / token); {ways}. The best epoch is that of the best validation.")
+        seeds = sorted({seed for record in self._records for seed in _seeds(record)})
+        spread = "; means, with the least and the greatest" * any(len(line.records) > 1 for line in self.done)
+        lines.append(f"Seeds: {', '.join(map(str, seeds))}{spread}.")
+        return lines + ([f"Note: {self.table.remark}."] if self.table.remark else [])
+
+    def _missing(self) -> str:
+        titles = {row: self.paper.rows[row].title for row in self.table.rows}
+        alike = Counter(titles.values())  # rows with one title differ in how they are evaluated
+        titles = {row: title if alike[title] == 1 else f"{title} (`{row}`)" for row, title in titles.items()}
+        lines = [f"{titles[line.row.name]}: **failed**: {markdown(why)}" for line in self.lines for why in line.errors]
+        ended, reasons = {line.row.name for line in self.lines}, {t.row.name: "not run yet" for t in self.plan.tasks}
+        reasons |= {row: f"left out: {why}" for row, why in self.plan.left_out.items()}
+        lines += [f"{titles[row]}: {reasons.get(row, 'not asked for')}" for row in self.table.rows if row not in ended]
+        return f"Missing:\n\n{_listed(lines)}" if lines else ""
+
+    def _origin(self) -> list[str]:
+        request = self.plan.request
+        # an ensemble needs no --seeds
+        seeds = sorted({seeds[0] for seeds in map(_seeds, self._records) if len(seeds) == 1})
+        asked = replace(
+            request,
+            table=self.table.name,
+            corpus=Path(request.corpus or self.plan.corpus.name).name,
+            seeds=tuple(seeds) or request.seeds,
+            rows=tuple(line.row.name for line in self.done) if request.rows else None,
+            questions=tuple(Path(path.name) for path in request.questions),
+            **{place: getattr(Request, place) for place in ("runs", "out", "data_dir")},
+        )
+        trained = [record["training_seconds"] for record in self._records if "training_seconds" in record]
+        starts = [start for record in self._records for start in record["starts"]]
+        commits = sorted({f"{s['commit'][:10]}{' (changed)' if s['changed'] else ''}" for s in starts if s["commit"]})
+        machine = "{processor}, {threads} thread(s), {device}, torch {torch}"
+        machines = sorted({machine.format_map(s) + (f", {s['precision']}" if "precision" in s else "") for s in starts})
+        time = f"{several(len(trained), 'run')}: {timedelta(seconds=round(sum(trained)))}"
+        lines = [
+            f"Made again by `{shlex.join(['spanlm', *asked.words])}`.",
+            f"Training time of {time}, validation left out.",
+            f"Code: commit {', '.join(commits)}." if commits else "Code: not from a checkout; no commit known.",
+            f"Machine: {'; '.join(machines)}.",
+        ]
+        return lines if self.done else []
+
+
+def _noted(lines: Sequence[Line]) -> str:
+    records = [(line.title, record) for line in lines for record in line.records]
+    found = [f"{title}: {note}" for title, record in records for note in record.get("details", {}).get("notes", ())]
+    if any(record.get("cloze", {}).get("cbt_like") for _, record in records):
+        found.append("CBT-like questions, which are not comparable with the published ones.")
+    return ". " + " ".join(found) if found else ""
+
+
+def _listed(lines: Iterable[str]) -> str:
+    return "\n".join(f"* {line}" for line in lines)
+
+
+@dataclass(frozen=True)
+class Overview:
+    """One column of several tables, a table each, for the rows that have a finished run in any of them."""
+
+    pages: Sequence[Page]
+
+    @property
+    def paper(self) -> Paper:
+        return self.pages[0].paper
+
+    def grid(self) -> Grid:
+        found = [{line.title: _cell(line, self.paper.overview) for line in page.done} for page in self.pages]
+        rows = tuple((title, *(cells.get(title, NONE) for cells in found)) for title in self._titles())
+        return Grid(("model", *(page.table.name for page in self.pages)), rows, f"{self.paper.note}. {self._seeds()}")
+
+    def _titles(self) -> list[str]:
+        done = {line.title for page in self.pages for line in page.done}
+        return [row.title for row in self.paper.rows.values() if row.title in done]
+
+    def _seeds(self) -> str:
+        most = max((len(line.records) for page in self.pages for line in page.done), default=0)
+        return "One seed" if most == 1 else f"Means of up to {most} seeds, with the least and the greatest"
+
+    def write(self, request: Request) -> list[Path]:
+        """Write the page and its figure below the folder of all records; return the files."""
+        titles, grid, folder = self._titles(), self.grid(), request.out / self.paper.name
+        nothing = (None,) * len(titles)
+        panels = []
+        for page in (page for page in self.pages if page.done):
+            found = {line.title: spread(map(_excess, line.records)) for line in page.done}
+            panels.append(RowsPanel(page.table.name, tuple(map(found.get, titles)), nothing, self.paper.digits))
+        heading = f"{self.paper.title}: {self.paper.overview} in bits a target"
+        drawn, name = figures.rows_figure(heading, titles, panels, f"{self._seeds()}."), f"overview-{request.scale}"
+        texts = [f"* {page.table.title}; {page.table.remark}" for page in self.pages]
+        done = tuple(name for name, row in self.paper.rows.items() if row.title in titles) if request.rows else None
+        again = f"Made again by `{shlex.join(['spanlm', *replace(request, table=None, rows=done).words])}`."
+        table = markdown_table(grid.header, grid.rows)
+        parts = [f"# {heading}", grid.caption, table, "\n".join(texts), f"![{heading}]({name}.svg)", again]
+        files = {f"{name}.md": ("\n\n".join(parts) + "\n").encode(), f"{name}.svg": figures.figure_bytes(drawn, ".svg")}
+        return _written(folder, files)
+
+
+def write_pages(plan: Plan, outcomes: Sequence[Outcome]) -> list[Path]:
+    """Write page and figures (`figure-2c.md`, `figure-2c.svg`) of every table; return the files."""
+    files = dict[str, bytes]()
+    for page in (Page(plan, table, outcomes) for table in plan.tables):
+        drawn = page.figures()
+        files[f"{page.table.file}.md"] = page.markdown(drawn).encode(errors="backslashreplace")
+        files |= {name: figures.figure_bytes(one, ".svg") for name, one in drawn.items()}
+    return _written(plan.out, files)
+
+
+def _written(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        write_whole(folder / name, content)
+    return [folder / name for name in files]
