@@ -16,8 +16,9 @@ from results import scaling
 from results.record import KINDS
 from results.records import PARTS, Record, at, records
 from spanlm.analysis.figures import Value
+from spanlm.papers import PAPERS
 from spanlm.papers.certainty import NONE, certainty
-from spanlm.papers.plan import PAPERS, Plan, Task
+from spanlm.papers.plan import Plan, Task
 from spanlm.papers.run import Outcome
 from spanlm.papers.table import COLUMNS, Grid, Overview, Page, in_words, spread
 from spanlm.scoring.resampling import of_chance, signed

@@ -1,4 +1,4 @@
-"""Presets: one entry per row of a published table, with its source and its published number."""
+"""Published tables: one file a paper, with a preset for each row, and how the rows are run again and shown."""
 
 from spanlm.errors import InputError, nearest
 from spanlm.papers import (
@@ -16,9 +16,9 @@ from spanlm.papers import (
     zaremba2014,
 )
 from spanlm.papers.ngram import NgramPreset
-from spanlm.papers.preset import Preset, Reported
+from spanlm.papers.paper import Paper, Preset, Reported
 
-_PAPERS = (
+_FILES = (
     daniluk2017,
     salton2017,
     zaremba2014,
@@ -32,10 +32,13 @@ _PAPERS = (
     yardstick,
 )
 
-PRESETS: dict[str, Preset] = {preset.name: preset for paper in _PAPERS for preset in paper.PRESETS}
+PRESETS: dict[str, Preset] = {preset.name: preset for file in _FILES for preset in file.PRESETS}
 
 NGRAM_PRESETS: dict[str, NgramPreset] = {preset.name: preset for preset in ngram.PRESETS}
 """Those of n-gram models, which `spanlm train` takes, too."""
+
+PAPERS: dict[str, Paper] = {file.PAPER.name: file.PAPER for file in (daniluk2017, salton2017, li2020, yardstick)}
+"""Those whose tables `spanlm reproduce` runs again."""
 
 
 def find_preset(name: str) -> Preset:
@@ -57,4 +60,4 @@ def find_preset(name: str) -> Preset:
     return PRESETS[name]
 
 
-__all__ = ["NGRAM_PRESETS", "PRESETS", "NgramPreset", "Preset", "Reported", "find_preset"]
+__all__ = ["NGRAM_PRESETS", "PAPERS", "PRESETS", "NgramPreset", "Preset", "Reported", "find_preset"]

@@ -12,10 +12,8 @@ from __future__ import annotations
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import NoMemoryConfig
-from spanlm.papers.preset import CORPORA, row
+from spanlm.papers.paper import TEXTS, preset_on
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
-
-PAPER = "Grave et al. 2017"
 
 _REMARK = (
     "the recipe and the perplexity 82.3 are from memory; layers (1), embedding (1024), epochs and where the dropout "
@@ -38,7 +36,17 @@ _TRAINING = TrainingConfig(
 _WITHOUT = "LSTM, without a cache"
 
 PRESETS = [
-    row(f"grave2017/lstm-{label}", PAPER, sources, CORPORA[label], _MODEL, _TRAINING, _REMARK, None, test)
+    preset_on(
+        TEXTS[label],
+        _MODEL,
+        _TRAINING,
+        None,
+        test,
+        name=f"grave2017/lstm-{label}",
+        paper="Grave et al. 2017",
+        sources=sources,
+        remark=_REMARK,
+    )
     for label, sources, test in (
         ("ptb", (_WITHOUT,), 82.3),
         ("wt2", (_WITHOUT, "Salton et al. 2017, Table 2, LSTM-LM"), 99.3),

@@ -17,10 +17,9 @@ from spanlm.models.encoders import VariationalLSTMConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import AnyMemoryConfig, NoMemoryConfig, PointerSentinelConfig
 from spanlm.papers import press2017, zaremba2014
-from spanlm.papers.preset import CORPORA, TABLES, Preset, row
+from spanlm.papers.paper import TABLES, TEXTS, Preset, preset_on
 from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 
-PAPER = "Merity et al. 2017"
 UNITS = 650
 
 _WORDS = "the printed {} are those of a vocabulary of 10,000 words; with WikiText-2's 33,278 the model has {}"
@@ -56,15 +55,26 @@ _GAL_SIZE = replace(press2017.VARIATIONAL, units=UNITS, init_range=0.05, clip=5.
 _GAL_MODEL, _GAL_TRAINING = press2017.variational_model(_GAL_SIZE, tied=False), zaremba2014.training_of(_GAL_SIZE)
 
 
-def _row(name: str, source: str, model: ModelConfig, training: TrainingConfig, remark: str, *printed: float) -> Preset:
-    label = name.rpartition("-")[2]
-    sources = (source, f"Salton et al. 2017, {TABLES[label]}")
-    return row(f"merity2017/{name}", PAPER, sources, CORPORA[label], model, training, remark, *printed)
+def _preset(
+    name: str, label: str, source: str, model: ModelConfig, training: TrainingConfig, remark: str, *printed: float
+) -> Preset:
+    return preset_on(
+        TEXTS[label],
+        model,
+        training,
+        *printed,
+        name=f"merity2017/{name}-{label}",
+        paper="Merity et al. 2017",
+        sources=(source, f"Salton et al. 2017, {TABLES[label]}"),
+        remark=remark,
+    )
 
 
 PRESETS = [
-    _row("pointer-ptb", "pointer sentinel-LSTM", _POINTER, _TRAINING, _PENN_REMARK, 72.4, 70.9, 21),
-    _row("variational-wt2", "variational LSTM", _GAL_MODEL, _GAL_TRAINING, _GAL_REMARK, 101.7, 96.3, 20),
-    _row("zoneout-wt2", "zoneout + variational LSTM", _PLAIN, _TRAINING, _ZONEOUT_REMARK, 108.7, 100.9, 20),
-    _row("pointer-wt2", "pointer sentinel-LSTM, window 100", _POINTER, _TRAINING, _POINTER_REMARK, 84.8, 80.8, 21),
+    _preset("pointer", "ptb", "pointer sentinel-LSTM", _POINTER, _TRAINING, _PENN_REMARK, 72.4, 70.9, 21),
+    _preset("variational", "wt2", "variational LSTM", _GAL_MODEL, _GAL_TRAINING, _GAL_REMARK, 101.7, 96.3, 20),
+    _preset("zoneout", "wt2", "zoneout + variational LSTM", _PLAIN, _TRAINING, _ZONEOUT_REMARK, 108.7, 100.9, 20),
+    _preset(
+        "pointer", "wt2", "pointer sentinel-LSTM, window 100", _POINTER, _TRAINING, _POINTER_REMARK, 84.8, 80.8, 21
+    ),
 ]

@@ -16,13 +16,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spanlm.config import RunConfig
-from spanlm.data.config import DataConfig
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.heads import AnyHeadConfig, SoftmaxConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import NoMemoryConfig
-from spanlm.papers.preset import CORPORA, Rung
+from spanlm.papers.paper import Preset, rung
 from spanlm.scoring.dynamic.update import DynamicConfig
 from spanlm.training.config import BatchingConfig, FinetuneConfig, OptimizerConfig, TrainingConfig
 
@@ -93,16 +91,6 @@ def training_of(size: Size) -> TrainingConfig:
     )
 
 
-def configs_of(sizes: dict[str, Size], head: AnyHeadConfig) -> dict[str, RunConfig]:
-    """Return whole configurations, by corpus."""
-    return {
-        label: RunConfig(
-            data=DataConfig(corpus=CORPORA[label].corpus), model=model_of(size, head), training=training_of(size)
-        )
-        for label, size in sizes.items()
-    }
-
-
 _CODE = (
     "the published perplexities are the paper's, finetuned; with these settings its code says {code}. Finetuning there "
     "draws segments of at most 80 steps, here as before"
@@ -118,15 +106,15 @@ DYNAMIC = {
 }
 """Krause et al. (2018), for this model."""
 
-RUNG = Rung(
-    name="merity2018/awd",
-    paper="Merity et al. 2018",
-    title="AWD-LSTM",
-    configs=configs_of(SIZES, SoftmaxConfig(tied=True)),
-    dynamic=DYNAMIC,
-)
 
-PRESETS = [
-    RUNG.row("ptb", _CODE.format(code="58.8/56.5"), 60.0, 57.3, 24, 51.6, 51.1),
-    RUNG.row("wt2", _CODE.format(code="67.4/64.7") + _PRINTED, 68.6, 65.8, 33, 46.4, 44.3),
-]
+def _preset(label: str, remark: str, *printed: float) -> Preset:
+    model, training = model_of(SIZES[label], SoftmaxConfig(tied=True)), training_of(SIZES[label])
+    more = {"paper": "Merity et al. 2018", "remark": remark, "dynamic": DYNAMIC[label]}
+    return rung(label, "merity2018/awd", "AWD-LSTM", model, training, *printed, **more)
+
+
+AWD = {
+    "ptb": _preset("ptb", _CODE.format(code="58.8/56.5"), 60.0, 57.3, 24, 51.6, 51.1),
+    "wt2": _preset("wt2", _CODE.format(code="67.4/64.7") + _PRINTED, 68.6, 65.8, 33, 46.4, 44.3),
+}
+PRESETS = [*AWD.values()]

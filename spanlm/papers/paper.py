@@ -1,19 +1,107 @@
-"""The published tables, run again. A table is rows, each trained and evaluated in one way, with named columns."""
+"""What a file of a paper is made of: presets, rows with their published numbers, and tables.
+
+A preset is a whole configuration. A row is a preset and how its trained model is evaluated. A table is rows, each
+trained and evaluated in one way, with named columns.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from spanlm.papers import find_preset
-from spanlm.papers.preset import Measured, Preset, Reported
+from spanlm.config import RunConfig
+from spanlm.data.config import DataConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.papers.scales import Scale
+from spanlm.scoring.dynamic.update import DynamicConfig
+from spanlm.training.config import TrainingConfig
 
 Measure = Literal["perplexity", "cloze", "attention", "excess"]
 
+WORD_CLASSES = {"NE": "named entities", "CN": "common nouns", "V": "verbs", "P": "prepositions"}
+"""Of the questions of the Children's Book Test."""
+
 BY_EPOCH = "PoU by epoch"  # stands for a column an epoch
 BY_LAG = "excess by lag"  # stands for a column for each range of lags
+
+
+@dataclass(frozen=True)
+class Reported:
+    """The numbers printed for a row: perplexities, static and with dynamic evaluation, sizes, and the corpus."""
+
+    valid_ppl: float | None = None
+    test_ppl: float | None = None
+    all_parameters: float | None = None  # θ_{W+M} in millions, of papers that count the word representations in
+    dynamic_valid_ppl: float | None = None
+    dynamic_test_ppl: float | None = None
+    model_parameters: float | None = field(default=None, kw_only=True)  # θ_M in millions, without them
+    corpus: str = field(default="", kw_only=True)
+    vocabulary_size: int = field(default=0, kw_only=True)
+
+    @property
+    def adapting(self) -> Reported:
+        return replace(self, valid_ppl=self.dynamic_valid_ppl, test_ppl=self.dynamic_test_ppl)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedText:
+    """A text that papers report numbers on."""
+
+    name: str  # what `data.corpus` calls it, if it is registered
+    title: str
+    vocabulary_size: int  # with <eos> and <unk>
+    registered: bool = True  # False: it is no longer available
+    described: str  # under tables
+
+    def reported(self, *printed: float | None, **more: float) -> Reported:
+        """Return the numbers of a row, in the order of `Reported`."""
+        return Reported(*printed, corpus=self.title, vocabulary_size=self.vocabulary_size, **more)
+
+
+PENN_TREEBANK = PublishedText(
+    name="ptb", title="Penn Treebank", vocabulary_size=10_000, described="Penn Treebank with 10,000 words"
+)
+WIKITEXT_2 = PublishedText(
+    name="wikitext-2", title="WikiText-2", vocabulary_size=33_278, described="WikiText-2 with 33,278 words"
+)
+TEXTS = {"ptb": PENN_TREEBANK, "wt2": WIKITEXT_2}
+"""By their label in the names of presets."""
+TABLES = {"ptb": "Table 1", "wt2": "Table 2"}
+"""Of Salton et al. (2017) and Li et al. (2020), by the same."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """A configuration with its provenance."""
+
+    name: str
+    paper: str
+    sources: tuple[str, ...]  # the table rows it is
+    title: str = ""  # the paper's name for the row
+    figures: tuple[str, ...] = ()  # of the paper that it is in
+    curve: tuple[str, int] | None = None  # in a figure of curves: the curve's name, and this point's x
+    config: RunConfig  # the corpus is the user's to choose
+    reported: Reported = field(default_factory=Reported)
+    remark: str = ""  # where the paper contradicts itself, or this entry departs from it
+    dynamic: DynamicConfig | None = None  # settings of dynamic evaluation that were published with it
+
+
+def preset_on(
+    text: PublishedText, model: ModelConfig, training: TrainingConfig, *printed: float | None, **more: Any
+) -> Preset:
+    """Return the preset of a row on a registered corpus; `printed` are the first numbers of `Reported`."""
+    config = RunConfig(data=DataConfig(corpus=text.name), model=model, training=training)
+    return Preset(config=config, reported=text.reported(*printed), **more)
+
+
+def rung(
+    label: str, name: str, title: str, model: ModelConfig, training: TrainingConfig, *printed: float, **more: Any
+) -> Preset:
+    """Return a model without a span buffer, which Li et al. (2020) print by this title on the corpus of a label."""
+    sources = (f"{title}, finetuned", f"Li et al. 2020, {TABLES[label]}, {title}")
+    more |= {"name": f"{name}-{label}", "title": title, "sources": sources}
+    return preset_on(TEXTS[label], model, training, *printed, **more)
 
 
 @dataclass(frozen=True)
@@ -42,38 +130,35 @@ class Dynamic:
     gate_temperature: float | None = None  # of a span buffer's gate in evaluation; None: as trained
 
 
-How = Plain | Cached | Averaged | Dynamic
-
-
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """A row of a table: a trained model, and how it is evaluated."""
 
     name: str  # for `--rows` and file names
     title: str  # the paper's name for it
-    preset: str  # of the training; every preset of a paper has one plain row
-    how: How = Plain()
+    preset: Preset  # of the training; every preset of a paper has one plain row
+    how: Plain | Cached | Averaged | Dynamic = Plain()
     published: Reported | None = None  # what the paper printed for this row; None: the preset has it
+    accuracies: tuple[float, ...] = ()  # that it printed for the `WORD_CLASSES`
     in_paper: bool = True  # False: a control of ours
     control: str = ""  # the row that it is compared with, under the same protocol
-    curve: tuple[str, int] | None = None  # in a figure of curves: the curve's name, and this point's x
-
-    @property
-    def trained(self) -> Preset:
-        return find_preset(self.preset)
 
     @property
     def reported(self) -> Reported:
         if self.published is not None:
             return self.published
-        found = self.trained.reported
         if isinstance(self.how, Dynamic):
-            return replace(found, valid_ppl=found.dynamic_valid_ppl, test_ppl=found.dynamic_test_ppl)
-        return found if isinstance(self.how, Plain) else Reported()
+            return self.preset.reported.adapting
+        return self.preset.reported if isinstance(self.how, Plain) else Reported()
 
     @property
     def by_sentence(self) -> bool:
-        return self.trained.config.training.batching.kind == "sentences"
+        return self.preset.config.training.batching.kind == "sentences"
+
+
+def row_of(preset: Preset, title: str = "", control: str = "", **more: Any) -> Row:
+    """Return the plain row of a preset, which has its name."""
+    return Row(name=preset.name.partition("/")[2], title=title or preset.title, preset=preset, control=control, **more)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +170,7 @@ class Section:
     title: str = ""
     note: str = ""
     label: str = "test ppl"  # of the perplexity that figures show
-    counted: tuple[str, ...] = ("perplexity",)  # path in a record's `test` of the perplexity counted as in the paper
+    counted: str = "perplexity"  # path in a record's `test` of the perplexity counted as in the paper
 
     def holds(self, row: Row) -> bool:
         """Whether a row can be here; it belongs to the first section that holds it."""
@@ -102,35 +187,47 @@ class Details:
     notes: bool = False  # the caption ends with the notes of the measurements
 
 
+class Part(NamedTuple):
+    """A component of a model that a table shows in a line of its own."""
+
+    key: str  # in a record's `parts`
+    title: str
+    test_ppl: float | None = None  # that was printed
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table:
     """One table or figure of a paper."""
 
     name: str  # what `--table` takes
     kind: Literal["table", "figure"] = "table"
-    title: str
+    label: str = ""  # what the paper calls it; empty: its kind and name
+    about: str  # equal for tables that differ only in their text
     rows: tuple[str, ...]  # in the paper's order
     measure: Measure = "perplexity"  # taken of every row beside perplexity
     columns: tuple[str, ...] = ()  # names in `spanlm.papers.table.COLUMNS`; none: `details` alone
     details: tuple[Details, ...] = ()  # tables that follow it
-    # rows that are followed by one line a component, with the component's published test perplexity, if any
-    parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    parts: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)  # of rows
     x_label: str = ""  # of a figure of curves
     corpus: str | None = None  # the only corpus it can run on
-    home: str | None = None  # the corpus of the published numbers, if it is available; the default
-    twin_of: str = ""  # equal for tables that differ only in their `home`
-    published_on: str = ""  # `home` in words; empty: nothing is published
+    text: PublishedText | None = None  # of the published numbers; if it is registered, the default
     remark: str = ""  # what the paper leaves open, and how it was read
+
+    @property
+    def home(self) -> str | None:
+        return self.text.name if self.text and self.text.registered else None
+
+    @property
+    def subject(self) -> str:
+        return self.about + (f" on {self.text.title}" if self.text and self.text.registered else "")
+
+    @property
+    def title(self) -> str:
+        return f"{self.label or f'{self.kind.title()} {self.name}'}: {self.subject}"
 
     @property
     def file(self) -> str:
         return f"{self.kind}-{self.name}"
-
-
-def perplexity_table(name: str, on: Measured, twin_of: str, about: str = "perplexity", **more: Any) -> Table:
-    """Return a table whose numbers are published on a registered corpus."""
-    title, corpus = f"Table {name}: {about} on {on.title}", f"{on.title} with {on.vocabulary_size:,} words"
-    return Table(name=name, title=title, home=on.corpus, twin_of=twin_of, published_on=corpus, **more)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,4 +245,4 @@ class Paper:
     digits: int = 1  # of perplexities, after the point
 
     def plain(self, row: Row) -> Row:
-        return next(r for r in self.rows.values() if r.preset == row.preset and isinstance(r.how, Plain))
+        return next(r for r in self.rows.values() if r.preset is row.preset and isinstance(r.how, Plain))

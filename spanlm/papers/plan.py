@@ -17,15 +17,10 @@ from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, nearest, nearest_or_all
 from spanlm.models.counting import ParameterCount, count_configured
 from spanlm.models.ops.precision import Precision
-from spanlm.papers.daniluk2017_tables import CLOZE_CLASSES, DANILUK
-from spanlm.papers.li2020_tables import LI
-from spanlm.papers.paper import Averaged, Dynamic, Measure, Paper, Plain, Row, Table
-from spanlm.papers.salton2017_tables import SALTON
+from spanlm.papers import PAPERS
+from spanlm.papers.paper import WORD_CLASSES, Averaged, Dynamic, Measure, Paper, Plain, Row, Table
 from spanlm.papers.scales import DynamicSearch, Scale, scaled
-from spanlm.papers.yardstick_tables import YARDSTICK
 from spanlm.store.files import expanded
-
-PAPERS: dict[str, Paper] = {paper.name: paper for paper in (DANILUK, SALTON, LI, YARDSTICK)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +130,7 @@ class Plan:
             if name in self.left_out:
                 raise InputError(f"--rows={name}: {self.left_out[name]}")
         self._data = replace(chosen_text(corpus, request), max_size=scale.vocabulary_size)
-        ways: set[Lines] = {row.trained.config.data.lines for row in rows}
+        ways: set[Lines] = {row.preset.config.data.lines for row in rows}
         self.texts = {lines: load_corpus(replace(self._data, lines=lines)) for lines in sorted(ways)}
         text = re.sub(r"[^\w.-]+", "-", self.corpus.name.removeprefix(PREFIX))
         place = Path(self.paper.name) / f"{text}-{scale.name}"
@@ -181,7 +176,7 @@ class Plan:
 
     def _job(self, row: Row, seed: int) -> Task:
         if row.name not in self._configs:  # the sizes of a row are searched for once
-            preset = row.trained.config
+            preset = row.preset.config
             data = replace(self._data, lines=preset.data.lines)
             text = self.texts[data.lines]
             found = scaled(self.scale, preset, data, len(text.vocabulary), len(text.splits["train"]))
@@ -228,7 +223,7 @@ def _tables(request: Request, paper: Paper, scale: Scale) -> tuple[str, tuple[Ta
     if named is not None and named not in able:
         raise InputError(f"--table={named.name}: needs --corpus {named.corpus}, not {corpus}.")
     at_home = [table for table in able if table.home == corpus]
-    twin = next((table for table in at_home if named and table.twin_of == named.twin_of), None)
+    twin = next((table for table in at_home if named and table.about == named.about), None)
     if named is not None and named.home not in (None, corpus) and twin:
         raise InputError(
             f"--corpus={corpus}: table {named.name} has the settings of {named.home}; those of {corpus} are table "
@@ -253,7 +248,7 @@ def chosen_text(corpus: str, request: Request) -> DataConfig:
             "--data-dir)."
         )
     row = next(iter(PAPERS[request.paper].rows.values()))
-    data = DataConfig(corpus=corpus, dir=request.data_dir, documents=row.trained.config.data.documents)
+    data = DataConfig(corpus=corpus, dir=request.data_dir, documents=row.preset.config.data.documents)
     # articles are documents in all papers' tables
     return replace(data, documents="blank-line") if is_built(data) else data
 
@@ -264,10 +259,10 @@ def find_questions(data_dir: str | None, given: tuple[Path, ...]) -> tuple[Path,
         first = next(read_questions(path))
         if isinstance(first, Defect) and all(isinstance(item, Defect) for item in read_questions(path)):
             raise InputError(f"--questions={path}: has no question; line {first.line}: {first.reason}")
-        if word_class(path) not in CLOZE_CLASSES:
+        if word_class(path) not in WORD_CLASSES:
             raise InputError(
                 f"--questions={path}: its name has no word class. Name it like cbtest_NE_test_2500ex.txt, with one of "
-                f"{', '.join(CLOZE_CLASSES)}."
+                f"{', '.join(WORD_CLASSES)}."
             )
     root = data_dir or os.environ.get(DATA_VARIABLE)
     folder = expanded(root) / CBT if root else None
@@ -278,4 +273,4 @@ def find_questions(data_dir: str | None, given: tuple[Path, ...]) -> tuple[Path,
             f"--questions: no test questions {where}. Put cbtest_NE_test_2500ex.txt and the like there, or name files."
         )
     by_class = {word_class(path): path for path in reversed(found)}
-    return given or tuple(by_class[name] for name in CLOZE_CLASSES if name in by_class)
+    return given or tuple(by_class[name] for name in WORD_CLASSES if name in by_class)

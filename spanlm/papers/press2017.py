@@ -22,10 +22,8 @@ from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.papers import zaremba2014
-from spanlm.papers.preset import PENN_TREEBANK, Preset, row
+from spanlm.papers.paper import PENN_TREEBANK, Preset, preset_on
 from spanlm.training.config import TrainingConfig
-
-PAPER = "Press & Wolf 2017"
 
 _UNKNOWN = "the paper's perplexities for it were not at hand"
 _FROM_MEMORY = "the published perplexities are from memory"
@@ -53,11 +51,12 @@ def variational_model(size: zaremba2014.Size, *, tied: bool) -> ModelConfig:
     )
 
 
-def _row(
+def _preset(
     name: str, source: str, model: ModelConfig, training: TrainingConfig, remark: str = "", *printed: float
 ) -> Preset:
     sources = (source, *(("Salton et al. 2017, Table 1",) if name == "large-bd-wt" else ()))
-    return row(f"press2017/{name}", PAPER, sources, PENN_TREEBANK, model, training, remark, *printed)
+    more = {"name": f"press2017/{name}", "paper": "Press & Wolf 2017", "sources": sources, "remark": remark}
+    return preset_on(PENN_TREEBANK, model, training, *printed, **more)
 
 
 _TIED = {name: zaremba2014.model_of(size, tied=True) for name, size in SIZES.items()}
@@ -72,9 +71,9 @@ _DECAY = (
 _BD, _BD_WT = (variational_model(VARIATIONAL, tied=tied) for tied in (False, True))
 
 PRESETS = [
-    _row("small-wt-pr", "small + WT + PR, without dropout", _PROJECTED, _TRAINING["small"], _UNKNOWN),
-    _row("medium-wt", "medium + WT", _TIED["medium"], _TRAINING["medium"], _UNKNOWN),
-    _row("large-wt", "large + WT", _TIED["large"], _TRAINING["large"], _FROM_MEMORY, 77.7, 74.3, 51),
-    _row("large-bd", "large + BD", _BD, _DECAYED, _DECAY, 78.1, 75.2, 66),
-    _row("large-bd-wt", "large + BD + WT", _BD_WT, _VARIATIONAL, "", 75.8, 73.2, 51),
+    _preset("small-wt-pr", "small + WT + PR, without dropout", _PROJECTED, _TRAINING["small"], _UNKNOWN),
+    _preset("medium-wt", "medium + WT", _TIED["medium"], _TRAINING["medium"], _UNKNOWN),
+    _preset("large-wt", "large + WT", _TIED["large"], _TRAINING["large"], _FROM_MEMORY, 77.7, 74.3, 51),
+    _preset("large-bd", "large + BD", _BD, _DECAYED, _DECAY, 78.1, 75.2, 66),
+    _preset("large-bd-wt", "large + BD + WT", _BD_WT, _VARIATIONAL, "", 75.8, 73.2, 51),
 ]

@@ -123,7 +123,7 @@ def _about(task: Task, corpus: Corpus) -> dict[str, Any]:
     """Return what all records have; a corpus by its name, since where it lies is the machine's own."""
     config = task.jobs[0].config
     return {
-        "preset": task.row.preset,
+        "preset": task.row.preset.name,
         "corpus": corpus.name,
         "notes": corpus.notes,
         "vocabulary_size": len(corpus.vocabulary),
@@ -143,7 +143,7 @@ def _record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str
     use = utilisation_of(epochs, "the run")  # Li et al. (2020), Figure 4
     by_epoch = use and {"utilisation_by_epoch": list(use.learned), "oracle_utilisation_by_epoch": list(use.oracle)}
     return {
-        "paper": job.row.trained.paper,
+        "paper": job.row.preset.paper,
         "row": job.row.name,
         "seed": job.seed,
         "model_parameters": job.parameters.model,
@@ -271,7 +271,7 @@ def _evaluated(
         # `origin` names the machine's paths
         details["statistics"] = {name: value for name, value in gathered.to_json().items() if name != "origin"}
         options = asdict(search) | {"statistics": gathered, "report": report}
-        tuning = model.tune_dynamic(corpus, "valid", also=search.own_point(task.row.trained.dynamic), **options)
+        tuning = model.tune_dynamic(corpus, "valid", also=search.own_point(task.row.preset.dynamic), **options)
         tuned = tuning.to_json()
         details |= {"dynamic": tuned["best"], "tried": len(tuning.grid), "grid": tuned["grid"], "notes": tuning.notes}
         if tuning.read_before:
@@ -443,7 +443,7 @@ class Estimator:
             return token * len(task.jobs) * (tuning + valid + test), 0, 0
         # the trained weights read valid for the search and, as test, for the result; adapting weights read it once for
         # each finalist, one of which is the result
-        grid = [*dynamic_grid(search.rates, search.decays), *search.own_point(job.row.trained.dynamic)]
+        grid = [*dynamic_grid(search.rates, search.decays), *search.own_point(job.row.preset.dynamic)]
         points, first = len(grid), min(search.first_tokens, valid)
         adapted = points * first + (max(min(search.finalists, points), 1) * valid if first < valid else 0) + test
         gathered = min(train, (search.statistics or math.inf) * STREAMS * LENGTH)

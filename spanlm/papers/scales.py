@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 from spanlm.config import RunConfig
@@ -20,12 +20,10 @@ from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.models.ops.precision import Precision
-from spanlm.papers.daniluk2017 import VOCABULARY_SIZE
 from spanlm.scoring.dynamic.update import DynamicConfig
 from spanlm.training.config import TrainingConfig
 
-PAPER_UNITS = 300
-_NEAR = 0.01  # the paper's sizes are for vocabularies that differ from Daniluk et al.'s by at most this share
+_NEAR = 0.01  # published sizes are for vocabularies that differ from the paper's by at most this share
 
 SPENT = 256.0  # a learning rate divided by this teaches nothing more: the schedules of Zaremba et al. end about there
 Part = TypeVar("Part")
@@ -59,13 +57,13 @@ class Matched:
     training_tokens: int | None = None  # read in training, to the nearest whole epoch and at least one; None: no end
     max_epochs: int | None = None  # None: those of the preset
     init_range: float = 0.1  # initial weights are uniform in plus or minus this
-    recurrent_memory_too: bool | None = (
-        None  # None: as in the paper, it has the LSTM's units and so three times its size
-    )
+    # None: as in the paper, it has the LSTM's units and so three times its size
+    recurrent_memory_too: bool | None = None
+    published_vocabulary: int | None = field(default=None, repr=False)  # with which the presets are matched already
 
     def model(self, preset: RunConfig, vocabulary_size: int) -> ModelConfig:
         model = replace(preset.model, embedding_size=self.units, init_range=self.init_range)
-        if self.units == PAPER_UNITS and abs(vocabulary_size / VOCABULARY_SIZE - 1) <= _NEAR:
+        if self.published_vocabulary and abs(vocabulary_size / self.published_vocabulary - 1) <= _NEAR:
             return model
         if not self.recurrent_memory_too and preset.model.memory.kind == "recurrent_memory":
             return replace(model, encoder=model.encoder.resized(self.units))
@@ -193,7 +191,7 @@ def smoke_scale(sizes: Matched | Proportional, lasts: str = "minutes", **more: A
 def _settings(config: Any) -> list[str]:
     found: list[str] = []
     for one in fields(config):
-        value = getattr(config, one.name)
+        value = getattr(config, one.name) if one.repr else None
         if is_dataclass(value):
             found += _settings(value)
         elif value is not None:

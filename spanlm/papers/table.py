@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from itertools import chain, combinations
 from operator import getitem
 from pathlib import Path
@@ -20,21 +20,29 @@ from matplotlib.figure import Figure
 
 from spanlm.analysis import figures
 from spanlm.analysis.export import write_whole
-from spanlm.analysis.figures import Panel, RowsPanel, Value
+from spanlm.analysis.figures import Panel, Point, RowsPanel, Series, Value
 from spanlm.analysis.lags import PUBLISHED, LagProfile, MeasuredLags, lag_columns, notes
 from spanlm.analysis.utilisation import Utilisation, spread_epochs
 from spanlm.papers.certainty import NONE, Certainty, certainty
-from spanlm.papers.daniluk2017_tables import CLOZE_CLASSES, PUBLISHED_CLOZE
-from spanlm.papers.li2020_tables import PARTS
-from spanlm.papers.paper import BY_EPOCH, BY_LAG, Averaged, Cached, Dynamic, Paper, Plain, Row, Section, Table
+from spanlm.papers.paper import (
+    BY_EPOCH,
+    BY_LAG,
+    WORD_CLASSES,
+    Averaged,
+    Dynamic,
+    Paper,
+    Plain,
+    Reported,
+    Row,
+    Section,
+    Table,
+)
 from spanlm.papers.plan import Plan, Request
-from spanlm.papers.preset import Reported
 from spanlm.papers.run import Outcome
 from spanlm.scoring.tally import shown
 from spanlm.store.plain import markdown, markdown_table, several
 
 _MOST_EPOCHS = 12  # columns of PoU by epoch
-_LAGS = "lag "
 
 
 class Grid(NamedTuple):
@@ -47,8 +55,8 @@ class Grid(NamedTuple):
 
 def spread(values: Iterable[float]) -> Value:
     """Summarise a number over several seeds."""
-    found = list(values)
-    return Value(fmean(found), min(found), max(found))
+    numbers = list(values)
+    return Value(fmean(numbers), min(numbers), max(numbers))
 
 
 def in_words(value: Value, digits: int = 1) -> str:
@@ -70,7 +78,7 @@ class Line:
     paper: Paper
     records: tuple[dict[str, Any], ...]  # in the order of their seeds
     errors: tuple[str, ...] = ()
-    found: Mapping[str, Line] = field(default_factory=dict, repr=False)  # the table's lines with a finished run
+    done: Mapping[str, Line] = field(default_factory=dict, repr=False)  # the table's lines with a finished run
 
     @property
     def first(self) -> dict[str, Any]:
@@ -80,11 +88,12 @@ class Line:
     def title(self) -> str:
         return self.row.title + ("" if self.row.in_paper else " †")
 
-    def each(self, *path: str) -> list[Any]:
-        return [reduce(getitem, path, record) for record in self.records]
+    def each(self, path: str) -> list[Any]:
+        """Return what the records have at a path: `test.perplexity`."""
+        return [reduce(getitem, path.split("."), record) for record in self.records]
 
-    def of(self, *path: str, scale: float = 1) -> Value:
-        return spread(scale * float(value) for value in self.each(*path))
+    def of(self, path: str, scale: float = 1) -> Value:
+        return spread(scale * float(value) for value in self.each(path))
 
     def ppl(self, value: float | None) -> str:
         return NONE if value is None else shown(value, self.paper.digits)
@@ -94,39 +103,56 @@ class Line:
 
     def parts(self) -> Iterator[Line]:
         """Yield a line for each component that the table lists of the row, with the whole row as its control."""
-        printed = self.table.parts.get(self.row.name)
-        for part, title in PARTS.values() if printed is not None else ():
-            reported = Reported(test_ppl=(printed or {}).get(part))
-            row = replace(self.row, title=title, how=Plain(), published=reported, control=self.row.name)
+        for part in self.table.parts.get(self.row.name, ()):
+            published = Reported(test_ppl=part.test_ppl)
+            row = replace(self.row, title=part.title, how=Plain(), published=published, control=self.row.name)
             with suppress(KeyError, TypeError):  # a buffer that never held anything
-                ppls = ({s: {"perplexity": one[s]["parts"][part]} for s in ("valid", "test")} for one in self.records)
+                ppls = (
+                    {s: {"perplexity": one[s]["parts"][part.key]} for s in ("valid", "test")} for one in self.records
+                )
                 alone = tuple(one | ppl for one, ppl in zip(self.records, ppls, strict=True))
                 yield replace(self, row=row, records=alone)
 
 
-Cell = Callable[[Line], str]  # raises KeyError, TypeError or ValueError if the line has nothing for the column
+Cell = Callable[[Line], str]  # raises KeyError, TypeError, ValueError or IndexError if the line has nothing for it
 
 
-def _ppl(*path: str) -> Cell:
-    return lambda line: in_words(line.of(*path), line.paper.digits)
+@dataclass(frozen=True)
+class Number:
+    """Writes a number of the records: its mean over the seeds, with the least and the greatest; by a form, the mean."""
+
+    path: str
+    form: str = ""
+    scale: float = 1
+    digits: int | None = None  # None: those of the paper's perplexities
+
+    def __call__(self, line: Line) -> str:
+        value = line.of(self.path, self.scale)
+        if self.form:
+            return self.form.format(value.value)
+        return in_words(value, line.paper.digits if self.digits is None else self.digits)
 
 
-def _mean(form: str, name: str, scale: float = 1) -> Cell:
-    return lambda line: form.format(line.of(name, scale=scale).value)
-
-
-def _setting(*path: str) -> Cell:
-    return lambda line: "; ".join(f"{value:.2g}" for value in line.each("details", *path))
+def _count(line: Line) -> str:
+    return f"1–{line.row.how.members}" if isinstance(line.row.how, Averaged) else str(len(line.records))
 
 
 def _over(line: Line) -> str:
     """`−3.2 (medium)`: less its control's at the seeds that both have; an ensemble's, less the mean of its members'."""
     if isinstance(line.row.how, Averaged):
-        ours = line.of("test", "perplexity").value
+        ours = line.of("test.perplexity").value
         return f"{line.by(ours - fmean(line.first['details']['test']['members']))} (its members)"
-    both = (line, line.found[line.row.control])
+    both = (line, line.done[line.row.control])
     mine, theirs = ({_seeds(one): one["test"]["perplexity"] for one in each.records} for each in both)
     return f"{line.by(fmean(mine[seeds] - theirs[seeds] for seeds in mine.keys() & theirs))} ({line.row.control})"
+
+
+def _published(split: str, line: Line) -> str:
+    return line.ppl(getattr(line.row.reported, f"{split}_ppl"))
+
+
+def _published_size(line: Line) -> str:
+    return f"{line.row.reported.all_parameters:g}M"
 
 
 def _published_over(line: Line) -> str:
@@ -135,103 +161,136 @@ def _published_over(line: Line) -> str:
     return line.by(line.row.reported.test_ppl - line.paper.rows[control].reported.test_ppl)  # type: ignore[operator]
 
 
-def _excess(record: Mapping[str, Any]) -> float:
-    return math.log2(record["test"]["perplexity"]) - float(record["law"]["test"])
+def excess(line: Line) -> Value:
+    """Return how many bits a target the model needs above the law of the text."""
+    return spread(math.log2(one["test"]["perplexity"]) - float(one["law"]["test"]) for one in line.records)
 
 
-def _accuracy(name: str, score: str) -> Cell:
-    def cell(line: Line) -> str:
-        if len(line.records) > 1:
-            return in_words(line.of("cloze", "classes", name, score, "accuracy"), 3)
-        found = line.first["cloze"]["classes"][name][score]
-        low, high = found["interval"]
-        return f"{found['accuracy']:.3f} [{low:.3f}, {high:.3f}]"
-
-    return cell
+def _excess(line: Line) -> str:
+    return in_words(excess(line), 3)
 
 
-def _published_accuracy(number: int) -> Cell:
-    return lambda line: f"{PUBLISHED_CLOZE[line.row.name][number]:.3f}"
+def _accuracy(name: str, score: str, line: Line) -> str:
+    if len(line.records) > 1:
+        return in_words(line.of(f"cloze.classes.{name}.{score}.accuracy"), 3)
+    found = line.first["cloze"]["classes"][name][score]
+    low, high = found["interval"]
+    return f"{found['accuracy']:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def _published_accuracy(number: int, line: Line) -> str:
+    return f"{line.row.accuracies[number]:.3f}"
+
+
+def _best_epoch(line: Line) -> str:
+    return "; ".join(f"{one['best_epoch']} of {one['epochs']}" for one in line.records)
+
+
+def _members(split: str, line: Line) -> str:
+    return in_words(spread(line.first["details"][split]["members"]), line.paper.digits)
+
+
+def _setting(path: str, line: Line) -> str:
+    return "; ".join(f"{value:.2g}" for value in line.each(f"details.{path}"))
+
+
+def _lambda(line: Line) -> str:
+    return _setting("dynamic.decay" if "dynamic" in line.first["details"] else "cache.lambda", line)
+
+
+def _tried(line: Line) -> str:
+    return str(line.first["details"]["tried"])
+
+
+def _whole_trials(line: Line) -> str:
+    return str(sum(trial["whole"] for trial in line.first["details"]["grid"]))
 
 
 def _gathered(line: Line) -> str:
-    found = line.first["details"]["statistics"]
-    return "all of train" if found["whole"] else f"{found['tokens']:,}"
+    statistics = line.first["details"]["statistics"]
+    return "all of train" if statistics["whole"] else f"{statistics['tokens']:,}"
+
+
+def _epoch(number: int, line: Line) -> str:
+    return f"{100 * line.first['utilisation_by_epoch'][number]:.1f}"
+
+
+def _lag(lags: Sequence[int], line: Line) -> str:
+    return in_words(spread(one["excess"] for one in line.first["excess"] if one["lags"] == lags), 3)
 
 
 def _of_split(split: str) -> dict[str, Cell]:
     return {
-        f"{split} ppl": _ppl(split, "perplexity"),
-        f"their count: {split}": _ppl(split, "salton2017", "perplexity"),
-        f"per predicted word: {split}": _ppl(split, "salton2017", "perplexity_per_predicted"),
-        f"{split}: without": _ppl(split, "without_cache", "perplexity"),
-        f"members: {split}": lambda line: in_words(spread(line.first["details"][split]["members"]), line.paper.digits),
-        f"oracle bound: {split}": lambda line: line.ppl(line.first["details"][split]["oracle_bound"]),
-        **{f"{split}: {name}": _ppl(split, "parts", part) for name, (part, _) in PARTS.items()},
+        f"{split} ppl": Number(f"{split}.perplexity"),
+        f"their count: {split}": Number(f"{split}.salton2017.perplexity"),
+        f"per predicted word: {split}": Number(f"{split}.salton2017.perplexity_per_predicted"),
+        f"{split}: without": Number(f"{split}.without_cache.perplexity"),
+        f"members: {split}": partial(_members, split),
+        f"oracle bound: {split}": Number(f"details.{split}.oracle_bound"),
+        f"{split}: RNN": Number(f"{split}.parts.encoder"),
+        f"{split}: buffer": Number(f"{split}.parts.buffer"),
+        f"{split}: oracle": Number(f"{split}.parts.oracle"),
+        f"paper: {split}": partial(_published, split),
     }
 
 
-_LAMBDA = ("cache", "lambda")
 COLUMNS: dict[str, Cell] = {
-    "units": lambda line: f"{line.first['units']:,}",
-    "readout": lambda line: f"{line.first['readout']:,}",
-    "θ_M": lambda line: f"{line.first['model_parameters'] / 1e6:.2f}M",
-    "parameters": lambda line: f"{line.first['all_parameters'] / 1e6:.2f}M",
-    "seeds": lambda line: f"1–{line.row.how.members}" if isinstance(line.row.how, Averaged) else str(len(line.records)),
+    "units": Number("units", "{:,.0f}"),
+    "readout": Number("readout", "{:,.0f}"),
+    "θ_M": Number("model_parameters", "{:.2f}M", 1e-6),
+    "parameters": Number("all_parameters", "{:.2f}M", 1e-6),
+    "seeds": _count,
     **_of_split("valid"),
     **_of_split("test"),
     "over": _over,
-    "excess": lambda line: in_words(spread(map(_excess, line.records)), 3),
-    "law": lambda line: in_words(line.of("law", "test"), 3),
-    "paper: valid": lambda line: line.ppl(line.row.reported.valid_ppl),
-    "paper: test": lambda line: line.ppl(line.row.reported.test_ppl),
-    "paper: parameters": lambda line: f"{line.row.reported.all_parameters:g}M",
+    "excess": _excess,
+    "law": Number("law.test", digits=3),
+    "paper: parameters": _published_size,
     "paper: over": _published_over,
-    "PoU": lambda line: in_words(line.of("test", "parts", "utilisation", scale=100)),
-    "oracle PoU": lambda line: in_words(line.of("test", "parts", "oracle_utilisation", scale=100)),
-    "best epoch": lambda line: "; ".join(f"{one['best_epoch']} of {one['epochs']}" for one in line.records),
-    "train ppl": lambda line: in_words(line.of("train_perplexity_at_best")),
-    "tokens/s": _mean("{:,.0f}", "tokens_per_second"),
-    "minutes": _mean("{:.1f}", "training_seconds", 1 / 60),
-    "measured in minutes": _mean("{:.1f}", "seconds", 1 / 60),
-    "words": lambda line: f"{line.row.how.window:,}" if isinstance(line.row.how, Cached) else NONE,
-    "θ": _setting("cache", "theta"),
-    "λ": lambda line: _setting(*("dynamic", "decay") if "dynamic" in line.first["details"] else ("cache", "lambda"))(
-        line
-    ),
-    "η": _setting("dynamic", "rate"),
-    "ε": _setting("dynamic", "epsilon"),
-    "pairs tried": lambda line: str(line.first["details"]["tried"]),
-    "on all of valid": lambda line: str(sum(trial["whole"] for trial in line.first["details"]["grid"])),
+    "PoU": Number("test.parts.utilisation", scale=100, digits=1),
+    "oracle PoU": Number("test.parts.oracle_utilisation", scale=100, digits=1),
+    "best epoch": _best_epoch,
+    "train ppl": Number("train_perplexity_at_best", digits=1),
+    "tokens/s": Number("tokens_per_second", "{:,.0f}"),
+    "minutes": Number("training_seconds", "{:.1f}", 1 / 60),
+    "measured in minutes": Number("seconds", "{:.1f}", 1 / 60),
+    "words": Number("how.window", "{:,.0f}"),
+    "θ": partial(_setting, "cache.theta"),
+    "λ": _lambda,
+    "η": partial(_setting, "dynamic.rate"),
+    "ε": partial(_setting, "dynamic.epsilon"),
+    "pairs tried": _tried,
+    "on all of valid": _whole_trials,
     "MS over words": _gathered,
-    **{f"sentence: {title}": _accuracy(name, "sentence") for name, title in CLOZE_CLASSES.items()},
-    **{f"candidate: {title}": _accuracy(name, "candidate") for name, title in CLOZE_CLASSES.items()},
-    **{f"paper: {title}": _published_accuracy(number) for number, title in enumerate(CLOZE_CLASSES.values())},
+    **{f"sentence: {title}": partial(_accuracy, name, "sentence") for name, title in WORD_CLASSES.items()},
+    **{f"candidate: {title}": partial(_accuracy, name, "candidate") for name, title in WORD_CLASSES.items()},
+    **{f"paper: {title}": partial(_published_accuracy, number) for number, title in enumerate(WORD_CLASSES.values())},
 }
 """The columns of all tables by their headings."""
 
 
-def _cell(line: Line, column: str) -> str:
+def write_cell(line: Line, cell: Cell) -> str:
+    """Return a cell, or a dash where the line has nothing for it."""
     try:
-        if column.isdecimal():  # Figure 4: of an epoch
-            return f"{100 * line.first['utilisation_by_epoch'][int(column) - 1]:.1f}"
-        if column.startswith(_LAGS):
-            return in_words(spread(one["excess"] for one in line.first["excess"] if _lags(one) == column), 3)
-        return COLUMNS[column](line)
+        return cell(line)
     except (KeyError, TypeError, ValueError, IndexError):
         return NONE
 
 
-def _lags(part: Mapping[str, Any]) -> str:
-    low, high = part["lags"]
-    return f"{_LAGS}{low}" if low == high else f"{_LAGS}{low}–{high}"
-
-
-def _grid(lines: Sequence[Line], columns: Sequence[str], caption: str) -> Grid:
-    by_column = {name: [_cell(line, name) for line in lines] for name in columns}
+def _grid(lines: Sequence[Line], columns: Mapping[str, Cell], caption: str) -> Grid:
+    by_column = {name: [write_cell(line, cell) for line in lines] for name, cell in columns.items()}
     kept = {name: cells for name, cells in by_column.items() if set(cells) != {NONE}}
     rows = zip((line.title for line in lines), *kept.values(), strict=True)
     return Grid(("model", *kept), tuple(rows), caption)
+
+
+class Group(NamedTuple):
+    """The finished rows of a section."""
+
+    section: Section
+    lines: list[Line]
+    trained: list[Line]  # those that are evaluated as they are, where their records' blocks count as the section does
+    sure: Certainty | None  # how sure the differences of the trained ones are
 
 
 class Page:
@@ -239,93 +298,86 @@ class Page:
 
     def __init__(self, plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> None:
         self.plan, self.paper, self.table = plan, plan.paper, table
-        self.lines, found = list[Line](), dict[str, Line]()
+        self.lines, done = list[Line](), dict[str, Line]()
         for name in table.rows:
             mine = [outcome for outcome in outcomes if outcome.task.row.name == name]
             records = sorted((outcome.record for outcome in mine if outcome.record is not None), key=_seeds)
             errors = tuple(outcome.error for outcome in mine if outcome.record is None)
-            line = Line(self.paper.rows[name], table, self.paper, tuple(records), errors, found)
+            line = Line(self.paper.rows[name], table, self.paper, tuple(records), errors, done)
             self.lines += [line] if mine else []
-            found |= {name: line} if records else {}
-        self.done = list(found.values())
+            done |= {name: line} if records else {}
+        self.done = list(done.values())
         self._records = [record for line in self.done for record in line.records]
 
-    def sections(self) -> Iterator[tuple[Section, list[Line]]]:
-        left = self.done
+    @cached_property
+    def groups(self) -> list[Group]:
+        found, left = list[Group](), self.done
         for section in self.paper.sections:
             mine = [line for line in left if section.holds(line.row)]
             left = [line for line in left if line not in mine]
-            if mine:
-                yield section, mine
+            as_counted = self.table.measure in ("perplexity", "cloze") and section.counted == Section.counted
+            trained = [line for line in mine if as_counted and isinstance(line.row.how, Plain)]
+            sure = certainty({line.row.name: line.records for line in trained})
+            found += [Group(section, mine, trained, sure)] if mine else []
+        return found
 
     def grids(self) -> list[Grid]:
-        if self.table.measure == "attention" and self.done:  # Figure 3b: a line a lag, measured and published columns
+        if self.table.measure == "attention" and self.done:  # a line a lag, measured and published columns
             header, *lags = map(tuple, lag_columns(measured := self._lags()))
             return [Grid(header, tuple(lags), f"Mean attention in percent, first seed. {' '.join(notes(measured))}")]
         found = []
-        for section, part in self.sections() if self.table.columns else ():
+        for section, lines, _, _ in self.groups if self.table.columns else ():
             caption = ". ".join(text for text in (section.title, section.note, self.paper.note) if text)
-            found.append(_grid([one for line in part for one in (line, *line.parts())], self.table.columns, caption))
-        epochs = max((len(line.first.get("utilisation_by_epoch", ())) for line in self.done), default=0)
-        by_epoch = [str(epoch + 1) for epoch in spread_epochs(epochs, _MOST_EPOCHS)] if epochs else []
-        # the first is that of all lags
-        by_lag = [_lags(part) for part in self.done[0].first.get("excess", [])[1:]] if self.done else []
+            with_parts = [one for line in lines for one in (line, *line.parts())]
+            found.append(_grid(with_parts, {name: COLUMNS[name] for name in self.table.columns}, caption))
         for details in self.table.details:
-            ranges: Mapping[tuple[str, ...], Sequence[str]] = {(BY_EPOCH,): by_epoch, (BY_LAG,): by_lag}
-            columns = ranges.get(details.columns, details.columns)
-            able = [line for line in self.done if columns and _cell(line, columns[0]) != NONE]
+            columns = dict(chain.from_iterable(map(self._columns, details.columns)))
+            first = next(iter(columns.values()), None)
+            able = [line for line in self.done if first and write_cell(line, first) != NONE]
             found += [_grid(able, columns, details.caption + (_noted(able) if details.notes else ""))] if able else []
-        return [*found, *(self._sure_grid(*each) for each in self._sure)]
+        return [*found, *(_sure_grid(group.trained, group.sure) for group in self.groups if group.sure)]
 
-    @cached_property
-    def _sure(self) -> list[tuple[list[Line], Certainty]]:
-        """Trained rows with how sure their differences are, of each section that counts as its records' blocks do."""
-        found = []
-        for section, part in self.sections() if self.table.measure in ("perplexity", "cloze") else ():
-            lines = [line for line in part if isinstance(line.row.how, Plain) and section.counted == Section.counted]
-            if sure := certainty({line.row.name: line.records for line in lines}):
-                found.append((lines, sure))
-        return found
-
-    def _sure_grid(self, lines: Sequence[Line], sure: Certainty) -> Grid:
-        """Say of each row how sure its difference from its control is, and which place it may have."""
-        by_name, rows = {line.row.name: line for line in lines}, list[tuple[str, ...]]()
-        for number, name in enumerate(sure.names):
-            control = by_name[name].row.control
-            there = control in sure.names
-            bits, *cells = sure.cells(number, sure.names.index(control) if there else None)
-            rows.append((by_name[name].title, bits, by_name[control].title if there else NONE, *cells))
-        header = ("model", "bits", "control", "difference", "p", "place")
-        return Grid(header, tuple(rows), "How sure differences are: bits a token on test, + is worse")
+    def _columns(self, name: str) -> Iterable[tuple[str, Cell]]:
+        """Return the column of a name, or those that it stands for."""
+        if name == BY_EPOCH:
+            epochs = max((len(line.first.get("utilisation_by_epoch", ())) for line in self.done), default=0)
+            shown = spread_epochs(epochs, _MOST_EPOCHS) if epochs else []
+            return [(str(epoch + 1), partial(_epoch, epoch)) for epoch in shown]
+        if name == BY_LAG:
+            # the first is that of all lags
+            ranges = [one["lags"] for one in self.done[0].first.get("excess", [])[1:]] if self.done else []
+            return [(f"lag {'–'.join(map(str, dict.fromkeys(lags)))}", partial(_lag, lags)) for lags in ranges]
+        return [(name, COLUMNS[name])]
 
     def _lags(self) -> list[MeasuredLags]:
         measured = []
         for line in self.done:
-            found, (name, _) = line.first["attention"], line.row.curve or ("", 0)
+            found, (name, _) = line.first["attention"], line.row.preset.curve or ("", 0)
             profile = LagProfile(tuple(found["percent"]), found["positions"], found["left_out"], found["nearest_lag"])
             model = name if name in PUBLISHED else name.lower()
             measured.append(MeasuredLags(name, f"{line.first['corpus']} {found['split']}", profile, model))
         return measured
 
     def order(self) -> list[str]:
-        found, left = list[str](), {line.row.name for line in self.done}
-        for lines, sure in self._sure:
-            published = {line.row.name: line.row.reported.test_ppl for line in lines}
-            without = [line.title for line in lines if line.row.name not in sure.names]
-            unordered = without or self.table.measure == "cloze"  # of which the papers have no perplexity
-            text = sure.sentences([] if unordered else [published[name] for name in sure.names])
-            text += f" Without blocks of this text in their records: {', '.join(without)}." if without else ""
-            left -= set() if without else set(sure.names)
-            found.append(text)
-        for section, part in self.sections() if self.table.measure == "perplexity" else ():
-            if not any(line.row.name in left for line in part):
-                continue
-            tests = [(line.of("test", *section.counted).value, line.row.reported.test_ppl) for line in part]
-            both = combinations([(ours, theirs) for ours, theirs in tests if theirs], 2)
-            alike = [(a - b) * (x - y) > 0 for (a, x), (b, y) in both if x != y]
-            title = f"{section.title}. " if section.title else ""
-            text = f"{title}By test perplexity {sum(alike)} of {len(alike)} pairs of rows stand in the paper's order."
-            found += [text] if alike else []
+        """Say of each section how many pairs of rows stand in the paper's order."""
+        found = []
+        for section, lines, trained, sure in self.groups:
+            settled = set[str]()
+            if sure:
+                published = {line.row.name: line.row.reported.test_ppl for line in trained}
+                without = [line.title for line in trained if line.row.name not in sure.names]
+                unordered = without or self.table.measure == "cloze"  # of which the papers have no perplexity
+                text = sure.sentences([] if unordered else [published[name] for name in sure.names])
+                text += f" Without blocks of this text in their records: {', '.join(without)}." if without else ""
+                settled = set() if without else set(sure.names)
+                found.append(text)
+            if self.table.measure == "perplexity" and any(line.row.name not in settled for line in lines):
+                tests = [(line.of(f"test.{section.counted}").value, line.row.reported.test_ppl) for line in lines]
+                both = combinations([(ours, theirs) for ours, theirs in tests if theirs], 2)
+                alike = [(a - b) * (x - y) > 0 for (a, x), (b, y) in both if x != y]
+                title, pairs = f"{section.title}. " if section.title else "", f"{sum(alike)} of {len(alike)} pairs"
+                text = f"{title}By test perplexity {pairs} of rows stand in the paper's order."
+                found += [text] if alike else []
         return found
 
     def figures(self) -> dict[str, Figure]:
@@ -356,34 +408,38 @@ class Page:
 
     def _perplexities(self, titles: Sequence[str]) -> Iterator[RowsPanel]:
         nothing = (None,) * len(titles)
-        for section, part in self.sections():
-            measured = {line.title: line.of("test", *section.counted) for line in part}
-            printed = {line.title: line.row.reported.test_ppl for line in part}
+        for section, lines, _, _ in self.groups:
+            measured = {line.title: line.of(f"test.{section.counted}") for line in lines}
+            printed = {line.title: line.row.reported.test_ppl for line in lines}
             here = f"{section.label}, {self.plan.corpus.name}, {self.plan.scale.name}"
             yield RowsPanel(here, tuple(map(measured.get, titles)), nothing, self.paper.digits)
-            if any(printed.values()):
-                where = f"{section.label}, published: {self.table.home or 'Wikipedia'}"
+            if self.table.text and any(printed.values()):
+                where = f"{section.label}, published: {self.table.text.name}"
                 yield RowsPanel(where, nothing, tuple(map(printed.get, titles)), self.paper.digits)
 
     def _accuracies(self) -> Iterator[RowsPanel]:
-        for number, (name, title) in enumerate(CLOZE_CLASSES.items()):
+        for number, (name, title) in enumerate(WORD_CLASSES.items()):
             with suppress(KeyError, TypeError):  # no such questions, or none that could be scored
-                measured = tuple(line.of("cloze", "classes", name, "sentence", "accuracy") for line in self.done)
-                published = tuple(PUBLISHED_CLOZE[line.row.name][number] for line in self.done)
+                measured = tuple(line.of(f"cloze.classes.{name}.sentence.accuracy") for line in self.done)
+                published = tuple(line.row.accuracies[number] for line in self.done)
                 yield RowsPanel(f"{title}: accuracy", measured, published, 3)
 
     def _curves(self) -> tuple[Panel, Panel]:
         measured, published = [], []
-        rows = [(row, *row.curve) for row in map(self.paper.rows.__getitem__, self.table.rows) if row.curve]
-        tests = {line.row.name: line.of("test", "perplexity") for line in self.done}
-        for name in dict.fromkeys(name for _, name, _ in rows):
-            mine = [(row, x) for row, curve, x in rows if curve == name]
-            if points := tuple(figures.Point(x, *tests[row.name]) for row, x in mine if row.name in tests):
-                measured.append(figures.Series(name, points))
-                theirs = (figures.Point(x, ppl) for row, x in mine if (ppl := row.reported.test_ppl))
-                published.append(figures.Series(name, tuple(theirs), published=True))
+        tests = {line.row.name: line.of("test.perplexity") for line in self.done}
+        curves = defaultdict[str, list[tuple[int, Row]]](list)
+        for row in map(self.paper.rows.__getitem__, self.table.rows):
+            if row.preset.curve:
+                name, x = row.preset.curve
+                curves[name].append((x, row))
+        for name, rows in curves.items():
+            if points := tuple(Point(x, *tests[row.name]) for x, row in rows if row.name in tests):
+                measured.append(Series(name, points))
+                theirs = (Point(x, ppl) for x, row in rows if (ppl := row.reported.test_ppl))
+                published.append(Series(name, tuple(theirs), published=True))
         here = f"measured on {self.plan.corpus.name}, scale {self.plan.scale.name}"
-        return Panel(here, tuple(measured)), Panel("the paper, Wikipedia", tuple(published))
+        theirs_on = self.table.text.name if self.table.text else ""
+        return Panel(here, tuple(measured)), Panel(f"the paper, {theirs_on}", tuple(published))
 
     def markdown(self, figures: Iterable[str] = ()) -> str:
         """Return the page; `figures` are files beside it."""
@@ -401,7 +457,7 @@ class Page:
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def protocol(self, escape: Callable[[str], str] = str) -> list[str]:
-        plan, corpus, of = self.plan, self.plan.corpus, self.table.published_on
+        plan, corpus, of = self.plan, self.plan.corpus, self.table.text.described if self.table.text else ""
         sizes = ", ".join(f"{split} {len(tokens):,}" for split, tokens in corpus.splits.items())
         own = self.table.home == corpus.name and plan.scale.vocabulary_size is None
         theirs = f" The paper's numbers are those of {of}: compare orders and differences, not values." if of else ""
@@ -460,6 +516,18 @@ class Page:
         return lines if self.done else []
 
 
+def _sure_grid(lines: Sequence[Line], sure: Certainty) -> Grid:
+    """Say of each row how sure its difference from its control is, and which place it may have."""
+    by_name, rows = {line.row.name: line for line in lines}, list[tuple[str, ...]]()
+    for number, name in enumerate(sure.names):
+        control = by_name[name].row.control
+        there = control in sure.names
+        bits, *cells = sure.cells(number, sure.names.index(control) if there else None)
+        rows.append((by_name[name].title, bits, by_name[control].title if there else NONE, *cells))
+    header = ("model", "bits", "control", "difference", "p", "place")
+    return Grid(header, tuple(rows), "How sure differences are: bits a token on test, + is worse")
+
+
 def _noted(lines: Sequence[Line]) -> str:
     records = [(line.title, record) for line in lines for record in line.records]
     found = [f"{title}: {note}" for title, record in records for note in record.get("details", {}).get("notes", ())]
@@ -483,7 +551,9 @@ class Overview:
         return self.pages[0].paper
 
     def grid(self) -> Grid:
-        found = [{line.title: _cell(line, self.paper.overview) for line in page.done} for page in self.pages]
+        found = [
+            {line.title: write_cell(line, COLUMNS[self.paper.overview]) for line in page.done} for page in self.pages
+        ]
         rows = tuple((title, *(cells.get(title, NONE) for cells in found)) for title in self._titles())
         return Grid(("model", *(page.table.name for page in self.pages)), rows, f"{self.paper.note}. {self._seeds()}")
 
@@ -501,7 +571,7 @@ class Overview:
         nothing = (None,) * len(titles)
         panels = []
         for page in (page for page in self.pages if page.done):
-            found = {line.title: spread(map(_excess, line.records)) for line in page.done}
+            found = {line.title: excess(line) for line in page.done}
             panels.append(RowsPanel(page.table.name, tuple(map(found.get, titles)), nothing, self.paper.digits))
         heading = f"{self.paper.title}: {self.paper.overview} in bits a target"
         drawn, name = figures.rows_figure(heading, titles, panels, f"{self._seeds()}."), f"overview-{request.scale}"

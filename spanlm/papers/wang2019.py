@@ -19,9 +19,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spanlm.config import RunConfig
 from spanlm.papers import yang2018
-from spanlm.papers.preset import Rung
+from spanlm.papers.paper import Preset, rung
 from spanlm.training.config import TrainingConfig
 
 _SHUFFLED_REMARK = (
@@ -39,15 +38,17 @@ def shuffled(training: TrainingConfig, *, finetune: bool) -> TrainingConfig:
     )
 
 
-SHUFFLED_RUNG = Rung(
-    name="press2019/mos-ps",
-    paper="Press 2019",
-    title="AWD-LSTM + MoS + PS",
-    configs={
-        label: replace(base, training=shuffled(base.training, finetune=False))
-        for label, base in yang2018.RUNG.configs.items()
-    },
-)
+def _shuffled(label: str, *printed: float) -> Preset:
+    base = yang2018.MOS[label].config
+    training = shuffled(base.training, finetune=False)
+    more = {"paper": "Press 2019", "remark": _SHUFFLED_REMARK}
+    return rung(label, "press2019/mos-ps", "AWD-LSTM + MoS + PS", base.model, training, *printed, **more)
+
+
+SHUFFLED = {
+    "ptb": _shuffled("ptb", 55.89, 53.92, 22, 47.93, 47.49),
+    "wt2": _shuffled("wt2", 62.38, 59.98, 35, 40.75, 39.03),
+}
 
 HEAD = replace(yang2018.HEAD, adversarial=0.005)
 NOISE = 0.15
@@ -60,29 +61,21 @@ _REMARK = (
 _OTHERS = "; the abstract has 40.27/38.65 with dynamic evaluation, Li et al. 39.58/38.07"
 
 
-def _adversarial(base: RunConfig) -> RunConfig:
+def _adversarial(label: str, remark: str, *printed: float) -> Preset:
+    base = yang2018.MOS[label].config
+    model = replace(base.model, head=HEAD, input_noise=NOISE)
     training = shuffled(base.training, finetune=True)
-    return replace(
-        base,
-        model=replace(base.model, head=HEAD, input_noise=NOISE),
-        training=replace(
-            training,
-            optimizer=replace(training.optimizer, switch_after=200),
-            finetune=replace(training.finetune, stages=4, adversarial=0.028, input_noise=0.0, last_latent_dropout=0.5),
-        ),
+    training = replace(
+        training,
+        optimizer=replace(training.optimizer, switch_after=200),
+        finetune=replace(training.finetune, stages=4, adversarial=0.028, input_noise=0.0, last_latent_dropout=0.5),
     )
+    more = {"paper": "Wang et al. 2019", "remark": remark}
+    return rung(label, "wang2019/mos-ps-at", "AWD-LSTM + MoS + PS + AT", model, training, *printed, **more)
 
 
-RUNG = Rung(
-    name="wang2019/mos-ps-at",
-    paper="Wang et al. 2019",
-    title="AWD-LSTM + MoS + PS + AT",
-    configs={label: _adversarial(base) for label, base in yang2018.RUNG.configs.items()},
-)
-
-PRESETS = [
-    SHUFFLED_RUNG.row("ptb", _SHUFFLED_REMARK, 55.89, 53.92, 22, 47.93, 47.49),
-    SHUFFLED_RUNG.row("wt2", _SHUFFLED_REMARK, 62.38, 59.98, 35, 40.75, 39.03),
-    RUNG.row("ptb", _REMARK.format(more=""), 54.1, 52.2, 22, 46.63, 46.01),
-    RUNG.row("wt2", _REMARK.format(more=_OTHERS), 61.1, 58.95, 35, 39.58, 38.07),
-]
+ADVERSARIAL = {
+    "ptb": _adversarial("ptb", _REMARK.format(more=""), 54.1, 52.2, 22, 46.63, 46.01),
+    "wt2": _adversarial("wt2", _REMARK.format(more=_OTHERS), 61.1, 58.95, 35, 39.58, 38.07),
+}
+PRESETS = [*SHUFFLED.values(), *ADVERSARIAL.values()]

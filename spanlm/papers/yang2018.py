@@ -9,8 +9,8 @@ is as in Merity et al. (2018), except sizes, rates and batches: WikiText-2's 15 
 from __future__ import annotations
 
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
-from spanlm.papers.merity2018 import SEGMENTS, Size, configs_of
-from spanlm.papers.preset import Rung
+from spanlm.papers.merity2018 import SEGMENTS, Size, model_of, training_of
+from spanlm.papers.paper import Preset, rung
 from spanlm.scoring.dynamic.update import DynamicConfig
 
 HEAD = MixtureOfSoftmaxesConfig(experts=15, latent_dropout=0.29, tied=True)
@@ -53,15 +53,15 @@ DYNAMIC = {
 
 _REMARK = "the public code takes log(p + 1e-8), of what then sums to more than 1; here the mixture is a distribution"
 
-RUNG = Rung(
-    name="yang2018/mos",
-    paper="Yang et al. 2018",
-    title="AWD-LSTM + MoS",
-    configs=configs_of(SIZES, HEAD),
-    dynamic=DYNAMIC,
-)
 
-PRESETS = [
-    RUNG.row("ptb", _REMARK, 56.54, 54.44, 22, 48.33, 47.69),
-    RUNG.row("wt2", _REMARK, 63.88, 61.45, 35, 42.41, 40.68),
-]
+def _preset(label: str, *printed: float) -> Preset:
+    model, training = model_of(SIZES[label], HEAD), training_of(SIZES[label])
+    more = {"paper": "Yang et al. 2018", "remark": _REMARK, "dynamic": DYNAMIC[label]}
+    return rung(label, "yang2018/mos", "AWD-LSTM + MoS", model, training, *printed, **more)
+
+
+MOS = {
+    "ptb": _preset("ptb", 56.54, 54.44, 22, 48.33, 47.69),
+    "wt2": _preset("wt2", 63.88, 61.45, 35, 42.41, 40.68),
+}
+PRESETS = [*MOS.values()]

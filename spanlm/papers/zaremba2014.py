@@ -15,10 +15,8 @@ from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import NoMemoryConfig
-from spanlm.papers.preset import PENN_TREEBANK, Preset, row
+from spanlm.papers.paper import PENN_TREEBANK, Preset, preset_on
 from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
-
-PAPER = "Zaremba et al. 2014"
 
 _SMALL_REMARK = "the published perplexities are from memory; the code says that it gives 115 on the test part"
 _MEDIUM_REMARK = (
@@ -73,14 +71,14 @@ def training_of(size: Size) -> TrainingConfig:
     )
 
 
-def _row(name: str, title: str, remark: str = "", *printed: float) -> Preset:
+def _preset(name: str, title: str, remark: str = "", *printed: float) -> Preset:
     sources = (f"Table 1, {title} LSTM", *(() if name == "small" else ("Salton et al. 2017, Table 1",)))
-    model, training = model_of(SIZES[name]), training_of(SIZES[name])
-    return row(f"zaremba2014/{name}", PAPER, sources, PENN_TREEBANK, model, training, remark, *printed)
+    size, more = SIZES[name], {"name": f"zaremba2014/{name}", "paper": "Zaremba et al. 2014", "sources": sources}
+    return preset_on(PENN_TREEBANK, model_of(size), training_of(size), *printed, remark=remark, **more)
 
 
 PRESETS = [
-    _row("small", "non-regularized", _SMALL_REMARK, 120.7, 114.5),
-    _row("medium", "medium regularized", _MEDIUM_REMARK, 86.2, 82.7, 20),
-    _row("large", "large regularized", "", 82.2, 78.4, 66),
+    _preset("small", "non-regularized", _SMALL_REMARK, 120.7, 114.5),
+    _preset("medium", "medium regularized", _MEDIUM_REMARK, 86.2, 82.7, 20),
+    _preset("large", "large regularized", "", 82.2, 78.4, 66),
 ]

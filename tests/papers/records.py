@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
-from spanlm.papers.daniluk2017_tables import CLOZE_CLASSES
-from spanlm.papers.paper import Averaged, Cached, Dynamic, Plain
-from spanlm.papers.plan import PAPERS, Task
+from spanlm.papers import PAPERS
+from spanlm.papers.paper import WORD_CLASSES, Averaged, Cached, Dynamic, Plain
+from spanlm.papers.plan import Task
 from spanlm.papers.run import Outcome
 from spanlm.papers.table import Grid
 
@@ -26,7 +26,7 @@ def record(name: str, test: float, seed: int = 1, **more: Any) -> dict[str, Any]
         found[split] = {"perplexity": ppl, "protocol": said, "salton2017": None, "parts": None}
         if row.by_sentence:
             found[split]["salton2017"] = {"perplexity": ppl * 0.8, "perplexity_per_predicted": ppl * 0.9}
-        if row.preset.startswith("li2020/"):
+        if row.preset.name.startswith("li2020/"):
             parts = {"encoder": ppl + 3, "buffer": ppl + 23, "oracle": ppl - 4}
             found[split]["parts"] = {**parts, "utilisation": 0.1, "oracle_utilisation": 0.0725}
         if isinstance(row.how, Cached):
@@ -41,11 +41,15 @@ def record(name: str, test: float, seed: int = 1, **more: Any) -> dict[str, Any]
             "best_epoch": 6,
         }
         found |= {"train_perplexity_at_best": 55.5, "tokens_per_second": 10_000.0, "training_seconds": 600.0}
-        if row.preset.startswith("li2020/"):
+        if row.preset.name.startswith("li2020/"):
             found |= {"utilisation_by_epoch": [0.5, 0.0, 0.1], "oracle_utilisation_by_epoch": [0.4, 0.1, 0.07]}
     else:
         members = row.how.members if isinstance(row.how, Averaged) else 1
-        found |= {"members": [{"seed": seed + n} for n in range(members)], "seconds": 120.0}
+        found |= {
+            "how": {"window": getattr(row.how, "window", None)},
+            "members": [{"seed": seed + n} for n in range(members)],
+            "seconds": 120.0,
+        }
         found["details"] = _details(row.how)
     return found | more
 
@@ -66,7 +70,7 @@ def _details(how: object) -> dict[str, Any]:
 def cloze(accuracy: float | None) -> dict[str, Any]:
     """Accuracies of all word classes."""
     score = {"accuracy": accuracy, "interval": None if accuracy is None else [accuracy - 0.02, accuracy + 0.02]}
-    return {"cbt_like": True, "classes": {name: {"sentence": score, "candidate": score} for name in CLOZE_CLASSES}}
+    return {"cbt_like": True, "classes": {name: {"sentence": score, "candidate": score} for name in WORD_CLASSES}}
 
 
 def attention(lags: Sequence[int]) -> dict[str, Any]:

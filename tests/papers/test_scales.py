@@ -14,15 +14,14 @@ from spanlm.models.counting import count_configured, lstm_budget
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.papers import find_preset
-from spanlm.papers.daniluk2017 import VOCABULARY_SIZE
-from spanlm.papers.plan import PAPERS
+from spanlm.papers import PAPERS, find_preset
+from spanlm.papers.daniluk2017 import TEXT
 from spanlm.papers.scales import SPENT, DynamicSearch, Matched, Proportional, Scale, compressed, scaled
 from spanlm.training.config import FinetuneConfig, ScheduleConfig, TrainingConfig
 from spanlm.training.optimizers import next_rate
 from tests.cases import rest_slow
 
-PRESETS = {name: sorted({row.preset for row in paper.rows.values()}) for name, paper in PAPERS.items()}
+PRESETS = {name: sorted({row.preset.name for row in paper.rows.values()}) for name, paper in PAPERS.items()}
 MATCHED, PROPORTIONAL, LADDER = (
     {scale.name: scale for scale in PAPERS[name].scales} for name in ("daniluk2017", "salton2017", "li2020")
 )
@@ -163,7 +162,7 @@ def test_a_bound_that_patience_never_reaches_is_no_length(factor: float, full: i
 @pytest.mark.parametrize("name", rest_slow(PRESETS["daniluk2017"], always=8))
 def test_models_are_the_papers_at_its_vocabulary_and_else_have_about_the_lstms_parameters(name: str) -> None:
     preset = find_preset(name).config
-    config = at(MATCHED["paper"], name, VOCABULARY_SIZE, 22_500_000)
+    config = at(MATCHED["paper"], name, TEXT.vocabulary_size, 22_500_000)
     assert (config.model, config.training) == (preset.model, preset.training)
     for scale, size in (("paper", 10_000), ("small", 16_000)):
         model, target = at(MATCHED[scale], name, size).model, MATCHED[scale].sizes

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from spanlm.papers.plan import PAPERS, Plan, Request, Task
+from spanlm.papers import PAPERS
+from spanlm.papers.plan import Plan, Request, Task
 from spanlm.papers.run import Outcome
 from spanlm.papers.table import Grid, Overview, Page, write_pages
 from tests.analysis.shown import texts
