@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from spanlm.analysis import figures
@@ -88,12 +89,10 @@ class Line:
     def title(self) -> str:
         return self.row.title + ("" if self.row.in_paper else " †")
 
-    def each(self, path: str) -> list[Any]:
-        """Return what the records have at a path: `test.perplexity`."""
-        return [reduce(getitem, path.split("."), record) for record in self.records]
-
     def of(self, path: str, scale: float = 1) -> Value:
-        return spread(scale * float(value) for value in self.each(path))
+        """Summarise what the records have at a path (`test.perplexity`): a number, or several."""
+        values: Iterable[Any] = (reduce(getitem, path.split("."), record) for record in self.records)
+        return spread(scale * float(number) for value in values for number in np.ravel(value))
 
     def ppl(self, value: float | None) -> str:
         return NONE if value is None else shown(value, self.paper.digits)
@@ -107,14 +106,15 @@ class Line:
             published = Reported(test_ppl=part.test_ppl)
             row = replace(self.row, title=part.title, how=Plain(), published=published, control=self.row.name)
             with suppress(KeyError, TypeError):  # a buffer that never held anything
-                ppls = (
-                    {s: {"perplexity": one[s]["parts"][part.key]} for s in ("valid", "test")} for one in self.records
-                )
-                alone = tuple(one | ppl for one, ppl in zip(self.records, ppls, strict=True))
-                yield replace(self, row=row, records=alone)
+                yield replace(self, row=row, records=tuple(_of_part(one, part.key) for one in self.records))
 
 
-Cell = Callable[[Line], str]  # raises KeyError, TypeError, ValueError or IndexError if the line has nothing for it
+def _of_part(record: dict[str, Any], key: str) -> dict[str, Any]:
+    return record | {split: {"perplexity": record[split]["parts"][key]} for split in ("valid", "test")}
+
+
+Cell = Callable[[Line], str]  # raises one of `_NOTHING` if the line has nothing for the column
+_NOTHING = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 
 
 @dataclass(frozen=True)
@@ -128,9 +128,21 @@ class Number:
 
     def __call__(self, line: Line) -> str:
         value = line.of(self.path, self.scale)
-        if self.form:
-            return self.form.format(value.value)
-        return in_words(value, line.paper.digits if self.digits is None else self.digits)
+        digits = line.paper.digits if self.digits is None else self.digits
+        return self.form.format(value.value) if self.form else in_words(value, digits)
+
+
+@dataclass(frozen=True)
+class Form:
+    """Writes fields of the first seed's record, or of each seed's, and of `published`, what the paper printed."""
+
+    form: str
+    each: bool = False
+
+    def __call__(self, line: Line) -> str:
+        more = {"published": line.row.reported, "accuracies": line.row.accuracies, "digits": line.paper.digits}
+        records = line.records if self.each else line.records[:1]
+        return "; ".join(self.form.format(**record | more) for record in records)
 
 
 def _count(line: Line) -> str:
@@ -140,25 +152,24 @@ def _count(line: Line) -> str:
 def _over(line: Line) -> str:
     """`−3.2 (medium)`: less its control's at the seeds that both have; an ensemble's, less the mean of its members'."""
     if isinstance(line.row.how, Averaged):
-        ours = line.of("test.perplexity").value
-        return f"{line.by(ours - fmean(line.first['details']['test']['members']))} (its members)"
+        return f"{line.by(line.of('test.perplexity').value - line.of('details.test.members').value)} (its members)"
     both = (line, line.done[line.row.control])
     mine, theirs = ({_seeds(one): one["test"]["perplexity"] for one in each.records} for each in both)
     return f"{line.by(fmean(mine[seeds] - theirs[seeds] for seeds in mine.keys() & theirs))} ({line.row.control})"
 
 
-def _published(split: str, line: Line) -> str:
-    return line.ppl(getattr(line.row.reported, f"{split}_ppl"))
-
-
-def _published_size(line: Line) -> str:
-    return f"{line.row.reported.all_parameters:g}M"
-
-
 def _published_over(line: Line) -> str:
     control = line.row.control if line.row.control in line.table.rows else ""
-    # a TypeError, which is a dash, where one of them was not printed
-    return line.by(line.row.reported.test_ppl - line.paper.rows[control].reported.test_ppl)  # type: ignore[operator]
+    ours, theirs = line.row.reported.test_ppl, line.paper.rows[control].reported.test_ppl
+    return line.by(ours - theirs) if ours and theirs else NONE
+
+
+def _accuracy(name: str, score: str, line: Line) -> str:
+    if len(line.records) > 1:
+        return in_words(line.of(f"cloze.classes.{name}.{score}.accuracy"), 3)
+    found = line.first["cloze"]["classes"][name][score]
+    low, high = found["interval"]
+    return f"{found['accuracy']:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def excess(line: Line) -> Value:
@@ -170,36 +181,17 @@ def _excess(line: Line) -> str:
     return in_words(excess(line), 3)
 
 
-def _accuracy(name: str, score: str, line: Line) -> str:
-    if len(line.records) > 1:
-        return in_words(line.of(f"cloze.classes.{name}.{score}.accuracy"), 3)
-    found = line.first["cloze"]["classes"][name][score]
-    low, high = found["interval"]
-    return f"{found['accuracy']:.3f} [{low:.3f}, {high:.3f}]"
+def _excess_by_lag(lags: Sequence[int], line: Line) -> str:
+    return in_words(spread(one["excess"] for one in line.first["excess"] if one["lags"] == lags), 3)
 
 
-def _published_accuracy(number: int, line: Line) -> str:
-    return f"{line.row.accuracies[number]:.3f}"
-
-
-def _best_epoch(line: Line) -> str:
-    return "; ".join(f"{one['best_epoch']} of {one['epochs']}" for one in line.records)
-
-
-def _members(split: str, line: Line) -> str:
-    return in_words(spread(line.first["details"][split]["members"]), line.paper.digits)
-
-
-def _setting(path: str, line: Line) -> str:
-    return "; ".join(f"{value:.2g}" for value in line.each(f"details.{path}"))
+def _use_by_epoch(epoch: int, line: Line) -> str:
+    return f"{100 * line.first['utilisation_by_epoch'][epoch]:.1f}"
 
 
 def _lambda(line: Line) -> str:
-    return _setting("dynamic.decay" if "dynamic" in line.first["details"] else "cache.lambda", line)
-
-
-def _tried(line: Line) -> str:
-    return str(line.first["details"]["tried"])
+    name = "dynamic][decay" if "dynamic" in line.first["details"] else "cache][lambda"
+    return Form(f"{{details[{name}]:.2g}}", each=True)(line)
 
 
 def _whole_trials(line: Line) -> str:
@@ -211,32 +203,24 @@ def _gathered(line: Line) -> str:
     return "all of train" if statistics["whole"] else f"{statistics['tokens']:,}"
 
 
-def _epoch(number: int, line: Line) -> str:
-    return f"{100 * line.first['utilisation_by_epoch'][number]:.1f}"
-
-
-def _lag(lags: Sequence[int], line: Line) -> str:
-    return in_words(spread(one["excess"] for one in line.first["excess"] if one["lags"] == lags), 3)
-
-
 def _of_split(split: str) -> dict[str, Cell]:
     return {
         f"{split} ppl": Number(f"{split}.perplexity"),
         f"their count: {split}": Number(f"{split}.salton2017.perplexity"),
         f"per predicted word: {split}": Number(f"{split}.salton2017.perplexity_per_predicted"),
         f"{split}: without": Number(f"{split}.without_cache.perplexity"),
-        f"members: {split}": partial(_members, split),
+        f"members: {split}": Number(f"details.{split}.members"),
         f"oracle bound: {split}": Number(f"details.{split}.oracle_bound"),
         f"{split}: RNN": Number(f"{split}.parts.encoder"),
         f"{split}: buffer": Number(f"{split}.parts.buffer"),
         f"{split}: oracle": Number(f"{split}.parts.oracle"),
-        f"paper: {split}": partial(_published, split),
+        f"paper: {split}": Form(f"{{published.{split}_ppl:,.{{digits}}f}}"),
     }
 
 
 COLUMNS: dict[str, Cell] = {
-    "units": Number("units", "{:,.0f}"),
-    "readout": Number("readout", "{:,.0f}"),
+    "units": Form("{units:,}"),
+    "readout": Form("{readout:,}"),
     "θ_M": Number("model_parameters", "{:.2f}M", 1e-6),
     "parameters": Number("all_parameters", "{:.2f}M", 1e-6),
     "seeds": _count,
@@ -245,26 +229,26 @@ COLUMNS: dict[str, Cell] = {
     "over": _over,
     "excess": _excess,
     "law": Number("law.test", digits=3),
-    "paper: parameters": _published_size,
+    "paper: parameters": Form("{published.all_parameters:g}M"),
     "paper: over": _published_over,
     "PoU": Number("test.parts.utilisation", scale=100, digits=1),
     "oracle PoU": Number("test.parts.oracle_utilisation", scale=100, digits=1),
-    "best epoch": _best_epoch,
+    "best epoch": Form("{best_epoch} of {epochs}", each=True),
     "train ppl": Number("train_perplexity_at_best", digits=1),
     "tokens/s": Number("tokens_per_second", "{:,.0f}"),
     "minutes": Number("training_seconds", "{:.1f}", 1 / 60),
     "measured in minutes": Number("seconds", "{:.1f}", 1 / 60),
-    "words": Number("how.window", "{:,.0f}"),
-    "θ": partial(_setting, "cache.theta"),
+    "words": Form("{how[window]:,}"),
+    "θ": Form("{details[cache][theta]:.2g}", each=True),
     "λ": _lambda,
-    "η": partial(_setting, "dynamic.rate"),
-    "ε": partial(_setting, "dynamic.epsilon"),
-    "pairs tried": _tried,
+    "η": Form("{details[dynamic][rate]:.2g}", each=True),
+    "ε": Form("{details[dynamic][epsilon]:.2g}", each=True),
+    "pairs tried": Form("{details[tried]}"),
     "on all of valid": _whole_trials,
     "MS over words": _gathered,
     **{f"sentence: {title}": partial(_accuracy, name, "sentence") for name, title in WORD_CLASSES.items()},
     **{f"candidate: {title}": partial(_accuracy, name, "candidate") for name, title in WORD_CLASSES.items()},
-    **{f"paper: {title}": partial(_published_accuracy, number) for number, title in enumerate(WORD_CLASSES.values())},
+    **{f"paper: {title}": Form(f"{{accuracies[{number}]:.3f}}") for number, title in enumerate(WORD_CLASSES.values())},
 }
 """The columns of all tables by their headings."""
 
@@ -273,7 +257,7 @@ def write_cell(line: Line, cell: Cell) -> str:
     """Return a cell, or a dash where the line has nothing for it."""
     try:
         return cell(line)
-    except (KeyError, TypeError, ValueError, IndexError):
+    except _NOTHING:
         return NONE
 
 
@@ -342,11 +326,13 @@ class Page:
         if name == BY_EPOCH:
             epochs = max((len(line.first.get("utilisation_by_epoch", ())) for line in self.done), default=0)
             shown = spread_epochs(epochs, _MOST_EPOCHS) if epochs else []
-            return [(str(epoch + 1), partial(_epoch, epoch)) for epoch in shown]
+            return [(str(epoch + 1), partial(_use_by_epoch, epoch)) for epoch in shown]
         if name == BY_LAG:
             # the first is that of all lags
             ranges = [one["lags"] for one in self.done[0].first.get("excess", [])[1:]] if self.done else []
-            return [(f"lag {'–'.join(map(str, dict.fromkeys(lags)))}", partial(_lag, lags)) for lags in ranges]
+            return [
+                (f"lag {'–'.join(map(str, dict.fromkeys(lags)))}", partial(_excess_by_lag, lags)) for lags in ranges
+            ]
         return [(name, COLUMNS[name])]
 
     def _lags(self) -> list[MeasuredLags]:
@@ -398,8 +384,7 @@ class Page:
             panels = list(self._accuracies() if cloze else self._perplexities(titles))
             drawn = figures.rows_figure(heading, titles, panels, caption, logarithmic=not cloze)
         found, names = {f"{self.table.file}.svg": drawn}, ("utilisation_by_epoch", "oracle_utilisation_by_epoch")
-        used = [line for line in self.done if names[0] in line.first]
-        if used:
+        if used := [line for line in self.done if names[0] in line.first]:
             use = [Utilisation(line.row.title, *(tuple(line.first[name]) for name in names)) for line in used]
             heading = f"{self.paper.title}, Figure 4: use of the span buffer by epoch"
             caption = f"{self.plan.corpus.name}, scale {self.plan.scale.name}, first seed."
@@ -540,48 +525,41 @@ def _listed(lines: Iterable[str]) -> str:
     return "\n".join(f"* {line}" for line in lines)
 
 
-@dataclass(frozen=True)
 class Overview:
     """One column of several tables, a table each, for the rows that have a finished run in any of them."""
 
-    pages: Sequence[Page]
-
-    @property
-    def paper(self) -> Paper:
-        return self.pages[0].paper
+    def __init__(self, pages: Sequence[Page]) -> None:
+        self.paper, self.pages = pages[0].paper, pages
+        done = [line for page in pages for line in page.done]
+        titles = {line.title for line in done}
+        self.rows = [row for row in self.paper.rows.values() if row.title in titles]
+        several_seeds = max((len(line.records) for line in done), default=0)
+        means = f"Means of up to {several_seeds} seeds, with the least and the greatest"
+        self.seeds = "One seed" if several_seeds == 1 else means
 
     def grid(self) -> Grid:
-        found = [
-            {line.title: write_cell(line, COLUMNS[self.paper.overview]) for line in page.done} for page in self.pages
-        ]
-        rows = tuple((title, *(cells.get(title, NONE) for cells in found)) for title in self._titles())
-        return Grid(("model", *(page.table.name for page in self.pages)), rows, f"{self.paper.note}. {self._seeds()}")
-
-    def _titles(self) -> list[str]:
-        done = {line.title for page in self.pages for line in page.done}
-        return [row.title for row in self.paper.rows.values() if row.title in done]
-
-    def _seeds(self) -> str:
-        most = max((len(line.records) for page in self.pages for line in page.done), default=0)
-        return "One seed" if most == 1 else f"Means of up to {most} seeds, with the least and the greatest"
+        column, by_page = COLUMNS[self.paper.overview], list[dict[str, str]]()
+        for page in self.pages:
+            by_page.append({line.title: write_cell(line, column) for line in page.done})
+        rows = tuple((row.title, *(cells.get(row.title, NONE) for cells in by_page)) for row in self.rows)
+        return Grid(("model", *(page.table.name for page in self.pages)), rows, f"{self.paper.note}. {self.seeds}")
 
     def write(self, request: Request) -> list[Path]:
         """Write the page and its figure below the folder of all records; return the files."""
-        titles, grid, folder = self._titles(), self.grid(), request.out / self.paper.name
-        nothing = (None,) * len(titles)
-        panels = []
+        titles, grid, panels = [row.title for row in self.rows], self.grid(), list[RowsPanel]()
         for page in (page for page in self.pages if page.done):
-            found = {line.title: excess(line) for line in page.done}
-            panels.append(RowsPanel(page.table.name, tuple(map(found.get, titles)), nothing, self.paper.digits))
+            values = {line.title: excess(line) for line in page.done}
+            nothing = (None,) * len(titles)
+            panels.append(RowsPanel(page.table.name, tuple(map(values.get, titles)), nothing, self.paper.digits))
         heading = f"{self.paper.title}: {self.paper.overview} in bits a target"
-        drawn, name = figures.rows_figure(heading, titles, panels, f"{self._seeds()}."), f"overview-{request.scale}"
+        drawn, name = figures.rows_figure(heading, titles, panels, f"{self.seeds}."), f"overview-{request.scale}"
         texts = [f"* {page.table.title}; {page.table.remark}" for page in self.pages]
-        done = tuple(name for name, row in self.paper.rows.items() if row.title in titles) if request.rows else None
-        again = f"Made again by `{shlex.join(['spanlm', *replace(request, table=None, rows=done).words])}`."
+        rows = tuple(row.name for row in self.rows) if request.rows else None
+        again = f"Made again by `{shlex.join(['spanlm', *replace(request, table=None, rows=rows).words])}`."
         table = markdown_table(grid.header, grid.rows)
         parts = [f"# {heading}", grid.caption, table, "\n".join(texts), f"![{heading}]({name}.svg)", again]
         files = {f"{name}.md": ("\n\n".join(parts) + "\n").encode(), f"{name}.svg": figures.figure_bytes(drawn, ".svg")}
-        return _written(folder, files)
+        return _written(request.out / self.paper.name, files)
 
 
 def write_pages(plan: Plan, outcomes: Sequence[Outcome]) -> list[Path]:
