@@ -31,22 +31,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from spanlm.config import RunConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferConfig
 from spanlm.papers import merity2018, wang2019, yang2018
 from spanlm.papers.paper import (
     BY_EPOCH,
     TABLES,
     TEXTS,
+    Component,
     Details,
     Dynamic,
     Paper,
-    Part,
     Preset,
     Reported,
     Row,
     Section,
     Table,
+    changed,
     row_of,
 )
 from spanlm.papers.scales import DynamicSearch, Proportional, Scale, Shortened, smoke_scale
@@ -81,16 +81,12 @@ def _buffer(size: int, length: int, training: float, evaluation: float) -> SpanB
 BUFFERS = {"ptb": _buffer(2048, 8, 100.0, 0.1), "wt2": _buffer(512, 4, 10.0, 0.01)}
 
 
+_STATE_GATE = {"gate.training_temperature": 1.0, "gate.evaluation_temperature": 1.0, "reward.weight": 0.0}
+
+
 def reading_state(buffer: SpanBufferConfig) -> SpanBufferConfig:
     """Return our own reading of a buffer: q of tanh(W [h_t; ξ_t]), and a gate that the likelihood alone teaches."""
-    gate = GateConfig(training_temperature=1.0, evaluation_temperature=1.0)
-    return replace(buffer, reads="merge", gate=gate, reward=RewardConfig(weight=0.0))
-
-
-def buffered(base: RunConfig, buffer: SpanBufferConfig) -> RunConfig:
-    """Return a configuration with a buffer; its dropout replaces the output dropout."""
-    memory = replace(buffer, dropout=base.model.output_dropout)
-    return replace(base, model=replace(base.model, output_dropout=0.0, memory=memory))
+    return changed(buffer, {"reads": "merge", **_STATE_GATE})
 
 
 _AWD = {"ptb": 24_221_600, "wt2": 33_556_078}
@@ -110,8 +106,11 @@ def _preset(
     size = f", {reported.all_parameters:g}M" if reported.all_parameters else ""
     sizes = {"added": added / 1e6, "width": width, "total": (_PARAMETERS[base][label] + added) / 1e6}
     remark = (_STATE_REMARK if ours else _REMARK).format(**sizes, printed=ours or size)
-    name, config = f"li2020/{name}-{label}", buffered(config, buffer)
-    return Preset(name=name, paper="Li et al. 2020", config=config, reported=reported, remark=remark, **more)
+    # the dropout of the buffer replaces the output dropout
+    memory = replace(buffer, dropout=config.model.output_dropout)
+    config = changed(config, {"model.memory": memory, "model.output_dropout": 0.0})
+    more |= {"name": f"li2020/{name}-{label}", "paper": "Li et al. 2020", "remark": remark}
+    return Preset(config=config, reported=reported, **more)
 
 
 def _printed(base: str, label: str, *printed: float) -> Preset:
@@ -130,15 +129,22 @@ def _state(base: str, label: str) -> Preset:
 def _ablations(label: str, annealed: float, rewarded: float, spans: float) -> list[Preset]:
     """Table 3 on a corpus: models trained without one thing, with their test perplexity in dynamic evaluation."""
     buffer = BUFFERS[label]
-    constant, unpaid = replace(buffer.gate, training_temperature=1.0), replace(buffer.reward, weight=0.0)
-    changed = (
-        ("unannealed", "w/o annealing in training", replace(buffer, gate=constant), annealed),
-        ("unrewarded", "w/o reward", replace(buffer, reward=unpaid), rewarded),
-        ("words", "w/o RNNs-minus feature", replace(buffer, words=True), spans),
+    models = (
+        ("unannealed", "w/o annealing in training", {"gate.training_temperature": 1.0}, annealed),
+        ("unrewarded", "w/o reward", {"reward.weight": 0.0}, rewarded),
+        ("words", "w/o RNNs-minus feature", {"words": True}, spans),
     )
     return [
-        _preset(name, TOP, label, memory, None, None, None, None, test, title=title, sources=(f"Table 3, {title}",))
-        for name, title, memory, test in changed
+        _preset(
+            name,
+            TOP,
+            label,
+            changed(buffer, changes),
+            *(None, None, None, None, test),
+            title=title,
+            sources=(f"Table 3, {title}",),
+        )
+        for name, title, changes, test in models
     ]
 
 
@@ -241,8 +247,8 @@ def _tables(label: str, names: tuple[str, str, str], remark: str) -> tuple[list[
     ablations = [whole, adapting, *first, tempered, *(row for pair in others for row in pair)]
     printed_parts = zip(_PARTS.items(), _PARTS_TEST[label], strict=True)
     parts = {
-        whole.name: tuple(Part(key, title) for key, title in _PARTS.items()),
-        adapting.name: tuple(Part(key, title, ppl) for (key, title), ppl in printed_parts),
+        whole.name: tuple(Component(key, title) for key, title in _PARTS.items()),
+        adapting.name: tuple(Component(key, title, ppl) for (key, title), ppl in printed_parts),
     }
 
     def table(name: str, about: str, rows: list[Row], remark: str, **more: Any) -> Table:

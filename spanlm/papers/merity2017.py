@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from spanlm.config import RunConfig
 from spanlm.models.encoders import VariationalLSTMConfig
 from spanlm.models.language_model import ModelConfig
-from spanlm.models.memories import AnyMemoryConfig, NoMemoryConfig, PointerSentinelConfig
-from spanlm.papers import press2017, zaremba2014
-from spanlm.papers.paper import TABLES, TEXTS, Preset, preset_on
+from spanlm.models.memories import NoMemoryConfig, PointerSentinelConfig
+from spanlm.papers import press2017
+from spanlm.papers.paper import TABLES, TEXTS, Preset, changed, preset_on
 from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 
 UNITS = 650
@@ -31,50 +32,45 @@ _PENN_REMARK = "the recipe is from memory; by our count 20.2M parameters, not th
 _ZONEOUT_REMARK = f"the recipe is from memory; {_WORDS.format('20M', '50.1M')}"
 _POINTER_REMARK = f"the recipe is from memory; {_WORDS.format('21M', '50.5M')}"
 
-_TRAINING = TrainingConfig(
-    optimizer=OptimizerConfig(kind="sgd", lr=1.0, clip=1.0),
-    schedule=ScheduleConfig(kind="plateau", factor=2.0),
-    batching=BatchingConfig(kind="streams", batch_size=32, length=100, eval_batch_size=32),
-    loss="time-sum",
-    epochs=64,
-    patience=3,
+_PLAIN = RunConfig(
+    model=ModelConfig(
+        embedding_size=UNITS,
+        output_dropout=0.5,
+        locked_dropout=True,
+        init_range=0.05,
+        encoder=VariationalLSTMConfig(
+            hidden_size=UNITS,
+            layers=2,
+            input_dropout=0.5,
+            per_gate=False,
+            zoneout_h=0.1,
+            zoneout_c=0.1,
+            forget_bias=None,
+        ),
+        memory=NoMemoryConfig(),
+    ),
+    training=TrainingConfig(
+        optimizer=OptimizerConfig(kind="sgd", lr=1.0, clip=1.0),
+        schedule=ScheduleConfig(kind="plateau", factor=2.0),
+        batching=BatchingConfig(kind="streams", batch_size=32, length=100, eval_batch_size=32),
+        loss="time-sum",
+        epochs=64,
+        patience=3,
+    ),
 )
+_POINTER = changed(_PLAIN, {"model.memory": PointerSentinelConfig(window=100)})
+_GAL = press2017.variational(replace(press2017.VARIATIONAL, units=UNITS, init_range=0.05, clip=5.0), tied=False)
 
 
-def _model(memory: AnyMemoryConfig) -> ModelConfig:
-    encoder = VariationalLSTMConfig(
-        hidden_size=UNITS, layers=2, input_dropout=0.5, per_gate=False, zoneout_h=0.1, zoneout_c=0.1, forget_bias=None
-    )
-    return ModelConfig(
-        embedding_size=UNITS, output_dropout=0.5, locked_dropout=True, init_range=0.05, encoder=encoder, memory=memory
-    )
-
-
-_PLAIN, _POINTER = _model(NoMemoryConfig()), _model(PointerSentinelConfig(window=100))
-_GAL_SIZE = replace(press2017.VARIATIONAL, units=UNITS, init_range=0.05, clip=5.0)
-_GAL_MODEL, _GAL_TRAINING = press2017.variational_model(_GAL_SIZE, tied=False), zaremba2014.training_of(_GAL_SIZE)
-
-
-def _preset(
-    name: str, label: str, source: str, model: ModelConfig, training: TrainingConfig, remark: str, *printed: float
-) -> Preset:
-    return preset_on(
-        TEXTS[label],
-        model,
-        training,
-        *printed,
-        name=f"merity2017/{name}-{label}",
-        paper="Merity et al. 2017",
-        sources=(source, f"Salton et al. 2017, {TABLES[label]}"),
-        remark=remark,
-    )
+def _preset(name: str, label: str, source: str, config: RunConfig, remark: str, *printed: float) -> Preset:
+    more = {"name": f"merity2017/{name}-{label}", "paper": "Merity et al. 2017", "remark": remark}
+    sources = (source, f"Salton et al. 2017, {TABLES[label]}")
+    return preset_on(TEXTS[label], config, *printed, sources=sources, **more)
 
 
 PRESETS = [
-    _preset("pointer", "ptb", "pointer sentinel-LSTM", _POINTER, _TRAINING, _PENN_REMARK, 72.4, 70.9, 21),
-    _preset("variational", "wt2", "variational LSTM", _GAL_MODEL, _GAL_TRAINING, _GAL_REMARK, 101.7, 96.3, 20),
-    _preset("zoneout", "wt2", "zoneout + variational LSTM", _PLAIN, _TRAINING, _ZONEOUT_REMARK, 108.7, 100.9, 20),
-    _preset(
-        "pointer", "wt2", "pointer sentinel-LSTM, window 100", _POINTER, _TRAINING, _POINTER_REMARK, 84.8, 80.8, 21
-    ),
+    _preset("pointer", "ptb", "pointer sentinel-LSTM", _POINTER, _PENN_REMARK, 72.4, 70.9, 21),
+    _preset("variational", "wt2", "variational LSTM", _GAL, _GAL_REMARK, 101.7, 96.3, 20),
+    _preset("zoneout", "wt2", "zoneout + variational LSTM", _PLAIN, _ZONEOUT_REMARK, 108.7, 100.9, 20),
+    _preset("pointer", "wt2", "pointer sentinel-LSTM, window 100", _POINTER, _POINTER_REMARK, 84.8, 80.8, 21),
 ]

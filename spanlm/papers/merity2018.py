@@ -14,82 +14,51 @@ WikiText-2. `lagged_rates` follows the code's averaging optimiser.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from spanlm.config import RunConfig
 from spanlm.models.encoders import AWDLSTMConfig
-from spanlm.models.heads import AnyHeadConfig, SoftmaxConfig
+from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import NoMemoryConfig
-from spanlm.papers.paper import Preset, rung
+from spanlm.papers.paper import Preset, changed, rung
 from spanlm.scoring.dynamic.update import DynamicConfig
 from spanlm.training.config import BatchingConfig, FinetuneConfig, OptimizerConfig, TrainingConfig
 
-
-@dataclass(frozen=True, kw_only=True)
-class Size:
-    """The settings that differ between corpora, and between the models built on this one."""
-
-    embedding: int = 400
-    hidden: int = 1150
-    last: int = 400
-    input_dropout: float
-    hidden_dropout: float
-    batch_size: int
-    lr: float = 30.0
-    epochs: int
-    finetune_lr: float | None = None
-    group_size: int | None = None
-    longest_over: int | None = None
-
-
-SIZES = {
-    "ptb": Size(input_dropout=0.4, hidden_dropout=0.25, batch_size=20, epochs=500),
-    "wt2": Size(input_dropout=0.65, hidden_dropout=0.2, batch_size=80, epochs=750),
-}
-
-
-def model_of(size: Size, head: AnyHeadConfig) -> ModelConfig:
-    """Return the encoder of a size under a head."""
-    return ModelConfig(
-        embedding_size=size.embedding,
+_PENN_TREEBANK = RunConfig(
+    model=ModelConfig(
+        embedding_size=400,
         embedding_dropout=0.1,
         shared_words=True,
-        input_dropout=size.input_dropout,
+        input_dropout=0.4,
         output_dropout=0.4,
         locked_dropout=True,
         init_range=0.1,
         bias_range=0.0,
-        encoder=AWDLSTMConfig(
-            hidden_size=size.hidden, layers=3, last_size=size.last, hidden_dropout=size.hidden_dropout, weight_drop=0.5
-        ),
+        encoder=AWDLSTMConfig(hidden_size=1150, layers=3, last_size=400, hidden_dropout=0.25, weight_drop=0.5),
         memory=NoMemoryConfig(),
-        head=head,
-    )
-
-
-def training_of(size: Size) -> TrainingConfig:
-    """Return the recipe of a size, with its finetuning."""
-    return TrainingConfig(
+        head=SoftmaxConfig(tied=True),
+    ),
+    training=TrainingConfig(
         optimizer=OptimizerConfig(
-            kind="nt_asgd", lr=size.lr, weight_decay=1.2e-6, clip=0.25, nonmonotone=5, lagged_rates=True
+            kind="nt_asgd", lr=30.0, weight_decay=1.2e-6, clip=0.25, nonmonotone=5, lagged_rates=True
         ),
         batching=BatchingConfig(
-            kind="streams",
-            batch_size=size.batch_size,
-            group_size=size.group_size,
-            length=70,
-            length_spread=5.0,
-            short_share=0.05,
-            longest_over=size.longest_over,
-            eval_batch_size=10,
+            kind="streams", batch_size=20, length=70, length_spread=5.0, short_share=0.05, eval_batch_size=10
         ),
         activation_penalty=2.0,
         temporal_penalty=1.0,
-        epochs=size.epochs,
+        epochs=500,
         patience=None,
-        finetune=FinetuneConfig(stages=1, lr=size.finetune_lr, epochs=size.epochs, nonmonotone=5),
-    )
-
+        finetune=FinetuneConfig(stages=1, epochs=500, nonmonotone=5),
+    ),
+)
+_WIKITEXT_2 = {
+    "model.input_dropout": 0.65,
+    "model.encoder.hidden_dropout": 0.2,
+    "training.batching.batch_size": 80,
+    "training.epochs": 750,
+    "training.finetune.epochs": 750,
+}
+CONFIGS = {"ptb": _PENN_TREEBANK, "wt2": changed(_PENN_TREEBANK, _WIKITEXT_2)}
 
 _CODE = (
     "the published perplexities are the paper's, finetuned; with these settings its code says {code}. Finetuning there "
@@ -108,9 +77,8 @@ DYNAMIC = {
 
 
 def _preset(label: str, remark: str, *printed: float) -> Preset:
-    model, training = model_of(SIZES[label], SoftmaxConfig(tied=True)), training_of(SIZES[label])
     more = {"paper": "Merity et al. 2018", "remark": remark, "dynamic": DYNAMIC[label]}
-    return rung(label, "merity2018/awd", "AWD-LSTM", model, training, *printed, **more)
+    return rung(label, "merity2018/awd", "AWD-LSTM", CONFIGS[label], *printed, **more)
 
 
 AWD = {

@@ -6,16 +6,14 @@ trained and evaluated in one way, with named columns.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from spanlm.config import RunConfig
-from spanlm.data.config import DataConfig
-from spanlm.models.language_model import ModelConfig
 from spanlm.papers.scales import Scale
 from spanlm.scoring.dynamic.update import DynamicConfig
-from spanlm.training.config import TrainingConfig
 
 Measure = Literal["perplexity", "cloze", "attention", "excess"]
 
@@ -38,10 +36,6 @@ class Reported:
     model_parameters: float | None = field(default=None, kw_only=True)  # θ_M in millions, without them
     corpus: str = field(default="", kw_only=True)
     vocabulary_size: int = field(default=0, kw_only=True)
-
-    @property
-    def adapting(self) -> Reported:
-        return replace(self, valid_ppl=self.dynamic_valid_ppl, test_ppl=self.dynamic_test_ppl)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,21 +81,30 @@ class Preset:
     dynamic: DynamicConfig | None = None  # settings of dynamic evaluation that were published with it
 
 
-def preset_on(
-    text: PublishedText, model: ModelConfig, training: TrainingConfig, *printed: float | None, **more: Any
-) -> Preset:
+Part = TypeVar("Part")
+
+
+def changed(part: Part, changes: Mapping[str, Any]) -> Part:
+    """Return a configuration with other values, by the full names of their fields: `training.batching.length`."""
+    groups = defaultdict[str, dict[str, Any]](dict)
+    for name, value in changes.items():
+        group, _, field_name = name.partition(".")
+        groups[group][field_name] = value
+    config: Any = part
+    inner = {name: new[""] if "" in new else changed(getattr(config, name), new) for name, new in groups.items()}
+    new_part: Part = replace(config, **inner)
+    return new_part
+
+
+def preset_on(text: PublishedText, config: RunConfig, *printed: float | None, **more: Any) -> Preset:
     """Return the preset of a row on a registered corpus; `printed` are the first numbers of `Reported`."""
-    config = RunConfig(data=DataConfig(corpus=text.name), model=model, training=training)
-    return Preset(config=config, reported=text.reported(*printed), **more)
+    return Preset(config=changed(config, {"data.corpus": text.name}), reported=text.reported(*printed), **more)
 
 
-def rung(
-    label: str, name: str, title: str, model: ModelConfig, training: TrainingConfig, *printed: float, **more: Any
-) -> Preset:
+def rung(label: str, name: str, title: str, config: RunConfig, *printed: float, **more: Any) -> Preset:
     """Return a model without a span buffer, which Li et al. (2020) print by this title on the corpus of a label."""
     sources = (f"{title}, finetuned", f"Li et al. 2020, {TABLES[label]}, {title}")
-    more |= {"name": f"{name}-{label}", "title": title, "sources": sources}
-    return preset_on(TEXTS[label], model, training, *printed, **more)
+    return preset_on(TEXTS[label], config, *printed, name=f"{name}-{label}", title=title, sources=sources, **more)
 
 
 @dataclass(frozen=True)
@@ -147,9 +150,10 @@ class Row:
     def reported(self) -> Reported:
         if self.published is not None:
             return self.published
+        printed = self.preset.reported
         if isinstance(self.how, Dynamic):
-            return self.preset.reported.adapting
-        return self.preset.reported if isinstance(self.how, Plain) else Reported()
+            return replace(printed, valid_ppl=printed.dynamic_valid_ppl, test_ppl=printed.dynamic_test_ppl)
+        return printed if isinstance(self.how, Plain) else Reported()
 
     @property
     def by_sentence(self) -> bool:
@@ -187,7 +191,7 @@ class Details:
     notes: bool = False  # the caption ends with the notes of the measurements
 
 
-class Part(NamedTuple):
+class Component(NamedTuple):
     """A component of a model that a table shows in a line of its own."""
 
     key: str  # in a record's `parts`
@@ -207,7 +211,7 @@ class Table:
     measure: Measure = "perplexity"  # taken of every row beside perplexity
     columns: tuple[str, ...] = ()  # names in `spanlm.papers.table.COLUMNS`; none: `details` alone
     details: tuple[Details, ...] = ()  # tables that follow it
-    parts: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)  # of rows
+    parts: Mapping[str, tuple[Component, ...]] = field(default_factory=dict)  # of rows
     x_label: str = ""  # of a figure of curves
     corpus: str | None = None  # the only corpus it can run on
     text: PublishedText | None = None  # of the published numbers; if it is registered, the default

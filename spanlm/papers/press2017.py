@@ -17,13 +17,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from spanlm.config import RunConfig
 from spanlm.models.encoders import VariationalLSTMConfig
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.language_model import ModelConfig
-from spanlm.models.memories import NoMemoryConfig
 from spanlm.papers import zaremba2014
-from spanlm.papers.paper import PENN_TREEBANK, Preset, preset_on
-from spanlm.training.config import TrainingConfig
+from spanlm.papers.paper import PENN_TREEBANK, Preset, changed, preset_on
 
 _UNKNOWN = "the paper's perplexities for it were not at hand"
 _FROM_MEMORY = "the published perplexities are from memory"
@@ -35,45 +33,35 @@ VARIATIONAL = replace(zaremba2014.SIZES["large"], dropout=0.5, full_epochs=11)
 PENALTY = 0.5 / (6.5 * 20)
 
 
-def variational_model(size: zaremba2014.Size, *, tied: bool) -> ModelConfig:
-    """Return Gal's variational LSTM with the dropout rates of his code."""
-    return ModelConfig(
-        embedding_size=size.units,
-        embedding_dropout=0.3,
-        output_dropout=size.dropout,
-        locked_dropout=True,
-        init_range=size.init_range,
-        encoder=VariationalLSTMConfig(
-            hidden_size=size.units, layers=2, input_dropout=size.dropout, recurrent_dropout=0.3, forget_bias=None
-        ),
-        memory=NoMemoryConfig(),
-        head=SoftmaxConfig(tied=tied),
+def variational(size: zaremba2014.Size, *, tied: bool) -> RunConfig:
+    """Return Gal's variational LSTM with the dropout rates of his code, trained by the schedule of a size."""
+    encoder = VariationalLSTMConfig(
+        hidden_size=size.units, layers=2, input_dropout=size.dropout, recurrent_dropout=0.3, forget_bias=None
     )
+    changes = {"embedding_dropout": 0.3, "input_dropout": 0.0, "locked_dropout": True, "encoder": encoder}
+    config = zaremba2014.config_of(size, tied=tied)
+    return changed(config, {f"model.{name}": value for name, value in changes.items()})
 
 
-def _preset(
-    name: str, source: str, model: ModelConfig, training: TrainingConfig, remark: str = "", *printed: float
-) -> Preset:
+def _preset(name: str, source: str, config: RunConfig, remark: str = "", *printed: float) -> Preset:
     sources = (source, *(("Salton et al. 2017, Table 1",) if name == "large-bd-wt" else ()))
     more = {"name": f"press2017/{name}", "paper": "Press & Wolf 2017", "sources": sources, "remark": remark}
-    return preset_on(PENN_TREEBANK, model, training, *printed, **more)
+    return preset_on(PENN_TREEBANK, config, *printed, **more)
 
 
-_TIED = {name: zaremba2014.model_of(size, tied=True) for name, size in SIZES.items()}
-_PROJECTED = replace(_TIED["small"], head=SoftmaxConfig(tied=True, projection=True, projection_penalty=PENALTY))
-_TRAINING = {name: zaremba2014.training_of(size) for name, size in SIZES.items()}
-_VARIATIONAL = zaremba2014.training_of(VARIATIONAL)
-_DECAYED = replace(_VARIATIONAL, optimizer=replace(_VARIATIONAL.optimizer, weight_decay=1e-7))
+_SMALL, _MEDIUM, _LARGE = (zaremba2014.config_of(size, tied=True) for size in SIZES.values())
+_PROJECTION = SoftmaxConfig(tied=True, projection=True, projection_penalty=PENALTY)
 _DECAY = (
     f"{_FROM_MEMORY}; Gal's code says that it gives 77.9 / 75.2. It decays weights by 1e-7 of their value a step, here "
     "times the learning rate"
 )
-_BD, _BD_WT = (variational_model(VARIATIONAL, tied=tied) for tied in (False, True))
+_BD, _BD_WT = (variational(VARIATIONAL, tied=tied) for tied in (False, True))
+_BD = changed(_BD, {"training.optimizer.weight_decay": 1e-7})
 
 PRESETS = [
-    _preset("small-wt-pr", "small + WT + PR, without dropout", _PROJECTED, _TRAINING["small"], _UNKNOWN),
-    _preset("medium-wt", "medium + WT", _TIED["medium"], _TRAINING["medium"], _UNKNOWN),
-    _preset("large-wt", "large + WT", _TIED["large"], _TRAINING["large"], _FROM_MEMORY, 77.7, 74.3, 51),
-    _preset("large-bd", "large + BD", _BD, _DECAYED, _DECAY, 78.1, 75.2, 66),
-    _preset("large-bd-wt", "large + BD + WT", _BD_WT, _VARIATIONAL, "", 75.8, 73.2, 51),
+    _preset("small-wt-pr", "small + WT + PR, without dropout", changed(_SMALL, {"model.head": _PROJECTION}), _UNKNOWN),
+    _preset("medium-wt", "medium + WT", _MEDIUM, _UNKNOWN),
+    _preset("large-wt", "large + WT", _LARGE, _FROM_MEMORY, 77.7, 74.3, 51),
+    _preset("large-bd", "large + BD", _BD, _DECAY, 78.1, 75.2, 66),
+    _preset("large-bd-wt", "large + BD + WT", _BD_WT, "", 75.8, 73.2, 51),
 ]

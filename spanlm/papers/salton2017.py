@@ -36,20 +36,19 @@ from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig, NoMemoryCon
 from spanlm.models.memories.attentive import Score
 from spanlm.papers import grave2017, merity2017, press2017, zaremba2014
 from spanlm.papers.paper import (
-    PENN_TREEBANK,
     TABLES,
     TEXTS,
-    WIKITEXT_2,
     Averaged,
     Cached,
     Details,
     Paper,
     Preset,
-    PublishedText,
     Reported,
     Row,
     Section,
     Table,
+    changed,
+    preset_on,
     row_of,
 )
 from spanlm.papers.scales import Proportional, Scale, smoke_scale
@@ -86,7 +85,7 @@ _WT2 = Size("wt2", units=1000, dropout=0.65, factor=1.15, full_epochs=15, millio
 
 def _config(size: Size, memory: AnyMemoryConfig) -> RunConfig:
     return RunConfig(
-        data=DataConfig(corpus=TEXTS[size.label].name, lines=size.lines),
+        data=DataConfig(lines=size.lines),
         model=ModelConfig(
             embedding_size=size.units,
             input_dropout=size.dropout,
@@ -118,9 +117,7 @@ def _config(size: Size, memory: AnyMemoryConfig) -> RunConfig:
 
 def _over_running_text(config: RunConfig) -> RunConfig:
     batching = BatchingConfig(kind="streams", batch_size=32, length=35, eval_batch_size=32)
-    return replace(
-        config, data=replace(config.data, lines="as-written"), training=replace(config.training, batching=batching)
-    )
+    return changed(config, {"data.lines": "as-written", "training.batching": batching})
 
 
 def _presets(size: Size, single: tuple[float, float], combined: tuple[float, float]) -> list[Preset]:
@@ -130,14 +127,8 @@ def _presets(size: Size, single: tuple[float, float], combined: tuple[float, flo
         return _config(size, AttentiveConfig(score=score, merge_bias=False, window=window))
 
     def preset(name: str, source: str, config: RunConfig, remark: str = _CONTROL, *printed: float) -> Preset:
-        return Preset(
-            name=f"salton2017/{name}-{size.label}",
-            paper="Salton et al. 2017",
-            sources=(source,),
-            config=config,
-            reported=TEXTS[size.label].reported(*printed),
-            remark=remark,
-        )
+        more = {"paper": "Salton et al. 2017", "sources": (source,), "remark": remark}
+        return preset_on(TEXTS[size.label], config, *printed, name=f"salton2017/{name}-{size.label}", **more)
 
     def published(score: Score, printed: tuple[float, float]) -> Preset:
         source = f"{TABLES[size.label]}, Attentive LM with {score} score"
@@ -273,11 +264,11 @@ _DETAILS = (
 )
 
 
-def _table(name: str, text: PublishedText, rows: tuple[Row, ...], remark: str) -> Table:
+def _table(name: str, label: str, rows: tuple[Row, ...], remark: str) -> Table:
     return Table(
         name=name,
         about="perplexity",
-        text=text,
+        text=TEXTS[label],
         rows=tuple(row.name for row in rows),
         columns=_COLUMNS,
         details=_DETAILS,
@@ -289,7 +280,7 @@ PAPER = Paper(
     name="salton2017",
     title="Salton et al. 2017",
     rows={row.name: row for row in (*_PENN_TREEBANK, *_WIKITEXT_2)},
-    tables=(_table("1", PENN_TREEBANK, _PENN_TREEBANK, _REMARK_1), _table("2", WIKITEXT_2, _WIKITEXT_2, _REMARK_2)),
+    tables=(_table("1", "ptb", _PENN_TREEBANK, _REMARK_1), _table("2", "wt2", _WIKITEXT_2, _REMARK_2)),
     scales=(
         smoke_scale(Proportional(width=0.025, dropout=0.5, max_epochs=1), most_members=3),
         Scale(

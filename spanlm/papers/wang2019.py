@@ -17,11 +17,8 @@ one direction for all predictions of a word, whichever is written last; here eac
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from spanlm.papers import yang2018
-from spanlm.papers.paper import Preset, rung
-from spanlm.training.config import TrainingConfig
+from spanlm.papers.paper import Preset, changed, rung
 
 _SHUFFLED_REMARK = (
     "the dynamic evaluation is that of Li et al. 2020; the public code is for another model and shuffles in the main "
@@ -29,29 +26,16 @@ _SHUFFLED_REMARK = (
 )
 
 
-def shuffled(training: TrainingConfig, *, finetune: bool) -> TrainingConfig:
-    """Return a recipe with partial shuffle; `finetune`: in finetuning, too."""
-    return replace(
-        training,
-        batching=replace(training.batching, partial_shuffle=True),
-        finetune=replace(training.finetune, partial_shuffle=finetune),
-    )
-
-
 def _shuffled(label: str, *printed: float) -> Preset:
-    base = yang2018.MOS[label].config
-    training = shuffled(base.training, finetune=False)
-    more = {"paper": "Press 2019", "remark": _SHUFFLED_REMARK}
-    return rung(label, "press2019/mos-ps", "AWD-LSTM + MoS + PS", base.model, training, *printed, **more)
+    shuffles = {"training.batching.partial_shuffle": True, "training.finetune.partial_shuffle": False}
+    config, more = changed(yang2018.MOS[label].config, shuffles), {"paper": "Press 2019", "remark": _SHUFFLED_REMARK}
+    return rung(label, "press2019/mos-ps", "AWD-LSTM + MoS + PS", config, *printed, **more)
 
 
 SHUFFLED = {
     "ptb": _shuffled("ptb", 55.89, 53.92, 22, 47.93, 47.49),
     "wt2": _shuffled("wt2", 62.38, 59.98, 35, 40.75, 39.03),
 }
-
-HEAD = replace(yang2018.HEAD, adversarial=0.005)
-NOISE = 0.15
 
 _REMARK = (
     "published: ε 0.005 and 0.028, noise 0.15, the switch at 200, four stages of finetuning, the last with dropout "
@@ -61,17 +45,22 @@ _REMARK = (
 _OTHERS = "; the abstract has 40.27/38.65 with dynamic evaluation, Li et al. 39.58/38.07"
 
 
+_CHANGES = {
+    "model.head.adversarial": 0.005,
+    "model.input_noise": 0.15,
+    "training.optimizer.switch_after": 200,
+    "training.batching.partial_shuffle": True,
+    "training.finetune.stages": 4,
+    "training.finetune.adversarial": 0.028,
+    "training.finetune.input_noise": 0.0,
+    "training.finetune.last_latent_dropout": 0.5,
+    "training.finetune.partial_shuffle": True,
+}
+
+
 def _adversarial(label: str, remark: str, *printed: float) -> Preset:
-    base = yang2018.MOS[label].config
-    model = replace(base.model, head=HEAD, input_noise=NOISE)
-    training = shuffled(base.training, finetune=True)
-    training = replace(
-        training,
-        optimizer=replace(training.optimizer, switch_after=200),
-        finetune=replace(training.finetune, stages=4, adversarial=0.028, input_noise=0.0, last_latent_dropout=0.5),
-    )
-    more = {"paper": "Wang et al. 2019", "remark": remark}
-    return rung(label, "wang2019/mos-ps-at", "AWD-LSTM + MoS + PS + AT", model, training, *printed, **more)
+    config, more = changed(yang2018.MOS[label].config, _CHANGES), {"paper": "Wang et al. 2019", "remark": remark}
+    return rung(label, "wang2019/mos-ps-at", "AWD-LSTM + MoS + PS + AT", config, *printed, **more)
 
 
 ADVERSARIAL = {

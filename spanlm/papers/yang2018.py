@@ -9,43 +9,40 @@ is as in Merity et al. (2018), except sizes, rates and batches: WikiText-2's 15 
 from __future__ import annotations
 
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
-from spanlm.papers.merity2018 import SEGMENTS, Size, model_of, training_of
-from spanlm.papers.paper import Preset, rung
+from spanlm.papers import merity2018
+from spanlm.papers.paper import Preset, changed, rung
 from spanlm.scoring.dynamic.update import DynamicConfig
 
-HEAD = MixtureOfSoftmaxesConfig(experts=15, latent_dropout=0.29, tied=True)
-
-SIZES = {
-    "ptb": Size(
-        embedding=280,
-        hidden=960,
-        last=620,
-        input_dropout=0.4,
-        hidden_dropout=0.225,
-        batch_size=12,
-        longest_over=40,
-        lr=20.0,
-        finetune_lr=25.0,
-        epochs=1000,
-    ),
-    "wt2": Size(
-        embedding=300,
-        hidden=1150,
-        last=650,
-        input_dropout=0.55,
-        hidden_dropout=0.2,
-        batch_size=15,
-        group_size=5,
-        longest_over=20,
-        lr=15.0,
-        finetune_lr=20.0,
-        epochs=1000,
-    ),
+_PENN_TREEBANK = {
+    "model.embedding_size": 280,
+    "model.encoder.hidden_size": 960,
+    "model.encoder.last_size": 620,
+    "model.encoder.hidden_dropout": 0.225,
+    "model.head": MixtureOfSoftmaxesConfig(experts=15, latent_dropout=0.29, tied=True),
+    "training.optimizer.lr": 20.0,
+    "training.batching.batch_size": 12,
+    "training.batching.longest_over": 40,
+    "training.epochs": 1000,
+    "training.finetune.lr": 25.0,
+    "training.finetune.epochs": 1000,
 }
+_WIKITEXT_2 = _PENN_TREEBANK | {
+    "model.embedding_size": 300,
+    "model.input_dropout": 0.55,
+    "model.encoder.hidden_size": 1150,
+    "model.encoder.last_size": 650,
+    "model.encoder.hidden_dropout": 0.2,
+    "training.optimizer.lr": 15.0,
+    "training.batching.batch_size": 15,
+    "training.batching.group_size": 5,
+    "training.batching.longest_over": 20,
+    "training.finetune.lr": 20.0,
+}
+_CHANGES = {"ptb": _PENN_TREEBANK, "wt2": _WIKITEXT_2}
 
 DYNAMIC = {
     label: DynamicConfig.from_sum_convention(
-        rate=0.002, decay=decay, epsilon=epsilon, segments=SEGMENTS[label], tensors=17
+        rate=0.002, decay=decay, epsilon=epsilon, segments=merity2018.SEGMENTS[label], tensors=17
     )
     for label, decay, epsilon in (("ptb", 0.075, 0.001), ("wt2", 0.02, 0.002))
 }
@@ -55,9 +52,9 @@ _REMARK = "the public code takes log(p + 1e-8), of what then sums to more than 1
 
 
 def _preset(label: str, *printed: float) -> Preset:
-    model, training = model_of(SIZES[label], HEAD), training_of(SIZES[label])
+    config = changed(merity2018.CONFIGS[label], _CHANGES[label])
     more = {"paper": "Yang et al. 2018", "remark": _REMARK, "dynamic": DYNAMIC[label]}
-    return rung(label, "yang2018/mos", "AWD-LSTM + MoS", model, training, *printed, **more)
+    return rung(label, "yang2018/mos", "AWD-LSTM + MoS", config, *printed, **more)
 
 
 MOS = {

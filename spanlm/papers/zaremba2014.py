@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spanlm.config import RunConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import ModelConfig
@@ -46,35 +47,33 @@ SIZES = {
 }
 
 
-def model_of(size: Size, *, tied: bool = False) -> ModelConfig:
-    """Return the model of a size."""
-    return ModelConfig(
-        embedding_size=size.units,
-        input_dropout=size.dropout,
-        output_dropout=size.dropout,
-        init_range=size.init_range,
-        encoder=LSTMConfig(hidden_size=size.units, layers=2, dropout=size.dropout, forget_bias=None),
-        memory=NoMemoryConfig(),
-        head=SoftmaxConfig(tied=tied),
-    )
-
-
-def training_of(size: Size) -> TrainingConfig:
-    """Return the recipe of a size."""
-    return TrainingConfig(
-        optimizer=OptimizerConfig(kind="sgd", lr=1.0, clip=size.clip),
-        schedule=ScheduleConfig(kind="step", factor=size.factor, full_epochs=size.full_epochs),
-        batching=BatchingConfig(kind="streams", batch_size=20, length=size.length, eval_batch_size=20),
-        loss="time-sum",
-        epochs=size.epochs,
-        patience=None,
+def config_of(size: Size, *, tied: bool = False) -> RunConfig:
+    """Return the model and the recipe of a size."""
+    return RunConfig(
+        model=ModelConfig(
+            embedding_size=size.units,
+            input_dropout=size.dropout,
+            output_dropout=size.dropout,
+            init_range=size.init_range,
+            encoder=LSTMConfig(hidden_size=size.units, layers=2, dropout=size.dropout, forget_bias=None),
+            memory=NoMemoryConfig(),
+            head=SoftmaxConfig(tied=tied),
+        ),
+        training=TrainingConfig(
+            optimizer=OptimizerConfig(kind="sgd", lr=1.0, clip=size.clip),
+            schedule=ScheduleConfig(kind="step", factor=size.factor, full_epochs=size.full_epochs),
+            batching=BatchingConfig(kind="streams", batch_size=20, length=size.length, eval_batch_size=20),
+            loss="time-sum",
+            epochs=size.epochs,
+            patience=None,
+        ),
     )
 
 
 def _preset(name: str, title: str, remark: str = "", *printed: float) -> Preset:
     sources = (f"Table 1, {title} LSTM", *(() if name == "small" else ("Salton et al. 2017, Table 1",)))
-    size, more = SIZES[name], {"name": f"zaremba2014/{name}", "paper": "Zaremba et al. 2014", "sources": sources}
-    return preset_on(PENN_TREEBANK, model_of(size), training_of(size), *printed, remark=remark, **more)
+    more = {"name": f"zaremba2014/{name}", "paper": "Zaremba et al. 2014", "sources": sources, "remark": remark}
+    return preset_on(PENN_TREEBANK, config_of(SIZES[name]), *printed, **more)
 
 
 PRESETS = [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from spanlm.papers import PAPERS
@@ -49,21 +47,6 @@ def test_a_control_is_a_plain_lstm_of_the_same_table_counted_alike() -> None:
                 assert control.preset.config.model.memory.kind == "none"
                 assert control.by_sentence == row.by_sentence
                 assert control.preset.config.data.lines == row.preset.config.data.lines
-
-
-@pytest.mark.parametrize("corpus", LABELS)
-def test_the_control_of_the_attention_differs_from_it_in_nothing_else(corpus: str) -> None:
-    control = SALTON.rows[f"lstm-{corpus}"].preset.config
-    for score in ("single", "combined", "mean", "merge"):
-        config = SALTON.rows[f"{score}-{corpus}"].preset.config
-        assert (config.data, config.training) == (control.data, control.training)
-        assert config.model.encoder == control.model.encoder
-        assert config.model.memory.kind == "attentive"
-    plain, single = (SALTON.rows[f"{name}-stream-{corpus}"].preset.config for name in ("lstm", "single"))
-    assert replace(single, model=replace(single.model, memory=plain.model.memory)) == plain
-    sentences = replace(plain.training, batching=control.training.batching)
-    assert (plain.model, sentences) == (control.model, control.training)
-    assert plain.data.lines == "as-written" and plain.training.batching.kind == "streams"
 
 
 TABLES = {table.name: table for table in LI.tables}
