@@ -47,6 +47,7 @@ from spanlm.papers.paper import (
     Section,
     Table,
     changed,
+    preset_on,
     row_of,
 )
 from spanlm.papers.scales import DynamicSearch, Proportional, Scale, Shortened, smoke_scale
@@ -81,12 +82,10 @@ def _buffer(size: int, length: int, training: float, evaluation: float) -> SpanB
 BUFFERS = {"ptb": _buffer(2048, 8, 100.0, 0.1), "wt2": _buffer(512, 4, 10.0, 0.01)}
 
 
-_STATE_GATE = {"gate.training_temperature": 1.0, "gate.evaluation_temperature": 1.0, "reward.weight": 0.0}
-
-
 def reading_state(buffer: SpanBufferConfig) -> SpanBufferConfig:
     """Return our own reading of a buffer: q of tanh(W [h_t; ξ_t]), and a gate that the likelihood alone teaches."""
-    return changed(buffer, {"reads": "merge", **_STATE_GATE})
+    gate = {"gate.training_temperature": 1.0, "gate.evaluation_temperature": 1.0}
+    return changed(buffer, {"reads": "merge", **gate, "reward.weight": 0.0})
 
 
 _AWD = {"ptb": 24_221_600, "wt2": 33_556_078}
@@ -99,18 +98,18 @@ def _preset(
     name: str, base: str, label: str, buffer: SpanBufferConfig, *printed: float | None, ours: str = "", **more: Any
 ) -> Preset:
     """Return a row; `ours` is the row of the paper that it reads in our own way."""
-    config, reported = BASES[base][label].config, TEXTS[label].reported(*printed)
+    config = BASES[base][label].config
     width = config.model.encoder.output_size
     # matrices (d, d), v (d) and W_g (2, d)
     added = (4 if ours else 2) * width**2 + 3 * width
-    size = f", {reported.all_parameters:g}M" if reported.all_parameters else ""
     sizes = {"added": added / 1e6, "width": width, "total": (_PARAMETERS[base][label] + added) / 1e6}
-    remark = (_STATE_REMARK if ours else _REMARK).format(**sizes, printed=ours or size)
+    millions = f", {printed[2]:g}M" if printed[2:] and printed[2] else ""
+    remark = (_STATE_REMARK if ours else _REMARK).format(**sizes, printed=ours or millions)
     # the dropout of the buffer replaces the output dropout
     memory = replace(buffer, dropout=config.model.output_dropout)
     config = changed(config, {"model.memory": memory, "model.output_dropout": 0.0})
     more |= {"name": f"li2020/{name}-{label}", "paper": "Li et al. 2020", "remark": remark}
-    return Preset(config=config, reported=reported, **more)
+    return preset_on(TEXTS[label], config, *printed, **more)
 
 
 def _printed(base: str, label: str, *printed: float) -> Preset:
