@@ -294,5 +294,6 @@ PAPER = Paper(
     note="Over: test perplexity less that of the row named, on the mean of the seeds that both have. The oracle policy "
     "takes the better part at each word once it is known: a bound, no model. PoU: at how many of the words of test, in "
     "percent, the gate prefers the buffer; oracle PoU: at how many the buffer is better",
+    by_epoch="Figure 4",
     digits=2,
 )

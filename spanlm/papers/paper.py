@@ -246,6 +246,7 @@ class Paper:
     sections: tuple[Section, ...] = (Section(),)
     note: str = ""  # how to read its tables; printed under each of them
     overview: str = ""  # of a paper whose tables have a corpus each: the column that one more table shows of them all
+    by_epoch: str = ""  # what it calls its figure of the use of a span buffer by epoch
     digits: int = 1  # of perplexities, after the point
 
     def plain(self, row: Row) -> Row:

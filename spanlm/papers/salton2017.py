@@ -76,11 +76,12 @@ class Size(NamedTuple):
     factor: float
     full_epochs: int
     millions: float
+    cache: int  # words of the largest published one
     lines: Lines = "as-written"
 
 
-_PTB = Size("ptb", units=650, dropout=0.5, factor=2.0, full_epochs=13, millions=14.5)
-_WT2 = Size("wt2", units=1000, dropout=0.65, factor=1.15, full_epochs=15, millions=50, lines="sentences")
+_PTB = Size("ptb", units=650, dropout=0.5, factor=2.0, full_epochs=13, millions=14.5, cache=500)
+_WT2 = Size("wt2", units=1000, dropout=0.65, factor=1.15, full_epochs=15, millions=50, cache=2000, lines="sentences")
 
 
 def _config(size: Size, memory: AnyMemoryConfig) -> RunConfig:
@@ -176,32 +177,31 @@ def _ensemble(size: str, members: int, *printed: float) -> Row:
     return replace(row, name=f"{size}-x{members}", how=Averaged(members), published=Reported(*printed))
 
 
-def _attentive(label: str) -> tuple[list[Row], list[Row]]:
+def _attentive(size: Size) -> tuple[list[Row], list[Row]]:
     """Return the paper's models on a corpus, with the recipe over running text, and the controls beside them."""
-    preset, lstm = "salton2017/{}-" + label, f"lstm-{label}"
+    preset, lstm = f"salton2017/{{}}-{size.label}", f"lstm-{size.label}"
     plain = "Recipe and size of the Attentive LM, no attention, over running text"
     single = "Attentive LM, single score, window of 35 over running text"
     models = [
         _row(preset.format("lstm-stream"), plain, ours=True),
-        _row(preset.format("single-stream"), single, f"lstm-stream-{label}", ours=True),
+        _row(preset.format("single-stream"), single, f"lstm-stream-{size.label}", ours=True),
         _row(preset.format("combined"), "Attentive LM, combined score", lstm),
         _row(preset.format("single"), "Attentive LM, single score", lstm),
     ]
-    window = 500 if label == "ptb" else 2000  # of the largest published cache on the corpus
     without = _row(preset.format("lstm"), "Same recipe and size, no attention", ours=True)
-    both = f"Attentive LM, single score, with a cache (size = {window})"
+    cache = f"with a cache (size = {size.cache})"
     return models, [
         without,
         _row(preset.format("merge"), "Same, with the layer of Eq. 7 alone", lstm, ours=True),
         _row(preset.format("mean"), "Same, equal weights in place of scores", lstm, ours=True),
-        _cached(without, window, f"Same without attention, with a cache (size = {window})"),
-        _cached(models[-1], window, both, f"{lstm}-cache-{window}"),
+        _cached(without, size.cache, f"Same without attention, {cache}"),
+        _cached(models[-1], size.cache, f"Attentive LM, single score, {cache}", f"{lstm}-cache-{size.cache}"),
     ]
 
 
 _GRAVE = replace(_row("grave2017/lstm-ptb", "LSTM of Grave et al.", ours=True), name="grave-lstm-ptb")
 _GRAVE_WT2 = replace(_row("grave2017/lstm-wt2", "LSTM-LM of Grave et al."), name="grave-lstm-wt2")
-(_MODELS, _CONTROLS), (_MODELS_WT2, _CONTROLS_WT2) = _attentive("ptb"), _attentive("wt2")
+(_MODELS, _CONTROLS), (_MODELS_WT2, _CONTROLS_WT2) = _attentive(_PTB), _attentive(_WT2)
 _PENN_TREEBANK = (
     _row("zaremba2014/medium", "Medium regularized LSTM"),
     _row("zaremba2014/large", "Large regularized LSTM", "medium"),

@@ -72,13 +72,12 @@ def _seeds(record: Mapping[str, Any]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A row of a table with the records of all its finished runs, and why other runs failed."""
+    """A row of a table with the records of all its finished runs."""
 
     row: Row
     table: Table
     paper: Paper
     records: tuple[dict[str, Any], ...]  # in the order of their seeds
-    errors: tuple[str, ...] = ()
     done: Mapping[str, Line] = field(default_factory=dict, repr=False)  # the table's lines with a finished run
 
     @property
@@ -278,18 +277,16 @@ class Group(NamedTuple):
 
 
 class Page:
-    """A table of a plan with its outcomes: `lines` are the rows that were run, `done` those with a finished run."""
+    """A table of a plan with its outcomes; `done` are the rows with a finished run."""
 
     def __init__(self, plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> None:
         self.plan, self.paper, self.table = plan, plan.paper, table
-        self.lines, done = list[Line](), dict[str, Line]()
+        self.outcomes = [outcome for outcome in outcomes if outcome.task.row.name in table.rows]
+        done = dict[str, Line]()
         for name in table.rows:
-            mine = [outcome for outcome in outcomes if outcome.task.row.name == name]
-            records = sorted((outcome.record for outcome in mine if outcome.record is not None), key=_seeds)
-            errors = tuple(outcome.error for outcome in mine if outcome.record is None)
-            line = Line(self.paper.rows[name], table, self.paper, tuple(records), errors, done)
-            self.lines += [line] if mine else []
-            done |= {name: line} if records else {}
+            mine = (outcome.record for outcome in self.outcomes if outcome.task.row.name == name)
+            if records := sorted((record for record in mine if record is not None), key=_seeds):
+                done[name] = Line(self.paper.rows[name], table, self.paper, tuple(records), done)
         self.done = list(done.values())
         self._records = [record for line in self.done for record in line.records]
 
@@ -386,7 +383,7 @@ class Page:
         found, names = {f"{self.table.file}.svg": drawn}, ("utilisation_by_epoch", "oracle_utilisation_by_epoch")
         if used := [line for line in self.done if names[0] in line.first]:
             use = [Utilisation(line.row.title, *(tuple(line.first[name]) for name in names)) for line in used]
-            heading = f"{self.paper.title}, Figure 4: use of the span buffer by epoch"
+            heading = f"{self.paper.title}, {self.paper.by_epoch}: use of the span buffer by epoch"
             caption = f"{self.plan.corpus.name}, scale {self.plan.scale.name}, first seed."
             found[f"{self.table.file}-by-epoch.svg"] = figures.utilisation_figure(heading, use, caption)
         return found
@@ -467,8 +464,9 @@ class Page:
         titles = {row: self.paper.rows[row].title for row in self.table.rows}
         alike = Counter(titles.values())  # rows with one title differ in how they are evaluated
         titles = {row: title if alike[title] == 1 else f"{title} (`{row}`)" for row, title in titles.items()}
-        lines = [f"{titles[line.row.name]}: **failed**: {markdown(why)}" for line in self.lines for why in line.errors]
-        ended, reasons = {line.row.name for line in self.lines}, {t.row.name: "not run yet" for t in self.plan.tasks}
+        by_row = [(row, one) for row in self.table.rows for one in self.outcomes if one.task.row.name == row]
+        lines = [f"{titles[row]}: **failed**: {markdown(one.error)}" for row, one in by_row if one.record is None]
+        ended, reasons = {row for row, _ in by_row}, {task.row.name: "not run yet" for task in self.plan.tasks}
         reasons |= {row: f"left out: {why}" for row, why in self.plan.left_out.items()}
         lines += [f"{titles[row]}: {reasons.get(row, 'not asked for')}" for row in self.table.rows if row not in ended]
         return f"Missing:\n\n{_listed(lines)}" if lines else ""
