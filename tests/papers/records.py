@@ -8,9 +8,20 @@ from typing import Any, cast
 
 from spanlm.papers import PAPERS
 from spanlm.papers.paper import WORD_CLASSES, Averaged, Cached, Dynamic, Plain
-from spanlm.papers.plan import Task
+from spanlm.papers.plan import Plan, Request, Task
 from spanlm.papers.run import Outcome
 from spanlm.papers.table import Grid
+
+
+def plan(corpus: object, *rows: str, **changes: Any) -> Plan:
+    """What is to be done, at the scale smoke: Figure 2b of Daniluk et al., if nothing else is named."""
+    asked = {"paper": "daniluk2017", "table": "2b", "scale": "smoke", "device": "cpu", "rows": rows or None, **changes}
+    return Plan(Request(corpus=str(corpus), **asked))
+
+
+def salton(corpus: object, *rows: str, **changes: Any) -> Plan:
+    return plan(corpus, *rows, **{"paper": "salton2017", "table": "1", **changes})
+
 
 ROWS = {name: row for paper in PAPERS.values() for name, row in paper.rows.items()}
 MACHINE = {"processor": "A Processor", "threads": 1, "device": "cpu", "torch": "2"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,22 +12,9 @@ from spanlm.errors import InputError
 from spanlm.papers import PRESETS
 from spanlm.papers.paper import Averaged
 from spanlm.papers.plan import Plan, Request, chosen_text, find_questions
+from tests.papers.records import plan, salton
 
 QUESTION = "".join(f"{n} a b .\n" for n in range(1, 21)) + "21 a XXXXX .\tb\t\ta|b\n\n"
-
-
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SPANLM_DATA", raising=False)
-
-
-def plan(corpus: object, **changes: Any) -> Plan:
-    return Plan(Request(**{"paper": "daniluk2017", "corpus": str(corpus), "scale": "smoke", **changes}))
-
-
-def salton(corpus: object, **changes: Any) -> Plan:
-    return plan(corpus, **{"paper": "salton2017", "table": "1", **changes})
 
 
 def labels(made: Plan) -> str:
@@ -36,7 +22,7 @@ def labels(made: Plan) -> str:
 
 
 def test_a_row_of_several_tables_is_run_once_and_measured_for_all(tiny_corpus: Path) -> None:
-    made = plan(tiny_corpus)
+    made = plan(tiny_corpus, table=None)
     assert [table.name for table in made.tables] == ["2a", "2b", "2c", "3"]
     rows = [job.row.name for job in made.jobs]
     assert len(rows) == len(set(rows))
@@ -67,7 +53,7 @@ def test_a_corpus_built_from_wikipedia_has_its_articles_as_documents(tiny_corpus
     for split in ("train", "valid", "test"):
         (built / f"{split}.txt").write_bytes((tiny_corpus / f"{split}.txt").read_bytes())
     (built / "corpus.json").write_text(json.dumps({}))
-    for made in (plan("wikipedia", table="2b"), plan(built, table="2b"), plan("wikipedia", table="2b", data_dir=".")):
+    for made in (plan("wikipedia"), plan(built), plan("wikipedia", data_dir=".")):
         assert made.jobs[0].config.data.documents == "blank-line"
         assert len(made.corpus.splits["train"].documents) > 1
 

@@ -20,24 +20,11 @@ import pytest
 
 import spanlm
 from spanlm.errors import InputError, Interrupted
-from spanlm.papers.plan import Plan, Request
+from spanlm.papers.plan import Plan
 from spanlm.papers.run import Estimator, Outcome, Run, finished_before
 from spanlm.store.engine import Engine
 from spanlm.training.progress import EpochEvent, Watcher
-
-
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def plan(corpus: Path, *rows: str, **changes: Any) -> Plan:
-    asked = {"paper": "daniluk2017", "table": "2b", "scale": "smoke", "device": "cpu", **changes}
-    return Plan(Request(corpus=str(corpus), rows=rows or None, **asked))
-
-
-def salton(corpus: Path, *rows: str, **changes: Any) -> Plan:
-    return plan(corpus, *rows, paper="salton2017", table="1", **changes)
+from tests.papers.records import plan, salton
 
 
 def outcomes(made: Plan) -> list[Outcome]:
