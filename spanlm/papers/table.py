@@ -189,8 +189,9 @@ def _use_by_epoch(epoch: int, line: Line) -> str:
 
 
 def _lambda(line: Line) -> str:
-    name = "dynamic][decay" if "dynamic" in line.first["details"] else "cache][lambda"
-    return Form(f"{{details[{name}]:.2g}}", each=True)(line)
+    if "dynamic" in line.first["details"]:
+        return Form("{details[dynamic][decay]:.2g}", each=True)(line)
+    return Form("{details[cache][lambda]:.2g}", each=True)(line)
 
 
 def _whole_trials(line: Line) -> str:
@@ -252,7 +253,7 @@ COLUMNS: dict[str, Cell] = {
 """The columns of all tables by their headings."""
 
 
-def write_cell(line: Line, cell: Cell) -> str:
+def _cell(line: Line, cell: Cell) -> str:
     """Return a cell, or a dash where the line has nothing for it."""
     try:
         return cell(line)
@@ -261,7 +262,7 @@ def write_cell(line: Line, cell: Cell) -> str:
 
 
 def _grid(lines: Sequence[Line], columns: Mapping[str, Cell], caption: str) -> Grid:
-    by_column = {name: [write_cell(line, cell) for line in lines] for name, cell in columns.items()}
+    by_column = {name: [_cell(line, cell) for line in lines] for name, cell in columns.items()}
     kept = {name: cells for name, cells in by_column.items() if set(cells) != {NONE}}
     rows = zip((line.title for line in lines), *kept.values(), strict=True)
     return Grid(("model", *kept), tuple(rows), caption)
@@ -314,7 +315,7 @@ class Page:
         for details in self.table.details:
             columns = dict(chain.from_iterable(map(self._columns, details.columns)))
             first = next(iter(columns.values()), None)
-            able = [line for line in self.done if first and write_cell(line, first) != NONE]
+            able = [line for line in self.done if first and _cell(line, first) != NONE]
             found += [_grid(able, columns, details.caption + (_noted(able) if details.notes else ""))] if able else []
         return [*found, *(_sure_grid(group.trained, group.sure) for group in self.groups if group.sure)]
 
@@ -538,7 +539,7 @@ class Overview:
     def grid(self) -> Grid:
         column, by_page = COLUMNS[self.paper.overview], list[dict[str, str]]()
         for page in self.pages:
-            by_page.append({line.title: write_cell(line, column) for line in page.done})
+            by_page.append({line.title: _cell(line, column) for line in page.done})
         rows = tuple((row.title, *(cells.get(row.title, NONE) for cells in by_page)) for row in self.rows)
         return Grid(("model", *(page.table.name for page in self.pages)), rows, f"{self.paper.note}. {self.seeds}")
 
