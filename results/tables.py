@@ -1,6 +1,6 @@
 """The tables of the pages by name: which records a table has, and its columns.
 
-Rows of published tables are written by `spanlm.reproduction`, as its pages have them; the rest are numbers of records.
+Rows of published tables are written by `spanlm.papers`, as its pages have them; the rest are numbers of records.
 """
 
 import math
@@ -16,10 +16,11 @@ from results import scaling
 from results.record import KINDS
 from results.records import PARTS, Record, at, records
 from spanlm.analysis.figures import Value
-from spanlm.reproduction.certainty import NONE, certainty
-from spanlm.reproduction.plan import PAPERS, Plan, Task
-from spanlm.reproduction.run import Outcome
-from spanlm.reproduction.table import COLUMNS, Grid, Overview, Page, in_words, spread
+from spanlm.papers import PAPERS
+from spanlm.papers.certainty import NONE, certainty
+from spanlm.papers.plan import Plan, Task
+from spanlm.papers.run import Outcome
+from spanlm.papers.table import COLUMNS, Grid, Overview, Page, in_words, spread
 from spanlm.scoring.resampling import of_chance, signed
 from spanlm.store.plain import several
 
@@ -51,7 +52,7 @@ def _columns(grid: Grid, columns: Sequence[str], scale: str = "") -> Rows:
 
 @dataclass(frozen=True)
 class Trained:
-    """Runs of a published table on one text, with columns that `spanlm.reproduction.table` names, and `scale`."""
+    """Runs of a published table on one text, with columns that `spanlm.papers.table` names, and `scale`."""
 
     paper: str
     text: str

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from spanlm.errors import InputError as InputError
     from spanlm.errors import RunError as RunError
     from spanlm.interop.hf import to_hf as to_hf
-    from spanlm.presets import PRESETS as PRESETS
-    from spanlm.presets import find_preset as find_preset
+    from spanlm.papers import PRESETS as PRESETS
+    from spanlm.papers import find_preset as find_preset
     from spanlm.runs.ensemble import TrainedEnsemble as TrainedEnsemble
     from spanlm.runs.ensemble import load_ensemble as load_ensemble
     from spanlm.runs.loading import load as load
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from spanlm.training.run import train as train
 
 _HOMES = {
-    "PRESETS": "spanlm.presets",
+    "PRESETS": "spanlm.papers",
     "CacheConfig": "spanlm.scoring.cache",
     "Corpus": "spanlm.data.corpora",
     "DynamicConfig": "spanlm.scoring.dynamic.update",
@@ -46,7 +46,7 @@ _HOMES = {
     "RunError": "spanlm.errors",
     "TrainedEnsemble": "spanlm.runs.ensemble",
     "TrainedModel": "spanlm.runs.model",
-    "find_preset": "spanlm.presets",
+    "find_preset": "spanlm.papers",
     "load": "spanlm.runs.loading",
     "load_corpus": "spanlm.data.corpora",
     "load_ensemble": "spanlm.runs.ensemble",

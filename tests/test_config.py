@@ -28,7 +28,7 @@ from spanlm.errors import InputError, as_written
 from spanlm.models.encoders import HORNNConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import KeyValueConfig, NGramConfig
-from spanlm.presets import PRESETS
+from spanlm.papers import PRESETS
 from spanlm.training.config import OptimizerConfig, TrainingConfig
 from tests.cases import rest_slow
 from tests.training.small import RUNS

@@ -14,9 +14,10 @@ from spanlm.cli.options import Parser, add_fields, field_values
 from spanlm.cli.render import grid, note, out, paragraph, progress
 from spanlm.cli.training_report import TrainingReport
 from spanlm.errors import InputError, Interrupted, RunError, SpanlmError, require
-from spanlm.reproduction.plan import PAPERS, Plan, Request, Task, for_each_corpus
-from spanlm.reproduction.run import DIVERGED, Estimator, Outcome, Run, finished, finished_before
-from spanlm.reproduction.table import Overview, Page, write_pages
+from spanlm.papers import PAPERS
+from spanlm.papers.plan import Plan, Request, Task, for_each_corpus
+from spanlm.papers.run import DIVERGED, Estimator, Outcome, Run, finished, finished_before
+from spanlm.papers.table import Overview, Page, write_pages
 from spanlm.store.engine import Engine
 from spanlm.store.plain import several
 
@@ -77,7 +78,7 @@ def run(arguments: list[str]) -> None:
 def _parser() -> Parser:
     more = [_MORE]
     for paper in PAPERS.values():
-        tables = "; ".join(f"{table.name}: {table.title.partition(': ')[2]}" for table in paper.tables)
+        tables = "; ".join(f"{table.name}: {table.subject}" for table in paper.tables)
         scales = "; ".join(f"{scale.name}: {scale.purpose}" for scale in paper.scales)
         more.append(f"{paper.name}, --table {tables}; --scale {scales}.")
     parser = Parser("reproduce", _DESCRIPTION, more="\n\n".join(more))

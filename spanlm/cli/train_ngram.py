@@ -10,7 +10,7 @@ from spanlm.cli.options import Fields, Parser, free_folder, split_fields, text_a
 from spanlm.cli.render import out, paragraph, table
 from spanlm.config import flat
 from spanlm.data.corpora import load_corpus, with_own_documents
-from spanlm.presets import NGRAM_PRESETS
+from spanlm.papers import NGRAM_PRESETS
 from spanlm.runs.ngram import ARPA, built, ngram_parser, train_ngram
 from spanlm.scoring.ngram.config import NgramRunConfig
 from spanlm.scoring.tally import shown

@@ -18,7 +18,7 @@ from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.lesions import require_lesion
 from spanlm.models.memories import NoMemoryConfig, PointerSentinelConfig, SpanBufferConfig
-from spanlm.presets import PRESETS
+from spanlm.papers import PRESETS
 from spanlm.runs.about import about, finite_perplexity
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, TrainedModel, require_weights

@@ -23,7 +23,7 @@ from spanlm.config import RunConfig, nested
 from spanlm.data.config import DataConfig
 from spanlm.models.counting import count_parameters, lstm_budget, match_parameters
 from spanlm.models.memories import NGramConfig, NoMemoryConfig
-from spanlm.presets import PRESETS
+from spanlm.papers import PRESETS
 from spanlm.training.config import FinetuneConfig
 from spanlm.training.trainer import Trainer
 from tests.cases import rest_slow

@@ -15,7 +15,7 @@ from spanlm.models.encoders import ENCODERS, LSTMConfig
 from spanlm.models.heads import HEADS
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import MEMORIES
-from spanlm.presets import PRESETS
+from spanlm.papers import PRESETS
 from spanlm.serve.served import EXAMPLES, diagram
 from tests.models.small import HIDDEN, SMALL_MEMORIES
 

@@ -1,0 +1,276 @@
+"""From a request to the list of trainings and measurements, checked before anything runs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TypeVar
+
+from spanlm.config import RunConfig
+from spanlm.data.cbt import Defect, is_cbt_like, read_questions, word_class
+from spanlm.data.config import CBT, DATA_VARIABLE, DataConfig, Lines
+from spanlm.data.corpora import Corpus, is_built, load_corpus, text_path
+from spanlm.data.synthetic import PREFIX
+from spanlm.errors import InputError, nearest, nearest_or_all
+from spanlm.models.counting import ParameterCount, count_configured
+from spanlm.models.ops.precision import Precision
+from spanlm.papers import PAPERS
+from spanlm.papers.paper import WORD_CLASSES, Averaged, Dynamic, Measure, Paper, Plain, Row, Table
+from spanlm.papers.scales import DynamicSearch, Scale, scaled
+from spanlm.store.files import expanded
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is to be reproduced.
+
+    Attributes:
+        paper: whose tables.
+        scale: smoke, small or paper, as a rule.
+        table: one of them (default: all that the corpus allows).
+        corpus: wikipedia (built by `spanlm data wikipedia`), ptb, wikitext-2, cbt, a folder or a file (default: the
+            scale's, demo for smoke; else the table's own).
+        seeds: a run of every row for each (default: 1).
+        rows: only these rows, as --dry-run names them.
+        runs: where runs are kept.
+        out: where records and tables go.
+        device: auto (the default: a GPU if there is one), cpu, cuda.
+        precision: of the products (default: the scale's).
+        data_dir: where corpora are (default: $SPANLM_DATA).
+        questions: of table 2d (default: the test files of cbt).
+    """
+
+    paper: str
+    scale: str = "small"
+    table: str | None = None
+    corpus: str | None = None
+    seeds: tuple[int, ...] = (1,)
+    rows: tuple[str, ...] | None = None
+    runs: Path = Path("runs")
+    out: Path = Path("results")
+    device: str = "auto"
+    precision: Precision | None = None
+    data_dir: str | None = None
+    questions: tuple[Path, ...] = ()
+
+    @property
+    def words(self) -> list[str]:
+        words = ["reproduce", self.paper, "--scale", self.scale]
+        for one in fields(self)[2:]:
+            value = getattr(self, one.name)
+            if value not in (None, one.default):
+                values = value if isinstance(value, tuple) else (value,)
+                words += [f"--{one.name.replace('_', '-')}", *map(str, values)]
+        return words
+
+
+def for_each_corpus(request: Request) -> list[Request]:
+    """Return a request for each table of a paper whose tables have a corpus each, unless one is named."""
+    paper = _named(PAPERS.values(), request.paper, "unknown paper {}.")
+    if not paper.overview or request.table or request.corpus:
+        return [request]
+    return [replace(request, table=table.name) for table in paper.tables]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A training of a plain row; or, with `models`, a measurement of another row on what these trained."""
+
+    row: Row
+    record: Path
+    seed: int  # in a measurement, this and the next four belong to its first model
+    config: RunConfig
+    parameters: ParameterCount
+    folder: Path  # of the run
+    measures: tuple[Measure, ...]  # taken after the training
+    models: tuple[Task, ...] = ()  # one, unless several are averaged
+    search: DynamicSearch | None = None  # for the settings of dynamic evaluation
+
+    @property
+    def jobs(self) -> tuple[Task, ...]:
+        return self.models or (self,)
+
+    @property
+    def seeds(self) -> str:
+        first, last = self.jobs[0].seed, self.jobs[-1].seed
+        return f"seed {first}" if len(self.jobs) == 1 else f"seeds {first} to {last}"
+
+
+class Plan:
+    """All tasks of a request.
+
+    Attributes:
+        scale: the scale, with the precision that is asked for.
+        tables: in the paper's order.
+        texts: the corpus, by how its lines are read; as they are written first.
+        left_out: the reasons for rows that this scale leaves out.
+        tasks: trainings, each once, and measurements, each after the trainings it needs.
+        others: tasks that were not asked for, but have a record; shown, not run.
+        questions: of the cloze, if a table asks them.
+    """
+
+    def __init__(self, request: Request) -> None:
+        """Load the corpus and list the tasks."""
+        self.request, self.paper = request, _named(PAPERS.values(), request.paper, "unknown paper {}.")
+        scale = _named(self.paper.scales, request.scale, "--scale={}: unknown.")
+        self.scale = replace(scale, precision=request.precision or scale.precision)
+        corpus, self.tables = _tables(request, self.paper, scale)
+        rows = [self.paper.rows[row] for row in dict.fromkeys(row for table in self.tables for row in table.rows)]
+        most = max(scale.most_members or 2**31, len(request.seeds))
+        too_large = "an ensemble of {}: at scale {} at most {}, unless --seeds names as many"
+        self.left_out = {
+            row.name: too_large.format(row.how.members, scale.name, scale.most_members)
+            for row in rows
+            if isinstance(row.how, Averaged) and row.how.members > most
+        }
+        for name in request.rows or ():
+            if name in self.left_out:
+                raise InputError(f"--rows={name}: {self.left_out[name]}")
+        self._data = replace(chosen_text(corpus, request), max_size=scale.vocabulary_size)
+        ways: set[Lines] = {row.preset.config.data.lines for row in rows}
+        self.texts = {lines: load_corpus(replace(self._data, lines=lines)) for lines in sorted(ways)}
+        text = re.sub(r"[^\w.-]+", "-", self.corpus.name.removeprefix(PREFIX))
+        place = Path(self.paper.name) / f"{text}-{scale.name}"
+        self.out, self._runs = request.out / place, request.runs / place
+        self._configs: dict[str, tuple[RunConfig, ParameterCount]] = {}
+        asked = [row for row in rows if row.name not in self.left_out and row.name in (request.rows or [row.name])]
+        self.tasks = tuple(dict.fromkeys(task for row in asked for task in self._tasks(row, request.seeds)))
+        found = (re.fullmatch(r".*-seed-(\d+)", path.stem) for path in self.out.glob("*-seed-*.json"))
+        seeds = sorted({int(match[1]) for match in found if match})
+        kept = (task for row in rows if any(self.out.glob(f"{row.name}*.json")) for task in self._tasks(row, seeds))
+        self.others = tuple(task for task in dict.fromkeys(kept) if task.record.exists() and task not in self.tasks)
+        asks = any("cloze" in self._measures(row) for row in asked)
+        self.questions = find_questions(request.data_dir, request.questions) if asks else ()
+
+    @property
+    def jobs(self) -> tuple[Task, ...]:
+        return tuple(task for task in self.tasks if not task.models)
+
+    @property
+    def corpus(self) -> Corpus:
+        """The text, with its lines as they are written where any row reads it so."""
+        return next(iter(self.texts.values()))
+
+    def text_of(self, task: Task) -> Corpus:
+        return self.texts[task.config.data.lines]
+
+    def label(self, task: Task) -> str:
+        return task.row.name if len(self.request.seeds) == 1 else f"{task.row.name}, {task.seeds}"
+
+    def _tasks(self, row: Row, seeds: Sequence[int]) -> Iterator[Task]:
+        seeds = range(1, row.how.members + 1) if isinstance(row.how, Averaged) else seeds
+        jobs = [self._job(self.paper.plain(row), seed) for seed in seeds]
+        search = self.scale.dynamic if isinstance(row.how, Dynamic) else None
+        if isinstance(row.how, Averaged):
+            yield from jobs
+            yield replace(jobs[0], row=row, models=tuple(jobs), record=self.out / f"{row.name}.json")
+            return
+        for job in jobs:
+            yield job
+            if not isinstance(row.how, Plain):
+                record = self.out / f"{row.name}-seed-{job.seed}.json"
+                yield replace(job, row=row, models=(job,), record=record, search=search)
+
+    def _job(self, row: Row, seed: int) -> Task:
+        if row.name not in self._configs:  # the sizes of a row are searched for once
+            preset = row.preset.config
+            data = replace(self._data, lines=preset.data.lines)
+            text = self.texts[data.lines]
+            found = scaled(self.scale, preset, data, len(text.vocabulary), len(text.splits["train"]))
+            self._configs[row.name] = found, count_configured(found.model, len(text.vocabulary))
+        config, parameters = self._configs[row.name]
+        training = replace(config.training, seed=seed, device=self.request.device)
+        return Task(
+            row=row,
+            seed=seed,
+            config=replace(config, training=training),
+            parameters=parameters,
+            folder=self._runs / row.name / f"seed-{seed}",
+            record=self.out / f"{row.name}-seed-{seed}.json",
+            measures=self._measures(row),
+        )
+
+    def _measures(self, row: Row) -> tuple[Measure, ...]:
+        found: list[Measure] = [table.measure for table in self.tables if row.name in table.rows]
+        return tuple(dict.fromkeys(["perplexity", *found]))
+
+
+Named = TypeVar("Named", Paper, Scale, Table)
+
+
+def _named(known: Iterable[Named], name: str, error: str) -> Named:
+    by_name = {one.name: one for one in known}
+    if name not in by_name:
+        raise InputError(f"{error.format(name)}{nearest(name, by_name)}")
+    return by_name[name]
+
+
+def _tables(request: Request, paper: Paper, scale: Scale) -> tuple[str, tuple[Table, ...]]:
+    """Return the corpus, and the table that is named or all whose numbers are of this corpus or of any.
+
+    The corpus is the one that is named, else the table's only one, the scale's, or the table's own.
+    """
+    named = _named(paper.tables, request.table, "--table={}: unknown.") if request.table else None
+    corpus = request.corpus or (named and named.corpus) or scale.corpus or (named and named.home)
+    if not corpus:
+        homes = ", ".join(f"{table.name} ({table.home})" for table in paper.tables)
+        raise InputError(f"--table: must be given at scale {scale.name}: {homes}; or name a --corpus")
+    # a source of texts may have other options: synthetic:copy,lag=20
+    able = [table for table in paper.tables if table.corpus in (None, corpus, corpus.partition(",")[0])]
+    if named is not None and named not in able:
+        raise InputError(f"--table={named.name}: needs --corpus {named.corpus}, not {corpus}.")
+    at_home = [table for table in able if table.home == corpus]
+    twin = next((table for table in at_home if named and table.about == named.about), None)
+    if named is not None and named.home not in (None, corpus) and twin:
+        raise InputError(
+            f"--corpus={corpus}: table {named.name} has the settings of {named.home}; those of {corpus} are table "
+            f"{twin.name}. Use --table {twin.name}, or --corpus {named.home}."
+        )
+    own = [table for table in able if table.corpus == corpus]
+    chosen = [named] if named else at_home or own or able
+    known = {row for table in chosen for row in table.rows}
+    for row in request.rows or ():
+        if row not in known:
+            raise InputError(f"--rows={row}: not in the table.{nearest_or_all(row, sorted(known))}")
+    return corpus, tuple(table for table in chosen if request.rows is None or set(table.rows) & set(request.rows))
+
+
+def chosen_text(corpus: str, request: Request) -> DataConfig:
+    """Return the text that `corpus` means; an InputError if it is wikipedia, which is missing."""
+    path = text_path(DataConfig(corpus=corpus, dir=request.data_dir))
+    if corpus == "wikipedia" and not path.is_dir():
+        raise InputError(
+            "--corpus=wikipedia: the paper's corpus is no longer available. Build one: `spanlm data wikipedia "
+            "--source ARTICLES --out wikipedia`, then `--corpus wikipedia` (a folder of that name here or in "
+            "--data-dir)."
+        )
+    row = next(iter(PAPERS[request.paper].rows.values()))
+    data = DataConfig(corpus=corpus, dir=request.data_dir, documents=row.preset.config.data.documents)
+    # articles are documents in all papers' tables
+    return replace(data, documents="blank-line") if is_built(data) else data
+
+
+def find_questions(data_dir: str | None, given: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return the question files that are given; else, from the corpus cbt, one a word class: real before CBT-like."""
+    for path in given:
+        first = next(read_questions(path))
+        if isinstance(first, Defect) and all(isinstance(item, Defect) for item in read_questions(path)):
+            raise InputError(f"--questions={path}: has no question; line {first.line}: {first.reason}")
+        if word_class(path) not in WORD_CLASSES:
+            raise InputError(
+                f"--questions={path}: its name has no word class. Name it like cbtest_NE_test_2500ex.txt, with one of "
+                f"{', '.join(WORD_CLASSES)}."
+            )
+    root = data_dir or os.environ.get(DATA_VARIABLE)
+    folder = expanded(root) / CBT if root else None
+    found = sorted(folder.rglob("cbt*_test_2500*.txt*") if folder else (), key=lambda path: (is_cbt_like(path), path))
+    if not given and not found:
+        where = f"in {folder}" if folder else f"({DATA_VARIABLE} is not set)"
+        raise InputError(
+            f"--questions: no test questions {where}. Put cbtest_NE_test_2500ex.txt and the like there, or name files."
+        )
+    by_class = {word_class(path): path for path in reversed(found)}
+    return given or tuple(by_class[name] for name in WORD_CLASSES if name in by_class)

@@ -1,0 +1,146 @@
+"""Every memory on one encoder and one recipe, on texts with a known law (`spanlm.data.synthetic`).
+
+Our own, no paper's: one LSTM layer, and memories that reach the last 32 words where their reach is free. They
+are small, as the texts are; `spanlm reproduce yardstick` matches their parameters and says how many bits a word each
+stays above the least that is possible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from spanlm.config import RunConfig
+from spanlm.data.config import DataConfig
+from spanlm.data.synthetic import PREFIX
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig, SoftmaxConfig
+from spanlm.models.language_model import ModelConfig
+from spanlm.models.memories import (
+    AnyMemoryConfig,
+    AttentiveConfig,
+    KeyValueConfig,
+    NGramConfig,
+    NoMemoryConfig,
+    PointerSentinelConfig,
+    RecurrentMemoryConfig,
+    SpanBufferConfig,
+)
+from spanlm.papers.li2020 import reading_state
+from spanlm.papers.paper import BY_LAG, Cached, Details, Paper, Preset, Table, row_of
+from spanlm.papers.scales import Matched, Scale
+from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
+
+REACH = 32
+SPANS = SpanBufferConfig(buffer_size=REACH, span_length=2, dropout=0.0)
+
+TWICE = MixtureOfSoftmaxesConfig(experts=2, latent_dropout=0.0, tied=False)
+
+
+class Model(NamedTuple):
+    """A row; two softmaxes are there because the span buffer predicts twice, too."""
+
+    title: str
+    memory: AnyMemoryConfig
+    head: AnyHeadConfig = SoftmaxConfig()
+
+
+MODELS = {
+    "lstm": Model("LSTM, no memory", NoMemoryConfig()),
+    "lstm-mos": Model("LSTM, two softmaxes", NoMemoryConfig(), TWICE),
+    "4-gram": Model("4-gram", NGramConfig(order=4)),
+    "attention": Model("Attention", KeyValueConfig(roles=1, window=REACH)),
+    "attention-mos": Model("Attention, two softmaxes", KeyValueConfig(roles=1, window=REACH), TWICE),
+    "key-value": Model("Key-Value", KeyValueConfig(roles=2, window=REACH)),
+    "key-value-predict": Model("Key-Value-Predict", KeyValueConfig(roles=3, window=REACH)),
+    "recurrent-memory": Model("Recurrent memory", RecurrentMemoryConfig(window=REACH)),
+    "attentive-single": Model("Attentive, single score", AttentiveConfig(score="single", window=REACH)),
+    "attentive-combined": Model("Attentive, combined score", AttentiveConfig(score="combined", window=REACH)),
+    "pointer": Model("Pointer sentinel", PointerSentinelConfig(window=REACH)),
+    "span-buffer": Model("Span buffer", SPANS),
+    "span-buffer-state": Model("Span buffer, q sees h_t, too", reading_state(SPANS)),
+}
+
+PRESETS = [
+    Preset(
+        name=f"yardstick/{name}",
+        paper="none; every memory on one encoder, for texts with a known law",
+        sources=(model.title,),
+        title=model.title,
+        config=RunConfig(
+            data=DataConfig(corpus="synthetic:recall"),
+            model=ModelConfig(
+                embedding_size=64,
+                # the memory of a 4-gram cuts it into equal parts
+                encoder=LSTMConfig(hidden_size=68 if name == "4-gram" else 66),
+                memory=model.memory,
+                head=model.head,
+            ),
+            training=TrainingConfig(
+                optimizer=OptimizerConfig(lr=0.005),
+                batching=BatchingConfig(kind="streams", batch_size=16, length=REACH),
+                epochs=15,
+                patience=3,
+            ),
+        ),
+    )
+    for name, model in MODELS.items()
+]
+
+SOURCES = {
+    "markov": ("markov", "a hidden Markov chain", "nothing to look back for: an encoder suffices"),
+    "copy": ("copy", "half of the words repeat the one five words back", "a memory, or an encoder that reaches so far"),
+    "copy-lag-20": (
+        "copy,lag=20",
+        "half of the words repeat the one twenty words back",
+        "a memory: no encoder of this size does",
+    ),
+    "agreement": (
+        "agreement",
+        "verbs that agree with nested nouns, in reverse order",
+        "a stack, or attention that skips",
+    ),
+    "recall": ("recall", "pairs of key and value, then keys that ask for their values", "attention by content"),
+    "topics": ("topics", "words that make themselves more probable", "the cache's own law, or nearly"),
+}
+"""Table -> its source, what that is, and what can use it."""
+
+_PLAIN = {row.name: row for row in map(row_of, PRESETS)}
+_CACHED = replace(_PLAIN["lstm"], name="lstm-cache", title="LSTM with a cache", how=Cached(10 * REACH), control="lstm")
+_ROWS = {**_PLAIN, _CACHED.name: _CACHED}
+_COLUMNS = ("units", "θ_M", "excess", "law", "test ppl", "best epoch", "tokens/s", "minutes")
+_BY_LAG = Details(
+    "Excess in bits a target, by how many words back the word stands that the best prediction needs (0: none), first "
+    "seed",
+    (BY_LAG,),
+)
+
+PAPER = Paper(
+    name="yardstick",
+    title="Every memory on texts with a known law",
+    rows=_ROWS,
+    tables=tuple(
+        Table(
+            name=name,
+            label=name,
+            about=what,
+            rows=tuple(_ROWS),
+            measure="excess",
+            columns=_COLUMNS,
+            details=(_BY_LAG,),
+            corpus=f"{PREFIX}{source}",
+            remark=use,
+        )
+        for name, (source, what, use) in SOURCES.items()
+    ),
+    scales=(
+        Scale(
+            name="small",
+            purpose="as many parameters as an LSTM of 64 units; all six tables take about an hour of two CPU cores",
+            sizes=Matched(units=64, init_range=0.2, recurrent_memory_too=True),
+        ),
+    ),
+    note="Excess: how many bits a target the model needs above the law of the text, which is the least that any can",
+    overview="excess",
+    digits=2,
+)
