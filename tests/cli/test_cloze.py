@@ -11,7 +11,7 @@ import pytest
 
 import spanlm
 from spanlm.scoring.cloze import SCORES, RankedQuestion
-from tests.cli.conftest import Cli, Typed
+from tests.cli.conftest import Cli
 from tests.conftest import TINY_WORDS
 
 CONTEXTS = ["full", "query"]
@@ -107,15 +107,6 @@ def test_a_model_of_single_sentences_reads_the_query_alone(cli: Cli, sentence_ru
     assert not (files / "r.jsonl").exists()
 
 
-def test_a_model_that_predicts_no_first_words(cli: Cli, unopened_run: Path, files: Path) -> None:
-    """The first word of the query is read; where the gap is first, the question is reported and not scored."""
-    lines = ["the XXXXX sat .\tcat\t\tcat|dog", "XXXXX sat on the mat .\tcat\t\tcat|dog"]
-    (files / "first.txt").write_text("\n".join(["a dog ran .", lines[0], "", "a dog ran .", lines[1], ""]))
-    text = cli("cloze", unopened_run, "first.txt", "--out", "r.jsonl").done
-    assert "first.txt, line 5: the gap is the first word, which this model only reads" in text
-    assert ["sentence" in record for record in records(files / "r.jsonl")] == [True, False]
-
-
 def test_strict_stops_at_the_first_defect_and_writes_nothing(cli: Cli, tiny_run: Path, files: Path) -> None:
     (files / "r.jsonl").write_text("old")
     cli("cloze", tiny_run, "cbtlike_V_test.txt.gz", "--strict", "--out", "r.jsonl").refused(
@@ -123,22 +114,3 @@ def test_strict_stops_at_the_first_defect_and_writes_nothing(cli: Cli, tiny_run:
     )
     assert (files / "r.jsonl").read_text() == "old"
     assert cli("cloze", tiny_run, "cbtest_NE_test_2500ex.txt", "--strict").done
-
-
-def test_questions_none_of_which_can_be_scored_are_an_error_after_the_report(
-    cli: Cli, tiny_run: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "q.txt").write_text(without_gap("".join(BLOCKS)))
-    result = cli("cloze", tiny_run, "q.txt", "--out", "r.jsonl")
-    result.refused("q.txt: no question could be scored", out=None)
-    assert "q.txt, line 21: no XXXXX" in result.out
-    assert len(records(tmp_path / "r.jsonl")) == 12
-
-
-@pytest.mark.slow
-def test_standard_input(cli: Cli, typed: Typed, tiny_run: Path, files: Path) -> None:
-    typed("".join(BLOCKS).encode())
-    (file,) = json.loads(cli("cloze", tiny_run, "-", "--class", "NE", "--json").done)["files"]
-    expected = json.loads(cli("cloze", tiny_run, "cbtest_NE_test_2500ex.txt", "--json").done)["files"][0]
-    assert file["contexts"]["full"]["questions"] == 12
-    assert file["contexts"]["full"]["sentence"]["right"] == expected["contexts"]["full"]["sentence"]["right"]

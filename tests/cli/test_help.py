@@ -54,13 +54,6 @@ def test_the_overview(cli: Cli) -> None:
         assert max(map(len, text.splitlines())) <= 80
 
 
-def test_rare_options_are_in_groups_of_the_long_help(cli: Cli) -> None:
-    short, long = (cli("evaluate", *asked).done for asked in (["--help"], ["--help", "all"]))
-    for option, group in (("--dynamic-rate", "dynamic evaluation:"), ("--cache-theta", "neural cache:")):
-        assert option not in short.partition("options:")[2].replace("or --cache-theta", "")
-        assert long.index(group) < long.index(f"\n  {option} ")
-
-
 def commands(text: str) -> list[list[str]]:
     """Words of every `spanlm …` of the fenced blocks, without prompts, pipes, redirections and comments."""
     found = []

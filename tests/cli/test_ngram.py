@@ -160,26 +160,6 @@ def test_what_only_weights_can_do_is_refused_by_name(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("options", "parts"),
-    [
-        (("--order", 7), ["order=7", "from 1 to 6"]),
-        (("--order", "x"), ["order=x", "a whole number"]),
-        (("--ngram.cache_share", 0.5), ["cache_share=0.5", "null where"]),
-        (("--epochs", 3), ["unknown option --epochs"]),
-        (("--order", 2), ["Kneser-Ney: no discounts", "discounts to fall back on"]),
-    ],
-    ids=["order", "number", "share", "option", "discounts"],
-)
-def test_what_cannot_be_estimated_leaves_nothing(
-    cli: Cli, tmp_path: Path, options: tuple[object, ...], parts: list[str]
-) -> None:
-    (tmp_path / "text.txt").write_text("a b\n" * 30)
-    out = tmp_path / "out"
-    cli("train", "ngram", tmp_path / "text.txt", *options, "--out", out).refused(*parts, out=None)
-    assert not out.exists()
-
-
 def test_an_arpa_file_reads_as_the_runs_beside_it_wherever_it_stands(
     cli: Cli, kn3: Path, tmp_path: Path, tiny_corpus: Path
 ) -> None:

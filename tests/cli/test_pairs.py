@@ -112,25 +112,6 @@ def test_columns_of_a_table_and_an_arpa_file(cli: Cli, tmp_path: Path) -> None:
     assert json.loads(cli(*command, "--json").done)["groups"]["y"]["accuracy"] == 0.0
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "parts"),
-    [
-        ('{"sentence_good": "a"}\n', (), ["line 1", "sentence_bad"]),
-        ('{"sentence_good": "a b", "sentence_bad": "a  b"}\n', ("--strict",), ["line 1", "both sentences"]),
-        ('{"sentence_good": "a", "sentence_bad": "b"}\n{"sentence_good": 1}\n', ("--strict",), ["line 2", "good=1"]),
-        ('{"sentence_good": "a b", "sentence_bad": "a"}\n', ("--critical", "x,y,z"), ["--critical=x,y,z"]),
-        ('{"sentence_good": "a b", "sentence_bad": "a", "r": "c"}\n', ("--critical", "r"), ["line 1", "'c' is not in"]),
-        ('{"sentence_good": "a b", "sentence_bad": "a"}\n', ("--by", "item"), ["line 1", "no column item"]),
-    ],
-)
-def test_what_is_wrong_is_named_and_nothing_is_written(
-    cli: Cli, tiny_run: Path, tmp_path: Path, text: str, options: tuple[str, ...], parts: list[str]
-) -> None:
-    (tmp_path / "p.jsonl").write_text(text)
-    cli("pairs", tiny_run, tmp_path / "p.jsonl", *options, "--out", tmp_path / "o").refused(*parts)
-    assert not (tmp_path / "o").exists()
-
-
 def test_one_bad_row_does_not_cost_the_file(cli: Cli, tiny_run: Path) -> None:
     good = [json.dumps(pair) for pair in PAIRS]
     bad = ["[1]", '{"sentence_good": "a", "sentence_bad": null}', '{"sentence_good": "a", "sentence_bad": ["b"]}', "{"]
@@ -151,9 +132,3 @@ def test_one_bad_row_does_not_cost_the_file(cli: Cli, tiny_run: Path) -> None:
     assert len(rows) == 5, "a row a value, also of one with a line end"
     Path("p.jsonl").write_text("\n".join(bad))
     cli("pairs", tiny_run, "p.jsonl").refused("p.jsonl, line 1", "No row is left")
-
-
-def test_files_that_are_no_pairs(cli: Cli, tiny_run: Path, pairs: Path, tmp_path: Path) -> None:
-    cli("pairs", tiny_run).refused("name one file of pairs")
-    cli("pairs", tiny_run, pairs.rename(tmp_path / "pairs.txt")).refused("--format")
-    cli("pairs", tiny_run, tmp_path / "none.csv").refused("none.csv", "no such file")

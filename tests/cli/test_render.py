@@ -92,31 +92,6 @@ def test_a_terminal_breaks_no_word_and_no_line(cells: list[list[str]]) -> None:
     assert printed <= given and {word for row in cells[1:] for cell in row for word in cell.split()} <= printed
 
 
-NAME = "output_dropout=0.0,memory=span_buffer,reads=merge,evaluation_temperature=0.1"
-
-
-@pytest.mark.parametrize("title", [None, f"{NAME} and what it is compared with"])
-@pytest.mark.parametrize("columns", [20, 50])
-def test_a_terminal_breaks_a_long_name_within_it(
-    monkeypatch: pytest.MonkeyPatch, columns: int, title: str | None
-) -> None:
-    """Beside its numbers where they fit, else above them."""
-    monkeypatch.setenv("COLUMNS", str(columns))
-    lines = on_a_terminal(lambda: grid(["", "tokens/s"], [[NAME, "1,234,567,890"]], title)).splitlines()
-    assert max(map(len, lines)) <= max(columns, len("  tokens/s  1,234,567,890"))
-    shown = "".join(lines).replace(" ", "")
-    for header_or_number in ("tokens/s", "1,234,567,890"):
-        assert any(header_or_number in line for line in lines)
-        shown = shown.replace(header_or_number, "")
-    assert shown == f"{title or ''}{NAME}".replace(" ", "")
-    assert any(line.startswith("output_") and "1,234" in line for line in lines) == (columns == 50)
-
-
-def test_a_line_that_is_broken_begins_without_the_blanks_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "12")
-    assert on_a_terminal(lambda: paragraph("  perplexity  123.45")).splitlines() == ["  perplexity", "123.45"]
-
-
 def test_json_has_null_for_what_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
     out_json({"a": [math.nan, (math.inf, 1.5)], "b": "NaN"})
     assert json.loads(capsys.readouterr().out) == {"a": [None, [None, 1.5]], "b": "NaN"}
@@ -209,13 +184,6 @@ def test_the_time_left_is_that_of_segments_as_they_were_on_the_mean(capsys: pyte
     line = capsys.readouterr().out
     assert line.startswith("epoch 1/2, finetune 1/1, averaged  5/20  loss 4.000")
     assert line.rstrip().endswith("eta 0:01:30, all at most 0:03:30")
-
-
-def test_nothing_is_shown_beside_json_or_before_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
-    for shown in (True, False):
-        with progress(shown) as report:
-            report("reading", 1, 2)
-    assert capsys.readouterr().out == ""
 
 
 def test_an_epoch_is_a_line_and_one_for_each_split_of_a_span_buffer(capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,14 +67,6 @@ def test_utterances_without_hypotheses_count_and_those_without_a_list_are_named(
     assert (tmp_path / "o").read_text() == f"u1\nu2 {A} {B}\n"
 
 
-def test_scores_are_csv_where_their_name_is(cli: Cli, tiny_run: Path, files: tuple[Path, Path]) -> None:
-    command = ("rescore", tiny_run, "--nbest", files[0], "--weights", "words=1", "--scores")
-    cli(*command, "s.csv")
-    cli(*command, "s.tsv")
-    with Path("s.csv").open(encoding="utf-8", newline="") as file:
-        assert list(csv.DictReader(file)) == rows(Path("s.tsv"))
-
-
 def test_tuning_is_reported_with_its_intervals(cli: Cli, tiny_run: Path, files: tuple[Path, Path]) -> None:
     lists, references = files
     command = ("rescore", tiny_run, "--nbest", lists, "--refs", references, "--tune")
@@ -141,40 +133,7 @@ def test_bad_rows_are_noted_or_refused(
     cli(*command, "--strict").refused("line 5")
 
 
-def test_a_weight_of_no_score_is_refused_before_any_model_is_read(cli: Cli, files: tuple[Path, Path]) -> None:
-    cli("rescore", "no-run", "--nbest", files[0], "--weights", "lm=1").refused("no score lm", "no-run")
-    cli("rescore", "no-run", "--nbest", files[0]).refused("--weights", "say how much")
-
-
 def test_without_scores_of_its_own_a_list_is_ranked_by_the_model(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
     (tmp_path / "n").write_text(f"u1-1 {A} {A} {A} {A}\nu1-2 {A}\n")
     cli("rescore", tiny_run, "--nbest", tmp_path / "n", "--out", tmp_path / "o")
     assert (tmp_path / "o").read_text() == f"u1 {A}\n"  # more words are less probable
-
-
-@pytest.mark.parametrize(
-    ("options", "parts"),
-    [
-        ((), ["--weights", "--tune"]),
-        (("--tune",), ["--tune", "--refs"]),
-        (("--weights", "lm=1"), ["no score lm", "total"]),
-        (("--weights", "total"), ["total", "NAME=NUMBER"]),
-        (("--weights", "total=1_0"), ["NAME=NUMBER"]),
-        (("--weights", "n.txt"), ["n.txt", "--json"]),
-        (("--weights", "total=nan"), ["NAME=NUMBER"]),
-        (("--weights", "total=1", "--refs", "short"), ["short", "1 lines for 2 lists"]),
-        (("--weights", "total=1", "--format", "kaldi"), ["line 1", "u1"]),
-        (("--weights", "total=1", "--out", "n.txt"), ["n.txt", "is read"]),
-        (("--weights", "total=1", "--nbest-out", "n.txt"), ["--nbest-out=n.txt", "is read"]),
-        (("--weights", "total=1", "--refs", "r.txt", "--out", "r.txt"), ["--out=r.txt", "is read"]),
-        (("--weights", "total=1", "--out", "o", "--nbest-out", "o"), ["o: is the file of two options"]),
-        (("--weights", "total=1", "--out", "new/o"), ["--out=new/o", "no folder new"]),
-    ],
-)
-def test_what_is_wrong_is_named_and_nothing_is_written(
-    cli: Cli, tiny_run: Path, files: tuple[Path, Path], tmp_path: Path, options: tuple[str, ...], parts: list[str]
-) -> None:
-    (tmp_path / "short").write_text("hello\n")
-    cli("rescore", tiny_run, "--nbest", files[0], "--scores", tmp_path / "s", *options).refused(*parts)
-    assert {path.name for path in tmp_path.iterdir()} == {"short", *(path.name for path in files)}
-    assert files[0].read_text() == LISTS

@@ -65,13 +65,6 @@ def test_the_name_of_the_output_says_its_kind(cli: Cli, tiny_run: Path, file: Pa
     assert rows == [row["word"] for row in table(cli("score", tiny_run, file).out)], "a path is a file to read"
 
 
-def test_quotation_marks_lose_no_rows(cli: Cli, tiny_run: Path) -> None:
-    text = '" a "\n" b\nsay ""\n"\n\' ` \'\n'
-    Path("quoted.txt").write_text(text)
-    rows = table(cli("score", tiny_run, "quoted.txt").done)
-    assert [row["word"] for row in rows] == text.split() and all(float(row["surprisal"]) > 0 for row in rows)
-
-
 @pytest.mark.parametrize("name", ["./text.txt", "link.txt"])
 def test_what_is_read_is_never_written_over(cli: Cli, tiny_run: Path, file: Path, name: str) -> None:
     (file.parent / "link.txt").symlink_to(file)
@@ -172,11 +165,6 @@ def test_the_first_word_of_a_line_has_no_number_where_it_was_only_read_in_traini
     assert [first[name] for name in ("word", "surprisal", "entropy", "rank")] == ["the", None, None, None]
 
 
-def test_lines_that_nothing_opens_have_no_other_context(cli: Cli, unopened_run: Path, file: Path) -> None:
-    for state in ("document", "carry"):
-        cli("score", unopened_run, file, "--state", state).refused(f"spanlm: --state={state}: the model ")
-
-
 def test_an_error_leaves_the_old_file_and_no_other(cli: Cli, tiny_run: Path, file: Path, tmp_path: Path) -> None:
     (tmp_path / "s.tsv").write_text("old")
     before = sorted(path.name for path in tmp_path.iterdir())
@@ -188,11 +176,6 @@ def test_an_error_leaves_the_old_file_and_no_other(cli: Cli, tiny_run: Path, fil
 def test_a_blank_text_has_a_header_alone(cli: Cli, tiny_run: Path) -> None:
     Path("blank.txt").write_text("\n \n")
     assert cli("score", tiny_run, "blank.txt").done == "\t".join(COLUMNS) + "\n"
-
-
-def test_standard_input_as_a_corpus_is_called_so(cli: Cli, tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the <eos> cat\n")))
-    cli("evaluate", tiny_run, "--corpus", "-").refused("spanlm: standard input, line 1: the word <eos> is reserved")
 
 
 def test_standard_input(cli: Cli, typed: Typed, tiny_run: Path, file: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 import math
@@ -80,13 +79,6 @@ def test_a_row_a_word_as_written_with_the_columns_of_its_item(cli: Cli, words_ru
     assert told["runs"]["words"]["vocabulary"]["sha256"] == spanlm.load(words_run).vocabulary.hash
 
 
-def test_what_is_called_compressed_is(cli: Cli, words_run: Path) -> None:
-    for out in ("o.csv", "o.csv.gz"):
-        cli("score", words_run, write("s.csv"), "--text", "text", "--out", out)
-    assert gzip.decompress(Path("o.csv.gz").read_bytes()) == Path("o.csv").read_bytes()
-    assert Path("o.csv.gz.meta.json").exists() and Path("o.csv.meta.json").exists()
-
-
 def test_tokens_are_the_rows_of_a_text(cli: Cli, words_run: Path) -> None:
     Path("s.txt").write_text("".join(" ".join(item["text"].split()) + "\n" for item in ITEMS))
     plain = read(cli("score", words_run, "s.txt").out, "\t")
@@ -129,39 +121,6 @@ def test_a_document_goes_on_from_row_to_row_and_not_into_another(cli: Cli, tiny_
     assert [row["sentence"] for row in rows] == [row.sentence for row in whole]
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "parts"),
-    [
-        ("item,text\n1,a\n", "", ["is a table with the columns item, text", "--text text"]),
-        ("item,text\n1,a\n", "--text sent", ["line 2: no column sent"]),
-        ("item,text\n1,a\n", "--text text --keep items", ["line 2: no column items. Did you mean 'item'?"]),
-        ("item,text\n1,a\n2,b,c\n", "--text text --strict", ["line 3: 3 cells"]),
-        ("item,text\n1,a\n2,\n", "--text text --strict", ["line 3: the column text is empty"]),
-        ("item,text\n1,a\n2,b <eos> c\n", "--text text --strict", ["line 3: the word <eos> is reserved"]),
-        ("item,text\n1, \n2,b <eos> c\n", "--text text", ["line 2: the column text is empty", "No row is left"]),
-        ("item,text\n1,a\n", "--text text --order item", ["--order=item", "--line"]),
-        ("item,text\n1,a\n", "--order item", ["--order: is for tables"]),
-        ("item,text\na,a\n", "--text text --state carry --order item", ["line 2: item=a: must be a number"]),
-        ("item,text\n1,the\n2,zebra\n", "--text text --oov error", ["line 3: 'zebra' is not in the vocabulary"]),
-        ("word,text\n1,a\n", "--text text", ["the output has a column word", "--keep", "--prefix"]),
-        ("word,xword,text\n1,1,a\n", "--text text --prefix x", ["the output has a column xword"]),
-        ("item,text\n1,a\n", "--text text --keep item,item", ["the output has a column item"]),
-        ("item,text\n1,a\n", "--text text --document item", ["--document=item", "--state carry"]),
-        ("item,text\n1,a\n", "--text text --state document", ["--state=document", "--document COLUMN"]),
-        ("", "--input jsonl", ["--input=jsonl: say by --text which column"]),
-        ("item,text\n1,a\n", "--keep item --as-text", ["--keep: is for tables"]),
-        ("item,text\n1,a\n", "--text text --as-text", ["--text=text: is for tables"]),
-    ],
-)
-def test_what_is_wrong_is_named_and_nothing_is_written(
-    cli: Cli, tiny_run: Path, text: str, options: str, parts: list[str]
-) -> None:
-    Path("s.csv").write_text(text)
-    cli("score", tiny_run, "s.csv", *options.split(), "--out", "o.csv").refused(*parts)
-    cli("score", tiny_run, "s.csv", *options.split()).refused(*parts)
-    assert not Path("o.csv").exists() and not Path("o.csv.meta.json").exists()
-
-
 def test_kinds_that_no_name_tells(cli: Cli, tiny_run: Path) -> None:
     expected = cli("score", tiny_run, write("s.csv"), "--text", "text", "--keep", "item").out
     Path("s.txt").write_text(Path("s.csv").read_text())
@@ -199,14 +158,6 @@ def test_a_pipe_is_read_row_by_row_and_leaves_no_half_file(cli: Cli, typed: Type
     typed(Path("s.csv").read_bytes() + b"4\n")
     cli(*command, "--out", "o.csv", "--strict").refused("1 cells")
     assert sorted(path.name for path in Path().iterdir()) == ["s.csv"]
-
-
-def test_a_quoted_cell_of_several_lines_in_tsv_is_noted_once(
-    cli: Cli, tiny_run: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    Path("q.tsv").write_text('id\ttext\n1\t"the cat\nsat"\n2\t"the\nmat"\n')
-    assert len(read(cli("score", tiny_run, "q.tsv", "--text", "text", "--format", "csv").out)) == 5
-    assert caplog.text.count("q.tsv: a cell in quotation marks goes on over several lines") == 1
 
 
 def test_attend_reads_the_same_items_at_the_same_places(cli: Cli, tiny_run: Path) -> None:

@@ -184,20 +184,6 @@ def test_of_a_group_and_its_fields_what_is_typed_last_counts(cli: Cli) -> None:
     assert printed(cli, "demo", "--model.memory.order=2", group).model.memory == NGramConfig(order=3)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("--model.memory={kind: nram}", "model.memory.kind=nram: unknown"),
-        ("--model.memory={gate: {}}", "model.memory.gate={}: names no field"),
-        ("--model.memory={kind: [}", "model.memory: is not YAML that can be read"),
-        ("--model.memory=ngram", "model.memory=ngram: must be a group of fields"),
-        ("--data=ptb", "data=ptb: must be a group of fields"),
-    ],
-)
-def test_what_is_no_group_is_refused_by_name(cli: Cli, words: str, said: str) -> None:
-    cli("train", "demo", words).refused(said)
-
-
 def test_a_group_is_no_way_around_what_goes_together(cli: Cli) -> None:
     encoder = "--model.encoder={hidden_size: 30}"
     cli("train", "demo", encoder, "--match-parameters", "300").refused("--model.encoder.hidden_size=30")
@@ -319,14 +305,6 @@ def test_the_tour_says_of_memory_and_cache_what_compare_says(cli: Cli, tiny_run:
         assert [number.replace("−", "-") for number in numbers] == [
             number.replace("-0.00", "0.00") for number in expected
         ]
-
-
-@pytest.mark.parametrize(
-    "option", rest_slow(["--model.memory.kind=none", "--model.memory.kind=ngram", "--model.head.tied=true"])
-)
-def test_the_tour_of_every_model(cli: Cli, prose: Path, option: str) -> None:
-    more = ["--model.embedding_size=4"] if "tied" in option else []
-    cli("train", "demo", *SMALL, option, *more, "--corpus", prose, "--out", "run", "--tour").done  # noqa: B018
 
 
 def test_a_run_goes_on_with_the_text_it_was_begun_with(cli: Cli, tmp_path: Path) -> None:
