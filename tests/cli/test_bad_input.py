@@ -94,6 +94,7 @@ data wikipedia --source wiki.jsonl --out out --category Q | --category=Q
 data wikipedia --source wiki.jsonl --out out --vocabulary 2 | --vocabulary=2
 data wikipedia --source wiki.jsonl --out out --jobs 0 | --jobs=0
 data wikipedia --source wiki.jsonl --out wiki.xml | --out=
+data wikipedia --source wiki.jsonl --out out --on ray | on=ray
 reproduce daniluk2017 --corpus wikipedia --data-dir ~no-user --dry-run | --corpus=wikipedia
 bench | PRESET
 bench demo demo | demo

@@ -61,6 +61,7 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     [
         *((verb, "flipped late") for verb in INPUTS),
         *(("score", damage) for damage in DAMAGES if damage != "flipped late"),
+        ("Wikipedia", "cut"),
     ],
 )
 def test_a_damaged_file_is_refused(cli: Cli, tiny_run: Path, tmp_path: Path, verb: str, damage: str) -> None:

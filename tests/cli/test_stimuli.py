@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,25 +60,25 @@ def words_run(tiny_run: Path, tmp_path: Path) -> Path:
 
 
 def test_a_row_a_word_as_written_with_the_columns_of_its_item(cli: Cli, words_run: Path) -> None:
-    result = cli("score", words_run, write("s.csv"), "--text", "text", "--looks", "--out", "o.csv")
-    assert (result.status, result.out) == (0, "") and "outside the vocabulary" in result.err
+    for out in ("o.csv", "o.csv.gz"):
+        result = cli("score", words_run, write("s.csv"), "--text", "text", "--looks", "--out", out)
+        assert (result.status, result.out) == (0, "") and "outside the vocabulary" in result.err
+    assert gzip.decompress(Path("o.csv.gz").read_bytes()) == Path("o.csv").read_bytes()
     rows = read(Path("o.csv").read_text())
     assert list(rows[0]) == ["item", "condition", *WORDS, *LOOKS, "oov_before"]
     for number, item in enumerate(ITEMS, 1):
         own = [row for row in rows if row["sentence"] == str(number)]
-        assert [row["word"] for row in own] == item["text"].split()
         assert all(row["item"] == item["item"] and row["condition"] == item["condition"] for row in own)
-        assert [item["text"][int(row["start"]) : int(row["end"])] for row in own] == item["text"].split()
+        written = [item["text"][int(row["start"]) : int(row["end"])] for row in own]
+        assert [row["word"] for row in own] == written == item["text"].split()
         tokens = list(spanlm.load(words_run).score(" ".join(item["text"].split())))
         assert " ".join(row["tokens"] for row in own) == " ".join(token.word for token in tokens)
-        assert math.fsum(float(row["surprisal"]) for row in own) == pytest.approx(
-            math.fsum(token.surprisal for token in tokens), abs=1e-4
-        )
-    told = json.loads(Path("o.csv.meta.json").read_text())
-    (run,) = told["runs"].values()
-    assert run["weights"] == model_digest(spanlm.load(words_run).model)
+        total = math.fsum(token.surprisal for token in tokens)
+        assert math.fsum(float(row["surprisal"]) for row in own) == pytest.approx(total, abs=1e-4)
+    told, model = json.loads(Path("o.csv.meta.json").read_text()), spanlm.load(words_run)
     assert list(told["columns"]) == list(rows[0]) and told["unit"] == "bits"
-    assert told["runs"]["words"]["vocabulary"]["sha256"] == spanlm.load(words_run).vocabulary.hash
+    assert told["runs"]["words"]["weights"] == model_digest(model.model)
+    assert told["runs"]["words"]["vocabulary"]["sha256"] == model.vocabulary.hash
 
 
 def test_tokens_are_the_rows_of_a_text(cli: Cli, words_run: Path) -> None:
@@ -91,20 +93,19 @@ def test_tokens_are_the_rows_of_a_text(cli: Cli, words_run: Path) -> None:
 
 
 def test_several_runs_stand_beside_each_other_or_are_one(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
-    command = ("score", "--text", "text", "--format", "jsonl", write("s.csv"))
-    both = [json.loads(line) for line in cli("score", tiny_run, lstm_run, *command[1:]).out.splitlines()]
+    command = ("--text", "text", "--format", "jsonl", write("s.csv"))
+
+    def rows(*words: object) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in cli("score", *words, *command).out.splitlines()]
+
+    both = rows(tiny_run, lstm_run)
     for run in (tiny_run, lstm_run):
-        alone = [json.loads(line) for line in cli("score", run, *command[1:]).out.splitlines()]
-        assert [{name: row[name] for name in row if name != "run"} for row in both if row["run"] == run.name] == alone
-    one = [
-        json.loads(line)
-        for line in cli("score", tiny_run, lstm_run, *command[1:], "--combine", "linear").out.splitlines()
-    ]
-    for mixed, *each in zip(one, both[:3], both[3:6], strict=False):
+        assert [row for row in both if row["run"] == run.name] == [{"run": run.name, **row} for row in rows(run)]
+    for mixed, *each in zip(rows(tiny_run, lstm_run, "--combine", "linear"), both[:3], both[3:6], strict=False):
         chances = [2 ** -row["surprisal"] for row in each]
         assert 2 ** -mixed["surprisal"] == pytest.approx(sum(chances) / 2, rel=1e-4)
-    cli("score", tiny_run, lstm_run, *command[1:], "--combine", "linear", "--looks").refused("attention of their own")
-    cli("score", tiny_run, lstm_run, *command[1:], "--looks").refused(f"{lstm_run}: this model attends to nothing")
+    cli("score", tiny_run, lstm_run, *command, "--combine", "linear", "--looks").refused("attention of their own")
+    cli("score", tiny_run, lstm_run, *command, "--looks").refused(f"{lstm_run}: this model attends to nothing")
 
 
 def test_a_document_goes_on_from_row_to_row_and_not_into_another(cli: Cli, tiny_run: Path) -> None:
@@ -126,14 +127,10 @@ def test_kinds_that_no_name_tells(cli: Cli, tiny_run: Path) -> None:
     Path("s.txt").write_text(Path("s.csv").read_text())
     assert cli("score", tiny_run, "s.txt", "--text", "text", "--keep", "item").out == expected
     Path("semicolons.csv").write_text('item;text\n1;"the cat, the"\n')
-    assert [row["word"] for row in read(cli("score", tiny_run, "semicolons.csv", "--column", "text").out)] == [
-        "the",
-        "cat,",
-        "the",
-    ]
+    rows = read(cli("score", tiny_run, "semicolons.csv", "--column", "text").out)
+    assert [row["word"] for row in rows] == ["the", "cat,", "the"]
     Path("one.txt").write_text("the cat\n")
     cli("score", tiny_run, "one.txt", "--text", "text").refused("one.txt", "--input csv, tsv or jsonl")
-    cli("score", tiny_run, "none.txt", "--text", "text").refused("none.txt: no such file")
     Path("list.txt").write_text("".join(f"{n} ||| the cat ||| lm= 1 ||| 2\n" for n in range(9)))
     cli("score", tiny_run, "list.txt").refused("Moses", "spanlm rescore --nbest")
 
@@ -161,10 +158,10 @@ def test_a_pipe_is_read_row_by_row_and_leaves_no_half_file(cli: Cli, typed: Type
 
 
 def test_attend_reads_the_same_items_at_the_same_places(cli: Cli, tiny_run: Path) -> None:
-    scored = cli(
-        "score", tiny_run, write("s.csv"), "--text", "text", "--rows", "tokens", "--format", "jsonl", "--eos"
-    ).out
-    cli("attend", tiny_run, "--file", "s.csv", "--column", "text", "--out", "a.csv").done  # noqa: B018 (checks)
+    tokens = ("--text", "text", "--rows", "tokens", "--format", "jsonl", "--eos")
+    scored = cli("score", tiny_run, write("s.csv"), *tokens).out
+    attend = ("attend", tiny_run, "--file", "s.csv")
+    cli(*attend, "--column", "text", "--out", "a.csv").done  # noqa: B018 (checks)
     rows = {(int(row["sentence"]), int(row["index"])): row for row in read(Path("a.csv").read_text())}
     for score in map(json.loads, scored.splitlines()):
         row = rows.get((score["sentence"], score["index"]))
@@ -172,15 +169,9 @@ def test_attend_reads_the_same_items_at_the_same_places(cli: Cli, tiny_run: Path
         if row is not None:
             assert (row["target"], int(row["oov"])) == (score["word"], score["oov"])
             assert float(row["surprisal"]) == pytest.approx(score["surprisal"], rel=1e-5)
-    written = read(cli("score", tiny_run, "s.csv", "--text", "text").out)
-    for row in written:
-        looked = [one for one in rows.values() if (one["sentence"], one["written"]) == (row["sentence"], row["index"])]
-        targets = row["tokens"].split()
-        assert [one["target"] for one in looked] in (targets, targets[1:]), "the first token looks at nothing"
-    cli("attend", tiny_run, "--file", "s.csv", "--out", "a.csv").refused("say which holds the text", "--column text")
-    cli("attend", tiny_run, "--text", "a", "--column", "text", "--out", "a.csv").refused("--column=text: is for --file")
-    cli("attend", tiny_run, "--file", "s.csv", "--column", "x", "--out", "a.csv").refused("line 2: no column x")
-    cli("attend", tiny_run, "--file", "s.csv", "--column", "text", "--out", "a.html")
+    cli(*attend, "--out", "a.csv").refused("--column text")
+    cli(*attend, "--column", "x", "--out", "a.csv").refused("line 2: no column x")
+    cli(*attend, "--column", "text", "--out", "a.html")
     assert '"unknown":["' in Path("a.html").read_text()
 
 
@@ -194,9 +185,8 @@ def test_of_items_in_sentences_and_of_first_words_that_are_only_read(
     assert [row["word"] for row in rows if row["sentence"] == 2 and row["word"] != "<eos>"] == item.split()
     assert [row["surprisal"] for row in rows] == pytest.approx(expected * 3, rel=1e-5)
     rows = [json.loads(line) for line in cli("score", unopened_run, *command).out.splitlines()]
-    assert [row["index"] for row in rows if row["surprisal"] is None] == [1] * 3
-    assert [row["index"] for row in rows if row["entropy_reduction"] is None] == [1] * 3
-    cli("score", unopened_run, *command, "--state", "carry").refused("--state=carry")
+    for name in ("surprisal", "entropy_reduction"):
+        assert [row["index"] for row in rows if row[name] is None] == [1] * 3
     rows = [json.loads(line) for line in cli("score", span_run, *command, "--looks").out.splitlines()]
     assert any(row["attention_word"] for row in rows)
 
@@ -218,43 +208,13 @@ def test_rows_of_one_line_are_read_as_that_line(cli: Cli, words_run: Path, state
     assert ends == [("3", "2"), ("5", "2"), ("6", "2")]
 
 
-def test_rows_of_single_words_are_noted(cli: Cli, tiny_run: Path) -> None:
-    table = write("w.csv", [{"trial": "1", "text": word} for word in (A, B, C)])
-    assert "--line" in cli("score", tiny_run, table, "--text", "text").err
-    for more in (["--line", "trial"], ["--rows", "tokens"]):
-        assert "--line" not in cli("score", tiny_run, table, "--text", "text", *more).err
-    one = write("one.csv", [{"trial": "1", "text": A}])
-    assert "--line" not in cli("score", tiny_run, one, "--text", "text", "--eos").err
-    cli("score", tiny_run, table, "--text", "text", "--line", "trial", "--rows", "tokens").refused("--line")
-    cli("score", tiny_run, table, "--text", "text", "--line", "nope").refused("nope")
-    cli("score", table, "--text", "text").refused("w.csv: is a file; name the folder of a run before it")
-
-
-def test_lines_in_pieces_and_words_written_otherwise_are_noted(cli: Cli, tiny_run: Path) -> None:
-    write("apart.csv", [{"trial": trial, "text": word} for trial, word in (("1", A), ("2", A), ("1", B), ("2", B))])
-    lines = ("--text", "text", "--line", "trial")
-    err = cli("score", tiny_run, "apart.csv", *lines).err
-    assert "2 rows out of place: apart.csv, line 4: trial=1 comes again after other lines" in err
-    write("whole.csv", [{"trial": trial, "text": word} for trial, word in (("1", A), ("1", B), ("2", A), ("2", B))])
-    assert "comes again" not in cli("score", tiny_run, "whole.csv", *lines).err
-    write("upper.csv", [{"item": "1", "text": f"{A.upper()} {B} zebra"}])
-    assert "if they are written otherwise: 1 in lower case" in cli("score", tiny_run, "upper.csv", "--text", "text").err
-    write("run.csv", [{"run": "7", "text": f"{A} zebra <EOS> <UNK>"}])
-    noted = cli("score", tiny_run, "run.csv", "--text", "text")
-    assert noted.status == 0 and "otherwise" not in noted.err and noted.out.count("\n") == 5
-    cli("score", tiny_run, "upper.csv", "--text", "text", "--out", "x.xlsx").refused("x.xlsx", "must be named .csv")
-
-
 def test_marks_of_toolkits_in_cells_are_left_out_and_move_no_row(cli: Cli, tiny_run: Path) -> None:
-    plain = write("plain.csv", [{"text": f"{A} {B}"}])
-    expected = [row["surprisal"] for row in read(cli("score", tiny_run, plain, "--text", "text").done)]
-    for cell in (f"<s> {A} {B} </s>", f"{A} {B} <eos>"):
-        marked = cli("score", tiny_run, write("marked.csv", [{"text": cell}]), "--text", "text").done
-        assert [row["surprisal"] for row in read(marked)] == expected
     rows = [{"line": "1", "rt": str(rt), "text": word} for rt, word in enumerate(("<s>", A, B, "</s>"))]
     joined = read(cli("score", tiny_run, write("apart.csv", rows), "--text", "text", "--line", "line").done)
     assert [(row["rt"], row["word"]) for row in joined] == [("1", A), ("2", B)]
-    assert [row["surprisal"] for row in joined] == expected
+    for cell in (f"{A} {B}", f"<s> {A} {B} </s>", f"{A} {B} <eos>"):
+        marked = cli("score", tiny_run, write("marked.csv", [{"text": cell}]), "--text", "text").done
+        assert [row["surprisal"] for row in read(marked)] == [row["surprisal"] for row in joined]
 
 
 def test_a_bad_row_is_left_out_by_whatever_reads_tables(cli: Cli, tiny_run: Path) -> None:
@@ -263,14 +223,13 @@ def test_a_bad_row_is_left_out_by_whatever_reads_tables(cli: Cli, tiny_run: Path
     for more in ([], ["--state", "carry"], ["--rows", "tokens"]):
         found = cli("score", tiny_run, "s.jsonl", "--text", "text", "--out", "o.jsonl", *more)
         rows = [json.loads(line) for line in Path("o.jsonl").read_text().splitlines()]
-        assert [(row["n"], row["sentence"], row["index"]) for row in rows] == [
-            (n, n, index) for n, index in ((1, 1), (1, 2), (4, 1), (4, 2), (7, 1))
-        ]
+        assert [(row["n"], row["index"]) for row in rows] == [(1, 1), (1, 2), (4, 1), (4, 2), (7, 1)]
         assert "4 rows left out: s.jsonl, line 2: the column text is empty; s.jsonl, line 3: " in found.err
-    attended = cli("attend", tiny_run, "--file", "s.jsonl", "--column", "text", "--out", "a.csv")
+    attend = ("attend", tiny_run, "--file", "s.jsonl", "--column", "text", "--out")
+    attended = cli(*attend, "a.csv")
     assert attended.status == 0 and "4 rows left out: s.jsonl, line 2" in attended.err
     assert {row["sentence"] for row in read(Path("a.csv").read_text())} == {"1", "4", "7"}
-    cli("attend", tiny_run, "--file", "s.jsonl", "--column", "text", "--out", "b.csv", "--strict").refused("line 2")
+    cli(*attend, "b.csv", "--strict").refused("line 2")
     cli("attend", tiny_run, "--text", A, "--out", "b.csv", "--strict").refused("--strict")
 
 
@@ -333,3 +292,20 @@ def test_several_columns_are_a_document(cli: Cli, tiny_run: Path) -> None:
     assert [row["surprisal"] for row in found[0]] == [row["surprisal"] for row in found[1]]
     again = write("f.csv", [{"d": d, "text": A} for d in "121"])
     assert "f.csv, line 4: d=1 comes again" in cli("score", tiny_run, again, *how, "d").err
+
+
+def test_what_is_likely_a_mistake_is_noted(cli: Cli, tiny_run: Path) -> None:
+    def noted(name: str, *more: str, **columns: str) -> str:
+        values = [dict(zip(columns, row, strict=True)) for row in zip(*map(str.split, columns.values()), strict=True)]
+        return cli("score", tiny_run, write(name, values), "--text", "text", *more).err
+
+    words, lines = f"{A} {B} {C} {D}", ("--line", "trial")
+    assert "--line" in noted("single.csv", trial="1 1 1 1", text=words)
+    for more in (lines, ("--rows", "tokens")):
+        assert "--line" not in noted("single.csv", *more, trial="1 1 1 1", text=words)
+    assert "--line" not in noted("one.csv", "--eos", trial="1", text=A)
+    assert "2 rows out of place: apart.csv, line 4: trial=1" in noted("apart.csv", *lines, trial="1 2 1 2", text=words)
+    assert "comes again" not in noted("whole.csv", *lines, trial="1 1 2 2", text=words)
+    assert "written otherwise: 1 in lower case" in noted("upper.csv", item="1 2", text=f"{A.upper()} zebra")
+    assert "otherwise" not in noted("reserved.csv", run="7 7 7", text="zebra <EOS> <UNK>")
+    cli("score", tiny_run, "one.csv", "--text", "text", "--out", "x.xlsx").refused("x.xlsx")

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from spanlm.data.config import SPLITS, DataConfig
 from spanlm.data.corpora import Corpus, load_corpus, split_by_lines
@@ -112,18 +114,19 @@ def test_one_file_is_split_by_lines(tmp_path: Path) -> None:
     assert corpus.notes == ["one file, split by lines: train 1-180, valid 181-190, test 191-200"]
 
 
-@pytest.mark.parametrize("length", [1, 40_000])
-@pytest.mark.parametrize("lines", [3, 4, 19, 20, 41, 100])
-@pytest.mark.parametrize("end", [b"", b"\n"])
-def test_the_parts_of_one_file_are_the_file(tmp_path: Path, lines: int, end: bytes, length: int) -> None:
-    data = b"\n".join(b"x" * (length * (n % 4 + 1)) for n in range(lines)) + end
-    path = tmp_path / "book.txt"
+@given(lengths=st.lists(st.integers(0, 9) | st.just(40_000), min_size=3, max_size=60), end=st.booleans())
+def test_the_parts_of_one_file_are_the_file(
+    tmp_path_factory: pytest.TempPathFactory, lengths: list[int], end: bool
+) -> None:
+    data = b"\n".join(b"x" * length for length in lengths) + b"\n" * end
+    lines = data.count(b"\n") + (not data.endswith(b"\n"))
+    assume(lines >= len(SPLITS))
+    path = tmp_path_factory.getbasetemp() / "book.txt"
     path.write_bytes(data)
     texts, _ = split_by_lines(path)
     parts = [data[text.start : text.stop] for text in texts.values()]
-    assert b"".join(parts) == data
-    assert all(part.endswith(b"\n") for part in parts[:2])
-    counts = [len(part.splitlines()) for part in parts]
+    assert b"".join(parts) == data and all(part.endswith(b"\n") for part in parts[:2])
+    counts = [part.count(b"\n") + (not part.endswith(b"\n")) for part in parts]
     assert counts[1] == counts[2] == max(1, lines // 20)
 
 
@@ -157,11 +160,8 @@ def test_the_demo_is_written_as_its_words() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "the file is empty"),
-        (b"one line only", r"1 line\(s\) cannot be split into train, valid and test"),
         (b"one\ntwo\n", r"2 line\(s\) cannot be split"),
         (b"\n\n\n\n", "no word in the part of its lines from byte 0"),
-        (b"one\ntwo\n\n", "no word in the part of its lines from byte 8, of train, valid and test"),
         (b"one\ntwo\n<eos> three\n", "line 3: the word <eos> is reserved"),
     ],
 )
@@ -172,36 +172,6 @@ def test_one_file_that_cannot_be_split_is_refused(tmp_path: Path, data: bytes, m
         load(path)
 
 
-@pytest.mark.parametrize("split", ["train", "valid", "test"])
-def test_a_bad_file_of_a_folder_is_refused_by_name(make_corpus: MakeCorpus, split: str) -> None:
-    folder = make_corpus({split: b"a \xff\n"})
-    path = folder / f"{split}.txt"
-    with pytest.raises(InputError, match=rf"{split}\.txt.*not UTF-8 at byte 2"):
-        load(folder)
-    path.unlink()
-    with pytest.raises(InputError, match=rf"corpus: no {split}\.txt or {split}\.txt\.gz in it.*train, valid and test"):
-        load(folder)
-    path.mkdir()
-    with pytest.raises(InputError, match=rf"{split}\.txt: a folder where a file is needed"):
-        load(folder)
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("ptp", "Did you mean 'ptb'"),
-        ("wikitext2", "Did you mean 'wikitext-2'"),
-        ("demoo", "Did you mean 'demo'"),
-        ("zzzzzzzz", "Choose from: demo, ptb, wikitext-2"),
-        ("x" * 5000, "Choose from: demo"),
-        ("a\0b", "no such corpus, folder or file"),
-    ],
-)
-def test_an_unknown_name_is_answered_with_the_nearest(name: str, hint: str) -> None:
-    with pytest.raises(InputError, match=rf"no such corpus, folder or file.*{hint}|{hint}"):
-        load(name)
-
-
 def test_a_mistyped_path_is_not_answered_with_a_file_of_a_like_name(
     make_corpus: MakeCorpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,3 +179,9 @@ def test_a_mistyped_path_is_not_answered_with_a_file_of_a_like_name(
     for name in ("trian.txt", str(Path("trian.txt").absolute())):
         with pytest.raises(InputError, match=r"no such corpus, folder or file(?!.*train\.txt)"):
             load(name)
+
+
+@pytest.mark.parametrize("name", ["ptp", "x" * 5000, "a\0b"])
+def test_an_unknown_name_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="no such corpus, folder or file"):
+        load(name)

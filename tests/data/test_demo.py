@@ -73,12 +73,6 @@ def test_sentences_are_kept_and_all_else_is_dropped() -> None:
     ]
 
 
-def test_a_sentence_of_two_topics_stays_with_the_smaller_one() -> None:
-    shared, other = "This sentence is in both topics.", "This one is in the larger topic alone."
-    topics = extract_topics({"compound": f"{shared} {other}\n", "while": f"{shared}\n", "empty": "no prose\n"})
-    assert [(topic.name, len(topic.sentences)) for topic in topics] == [("compound", 1), ("while", 1)]
-
-
 def test_the_real_text_reads_as_sentences() -> None:
     sentences = [sentence for topics in demo_topics().values() for t in topics for sentence in text_of(t)]
     assert len(sentences) > 1000

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,33 +97,16 @@ def test_a_corpus_is_the_same_from_the_same_seed_alone(kind: str) -> None:
     assert 400 <= len(one.splits["train"]) < 1200
 
 
-def test_a_damaged_text_in_the_cache_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPANLM_CACHE", str(tmp_path))
-    config = DataConfig(corpus="synthetic:copy,tokens=400")
-    whole = list(load_corpus(config).written_lines("valid"))
-    (text,) = tmp_path.glob("synthetic/*/valid.txt")
-    for damaged in (text.read_bytes()[:99], b"", None):
-        text.unlink() if damaged is None else text.write_bytes(damaged)
-        assert list(load_corpus(config).written_lines("valid")) == whole
-
-
-def test_a_source_is_found_again_by_its_own_name() -> None:
-    source = find_synthetic("synthetic:copy,tokens=2000,chance=0.00005")
-    assert find_synthetic(source.name) == source
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("synthetic:copi", "Did you mean 'synthetic:copy'"),
-        ("synthetic:copy,lagg=3", "copy has no option lagg. Did you mean 'lag'"),
-        ("synthetic:copy,lag=x", "lag=x: must be"),
-        ("synthetic:copy,chance=1.5", "chance=1.5: must be above 0 and below 1"),
-        ("synthetic:copy,seed=-1", "seed=-1: must be at least 0"),
-        ("synthetic:recall,pairs=30", "pairs=30: must be at most keys=8"),
-        ("synthetic:", "no such source"),
+        ("copi", "Did you mean 'synthetic:copy'"),
+        ("copy,lagg=3", "Did you mean 'lag'"),
+        ("copy,lag=x", "lag=x"),
+        ("copy,chance=1.5", "chance=1.5"),
+        ("recall,pairs=30", "pairs=30: must be at most keys=8"),
     ],
 )
 def test_what_is_no_source_is_refused(name: str, message: str) -> None:
-    with pytest.raises(InputError, match=message.replace("+", r"\+")):
-        load_corpus(DataConfig(corpus=name))
+    with pytest.raises(InputError, match=message):
+        load_corpus(DataConfig(corpus=f"synthetic:{name}"))

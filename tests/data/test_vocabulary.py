@@ -14,11 +14,6 @@ from spanlm.errors import InputError
 WORDS = st.sampled_from(["a", "b", "c", "d", "e", EOS, UNK, "é", "\u2028"])
 
 
-def test_ids_are_in_order_of_first_appearance_and_the_specials_come_last_if_absent() -> None:
-    assert Vocabulary.from_counts({"the": 2, "cat": 1}).words == ("the", "cat", EOS, UNK)
-    assert Vocabulary.from_counts({"the": 2, UNK: 1, EOS: 3, "cat": 1}).words == ("the", UNK, EOS, "cat")
-
-
 @given(st.lists(WORDS), st.integers(1, 4), st.none() | st.integers(2, 9))
 def test_from_counts_agrees_with_a_plain_choice(text: list[str], min_count: int, max_size: int | None) -> None:
     counts = Counter(text)
