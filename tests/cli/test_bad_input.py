@@ -208,6 +208,9 @@ train ngram two.txt --order x --out o | order=x
 train ngram two.txt --ngram.cache_share 0.5 --out o | cache_share=0.5
 train ngram two.txt --epochs 3 --out o | unknown option --epochs
 train ngram empty.txt --out o | empty.txt
+serve --host 0.0.0.0 | Add --token
+serve --port 65536 | --port=65536
+serve nowhere --port 0 | nowhere
 """
 
 
