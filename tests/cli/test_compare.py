@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 from dataclasses import replace
@@ -14,7 +13,7 @@ import spanlm
 from spanlm.cli import render
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
-from tests.cli.conftest import Cli, flat
+from tests.cli.conftest import Cli, flat, read_rows
 from tests.conftest import TINY_WORDS
 
 CACHE = ("--cache", "20", "--cache-theta", "0.5", "--cache-lambda", "0.3")
@@ -94,7 +93,7 @@ def test_families_ensembles_and_files(cli: Cli, tiny_run: Path, lstm_run: Path, 
     tuned = first.tune_cache((20,), first.corpus(None, "valid"), "valid").best
     assert cached["comparisons"][0]["cache"] == tuned.to_json()
     cli("compare", tiny_run, "family", "--out", "where.csv").done  # noqa: B018 (checks)
-    whole, *classes = [*csv.DictReader(Path("where.csv").read_text().splitlines())]
+    whole, *classes = read_rows(Path("where.csv").read_text())
     assert whole["sorted_by"] == "all" and float(whole["low"]) < float(whole["difference"]) < float(whole["high"])
     expected = {(title, each["name"]): each["part"] for title, found in one["where"].items() for each in found}
     written = {(row["sorted_by"], row["class"]): float(row["part"]) for row in classes}
@@ -188,7 +187,7 @@ def test_context(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
     assert all(f" {point['bits']:.3f} " in flat(shown) for point in curves["truncated"])
     assert "shuffled" in figure.read_text(encoding="utf-8")
     cli(*how, "--out", "context.csv").done  # noqa: B018 (checks)
-    rows = [*csv.DictReader(Path("context.csv").read_text().splitlines())]
+    rows = read_rows(Path("context.csv").read_text())
     points = [(change, at["words"], at["excess"]) for change, curve in curves.items() for at in curve]
     assert [(row["change"], int(row["words"])) for row in rows] == [each[:2] for each in points]
     assert [float(row["excess"]) for row in rows] == pytest.approx([each[2] for each in points], abs=1e-6)

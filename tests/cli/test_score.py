@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import csv
 import gzip
-import io
 import json
 import math
 import os
@@ -21,7 +19,7 @@ from spanlm.models.ops.precision import usable
 from spanlm.scoring.attention import attend_words
 from spanlm.scoring.cache import CacheConfig, cached_words
 from spanlm.store.plain import cell
-from tests.cli.conftest import Cli, Typed
+from tests.cli.conftest import Cli, Typed, read_rows
 from tests.conftest import TINY_WORDS
 from tests.scoring import reference
 
@@ -30,8 +28,7 @@ TEXT = 'the cat zebra\n\nnaïve 猫 "quoted\n<unk> sat .\n'
 
 
 def table(text: str) -> list[dict[str, str]]:
-    """Rows as another program reads them that is told of tabs, and of nothing else."""
-    return list(csv.DictReader(io.StringIO(text, newline=""), delimiter="\t"))
+    return read_rows(text, "\t")
 
 
 @pytest.fixture
@@ -142,7 +139,7 @@ def test_of_several_runs_each_has_a_cache_of_its_own(cli: Cli, tiny_run: Path, l
     Path("items.csv").write_text("text,doc\nthe cat,1\nthe cat sat,1\nthe cat,2\n")
     how = ["items.csv", "--text", "text", "--state", "carry", "--document", "doc", *CACHED, "--out", "out.csv"]
     cli("score", tiny_run, lstm_run, *how)
-    rows = list(csv.DictReader(Path("out.csv").read_text().splitlines()))
+    rows = read_rows(Path("out.csv").read_text())
     for run in (tiny_run, lstm_run):
         found = [float(row["surprisal"]) for row in rows if row["run"] == run.name]
         assert found == pytest.approx(_in_parts(spanlm.load(run), ["the cat\nthe cat sat", "the cat"]), abs=1e-5)

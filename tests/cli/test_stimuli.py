@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
 import json
 import math
-import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import spanlm
-from spanlm.config import RunConfig
 from spanlm.store.run_folder import model_digest
-from tests.cli.conftest import Cli, Typed
-from tests.conftest import TINY_WORDS, configure_anew
+from tests.cli.conftest import Cli, read_rows
+from tests.conftest import TINY_WORDS
 
 A, B, C, D = TINY_WORDS[:4]
 ITEMS = [
@@ -43,28 +39,12 @@ def write(name: str, rows: list[dict[str, str]] = ITEMS) -> str:
     return name
 
 
-def read(text: str, delimiter: str = ",") -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter))
-
-
-@pytest.fixture
-def words_run(tiny_run: Path, tmp_path: Path) -> Path:
-    """A run that cuts punctuation off and has no capitals."""
-    folder = shutil.copytree(tiny_run, tmp_path / "words")
-
-    def lowered(config: RunConfig) -> RunConfig:
-        return replace(config, data=replace(config.data, tokenizer="words"))
-
-    configure_anew(folder, lowered)
-    return folder
-
-
 def test_a_row_a_word_as_written_with_the_columns_of_its_item(cli: Cli, words_run: Path) -> None:
     for out in ("o.csv", "o.csv.gz"):
         result = cli("score", words_run, write("s.csv"), "--text", "text", "--looks", "--out", out)
         assert (result.status, result.out) == (0, "") and "outside the vocabulary" in result.err
     assert gzip.decompress(Path("o.csv.gz").read_bytes()) == Path("o.csv").read_bytes()
-    rows = read(Path("o.csv").read_text())
+    rows = read_rows(Path("o.csv").read_text())
     assert list(rows[0]) == ["item", "condition", *WORDS, *LOOKS, "oov_before"]
     for number, item in enumerate(ITEMS, 1):
         own = [row for row in rows if row["sentence"] == str(number)]
@@ -83,12 +63,14 @@ def test_a_row_a_word_as_written_with_the_columns_of_its_item(cli: Cli, words_ru
 
 def test_tokens_are_the_rows_of_a_text(cli: Cli, words_run: Path) -> None:
     Path("s.txt").write_text("".join(" ".join(item["text"].split()) + "\n" for item in ITEMS))
-    plain = read(cli("score", words_run, "s.txt").out, "\t")
-    found = read(cli("score", words_run, write("s.csv"), "--text", "text", "--keep", "item", "--rows", "tokens").out)
+    plain = read_rows(cli("score", words_run, "s.txt").out, "\t")
+    found = read_rows(
+        cli("score", words_run, write("s.csv"), "--text", "text", "--keep", "item", "--rows", "tokens").out
+    )
     assert [{name: row[name] for name in row if name not in ("item", "oov_before")} for row in found] == plain
     assert [row["item"] for row in found] == [ITEMS[int(row["sentence"]) - 1]["item"] for row in plain]
-    words = read(cli("score", words_run, "s.txt", "--rows", "words").out, "\t")
-    again = read(cli("score", words_run, "s.csv", "--text", "text").out)
+    words = read_rows(cli("score", words_run, "s.txt", "--rows", "words").out, "\t")
+    again = read_rows(cli("score", words_run, "s.csv", "--text", "text").out)
     assert [(x["word"], x["surprisal"]) for x in words] == [(x["word"], x["surprisal"]) for x in again]
 
 
@@ -127,7 +109,7 @@ def test_kinds_that_no_name_tells(cli: Cli, tiny_run: Path) -> None:
     Path("s.txt").write_text(Path("s.csv").read_text())
     assert cli("score", tiny_run, "s.txt", "--text", "text", "--keep", "item").out == expected
     Path("semicolons.csv").write_text('item;text\n1;"the cat, the"\n')
-    rows = read(cli("score", tiny_run, "semicolons.csv", "--column", "text").out)
+    rows = read_rows(cli("score", tiny_run, "semicolons.csv", "--column", "text").out)
     assert [row["word"] for row in rows] == ["the", "cat,", "the"]
     Path("one.txt").write_text("the cat\n")
     cli("score", tiny_run, "one.txt", "--text", "text").refused("one.txt", "--input csv, tsv or jsonl")
@@ -136,8 +118,10 @@ def test_kinds_that_no_name_tells(cli: Cli, tiny_run: Path) -> None:
 
 
 def test_several_tables_have_a_column_of_their_names(cli: Cli, tiny_run: Path) -> None:
-    rows = read(cli("score", tiny_run, write("a.csv"), write("b.jsonl", ITEMS[:1]), "--text", "text").out)
-    own = read(cli("score", tiny_run, write("d.csv", [{"file": "f", "run": "r", "text": "a"}]), "--text", "text").out)
+    rows = read_rows(cli("score", tiny_run, write("a.csv"), write("b.jsonl", ITEMS[:1]), "--text", "text").out)
+    own = read_rows(
+        cli("score", tiny_run, write("d.csv", [{"file": "f", "run": "r", "text": "a"}]), "--text", "text").out
+    )
     assert (own[0]["file"], own[0]["run"]) == ("f", "r"), "of one file and one run these are free"
     assert [row["file"] for row in rows if row["index"] == "1"] == ["a.csv"] * 3 + ["b.jsonl"]
     cli("score", tiny_run, "a.csv", write("c.csv", [{"text": "a"}]), "--text", "text").refused(
@@ -145,24 +129,12 @@ def test_several_tables_have_a_column_of_their_names(cli: Cli, tiny_run: Path) -
     )
 
 
-@pytest.mark.slow
-def test_a_pipe_is_read_row_by_row_and_leaves_no_half_file(cli: Cli, typed: Typed, tiny_run: Path) -> None:
-    write("s.csv")
-    command = ("score", tiny_run, "-", "--input", "csv", "--text", "text", "--keep", "item")
-    expected = cli("score", tiny_run, "s.csv", *command[5:]).out
-    typed(Path("s.csv").read_bytes())
-    assert cli(*command).out == expected
-    typed(Path("s.csv").read_bytes() + b"4\n")
-    cli(*command, "--out", "o.csv", "--strict").refused("1 cells")
-    assert sorted(path.name for path in Path().iterdir()) == ["s.csv"]
-
-
 def test_attend_reads_the_same_items_at_the_same_places(cli: Cli, tiny_run: Path) -> None:
     tokens = ("--text", "text", "--rows", "tokens", "--format", "jsonl", "--eos")
     scored = cli("score", tiny_run, write("s.csv"), *tokens).out
     attend = ("attend", tiny_run, "--file", "s.csv")
     cli(*attend, "--column", "text", "--out", "a.csv").done  # noqa: B018 (checks)
-    rows = {(int(row["sentence"]), int(row["index"])): row for row in read(Path("a.csv").read_text())}
+    rows = {(int(row["sentence"]), int(row["index"])): row for row in read_rows(Path("a.csv").read_text())}
     for score in map(json.loads, scored.splitlines()):
         row = rows.get((score["sentence"], score["index"]))
         assert (row is None) == (score["index"] == 1), "what comes first in an item looks at nothing"
@@ -197,8 +169,8 @@ def test_rows_of_one_line_are_read_as_that_line(cli: Cli, words_run: Path, state
     cut = [[A.title(), f"{B}, {C}", f"{D}."], [f" {D} Zebra", A], [B]]
     rows = [{"trial": str(n), "text": text} for n, parts in enumerate(cut) for text in parts]
     how = ("--text", "text", "--state", state, "--eos", "--looks")
-    found = read(cli("score", words_run, write("words.csv", rows), *how, "--line", "trial").out)
-    whole = read(cli("score", words_run, write("lines.csv", [{"text": text} for text in lines]), *how).out)
+    found = read_rows(cli("score", words_run, write("words.csv", rows), *how, "--line", "trial").out)
+    whole = read_rows(cli("score", words_run, write("lines.csv", [{"text": text} for text in lines]), *how).out)
     numbers = ["word", "tokens", *NUMBERS, *LOOKS]
     assert [[row[name] for name in numbers] for row in found] == [[row[name] for name in numbers] for row in whole]
     for row in found:
@@ -210,11 +182,11 @@ def test_rows_of_one_line_are_read_as_that_line(cli: Cli, words_run: Path, state
 
 def test_marks_of_toolkits_in_cells_are_left_out_and_move_no_row(cli: Cli, tiny_run: Path) -> None:
     rows = [{"line": "1", "rt": str(rt), "text": word} for rt, word in enumerate(("<s>", A, B, "</s>"))]
-    joined = read(cli("score", tiny_run, write("apart.csv", rows), "--text", "text", "--line", "line").done)
+    joined = read_rows(cli("score", tiny_run, write("apart.csv", rows), "--text", "text", "--line", "line").done)
     assert [(row["rt"], row["word"]) for row in joined] == [("1", A), ("2", B)]
     for cell in (f"{A} {B}", f"<s> {A} {B} </s>", f"{A} {B} <eos>"):
         marked = cli("score", tiny_run, write("marked.csv", [{"text": cell}]), "--text", "text").done
-        assert [row["surprisal"] for row in read(marked)] == [row["surprisal"] for row in joined]
+        assert [row["surprisal"] for row in read_rows(marked)] == [row["surprisal"] for row in joined]
 
 
 def test_a_bad_row_is_left_out_by_whatever_reads_tables(cli: Cli, tiny_run: Path) -> None:
@@ -228,7 +200,7 @@ def test_a_bad_row_is_left_out_by_whatever_reads_tables(cli: Cli, tiny_run: Path
     attend = ("attend", tiny_run, "--file", "s.jsonl", "--column", "text", "--out")
     attended = cli(*attend, "a.csv")
     assert attended.status == 0 and "4 rows left out: s.jsonl, line 2" in attended.err
-    assert {row["sentence"] for row in read(Path("a.csv").read_text())} == {"1", "4", "7"}
+    assert {row["sentence"] for row in read_rows(Path("a.csv").read_text())} == {"1", "4", "7"}
     cli(*attend, "b.csv", "--strict").refused("line 2")
     cli("attend", tiny_run, "--text", A, "--out", "b.csv", "--strict").refused("--strict")
 
@@ -249,7 +221,7 @@ def test_unknown_words_before_a_word_are_counted_as_its_context_goes(
     texts = [("1", "x", f"zebra quux {A} zebra"), ("1", "x", f"{A}"), ("1", "y", f"{B}"), ("2", "y", f"gnu {A} {B}")]
     table = write("s.csv", [{"doc": doc, "line": line, "text": text} for doc, line, text in texts])
     found = cli("score", tiny_run, table, "--text", "text", "--out", "o.csv", *more)
-    rows = read(Path("o.csv").read_text())
+    rows = read_rows(Path("o.csv").read_text())
     assert [int(row["oov_before"]) for row in rows] == expected
     assert "zebra (2), quux (1), gnu (1)" in found.err
     assert "oov_before" in json.loads(Path("o.csv.meta.json").read_text())["columns"]
@@ -258,7 +230,7 @@ def test_unknown_words_before_a_word_are_counted_as_its_context_goes(
 def test_of_plain_text_rows_of_words_count_unknown_words_before(cli: Cli, tiny_run: Path) -> None:
     Path("t.txt").write_text(f"zebra {A}\n{B}\n\n{C} quux\n{D}\n")
     for state, expected in (("line", "010000"), ("document", "011001"), ("carry", "011112")):
-        rows = read(cli("score", tiny_run, "t.txt", "--rows", "words", "--state", state).out, "\t")
+        rows = read_rows(cli("score", tiny_run, "t.txt", "--rows", "words", "--state", state).out, "\t")
         assert "".join(row["oov_before"] for row in rows) == expected, state
 
 
@@ -266,8 +238,8 @@ def test_the_commonest_names_of_columns_and_rows_that_lie_apart(cli: Cli, tiny_r
     rows = [("1", "1", A), ("2", "10", C), ("1", "2", B), ("2", "9", D), ("1", "3", C)]
     table = write("w.csv", [dict(zip(("sentence", "index", "word"), row, strict=True)) for row in rows])
     how = ("score", tiny_run, lstm_run, table, "--text", "word", "--line", "sentence", "--prefix", "lm_")
-    found = read(cli(*how, "--order", "index").done)
-    whole = read(
+    found = read_rows(cli(*how, "--order", "index").done)
+    whole = read_rows(
         cli("score", tiny_run, lstm_run, write("l.csv", [{"t": f"{A} {B} {C}"}, {"t": f"{D} {C}"}]), "--text", "t").done
     )
     assert list(found[0])[:5] == ["sentence", "index", "lm_run", "lm_sentence", "lm_index"]
@@ -288,7 +260,7 @@ def test_several_columns_are_a_document(cli: Cli, tiny_run: Path) -> None:
     table = write("d.csv", [dict(zip(("x", "y", "text"), row, strict=True)) for row in rows])
     one = write("e.csv", [{"d": x + y, "text": text} for x, y, text in rows])
     how = ("--text", "text", "--state", "carry", "--document")
-    found = [read(cli("score", tiny_run, name, *how, by).out) for name, by in ((table, "x,y"), (one, "d"))]
+    found = [read_rows(cli("score", tiny_run, name, *how, by).out) for name, by in ((table, "x,y"), (one, "d"))]
     assert [row["surprisal"] for row in found[0]] == [row["surprisal"] for row in found[1]]
     again = write("f.csv", [{"d": d, "text": A} for d in "121"])
     assert "f.csv, line 4: d=1 comes again" in cli("score", tiny_run, again, *how, "d").err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import shutil
@@ -19,7 +18,7 @@ import yaml
 import spanlm
 from benchmarks.ranks import worker_of
 from spanlm.errors import installation
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, read_rows
 
 SMALL = """
 corpus: {corpus}
@@ -94,7 +93,7 @@ def test_match_parameters_are_those_of_every_run(cli: Cli, tiny_corpus: Path) ->
         "none": 9,
         "key_value": pytest.approx(7, abs=2),
     }
-    rows = list(csv.DictReader(Path("runs/lr/sweep.csv").read_text().splitlines()))
+    rows = read_rows(Path("runs/lr/sweep.csv").read_text())
     sizes = [int(row["parameters"]) for row in rows]
     assert max(sizes) < 1.25 * min(sizes) and all(float(row["seconds"]) > 0 for row in rows)
     for row in rows:
@@ -136,7 +135,7 @@ def test_a_sweep_that_was_killed_goes_on_and_a_run_that_fails_stops_no_other(cli
     result = subprocess.run(words, **HOW)
     assert result.returncode == 1 and result.stderr.startswith("spanlm: 1 of 4 runs failed. lr=0.1: runs/lr/lr=0.1")
     assert "(log: runs/lr/logs/lr=0.1.log)" in result.stderr and Path("runs/lr/logs/lr=0.1.log").exists()
-    rows = list(csv.DictReader(Path("runs/lr/sweep.csv").read_text().splitlines()))
+    rows = read_rows(Path("runs/lr/sweep.csv").read_text())
     done = [row for row in rows if row["valid_perplexity"]]
     assert len(rows) == 4 and len(done) == 3 and Path("runs/lr/sweep.svg").exists()
     best = min(done, key=lambda row: float(row["valid_perplexity"]))

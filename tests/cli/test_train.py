@@ -124,13 +124,6 @@ def test_a_folder_without_a_run_is_no_demo(cli: Cli) -> None:
     assert not Path("typo").exists()
 
 
-def test_matched_parameters_and_the_size_that_they_choose(cli: Cli) -> None:
-    asked = ["train", "merity2018/awd-ptb", "--match-parameters", "300K", "--print_config"]
-    cli(*asked, "--model.encoder.last_size=64").refused("say the same thing twice", "last_size=64")
-    assert "hidden_size: 64" in cli(*asked, "--hidden-size=64").done
-    cli("train", "--match-parameters", "300K", "--hidden-size=64").refused("say the same thing twice", "hidden_size=64")
-
-
 def test_another_kind_drops_the_old_parts_fields(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("model: {memory: {kind: ngram, order: 5}}\n")
     ngram, file = "--model.memory.kind=ngram", ["--config", "c.yaml"]
@@ -166,15 +159,6 @@ def test_of_a_group_and_its_fields_what_is_typed_last_counts(cli: Cli) -> None:
     group = "--model.memory={kind: ngram, order: 3}"
     assert printed(cli, "demo", group, "--model.memory.order=2").model.memory == NGramConfig(order=2)
     assert printed(cli, "demo", "--model.memory.order=2", group).model.memory == NGramConfig(order=3)
-
-
-@pytest.mark.parametrize("name", ["demo", "daniluk2017/4-gram"])
-def test_what_is_printed_can_be_read_back(cli: Cli, tmp_path: Path, name: str) -> None:
-    options = ["--training.patience=null", "--data.max_size=99", "--data.corpus=x: y", "--training.optimizer.lr=3e-05"]
-    text = cli("train", name, *options, "--print_config").done
-    (tmp_path / "c.yaml").write_text(text, encoding="utf-8")
-    assert cli("train", "--config", "c.yaml", "--print_config").done == text
-    assert cli("train", name, "--config", "c.yaml", "--print_config").done == text
 
 
 def test_a_resumed_run_has_its_own_configuration(cli: Cli, tiny_run: Path) -> None:
@@ -254,7 +238,7 @@ def test_the_tour(cli: Cli, prose: Path) -> None:
 def test_the_tour_says_of_memory_and_cache_what_compare_says(cli: Cli, tiny_run: Path) -> None:
     """With the signs of what is saved: those of a difference to the better one, turned round with its interval."""
     shutil.copytree(tiny_run, "run")
-    shown = " ".join(cli("train", "--out", "run", "--resume", "auto", "--tour").done.split())
+    shown = flat(cli("train", "--out", "run", "--resume", "auto", "--tour").done)
     model = spanlm.load("run")
     corpus = model.corpus()
     window = min(len(corpus.splits[split]) for split in ("valid", "test"))
@@ -263,17 +247,11 @@ def test_the_tour_says_of_memory_and_cache_what_compare_says(cli: Cli, tiny_run:
     found = json.loads(cli("compare", "run", "--attention", "none", *cache, "--json").done)["comparisons"]
     what = "without its memory this model needs ", f"a cache of the last {window} words saves "
     for one, sign, begin in zip(found, (1, -1), what, strict=True):
-        low, high = (f"{sign * bits:.2f}" for bits in one["whole"]["interval"][::sign])
-        words = one["where"]["words by last occurrence"]
-        parts = [sum(row["part"] for row in words if (row["name"] == "new") == new) for new in (False, True)]
-        sizes = [sum(row["tokens"] for row in words if (row["name"] == "new") == new) for new in (False, True)]
-        repeated, new = (sign * part * one["whole"]["tokens"] / size for part, size in zip(parts, sizes, strict=True))
-        says = shown.partition(begin)[2].partition(" new ones")[0]
-        numbers = re.findall(r"−?[0-9]+\.[0-9]{2}", says)
-        expected = [f"{sign * one['whole']['difference']:.2f}", low, high, f"{repeated:.2f}", f"{new:.2f}"]
-        assert [number.replace("−", "-") for number in numbers] == [
-            number.replace("-0.00", "0.00") for number in expected
-        ]
+        numbers = re.findall(r"−?[0-9]+\.[0-9]{2}", shown.partition(begin)[2])[:3]
+        bits = [one["whole"]["difference"], *one["whole"]["interval"][::sign]]
+        assert [float(number.replace("−", "-")) for number in numbers] == pytest.approx(
+            [sign * each for each in bits], abs=0.006
+        )
 
 
 def test_a_run_goes_on_with_the_text_it_was_begun_with(cli: Cli, tmp_path: Path) -> None:

@@ -67,28 +67,6 @@ def tiny(make_corpus: MakeCorpus, monkeypatch: pytest.MonkeyPatch) -> Path:
     return make_corpus(dict(TEXTS), name="data/tiny").parent
 
 
-def test_a_local_copy_is_found_by_dir_or_by_the_environment(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    by_dir = load_corpus(DataConfig(corpus="tiny", dir=str(tiny), download=True))  # which is not needed
-    assert len(by_dir.vocabulary) == 4
-    monkeypatch.setenv("SPANLM_DATA", str(tiny))
-    assert load_corpus(DataConfig(corpus="tiny")).vocabulary == by_dir.vocabulary
-    monkeypatch.setenv("SPANLM_DATA", str(tiny / "elsewhere"))
-    assert load_corpus(DataConfig(corpus="tiny", dir=str(tiny))).vocabulary == by_dir.vocabulary
-
-
-def test_a_corpus_of_ones_own_is_found_by_its_name(
-    make_corpus: MakeCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = make_corpus(dict(TEXTS), name="data/mine").parent
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SPANLM_DATA", str(folder))
-    by_name = load_corpus(DataConfig(corpus="mine"))
-    assert by_name.vocabulary == load_corpus(DataConfig(corpus=str(folder / "mine"))).vocabulary
-    assert findable(DataConfig(corpus="mine")).corpus == str(folder / "mine")
-    with pytest.raises(InputError, match="no such corpus"):
-        load_corpus(DataConfig(corpus="mine", dir=str(tmp_path)))
-
-
 @pytest.mark.parametrize(("corpus", "download"), [("ptb", False), ("cbt", True)])
 def test_a_corpus_that_is_nowhere_is_an_error_that_says_how_to_get_it(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, corpus: str, download: bool
@@ -191,3 +169,18 @@ def test_books_are_documents_and_the_published_file_goes_before_the_rebuilt_one(
     corpus = load_corpus(config)
     assert corpus.vocabulary.words == ("another", "text", "<eos>", "<unk>")
     assert corpus.notes[0].startswith(f"{folder / 'cbt_train.txt'}: taken as it is; the SHA-256")
+
+
+def test_a_corpus_is_found_by_dir_or_by_the_environment_or_where_it_is_ones_own(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_dir = load_corpus(DataConfig(corpus="tiny", dir=str(tiny), download=True))  # which is not needed
+    assert len(by_dir.vocabulary) == 4
+    monkeypatch.setenv("SPANLM_DATA", str(tiny))
+    assert load_corpus(DataConfig(corpus="tiny")).vocabulary == by_dir.vocabulary
+    (tiny / "tiny").rename(tiny / "mine")
+    monkeypatch.chdir(tmp_path)
+    assert load_corpus(DataConfig(corpus="mine")).vocabulary == by_dir.vocabulary
+    assert findable(DataConfig(corpus="mine")).corpus == str(tiny / "mine")
+    with pytest.raises(InputError, match="no such corpus"):
+        load_corpus(DataConfig(corpus="mine", dir=str(tmp_path)))

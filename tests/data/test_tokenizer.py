@@ -111,12 +111,6 @@ def test_straight_words_are_those_of_the_line_with_straight_apostrophes_and_plai
     assert len(found) >= len(line.encode().split()), "every written word has a token"
 
 
-def test_straight_words_have_no_words_that_nobody_sees() -> None:
-    line = "They’d 10\u00a0km «\u202fBonjour\u00a0! ex\u00adample\u3000a\u200bb\ufeff می\u200cخواهم"
-    cut = ["they'd", "10", "km", "«", "bonjour", "!", "example", "a", "b", "می\u200cخواهم"]
-    assert tokenize(line, "straight-words") == cut
-
-
 def test_the_reserved_word_is_refused() -> None:
     for tokenizer in ("whitespace", "words"):
         with pytest.raises(InputError, match="<eos> is reserved"):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ pytest.importorskip("starlette", reason="needs the extra serve")
 from starlette.testclient import TestClient
 
 import spanlm
-from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.runs.ngram import train_ngram
 from spanlm.scoring.ngram.config import NgramConfig, NgramRunConfig
@@ -74,13 +72,3 @@ def ask(client: TestClient) -> Ask:
         return answer.json()
 
     return asked
-
-
-@pytest.fixture(scope="session")
-def words_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was trained on words without the marks at them."""
-    data, training = replace(tiny_config.data, tokenizer="words"), replace(tiny_config.training, epochs=1)
-    config = replace(tiny_config, data=data, training=training)
-    folder = tmp_path_factory.mktemp("runs") / "words"
-    spanlm.train(config, spanlm.load_corpus(config.data), folder)
-    return folder

@@ -270,6 +270,11 @@ HEAD = b"POST /api/read HTTP/1.1\r\nHost: localhost\r\nContent-Type: application
 WHOLE = HEAD + b'{"text": "the"}'
 
 
+def _request(name: str, fields: dict[str, Any]) -> bytes:
+    body = json.dumps(fields).encode()
+    return HEAD.replace(b"read", name.encode()).replace(b" 15", b" %d" % len(body)) + body
+
+
 SLOW = {
     "nothing": b"",
     "method": b"GET / HT",
@@ -312,17 +317,26 @@ def test_what_comes_with_the_request_before_is_cut_off_too(
         assert found.count(b"HTTP/1.1 200 OK") == 1 and found.count(b"408 Request Timeout") == 1
 
 
+def test_a_drop_at_a_time_is_slow_too(runs: Runs, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "RECEIVE_SECONDS", 0.5)
+    with _running(runs, work) as address, socket.create_connection(address) as client:
+        began = time.monotonic()
+        with pytest.raises(OSError):  # which drop finds the connection closed is not known
+            for byte in HEAD * 100:
+                client.sendall(bytes([byte]))
+                time.sleep(0.05)
+        assert time.monotonic() - began < PATIENCE
+
+
 @pytest.mark.parametrize("reads", rest_slow([True, False]))
 def test_only_who_reads_nothing_of_an_answer_is_cut_off(
     runs: Runs, work: Work, monkeypatch: pytest.MonkeyPatch, reads: bool
 ) -> None:
     monkeypatch.setattr(serving, "RECEIVE_SECONDS", 0.4)
-    body = json.dumps({"text": "the cat sat " * 1000, "run": "6"}).encode()
-    head = HEAD.replace(b"read", b"score").replace(b" 15", b" %d" % len(body))
     with _running(runs, work, SO_SNDBUF=8192) as address, socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(address)
-        client.sendall(head + body)
+        client.sendall(_request("score", {"text": "the cat sat " * 1000, "run": "6"}))
         found, until = client.recv(100), time.monotonic() + 1.5  # longer than the deadline
         while time.monotonic() < until:
             time.sleep(0.01)
@@ -333,24 +347,22 @@ def test_only_who_reads_nothing_of_an_answer_is_cut_off(
 
 def test_connections_are_bounded(runs: Runs, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "MOST_CONNECTIONS", 2)
+
+    def works(client: socket.socket) -> bool:
+        with suppress(ConnectionError):
+            client.sendall(WHOLE)
+            return b"200 OK" in client.recv(100_000)
+        return False
+
+    def another_works(address: tuple[str, int]) -> bool:
+        with suppress(ConnectionError), socket.create_connection(address) as client:
+            return works(client)
+        return False
+
     with _running(runs, work) as address:
-        first, second = (socket.create_connection(address) for _ in range(2))
-        with first, second:
-            for client in (first, second):
-                client.sendall(WHOLE)
-                assert b"200 OK" in client.recv(100_000)
-            with socket.create_connection(address) as third, pytest.raises(ConnectionError):
-                third.sendall(WHOLE)
-                if not third.recv(10):
-                    raise ConnectionError
-
-        def works() -> bool:
-            with suppress(ConnectionError), socket.create_connection(address) as client:
-                client.sendall(WHOLE)
-                return b"200 OK" in client.recv(100_000)
-            return False
-
-        assert _soon(works)
+        with socket.create_connection(address) as first, socket.create_connection(address) as second:
+            assert works(first) and works(second) and not another_works(address)
+        assert _soon(lambda: another_works(address))
 
 
 def test_what_is_no_http_is_refused(runs: Runs, work: Work) -> None:
@@ -364,11 +376,9 @@ def test_what_is_no_http_is_refused(runs: Runs, work: Work) -> None:
 @pytest.mark.parametrize("name", rest_slow(["generate", "read"]))
 def test_work_for_a_client_that_left_ends(runs: Runs, work: Work, name: str) -> None:
     asked = {"prompt": "the", "length": 10_000} if name == "generate" else {"text": "the cat " * 9000, "state": "carry"}
-    body = json.dumps(asked).encode()
-    head = HEAD.replace(b"read", name.encode()).replace(b" 15", b" %d" % len(body))
     with _running(runs, work) as address, _steps(runs, "1") as steps:
         with socket.create_connection(address) as client:
-            client.sendall(head + body)
+            client.sendall(_request(name, asked))
             if name == "generate":
                 _until_word(client)
             assert _soon(lambda: work.tasks == 1 and bool(steps))
@@ -413,8 +423,7 @@ def _command(*arguments: object, cwd: Path | None = None) -> Iterator[tuple[subp
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_it_at_once_with_clients_connected(tiny_run: Path, number: int) -> None:
-    body = json.dumps({"prompt": "the", "length": 10_000}).encode()
-    stream = HEAD.replace(b"read", b"generate").replace(b" 15", b" %d" % len(body)) + body
+    stream = _request("generate", {"prompt": "the", "length": 10_000})
     with ExitStack() as stack, _command(tiny_run) as (process, port):
         clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(4)]
         for client, sent in zip(clients, (stream, HEAD, b"GET /", b""), strict=True):
@@ -435,6 +444,14 @@ def test_without_a_run_the_demo_is_trained_which_ends_with_the_server(tmp_path: 
         process.wait(PATIENCE)
     gone = ["ps", "-p", trained.strip()]
     assert _soon(lambda: subprocess.run(gone, capture_output=True, check=False).returncode != 0)
+
+
+@pytest.mark.slow
+def test_without_a_run_a_demo_that_is_there_is_served(tiny_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_run, tmp_path / "runs/demo")
+    with _command(cwd=tmp_path) as (_, port):
+        answer = _models(port)
+    assert (answer["ready"], answer["progress"], answer["models"][0]["name"]) == (True, None, "runs/demo")
 
 
 def test_a_demo_is_served_as_soon_as_it_is_trained(

@@ -67,20 +67,16 @@ def test_a_build_that_was_stopped_goes_on(
 
 
 def test_only_what_fits_is_used_again(folder: Path, tmp_path: Path) -> None:
-    def stopped() -> None:
+    for name, lowercase, made in (("out", True, 0), ("other", False, 2)):
         with pytest.raises(Stop):
-            build(folder, tmp_path / "out", report=stopping("counting", 1))
-
-    stopped()
-    assert reused(folder, tmp_path / "out", lowercase=True) == 0
-    (tmp_path / "out").rename(tmp_path / "small")
-    stopped()
-    content = (folder / "1.jsonl").read_bytes()
-    at = content.rindex(b".")
-    (folder / "1.jsonl").write_bytes(content[: at - 1] + b"x" + content[at:])  # one letter of the last article
-    assert reused(folder, tmp_path / "out") == 2  # the others
+            build(folder, tmp_path / name, report=stopping("counting", 1))
+        if not lowercase:
+            content = (folder / "1.jsonl").read_bytes()
+            at = content.rindex(b".")
+            (folder / "1.jsonl").write_bytes(content[: at - 1] + b"x" + content[at:])  # a letter of the last article
+        assert reused(folder, tmp_path / name, lowercase=lowercase) == made
     build(folder, tmp_path / "anew")
-    assert contents(tmp_path / "out") == contents(tmp_path / "anew")
+    assert contents(tmp_path / "other") == contents(tmp_path / "anew")
 
 
 @pytest.fixture
