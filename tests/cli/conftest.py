@@ -39,8 +39,6 @@ def read_rows(text: str, delimiter: str = ",") -> list[dict[str, str]]:
 
 @dataclass(frozen=True)
 class Result:
-    """What a command left behind."""
-
     status: int
     out: str
     err: str
@@ -106,5 +104,4 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def own_span_run(span_run: Path, tmp_path: Path) -> Path:
-    """A copy of the run with a span buffer, in whose folder can be written."""
     return shutil.copytree(span_run, tmp_path / "run")

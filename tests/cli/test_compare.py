@@ -123,18 +123,6 @@ def test_other_words(cli: Cli, tiny_run: Path, tiny_corpus: Path, arpa: Path, ti
     assert all("tuning" in side for side in (tuned["baseline"], *tuned["comparisons"]))
 
 
-def test_a_file_has_the_parts_that_the_baseline_reads(cli: Cli, tiny_run: Path) -> None:
-    """The text of the training has a test part, also for a model of other words, and another file is read whole."""
-    lines = [" ".join(TINY_WORDS[n % 7 : n % 7 + 5]) for n in range(600)]
-    Path("mine.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    small = ("--training.epochs", 1, "--model.memory.kind", "none")
-    cli("train", "mine.txt", *small, "--out", "mine").done  # noqa: B018 (checks)
-    for runs, tokens in ((("mine", tiny_run), 30 * 6), ((tiny_run, "mine"), 600 * 6)):
-        for corpus in ((), ("--corpus", "mine.txt"))[runs[0] == tiny_run :]:
-            found = json.loads(cli("compare", *runs, "--words", "common", *corpus, "--state", "carry", "--json").done)
-            assert found["tokens"] == tokens
-
-
 def test_a_text_of_ones_own_with_tags(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
     lines = [" ".join(TINY_WORDS[n % 7 : n % 7 + 5]) for n in range(30)]
     Path("t.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -146,6 +134,7 @@ def test_a_text_of_ones_own_with_tags(cli: Cli, tiny_run: Path, lstm_run: Path) 
     cli("compare", lstm_run, tiny_run, "--tags", "t.tagged").refused("t.tagged", "Tag", out=None)
 
 
+@pytest.mark.slow
 def test_a_training_text_that_was_moved(cli: Cli, tiny_corpus: Path, tiny_config: RunConfig, tmp_path: Path) -> None:
     run, text, moved = tmp_path / "run", tmp_path / "tiny", tmp_path / "moved" / "tiny"
     shutil.copytree(tiny_corpus, text)

@@ -20,7 +20,6 @@ from tests.cli.conftest import CONFIG, GIVEN, Cli, flat
 
 @pytest.fixture
 def run(tiny_run: Path, tmp_path: Path) -> Path:
-    """A copy of the run, in whose folder can be written."""
     return shutil.copytree(tiny_run, tmp_path / "run")
 
 

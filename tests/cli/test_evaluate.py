@@ -66,14 +66,6 @@ def test_another_corpus_is_read_in_the_models_vocabulary(cli: Cli, tiny_run: Pat
     cli("evaluate", tiny_run, "--corpus", "part", "--split", "valid").refused("no valid.txt")
 
 
-def test_data_dir_names_where_registered_corpora_are(cli: Cli, tiny_run: Path) -> None:
-    cli("evaluate", tiny_run, "--corpus", "ptb", "--data-dir", "mine").refused("mine/ptb")
-    Path("mine/ptb").mkdir(parents=True)
-    for split in ("train", "valid", "test"):
-        Path(f"mine/ptb/{split}.txt").write_text("not the published text\n")
-    cli("evaluate", tiny_run, "--corpus", "ptb", "--data-dir", "mine").refused("not the published ptb")
-
-
 def test_the_way_out_is_an_option_of_this_verb(cli: Cli, tiny_run: Path) -> None:
     """A library's message serves every verb: it says which option is whose, and no other."""
     offered = set(re.findall(r"--[\w.-]+", cli("evaluate", tiny_run, "--corpus", "ptb").err))

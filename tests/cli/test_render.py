@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import pty
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 
 from spanlm.cli import render
 from spanlm.cli.main import main
-from spanlm.cli.render import grid, note, out, out_json, paragraph, progress, table
+from spanlm.cli.render import grid, note, out, paragraph, progress, table
 from spanlm.cli.training_report import TrainingReport
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.training.config import FinetuneConfig, OptimizerConfig
@@ -35,7 +34,6 @@ OnTerminal = Callable[[Callable[[], object]], str]
 
 
 def on_a_terminal(act: Callable[[], object]) -> str:
-    """Return what comes to a terminal that is standard output."""
     reader, slave = pty.openpty()
     with open(slave, "w", encoding="utf-8") as stream, redirect_stdout(stream):
         act()
@@ -59,21 +57,19 @@ def print_all() -> None:
     paragraph(LONG)
 
 
-@pytest.mark.parametrize("columns", ["20", "80", None])
+@pytest.mark.parametrize("columns", ["20", None])
 def test_where_there_is_no_terminal_a_row_is_a_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str | None
 ) -> None:
-    """Whatever the environment says of a width: cells stand side by side, two blanks apart at least."""
+    """Whatever the environment says of a width."""
     if columns is not None:
         monkeypatch.setenv("COLUMNS", columns)
         monkeypatch.setenv("FORCE_COLOR", "1")  # a pipe is no terminal for that
     print_all()
     title, *lines = capsys.readouterr().out.splitlines()
     assert title == LONG and len(lines) == 3 + 2 + 1
-    widths = [max(len(row[n]) for row in (HEADER, *ROWS)) for n in range(3)]
-    ends = [widths[0], widths[0] + widths[1] + 2, sum(widths) + 4]
     for line, row in zip(lines[:3], (HEADER, *ROWS), strict=True):
-        assert [line[a:b].strip() for a, b in zip([0, *ends], ends, strict=False)] == [cell.strip() for cell in row]
+        assert re.split(r" {2,}", line.strip()) == [cell.strip() for cell in row if cell]
 
 
 words = st.lists(st.text("abc−%", min_size=1, max_size=14), max_size=12).map(" ".join)
@@ -90,11 +86,6 @@ def test_a_terminal_breaks_no_word_and_no_line(cells: list[list[str]]) -> None:
     assert max(map(len, [*lines, *others])) <= 40
     printed, given = set(" ".join(lines).split()), {word for row in cells for cell in row for word in cell.split()}
     assert printed <= given and {word for row in cells[1:] for cell in row for word in cell.split()} <= printed
-
-
-def test_json_has_null_for_what_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
-    out_json({"a": [math.nan, (math.inf, 1.5)], "b": "NaN"})
-    assert json.loads(capsys.readouterr().out) == {"a": [None, [None, 1.5]], "b": "NaN"}
 
 
 # what a terminal would obey
@@ -170,7 +161,6 @@ def test_the_time_left_is_never_cut(monkeypatch: pytest.MonkeyPatch, on_terminal
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line is always due."""
     monkeypatch.setattr(render, "PLAIN_SECONDS", 0.0)
 
 

@@ -207,7 +207,6 @@ def test_who_gets_the_tour(tiny_run: Path, words: list[str], tour: bool) -> None
 
 @pytest.fixture
 def prose(tmp_path: Path) -> Path:
-    """A tiny text without blank lines."""
     path = tmp_path / "prose.txt"
     path.write_text("\n".join(line for line in tiny_lines(120, 3) if line) + "\n", encoding="utf-8")
     return path
@@ -311,7 +310,6 @@ def test_a_family_is_runs_that_differ_in_their_seed(cli: Cli, command: list[obje
 
 
 def interrupt_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
-    """Ctrl-C after so many steps of all runs together."""
     plain, done = Trainer.step, [0]
 
     def step(self: Trainer, segment: object) -> None:

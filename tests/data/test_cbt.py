@@ -18,7 +18,6 @@ CANDIDATES = ["king", "queen", "old", "was", "gold"]
 def block(
     query: str = "The XXXXX was old .", fields: str = "king\t\t" + "|".join(CANDIDATES), context: int = 20
 ) -> list[str]:
-    """A question as numbered lines."""
     sentences = [f"Sentence {n} of the king ." for n in range(context)]
     return [f"{n} {line}" for n, line in enumerate([*sentences, f"{query}\t{fields}"], start=1)]
 

@@ -16,7 +16,8 @@ from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError
 
 EOS = 0
-LINES = st.lists(st.integers(0, 9), min_size=1, max_size=14)
+LINE = st.integers(0, 9)
+LINES = st.lists(LINE, min_size=1, max_size=14)
 """The number of words of each line."""
 
 Sentence = tuple[list[int], list[int]]
@@ -52,7 +53,6 @@ def read(batcher: SentenceBatcher, seed: int = 0, start: int = 0) -> list[list[S
 
 
 def padding(batcher: SentenceBatcher, seed: int = 0) -> float:
-    """The share of all steps that are padding."""
     masks = [segment.mask for segment in batcher.segments(seed)]
     return 1 - sum(int(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
 
@@ -136,39 +136,29 @@ def test_very_long_lines_are_read_alone_and_in_pieces(
         assert [s.targets.tolist() for s in segments] == [s.targets.tolist() for s in plain]
 
 
-@given(
-    lines=LINES,
-    batch_size=st.integers(1, 4),
-    seed=st.integers(0, 3),
-    shuffle=st.booleans(),
+RULES = st.builds(
+    SentenceRules,
     order=st.sampled_from(["drawn", "bucketed", "by-length"]),
     limit=st.integers(1, 9),
     long=st.sampled_from(["keep", "cut"]),
     predict_first=st.booleans(),
-    start=st.integers(0, 6),
 )
+
+
+@given(lines=LINES, size=st.integers(1, 4), seed=st.integers(0, 3), shuffle=st.booleans(), rules=RULES, start=LINE)
 def test_sentences_are_those_of_a_loop_in_every_order_and_start_anywhere(
-    lines: list[int],
-    batch_size: int,
-    seed: int,
-    shuffle: bool,
-    order: Any,
-    limit: int,
-    long: Any,
-    predict_first: bool,
-    start: int,
+    lines: list[int], size: int, seed: int, shuffle: bool, rules: SentenceRules, start: int
 ) -> None:
     """The limit counts what is predicted; an unopened line's first word is only read, one without words left out."""
-    rules = SentenceRules(limit=limit, long=long, predict_first=predict_first, order=order)
-    expected = by_a_loop([1, *lines], limit, long, predict_first)
-    batcher = SentenceBatcher(text([1, *lines]), EOS, batch_size=batch_size, rules=rules, shuffle=shuffle)
+    expected = by_a_loop([1, *lines], rules.limit, rules.long, rules.predict_first)
+    batcher = SentenceBatcher(text([1, *lines]), EOS, batch_size=size, rules=rules, shuffle=shuffle)
     batches = read(batcher, seed)
     found = [sentence for batch in batches for sentence in batch]
-    if shuffle or order != "drawn":
+    if shuffle or rules.order != "drawn":
         assert sorted(found) == sorted(expected)
     else:
         assert found == expected
     assert batcher.targets == sum(len(targets) for _, targets in expected)
-    assert len(batches) == batcher.count(seed) == -(-len(expected) // batch_size)
-    assert sorted(map(len, batches))[1:] == [batch_size] * (len(batches) - 1)
+    assert len(batches) == batcher.count(seed) == -(-len(expected) // size)
+    assert sorted(map(len, batches))[1:] == [size] * (len(batches) - 1)
     assert read(batcher, seed, start) == batches[start:]

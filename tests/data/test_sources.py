@@ -61,7 +61,6 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def tiny(make_corpus: MakeCorpus, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data folder with an intact local copy."""
     monkeypatch.setitem(sources.CORPORA, "tiny", published("http://127.0.0.1:9"))
     monkeypatch.delenv("SPANLM_DATA", raising=False)
     return make_corpus(dict(TEXTS), name="data/tiny").parent

@@ -54,7 +54,6 @@ def entries(cache: Path, kind: str = "tokens") -> list[Path]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A text of two lines with a blank one between them."""
     path = tmp_path / "a.txt"
     path.write_bytes(b"a b\n\nc d\n")
     return path

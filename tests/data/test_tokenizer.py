@@ -134,7 +134,6 @@ def cut(text: str, documents: tuple[int, ...] = (0,)) -> tuple[list[int], list[i
 
 
 def lines(text: str) -> list[str]:
-    """The sentences of a text."""
     text = " ".join(map(VOCABULARY.word, cut(text)[0]))
     assert text.endswith(EOS)
     return [line.strip() for line in text.removesuffix(EOS).split(EOS)]

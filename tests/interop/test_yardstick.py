@@ -64,13 +64,11 @@ def saved(folder: Path, tokenizer: Any, **options: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A GPT-2 with byte-level pairs."""
     return saved(tmp_path_factory.mktemp("gpt"), bytes_tokenizer())
 
 
 @pytest.fixture(scope="module")
 def letters(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One with eight sub-words."""
     return saved(tmp_path_factory.mktemp("letters"), letters_tokenizer())
 
 

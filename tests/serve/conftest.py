@@ -25,14 +25,12 @@ Ask = Callable[..., Any]
 def folders(
     tiny_run: Path, lstm_run: Path, span_run: Path, sentence_run: Path, unopened_run: Path, arpa: Path
 ) -> Mapping[str, Path]:
-    """Runs of every kind by their ids."""
     runs = (tiny_run, lstm_run, span_run, sentence_run, unopened_run, arpa)
     return {str(number): run for number, run in enumerate(runs, 1)}
 
 
 @pytest.fixture(scope="session")
 def arpa(tmp_path_factory: pytest.TempPathFactory, tiny_corpus: Path) -> Path:
-    """A bigram model of the tiny corpus."""
     config = NgramRunConfig(
         data=DataConfig(corpus=str(tiny_corpus)), ngram=NgramConfig(order=2, fallback=(0.5, 1, 1.5))
     )
@@ -43,7 +41,6 @@ def arpa(tmp_path_factory: pytest.TempPathFactory, tiny_corpus: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def runs(folders: Mapping[str, Path]) -> Runs:
-    """All of them loaded."""
     found = Runs()
     for folder in folders.values():
         found.add(str(folder), "cpu")
@@ -52,19 +49,16 @@ def runs(folders: Mapping[str, Path]) -> Runs:
 
 @pytest.fixture(scope="session")
 def work() -> Work:
-    """Two threads."""
     return Work(2, 64)
 
 
 @pytest.fixture(scope="session")
 def client(runs: Runs, work: Work) -> TestClient:
-    """A client of an application that serves them."""
     return TestClient(make_app(runs, work), base_url="http://127.0.0.1:8000", raise_server_exceptions=True)
 
 
 @pytest.fixture(scope="session")
 def ask(client: TestClient) -> Ask:
-    """Ask, and be answered."""
 
     def asked(name: str, **fields: Any) -> Any:
         answer = client.post(f"/api/{name}", json=fields)

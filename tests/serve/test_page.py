@@ -81,7 +81,6 @@ TROUBLES = """() => {
 
 @pytest.fixture(scope="module")
 def served(tiny_run: Path, lstm_run: Path, span_run: Path) -> Iterator[str]:
-    """The address of a server of three runs."""
     command = [sys.executable, "-m", "spanlm", "serve", str(tiny_run), str(lstm_run), str(span_run), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -93,7 +92,6 @@ def served(tiny_run: Path, lstm_run: Path, span_run: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Debian's Chromium."""
     quiet = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(quiet), timeout=PATIENCE)
@@ -134,7 +132,6 @@ def _own(url: str, served: str) -> bool:
 
 
 def _ready(page: Any, pane: str) -> None:
-    """Wait until what a pane asks for is there."""
     there = {"read": "#reader .w", "generate": "#candidates li", "compare": "#columns .w", "learn": ".curves"}
     page.locator(there.get(pane, "#pane-share pre")).first.wait_for()
 
@@ -145,7 +142,6 @@ def _go(page: Any, pane: str) -> None:
 
 
 def _came(page: Any) -> str:
-    """The word that is looked at."""
     return str(page.locator("#reader .came .word").inner_text())
 
 
@@ -155,7 +151,6 @@ def _address(page: Any) -> str:
 
 
 def _hold_first(page: Any, address: str) -> list[Any]:
-    """Hold the first request to an address, until it is let go."""
     held: list[Any] = []
     page.route(address, lambda route: route.continue_() if held else held.append(route))
     return held

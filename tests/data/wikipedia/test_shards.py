@@ -26,7 +26,6 @@ ARTICLES = made_articles(60)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Three sources."""
     (tmp_path / "wiki").mkdir()
     for number in range(3):
         content = json_lines(ARTICLES[20 * number : 20 * number + 20])
