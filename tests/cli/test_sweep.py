@@ -189,5 +189,6 @@ def test_the_best_setting_of_several_seeds_is_tested_seed_by_seed(cli: Cli, tiny
     command = shown.partition("Test it once: ")[2].strip()
     shell = f'spanlm() {{ "{sys.executable}" -m spanlm "$@"; }}; {command}'
     tested = subprocess.run(["bash", "-c", shell], **HOW).stdout
-    for seed in (1, 2):
-        assert f"perplexity  {spanlm.load(f'my runs/lr=0.03/seed-{seed}').evaluate().perplexity:.2f}" in tested
+    members = [path.parent for path in Path("my runs").rglob("model.safetensors")]
+    assert {path.name for path in members} == {"seed-1", "seed-2"}
+    assert all(f"perplexity  {spanlm.load(path).evaluate().perplexity:.2f}" in tested for path in members)
