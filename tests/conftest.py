@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,14 +28,13 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
 
 import spanlm
-from spanlm.config import RunConfig, config_digest
+from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NoMemoryConfig, SpanBufferConfig
 from spanlm.models.memories.span_buffer import GateConfig
 from spanlm.models.ops.precision import usable
-from spanlm.store.run_folder import save_model
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
 
 # tests never time: on a busy machine one example of many may take long
@@ -141,6 +140,13 @@ def span_run(request: pytest.FixtureRequest, tiny_config: RunConfig, tmp_path_fa
 
 
 @pytest.fixture(scope="session")
+def words_run(request: pytest.FixtureRequest, tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same on words in lower case, without the marks at them."""
+    config = replace(tiny_config, data=replace(tiny_config.data, tokenizer="words"))
+    return _trained(request, config, tmp_path_factory.mktemp("runs") / "words")
+
+
+@pytest.fixture(scope="session")
 def paragraphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus folder whose lines hold several sentences; some are blank, and some words are unknown."""
     folder = tmp_path_factory.mktemp("paragraphs") / "paragraphs"
@@ -180,14 +186,6 @@ def unopened_run(
         training=replace(tiny_config.training, batching=batching, epochs=2),
     )
     return _trained(request, config, tmp_path_factory.mktemp("runs") / "unopened")
-
-
-def configure_anew(folder: Path, change: Callable[[RunConfig], RunConfig]) -> None:
-    """Let a run's model belong to another configuration, as if it had been trained so."""
-    run = spanlm.load(folder)
-    config = change(run.config)
-    (folder / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
-    save_model(folder, run.model, run.vocabulary.hash, config_digest(config.to_tree()))
 
 
 def _trained(request: pytest.FixtureRequest, config: RunConfig, folder: Path) -> Path:

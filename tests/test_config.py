@@ -116,30 +116,20 @@ REFUSED = [
     "model.memory.kind=recurrent_memory model.memory.composition=sum",
     "data.corpus=2024",
     "training=5",
-    "training=null",
-    "training.optimizer=adam",
     "training.epochs=many",
     "training.epochs=[3]",
-    "training.epochs=null",
     "training.loss=sum",
     "data.download=3",
-    "data.corpus=5",
-    "data.corpus=null",
     "training.schedule.factor=0.5",
-    "training.schedule.factor=1.5",
     "training.schedule.kind=plateau training.schedule.full_epochs=3",
     "training.schedule.full_epochs=0",
-    "training.batching.bucket=true",
     "training.batching.kind=sentences training.batching.bucket=true",
     "training.batching.long_sentences=cut",
     "training.batching.kind=streams training.batching.predict_first=false",
     "training.batching.kind=sentences training.batching.long_sentences=trim",
     "training.batching.kind=auto training.batching.length_spread=5.0",
-    "training.batching.kind=auto training.batching.short_share=0.05",
-    "training.batching.kind=auto training.batching.partial_shuffle=true",
     "training.batching.kind=streams training.batching.longest_over=10",
     "training.batching.kind=streams training.batching.length=20 training.batching.length_spread=21.0",
-    "training.batching.kind=streams training.batching.short_share=1.5",
     "training.batching.kind=streams training.batching.short_share=0.5 training.batching.length=4",
     "training.batching.kind=streams training.batching.shuffle=true",
     "training.batching.batch_size=15 training.batching.group_size=4",
@@ -196,7 +186,7 @@ def test_errors_name_what_is_meant(tree: dict[str, Any], message: str) -> None:
         RunConfig.from_tree(tree, "my.yaml")
 
 
-@pytest.mark.parametrize("tree", [[], 5, ["data"], "data\n" * 1000], ids=lambda tree: str(tree)[:9])
+@pytest.mark.parametrize("tree", [[], 5, "data\n" * 1000], ids=lambda tree: str(tree)[:9])
 def test_a_configuration_must_be_a_group_and_a_long_value_is_cut(tree: Any) -> None:
     said = r"^my\.yaml: the configuration=.{1,70}: must be a group of fields$"
     with pytest.raises(InputError, match=said):

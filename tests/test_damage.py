@@ -14,6 +14,7 @@ import pytest
 
 import spanlm
 from spanlm.config import RunConfig
+from spanlm.data.config import DataConfig
 from spanlm.errors import InputError, RunError
 from spanlm.scoring.dynamic.update import DynamicConfig
 
@@ -76,18 +77,20 @@ def run(tiny_run: Path, tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("kind", "times"),
-    [("counts", FEW), pytest.param("counts", MANY, marks=slow), pytest.param("tokens", MANY, marks=slow)],
-)
+@pytest.mark.parametrize("times", [FEW, pytest.param(MANY, marks=slow)], ids=["few", "many"])
+@pytest.mark.parametrize("entry", ["counts/*", "tokens/*", "synthetic/*/train.txt"])
 def test_files_of_the_cache(
-    tiny_run: Path, tiny_config: RunConfig, own_cache: Path, kind: str, times: tuple[int, int]
+    tiny_run: Path, tiny_config: RunConfig, own_cache: Path, entry: str, times: tuple[int, int]
 ) -> None:
-    data = replace(tiny_config.data, min_count=2)
-    measure: Measure = (lambda: numbers(tiny_run)) if kind == "tokens" else lambda: spanlm.load_corpus(data).vocabulary
+    measures: dict[str, Measure] = {
+        "counts": lambda: spanlm.load_corpus(replace(tiny_config.data, min_count=2)).vocabulary,
+        "tokens": lambda: numbers(tiny_run),
+        "synthetic": lambda: spanlm.load_corpus(DataConfig(corpus="synthetic:copy,tokens=400")).texts,
+    }
+    measure = measures[entry.partition("/")[0]]
     measure()
-    (entry,) = (own_cache / kind).iterdir()
-    found = outcomes(entry, measure, times)
+    (path,) = own_cache.glob(entry)
+    found = outcomes(path, measure, times)
     never_another_number(found)
     assert found["rebuilt"] > sum(times) / 2
 

@@ -72,7 +72,6 @@ def python(code: str, names: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("page", CHEAP, ids=lambda page: page.name)
 def test_cheap_blocks_run(page: Path, workspace: Path) -> None:
-    """Commands alone, in this process."""
     names: dict[str, Any] = {"spanlm": spanlm}
     for block in blocks(page):
         if block.slow:
@@ -184,7 +183,6 @@ def test_the_table_of_the_stimuli_is_the_one_explained(workspace: Path) -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as its readers build it."""
     for needed in ("sphinx", "furo", "myst_parser"):
         pytest.importorskip(needed, reason="needs pip install -e '.[docs]'")
     folder = tmp_path_factory.mktemp("docs")

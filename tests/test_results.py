@@ -27,6 +27,7 @@ def test_tables_are_those_of_the_records() -> None:
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_number_that_differs_is_seen(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "results", tmp_path / "results")
     (tmp_path / "docs").mkdir()
@@ -52,7 +53,7 @@ def test_a_number_that_differs_is_seen(tmp_path: Path) -> None:
         assert (tmp_path / "results" / page).read_bytes() == (ROOT / "results" / page).read_bytes()
 
 
-LONG = {"yardstick", "daniluk2017"}
+LONG = {"yardstick", "daniluk2017", "salton2017", "li2020"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in FILES])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import csv
+import io
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -30,10 +32,13 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
+def read_rows(text: str, delimiter: str = ",") -> list[dict[str, str]]:
+    """Rows as another program reads them that is told of the delimiter, and of nothing else."""
+    return list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter))
+
+
 @dataclass(frozen=True)
 class Result:
-    """What a command left behind."""
-
     status: int
     out: str
     err: str
@@ -99,5 +104,4 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def own_span_run(span_run: Path, tmp_path: Path) -> Path:
-    """A copy of the run with a span buffer, in whose folder can be written."""
     return shutil.copytree(span_run, tmp_path / "run")

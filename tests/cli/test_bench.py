@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,11 +44,3 @@ def test_one_that_diverges_is_named_after_those_that_are_timed(cli: Cli, config:
     *_, last = result.err.splitlines()
     assert result.status == 1 and last.startswith(f"spanlm: {config}, fp32: cannot be timed")
     assert "training.optimizer.lr" in last and "checkpoint" not in last
-
-
-def test_another_corpus_and_any_file_that_there_is(cli: Cli, config: Path) -> None:
-    plain = config.rename(config.with_name("mine"))
-    (config.parent / "text.txt").write_text(TEXT * 2)
-    result = cli("bench", plain, "--corpus", config.parent / "text.txt", "--device", "cpu", "--rounds", 1, "--json")
-    (training,) = json.loads(result.out)["trainings"].values()
-    assert training["config"]["data"]["corpus"] == str(config.parent / "text.txt") and training["vocabulary_size"] == 10

@@ -11,10 +11,8 @@ import pytest
 
 import spanlm
 from spanlm.scoring.cloze import SCORES, RankedQuestion
-from tests.cli.conftest import Cli, Typed
+from tests.cli.conftest import Cli
 from tests.conftest import TINY_WORDS
-
-CONTEXTS = ["full", "query"]
 
 
 def make_block(seed: int) -> str:
@@ -54,11 +52,6 @@ def records(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def ranked(run: Path, path: Path, contexts: list[Any]) -> list[RankedQuestion]:
-    found = spanlm.load(run).cloze(path, contexts=contexts)
-    return [item for item in found if isinstance(item, RankedQuestion)]
-
-
 def test_the_table_shows_what_the_model_answers(cli: Cli, tiny_run: Path, lstm_run: Path, files: Path) -> None:
     names = ["cbtest_NE_test_2500ex.txt", "cbtlike_V_test.txt.gz"]
     for runs in ([tiny_run], [tiny_run, lstm_run]):
@@ -75,13 +68,19 @@ def test_the_table_shows_what_the_model_answers(cli: Cli, tiny_run: Path, lstm_r
 def test_questions_that_cannot_be_scored_are_shown_and_recorded_with_their_lines(
     cli: Cli, tiny_run: Path, files: Path
 ) -> None:
-    text = cli("cloze", tiny_run, "cbtlike_V_test.txt.gz", "--out", "r.jsonl").done
-    found = records(files / "r.jsonl")
-    assert [record["line"] for record in found] == list(range(21, 264, 22))
-    reasons = {record["line"]: record["reason"] for record in found if "reason" in record}
-    assert reasons == {109: "no XXXXX in the query sentence", 131: "none of the 2 candidates is in the vocabulary"}
+    command = ("cloze", tiny_run, "cbtlike_V_test.txt.gz", "--out", "r.jsonl")
+    text = cli(*command).done
+    reasons = {record["line"]: record["reason"] for record in records(files / "r.jsonl") if "reason" in record}
+    assert [*reasons] == [109, 131]
     for line, reason in reasons.items():
         assert f"cbtlike_V_test.txt.gz, line {line}: {reason}" in text
+    (files / "r.jsonl").write_text("old")
+    cli(*command, "--strict").refused("cbtlike_V_test.txt.gz, line 109")
+    assert (files / "r.jsonl").read_text() == "old"
+    # an error comes after the report
+    (files / "q.txt").write_text(without_gap("".join(BLOCKS)))
+    cli("cloze", tiny_run, "q.txt", "--out", "r.jsonl").refused("q.txt: no question could be scored", out=None)
+    assert len(records(files / "r.jsonl")) == 12
 
 
 def test_json_holds_the_tallies_of_the_model(cli: Cli, tiny_run: Path, files: Path) -> None:
@@ -91,10 +90,7 @@ def test_json_holds_the_tallies_of_the_model(cli: Cli, tiny_run: Path, files: Pa
     assert found == [(names[0], "NE", False, 0), (names[1], "V", True, 2)]
     assert [list(file["contexts"]) for file in result["files"]] == [["query", "full"]] * 2
     few = json.loads(cli("cloze", tiny_run, *names, "--limit", "5", "--class", "names", "--json").done)["files"]
-    found = [(file["contexts"]["full"]["questions"], len(file["defects"]), file["class"]) for file in few]
-    assert found == [(5, 0, "names"), (4, 1, "names")]
-    shares = [file["contexts"]["full"]["sentence"]["accuracy"] for file in result["files"]]
-    assert result["macro"]["full"]["sentence"] == pytest.approx(sum(shares) / 2)
+    assert [(file["contexts"]["full"]["questions"], len(file["defects"])) for file in few] == [(5, 0), (4, 1)]
 
 
 def test_a_model_of_single_sentences_reads_the_query_alone(cli: Cli, sentence_run: Path, files: Path) -> None:
@@ -105,40 +101,3 @@ def test_a_model_of_single_sentences_reads_the_query_alone(cli: Cli, sentence_ru
         "context=full: the model was trained on independent lines", "Take context query."
     )
     assert not (files / "r.jsonl").exists()
-
-
-def test_a_model_that_predicts_no_first_words(cli: Cli, unopened_run: Path, files: Path) -> None:
-    """The first word of the query is read; where the gap is first, the question is reported and not scored."""
-    lines = ["the XXXXX sat .\tcat\t\tcat|dog", "XXXXX sat on the mat .\tcat\t\tcat|dog"]
-    (files / "first.txt").write_text("\n".join(["a dog ran .", lines[0], "", "a dog ran .", lines[1], ""]))
-    text = cli("cloze", unopened_run, "first.txt", "--out", "r.jsonl").done
-    assert "first.txt, line 5: the gap is the first word, which this model only reads" in text
-    assert ["sentence" in record for record in records(files / "r.jsonl")] == [True, False]
-
-
-def test_strict_stops_at_the_first_defect_and_writes_nothing(cli: Cli, tiny_run: Path, files: Path) -> None:
-    (files / "r.jsonl").write_text("old")
-    cli("cloze", tiny_run, "cbtlike_V_test.txt.gz", "--strict", "--out", "r.jsonl").refused(
-        "cbtlike_V_test.txt.gz, line 109: no XXXXX in the query sentence", "--strict"
-    )
-    assert (files / "r.jsonl").read_text() == "old"
-    assert cli("cloze", tiny_run, "cbtest_NE_test_2500ex.txt", "--strict").done
-
-
-def test_questions_none_of_which_can_be_scored_are_an_error_after_the_report(
-    cli: Cli, tiny_run: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "q.txt").write_text(without_gap("".join(BLOCKS)))
-    result = cli("cloze", tiny_run, "q.txt", "--out", "r.jsonl")
-    result.refused("q.txt: no question could be scored", out=None)
-    assert "q.txt, line 21: no XXXXX" in result.out
-    assert len(records(tmp_path / "r.jsonl")) == 12
-
-
-@pytest.mark.slow
-def test_standard_input(cli: Cli, typed: Typed, tiny_run: Path, files: Path) -> None:
-    typed("".join(BLOCKS).encode())
-    (file,) = json.loads(cli("cloze", tiny_run, "-", "--class", "NE", "--json").done)["files"]
-    expected = json.loads(cli("cloze", tiny_run, "cbtest_NE_test_2500ex.txt", "--json").done)["files"][0]
-    assert file["contexts"]["full"]["questions"] == 12
-    assert file["contexts"]["full"]["sentence"]["right"] == expected["contexts"]["full"]["sentence"]["right"]

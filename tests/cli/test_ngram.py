@@ -17,6 +17,7 @@ from spanlm.runs.ngram import ARPA
 from spanlm.scoring.ngram import read_arpa
 from spanlm.store.run_folder import CONFIG
 from tests.cli.conftest import Cli
+from tests.cli.test_cloze import make_block
 
 FALLBACK = ("--ngram.fallback", "[0.5, 1, 1.5]")
 
@@ -50,14 +51,13 @@ def test_a_run_is_measured_as_its_arpa_file_is(cli: Cli, kn3: Path, tiny_corpus:
 def test_every_verb_that_scores_takes_it(cli: Cli, kn3: Path, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("the cat\nthe strange dog\n")
     (tmp_path / "pairs.jsonl").write_text('{"sentence_good": "the cat", "sentence_bad": "cat the"}\n')
-    context = "".join(f"{number} the cat sat on the mat .\n" for number in range(1, 21))
-    (tmp_path / "questions.txt").write_text(f"{context}21 the XXXXX sat\tcat\t\tcat|dog\n")
-    rows = [line.split("\t") for line in cli("score", kn3, tmp_path / "text.txt").done.splitlines()]
+    (tmp_path / "questions.txt").write_text(make_block(1))
+    rows = [line.split("\t") for line in cli("score", kn3, "text.txt").done.splitlines()]
     (score,), _ = spanlm.load(kn3).score_texts(["the cat"])
     assert [float(row[3]) for row in rows[1:3]] == pytest.approx([-x / math.log(2) for x in score.words], abs=1e-5)
     assert "the" in cli("generate", kn3, "--prompt", "the", "--length", 3).done
-    assert json.loads(cli("pairs", kn3, tmp_path / "pairs.jsonl", "--json").done)["pairs"]["pairs"] == 1
-    found = json.loads(cli("cloze", kn3, tmp_path / "questions.txt", "--json").done)
+    assert json.loads(cli("pairs", kn3, "pairs.jsonl", "--json").done)["pairs"]["pairs"] == 1
+    found = json.loads(cli("cloze", kn3, "questions.txt", "--json").done)
     assert found["files"][0]["contexts"]["full"]["questions"] == 1
     cache = ("--cache", 5, "--cache-theta", 0, "--cache-lambda", 0.2)
     assert json.loads(cli("evaluate", kn3, *cache, "--json").done)["without_cache"]
@@ -75,11 +75,8 @@ def test_kenlm_scores_texts_as_we_do_and_reads_the_file_alone(kn3: Path, tmp_pat
     expected = [score.log10.astype(float) * math.log(10) for score in ours.score(texts)]
     assert [each.log_prob for each in found] == [math.fsum(each) for each in expected]
     assert prefixes.tokens == sum(len(text) + 2 for text in texts)
-    assert run.compare("the cat", "cat the").to_json() == spanlm.load(kn3).compare("the cat", "cat the").to_json()
     path.unlink()
     assert run.score_texts(["the cat"])
-    with pytest.raises(InputError, match="no such file"):
-        run.evaluate("demo")
 
 
 def test_an_arpa_file_without_unk_says_what_unknown_words_cost(cli: Cli, tmp_path: Path) -> None:
@@ -113,18 +110,13 @@ def test_kenlms_own_format_is_for_pairs_and_rescore(cli: Cli, kn3: Path, tmp_pat
     cli("pairs", path, pairs).refused("kn3.klm: KenLM cannot read it")
 
 
-def test_an_ensemble_with_a_neural_run_takes_its_words(cli: Cli, kn3: Path, tiny_run: Path, tmp_path: Path) -> None:
+def test_an_ensemble_with_a_neural_run_takes_its_words(cli: Cli, kn3: Path, tiny_run: Path) -> None:
     found = json.loads(cli("evaluate", tiny_run, kn3 / ARPA, "--tune-weights", "--json").done)
-    alone = [json.loads(cli("evaluate", run, "--json").done) for run in (tiny_run, kn3)]
-    assert [each["perplexity"] for each in found["members"]] == pytest.approx(
-        [each["perplexity"] for each in alone], rel=1e-4
-    )
-    assert found["ensemble"]["perplexity"] < min(each["perplexity"] for each in alone) * 1.05
+    alone = [json.loads(cli("evaluate", run, "--json").done)["perplexity"] for run in (tiny_run, kn3)]
+    assert [each["perplexity"] for each in found["members"]] == pytest.approx(alone, rel=1e-4)
     assert sum(found["weights"]) == pytest.approx(1)
     reversed_ = spanlm.load_ensemble([kn3 / ARPA, tiny_run])
     assert reversed_.vocabulary == spanlm.load(tiny_run).vocabulary and reversed_.folder == tiny_run
-    (tmp_path / "pairs.jsonl").write_text('{"sentence_good": "the cat", "sentence_bad": "cat the"}\n')
-    assert json.loads(cli("pairs", tiny_run, kn3, tmp_path / "pairs.jsonl", "--json").done)["pairs"]["pairs"] == 1
 
 
 def test_a_cache_is_fitted_and_kept(cli: Cli, tiny_corpus: Path, tmp_path: Path) -> None:
@@ -143,41 +135,17 @@ def test_a_cache_is_fitted_and_kept(cli: Cli, tiny_corpus: Path, tmp_path: Path)
 def test_what_only_weights_can_do_is_refused_by_name(
     cli: Cli, kn3: Path, tiny_run: Path, tiny_corpus: Path, tmp_path: Path
 ) -> None:
-    lesion = "--attention", "uniform"
-    for options in (("--parts",), ("--dynamic", "--tune-dynamic"), ("--gate-temperature", 1), lesion):
+    for options in (("--parts",), ("--dynamic", "--tune-dynamic"), ("--gate-temperature", 1), ("--attention", "none")):
         cli("evaluate", kn3, *options).refused(options[0], f"{kn3} is an n-gram model")
-    for runs in ([kn3], [kn3, kn3 / ARPA]):
-        cli("score", *runs, tiny_corpus / "test.txt", *lesion).refused("attention", f"{kn3} is an n-gram model")
-    cli("attend", kn3, "--text", "the cat", "--out", tmp_path / "x.html").refused("attend", "is an n-gram model")
-    cli("export", kn3, "--out", tmp_path / "x").refused("only a single recurrent model")
+    cli("score", kn3, kn3 / ARPA, tiny_corpus / "test.txt", "--attention", "none").refused("attention")
+    cli("attend", kn3, "--text", "the cat", "--out", "x.html").refused("attend", "is an n-gram model")
+    cli("export", kn3, "--out", "x").refused("only a single recurrent model")
     cli("evaluate", kn3 / ARPA).refused("name one by --corpus")
-    model, mixed = spanlm.load(kn3), spanlm.load_ensemble([tiny_run, kn3])
-    with pytest.raises(InputError, match="is an n-gram model"):
-        _ = model.config
+    assert list(tmp_path.iterdir()) == []
     # what it cannot do it does not have, as several models have not
+    model, mixed = spanlm.load(kn3), spanlm.load_ensemble([tiny_run, kn3])
     own = {name for name in dir(spanlm.TrainedModel) if not name.startswith("_")} - set(dir(mixed)) | {"attend"}
     assert [name for name in own if hasattr(model, name)] == []
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("options", "parts"),
-    [
-        (("--order", 7), ["order=7", "from 1 to 6"]),
-        (("--order", "x"), ["order=x", "a whole number"]),
-        (("--ngram.cache_share", 0.5), ["cache_share=0.5", "null where"]),
-        (("--epochs", 3), ["unknown option --epochs"]),
-        (("--order", 2), ["Kneser-Ney: no discounts", "discounts to fall back on"]),
-    ],
-    ids=["order", "number", "share", "option", "discounts"],
-)
-def test_what_cannot_be_estimated_leaves_nothing(
-    cli: Cli, tmp_path: Path, options: tuple[object, ...], parts: list[str]
-) -> None:
-    (tmp_path / "text.txt").write_text("a b\n" * 30)
-    out = tmp_path / "out"
-    cli("train", "ngram", tmp_path / "text.txt", *options, "--out", out).refused(*parts, out=None)
-    assert not out.exists()
 
 
 def test_an_arpa_file_reads_as_the_runs_beside_it_wherever_it_stands(
@@ -195,34 +163,21 @@ def test_an_arpa_file_reads_as_the_runs_beside_it_wherever_it_stands(
         spanlm.load_ensemble([arpa, run, kn3])
 
 
-def test_an_empty_corpus_a_second_run_and_files_that_do_not_belong(
-    cli: Cli, tmp_path: Path, kn3: Path, tiny_corpus: Path
-) -> None:
-    (tmp_path / "empty.txt").write_text("")
-    cli("train", "ngram", tmp_path / "empty.txt", "--out", tmp_path / "out").refused("empty.txt", "empty", out=None)
-    cli("train", "ngram", "--corpus", tiny_corpus, "--out", kn3).refused("already holds a run", out=None)
+def test_a_second_run_and_files_that_do_not_belong(cli: Cli, tmp_path: Path, kn3: Path, tiny_corpus: Path) -> None:
+    train = ("train", "ngram", "--order", 3, *FALLBACK, "--corpus", tiny_corpus, "--out")
+    cli(*train, kn3).refused("already holds a run", out=None)
     # killed before its configuration was there, which comes last, it begins anew
-    unfinished = tmp_path / "unfinished"
-    shutil.copytree(kn3, unfinished)
+    unfinished = shutil.copytree(kn3, tmp_path / "unfinished")
     (unfinished / CONFIG).unlink()
-    cli("train", "ngram", "--order", 3, *FALLBACK, "--corpus", tiny_corpus, "--out", unfinished).done  # noqa: B018
+    cli(*train, unfinished).done  # noqa: B018 (checks)
     for name in (CONFIG, ARPA, "vocabulary.json"):
         assert (unfinished / name).read_bytes() == (kn3 / name).read_bytes()
-    assert len((unfinished / "metrics.jsonl").read_text().splitlines()) == 2
-    own = tmp_path / "own"
-    own.mkdir()
-    (own / ARPA).write_bytes((kn3 / ARPA).read_bytes())
-    cli("train", "ngram", "--corpus", tiny_corpus, "--out", own).refused("already holds a run", out=None)
-    broken = tmp_path / "broken"
-    broken.mkdir()
-    for name in (CONFIG, "vocabulary.json", ARPA):
-        (broken / name).write_bytes((kn3 / name).read_bytes())
-    spanlm.load(broken)
-    (broken / ARPA).write_text("".join((kn3 / ARPA).read_text().splitlines(keepends=True)[:-9]))
-    cli("evaluate", broken).refused(ARPA, "line", "cut short")
-    (broken / ARPA).write_text((kn3 / ARPA).read_text().replace("猫", "cats"))
-    cli("evaluate", broken).refused(ARPA, "other words")
+    broken, whole = shutil.copytree(kn3, tmp_path / "broken"), (kn3 / ARPA).read_text()
+    for text, said in (
+        ("".join(whole.splitlines(keepends=True)[:-9]), "cut short"),
+        (whole.replace("猫", "cats"), "other words"),
+    ):
+        (broken / ARPA).write_text(text)
+        cli("evaluate", broken).refused(ARPA, said)
     (broken / ARPA).unlink()
     cli("evaluate", broken).refused(ARPA, "no such file")
-    cli("train", "ngram", "--out", tmp_path / "x", "--print_config").done  # noqa: B018
-    assert not (tmp_path / "x").exists() and not (tmp_path / "out").exists()

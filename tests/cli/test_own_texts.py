@@ -13,9 +13,10 @@ import spanlm
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.store.run_folder import locked
-from tests.cli.conftest import SMALL, Cli
+from tests.cli.conftest import SMALL, Cli, flat
 from tests.conftest import tiny_lines
 
+RUNS = ("plain", "ends", "marks", "kept")
 CHANCE = "<unk> was read in training, so the probabilities of unknown words mean nothing"
 
 
@@ -36,16 +37,11 @@ def config(cli: Cli, *words: object) -> RunConfig:
 @pytest.mark.usefixtures("text")
 def test_a_text_stands_beside_a_preset_or_alone(cli: Cli, tiny_corpus: Path, tmp_path: Path) -> None:
     assert config(cli, "my.txt") == config(cli, "demo", "my.txt") == config(cli, "demo", "--corpus", "my.txt")
-    beside = config(cli, "daniluk2017/kvp-w5", "--training.epochs=3", tiny_corpus)
-    assert beside == config(cli, "daniluk2017/kvp-w5", "--training.epochs=3", "--corpus", tiny_corpus)
     shutil.copy("my.txt", tmp_path / "demo")
     assert config(cli, "demo").data.corpus == "demo", "a preset wins"
     cli("train", "my.txt", "demo", "my.txt").refused("my.txt")
-    cli("train", "my.txt", "--corpus", "ptb").refused("ptb")
     for nowhere in ("other.txt", "/no/such"):
-        cli("train", nowhere).refused(f"data.corpus={nowhere}: no such corpus, folder or file")
-    cli("train", "my.txt", *SMALL, "--out", "run").done  # noqa: B018 (checks)
-    assert spanlm.load("run").corpus().name == "my.txt"
+        cli("train", nowhere).refused(f"data.corpus={nowhere}")
 
 
 @pytest.mark.slow
@@ -59,7 +55,7 @@ def test_a_run_finds_its_text_from_another_folder_and_where_it_was_moved(
     assert found in cli("evaluate", "../run").done
     moved = text.rename(tmp_path / "elsewhere" / text.name)
     cli("evaluate", "../run").refused("my.txt: no such corpus, folder or file", "--data-dir")
-    for where in (".", str(moved.parent), str(moved)):
+    for where in (".", str(moved)):
         assert found in cli("evaluate", "../run", "--data-dir", where).done
     with monkeypatch.context() as patch:
         patch.setenv("SPANLM_DATA", str(moved.parent))
@@ -70,10 +66,8 @@ def test_a_run_finds_its_text_from_another_folder_and_where_it_was_moved(
     assert "not the text" not in cli("evaluate", "run").done, "the folder is kept, too"
     moved.write_text(moved.read_text().replace("a", "e"))
     assert "not the text that it was" in cli("evaluate", "run").done
-    for also, part in (("--cache=5 --tune-cache", "valid"), ("--dynamic --dynamic-rate=0 --dynamic-decay=0", "train")):
-        caplog.clear()
-        cli("evaluate", "run", *also.split())
-        assert f"my.txt {part}: not the text that it was" in caplog.text
+    cli("evaluate", "run", "--cache=5", "--tune-cache")
+    assert "my.txt valid: not the text that it was" in caplog.text
 
 
 def test_a_file_is_read_whole_however_it_is_named(
@@ -103,19 +97,15 @@ def test_the_text_says_whether_rare_words_are_unknown(text: Path) -> None:
 @pytest.mark.slow
 def test_a_model_that_never_read_unk_says_so(cli: Cli, text: Path, tmp_path: Path) -> None:
     cli("train", "my.txt", *SMALL, "--data.min_count=1", "--out", "ignorant").done  # noqa: B018 (checks)
-    cli("train", "my.txt", *SMALL, "--out", "knowing").done  # noqa: B018 (checks)
     text.write_text("a <unk>\n" + text.read_text())
     cli("train", "my.txt", *SMALL, "--data.min_count=1", "--out", "written").done  # noqa: B018 (checks)
     (tmp_path / "other.txt").write_text("the zebra sat\n")
-    for run in ("ignorant", "knowing", "written"):
-        for command in (
-            ("score", run, "other.txt"),
-            ("evaluate", run, "--corpus", "other.txt"),
-            ("generate", run, "--unk"),
-        ):
+    for run in ("ignorant", "written"):
+        corpus = ("--corpus", "other.txt")
+        for command in (("score", run, "other.txt"), ("evaluate", run, *corpus), ("generate", run, "--unk")):
             result = cli(*command)
             assert (result.out + result.err).count(CHANCE) == (run == "ignorant"), (command, result)
-        notes = json.loads(cli("evaluate", run, "--corpus", "other.txt", "--json").done)["notes"]
+        notes = json.loads(cli("evaluate", run, *corpus, "--json").done)["notes"]
         assert any(CHANCE in note for note in notes) == (run == "ignorant")
 
 
@@ -125,18 +115,11 @@ def test_curly_apostrophes_are_apostrophes_in_new_runs_alone(cli: Cli, text: Pat
     cli(*command, "--out", "new").done  # noqa: B018 (checks)
     old = replace(config(cli, *command[1:]).data, corpus=str(text), tokenizer="words", min_count=1)
     spanlm.train(replace(config(cli, *command[1:]), data=old), spanlm.load_corpus(old), Path("old"))
-    words = {run: set(spanlm.load(run).vocabulary.words) for run in ("new", "old")}
-    assert "isn't" in words["new"] - words["old"] and "isn’t" in words["old"] - words["new"]
     for run, tokens in (("new", ["it", "isn't"]), ("old", ["it", "isn’t"])):
-        assert spanlm.load(run).tokenize("It isn’t") == tokens
         model = spanlm.load(run)
-        assert model.corpus(str(text)).oov == model.corpus().oov == {"train": 0, "valid": 0, "test": 0}
+        assert model.tokenize("It isn’t") == tokens and tokens[1] in model.vocabulary
         # the command that began a run goes on with it, whatever version began it
         assert "epoch   2" in cli(*command, "--out", run, "--resume", "auto", "--training.epochs=2").done
-        started = cli(*command, "--training.start_from", run, "--out", f"from-{run}")
-        assert "begins with" in started.done and spanlm.load(f"from-{run}").tokenize("It isn’t") == tokens
-    kept = RunConfig.load(Path("old/config.yaml")).data
-    assert (kept.tokenizer, kept.min_count) == ("words", 1)
 
 
 @pytest.mark.slow
@@ -157,39 +140,33 @@ def test_marks_around_lines_are_left_out_unless_the_run_has_them_as_words(cli: C
     Path("plain.txt").write_text("".join(f"{line}\n" for line in lines))
     Path("marks.txt").write_text("".join(f"<s> {line} </s>\n" for line in lines))
     Path("ends.txt").write_text("".join(f"{line} <eos>\n" for line in lines))
-    runs = {"plain": "plain.txt", "new": "marks.txt", "ends": "ends.txt", "kept": "marks.txt", "order": "marks.txt"}
-    for run, name in runs.items():
-        keep = ["--data.marks=keep"] if run == "kept" else []
-        verb = (
-            ["train", "ngram", "--order=2", "--ngram.fallback=[0.5,1,1.5]"]
-            if run in ("ends", "order")
-            else ["train", *SMALL]
-        )
-        done = cli(*verb, "--corpus", name, "--out", run, *keep)
-        assert done.status == 0 and (f"{len(lines)} lines with <eos>" in " ".join(done.out.split())) == (
-            run not in ("plain", "kept")
-        ), run
-    vocabularies = {run: json.loads(Path(run, "vocabulary.json").read_text())["words"] for run in runs}
-    assert vocabularies["plain"] == vocabularies["new"] == vocabularies["ends"] == vocabularies["order"]
+    order = ["train", "ngram", "--order=2", "--ngram.fallback=[0.5,1,1.5]"]
+    for run, name, *verb in (
+        ("plain", "plain.txt", "train", *SMALL),
+        ("ends", "ends.txt", *order),
+        ("marks", "marks.txt", *order),
+        ("kept", "marks.txt", "train", *SMALL, "--data.marks=keep"),
+    ):
+        done = cli(*verb, "--corpus", name, "--out", run)
+        said = f"{len(lines)} lines with <eos>" in flat(done.out)
+        assert done.status == 0 and said == (run in ("ends", "marks")), run
+    vocabularies = {run: json.loads(Path(run, "vocabulary.json").read_text())["words"] for run in RUNS}
+    assert vocabularies["plain"] == vocabularies["ends"] == vocabularies["marks"]
     assert {*vocabularies["kept"]} == {"<s>", "</s>", *vocabularies["plain"]}
 
     def tokens(run: str, name: str) -> list[str]:
-        rows = cli("score", run, name, "--eos").out.splitlines()[1:]
-        return [row.split("\t")[2] for row in rows]
+        return [row.split("\t")[2] for row in cli("score", run, name, "--eos").out.splitlines()[1:]]
 
-    for run in ("plain", "new", "order"):
-        assert tokens(run, "marks.txt") == tokens(run, "ends.txt") == tokens(run, "plain.txt")
+    assert tokens("marks", "marks.txt") == tokens("marks", "ends.txt") == tokens("marks", "plain.txt")
     assert tokens("kept", "marks.txt")[:2] == ["<s>", lines[0].split()[0]]
     # words as written are found where they stand
-    words = [line.split("\t") for line in cli("score", "new", "marks.txt", "--rows", "words").out.splitlines()[1:]]
+    words = [line.split("\t") for line in cli("score", "marks", "marks.txt", "--rows", "words").out.splitlines()[1:]]
     assert words[0][2:5] == [lines[0].split()[0], "4", str(4 + len(lines[0].split()[0]))]
-    model = spanlm.load("new")
-    assert model.compare("<s> the cat </s>", "cat the").good == model.compare("the cat", "cat the").good
     # no words of an ARPA file
     cli("train", "ngram", "marks.txt", "--data.marks=keep", "--out", "no").refused("<s>", "data.marks=drop", out=None)
     # 0.2.0 had no such field, and kept the marks: a run whose vocabulary has them goes on with them
-    for run, field in (("plain", "  marks: null\n"), ("kept", "  marks: keep\n")):
-        assert field in Path(run, "config.yaml").read_text()
-        Path(run, "config.yaml").write_text(Path(run, "config.yaml").read_text().replace(field, ""))
+    written, field = Path("plain/config.yaml").read_text(), "  marks: null\n"
+    assert field in written
+    Path("plain/config.yaml").write_text(written.replace(field, ""))
     assert cli("train", "--out", "plain", "--resume", "auto", "--epochs", "2").status == 0
     assert DataConfig(corpus="x").keeps_marks(vocabularies["kept"]) and not DataConfig(corpus="x").keeps_marks(["the"])

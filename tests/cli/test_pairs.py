@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import spanlm
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, read_rows
 from tests.conftest import TINY_WORDS
 
 A, B, C, D = TINY_WORDS[:4]
@@ -35,9 +35,9 @@ def nats(run: Path, text: str) -> list[float]:
     return [word.surprisal for word in spanlm.load(run).score(text, base=math.e, eos=True)]
 
 
-def test_every_pair_is_what_score_says(cli: Cli, tiny_run: Path, pairs: Path, tmp_path: Path) -> None:
-    counted = json.loads(cli("pairs", tiny_run, pairs, "--out", tmp_path / "o", "--json").done)
-    answers = [json.loads(line) for line in (tmp_path / "o").read_text().splitlines()]
+def test_every_pair_is_what_score_says(cli: Cli, tiny_run: Path, pairs: Path) -> None:
+    counted = json.loads(cli("pairs", tiny_run, pairs, "--out", "o", "--json").done)
+    answers = [json.loads(line) for line in Path("o").read_text().splitlines()]
     for pair, answer in zip(PAIRS, answers, strict=True):
         for which in ("good", "bad"):
             assert answer[which] == pytest.approx(-sum(nats(tiny_run, pair[f"sentence_{which}"])), abs=1e-4)
@@ -46,19 +46,12 @@ def test_every_pair_is_what_score_says(cli: Cli, tiny_run: Path, pairs: Path, tm
     assert answers[2]["tie"] and answers[2]["oov"] and not answers[2]["correct"]
     assert counted["by"] == "UID"
     assert counted["groups"]["unknown"]["ties"] == counted["pairs"]["oov"] == 1
-    assert counted["pairs"]["correct"] == sum(answer["correct"] for answer in answers)
     model, rows = cli("pairs", tiny_run, pairs).done.split("\n\n")
     assert model.startswith(f"model  {tiny_run}: ")
     assert [line.split()[0] for line in rows.splitlines()[1:]] == ["order", "unknown", "all"]
-    assert (counted["run"], counted["file"]) == (str(tiny_run), pairs.name)
     cli("pairs", tiny_run, pairs, "--out", "o.csv").done  # noqa: B018 (checks)
-    for answer, row in zip(answers, csv.DictReader(Path("o.csv").read_text().splitlines()), strict=True):
+    for answer, row in zip(answers, read_rows(Path("o.csv").read_text()), strict=True):
         assert [*row] == [*answer] and float(row["good"]) == pytest.approx(answer["good"], abs=1e-6)
-        assert [row[name] for name in ("correct", "tie", "oov")] == [
-            str(int(answer[name])) for name in ("correct", "tie", "oov")
-        ]
-    alone = spanlm.load(tiny_run).compare(PAIRS[0]["sentence_good"], PAIRS[0]["sentence_bad"])
-    assert alone.good == pytest.approx(answers[0]["good"], abs=1e-5)
 
 
 def test_several_runs_are_named_as_the_one_that_they_are(cli: Cli, tiny_run: Path, lstm_run: Path, pairs: Path) -> None:
@@ -83,7 +76,7 @@ def test_a_table_of_answers_keeps_every_value_in_its_column(cli: Cli, tiny_run: 
     rows[1] = dict(reversed(rows[1].items()))
     Path("p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     cli("pairs", tiny_run, "p.jsonl", "--out", "o.csv").done  # noqa: B018 (checks)
-    for row, found in zip(rows, csv.DictReader(Path("o.csv").read_text().splitlines()), strict=True):
+    for row, found in zip(rows, read_rows(Path("o.csv").read_text()), strict=True):
         expected = {name: x if isinstance(x, str) else json.dumps(x, ensure_ascii=False) for name, x in row.items()}
         assert {name: found[name] for name in expected} == expected
     Path("p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in (*rows, PAIRS[2])))
@@ -112,48 +105,20 @@ def test_columns_of_a_table_and_an_arpa_file(cli: Cli, tmp_path: Path) -> None:
     assert json.loads(cli(*command, "--json").done)["groups"]["y"]["accuracy"] == 0.0
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "parts"),
-    [
-        ('{"sentence_good": "a"}\n', (), ["line 1", "sentence_bad"]),
-        ('{"sentence_good": "a b", "sentence_bad": "a  b"}\n', ("--strict",), ["line 1", "both sentences"]),
-        ('{"sentence_good": "a", "sentence_bad": "b"}\n{"sentence_good": 1}\n', ("--strict",), ["line 2", "good=1"]),
-        ('{"sentence_good": "a b", "sentence_bad": "a"}\n', ("--critical", "x,y,z"), ["--critical=x,y,z"]),
-        ('{"sentence_good": "a b", "sentence_bad": "a", "r": "c"}\n', ("--critical", "r"), ["line 1", "'c' is not in"]),
-        ('{"sentence_good": "a b", "sentence_bad": "a"}\n', ("--by", "item"), ["line 1", "no column item"]),
-    ],
-)
-def test_what_is_wrong_is_named_and_nothing_is_written(
-    cli: Cli, tiny_run: Path, tmp_path: Path, text: str, options: tuple[str, ...], parts: list[str]
-) -> None:
-    (tmp_path / "p.jsonl").write_text(text)
-    cli("pairs", tiny_run, tmp_path / "p.jsonl", *options, "--out", tmp_path / "o").refused(*parts)
-    assert not (tmp_path / "o").exists()
-
-
 def test_one_bad_row_does_not_cost_the_file(cli: Cli, tiny_run: Path) -> None:
     good = [json.dumps(pair) for pair in PAIRS]
-    bad = ["[1]", '{"sentence_good": "a", "sentence_bad": null}', '{"sentence_good": "a", "sentence_bad": ["b"]}', "{"]
-    bad += ['{"sentence_good": "a", "sentence_bad": "b", "sentence_bad": "c"}', '{"sentence_bad": "b"}']
+    bad = ["[1]", '{"sentence_good": "a", "sentence_bad": null}', "{", '{"sentence_bad": "b"}']
     same = json.dumps({"sentence_good": f"{A} {B}", "sentence_bad": f"{A}  {B} ", "UID": "a\nb"})
     Path("p.jsonl").write_text("\n".join([bad[0], *good, *bad[1:], same, ""]))
     found = cli("pairs", tiny_run, "p.jsonl", "--out", "o.jsonl", "--json")
     counted, (left, ties) = json.loads(found.out), found.err.splitlines()
     assert counted["left_out"] == len(bad) and f"{len(bad)} rows left out: p.jsonl, line 1: " in left
-    assert "1 row counted as a tie: p.jsonl, line 10: " in ties
+    assert "1 row counted as a tie: p.jsonl, line 8: " in ties
     Path("q.jsonl").write_text("\n".join([*good, same]))
     assert counted["pairs"] == json.loads(cli("pairs", tiny_run, "q.jsonl", "--json").out)["pairs"]
-    assert [json.loads(line)["UID"] for line in Path("o.jsonl").read_text().splitlines()] == [
-        *(pair["UID"] for pair in PAIRS),
-        "a\nb",
-    ]
+    uids = [json.loads(line)["UID"] for line in Path("o.jsonl").read_text().splitlines()]
+    assert uids == [*(pair["UID"] for pair in PAIRS), "a\nb"]
     rows = cli("pairs", tiny_run, "q.jsonl").out.split("\n\n")[1].splitlines()
     assert len(rows) == 5, "a row a value, also of one with a line end"
     Path("p.jsonl").write_text("\n".join(bad))
     cli("pairs", tiny_run, "p.jsonl").refused("p.jsonl, line 1", "No row is left")
-
-
-def test_files_that_are_no_pairs(cli: Cli, tiny_run: Path, pairs: Path, tmp_path: Path) -> None:
-    cli("pairs", tiny_run).refused("name one file of pairs")
-    cli("pairs", tiny_run, pairs.rename(tmp_path / "pairs.txt")).refused("--format")
-    cli("pairs", tiny_run, tmp_path / "none.csv").refused("none.csv", "no such file")

@@ -10,7 +10,7 @@ import pytest
 
 from spanlm.cli.presets import LISTING, listing_text
 from spanlm.papers import NGRAM_PRESETS, PRESETS
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, flat
 
 
 def test_the_list_has_a_line_for_every_preset_and_fits_80_columns(cli: Cli) -> None:
@@ -33,17 +33,10 @@ def test_a_filter_lists_what_has_it_in_its_name(cli: Cli) -> None:
 def test_one_preset_is_shown_with_its_row_its_numbers_and_its_remark(cli: Cli) -> None:
     """kvp-w1 is one, though other names begin with it."""
     assert cli("presets", "kvp-w1").done.startswith("preset      daniluk2017/kvp-w1\n")
-    out = " ".join(cli("presets", "daniluk2017/kvp-w5").done.split())
-    for part in (
-        "Figure 2a, Key-Value-Predict, window 5",
-        "25,578,774",
-        "published: θ_M 23.9M",
-        "valid 74.2, test 75.8",
-    ):
+    out = flat(cli("presets", "daniluk2017/kvp-w5").done)
+    for part in ("Figure 2a, Key-Value-Predict, window 5", "25,578,774", "valid 74.2, test 75.8", "not the 23.9M"):
         assert part in out
-    assert "the paper's 834 units have 25.6M parameters, not the 23.9M it prints" in out
-    longest = cli("presets", "li2020/mos-ps-at-snb-ptb").done
-    assert "published: valid 44.37, test 43.87" in longest and max(map(len, longest.splitlines())) <= 80
+    assert max(map(len, cli("presets", "li2020/mos-ps-at-snb-ptb").done.splitlines())) <= 80
     cli("presets", "daniluk2018").refused("no preset has daniluk2018 in its name")
 
 
@@ -64,12 +57,8 @@ def test_the_list_and_one_preset_are_shown_without_torch(arguments: list[str]) -
 def test_the_list_as_a_file_has_the_rows_of_the_terminal(cli: Cli) -> None:
     shown = cli("presets", "daniluk2017/kvp", "--out", "t.tex").done
     cli("presets", "daniluk2017/kvp", "--out", "t.md").done  # noqa: B018 (checks)
-    latex, markdown = Path("t.tex").read_text(), Path("t.md").read_text()
-    files = [
-        [line.rstrip("\\|").replace(mark, " ").split() for line in text.splitlines()]
-        for text, mark in ((latex, "&"), (markdown, "|"))
-    ]
     rows = [line.split() for line in shown.splitlines() if line.startswith("  daniluk2017")]
-    assert rows and all(row in lines for row in rows for lines in files)
-    assert r" & $\theta$\_M & $\theta$\_W+M & " in latex and "% Daniluk et al. 2017: Wikipedia" in latex
+    for name, mark in (("t.tex", "&"), ("t.md", "|")):
+        lines = [line.rstrip("\\|").replace(mark, " ").split() for line in Path(name).read_text().splitlines()]
+        assert rows and all(row in lines for row in rows)
     cli("presets", "--out", "t.csv").refused("t.csv", ".md or .tex")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
@@ -33,21 +32,6 @@ def test_a_real_process_ends_with_the_status(tiny_run: Path) -> None:
     assert (good.returncode, good.stderr, good.stdout[:4]) == (0, "", "the ")
     bad = shell("generate", tiny_run, "--top-p", "7")
     assert (bad.returncode, bad.stdout, bad.stderr) == (2, "", "spanlm: --top-p=7.0: must be in (0, 1]\n")
-
-
-@pytest.mark.slow
-def test_a_cache_that_was_damaged_is_made_again_with_one_note(
-    cli: Cli, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("SPANLM_CACHE", str(tmp_path))
-    command = ("evaluate", tiny_run, "--json")
-    first = cli(*command).done
-    (entry,) = (tmp_path / "tokens").iterdir()
-    entry.write_bytes(bytes(entry.stat().st_size))
-    second = shell(*command)
-    assert second.stderr.startswith(f"note: {entry}: ") and second.stderr.count("\n") == 1
-    third = cli(*command).done
-    assert len({json.loads(out)["nll"] for out in (first, second.stdout, third)}) == 1 and not caplog.records
 
 
 def test_a_terminal_without_greek(tiny_run: Path) -> None:
@@ -115,27 +99,12 @@ def test_threads_are_those_asked_for(cli: Cli, tiny_run: Path) -> None:
         cli("evaluate", tiny_run, "--threads", wrong).refused(f"--threads={wrong}: must be 1 to ")
 
 
-@pytest.mark.parametrize(("given", "spins"), [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7")])
-def test_waiting_threads_sleep_unless_the_user_says_otherwise(
-    given: dict[str, str], spins: str, monkeypatch: pytest.MonkeyPatch, cli: Cli
-) -> None:
-    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
-    cli("version")
-    assert os.environ["GOMP_SPINCOUNT"] == spins
-
-
 @pytest.mark.parametrize("name", [os.fsdecode(b"bad\xff"), "two\nlines"])
 def test_a_name_may_be_any_bytes(cli: Cli, tiny_run: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / f"{name}.txt").write_text("the cat sat\n")
-    for out in (".csv", ".tsv"):
-        assert cli("score", tiny_run, f"{name}.txt", "--out", name + out).status == 0
-        assert len((tmp_path / (name + out)).read_text().splitlines()) == 4
-    shown = cli("evaluate", tiny_run, "--corpus", f"{name}.txt").done
-    whole = json.loads(cli("evaluate", tiny_run, "--corpus", f"{name}.txt", "--json").done)
-    assert shown.splitlines()[1].startswith("text") and len(whole) > 3
+    assert cli("score", tiny_run, f"{name}.txt", "--out", f"{name}.csv").status == 0
+    assert len((tmp_path / f"{name}.csv").read_text().splitlines()) == 4
+    assert cli("evaluate", tiny_run, "--corpus", f"{name}.txt").done.splitlines()[1].startswith("text")
     (tmp_path / name).mkdir()
     shutil.copy(tiny_run / "metrics.jsonl", tmp_path / name)
     assert cli("plot", name, "--out", f"{name}.svg").status == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import pty
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 
 from spanlm.cli import render
 from spanlm.cli.main import main
-from spanlm.cli.render import grid, note, out, out_json, paragraph, progress, table
+from spanlm.cli.render import grid, note, out, paragraph, progress, table
 from spanlm.cli.training_report import TrainingReport
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.training.config import FinetuneConfig, OptimizerConfig
@@ -35,7 +34,6 @@ OnTerminal = Callable[[Callable[[], object]], str]
 
 
 def on_a_terminal(act: Callable[[], object]) -> str:
-    """Return what comes to a terminal that is standard output."""
     reader, slave = pty.openpty()
     with open(slave, "w", encoding="utf-8") as stream, redirect_stdout(stream):
         act()
@@ -59,21 +57,19 @@ def print_all() -> None:
     paragraph(LONG)
 
 
-@pytest.mark.parametrize("columns", ["20", "80", None])
+@pytest.mark.parametrize("columns", ["20", None])
 def test_where_there_is_no_terminal_a_row_is_a_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str | None
 ) -> None:
-    """Whatever the environment says of a width: cells stand side by side, two blanks apart at least."""
+    """Whatever the environment says of a width."""
     if columns is not None:
         monkeypatch.setenv("COLUMNS", columns)
         monkeypatch.setenv("FORCE_COLOR", "1")  # a pipe is no terminal for that
     print_all()
     title, *lines = capsys.readouterr().out.splitlines()
     assert title == LONG and len(lines) == 3 + 2 + 1
-    widths = [max(len(row[n]) for row in (HEADER, *ROWS)) for n in range(3)]
-    ends = [widths[0], widths[0] + widths[1] + 2, sum(widths) + 4]
     for line, row in zip(lines[:3], (HEADER, *ROWS), strict=True):
-        assert [line[a:b].strip() for a, b in zip([0, *ends], ends, strict=False)] == [cell.strip() for cell in row]
+        assert re.split(r" {2,}", line.strip()) == [cell.strip() for cell in row if cell]
 
 
 words = st.lists(st.text("abc−%", min_size=1, max_size=14), max_size=12).map(" ".join)
@@ -86,40 +82,10 @@ def test_a_terminal_breaks_no_word_and_no_line(cells: list[list[str]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "40")
         lines = on_a_terminal(lambda: grid(cells[0], cells[1:])).splitlines()
-        others = on_a_terminal(lambda: print_all()).splitlines()
+        others = on_a_terminal(print_all).splitlines()
     assert max(map(len, [*lines, *others])) <= 40
     printed, given = set(" ".join(lines).split()), {word for row in cells for cell in row for word in cell.split()}
     assert printed <= given and {word for row in cells[1:] for cell in row for word in cell.split()} <= printed
-
-
-NAME = "output_dropout=0.0,memory=span_buffer,reads=merge,evaluation_temperature=0.1"
-
-
-@pytest.mark.parametrize("title", [None, f"{NAME} and what it is compared with"])
-@pytest.mark.parametrize("columns", [20, 50])
-def test_a_terminal_breaks_a_long_name_within_it(
-    monkeypatch: pytest.MonkeyPatch, columns: int, title: str | None
-) -> None:
-    """Beside its numbers where they fit, else above them."""
-    monkeypatch.setenv("COLUMNS", str(columns))
-    lines = on_a_terminal(lambda: grid(["", "tokens/s"], [[NAME, "1,234,567,890"]], title)).splitlines()
-    assert max(map(len, lines)) <= max(columns, len("  tokens/s  1,234,567,890"))
-    shown = "".join(lines).replace(" ", "")
-    for header_or_number in ("tokens/s", "1,234,567,890"):
-        assert any(header_or_number in line for line in lines)
-        shown = shown.replace(header_or_number, "")
-    assert shown == f"{title or ''}{NAME}".replace(" ", "")
-    assert any(line.startswith("output_") and "1,234" in line for line in lines) == (columns == 50)
-
-
-def test_a_line_that_is_broken_begins_without_the_blanks_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "12")
-    assert on_a_terminal(lambda: paragraph("  perplexity  123.45")).splitlines() == ["  perplexity", "123.45"]
-
-
-def test_json_has_null_for_what_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
-    out_json({"a": [math.nan, (math.inf, 1.5)], "b": "NaN"})
-    assert json.loads(capsys.readouterr().out) == {"a": [None, [None, 1.5]], "b": "NaN"}
 
 
 # what a terminal would obey
@@ -195,7 +161,6 @@ def test_the_time_left_is_never_cut(monkeypatch: pytest.MonkeyPatch, on_terminal
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line is always due."""
     monkeypatch.setattr(render, "PLAIN_SECONDS", 0.0)
 
 
@@ -211,27 +176,15 @@ def test_the_time_left_is_that_of_segments_as_they_were_on_the_mean(capsys: pyte
     assert line.rstrip().endswith("eta 0:01:30, all at most 0:03:30")
 
 
-def test_nothing_is_shown_beside_json_or_before_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
-    for shown in (True, False):
-        with progress(shown) as report:
-            report("reading", 1, 2)
-    assert capsys.readouterr().out == ""
-
-
 def test_an_epoch_is_a_line_and_one_for_each_split_of_a_span_buffer(capsys: pytest.CaptureFixture[str]) -> None:
     parts = {"encoder_nll": math.log(60.0), "buffer_nll": math.log(400.0), "reward": -0.25, "gate": 0.4}
     parts |= {"utilisation": 0.123, "oracle_utilisation": 0.07}
+    at = Position(rate=1.0, epoch=7, stage=1, averaging_since=9)
     with TrainingReport() as report:
         started(report, capsys, **FINETUNED)
-        at = Position(rate=1.0, epoch=7, stage=1, averaging_since=9)
         report.epoch(EpochEvent(at, 4.0, 4.1, True, 1000.0, 65.0))
-        report.epoch(
-            EpochEvent(Position(rate=1.0, epoch=8), 4.0, 4.1, False, 1000.0, 65.0, parts, parts | {"gate": 0.6})
-        )
+        report.epoch(EpochEvent(replace(at, epoch=8), 4.0, 4.1, False, 1000.0, 65.0, parts, parts | {"gate": 0.6}))
     seventh, eighth, *of_parts = capsys.readouterr().out.splitlines()
-    assert seventh.startswith("epoch   7  train ppl") and seventh.endswith("finetune 1/1, averaged, best")
-    assert eighth.endswith(" s") and len(f"{eighth}  best") <= 80
-    alone = "encoder alone 60.00, buffer alone 400.00, PoU 12.3%, oracle PoU 7.0%, buffer's share"
-    assert [line.strip() for line in of_parts] == [
-        f"{split} {alone} {share}, reward -0.250" for split, share in (("train", "0.400"), ("valid", "0.600"))
-    ]
+    assert seventh.startswith("epoch   7  train ppl") and seventh.endswith("best") and not eighth.endswith("best")
+    for line, split, share in zip(of_parts, ("train", "valid"), ("0.400", "0.600"), strict=True):
+        assert line.split()[0] == split and all(f" {number}" in line for number in ("60.00", "400.00", "12.3%", share))

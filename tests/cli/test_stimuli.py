@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
 import json
 import math
-import shutil
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import spanlm
-from spanlm.config import RunConfig
 from spanlm.store.run_folder import model_digest
-from tests.cli.conftest import Cli, Typed
-from tests.conftest import TINY_WORDS, configure_anew
+from tests.cli.conftest import Cli, read_rows
+from tests.conftest import TINY_WORDS
 
 A, B, C, D = TINY_WORDS[:4]
 ITEMS = [
@@ -42,77 +39,55 @@ def write(name: str, rows: list[dict[str, str]] = ITEMS) -> str:
     return name
 
 
-def read(text: str, delimiter: str = ",") -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter))
-
-
-@pytest.fixture
-def words_run(tiny_run: Path, tmp_path: Path) -> Path:
-    """A run that cuts punctuation off and has no capitals."""
-    folder = shutil.copytree(tiny_run, tmp_path / "words")
-
-    def lowered(config: RunConfig) -> RunConfig:
-        return replace(config, data=replace(config.data, tokenizer="words"))
-
-    configure_anew(folder, lowered)
-    return folder
-
-
 def test_a_row_a_word_as_written_with_the_columns_of_its_item(cli: Cli, words_run: Path) -> None:
-    result = cli("score", words_run, write("s.csv"), "--text", "text", "--looks", "--out", "o.csv")
-    assert (result.status, result.out) == (0, "") and "outside the vocabulary" in result.err
-    rows = read(Path("o.csv").read_text())
+    for out in ("o.csv", "o.csv.gz"):
+        result = cli("score", words_run, write("s.csv"), "--text", "text", "--looks", "--out", out)
+        assert (result.status, result.out) == (0, "") and "outside the vocabulary" in result.err
+    assert gzip.decompress(Path("o.csv.gz").read_bytes()) == Path("o.csv").read_bytes()
+    rows = read_rows(Path("o.csv").read_text())
     assert list(rows[0]) == ["item", "condition", *WORDS, *LOOKS, "oov_before"]
     for number, item in enumerate(ITEMS, 1):
         own = [row for row in rows if row["sentence"] == str(number)]
-        assert [row["word"] for row in own] == item["text"].split()
         assert all(row["item"] == item["item"] and row["condition"] == item["condition"] for row in own)
-        assert [item["text"][int(row["start"]) : int(row["end"])] for row in own] == item["text"].split()
+        written = [item["text"][int(row["start"]) : int(row["end"])] for row in own]
+        assert [row["word"] for row in own] == written == item["text"].split()
         tokens = list(spanlm.load(words_run).score(" ".join(item["text"].split())))
         assert " ".join(row["tokens"] for row in own) == " ".join(token.word for token in tokens)
-        assert math.fsum(float(row["surprisal"]) for row in own) == pytest.approx(
-            math.fsum(token.surprisal for token in tokens), abs=1e-4
-        )
-    told = json.loads(Path("o.csv.meta.json").read_text())
-    (run,) = told["runs"].values()
-    assert run["weights"] == model_digest(spanlm.load(words_run).model)
+        total = math.fsum(token.surprisal for token in tokens)
+        assert math.fsum(float(row["surprisal"]) for row in own) == pytest.approx(total, abs=1e-4)
+    told, model = json.loads(Path("o.csv.meta.json").read_text()), spanlm.load(words_run)
     assert list(told["columns"]) == list(rows[0]) and told["unit"] == "bits"
-    assert told["runs"]["words"]["vocabulary"]["sha256"] == spanlm.load(words_run).vocabulary.hash
-
-
-def test_what_is_called_compressed_is(cli: Cli, words_run: Path) -> None:
-    for out in ("o.csv", "o.csv.gz"):
-        cli("score", words_run, write("s.csv"), "--text", "text", "--out", out)
-    assert gzip.decompress(Path("o.csv.gz").read_bytes()) == Path("o.csv").read_bytes()
-    assert Path("o.csv.gz.meta.json").exists() and Path("o.csv.meta.json").exists()
+    assert told["runs"]["words"]["weights"] == model_digest(model.model)
+    assert told["runs"]["words"]["vocabulary"]["sha256"] == model.vocabulary.hash
 
 
 def test_tokens_are_the_rows_of_a_text(cli: Cli, words_run: Path) -> None:
     Path("s.txt").write_text("".join(" ".join(item["text"].split()) + "\n" for item in ITEMS))
-    plain = read(cli("score", words_run, "s.txt").out, "\t")
-    found = read(cli("score", words_run, write("s.csv"), "--text", "text", "--keep", "item", "--rows", "tokens").out)
+    plain = read_rows(cli("score", words_run, "s.txt").out, "\t")
+    found = read_rows(
+        cli("score", words_run, write("s.csv"), "--text", "text", "--keep", "item", "--rows", "tokens").out
+    )
     assert [{name: row[name] for name in row if name not in ("item", "oov_before")} for row in found] == plain
     assert [row["item"] for row in found] == [ITEMS[int(row["sentence"]) - 1]["item"] for row in plain]
-    words = read(cli("score", words_run, "s.txt", "--rows", "words").out, "\t")
-    again = read(cli("score", words_run, "s.csv", "--text", "text").out)
+    words = read_rows(cli("score", words_run, "s.txt", "--rows", "words").out, "\t")
+    again = read_rows(cli("score", words_run, "s.csv", "--text", "text").out)
     assert [(x["word"], x["surprisal"]) for x in words] == [(x["word"], x["surprisal"]) for x in again]
 
 
 def test_several_runs_stand_beside_each_other_or_are_one(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
-    command = ("score", "--text", "text", "--format", "jsonl", write("s.csv"))
-    both = [json.loads(line) for line in cli("score", tiny_run, lstm_run, *command[1:]).out.splitlines()]
+    command = ("--text", "text", "--format", "jsonl", write("s.csv"))
+
+    def rows(*words: object) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in cli("score", *words, *command).out.splitlines()]
+
+    both = rows(tiny_run, lstm_run)
     for run in (tiny_run, lstm_run):
-        alone = [json.loads(line) for line in cli("score", run, *command[1:]).out.splitlines()]
-        assert [{name: row[name] for name in row if name != "run"} for row in both if row["run"] == run.name] == alone
-    one = [
-        json.loads(line)
-        for line in cli("score", tiny_run, lstm_run, *command[1:], "--combine", "linear").out.splitlines()
-    ]
-    for mixed, *each in zip(one, both[:3], both[3:6], strict=False):
+        assert [row for row in both if row["run"] == run.name] == [{"run": run.name, **row} for row in rows(run)]
+    for mixed, *each in zip(rows(tiny_run, lstm_run, "--combine", "linear"), both[:3], both[3:6], strict=False):
         chances = [2 ** -row["surprisal"] for row in each]
         assert 2 ** -mixed["surprisal"] == pytest.approx(sum(chances) / 2, rel=1e-4)
-    cli("score", tiny_run, lstm_run, *command[1:], "--combine", "linear", "--looks").refused("attention of their own")
-    cli("score", tiny_run, lstm_run, *command[1:], "--looks").refused(f"{lstm_run}: this model attends to nothing")
+    cli("score", tiny_run, lstm_run, *command, "--combine", "linear", "--looks").refused("attention of their own")
+    cli("score", tiny_run, lstm_run, *command, "--looks").refused(f"{lstm_run}: this model attends to nothing")
 
 
 def test_a_document_goes_on_from_row_to_row_and_not_into_another(cli: Cli, tiny_run: Path) -> None:
@@ -129,59 +104,24 @@ def test_a_document_goes_on_from_row_to_row_and_not_into_another(cli: Cli, tiny_
     assert [row["sentence"] for row in rows] == [row.sentence for row in whole]
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "parts"),
-    [
-        ("item,text\n1,a\n", "", ["is a table with the columns item, text", "--text text"]),
-        ("item,text\n1,a\n", "--text sent", ["line 2: no column sent"]),
-        ("item,text\n1,a\n", "--text text --keep items", ["line 2: no column items. Did you mean 'item'?"]),
-        ("item,text\n1,a\n2,b,c\n", "--text text --strict", ["line 3: 3 cells"]),
-        ("item,text\n1,a\n2,\n", "--text text --strict", ["line 3: the column text is empty"]),
-        ("item,text\n1,a\n2,b <eos> c\n", "--text text --strict", ["line 3: the word <eos> is reserved"]),
-        ("item,text\n1, \n2,b <eos> c\n", "--text text", ["line 2: the column text is empty", "No row is left"]),
-        ("item,text\n1,a\n", "--text text --order item", ["--order=item", "--line"]),
-        ("item,text\n1,a\n", "--order item", ["--order: is for tables"]),
-        ("item,text\na,a\n", "--text text --state carry --order item", ["line 2: item=a: must be a number"]),
-        ("item,text\n1,the\n2,zebra\n", "--text text --oov error", ["line 3: 'zebra' is not in the vocabulary"]),
-        ("word,text\n1,a\n", "--text text", ["the output has a column word", "--keep", "--prefix"]),
-        ("word,xword,text\n1,1,a\n", "--text text --prefix x", ["the output has a column xword"]),
-        ("item,text\n1,a\n", "--text text --keep item,item", ["the output has a column item"]),
-        ("item,text\n1,a\n", "--text text --document item", ["--document=item", "--state carry"]),
-        ("item,text\n1,a\n", "--text text --state document", ["--state=document", "--document COLUMN"]),
-        ("", "--input jsonl", ["--input=jsonl: say by --text which column"]),
-        ("item,text\n1,a\n", "--keep item --as-text", ["--keep: is for tables"]),
-        ("item,text\n1,a\n", "--text text --as-text", ["--text=text: is for tables"]),
-    ],
-)
-def test_what_is_wrong_is_named_and_nothing_is_written(
-    cli: Cli, tiny_run: Path, text: str, options: str, parts: list[str]
-) -> None:
-    Path("s.csv").write_text(text)
-    cli("score", tiny_run, "s.csv", *options.split(), "--out", "o.csv").refused(*parts)
-    cli("score", tiny_run, "s.csv", *options.split()).refused(*parts)
-    assert not Path("o.csv").exists() and not Path("o.csv.meta.json").exists()
-
-
 def test_kinds_that_no_name_tells(cli: Cli, tiny_run: Path) -> None:
     expected = cli("score", tiny_run, write("s.csv"), "--text", "text", "--keep", "item").out
     Path("s.txt").write_text(Path("s.csv").read_text())
     assert cli("score", tiny_run, "s.txt", "--text", "text", "--keep", "item").out == expected
     Path("semicolons.csv").write_text('item;text\n1;"the cat, the"\n')
-    assert [row["word"] for row in read(cli("score", tiny_run, "semicolons.csv", "--column", "text").out)] == [
-        "the",
-        "cat,",
-        "the",
-    ]
+    rows = read_rows(cli("score", tiny_run, "semicolons.csv", "--column", "text").out)
+    assert [row["word"] for row in rows] == ["the", "cat,", "the"]
     Path("one.txt").write_text("the cat\n")
     cli("score", tiny_run, "one.txt", "--text", "text").refused("one.txt", "--input csv, tsv or jsonl")
-    cli("score", tiny_run, "none.txt", "--text", "text").refused("none.txt: no such file")
     Path("list.txt").write_text("".join(f"{n} ||| the cat ||| lm= 1 ||| 2\n" for n in range(9)))
     cli("score", tiny_run, "list.txt").refused("Moses", "spanlm rescore --nbest")
 
 
 def test_several_tables_have_a_column_of_their_names(cli: Cli, tiny_run: Path) -> None:
-    rows = read(cli("score", tiny_run, write("a.csv"), write("b.jsonl", ITEMS[:1]), "--text", "text").out)
-    own = read(cli("score", tiny_run, write("d.csv", [{"file": "f", "run": "r", "text": "a"}]), "--text", "text").out)
+    rows = read_rows(cli("score", tiny_run, write("a.csv"), write("b.jsonl", ITEMS[:1]), "--text", "text").out)
+    own = read_rows(
+        cli("score", tiny_run, write("d.csv", [{"file": "f", "run": "r", "text": "a"}]), "--text", "text").out
+    )
     assert (own[0]["file"], own[0]["run"]) == ("f", "r"), "of one file and one run these are free"
     assert [row["file"] for row in rows if row["index"] == "1"] == ["a.csv"] * 3 + ["b.jsonl"]
     cli("score", tiny_run, "a.csv", write("c.csv", [{"text": "a"}]), "--text", "text").refused(
@@ -189,47 +129,21 @@ def test_several_tables_have_a_column_of_their_names(cli: Cli, tiny_run: Path) -
     )
 
 
-@pytest.mark.slow
-def test_a_pipe_is_read_row_by_row_and_leaves_no_half_file(cli: Cli, typed: Typed, tiny_run: Path) -> None:
-    write("s.csv")
-    command = ("score", tiny_run, "-", "--input", "csv", "--text", "text", "--keep", "item")
-    expected = cli("score", tiny_run, "s.csv", *command[5:]).out
-    typed(Path("s.csv").read_bytes())
-    assert cli(*command).out == expected
-    typed(Path("s.csv").read_bytes() + b"4\n")
-    cli(*command, "--out", "o.csv", "--strict").refused("1 cells")
-    assert sorted(path.name for path in Path().iterdir()) == ["s.csv"]
-
-
-def test_a_quoted_cell_of_several_lines_in_tsv_is_noted_once(
-    cli: Cli, tiny_run: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    Path("q.tsv").write_text('id\ttext\n1\t"the cat\nsat"\n2\t"the\nmat"\n')
-    assert len(read(cli("score", tiny_run, "q.tsv", "--text", "text", "--format", "csv").out)) == 5
-    assert caplog.text.count("q.tsv: a cell in quotation marks goes on over several lines") == 1
-
-
 def test_attend_reads_the_same_items_at_the_same_places(cli: Cli, tiny_run: Path) -> None:
-    scored = cli(
-        "score", tiny_run, write("s.csv"), "--text", "text", "--rows", "tokens", "--format", "jsonl", "--eos"
-    ).out
-    cli("attend", tiny_run, "--file", "s.csv", "--column", "text", "--out", "a.csv").done  # noqa: B018 (checks)
-    rows = {(int(row["sentence"]), int(row["index"])): row for row in read(Path("a.csv").read_text())}
+    tokens = ("--text", "text", "--rows", "tokens", "--format", "jsonl", "--eos")
+    scored = cli("score", tiny_run, write("s.csv"), *tokens).out
+    attend = ("attend", tiny_run, "--file", "s.csv")
+    cli(*attend, "--column", "text", "--out", "a.csv").done  # noqa: B018 (checks)
+    rows = {(int(row["sentence"]), int(row["index"])): row for row in read_rows(Path("a.csv").read_text())}
     for score in map(json.loads, scored.splitlines()):
         row = rows.get((score["sentence"], score["index"]))
         assert (row is None) == (score["index"] == 1), "what comes first in an item looks at nothing"
         if row is not None:
             assert (row["target"], int(row["oov"])) == (score["word"], score["oov"])
             assert float(row["surprisal"]) == pytest.approx(score["surprisal"], rel=1e-5)
-    written = read(cli("score", tiny_run, "s.csv", "--text", "text").out)
-    for row in written:
-        looked = [one for one in rows.values() if (one["sentence"], one["written"]) == (row["sentence"], row["index"])]
-        targets = row["tokens"].split()
-        assert [one["target"] for one in looked] in (targets, targets[1:]), "the first token looks at nothing"
-    cli("attend", tiny_run, "--file", "s.csv", "--out", "a.csv").refused("say which holds the text", "--column text")
-    cli("attend", tiny_run, "--text", "a", "--column", "text", "--out", "a.csv").refused("--column=text: is for --file")
-    cli("attend", tiny_run, "--file", "s.csv", "--column", "x", "--out", "a.csv").refused("line 2: no column x")
-    cli("attend", tiny_run, "--file", "s.csv", "--column", "text", "--out", "a.html")
+    cli(*attend, "--out", "a.csv").refused("--column text")
+    cli(*attend, "--column", "x", "--out", "a.csv").refused("line 2: no column x")
+    cli(*attend, "--column", "text", "--out", "a.html")
     assert '"unknown":["' in Path("a.html").read_text()
 
 
@@ -243,9 +157,8 @@ def test_of_items_in_sentences_and_of_first_words_that_are_only_read(
     assert [row["word"] for row in rows if row["sentence"] == 2 and row["word"] != "<eos>"] == item.split()
     assert [row["surprisal"] for row in rows] == pytest.approx(expected * 3, rel=1e-5)
     rows = [json.loads(line) for line in cli("score", unopened_run, *command).out.splitlines()]
-    assert [row["index"] for row in rows if row["surprisal"] is None] == [1] * 3
-    assert [row["index"] for row in rows if row["entropy_reduction"] is None] == [1] * 3
-    cli("score", unopened_run, *command, "--state", "carry").refused("--state=carry")
+    for name in ("surprisal", "entropy_reduction"):
+        assert [row["index"] for row in rows if row[name] is None] == [1] * 3
     rows = [json.loads(line) for line in cli("score", span_run, *command, "--looks").out.splitlines()]
     assert any(row["attention_word"] for row in rows)
 
@@ -256,8 +169,8 @@ def test_rows_of_one_line_are_read_as_that_line(cli: Cli, words_run: Path, state
     cut = [[A.title(), f"{B}, {C}", f"{D}."], [f" {D} Zebra", A], [B]]
     rows = [{"trial": str(n), "text": text} for n, parts in enumerate(cut) for text in parts]
     how = ("--text", "text", "--state", state, "--eos", "--looks")
-    found = read(cli("score", words_run, write("words.csv", rows), *how, "--line", "trial").out)
-    whole = read(cli("score", words_run, write("lines.csv", [{"text": text} for text in lines]), *how).out)
+    found = read_rows(cli("score", words_run, write("words.csv", rows), *how, "--line", "trial").out)
+    whole = read_rows(cli("score", words_run, write("lines.csv", [{"text": text} for text in lines]), *how).out)
     numbers = ["word", "tokens", *NUMBERS, *LOOKS]
     assert [[row[name] for name in numbers] for row in found] == [[row[name] for name in numbers] for row in whole]
     for row in found:
@@ -267,43 +180,13 @@ def test_rows_of_one_line_are_read_as_that_line(cli: Cli, words_run: Path, state
     assert ends == [("3", "2"), ("5", "2"), ("6", "2")]
 
 
-def test_rows_of_single_words_are_noted(cli: Cli, tiny_run: Path) -> None:
-    table = write("w.csv", [{"trial": "1", "text": word} for word in (A, B, C)])
-    assert "--line" in cli("score", tiny_run, table, "--text", "text").err
-    for more in (["--line", "trial"], ["--rows", "tokens"]):
-        assert "--line" not in cli("score", tiny_run, table, "--text", "text", *more).err
-    one = write("one.csv", [{"trial": "1", "text": A}])
-    assert "--line" not in cli("score", tiny_run, one, "--text", "text", "--eos").err
-    cli("score", tiny_run, table, "--text", "text", "--line", "trial", "--rows", "tokens").refused("--line")
-    cli("score", tiny_run, table, "--text", "text", "--line", "nope").refused("nope")
-    cli("score", table, "--text", "text").refused("w.csv: is a file; name the folder of a run before it")
-
-
-def test_lines_in_pieces_and_words_written_otherwise_are_noted(cli: Cli, tiny_run: Path) -> None:
-    write("apart.csv", [{"trial": trial, "text": word} for trial, word in (("1", A), ("2", A), ("1", B), ("2", B))])
-    lines = ("--text", "text", "--line", "trial")
-    err = cli("score", tiny_run, "apart.csv", *lines).err
-    assert "2 rows out of place: apart.csv, line 4: trial=1 comes again after other lines" in err
-    write("whole.csv", [{"trial": trial, "text": word} for trial, word in (("1", A), ("1", B), ("2", A), ("2", B))])
-    assert "comes again" not in cli("score", tiny_run, "whole.csv", *lines).err
-    write("upper.csv", [{"item": "1", "text": f"{A.upper()} {B} zebra"}])
-    assert "if they are written otherwise: 1 in lower case" in cli("score", tiny_run, "upper.csv", "--text", "text").err
-    write("run.csv", [{"run": "7", "text": f"{A} zebra <EOS> <UNK>"}])
-    noted = cli("score", tiny_run, "run.csv", "--text", "text")
-    assert noted.status == 0 and "otherwise" not in noted.err and noted.out.count("\n") == 5
-    cli("score", tiny_run, "upper.csv", "--text", "text", "--out", "x.xlsx").refused("x.xlsx", "must be named .csv")
-
-
 def test_marks_of_toolkits_in_cells_are_left_out_and_move_no_row(cli: Cli, tiny_run: Path) -> None:
-    plain = write("plain.csv", [{"text": f"{A} {B}"}])
-    expected = [row["surprisal"] for row in read(cli("score", tiny_run, plain, "--text", "text").done)]
-    for cell in (f"<s> {A} {B} </s>", f"{A} {B} <eos>"):
-        marked = cli("score", tiny_run, write("marked.csv", [{"text": cell}]), "--text", "text").done
-        assert [row["surprisal"] for row in read(marked)] == expected
     rows = [{"line": "1", "rt": str(rt), "text": word} for rt, word in enumerate(("<s>", A, B, "</s>"))]
-    joined = read(cli("score", tiny_run, write("apart.csv", rows), "--text", "text", "--line", "line").done)
+    joined = read_rows(cli("score", tiny_run, write("apart.csv", rows), "--text", "text", "--line", "line").done)
     assert [(row["rt"], row["word"]) for row in joined] == [("1", A), ("2", B)]
-    assert [row["surprisal"] for row in joined] == expected
+    for cell in (f"{A} {B}", f"<s> {A} {B} </s>", f"{A} {B} <eos>"):
+        marked = cli("score", tiny_run, write("marked.csv", [{"text": cell}]), "--text", "text").done
+        assert [row["surprisal"] for row in read_rows(marked)] == [row["surprisal"] for row in joined]
 
 
 def test_a_bad_row_is_left_out_by_whatever_reads_tables(cli: Cli, tiny_run: Path) -> None:
@@ -312,14 +195,13 @@ def test_a_bad_row_is_left_out_by_whatever_reads_tables(cli: Cli, tiny_run: Path
     for more in ([], ["--state", "carry"], ["--rows", "tokens"]):
         found = cli("score", tiny_run, "s.jsonl", "--text", "text", "--out", "o.jsonl", *more)
         rows = [json.loads(line) for line in Path("o.jsonl").read_text().splitlines()]
-        assert [(row["n"], row["sentence"], row["index"]) for row in rows] == [
-            (n, n, index) for n, index in ((1, 1), (1, 2), (4, 1), (4, 2), (7, 1))
-        ]
+        assert [(row["n"], row["index"]) for row in rows] == [(1, 1), (1, 2), (4, 1), (4, 2), (7, 1)]
         assert "4 rows left out: s.jsonl, line 2: the column text is empty; s.jsonl, line 3: " in found.err
-    attended = cli("attend", tiny_run, "--file", "s.jsonl", "--column", "text", "--out", "a.csv")
+    attend = ("attend", tiny_run, "--file", "s.jsonl", "--column", "text", "--out")
+    attended = cli(*attend, "a.csv")
     assert attended.status == 0 and "4 rows left out: s.jsonl, line 2" in attended.err
-    assert {row["sentence"] for row in read(Path("a.csv").read_text())} == {"1", "4", "7"}
-    cli("attend", tiny_run, "--file", "s.jsonl", "--column", "text", "--out", "b.csv", "--strict").refused("line 2")
+    assert {row["sentence"] for row in read_rows(Path("a.csv").read_text())} == {"1", "4", "7"}
+    cli(*attend, "b.csv", "--strict").refused("line 2")
     cli("attend", tiny_run, "--text", A, "--out", "b.csv", "--strict").refused("--strict")
 
 
@@ -339,7 +221,7 @@ def test_unknown_words_before_a_word_are_counted_as_its_context_goes(
     texts = [("1", "x", f"zebra quux {A} zebra"), ("1", "x", f"{A}"), ("1", "y", f"{B}"), ("2", "y", f"gnu {A} {B}")]
     table = write("s.csv", [{"doc": doc, "line": line, "text": text} for doc, line, text in texts])
     found = cli("score", tiny_run, table, "--text", "text", "--out", "o.csv", *more)
-    rows = read(Path("o.csv").read_text())
+    rows = read_rows(Path("o.csv").read_text())
     assert [int(row["oov_before"]) for row in rows] == expected
     assert "zebra (2), quux (1), gnu (1)" in found.err
     assert "oov_before" in json.loads(Path("o.csv.meta.json").read_text())["columns"]
@@ -348,7 +230,7 @@ def test_unknown_words_before_a_word_are_counted_as_its_context_goes(
 def test_of_plain_text_rows_of_words_count_unknown_words_before(cli: Cli, tiny_run: Path) -> None:
     Path("t.txt").write_text(f"zebra {A}\n{B}\n\n{C} quux\n{D}\n")
     for state, expected in (("line", "010000"), ("document", "011001"), ("carry", "011112")):
-        rows = read(cli("score", tiny_run, "t.txt", "--rows", "words", "--state", state).out, "\t")
+        rows = read_rows(cli("score", tiny_run, "t.txt", "--rows", "words", "--state", state).out, "\t")
         assert "".join(row["oov_before"] for row in rows) == expected, state
 
 
@@ -356,8 +238,8 @@ def test_the_commonest_names_of_columns_and_rows_that_lie_apart(cli: Cli, tiny_r
     rows = [("1", "1", A), ("2", "10", C), ("1", "2", B), ("2", "9", D), ("1", "3", C)]
     table = write("w.csv", [dict(zip(("sentence", "index", "word"), row, strict=True)) for row in rows])
     how = ("score", tiny_run, lstm_run, table, "--text", "word", "--line", "sentence", "--prefix", "lm_")
-    found = read(cli(*how, "--order", "index").done)
-    whole = read(
+    found = read_rows(cli(*how, "--order", "index").done)
+    whole = read_rows(
         cli("score", tiny_run, lstm_run, write("l.csv", [{"t": f"{A} {B} {C}"}, {"t": f"{D} {C}"}]), "--text", "t").done
     )
     assert list(found[0])[:5] == ["sentence", "index", "lm_run", "lm_sentence", "lm_index"]
@@ -378,7 +260,24 @@ def test_several_columns_are_a_document(cli: Cli, tiny_run: Path) -> None:
     table = write("d.csv", [dict(zip(("x", "y", "text"), row, strict=True)) for row in rows])
     one = write("e.csv", [{"d": x + y, "text": text} for x, y, text in rows])
     how = ("--text", "text", "--state", "carry", "--document")
-    found = [read(cli("score", tiny_run, name, *how, by).out) for name, by in ((table, "x,y"), (one, "d"))]
+    found = [read_rows(cli("score", tiny_run, name, *how, by).out) for name, by in ((table, "x,y"), (one, "d"))]
     assert [row["surprisal"] for row in found[0]] == [row["surprisal"] for row in found[1]]
     again = write("f.csv", [{"d": d, "text": A} for d in "121"])
     assert "f.csv, line 4: d=1 comes again" in cli("score", tiny_run, again, *how, "d").err
+
+
+def test_what_is_likely_a_mistake_is_noted(cli: Cli, tiny_run: Path) -> None:
+    def noted(name: str, *more: str, **columns: str) -> str:
+        values = [dict(zip(columns, row, strict=True)) for row in zip(*map(str.split, columns.values()), strict=True)]
+        return cli("score", tiny_run, write(name, values), "--text", "text", *more).err
+
+    words, lines = f"{A} {B} {C} {D}", ("--line", "trial")
+    assert "--line" in noted("single.csv", trial="1 1 1 1", text=words)
+    for more in (lines, ("--rows", "tokens")):
+        assert "--line" not in noted("single.csv", *more, trial="1 1 1 1", text=words)
+    assert "--line" not in noted("one.csv", "--eos", trial="1", text=A)
+    assert "2 rows out of place: apart.csv, line 4: trial=1" in noted("apart.csv", *lines, trial="1 2 1 2", text=words)
+    assert "comes again" not in noted("whole.csv", *lines, trial="1 1 2 2", text=words)
+    assert "written otherwise: 1 in lower case" in noted("upper.csv", item="1 2", text=f"{A.upper()} zebra")
+    assert "otherwise" not in noted("reserved.csv", run="7 7 7", text="zebra <EOS> <UNK>")
+    cli("score", tiny_run, "one.csv", "--text", "text", "--out", "x.xlsx").refused("x.xlsx")

@@ -28,7 +28,7 @@ from spanlm.training.config import FinetuneConfig
 from spanlm.training.trainer import Trainer
 from tests.cases import rest_slow
 from tests.cli import conftest
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, flat
 from tests.conftest import tiny_lines
 
 SMALL = (*conftest.SMALL, "--model.output_dropout=0", "--training.epochs=2")
@@ -41,8 +41,7 @@ def test_a_run_from_end_to_end(cli: Cli, tiny_corpus: Path) -> None:
     out = cli("train", "demo", *SMALL, "--corpus", tiny_corpus, "--out", "run").done
     assert "\x1b" not in out and "\r" not in out
     model = spanlm.load("run")
-    count = count_parameters(model.model)
-    assert f"θ_M {count.model:,} (without word representations), θ_W+M {count.total:,}" in out
+    assert f"θ_M {count_parameters(model.model).model:,} (without word representations)" in out
     assert ", ".join(f"{name} {len(tokens):,}" for name, tokens in model.corpus().splits.items()) in out
     epochs = [line for line in out.splitlines() if line.startswith("epoch")]
     assert [line.split()[1] for line in epochs] == ["1", "2"]
@@ -50,19 +49,12 @@ def test_a_run_from_end_to_end(cli: Cli, tiny_corpus: Path) -> None:
     assert best is not None and best[2] in epochs[int(best[1]) - 1] and epochs[int(best[1]) - 1].endswith("best")
     files = {"config.yaml", "vocabulary.json", "model.safetensors", "metrics.jsonl", "checkpoints"}
     assert {path.name for path in Path("run").iterdir()} >= files
-    assert model.config.model.encoder.hidden_size == 12
-
-
-def test_a_run_that_has_not_ended_is_read_with_a_note(cli: Cli, tiny_corpus: Path) -> None:
-    command = ["train", "demo", *SMALL, "--corpus", tiny_corpus, "--out", "run"]
-    cli(*command).done  # noqa: B018 (checks)
-    assert cli("evaluate", "run").err == ""
+    # as if it had not ended
     text = Path("run/config.yaml").read_text(encoding="utf-8")
     Path("run/config.yaml").write_text(text.replace("epochs: 2\n", "epochs: 9\n"), encoding="utf-8")
     for words in (["evaluate", "run"], ["compare", "run", "--attention", "uniform"]):
         found = cli(*words)
-        assert found.status == 0
-        assert found.err.count("note: run: its training has not ended; this is its best model after epoch 2") == 1
+        assert found.status == 0 and found.err.count("note: run: its training has not ended") == 1
     shutil.rmtree("run/checkpoints")
     assert cli("evaluate", "run").err == ""
 
@@ -83,15 +75,9 @@ def test_going_on(cli: Cli, tiny_corpus: Path) -> None:
     assert [line.split()[1] for line in out.splitlines() if line.startswith("epoch")] == ["3"]
     config = RunConfig.load(Path("run/config.yaml"))
     assert (config.training.epochs, config.data.documents) == (3, "blank-line")
-    cli(*command, "--out", "whole", "--training.epochs=3").done  # noqa: B018 (checks)
-    assert same(weights("run"), weights("whole"))
-    out = cli(*again).done
-    assert "finished before, after 3 epochs (training.epochs=3: more of them go on)" in " ".join(out.split())
+    out = flat(cli(*again).done)
+    assert "finished before, after 3 epochs (training.epochs=3: more of them go on)" in out
     assert "going on from" not in out
-    impatient = [*command, "--out", "impatient", "--training.epochs=9", "--training.patience=1", "--lr=1e-9"]
-    cli(*impatient).done  # noqa: B018 (checks)
-    out = cli(*impatient, "--resume", "auto").done
-    assert "(training.patience=1: a larger one goes on)" in " ".join(out.split())
     cli(*again, "--training.epochs=2").refused("training.epochs=2: run has had 3 already", "more")
     cli(*again, "--training.optimizer.lr=0.5").refused("training.optimizer.lr=0.002, not 0.5")
     assert RunConfig.load(Path("run/config.yaml")) == config
@@ -138,13 +124,6 @@ def test_a_folder_without_a_run_is_no_demo(cli: Cli) -> None:
     assert not Path("typo").exists()
 
 
-def test_matched_parameters_and_the_size_that_they_choose(cli: Cli) -> None:
-    asked = ["train", "merity2018/awd-ptb", "--match-parameters", "300K", "--print_config"]
-    cli(*asked, "--model.encoder.last_size=64").refused("say the same thing twice", "last_size=64")
-    assert "hidden_size: 64" in cli(*asked, "--hidden-size=64").done
-    cli("train", "--match-parameters", "300K", "--hidden-size=64").refused("say the same thing twice", "hidden_size=64")
-
-
 def test_another_kind_drops_the_old_parts_fields(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("model: {memory: {kind: ngram, order: 5}}\n")
     ngram, file = "--model.memory.kind=ngram", ["--config", "c.yaml"]
@@ -163,10 +142,8 @@ def test_another_kind_drops_the_old_parts_fields(cli: Cli, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("group", "fields"),
     [
-        ("model.memory", "{kind: ngram, order: 3}"),
         ("model", "{output_dropout: 0, memory: {kind: span_buffer, words: true, gate: {training_temperature: 1}}}"),
         ("training.optimizer", " {kind: sgd, lr: 0.5, clip: null}"),
-        ("data", '{corpus: "2020-01-01"}'),
     ],
 )
 def test_a_group_is_an_option_with_the_meaning_that_it_has_in_a_file(
@@ -182,42 +159,6 @@ def test_of_a_group_and_its_fields_what_is_typed_last_counts(cli: Cli) -> None:
     group = "--model.memory={kind: ngram, order: 3}"
     assert printed(cli, "demo", group, "--model.memory.order=2").model.memory == NGramConfig(order=2)
     assert printed(cli, "demo", "--model.memory.order=2", group).model.memory == NGramConfig(order=3)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("--model.memory={kind: nram}", "model.memory.kind=nram: unknown"),
-        ("--model.memory={gate: {}}", "model.memory.gate={}: names no field"),
-        ("--model.memory={kind: [}", "model.memory: is not YAML that can be read"),
-        ("--model.memory=ngram", "model.memory=ngram: must be a group of fields"),
-        ("--data=ptb", "data=ptb: must be a group of fields"),
-    ],
-)
-def test_what_is_no_group_is_refused_by_name(cli: Cli, words: str, said: str) -> None:
-    cli("train", "demo", words).refused(said)
-
-
-def test_a_group_is_no_way_around_what_goes_together(cli: Cli) -> None:
-    encoder = "--model.encoder={hidden_size: 30}"
-    cli("train", "demo", encoder, "--match-parameters", "300").refused("--model.encoder.hidden_size=30")
-    cli("train", "demo", "--data={corpus: ptb}", "--corpus", "demo").refused("--data.corpus=ptb")
-    cli("train", "ngram", "--ngram={order: 9}").refused("ngram.order=9")
-    assert "model.memory.order" in cli("train", "demo", "--model.memory={kind: ngram}", "--help", "all").done
-
-
-@pytest.mark.parametrize("name", ["demo", "daniluk2017/4-gram"])
-def test_what_is_printed_can_be_read_back(cli: Cli, tmp_path: Path, name: str) -> None:
-    options = ["--training.patience=null", "--data.max_size=99", "--data.corpus=x: y", "--training.optimizer.lr=3e-05"]
-    text = cli("train", name, *options, "--print_config").done
-    (tmp_path / "c.yaml").write_text(text, encoding="utf-8")
-    assert cli("train", "--config", "c.yaml", "--print_config").done == text
-    assert cli("train", name, "--config", "c.yaml", "--print_config").done == text
-
-
-@pytest.mark.parametrize("name", rest_slow(PRESETS, kind=lambda name: PRESETS[name].config.data.lines))
-def test_presets_are_trained_as_they_are(cli: Cli, name: str) -> None:
-    assert printed(cli, name) == PRESETS[name].config
 
 
 def test_a_resumed_run_has_its_own_configuration(cli: Cli, tiny_run: Path) -> None:
@@ -255,8 +196,6 @@ def test_the_next_free_folder(tmp_path: Path) -> None:
         (["--config", "c.yaml"], False),
         (["--tour", "demo"], True),
         (["--no-tour", "--out", "x"], False),
-        (["--out", "x"], True),
-        (["--data.corpus=tiny"], False),
         (["--out", "RUN", "--resume", "auto"], False),
     ],
     ids=str,
@@ -268,7 +207,6 @@ def test_who_gets_the_tour(tiny_run: Path, words: list[str], tour: bool) -> None
 
 @pytest.fixture
 def prose(tmp_path: Path) -> Path:
-    """A tiny text without blank lines."""
     path = tmp_path / "prose.txt"
     path.write_text("\n".join(line for line in tiny_lines(120, 3) if line) + "\n", encoding="utf-8")
     return path
@@ -299,7 +237,7 @@ def test_the_tour(cli: Cli, prose: Path) -> None:
 def test_the_tour_says_of_memory_and_cache_what_compare_says(cli: Cli, tiny_run: Path) -> None:
     """With the signs of what is saved: those of a difference to the better one, turned round with its interval."""
     shutil.copytree(tiny_run, "run")
-    shown = " ".join(cli("train", "--out", "run", "--resume", "auto", "--tour").done.split())
+    shown = flat(cli("train", "--out", "run", "--resume", "auto", "--tour").done)
     model = spanlm.load("run")
     corpus = model.corpus()
     window = min(len(corpus.splits[split]) for split in ("valid", "test"))
@@ -308,25 +246,11 @@ def test_the_tour_says_of_memory_and_cache_what_compare_says(cli: Cli, tiny_run:
     found = json.loads(cli("compare", "run", "--attention", "none", *cache, "--json").done)["comparisons"]
     what = "without its memory this model needs ", f"a cache of the last {window} words saves "
     for one, sign, begin in zip(found, (1, -1), what, strict=True):
-        low, high = (f"{sign * bits:.2f}" for bits in one["whole"]["interval"][::sign])
-        words = one["where"]["words by last occurrence"]
-        parts = [sum(row["part"] for row in words if (row["name"] == "new") == new) for new in (False, True)]
-        sizes = [sum(row["tokens"] for row in words if (row["name"] == "new") == new) for new in (False, True)]
-        repeated, new = (sign * part * one["whole"]["tokens"] / size for part, size in zip(parts, sizes, strict=True))
-        says = shown.partition(begin)[2].partition(" new ones")[0]
-        numbers = re.findall(r"−?[0-9]+\.[0-9]{2}", says)
-        expected = [f"{sign * one['whole']['difference']:.2f}", low, high, f"{repeated:.2f}", f"{new:.2f}"]
-        assert [number.replace("−", "-") for number in numbers] == [
-            number.replace("-0.00", "0.00") for number in expected
-        ]
-
-
-@pytest.mark.parametrize(
-    "option", rest_slow(["--model.memory.kind=none", "--model.memory.kind=ngram", "--model.head.tied=true"])
-)
-def test_the_tour_of_every_model(cli: Cli, prose: Path, option: str) -> None:
-    more = ["--model.embedding_size=4"] if "tied" in option else []
-    cli("train", "demo", *SMALL, option, *more, "--corpus", prose, "--out", "run", "--tour").done  # noqa: B018
+        numbers = re.findall(r"−?[0-9]+\.[0-9]{2}", shown.partition(begin)[2])[:3]
+        bits = [one["whole"]["difference"], *one["whole"]["interval"][::sign]]
+        assert [float(number.replace("−", "-")) for number in numbers] == pytest.approx(
+            [sign * each for each in bits], abs=0.006
+        )
 
 
 def test_a_run_goes_on_with_the_text_it_was_begun_with(cli: Cli, tmp_path: Path) -> None:
@@ -370,10 +294,6 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def epochs(out: str) -> int:
-    return sum(line.startswith("epoch ") for line in out.splitlines())
-
-
 def test_a_family_is_runs_that_differ_in_their_seed(cli: Cli, command: list[object]) -> None:
     out = cli(*command, "--training.seed=4", "--seeds", "2", "--out", "fam").done
     assert sorted(path.name for path in Path("fam").iterdir()) == ["seed-4", "seed-5"]
@@ -390,7 +310,6 @@ def test_a_family_is_runs_that_differ_in_their_seed(cli: Cli, command: list[obje
 
 
 def interrupt_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
-    """Ctrl-C after so many steps of all runs together."""
     plain, done = Trainer.step, [0]
 
     def step(self: Trainer, segment: object) -> None:
@@ -435,13 +354,12 @@ def test_a_family_keeps_its_first_seed_and_goes_on_past_one_that_fails(cli: Cli,
     cli("train", "--out", "fam", "--resume", "auto", "--seeds", "2").refused("begin with seed 2", "--seed 1")
     out = cli("train", "--out", "fam", "--resume", "auto", "--seeds", "2", "--seed", "1").done
     assert re.findall(r"^run (\d) of 2(?::|,) fam/(seed-\d)", out, re.M) == [("1", "seed-1"), ("2", "seed-2")]
-    (position,) = list(Path("fam/seed-1/checkpoints").glob("step-*/position.json"))[:1]
     for damaged in Path("fam/seed-1/checkpoints").glob("step-*/position.json"):
         damaged.write_text("{")
     shutil.rmtree("fam/seed-2")
     result = cli(*family, "--resume", "auto")
     assert result.status == 1 and "1 of 2 runs are not trained" in result.err, result
-    assert Path("fam/seed-2/model.safetensors").exists() and position.exists()
+    assert Path("fam/seed-2/model.safetensors").exists()
 
 
 @pytest.mark.slow
@@ -469,18 +387,16 @@ def test_seeds_side_by_side_are_those_in_turn(cli: Cli, command: list[object]) -
 def test_what_is_refused_is_refused_before_the_first_run(cli: Cli, command: list[object], tiny_run: Path) -> None:
     cli(*command, "--training.seed=2", "--seeds", "1", "--out", "fam").done  # noqa: B018 (checks)
     before = sorted(Path("fam").iterdir())
-    cli("train", "--out", "fam", "--resume", "auto").refused("--out=fam: holds no run to go on with", "add --seeds")
+    cli("train", "--out", "fam", "--resume", "auto").refused("--out=fam: holds no run to go on with", "--seeds")
     for options, said in (
-        ("3 --out fam", "--out=fam: already holds runs (seed-2)"),
-        ("3 --out fam --resume auto --training.optimizer.lr=0.5", "fam/seed-2: the run began with"),
+        ("3 --out fam", "--out=fam"),
+        ("3 --out fam --resume auto --training.optimizer.lr=0.5", "fam/seed-2"),
         (f"2 --out {tiny_run} --resume auto", "is one run, not a family of seeds"),
-        ("0", "--seeds=0: must be at least 1"),
-        ("many", "--seeds=many: must be a whole number"),
-        ("2 --tour", "--tour and --seeds do not go together"),
-        ("2 --jobs 0", "--jobs=0: must be at least 1"),
         ("2 --training.seed=9223372036854775807", "training.seed=9223372036854775808"),
     ):
         cli(*command, "--seeds", *options.split()).refused(said)
-    for option in (["--jobs", 2], ["--on", "ray"]):
-        cli(*command, *option).refused(f"{option[0]}={option[1]}: is for several runs, of --seeds N")
     assert sorted(Path("fam").iterdir()) == before
+
+
+def epochs(out: str) -> int:
+    return sum(line.startswith("epoch ") for line in out.splitlines())

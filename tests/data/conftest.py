@@ -10,7 +10,6 @@ MakeCorpus = Callable[..., Path]
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder of the test's own."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("SPANLM_CACHE", str(folder))
     return folder

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,7 @@ def assert_same(found: list[Segment], expected: list[Segment]) -> None:
     for one, other in zip(found, expected, strict=True):
         for name in ("inputs", "targets", "mask", "reset"):
             assert torch.equal(getattr(one, name), getattr(other, name))
+        assert torch.equal(one.place[one.mask], other.place[other.mask])
 
 
 def read_streams(segments: list[Segment], batch_size: int) -> list[list[tuple[list[int], list[int]]]]:
@@ -104,9 +106,9 @@ def test_segments_depend_on_the_seed_alone_and_share_no_memory(kind: BatchingKin
     states = torch.get_rng_state(), np.random.get_state()[1].tolist()  # type: ignore[index]
     again = []
     for segment in batcher.segments(seed=1):
-        parts = (segment.inputs, segment.targets, segment.mask, segment.reset)
-        again.append(Segment(*(part.clone() for part in parts), segment.rate_share))
-        for part in parts:
+        parts = {name: getattr(segment, name) for name in ("inputs", "targets", "mask", "reset")}
+        again.append(replace(segment, **{name: part.clone() for name, part in parts.items()}))
+        for part in parts.values():
             part.zero_()
     assert_same(first, again)
     assert (tokens.ids == before).all()

@@ -18,7 +18,6 @@ CANDIDATES = ["king", "queen", "old", "was", "gold"]
 def block(
     query: str = "The XXXXX was old .", fields: str = "king\t\t" + "|".join(CANDIDATES), context: int = 20
 ) -> list[str]:
-    """A question as numbered lines."""
     sentences = [f"Sentence {n} of the king ." for n in range(context)]
     return [f"{n} {line}" for n, line in enumerate([*sentences, f"{query}\t{fields}"], start=1)]
 
@@ -48,14 +47,7 @@ def test_a_question_is_its_sentences_its_gap_its_answer_and_its_candidates(read:
     assert read(GOOD) == [Question("q", 21, context, "The", "was old .", "king", tuple(CANDIDATES))]
 
 
-@pytest.mark.parametrize(
-    ("query", "before", "after"),
-    [
-        ("XXXXX was old .", "", "was old ."),
-        ("XXXXX", "", ""),
-        ("21 men and XXXXX .", "21 men and", "."),
-    ],
-)
+@pytest.mark.parametrize(("query", "before", "after"), [("XXXXX", "", ""), ("21 men and XXXXX .", "21 men and", ".")])
 def test_a_gap_may_open_or_close_the_query(read: Read, query: str, before: str, after: str) -> None:
     (question,) = questions(read(block(query)))
     assert (question.before, question.after) == (before, after)
@@ -90,21 +82,15 @@ DEFECTS = {
     "no gap": (block("The king was old ."), 21, "no XXXXX in the query sentence"),
     "two gaps": (block("The XXXXX and XXXXX ."), 21, "XXXXX stands there 2 times"),
     "glued gap": (block("The XXXXX, old ."), 21, "XXXXX is only a part of a word"),
-    "gap and glued gap": (block("The XXXXX and XXXXX's ."), 21, "XXXXX stands there 2 times"),
     "no query": (GOOD[:20], 20, "without a line that has an answer and candidates"),
-    "tabs lost": ([*GOOD[:20], "21 The XXXXX was old . king king|queen"], 21, "without a line that has an answer"),
     "no candidates": (block(fields="king"), 21, "1 field(s) after the query sentence"),
-    "no answer": (block(fields="\t\tking|queen"), 21, "1 field(s) after the query sentence"),
     "too many fields": (block(fields="king\t\tking|queen\t\tking|old"), 21, "3 field(s) after the query sentence"),
     "one candidate": (block(fields="king\t\tking"), 21, "fewer than two candidates: king"),
-    "one candidate twice": (block(fields="king\t\tking|king"), 21, "fewer than two candidates"),
     "empty candidate": (block(fields="king\t\tking||queen"), 21, "an empty candidate"),
     "strange answer": (block(fields="King\t\tking|queen"), 21, "the answer 'King' is not a candidate"),
     "a line lost": ([*GOOD[:4], *GOOD[5:]], 5, "the number 6 where 5 was expected"),
-    "first line lost": (GOOD[1:], 1, "the number 2 where 1 was expected"),
     "a line without number": ([*GOOD[:4], "A line .", *GOOD[5:]], 5, "no number where 5 was expected"),
     "a number too long to be one": (["9" * 5000 + " A line .", "2 The XXXXX .\tking\t\tking|old"], 1, "where 1 was"),
-    "a line of a no-break space": ([*GOOD[:4], "\u00a0", *GOOD[5:]], 5, "no number where 5 was expected"),
     "gap in the context": ([*GOOD[:4], "5 The XXXXX sat .", *GOOD[5:]], 5, "XXXXX in a context sentence"),
 }
 
@@ -150,10 +136,8 @@ def test_any_lines_are_questions_or_defects(tmp_path_factory: pytest.TempPathFac
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "no question in it"),
         (b"\n\n \n", "no question in it"),
         (b"a \xff\n", "not UTF-8 at byte 2"),
-        (b"a\0\n", "a NUL byte"),
         (b"1 a\n2 <eos> XXXXX\ta\t\ta|b\n", "line 2: the word <eos> is reserved"),
     ],
 )
@@ -162,19 +146,11 @@ def test_a_file_that_is_no_text_of_questions_is_refused(tmp_path: Path, content:
     path.write_bytes(content)
     with pytest.raises(InputError, match=rf"bad\.txt.*{message}"):
         list(read_questions(path))
-    with pytest.raises(InputError, match="no such file"):
-        list(read_questions(tmp_path / "missing.txt"))
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [
-        ("cbtest_NE_test_2500ex.txt", "NE"),
-        ("cbtest_CN_valid_2000ex.txt.gz", "CN"),
-        ("cbtlike_V_valid_2000.txt.gz", "V"),
-        ("P_mine.txt", "P"),
-        ("VERY_NEAT.txt.gz", "VERY_NEAT"),
-    ],
+    [("cbtest_NE_test_2500ex.txt", "NE"), ("cbtlike_V_valid_2000.txt.gz", "V"), ("VERY_NEAT.txt.gz", "VERY_NEAT")],
 )
 def test_a_name_tells_the_word_class_and_whether_it_is_cbt_like(name: str, expected: str) -> None:
     path = Path("cbtlike_NE_folder") / name

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from spanlm.data.config import SPLITS, DataConfig
 from spanlm.data.corpora import Corpus, load_corpus, split_by_lines
@@ -39,13 +41,10 @@ def test_a_folder_gives_three_splits_and_the_vocabulary_of_its_training_part(mak
 
 def test_options_choose_the_words(make_corpus: MakeCorpus) -> None:
     folder = make_corpus({"train": "The cat saw the Cat, the dog\n"})
-
     for options, words in (
         ({"min_count": 1}, "The cat saw the Cat, dog"),
         ({}, "the"),
-        ({"min_count": 2}, "the"),
         ({"min_count": 1, "max_size": 3}, "the"),
-        ({"min_count": 1, "tokenizer": "words"}, "the cat saw , dog"),
         ({"min_count": 2, "tokenizer": "words"}, "the cat"),
     ):
         assert load(folder, **options).vocabulary.words == (*words.split(), EOS, UNK)
@@ -63,8 +62,6 @@ def test_a_given_vocabulary_is_used_as_it_is(make_corpus: MakeCorpus) -> None:
 
 def test_only_the_splits_that_are_asked_for_are_read(make_corpus: MakeCorpus) -> None:
     folder = make_corpus()
-    (folder / "valid.txt").unlink()
-    assert load_corpus(DataConfig(corpus=str(folder)), splits=["test"]).splits.keys() == {"test"}
     (folder / "train.txt").unlink()
     vocabulary = Vocabulary(("cat", EOS, UNK))
     assert load_corpus(DataConfig(corpus=str(folder)), vocabulary, ["test"]).splits.keys() == {"test"}
@@ -76,7 +73,6 @@ def test_only_the_splits_that_are_asked_for_are_read(make_corpus: MakeCorpus) ->
     ("names", "note"),
     [
         ("train.txt valid.txt test.txt old.train.txt dev.txt", None),
-        ("ptb.train.txt ptb.valid.txt ptb.test.txt", "train is ptb.train.txt, valid is ptb.valid.txt"),
         ("train.tokens validation.tokens test.tokens", "train is train.tokens, valid is validation.tokens"),
         ("wiki.train wiki.dev wiki.test ._wiki.train train.txt~", "train is wiki.train, valid is wiki.dev"),
         ("a_train.txt.gz a-val.txt a.test.txt.gz pretrain.txt", "train is a_train.txt.gz, valid is a-val.txt"),
@@ -86,19 +82,17 @@ def test_a_folder_may_have_its_parts_as_they_are_published(tmp_path: Path, names
     for name in names.split():
         text = b"a b a b\n"
         (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
-    corpus = load_corpus(DataConfig(corpus=str(tmp_path), min_count=1))
+    corpus = load(tmp_path, min_count=1)
     assert {split: len(part) for split, part in corpus.splits.items()} == dict.fromkeys(SPLITS, 5)
     assert [line.startswith(note or "") for line in corpus.notes] == [True] * (note is not None)
 
 
-@pytest.mark.parametrize("two", ["ptb.train.txt ptb.char.train.txt", "a.train a.train.gz", "train.tokens train"])
-def test_two_files_for_one_part_are_refused_by_name(make_corpus: MakeCorpus, two: str) -> None:
+def test_two_files_for_one_part_are_refused_by_name(make_corpus: MakeCorpus) -> None:
     folder = make_corpus()
-    (folder / "train.txt").unlink()
-    for name in two.split():
-        (folder / name).write_text("a b\n")
-    with pytest.raises(InputError, match=f"{', '.join(sorted(two.split()))}: name the one that is the train part"):
-        load_corpus(DataConfig(corpus=str(folder)))
+    (folder / "train.txt").rename(folder / "ptb.train.txt")
+    (folder / "ptb.char.train.txt").write_text("a b\n")
+    with pytest.raises(InputError, match=r"ptb\.char\.train\.txt, ptb\.train\.txt: name the one"):
+        load(folder)
 
 
 def test_one_file_is_split_by_lines(tmp_path: Path) -> None:
@@ -112,18 +106,19 @@ def test_one_file_is_split_by_lines(tmp_path: Path) -> None:
     assert corpus.notes == ["one file, split by lines: train 1-180, valid 181-190, test 191-200"]
 
 
-@pytest.mark.parametrize("length", [1, 40_000])
-@pytest.mark.parametrize("lines", [3, 4, 19, 20, 41, 100])
-@pytest.mark.parametrize("end", [b"", b"\n"])
-def test_the_parts_of_one_file_are_the_file(tmp_path: Path, lines: int, end: bytes, length: int) -> None:
-    data = b"\n".join(b"x" * (length * (n % 4 + 1)) for n in range(lines)) + end
-    path = tmp_path / "book.txt"
+@given(lengths=st.lists(st.integers(0, 9) | st.just(40_000), min_size=3, max_size=60), end=st.booleans())
+def test_the_parts_of_one_file_are_the_file(
+    tmp_path_factory: pytest.TempPathFactory, lengths: list[int], end: bool
+) -> None:
+    data = b"\n".join(b"x" * length for length in lengths) + b"\n" * end
+    lines = data.count(b"\n") + (not data.endswith(b"\n"))
+    assume(lines >= len(SPLITS))
+    path = tmp_path_factory.getbasetemp() / "book.txt"
     path.write_bytes(data)
     texts, _ = split_by_lines(path)
     parts = [data[text.start : text.stop] for text in texts.values()]
-    assert b"".join(parts) == data
-    assert all(part.endswith(b"\n") for part in parts[:2])
-    counts = [len(part.splitlines()) for part in parts]
+    assert b"".join(parts) == data and all(part.endswith(b"\n") for part in parts[:2])
+    counts = [part.count(b"\n") + (not part.endswith(b"\n")) for part in parts]
     assert counts[1] == counts[2] == max(1, lines // 20)
 
 
@@ -157,11 +152,8 @@ def test_the_demo_is_written_as_its_words() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "the file is empty"),
-        (b"one line only", r"1 line\(s\) cannot be split into train, valid and test"),
         (b"one\ntwo\n", r"2 line\(s\) cannot be split"),
         (b"\n\n\n\n", "no word in the part of its lines from byte 0"),
-        (b"one\ntwo\n\n", "no word in the part of its lines from byte 8, of train, valid and test"),
         (b"one\ntwo\n<eos> three\n", "line 3: the word <eos> is reserved"),
     ],
 )
@@ -172,36 +164,6 @@ def test_one_file_that_cannot_be_split_is_refused(tmp_path: Path, data: bytes, m
         load(path)
 
 
-@pytest.mark.parametrize("split", ["train", "valid", "test"])
-def test_a_bad_file_of_a_folder_is_refused_by_name(make_corpus: MakeCorpus, split: str) -> None:
-    folder = make_corpus({split: b"a \xff\n"})
-    path = folder / f"{split}.txt"
-    with pytest.raises(InputError, match=rf"{split}\.txt.*not UTF-8 at byte 2"):
-        load(folder)
-    path.unlink()
-    with pytest.raises(InputError, match=rf"corpus: no {split}\.txt or {split}\.txt\.gz in it.*train, valid and test"):
-        load(folder)
-    path.mkdir()
-    with pytest.raises(InputError, match=rf"{split}\.txt: a folder where a file is needed"):
-        load(folder)
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("ptp", "Did you mean 'ptb'"),
-        ("wikitext2", "Did you mean 'wikitext-2'"),
-        ("demoo", "Did you mean 'demo'"),
-        ("zzzzzzzz", "Choose from: demo, ptb, wikitext-2"),
-        ("x" * 5000, "Choose from: demo"),
-        ("a\0b", "no such corpus, folder or file"),
-    ],
-)
-def test_an_unknown_name_is_answered_with_the_nearest(name: str, hint: str) -> None:
-    with pytest.raises(InputError, match=rf"no such corpus, folder or file.*{hint}|{hint}"):
-        load(name)
-
-
 def test_a_mistyped_path_is_not_answered_with_a_file_of_a_like_name(
     make_corpus: MakeCorpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,3 +171,9 @@ def test_a_mistyped_path_is_not_answered_with_a_file_of_a_like_name(
     for name in ("trian.txt", str(Path("trian.txt").absolute())):
         with pytest.raises(InputError, match=r"no such corpus, folder or file(?!.*train\.txt)"):
             load(name)
+
+
+@pytest.mark.parametrize("name", ["ptp", "x" * 5000, "a\0b"])
+def test_an_unknown_name_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="no such corpus, folder or file"):
+        load(name)

@@ -8,7 +8,6 @@ from spanlm.data.config import SPLITS, DataConfig
 from spanlm.data.corpora import load_corpus
 from spanlm.data.demo import Topic, demo_topics, extract_topics
 from spanlm.data.tokenizer import tokenize
-from spanlm.data.vocabulary import EOS, UNK
 
 MARKED_UP = """The "while" statement
 *********************
@@ -73,12 +72,6 @@ def test_sentences_are_kept_and_all_else_is_dropped() -> None:
     ]
 
 
-def test_a_sentence_of_two_topics_stays_with_the_smaller_one() -> None:
-    shared, other = "This sentence is in both topics.", "This one is in the larger topic alone."
-    topics = extract_topics({"compound": f"{shared} {other}\n", "while": f"{shared}\n", "empty": "no prose\n"})
-    assert [(topic.name, len(topic.sentences)) for topic in topics] == [("compound", 1), ("while", 1)]
-
-
 def test_the_real_text_reads_as_sentences() -> None:
     sentences = [sentence for topics in demo_topics().values() for t in topics for sentence in text_of(t)]
     assert len(sentences) > 1000
@@ -108,12 +101,9 @@ def test_the_corpus_has_its_topics_as_documents_and_learns_unk() -> None:
     assert corpus.name == "demo"
     assert corpus.tokenizer == DataConfig().effective_tokenizer == "words"
     for split, tokens in corpus.splits.items():
-        topics = demo_topics()[split]  # type: ignore[index]
         edges = [*tokens.documents.tolist(), len(tokens)]
-        assert [end - begin for begin, end in itertools.pairwise(edges)] == [len(topic) for topic in topics]
+        assert [end - begin for begin, end in itertools.pairwise(edges)] == [*map(len, demo_topics()[split])]
         unknown = int((tokens.ids == corpus.vocabulary.unk_id).sum())
         assert unknown == corpus.oov[split] > 0
         assert tokens.ids[-1] == corpus.vocabulary.eos_id
-    assert set(corpus.vocabulary.words) > {EOS, UNK, "the", "."}
-    for part in (platform.python_version(), f"train {len(corpus.splits['train'])}", "fewer than 2 times"):
-        assert part in " ".join(corpus.notes)
+    assert platform.python_version() in " ".join(corpus.notes)

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
-from spanlm.data.cbt import Question, read_questions, word_class
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import CORPORA, load_corpus
 from tests.cases import rest_slow
@@ -46,17 +44,6 @@ def test_the_childrens_books_have_their_published_counts() -> None:
     corpus = load_corpus(DataConfig(corpus="cbt", max_size=16_000))
     assert len(corpus.vocabulary) == 16_000
     assert corpus.oov == {"train": 106_840, "valid": 5_977, "test": 9_089}
-
-
-@pytest.mark.parametrize("word_kind", rest_slow(["NE", "CN", "V", "P"]))
-@pytest.mark.parametrize(("part", "questions"), [("valid_2000", 2_000), ("test_2500", 2_500)])
-def test_every_question_is_well_formed(word_kind: str, part: str, questions: int) -> None:
-    path = Path(os.environ["SPANLM_DATA"]) / "cbt" / "questions" / f"cbtlike_{word_kind}_{part}.txt.gz"
-    found = list(read_questions(path))
-    assert len(found) == questions
-    sizes = {isinstance(one, Question) and (len(one.context), len(one.candidates)) for one in found}
-    assert sizes == {(20, 10)}
-    assert word_class(path) == word_kind
 
 
 @pytest.mark.slow

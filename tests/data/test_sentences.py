@@ -16,7 +16,8 @@ from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError
 
 EOS = 0
-LINES = st.lists(st.integers(0, 9), min_size=1, max_size=14)
+LINE = st.integers(0, 9)
+LINES = st.lists(LINE, min_size=1, max_size=14)
 """The number of words of each line."""
 
 Sentence = tuple[list[int], list[int]]
@@ -51,64 +52,20 @@ def read(batcher: SentenceBatcher, seed: int = 0, start: int = 0) -> list[list[S
     return found
 
 
-def sentences(
-    lines: list[int], batch_size: int = 3, seed: int = 0, shuffle: bool = False, **rules: Any
-) -> list[Sentence]:
-    """What is read, and that as much of it is a target as the batcher says."""
-    batcher = SentenceBatcher(text(lines), EOS, batch_size=batch_size, rules=SentenceRules(**rules), shuffle=shuffle)
-    found = [sentence for batch in read(batcher, seed) for sentence in batch]
-    assert sum(len(targets) for _, targets in found) == batcher.targets
-    return found
-
-
 def padding(batcher: SentenceBatcher, seed: int = 0) -> float:
-    """The share of all steps that are padding."""
     masks = [segment.mask for segment in batcher.segments(seed)]
     return 1 - sum(int(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
 
 
-@given(lines=LINES, limit=st.integers(1, 9), long=st.sampled_from(["keep", "cut"]), predict_first=st.booleans())
-def test_sentences_are_those_of_a_loop(lines: list[int], limit: int, long: Any, predict_first: bool) -> None:
-    """The limit counts what is predicted; an unopened line's first word is only read, one without words left out."""
-    lines = [1, *lines]
-    assert sentences(lines, limit=limit, long=long, predict_first=predict_first) == by_a_loop(
-        lines, limit, long, predict_first
-    )
-
-
 def test_a_text_without_words_has_nothing_to_predict_unopened() -> None:
-    with pytest.raises(InputError, match=r"^training\.batching\.predict_first=false: must be true for a text without"):
-        sentences([0, 0], predict_first=False)
-    assert len(sentences([0, 0])) == 2
+    with pytest.raises(InputError, match=r"^training\.batching\.predict_first=false"):
+        read(SentenceBatcher(text([0, 0]), EOS, batch_size=3, rules=SentenceRules(predict_first=False)))
 
 
 def test_a_last_line_without_an_end() -> None:
     ids = TokenFile(np.array([1, EOS, 2, 3], np.int32), np.zeros(1, np.int64))
     batcher = SentenceBatcher(ids, EOS, batch_size=2, rules=SentenceRules(predict_first=False))
     assert read(batcher) == [[([1], [EOS]), ([2], [3])]]
-
-
-@given(
-    lines=LINES,
-    batch_size=st.integers(1, 4),
-    seed=st.integers(0, 3),
-    shuffle=st.booleans(),
-    order=st.sampled_from(["drawn", "bucketed", "by-length"]),
-    long=st.sampled_from(["keep", "cut"]),
-    predict_first=st.booleans(),
-    start=st.integers(0, 6),
-)
-def test_orders_have_the_same_sentences_and_start_anywhere(
-    lines: list[int], batch_size: int, seed: int, shuffle: bool, order: Any, long: Any, predict_first: bool, start: int
-) -> None:
-    rules = SentenceRules(limit=4, long=long, predict_first=predict_first, order=order)
-    expected = by_a_loop([1, *lines], 4, long, predict_first)
-    batcher = SentenceBatcher(text([1, *lines]), EOS, batch_size=batch_size, rules=rules, shuffle=shuffle)
-    batches = read(batcher, seed)
-    assert sorted(s for batch in batches for s in batch) == sorted(expected)
-    assert len(batches) == batcher.count(seed) == -(-len(expected) // batch_size)
-    assert sorted(map(len, batches))[1:] == [batch_size] * (len(batches) - 1)
-    assert read(batcher, seed, start) == batches[start:]
 
 
 def skewed(count: int = 3000) -> list[int]:
@@ -177,3 +134,31 @@ def test_very_long_lines_are_read_alone_and_in_pieces(
     if all(len(targets) <= LONG for _, targets in expected):
         plain = SentenceBatcher(tokens, EOS, batch_size=batch_size, rules=rules).segments()
         assert [s.targets.tolist() for s in segments] == [s.targets.tolist() for s in plain]
+
+
+RULES = st.builds(
+    SentenceRules,
+    order=st.sampled_from(["drawn", "bucketed", "by-length"]),
+    limit=st.integers(1, 9),
+    long=st.sampled_from(["keep", "cut"]),
+    predict_first=st.booleans(),
+)
+
+
+@given(lines=LINES, size=st.integers(1, 4), seed=st.integers(0, 3), shuffle=st.booleans(), rules=RULES, start=LINE)
+def test_sentences_are_those_of_a_loop_in_every_order_and_start_anywhere(
+    lines: list[int], size: int, seed: int, shuffle: bool, rules: SentenceRules, start: int
+) -> None:
+    """The limit counts what is predicted; an unopened line's first word is only read, one without words left out."""
+    expected = by_a_loop([1, *lines], rules.limit, rules.long, rules.predict_first)
+    batcher = SentenceBatcher(text([1, *lines]), EOS, batch_size=size, rules=rules, shuffle=shuffle)
+    batches = read(batcher, seed)
+    found = [sentence for batch in batches for sentence in batch]
+    if shuffle or rules.order != "drawn":
+        assert sorted(found) == sorted(expected)
+    else:
+        assert found == expected
+    assert batcher.targets == sum(len(targets) for _, targets in expected)
+    assert len(batches) == batcher.count(seed) == -(-len(expected) // size)
+    assert sorted(map(len, batches))[1:] == [size] * (len(batches) - 1)
+    assert read(batcher, seed, start) == batches[start:]

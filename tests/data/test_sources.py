@@ -61,69 +61,28 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def tiny(make_corpus: MakeCorpus, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data folder with an intact local copy."""
     monkeypatch.setitem(sources.CORPORA, "tiny", published("http://127.0.0.1:9"))
     monkeypatch.delenv("SPANLM_DATA", raising=False)
     return make_corpus(dict(TEXTS), name="data/tiny").parent
 
 
-def test_a_local_copy_is_found_by_dir_or_by_the_environment(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    by_dir = load_corpus(DataConfig(corpus="tiny", dir=str(tiny), download=True))  # which is not needed
-    assert len(by_dir.vocabulary) == 4
-    monkeypatch.setenv("SPANLM_DATA", str(tiny))
-    assert load_corpus(DataConfig(corpus="tiny")).vocabulary == by_dir.vocabulary
-    monkeypatch.setenv("SPANLM_DATA", str(tiny / "elsewhere"))
-    assert load_corpus(DataConfig(corpus="tiny", dir=str(tiny))).vocabulary == by_dir.vocabulary
-
-
-def test_a_corpus_of_ones_own_is_found_by_its_name(
-    make_corpus: MakeCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = make_corpus(dict(TEXTS), name="data/mine").parent
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SPANLM_DATA", str(folder))
-    by_name = load_corpus(DataConfig(corpus="mine"))
-    assert by_name.vocabulary == load_corpus(DataConfig(corpus=str(folder / "mine"))).vocabulary
-    assert findable(DataConfig(corpus="mine")).corpus == str(folder / "mine")
-    with pytest.raises(InputError, match="no such corpus"):
-        load_corpus(DataConfig(corpus="mine", dir=str(tmp_path)))
-
-
-def test_a_text_is_found_from_every_folder(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tiny.parent)
-    found = findable(DataConfig(corpus="tiny", dir=tiny.name))
-    monkeypatch.chdir(tmp_path)
-    assert len(load_corpus(found).vocabulary) == 4 and found.corpus == "tiny"
-
-
-CBT_FILES = "cbt_train.txt or cbt_train_rebuilt.txt, cbt_valid.txt, cbt_test.txt"
-
-
-@pytest.mark.parametrize(
-    ("corpus", "download", "parts"),
-    [
-        ("ptb", False, ["train.txt, valid.txt, test.txt", "--data.download true"]),
-        ("cbt", False, [CBT_FILES, "cannot be downloaded"]),
-        ("cbt", True, [CBT_FILES, "cannot be downloaded"]),
-    ],
-)
+@pytest.mark.parametrize(("corpus", "download"), [("ptb", False), ("cbt", True)])
 def test_a_corpus_that_is_nowhere_is_an_error_that_says_how_to_get_it(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, corpus: str, download: bool, parts: list[str]
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, corpus: str, download: bool
 ) -> None:
     monkeypatch.setenv("SPANLM_DATA", str(tmp_path / "nothing"))
     with pytest.raises(InputError) as caught:
         load_corpus(DataConfig(corpus=corpus, download=download))
-    message = str(caught.value)
-    for part in (*parts, tmp_path / "nothing" / corpus, cache, "data.dir", "SPANLM_DATA"):
-        assert str(part) in message
-    assert "\n" not in message and ("--data.download" in message) is (corpus == "ptb")
+    for part in (tmp_path / "nothing" / corpus, cache, "data.dir", "SPANLM_DATA", f"{corpus}_valid.txt"[-9:]):
+        assert str(part) in str(caught.value)
+    assert ("--data.download" in str(caught.value)) is (corpus == "ptb")
 
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_a_file_with_another_hash_or_none_is_refused_by_name(tiny: Path, split: Split) -> None:
     path, config = tiny / "tiny" / f"{split}.txt", DataConfig(corpus="tiny", dir=str(tiny), download=True)
     path.write_bytes(TEXTS[split].replace(b"b", b"c").replace(b"a", b"d"))
-    with pytest.raises(InputError, match=rf"tiny/{split}\.txt: not the published tiny {split} text \(SHA-256"):
+    with pytest.raises(InputError, match=rf"tiny/{split}\.txt: not the published tiny {split} text"):
         load_corpus(config)
     path.unlink()
     with pytest.raises(InputError, match=rf"tiny: {split}\.txt missing"):
@@ -187,45 +146,40 @@ def test_a_published_corpus_with_other_tokens_is_not_called_by_its_name_alone(
 BOOKS: dict[Split, bytes] = {"train": BOOK + b"a b\n" + BOOK + b"b\n", "valid": BOOK + b"a\n", "test": BOOK + b"a b\n"}
 
 
-@pytest.fixture
-def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data folder with a collection of books like that of the Children's Book Test, its training part rebuilt."""
+def test_books_are_documents_and_the_published_file_goes_before_the_rebuilt_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("SPANLM_DATA", raising=False)
-    files = files_of(BOOKS, stem="cbt_{}")
-    made = files["train"]._replace(stem="cbt_train_rebuilt")
-    rebuilt = PublishedCorpus("the books, one file rebuilt", {**files, "train": made})
-    corpus = PublishedCorpus("the books", {**files, "train": PublishedFile("cbt_train")}, rebuilt)
-    monkeypatch.setitem(sources.CORPORA, "cbt", corpus)
-    folder = tmp_path / "data" / "cbt"
+    files, folder = files_of(BOOKS, stem="cbt_{}"), tmp_path / "data" / "cbt"
+    rebuilt = PublishedCorpus("rebuilt", {**files, "train": files["train"]._replace(stem="cbt_train_rebuilt")})
+    published = PublishedCorpus("the books", {**files, "train": PublishedFile("cbt_train")}, rebuilt)
+    monkeypatch.setitem(sources.CORPORA, "cbt", published)
     folder.mkdir(parents=True)
     (folder / "cbt_train_rebuilt.txt.gz").write_bytes(gzip.compress(BOOKS["train"]))
-    (folder / "cbt_valid.txt").write_bytes(BOOKS["valid"])
-    (folder / "cbt_test.txt").write_bytes(BOOKS["test"])
-    return folder
-
-
-def test_books_are_documents_and_a_rebuilt_file_is_named_as_such_where_it_is_used(books: Path) -> None:
-    config = DataConfig(corpus="cbt", dir=str(books.parent))
+    for split in ("valid", "test"):
+        (folder / f"cbt_{split}.txt").write_bytes(BOOKS[split])
+    config = DataConfig(corpus="cbt", dir=str(folder.parent))
     corpus = load_corpus(config)
     assert corpus.vocabulary.words == ("a", "b", "<eos>", "<unk>"), "titles are no text"
     assert corpus.splits["train"].ids.tolist() == [0, 1, 2, 1, 2]
     assert corpus.splits["train"].documents.tolist() == [0, 3]
-    assert corpus.notes == ["the books, one file rebuilt"]
-    assert load_corpus(config, corpus.vocabulary, ["valid", "test"]).notes == []
-
-
-def test_the_published_file_goes_before_the_rebuilt_one_and_is_taken_as_it_is(books: Path) -> None:
-    (books / "cbt_train.txt").write_bytes(BOOK + b"another text\n")
-    corpus = load_corpus(DataConfig(corpus="cbt", dir=str(books.parent)))
+    assert corpus.notes == ["rebuilt"] and load_corpus(config, corpus.vocabulary, ["valid", "test"]).notes == []
+    (folder / "cbt_train.txt").write_bytes(BOOK + b"another text\n")
+    corpus = load_corpus(config)
     assert corpus.vocabulary.words == ("another", "text", "<eos>", "<unk>")
-    (note,) = corpus.notes
-    assert note.startswith(f"{books / 'cbt_train.txt'}: taken as it is; the SHA-256")
+    assert corpus.notes[0].startswith(f"{folder / 'cbt_train.txt'}: taken as it is; the SHA-256")
 
 
-def test_books_of_which_one_file_is_missing_are_an_error_that_names_it(books: Path) -> None:
-    for missing in ("cbt_train_rebuilt.txt.gz", "cbt_test.txt"):
-        (books / missing).rename(books / "elsewhere")
-        named = "cbt_train.txt or cbt_train_rebuilt.txt" if "train" in missing else missing
-        with pytest.raises(InputError, match=rf"cbt: {named} missing; a corpus needs train, valid, test"):
-            load_corpus(DataConfig(corpus="cbt", dir=str(books.parent)))
-        (books / "elsewhere").rename(books / missing)
+def test_a_corpus_is_found_by_dir_or_by_the_environment_or_where_it_is_ones_own(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_dir = load_corpus(DataConfig(corpus="tiny", dir=str(tiny), download=True))  # which is not needed
+    assert len(by_dir.vocabulary) == 4
+    monkeypatch.setenv("SPANLM_DATA", str(tiny))
+    assert load_corpus(DataConfig(corpus="tiny")).vocabulary == by_dir.vocabulary
+    (tiny / "tiny").rename(tiny / "mine")
+    monkeypatch.chdir(tmp_path)
+    assert load_corpus(DataConfig(corpus="mine")).vocabulary == by_dir.vocabulary
+    assert findable(DataConfig(corpus="mine")).corpus == str(tiny / "mine")
+    with pytest.raises(InputError, match="no such corpus"):
+        load_corpus(DataConfig(corpus="mine", dir=str(tmp_path)))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanlm.data.tables import DELIMITERS, Kind, Row, RowNotes, read_table, table_kind
+from spanlm.data.tables import DELIMITERS, Kind, Row, RowNotes, read_table
 from spanlm.errors import InputError
 
 CELL = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=8)
@@ -42,30 +42,19 @@ def test_lines_are_those_of_the_file_and_a_mark_of_order_and_gz_are_read(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("a.csv", "csv"), ("a.TSV.gz", "tsv"), ("a.jsonl", "jsonl"), ("a.txt", None), ("a", None)]
-)
-def test_kind_by_name(name: str, kind: Kind | None) -> None:
-    assert table_kind(Path(name)) == kind
-
-
-@pytest.mark.parametrize(
     ("kind", "text", "message"),
     [
         ("csv", "item,sent\n1,a\n", "line 2: no column sentence.*item, sent"),
         ("csv", "item,sentence\n1,a\n2,b,c\n", "line 3: 3 cells where there are 2 columns"),
-        ("csv", "item,sentence\n1,a\n2\n", "line 3: 1 cells"),
         ("csv", "item,sentence\n1,a\n2, \n", "line 3: the column sentence is empty"),
         ("csv", 'item,sentence\n1,"a\n', "line 2: "),
         ("csv", "sentence,sentence\na,b\n", "two columns are called 'sentence'"),
         ("csv", "item,sentence\n", "no rows"),
         ("csv", "item,sentence\n1,a\n2,a\0b\n", "line 3: a NUL character"),
         ("jsonl", '{"sentence": "a\\u0000b"}\n', "line 1: a NUL character"),
-        ("csv", "sep=;\nitem;sentence\n1;a;b\n", "line 3: 3 cells where there are 2 columns"),
         ("jsonl", '{"sentence": "a"}\n{"sentence": \n', "line 2: not JSON"),
-        ("jsonl", "[1]\n", "line 1: a JSON object"),
         ("jsonl", '{"sentence": ' + "[" * 100_000 + "\n", "line 1: not JSON"),
         ("jsonl", '{"sentence": "a \\ud800"}\n', "line 1: not JSON .*surrogates"),
-        ("jsonl", '{"sentence": null}\n', "line 1: the column sentence is empty"),
         *(
             ("jsonl", f'{{"sentence": {x}}}\n', "line 1: sentence=")
             for x in ('["a"]', '{"a": "b"}', "5", "true", "NaN")
@@ -112,19 +101,15 @@ def test_a_cell_may_hold_a_document(mark: str, place: int, tmp_path: Path) -> No
     [
         ("item,,s,,,\n1,x,a,y,,\n2,,b,,,\n", "item column_2 s column_4"),
         ('"","s"\n"1","a"\n"2","b"\n', "column_1 s"),
-        (",,s\n0,x,a\n1,y,b\n", "column_1 column_2 s"),
         ("s;;\na;;\nb;;late\n", "s column_2 column_3"),
         ("s,\na,\nb,\n", "s"),
         ("sep=;\ns;;\na;;z\nb;;\n", "s column_2 column_3"),
         ("item;s, or text;;\n1;a, b;;note\n2;b;;\n", "item|s, or text|column_3|column_4"),
     ],
 )
-@pytest.mark.parametrize("packed", ["", ".gz"])
-def test_columns_without_a_name_are_kept_where_they_hold_something(
-    text: str, names: str, packed: str, tmp_path: Path
-) -> None:
-    path = tmp_path / f"t.csv{packed}"
-    path.write_bytes(gzip.compress(text.encode()) if packed else b"\xef\xbb\xbf" + text.encode())
+def test_columns_without_a_name_are_kept_where_they_hold_something(text: str, names: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + text.encode()))
     expected = names.split("|" if "|" in names else " ")
     rows = list(read_table(path, "csv", [expected[1] if "|" in names else "s"]))
     assert [list(row.values) for row in rows] == [expected] * 2
@@ -162,21 +147,12 @@ def _refuse(row: Row) -> None:
     raise InputError(f"row {row.number} is not wanted")
 
 
-@pytest.mark.parametrize(("kind", "packed"), [("csv", ""), ("tsv", ""), ("csv", ".gz")])
-@pytest.mark.parametrize("coding", ["utf-16", "utf-16-le", "utf-16-be", "latin-1"])
+@pytest.mark.parametrize(("kind", "packed"), [("tsv", ""), ("csv", ".gz")])
+@pytest.mark.parametrize("coding", ["utf-16", "latin-1"])
 def test_how_to_convert_another_encoding_is_said(kind: Kind, packed: str, coding: str, tmp_path: Path) -> None:
     path = tmp_path / f"s.{kind}{packed}"
     rows = [[str(n), "the café is"] for n in ("item", *range(9))]
     content = "\n".join(DELIMITERS[kind].join(row) for row in rows).encode(coding)
     path.write_bytes(gzip.compress(content) if packed else content)
-    name = {"latin-1": "ISO-8859-1"}.get(coding, coding.upper().replace("-LE", "LE").replace("-BE", "BE"))
-    with pytest.raises(
-        InputError, match=rf"it looks like {name}: convert it by `{'gzip -dc' if packed else 'iconv'} .* > NEW\.{kind}`"
-    ):
+    with pytest.raises(InputError, match=rf"`{'gzip -dc' if packed else 'iconv'} .* > NEW\.{kind}`"):
         list(read_table(path, kind, []))
-
-
-@pytest.mark.parametrize("mark", [";", ",", "\t", "|"])
-def test_the_delimiter_that_excel_names_is_taken(mark: str, tmp_path: Path) -> None:
-    (tmp_path / "s.csv").write_text(f"sep={mark}\r\nitem{mark}sentence\r\n1{mark}a b\r\n", newline="")
-    assert list(read_table(tmp_path / "s.csv", "csv", [])) == [Row(3, {"item": "1", "sentence": "a b"})]

@@ -51,6 +51,7 @@ def test_a_long_line_comes_in_small_pieces(tmp_path: Path) -> None:
         (b"one\n two\0\n", 8, "a NUL byte at byte {}"),
         (b"one\ntwo\n\nthe <eos> here\n", 9, "the word <eos> is reserved"),
         (b"a<eos> <eos>b\n\t<eos>\v<eos>", 14, "the word <eos> is reserved"),
+        (b"\xef\xbb\xbfab \xe6\xbc\n", 6, "not UTF-8 at byte {}"),
     ],
 )
 def test_bad_bytes_are_refused_with_their_place(
@@ -61,15 +62,6 @@ def test_bad_bytes_are_refused_with_their_place(
     told = message.format(at) if "{}" in message else f"line {1 + whole.count(10, 0, at)}: {message}"
     with pytest.raises(InputError, match=rf"bad\.txt.*{told}"):
         read(tmp_path / "bad.txt", whole)
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [(b"\xef\xbb\xbfab \xe6\xbc\n", "not UTF-8 at byte 6"), (b"\xef\xbb\xbf<eos> a", "line 1: the word <eos>")],
-)
-def test_a_mark_of_the_byte_order_counts(tmp_path: Path, data: bytes, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        read(tmp_path / "bad.txt", data)
 
 
 def test_a_word_without_end_is_refused(tmp_path: Path) -> None:
@@ -88,12 +80,6 @@ def test_gzip_gives_the_same_pieces_and_the_hash_of_the_text(tmp_path: Path) -> 
             assert b"".join(pieces(text, fingerprint(text))) == expected
 
 
-def test_the_line_number_in_a_part_is_that_of_the_file(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(b"one\ntwo\n<eos> three\n")
-    with pytest.raises(InputError, match="line 3"):
-        list(pieces(Text(tmp_path / "a.txt", 4)))
-
-
 def test_a_file_that_changes_meanwhile_is_told(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"one\n")
@@ -101,18 +87,6 @@ def test_a_file_that_changes_meanwhile_is_told(tmp_path: Path) -> None:
     path.write_bytes(b"two\n")
     with pytest.raises(RunError, match=r"a\.txt: the file was changed while it was read"):
         list(pieces(Text(path), before))
-
-
-def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    (tmp_path / "empty.txt").write_bytes(b"")
-    for name, message in (
-        ("none.txt", r"none\.txt: no such file"),
-        ("", "a folder where a file is needed"),
-        ("empty.txt/none.txt", r"none\.txt.*cannot be read \(Not a directory\)"),
-        ("empty.txt", r"empty\.txt: the file is empty"),
-    ):
-        with pytest.raises(InputError, match=message):
-            fingerprint(Text(tmp_path / name))
 
 
 MARKED = "<s> a </s>|b <eos>| <s>\tc </s>\r|<s> </s>|<eos>|<s> d </s> <eos>|\f|<s>x </s>|<s> e|f </s>|g </s> <s>|<s>"

@@ -54,13 +54,9 @@ def entries(cache: Path, kind: str = "tokens") -> list[Path]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A text of two lines with a blank one between them."""
     path = tmp_path / "a.txt"
     path.write_bytes(b"a b\n\nc d\n")
     return path
-
-
-IDS = [0, 1, 2, 2, 3, 4, 2]
 
 
 @pytest.mark.parametrize("documents", rest_slow(get_args(Documents), always=2))
@@ -98,25 +94,6 @@ def test_words_ids_and_documents_are_those_of_a_plain_loop_wherever_the_text_is_
     assert oov == sum(word not in vocabulary for word in expected)
 
 
-@pytest.mark.parametrize(
-    ("documents", "text", "starts"),
-    [
-        ("heading", "x y|= = a = =|x y", [0]),
-        ("heading", "x y|= a =|x|= b =|x", [0, 3, 9]),
-        ("heading", "|= a =||x|= b =|x||= c =||y", [0, 15]),  # as in WikiText: between blank lines, if the first one is
-        ("heading", "|= a =||x", [0]),  # what opens the text belongs to its first document
-        ("blank-line", "x|||y|z||a", [0, 4, 9]),
-        ("book-title", f"{TITLE} t|x y|{TITLE}|x|z|{TITLE}|z", [0, 3, 7]),
-        ("book-title", f"|{TITLE}||x|{TITLE}||{TITLE}|y", [0, 4, 5]),
-    ],
-)
-def test_where_documents_start(tmp_path: Path, documents: Documents, text: str, starts: list[int]) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text(text.replace("|", "\n"))
-    for vocabulary in (build(path), Vocabulary((EOS, UNK))):  # a heading shows though "=" has no id
-        assert encode(path, vocabulary, documents=documents)[0].documents.tolist() == starts
-
-
 def test_a_second_load_reads_the_cache_and_not_the_text(path: Path, cache: Path) -> None:
     vocabulary = build(path)
     first = encode(path, vocabulary, documents="blank-line")
@@ -146,23 +123,6 @@ def test_each_text_vocabulary_tokenizer_and_document_rule_has_an_entry_of_its_ow
     assert len(entries(cache, "counts")) == 1, "only the titles of books are no words"
     build(path, documents="book-title")
     assert len(entries(cache, "counts")) == 2
-
-
-@pytest.mark.parametrize("kind", ["tokens", "counts"])
-@pytest.mark.parametrize("damage", ["0", "64", "-1", "longer", "null"])
-def test_a_damaged_entry_is_built_anew(path: Path, cache: Path, kind: str, damage: str) -> None:
-    vocabulary = build(path)
-    encode(path, vocabulary)
-    (entry,) = entries(cache, kind)
-    whole = entry.read_bytes()
-    if damage.lstrip("-").isdigit():
-        entry.write_bytes(whole[: int(damage)])
-    else:
-        entry.write_bytes(whole + b"x" if damage == "longer" else damage.encode().ljust(64) + whole[64:])
-    assert build(path) == vocabulary
-    assert encode(path, vocabulary)[0].ids.tolist() == IDS
-    assert entries(cache, kind) == [entry]
-    assert entry.read_bytes() == whole
 
 
 def test_a_text_that_is_refused_leaves_nothing_in_the_cache(path: Path, cache: Path) -> None:

@@ -14,11 +14,6 @@ from spanlm.errors import InputError
 WORDS = st.sampled_from(["a", "b", "c", "d", "e", EOS, UNK, "é", "\u2028"])
 
 
-def test_ids_are_in_order_of_first_appearance_and_the_specials_come_last_if_absent() -> None:
-    assert Vocabulary.from_counts({"the": 2, "cat": 1}).words == ("the", "cat", EOS, UNK)
-    assert Vocabulary.from_counts({"the": 2, UNK: 1, EOS: 3, "cat": 1}).words == ("the", UNK, EOS, "cat")
-
-
 @given(st.lists(WORDS), st.integers(1, 4), st.none() | st.integers(2, 9))
 def test_from_counts_agrees_with_a_plain_choice(text: list[str], min_count: int, max_size: int | None) -> None:
     counts = Counter(text)
@@ -64,25 +59,13 @@ def test_save_and_load_give_the_same_vocabulary(tmp_path: Path) -> None:
     assert content == {"format": 1, "hash": vocabulary.hash, "words": list(vocabulary.words)}
 
 
-def test_words_in_another_order_are_refused_by_the_hash(tmp_path: Path) -> None:
-    path = tmp_path / "vocabulary.json"
-    Vocabulary(("a", "b", EOS, UNK)).save(path)
-    content = json.loads(path.read_text())
-    content["words"][:2] = ["b", "a"]
-    path.write_text(json.dumps(content))
-    with pytest.raises(InputError, match=r"vocabulary\.json: its hash .* does not match its words"):
-        Vocabulary.load(path)
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        *(
-            (text, "not a vocabulary, which is")
-            for text in ("{", "[" * 100_000, "[]", '{"words": 3}', '{"words": [3]}')
-        ),
+        *((text, "not a vocabulary, which is") for text in ("{", "[" * 100_000, '{"words": [3]}')),
         ('{"format": 2, "words": ["<eos>", "<unk>"]}', "format=2: must be 1"),
         ('{"format": 1, "words": ["<eos>", "<unk>"]}', "its hash None does not match"),
+        (f'{{"format": 1, "hash": "{Vocabulary((EOS, UNK)).hash}", "words": ["<unk>", "<eos>"]}}', "its hash"),
     ],
 )
 def test_a_damaged_file_is_refused_by_name(tmp_path: Path, content: str, message: str) -> None:

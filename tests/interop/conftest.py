@@ -8,7 +8,6 @@ from tests.goldens.small import make_text, shrunk
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> spanlm.TrainedModel:
-    """A run of a few steps."""
     folder = tmp_path_factory.mktemp("interop")
     config = shrunk("daniluk2017/kvp-w5", str(make_text(folder / "text")), epochs=1)
     spanlm.train(config, spanlm.load_corpus(config.data), folder / "run")

@@ -99,15 +99,14 @@ def test_generation_goes_on_from_a_state_and_rows_from_their_own_words(tmp_path:
     ids = torch.randint(0, 8, (2, 6), generator=torch.Generator().manual_seed(3))
     save_file(model(ids[:, :5]).state.flat(), tmp_path / "state.safetensors")
     state = LMState.from_flat(load_file(tmp_path / "state.safetensors"))
-    for more in ({}, {"num_beams": 3}, {"num_beams": 3, "num_return_sequences": 2}):
+    mask = torch.ones_like(ids)
+    mask[1, :3] = 0
+    for more in ({}, {"num_beams": 3, "num_return_sequences": 2}):
         how = {"max_new_tokens": 5, "eos_token_id": None, **more}
         after = model.generate(ids[:, 5:], state=state, **how)
         assert torch.equal(after[:, 1:], model.generate(ids, **how)[:, 6:])
-        mask = torch.ones_like(ids)
-        mask[1, :3] = 0
-        padded = ids.where(mask.bool(), 9)
         rows = len(after) // 2
-        both = model.generate(padded, attention_mask=mask, **how)
+        both = model.generate(ids.where(mask.bool(), 9), attention_mask=mask, **how)
         assert torch.equal(both[:rows], model.generate(ids[:1], **how))
         assert torch.equal(both[rows:, 3:], model.generate(ids[1:, 3:], **how))
     drawn = []
@@ -355,18 +354,8 @@ def test_nothing_is_left_of_an_export_that_the_disk_refused(
     run: spanlm.TrainedModel, tmp_path: Path, kilobytes: int
 ) -> None:
     (tmp_path / "room").mkdir()
-    words = [
-        sys.executable,
-        "-m",
-        "spanlm",
-        "export",
-        str(run.folder),
-        "--to",
-        "hf",
-        "--out",
-        str(tmp_path / "room/out"),
-    ]
-    limited = ["bash", "-c", f'ulimit -f {kilobytes}; "$@"', "bash", *words]
+    export = f'"{sys.executable}" -m spanlm export "{run.folder}" --to hf --out "{tmp_path}/room/out"'
+    limited = ["bash", "-c", f"ulimit -f {kilobytes}; {export}"]
     found = subprocess.run(limited, capture_output=True, text=True, check=False)
     assert found.returncode == 1 and found.stderr.count("\n") == 1 and "too large" in found.stderr
     assert not list((tmp_path / "room").iterdir())

@@ -29,14 +29,12 @@ PAIRS = [
 
 
 def model(run: spanlm.TrainedModel, **options: Any) -> Any:
-    """The run as a model of lm_eval."""
     from spanlm.interop.lm_eval import SpanlmLM
 
     return SpanlmLM(run, **options)
 
 
 def request(*arguments: object, doc: int = 0) -> SimpleNamespace:
-    """A request as a task makes it."""
     return SimpleNamespace(args=arguments, task_name="t", doc_id=doc)
 
 

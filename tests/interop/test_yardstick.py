@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import spanlm
-from spanlm.analysis.compare import read_tokens
+from spanlm.cli.main import main
 from spanlm.errors import InputError
 from tests.goldens.small import command
 
@@ -64,13 +64,11 @@ def saved(folder: Path, tokenizer: Any, **options: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A GPT-2 with byte-level pairs."""
     return saved(tmp_path_factory.mktemp("gpt"), bytes_tokenizer())
 
 
 @pytest.fixture(scope="module")
 def letters(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One with eight sub-words."""
     return saved(tmp_path_factory.mktemp("letters"), letters_tokenizer())
 
 
@@ -231,11 +229,17 @@ def test_an_exported_run_says_what_the_run_says(run: spanlm.TrainedModel, tmp_pa
     hf.export(run, tmp_path / "out")
     there = spanlm.load(f"hf:{tmp_path / 'out'}", "cpu")
     text = ["the cat sat on the mat .", "zebra said N", ""]
+    (tmp_path / "text.txt").write_text("\n".join(text) + "\n")
     for state in ("line", "carry"):
         rows = [list(model.score(text, state=state, eos=True)) for model in (run, there)]
         for one, other in zip(*rows, strict=True):
             assert (one.surprisal, one.entropy) == pytest.approx((other.surprisal, other.entropy), abs=1e-5)
             assert astuple(one)[:3] == astuple(other)[:3] and (one.rank, one.oov) == (other.rank, other.oov)
+        own, other = (model.evaluate(str(tmp_path / "text.txt"), state=state) for model in (run, there))
+        assert (own.tokens, own.unk_tokens) == (other.tokens, other.unk_tokens)
+        assert (own.nll, own.perplexity_without_unk) == pytest.approx(
+            (other.nll, other.perplexity_without_unk), abs=1e-4
+        )
     for model in (run, there):
         with pytest.raises(InputError, match="items='the cat': is one string; give a list of them"):
             list(model.score_items("the cat"))
@@ -246,12 +250,6 @@ def test_an_exported_run_says_what_the_run_says(run: spanlm.TrainedModel, tmp_pa
     reductions = [[each.entropy_reduction for each in item] for item in items]
     assert reductions[0] == pytest.approx(reductions[1], abs=1e-5)
     assert run.compare("the cat", "cat the").good == pytest.approx(there.compare("the cat", "cat the").good, abs=1e-5)
-    (tmp_path / "text.txt").write_text("\n".join(text) + "\n")
-    for state in ("line", "carry"):
-        own, other = (model.evaluate(str(tmp_path / "text.txt"), state=state) for model in (run, there))
-        assert (own.tokens, own.unk_tokens) == (other.tokens, other.unk_tokens)
-        assert own.nll == pytest.approx(other.nll, abs=1e-4)
-        assert own.perplexity_without_unk == pytest.approx(other.perplexity_without_unk, abs=1e-4)
 
 
 def test_an_exported_run_that_never_opened_a_line_is_refused(unopened_run: Path, tmp_path: Path) -> None:
@@ -310,8 +308,6 @@ REFUSED = [
 def test_what_it_cannot_do_is_refused_in_one_line(
     folder: Path, tmp_path: Path, arguments: tuple[str, ...], named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from spanlm.cli.main import main
-
     (tmp_path / "text.txt").write_text("the cat\n")
     corpus = ["--corpus", str(tmp_path / "text.txt")] * (arguments[0] == "evaluate")
     assert main([arguments[0], f"hf:{folder}", *arguments[1:], *corpus]) == 2
@@ -322,22 +318,13 @@ def test_what_it_cannot_do_is_refused_in_one_line(
 def test_it_is_compared_but_not_with_a_cache(
     folder: Path, tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from spanlm.cli.main import main
-
     (tmp_path / "text.txt").write_text("the cat\n" * 40)
     command = ["compare", str(tiny_run), f"hf:{folder}", "--words", "common", "--corpus", str(tmp_path / "text.txt")]
     assert main(command) == 0
-    for more in (["--tune-cache"], ["--cache-theta", "1", "--cache-lambda", "0.5"]):
-        assert main([*command, "--cache", "9", *more]) == 2
-        assert f"--cache: hf:{folder} predicts sub-words" in capsys.readouterr().err
-    swapped = ["compare", f"hf:{folder}", str(tiny_run), *command[3:]]
-    capsys.readouterr()
-    assert main(swapped) == 2
-    assert "predicts any word, and the words of the first run are compared. Name it last." in capsys.readouterr().err
-    with pytest.raises(InputError, match="a cache holds words of a vocabulary"):
-        model = spanlm.load(f"hf:{folder}", "cpu")
-        corpus = model.corpus(tmp_path / "text.txt")
-        read_tokens(model, corpus, "text", cache=spanlm.CacheConfig(window=9, theta=1.0, lambda_=0.5))
+    assert main([*command, "--cache", "9", "--tune-cache"]) == 2
+    assert f"--cache: hf:{folder} predicts sub-words" in capsys.readouterr().err
+    assert main(["compare", f"hf:{folder}", str(tiny_run), *command[3:]]) == 2
+    assert "Name it last." in capsys.readouterr().err
 
 
 def test_a_text_with_a_law_is_measured_without_it(folder: Path) -> None:
@@ -350,32 +337,28 @@ def test_a_text_with_a_law_is_measured_without_it(folder: Path) -> None:
 
 def test_folders_that_cannot_be_a_yardstick_say_what_to_do(folder: Path, tmp_path: Path) -> None:
     def broken(name: str, *without: str, **config: Any) -> str:
-        path = tmp_path / name
-        shutil.copytree(folder, path)
+        path = shutil.copytree(folder, tmp_path / name)
         for each in without:
             (path / each).unlink()
         changed = json.loads((path / "config.json").read_text()) | config
         (path / "config.json").write_text(json.dumps(changed))
         return f"hf:{path}"
 
-    with pytest.raises(InputError, match="nothing is fetched"):
-        spanlm.load("hf:gpt2")
-    with pytest.raises(InputError, match=r"no tokenizer|the tokenizer cannot be loaded: .* Put its files there"):
-        spanlm.load(broken("words", "tokenizer.json", "tokenizer_config.json"))
-    with pytest.raises(InputError, match=r"model\.safetensors"):
-        spanlm.load(broken("weights", "model.safetensors"))
     own = {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}
-    with pytest.raises(InputError, match="trust_remote_code"):
-        spanlm.load(broken("code", model_type="own", auto_map=own))
+    sizes = {"vocab_size": 290, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    transformers.BertLMHeadModel(transformers.BertConfig(**sizes, intermediate_size=16)).save_pretrained(
+        tmp_path / "bert"
+    )
+    bytes_tokenizer().save_pretrained(tmp_path / "bert")
+    for name, message in (
+        ("hf:gpt2", "nothing is fetched"),
+        (broken("words", "tokenizer.json", "tokenizer_config.json"), "tokenizer"),
+        (broken("weights", "model.safetensors"), r"model\.safetensors"),
+        (broken("code", model_type="own", auto_map=own), "trust_remote_code"),
+        (f"hf:{saved(tmp_path / 'small', bytes_tokenizer(), vocab_size=20)}", "own tokenizer"),
+        (f"hf:{tmp_path / 'bert'}", "only causal"),
+    ):
+        with pytest.raises(InputError, match=message):
+            spanlm.load(name)
     with pytest.raises(InputError, match="sub-words"):
         spanlm.load_ensemble([f"hf:{folder}", "other"])
-    small = tmp_path / "small"
-    saved(small, bytes_tokenizer(), vocab_size=20)
-    with pytest.raises(InputError, match="own tokenizer"):
-        spanlm.load(f"hf:{small}")
-    sizes = {"vocab_size": 290, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    bert = transformers.BertConfig(**sizes, intermediate_size=16, initializer_range=0.4)
-    transformers.BertLMHeadModel(bert).save_pretrained(tmp_path / "bert")
-    bytes_tokenizer().save_pretrained(tmp_path / "bert")
-    with pytest.raises(InputError, match="only causal"):
-        spanlm.load(f"hf:{tmp_path / 'bert'}")

@@ -77,12 +77,6 @@ def test_scores_are_natural_logarithms(tmp_path: Path) -> None:
     assert first("jsonl") == {"score": -1.0, "am": -2.0}
 
 
-def test_lists_of_a_folder_come_as_people_count(tmp_path: Path) -> None:
-    """References without ids are in this order."""
-    path = made(tmp_path, {f"n/utt{n}.nbest": "-1 -1 1 a\n" for n in (10, 2, 1)})
-    assert [each.id for each in read_nbest(path)[0]] == ["utt1", "utt2", "utt10"]
-
-
 @pytest.mark.parametrize(
     ("line", "format"),
     [
@@ -103,13 +97,6 @@ def test_every_name_and_digit_is_written(tmp_path: Path) -> None:
     lists = [NBestList("0", (Hypothesis("a", scores),))]
     write_nbest(tmp_path / "n", "moses", lists)
     assert read_nbest(tmp_path / "n", "moses")[0] == lists
-
-
-def test_words_are_what_stands_between_ascii_white_space(tmp_path: Path) -> None:
-    """A no-break space is a part of its word, as everywhere."""
-    path = made(tmp_path, {"n.txt": "0 ||| 10\u00a0000  euros\u00a0! ||| LM0= 1 ||| 1\n"})
-    (hypothesis,) = read_nbest(path)[0][0].hypotheses
-    assert hypothesis.words == ["10\u00a0000", "euros\u00a0!"]
 
 
 def test_scores_may_come_in_any_order(tmp_path: Path) -> None:
@@ -147,7 +134,6 @@ def test_a_list_without_hypotheses_has_one_without_words(files: dict[str, str], 
     ("files", "message"),
     [
         ({"n.txt": MOSES + "1 ||| a ||| LM0= x TM0= 1 1 ||| 0\n"}, "line 3: the feature LM0 'x'"),
-        ({"n.txt": MOSES + "1 ||| a ||| LM0= nan TM0= 1 1 ||| 0\n"}, "not a finite number"),
         ({"n.txt": "1 ||| a ||| LM0= 1 LM0= 2 ||| 0\n"}, "line 1: the feature LM0 is there twice"),
         ({"n.jsonl": '{"id": 1, "hyps": [{"text": "a", "am": 1, "am": 2}]}\n'}, "line 1: .*am twice"),
         ({"n/words_text": "u-1 a\n", "n/acwt": "u-1 3\nu-1 4\n"}, "acwt, line 2: u-1 is there twice"),
@@ -155,19 +141,16 @@ def test_a_list_without_hypotheses_has_one_without_words(files: dict[str, str], 
         ({"n.txt": MOSES + "1 ||| a ||| LM0= 1 ||| 0\n"}, "hypothesis 1 of 1 has the scores LM0, total"),
         ({"n.txt": MOSES + "1 ||| a\n"}, "line 3: .* is not `ID"),
         ({"n.txt": MOSES + MOSES.replace("0 |", "1 |") + MOSES}, "line 5: the id 0 comes again"),
-        ({"n.txt": "u-1 a\nu-1 b\n"}, "line 2: u-1 is there twice"),
         ({"n.txt": "u-1 a\nhello b\n"}, "line 2: 'hello' is not an id"),
         ({"n/words_text": "u-1 a\n", "n/acwt": "u-2 3\n"}, "acwt: has no score of u-1"),
         ({"n": "NBestList2.0\n(-1) a ( st: 1 )\n"}, "NBestList2.0 is not read"),
         ({"n.ctm": "u 1 0.0 0.1 a\n"}, "CTM"),
         ({"n.txt": "Call me Ishmael.\n"}, "no known n-best list begins so"),
-        ({"n.jsonl": '{"id": 1, "hyps": [{"score": 3}]}\n'}, "line 1: is not"),
         ({"n.jsonl": '{"id": 1, "hyps": [{"text": "a", "score": "3"}]}\n'}, "line 1: the score score is '3'"),
         ({"n.jsonl": '{"id": 1, "hyps": []}\n'}, "holds no hypotheses"),
         ({"n.txt": "u-1 a <eos>\n"}, "hypothesis 1 of u has the word <eos>"),
         ({"n.tsv": "a\t-1\nb\t-2\nc\t-3\n"}, "3 lines are no whole number of lists of 2"),
         ({"n.tsv": "a\t-1\nb\t-2\n"}, "list_size"),
-        ({"n/1best_recog/text": "u1 a\n", "n/1best_recog/score": "u2 1\n"}, "has no score of u1"),
     ],
 )
 def test_what_is_wrong_is_named(files: dict[str, str], message: str, tmp_path: Path) -> None:
@@ -285,8 +268,9 @@ def test_a_sparse_feature_may_be_absent(tmp_path: Path) -> None:
 
 
 def test_names_of_lists_of_srilm_and_hidden_files(tmp_path: Path) -> None:
-    names = ["u1.score", "u2.nbest", "u3", "u4.5", ".DS_Store", "._u1.score"]
+    """In the order in which people count: references without ids are in it."""
+    names = ["u10.score", "u2.nbest", "u3", "u4.5", ".DS_Store", "._u1.score"]
     path = made(tmp_path, {f"n/{name}": "-1 -1 1 a\n" for name in names})
     for name in ("u6.score.gz", "u7.nbest.gz"):
         (path / name).write_bytes(gzip.compress(b"-1 -1 1 a\n"))
-    assert [each.id for each in read_nbest(path)[0]] == ["u1", "u2", "u3", "u4.5", "u6", "u7"]
+    assert [each.id for each in read_nbest(path)[0]] == ["u2", "u3", "u4.5", "u6", "u7", "u10"]

@@ -84,9 +84,6 @@ def test_references_with_alternatives_and_none_have_the_words_of_their_hypothesi
 def test_two_scores_of_one_name_are_refused(name: str) -> None:
     with pytest.raises(InputError, match=f"^{name}: .* Rename the model"):
         Scored(LISTS, {name: [[-9.0, -5.0], [-2.0, -6.0]]})
-
-
-def test_a_score_of_the_lists_called_as_the_number_of_words_is_refused() -> None:
     lists = [NBestList("a", (Hypothesis("x y", {"am": -1.0, "words": 3.0}),))]
     with pytest.raises(InputError, match=r"^words: names two scores .* Rename the score in the lists"):
         Scored(lists, {"lm": [[-1.0]]})

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ pytest.importorskip("starlette", reason="needs the extra serve")
 from starlette.testclient import TestClient
 
 import spanlm
-from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.runs.ngram import train_ngram
 from spanlm.scoring.ngram.config import NgramConfig, NgramRunConfig
@@ -27,14 +25,12 @@ Ask = Callable[..., Any]
 def folders(
     tiny_run: Path, lstm_run: Path, span_run: Path, sentence_run: Path, unopened_run: Path, arpa: Path
 ) -> Mapping[str, Path]:
-    """Runs of every kind by their ids."""
     runs = (tiny_run, lstm_run, span_run, sentence_run, unopened_run, arpa)
     return {str(number): run for number, run in enumerate(runs, 1)}
 
 
 @pytest.fixture(scope="session")
 def arpa(tmp_path_factory: pytest.TempPathFactory, tiny_corpus: Path) -> Path:
-    """A bigram model of the tiny corpus."""
     config = NgramRunConfig(
         data=DataConfig(corpus=str(tiny_corpus)), ngram=NgramConfig(order=2, fallback=(0.5, 1, 1.5))
     )
@@ -45,7 +41,6 @@ def arpa(tmp_path_factory: pytest.TempPathFactory, tiny_corpus: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def runs(folders: Mapping[str, Path]) -> Runs:
-    """All of them loaded."""
     found = Runs()
     for folder in folders.values():
         found.add(str(folder), "cpu")
@@ -54,19 +49,16 @@ def runs(folders: Mapping[str, Path]) -> Runs:
 
 @pytest.fixture(scope="session")
 def work() -> Work:
-    """Two threads."""
     return Work(2, 64)
 
 
 @pytest.fixture(scope="session")
 def client(runs: Runs, work: Work) -> TestClient:
-    """A client of an application that serves them."""
     return TestClient(make_app(runs, work), base_url="http://127.0.0.1:8000", raise_server_exceptions=True)
 
 
 @pytest.fixture(scope="session")
 def ask(client: TestClient) -> Ask:
-    """Ask, and be answered."""
 
     def asked(name: str, **fields: Any) -> Any:
         answer = client.post(f"/api/{name}", json=fields)
@@ -74,13 +66,3 @@ def ask(client: TestClient) -> Ask:
         return answer.json()
 
     return asked
-
-
-@pytest.fixture(scope="session")
-def words_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was trained on words without the marks at them."""
-    data, training = replace(tiny_config.data, tokenizer="words"), replace(tiny_config.training, epochs=1)
-    config = replace(tiny_config, data=data, training=training)
-    folder = tmp_path_factory.mktemp("runs") / "words"
-    spanlm.train(config, spanlm.load_corpus(config.data), folder)
-    return folder

@@ -60,10 +60,18 @@ def test_score_is_the_command_line_s(
 def test_attend_is_the_command_line_s(
     client: TestClient, folders: Mapping[str, Path], run: str, tmp_path: Path
 ) -> None:
-    out = tmp_path / "look.csv"
+    out, typed = tmp_path / "look.csv", "The CAT sat on the mat ."
     assert main(["attend", str(folders[run]), "--text", TEXT, "--out", str(out)]) == 0
     asked = client.post("/api/attend", json={"run": run, "text": TEXT}, headers={"accept": "text/csv"})
     assert asked.text == out.read_text("utf-8")
+    # and what is read has its record, with the words as they were typed
+    model = spanlm.load(folders[run], "cpu")
+    assert isinstance(model, TrainedModel)
+    record = model.attend_spans(typed) if model.has_spans else model.attend(typed)
+    (item,) = client.post("/api/read", json={"run": run, "text": typed}).json()["items"]
+    written = item["record"].pop("written", item["record"]["tokens"])
+    assert [token for token in written if token != "<eos>"] == typed.split()
+    assert item["record"] == json.loads(json.dumps(finite(page_content(record))))
 
 
 @pytest.mark.parametrize("run", ["1", "2", "3", "4", "6"])
@@ -86,8 +94,7 @@ def test_read_has_the_numbers_of_score_by_word(
     client: TestClient, folders: Mapping[str, Path], run: str, state: Any, cache: Any
 ) -> None:
     model = spanlm.load(folders[run], "cpu")
-    asked = {"run": run, "text": TEXT, "state": state, "cache": cache is not None}
-    answer = client.post("/api/read", json=asked)
+    answer = client.post("/api/read", json={"run": run, "text": TEXT, "state": state, "cache": cache is not None})
     if run == "5" and state != "line":  # it knows nothing of what stands before a line
         assert answer.status_code == 400 and "Take line" in answer.json()["error"]
         return
@@ -101,35 +108,11 @@ def test_read_has_the_numbers_of_score_by_word(
         assert numbers == pytest.approx([getattr(score, name) for score in scores], rel=1e-4, abs=1e-4, nan_ok=True)
     assert [word["rank"] for word in words] == [score.rank for score in scores]
     assert [word["unknown"] for word in words] == [score.oov or "<unk>" in score.tokens.split() for score in scores]
-    for item in read["items"]:
-        tokens = item["record"]["tokens"]
-        for word in item["words"]:
-            assert "".join(tokens[at] for at in word["tokens"]) in (word["text"].lower(), word["text"])
     rows = list(model.score(TEXT, state=state, eos=True, cache=cache))
     for numbers, among in ((read, rows), (read["known"], [row for row in rows if not row.oov and row.word != "<unk>"])):
         predicted = [row.surprisal for row in among if not math.isnan(row.surprisal)]
         mean = math.fsum(predicted) / len(predicted)
         assert (numbers["bits"], numbers["perplexity"]) == pytest.approx((mean, 2**mean), rel=1e-4)
-
-
-@pytest.mark.parametrize("run", ["1", "3", "6"])
-def test_words_are_given_as_they_were_typed(ask: Ask, run: str) -> None:
-    typed = "The CAT sat, on İt .\nNAÏVE ZEBRA"
-    record = ask("read", run=run, text=typed, state="carry")["items"][0]["record"]
-    shown = [token for token in record.get("written", record["tokens"]) if token != "<eos>"]
-    assert shown == ["The", "CAT", *(["sat,"] if "sat," in shown else ["sat", ","]), "on", "İt", ".", "NAÏVE", "ZEBRA"]
-    saved = ask("read", run=run, text="the cat")["items"][0]["record"]
-    assert "written" not in saved, "only where it differs"
-
-
-@pytest.mark.parametrize("run", ATTENDS)
-def test_read_has_the_record_of_attend(client: TestClient, folders: Mapping[str, Path], run: str) -> None:
-    model = spanlm.load(folders[run], "cpu")
-    assert isinstance(model, TrainedModel)
-    line = "the cat sat on the mat ."
-    record = model.attend_spans(line) if model.has_spans else model.attend(line)
-    (item,) = client.post("/api/read", json={"run": run, "text": line}).json()["items"]
-    assert item["record"] == json.loads(json.dumps(finite(page_content(record))))
 
 
 @pytest.mark.parametrize("how", ["uniform", "none", "window=2"])
@@ -143,19 +126,17 @@ def test_a_lesion_is_the_library_s(ask: Ask, folders: Mapping[str, Path], how: s
 
 def test_what_was_read_before_changes_no_bit(folders: Mapping[str, Path], work: Work) -> None:
     """Typed letter by letter, from a warm memory, and asked once of a new server: the same."""
-    for run in ("1", "2", "3", "5"):
+    for run in ("1", "5"):
         warm, state = _server(folders[run], work), "line" if run == "5" else "carry"
         for end in range(len(LONG) - 60, len(LONG), 20):
             warm.post("/api/read", json={"text": LONG[:end], "state": state})
             warm.post("/api/next", json={"prompt": LONG[:end]})
         for name, field in (
-            ("read", {"text": LONG, "state": state}),
             ("read", {"text": LONG, "state": state, "cache": True}),
             ("next", {"prompt": LONG, "temperatures": [0.5]}),
         ):
-            known, fresh = (
-                server.post(f"/api/{name}", json=field).json() for server in (warm, _server(folders[run], work))
-            )
+            servers = warm, _server(folders[run], work)
+            known, fresh = (server.post(f"/api/{name}", json=field).json() for server in servers)
             assert known == fresh
 
 
@@ -179,25 +160,6 @@ def test_a_cache_says_where_it_had_read_a_word(ask: Ask, run: str) -> None:
     assert record["expected"] == plain["record"]["expected"] and record["weights"] == plain["record"]["weights"]
     assert [word["tokens"] for word in read["words"]] == [word["tokens"] for word in plain["words"]]
     assert {(word["entropy"], word["rank"]) for word in read["words"]} == {(None, None)}
-
-
-def test_the_cache_is_described_as_it_is(client: TestClient) -> None:
-    assert "neural cache of the last 500 words" in client.get("/schema").text
-    said = next(line for line in client.get("/static/help.js").text.split("\n") if line.strip().startswith('"cache"'))
-    numbers = NEURAL_CACHE.window, f"λ = {NEURAL_CACHE.lambda_}", f"θ = {NEURAL_CACHE.theta}"
-    assert all(str(number) in said for number in numbers)
-
-
-def test_what_was_read_before_is_not_read_again(folders: Mapping[str, Path], work: Work) -> None:
-    runs = Runs()
-    served, steps = runs.add(str(folders["2"]), "cpu"), list[int]()
-    assert not served.attends  # which reads a word
-    served.model.model.register_forward_pre_hook(lambda _, inputs: steps.append(len(inputs[0])))
-    client = TestClient(make_app(runs, work), base_url="http://localhost")
-    for end in ("the", "the cat"):
-        client.post("/api/read", json={"text": f"{LONG} {end}", "state": "carry"})
-    words = len(LONG.split()) + 2  # and <eos> before them
-    assert sum(steps[:-1]) == words and steps[-1] <= 16
 
 
 @pytest.mark.slow
@@ -225,7 +187,7 @@ def test_threads_give_what_one_after_the_other_gives(runs: Runs) -> None:
         assert list(pool.map(answer, asked)) == serial
 
 
-def test_the_next_word_is_the_model_s_distribution(ask: Ask, folders: Mapping[str, Path]) -> None:
+def test_the_next_word_is_the_model_s_distribution(client: TestClient, ask: Ask, folders: Mapping[str, Path]) -> None:
     model, temperatures = spanlm.load(folders["1"], "cpu"), [0.5, 1.0, 3.0]
     drawn = next(model.draw("the cat", length=1))
     log_p = dict(zip(model.vocabulary.words, drawn.log_p.double().tolist(), strict=True))
@@ -239,15 +201,9 @@ def test_the_next_word_is_the_model_s_distribution(ask: Ask, folders: Mapping[st
     tails = [math.log(math.fsum(math.exp(value / each) for value in others)) for each in temperatures]
     assert found["tails"] == pytest.approx(tails)
     assert ask("next", prompt="the", count=1000, temperatures=[1.0])["tails"] == [None]
-
-
-def test_generated_words_come_with_what_they_were_drawn_from(client: TestClient, ask: Ask) -> None:
-    first, second = _words(client, prompt="the cat", length=2, temperature=0)
+    first = next(iter(_words(client, prompt="the cat", length=2, temperature=0)))
     assert first["candidates"] == ask("next", prompt="the cat", count=20)["candidates"]
     assert first["word"] == first["candidates"][0]["word"]
-    again = ask("next", prompt=f"the cat {first['word']}", count=20)["candidates"]
-    numbers = [{each["word"]: each["log_probability"] for each in found} for found in (second["candidates"], again)]
-    assert numbers[0] == pytest.approx(numbers[1], abs=1e-5)
 
 
 def test_models_are_described(client: TestClient, folders: Mapping[str, Path]) -> None:
@@ -264,29 +220,20 @@ def test_models_are_described(client: TestClient, folders: Mapping[str, Path]) -
     assert bigram["diagram"] is None and bigram["curves"] == [] and bigram["parameters"] is None
     assert kvp["perplexity"]["protocol"].endswith("state reset at each document") and kvp["parameters"] > 0
     assert kvp["perplexity"]["value"] == pytest.approx(min(row["valid"] for row in kvp["curves"]))
-    for model in answer["models"]:
-        assert len(model["examples"]) == 5
-        for how in model["lesions"]:
-            asked = {"run": model["id"], "text": "the cat sat .", "attention": how}
-            assert client.post("/api/read", json=asked).status_code == 200
+    assert [len(model["examples"]) for model in answer["models"]] == [5] * 6
 
 
 def test_a_log_with_lines_that_say_nothing_is_described(tiny_run: Path, tmp_path: Path, work: Work) -> None:
-    folder = tmp_path / "odd"
-    shutil.copytree(tiny_run, folder)
+    folder = shutil.copytree(tiny_run, tmp_path / "odd")
     shutil.rmtree(folder / "checkpoints")  # which know what was written
     (good,) = epoch_rows(folder)[-1:]
     odd = [{"loss": None}, {"loss": "1"}, {"loss": 1e9}, {"train_loss": None}, {"time": 5}, {"time": "noon"}]
     rows = [{**good, **each} for each in odd] + [{name: good[name] for name in ("event", "loss")}, {"event": "valid"}]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (model,) = _server(folder, work).get("/api/models").json()["models"]
-    assert [row["valid"] for row in model["curves"]] == pytest.approx([math.exp(good["loss"])] * 3), (
-        "a row of no epoch is no point"
-    )
-    assert model["perplexity"]["value"] == pytest.approx(math.exp(good["loss"]))
-    (folder / "metrics.jsonl").write_text(json.dumps({**good, "loss": 1e9}) + "\n")
-    (model,) = _server(folder, work).get("/api/models").json()["models"]
-    assert (model["perplexity"], model["curves"]) == (None, [])
+    for lines, value, points in ((rows, math.exp(good["loss"]), 3), ([{**good, "loss": 1e9}], None, 0)):
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
+        (model,) = _server(folder, work).get("/api/models").json()["models"]
+        assert [row["valid"] for row in model["curves"]] == pytest.approx([value] * points)
+        assert (model["perplexity"] or {"value": None})["value"] == pytest.approx(value)
 
 
 @pytest.mark.parametrize("run", ["1", "2", "3", "6"])

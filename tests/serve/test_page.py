@@ -81,7 +81,6 @@ TROUBLES = """() => {
 
 @pytest.fixture(scope="module")
 def served(tiny_run: Path, lstm_run: Path, span_run: Path) -> Iterator[str]:
-    """The address of a server of three runs."""
     command = [sys.executable, "-m", "spanlm", "serve", str(tiny_run), str(lstm_run), str(span_run), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -93,7 +92,6 @@ def served(tiny_run: Path, lstm_run: Path, span_run: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Debian's Chromium."""
     quiet = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(quiet), timeout=PATIENCE)
@@ -134,9 +132,17 @@ def _own(url: str, served: str) -> bool:
 
 
 def _ready(page: Any, pane: str) -> None:
-    """Wait until what a pane asks for is there."""
     there = {"read": "#reader .w", "generate": "#candidates li", "compare": "#columns .w", "learn": ".curves"}
     page.locator(there.get(pane, "#pane-share pre")).first.wait_for()
+
+
+def _go(page: Any, pane: str) -> None:
+    page.locator(f"#tab-{pane}").click()
+    _ready(page, pane)
+
+
+def _came(page: Any) -> str:
+    return str(page.locator("#reader .came .word").inner_text())
 
 
 def _address(page: Any) -> str:
@@ -145,7 +151,6 @@ def _address(page: Any) -> str:
 
 
 def _hold_first(page: Any, address: str) -> list[Any]:
-    """Hold the first request to an address, until it is let go."""
     held: list[Any] = []
     page.route(address, lambda route: route.continue_() if held else held.append(route))
     return held
@@ -168,8 +173,7 @@ def _let_go(page: Any, held: list[Any]) -> None:
 def test_panes_fit_and_can_be_read_by_all(visit: Open, size: str, scheme: str) -> None:
     page = visit(size, scheme, text=TEXT)
     for pane in PANES:
-        page.locator(f"#tab-{pane}").click()
-        _ready(page, pane)
+        _go(page, pane)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (pane, "scrolls sideways")
         assert page.evaluate(TROUBLES) == [], pane
 
@@ -181,44 +185,40 @@ def test_a_text_is_read_while_it_is_typed(visit: Open, tiny_run: Path) -> None:
     page = visit()
     page.locator("#text").fill("")
     page.locator("#text").press_sequentially(TEXT, delay=5)
-    words = ["¶", *TEXT.split(), "¶"]
     page.locator("#reader .w.target", has_text="bound").wait_for()
-    assert page.locator("#reader .w").all_inner_texts() == words
+    assert page.locator("#reader .w").all_inner_texts() == ["¶", *TEXT.split(), "¶"]
     assert page.locator("#reader .w.unknown").all_inner_texts() == ["zebra"]
-    status = page.locator("#status").inner_text()
     scores = list(spanlm.load(tiny_run).score(TEXT, state="document", eos=True))
-    assert status.startswith(
-        f"{len(TEXT.split())} words, 1 unknown; {sum(s.surprisal for s in scores) / len(scores):.2f} bits"
-    )
+    mean = sum(score.surprisal for score in scores) / len(scores)
+    assert page.locator("#status").inner_text().startswith(f"{len(TEXT.split())} words, 1 unknown; {mean:.2f} bits")
     # what is typed is what is shown: the caret stands behind the last word
-    assert page.locator("#reader .came .word").inner_text() == "bound"
+    assert _came(page) == "bound"
     assert f"{scores[-2].surprisal:.1f} bits" in page.locator("#reader .came").inner_text()
 
 
 def test_pointing_shows_and_clicking_keeps_and_the_address_has_it(visit: Open) -> None:
     page = visit(text=TEXT)
     _ready(page, "read")
-    words, came = page.locator("#reader .w"), page.locator("#reader .came .word")
+    words = page.locator("#reader .w")
     words.nth(6).hover()
-    assert came.inner_text() == "zebra" and "read as <unk>" in page.locator("#reader .came").inner_text()
+    assert _came(page) == "zebra" and "read as <unk>" in page.locator("#reader .came").inner_text()
     assert page.locator("#reader .w.seen").count() == 3
     words.nth(3).click()
     words.nth(8).hover()
-    assert came.inner_text() == "sat" and "pos=2" in _address(page)
+    assert _came(page) == "sat" and "pos=2" in _address(page)
     page.reload()
     page.locator("#reader .w.target[aria-pressed=true]").wait_for()
-    assert came.inner_text() == "sat"
+    assert _came(page) == "sat"
     page.locator("#reader .strip .plot").click(position={"x": 2, "y": 30})
-    assert came.inner_text() == "the"
+    assert _came(page) == "the"
 
 
-def _tab_to(page: Any, selector: str) -> None:
-    """Go on by the Tab key."""
+def _tab_to(page: Any, selector: str, key: str = "Tab") -> None:
     for _ in range(40):
-        page.keyboard.press("Tab")
+        page.keyboard.press(key)
         if page.evaluate("selector => document.activeElement.matches(selector)", selector):
             return
-    raise AssertionError(f"the Tab key does not reach {selector}")
+    raise AssertionError(f"{key} does not reach {selector}")
 
 
 def test_read_and_generate_by_the_keyboard_alone(visit: Open) -> None:
@@ -228,20 +228,16 @@ def test_read_and_generate_by_the_keyboard_alone(visit: Open) -> None:
     assert page.evaluate("document.activeElement.className") == "skip"
     page.keyboard.press("Enter")
     page.wait_for_function("document.activeElement.id === 'main' && location.hash.includes('text=')")
-    assert page.locator("#text").input_value() == TEXT
     _tab_to(page, ".w")
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
-    assert page.locator("#reader .came .word").inner_text() == "cat"
+    assert _came(page) == "cat"
     assert "After the came cat" in page.locator("#reader [aria-live]").inner_text()
     page.keyboard.press("Enter")
     assert "pos=1" in _address(page)
     page.keyboard.press("Escape")
     assert "pos=" not in _address(page)
-    for _ in range(20):
-        page.keyboard.press("Shift+Tab")
-        if page.evaluate("document.activeElement.id") == "tab-read":
-            break
+    _tab_to(page, "#tab-read", "Shift+Tab")
     page.keyboard.press("ArrowRight")
     assert page.locator("#pane-generate").is_visible() and page.evaluate("document.activeElement.id") == "tab-generate"
     _ready(page, "generate")
@@ -251,7 +247,7 @@ def test_read_and_generate_by_the_keyboard_alone(visit: Open) -> None:
     made.nth(0).wait_for()
     _tab_to(page, "#temperature")
     page.keyboard.press("ArrowLeft")
-    assert page.locator("#temperature-value").inner_text() == "0.95" and "t=0.95" in _address(page)
+    assert "t=0.95" in _address(page)
     _tab_to(page, ".candidate")
     for count in (2, 3):
         page.locator("#candidates:not([aria-busy])").wait_for()
@@ -264,10 +260,10 @@ def test_a_finger_reads_folds_and_gets_help_and_words_are_never_markup(visit: Op
     _ready(page, "read")
     page.locator("#reader .fold").tap()
     page.locator("#reader .w").nth(3).tap()
-    assert page.locator("#reader .came .word").inner_text() == "sat"
+    assert _came(page) == "sat"
     assert page.locator("#reader .expected").is_hidden(), "it stays folded"
     page.locator("[data-term=lesion]").tap()
-    assert "switched off" in page.locator("#tip").inner_text() and page.locator("#tip").is_visible()
+    assert page.locator("#tip").is_visible()
     page.locator("#text").fill(" ".join(FUZZ))
     page.locator("#reader .w", has_text="&amp;").wait_for()
     shown = "".join(page.locator("#reader .w").all_text_contents())
@@ -282,11 +278,7 @@ def test_switches_say_what_they_change(visit: Open) -> None:
     _ready(page, "read")
     assert page.locator("#changed").is_hidden()
     page.locator("#lesion").select_option("none")
-    page.locator("#changed").wait_for()
-    said = page.locator("#changed").inner_text()
-    assert re.match(
-        r"With memory off it is (as surprised|\d\.\d\d bits a token (more|less) surprised than) as trained\.", said
-    )
+    page.locator("#changed", has_text="With memory off it is").wait_for()
     assert page.locator("#reader .before").count() == 1 and "lesion=none" in _address(page)
     page.locator("#lesion").select_option("")
     page.locator("#state").select_option("line")
@@ -298,9 +290,6 @@ def test_a_lesion_that_a_run_cannot_have_is_none(visit: Open) -> None:
     page.locator("#changed").wait_for()
     page.locator("#run").select_option("2")
     page.locator("#changed").wait_for(state="hidden")
-    for pane in ("learn", "generate", "read"):
-        page.locator(f"#tab-{pane}").click()
-        _ready(page, pane)
     for address in ("run=2&lesion=none", "pane=compare&with=2:none,1"):
         page.evaluate("address => { location.hash = address; }", f"{address}&text={TEXT}")
         page.locator(".came b:visible").first.wait_for()
@@ -312,11 +301,9 @@ def test_addresses_that_are_wrong_and_a_server_that_is_gone(visit: Open) -> None
     page = visit(text="%0A%0Athe cat sat", state="line", pos="abc")
     page.locator("#changed", has_text="its line").wait_for()
     assert page.locator("#reader .w.target").count() == 1 and page.locator("#reader [aria-pressed=true]").count() == 0
-    ticks = [int(x) for x in re.findall(r"M(\d+)\.06", page.locator("#reader .before").get_attribute("d"))]
-    assert ticks == [0, 1, 2, 3], "the tick of a word stands over its bar"
     page.route("**/api/read", lambda route: route.abort())
     page.locator("#text").fill("the")
-    page.locator("#trouble", has_text="The server does not answer: is spanlm serve still running?").wait_for()
+    page.locator("#trouble", has_text="The server does not answer").wait_for()
     page.unroute("**/api/read")
     page.locator("#text").fill("the cat")
     page.locator("#trouble").wait_for(state="hidden")
@@ -400,11 +387,18 @@ def test_words_are_drawn_taken_undone_and_explained(visit: Open) -> None:
     page.locator("#draw").click()
     made.nth(0).wait_for()
     page.locator("#candidates:not([aria-busy])").wait_for()  # until then they are the candidates of the text before
+    held = _hold_first(page, "**/api/next")
     page.locator("#candidates .candidate").nth(2).click()
-    made.nth(1).wait_for()
+    page.locator("#candidates .candidate").nth(0).click()
+    assert made.count() == 2, "the second stood for the text before"
+    _let_go(page, held)
+    page.locator("#candidates:not([aria-busy])").wait_for()
     page.locator("#write").click()
     made.nth(21).wait_for()
     page.locator("#write", has_text="Write 20 words").wait_for()
+    page.locator("#tab-share").click()
+    page.locator("#tab-generate").click()
+    assert made.count() == 22, "they stay while one looks elsewhere"
     first = made.nth(1).inner_text()
     made.nth(1).click()
     assert f"Why “{first}”?" in page.locator("#why").inner_text() and "You took it" in page.locator("#why").inner_text()
@@ -416,29 +410,6 @@ def test_words_are_drawn_taken_undone_and_explained(visit: Open) -> None:
     for _ in range(3):
         page.locator("#undo").click()
     assert made.count() == 0 and page.locator("#undo").is_disabled()
-
-
-def test_a_word_is_taken_once_and_stays_while_one_looks_elsewhere(visit: Open) -> None:
-    page = visit(pane="generate", text="the cat", t="0.73")
-    _ready(page, "generate")
-    assert page.locator("#temperature-value").inner_text() == "0.75"
-    made, held = page.locator("#story .made"), _hold_first(page, "**/api/next")
-    page.locator("#candidates .candidate").nth(2).click()
-    page.locator("#candidates .candidate").nth(0).click()
-    assert made.count() == 1, "the second stood for the text before"
-    _let_go(page, held)
-    page.locator("#candidates:not([aria-busy])").wait_for()
-    page.locator("#write").click()
-    made.nth(1).wait_for()
-    page.locator("#tab-share").click()
-    page.locator("#tab-generate").click()
-    assert made.count() >= 2 and page.locator("#write").inner_text() == "Write 20 words"
-    assert page.locator("#undo").is_enabled()
-    page.locator("#candidates:not([aria-busy])").wait_for()  # no other request is under way
-    with page.expect_request("**/api/next") as sent:
-        page.locator("#text").fill("the cat \n ")
-    assert json.loads(sent.value.post_data)["prompt"] == "the cat \n"
-    assert made.count() == 0
 
 
 # --- compare, learn, share ---
@@ -464,58 +435,42 @@ def test_runs_stand_side_by_side_and_show_the_same_word(visit: Open, tiny_run: P
     page.locator("#sides button", has_text="Add one").click()
     page.locator("h2.side", has_text="C:").wait_for()
     page.locator("#differences figure").nth(1).wait_for()
-    assert page.evaluate("document.activeElement.ariaLabel") == "run C"
     page.locator("#sides select[aria-label='memory of A']").focus()
     page.keyboard.press("ArrowDown")
     page.locator("h2.side", has_text="A: tiny, memory equal weights").wait_for()
     assert page.evaluate("document.activeElement.ariaLabel") == "memory of A", "the focus stays"
     page.locator("#run").select_option("2")
     page.locator("h2.side", has_text="A: lstm").wait_for()
-    page.locator("#sides select[aria-label='run A']").select_option("3")
-    assert page.locator("#run").input_value() == "3"
-    page.locator("#tab-share").click()
-    assert "pane=compare" in page.locator(".address").input_value()
 
 
-def _changed_models(page: Any, change: Callable[[list[dict[str, Any]]], Any]) -> None:
-    """Open the page again with what /api/models says, but changed."""
+def test_learn_says_what_a_run_is_and_no_figure_that_is_not_there(visit: Open) -> None:
+    page = visit(pane="learn")
+    cards, lines = page.locator("#pane-learn .run-card"), page.locator("#pane-learn .curves .line")
+    assert (cards.count(), lines.count()) == (3, 6) and "Parameters" in cards.nth(0).inner_text()
+    assert page.locator(".glossary dt").count() >= 15
+    examples = [{"title": f"no. {n}", "text": f"the cat sat {n}", "look": f"look {n}"} for n in range(4)]
 
     def answered(route: Any) -> None:
         content = route.fetch().json()
-        change(content["models"])
+        models = content["models"]
+        gap: dict[str, Any] = {"train": None, "valid": None}
+        models[0] |= {"perplexity": {"split": "valid", "value": None, "protocol": ""}, "parameters": 0}
+        models[0] |= {"examples": examples, "curves": [{"epoch": 1, **gap}, {"epoch": 2, "train": 8.0, "valid": 9.0}]}
+        models[1]["curves"] = [{"epoch": 1, **gap}]
+        del models[2]
         route.fulfill(json=content)
 
     page.route("**/api/models", answered)
     page.reload()
     page.locator("#waiting").wait_for(state="hidden")
-
-
-def test_learn_says_what_a_run_is_and_no_figure_that_is_not_there(visit: Open) -> None:
-    page = visit(pane="learn")
-    cards = page.locator("#pane-learn .run-card")
-    assert cards.count() == 3 and "Parameters" in cards.nth(0).inner_text()
-    assert page.locator("#pane-learn .curves .line").count() == 6
-    assert page.locator(".glossary dt").count() >= 15
-    examples = [{"title": f"no. {n}", "text": f"the cat sat {n}", "look": f"look {n}"} for n in range(4)]
-
-    def change(models: list[dict[str, Any]]) -> None:
-        gap: dict[str, Any] = {"train": None, "valid": None}
-        measured: dict[str, Any] = {"train": 8.0, "valid": 9.0}
-        models[0] |= {"perplexity": {"split": "valid", "value": None, "protocol": ""}, "parameters": 0}
-        models[0] |= {"examples": examples, "curves": [{"epoch": n, **one} for n, one in enumerate([gap, measured], 1)]}
-        models[1]["curves"] = [{"epoch": 1, **gap}]
-        del models[2]
-
-    _changed_models(page, change)
-    assert page.locator("#pane-learn .curves .line").count() == 2
+    assert lines.count() == 2
     assert "Parameters" not in cards.nth(0).inner_text() and "Perplexity" not in cards.nth(0).inner_text()
     page.locator(".example-list button").first.click()
     page.locator("#look", has_text="look 0").wait_for()
     assert page.locator("#pane-read").is_visible() and "perplexity" not in page.locator("#about").inner_text()
     page.locator("#examples").focus()
-    for n in range(1, 4):
-        page.keyboard.press("ArrowDown")
-        page.locator("#look", has_text=f"look {n}").wait_for()
+    page.keyboard.press("ArrowDown")
+    page.locator("#look", has_text="look 1").wait_for()
     page.locator("#text").fill("the mat")
     assert page.locator("#examples").input_value() == ""
 
@@ -524,8 +479,6 @@ BITS = (
     """(readers) => readers.map(({ content: { bits, tokens } }) => bits.filter((_, t) => tokens[t + 1] !== "<eos>"))"""
 )
 CASES: dict[str, dict[str, str]] = {
-    "as trained": {},
-    "line": {"state": "line", "cache": "1"},
     "all": {"run": "3", "cache": "1", "state": "carry", "lesion": "uniform", "pos": "3", "tint": "the gate (λ)"},
     "sides": {
         "pane": "compare",
@@ -560,21 +513,17 @@ def test_what_is_shared_has_the_numbers_of_what_is_seen(
         page.locator("#write").click()
         page.locator("#write", has_text="Write 20 words").wait_for()
         page.locator("#candidates:not([aria-busy])").wait_for()
-        text = page.locator("#story").inner_text()
-        asked, next_words = (
-            page.evaluate("app.panes.generate.shared()[0].body.text"),
-            page.locator("#candidates").inner_text(),
-        )
-        assert len(asked.split()) > len(TYPED.split()) and all(word in text for word in asked.split()[:12])
-        numbers = page.request.post(
-            f"{served}/api/read", data={"text": asked, "state": "document", "attention": "none"}
-        )
-        record = numbers.json()["items"][0]["record"]
+        asked = page.evaluate("app.panes.generate.shared()[0].body.text")
+        next_words = page.locator("#candidates").inner_text()
+        assert len(asked.split()) > len(TYPED.split())
+        fields = {"text": asked, "state": "document", "attention": "none"}
+        record = page.request.post(f"{served}/api/read", data=fields).json()["items"][0]["record"]
         seen = [[bits for bits, came in zip(record["bits"], record["tokens"][1:], strict=True) if came != "<eos>"]]
     else:
         seen = _seen(page)
+    expected = [pytest.approx(bits, abs=1e-3) for bits in seen]
     page.locator("#tab-share").click()
-    for number, bits in enumerate(seen):
+    for number, bits in enumerate(expected):
         label = f"Save {'ABC'[number]} as page" if len(seen) > 1 else "Save as page"
         with page.expect_download() as download:
             page.get_by_role("button", name=label).click()
@@ -582,20 +531,19 @@ def test_what_is_shared_has_the_numbers_of_what_is_seen(
         context = browser.new_context(offline=True)
         offline = context.new_page()
         offline.goto((tmp_path / "saved.html").as_uri())
-        assert offline.evaluate(f"({BITS})([reader])") == [pytest.approx(bits, abs=1e-3)]
+        assert offline.evaluate(f"({BITS})([reader])") == [bits]
         context.close()
     with page.expect_download() as download:
         page.get_by_role("button", name="Save rows").click()
     download.value.save_as(tmp_path / "rows.csv")
     rows = list(csv.DictReader((tmp_path / "rows.csv").read_text(encoding="utf-8").splitlines()))
-    sides = list(dict.fromkeys(row.get("side", "") for row in rows))
-    assert [[float(row["surprisal"]) for row in rows if row.get("side", "") == side] for side in sides] == [
-        pytest.approx(bits, abs=1e-3) for bits in seen
-    ]
-    curls = re.findall(r"-d '(.*)'", page.locator("pre").first.inner_text())
-    for curl, bits in zip(curls, seen, strict=True):
+    sides: dict[str, list[float]] = {}
+    for row in rows:
+        sides.setdefault(row.get("side", ""), []).append(float(row["surprisal"]))
+    assert [*sides.values()] == expected
+    for curl, bits in zip(re.findall(r"-d '(.*)'", page.locator("pre").first.inner_text()), expected, strict=True):
         answer = page.request.post(f"{served}/api/score", data=json.loads(curl.replace("'\\''", "'"))).json()
-        assert [row["surprisal"] for row in answer["rows"]] == pytest.approx(bits, abs=1e-3)
+        assert [row["surprisal"] for row in answer["rows"]] == bits
     address = page.locator(".address").input_value()
     page.goto("about:blank")
     page.goto(address)
@@ -616,48 +564,35 @@ def test_what_stands_side_by_side_has_one_axis(visit: Open) -> None:
         page.locator("#columns article").first.locator(".w").nth(word).click()
         tops = page.locator("#columns .strip .top").all_inner_texts()
         assert len(tops) == 3 and len({*tops}) == 1
-        bars = page.locator("#columns .strip .every").evaluate_all(
-            "paths => paths.map(path => [...path.getAttribute('d').matchAll(/V([0-9.]+)/g)].map(v => 100 - v[1]))"
-        )
-        bits = page.evaluate("app.panes.compare.readers.map(({ content: { bits } }) => bits.filter((b) => b !== null))")
-        top = float(tops[0].split()[0])
-        assert [height for side in bars for height in side] == pytest.approx(
-            [100 * value / top for side in bits for value in side], abs=0.06
-        )
     ends = page.locator(".difference .up, .difference .down").all_inner_texts()
     assert len(ends) == 4 and len({text.partition(", to ")[2] for text in ends}) == 1 and "bit" in ends[0]
     assert page.evaluate("[...new Set(app.panes.compare.readers.map(({ content }) => content.darkest))].length") == 1
 
 
+# of text on each tint of the words: by WCAG it is 4.5 at least
+CONTRAST = """() => {
+  const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const linear = (x) => x / 255 <= 0.04045 ? x / 255 / 12.92 : ((x / 255 + 0.055) / 1.055) ** 2.4;
+  const light = ([red, green, blue]) =>
+    0.05 + 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue);
+  const word = document.querySelectorAll("#reader .w:not(.seen):not(.target)")[1];
+  const paper = numbers(getComputedStyle(document.body).backgroundColor);
+  word.style.transition = "none";
+  return [...Array(9).keys()].map((step) => {
+    word.style.setProperty("--tint", step / 8);
+    const [red, green, blue, alpha = 1] = numbers(getComputedStyle(word).backgroundColor);
+    const back = [red, green, blue].map((x, i) => paper[i] + (x - paper[i]) * alpha);
+    const [dark, bright] = [light(back), light(numbers(getComputedStyle(word).color))].sort((a, b) => a - b);
+    return bright / dark;
+  });
+}"""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_tints_can_be_told_apart_and_read_through(visit: Open, scheme: str) -> None:
-    """By WCAG text on any tint has 4.5 : 1."""
+def test_tints_can_be_read_through(visit: Open, scheme: str) -> None:
     page = visit(scheme=scheme, text=TEXT)
     _ready(page, "read")
-    found = page.evaluate(
-        """() => [...Array(9).keys()].map((step) => {
-          const word = document.querySelectorAll('#reader .w:not(.seen):not(.target)')[1];
-          word.style.transition = 'none';
-          word.style.setProperty('--tint', step / 8);
-          const style = getComputedStyle(word);
-          return [style.backgroundColor, style.color, getComputedStyle(document.body).backgroundColor];
-        })"""
-    )
-    for tint, ink, paper in found:
-        back = _numbers(paper)
-        red, green, blue, *alpha = _numbers(tint)
-        seen = [b + (t - b) * (alpha[0] if alpha else 1) for b, t in zip(back, (red, green, blue), strict=True)]
-        light, dark = sorted((_luminance(seen), _luminance(_numbers(ink))), reverse=True)
-        assert (light + 0.05) / (dark + 0.05) >= 4.5
-
-
-def _numbers(colour: str) -> list[float]:
-    return [float(number) for number in re.findall(r"[\d.]+", colour)]
-
-
-def _luminance(rgb: list[float]) -> float:
-    linear = [c / 12.92 if (c := x / 255) <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for x in rgb]
-    return sum(weight * x for weight, x in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    assert min(page.evaluate(CONTRAST)) >= 4.5
 
 
 def test_unknown_words_are_said_beside_the_perplexity(visit: Open, tiny_run: Path) -> None:
@@ -704,8 +639,7 @@ def test_the_tour_shows_only_what_is_there(visit: Open) -> None:
 def test_every_term_is_explained(visit: Open) -> None:
     page, told = visit(text=TEXT), list[str]()
     for pane in PANES:
-        page.locator(f"#tab-{pane}").click()
-        _ready(page, pane)
+        _go(page, pane)
         # a pane's all at once: an answer that comes in between may write some of them anew
         told += page.evaluate(
             "[...document.querySelectorAll('.term')].filter(term => term.checkVisibility())"
@@ -763,10 +697,9 @@ def test_a_cache_shows_its_hits_and_what_it_changes(
     page.keyboard.press("Space")
     page.locator("#changed", has_text="With a cache it is").wait_for()
     assert page.locator("#reader .w.had").all_inner_texts() == ["the", "the"] and "cache=1" in _address(page)
-    file = tmp_path / "text.txt"
-    file.write_text(TEXT + "\n", encoding="utf-8")
+    (tmp_path / "text.txt").write_text(TEXT + "\n", encoding="utf-8")
     cache = replace(NEURAL_CACHE, window=len(TEXT.split()))
-    found = spanlm.load(lstm_run).evaluate(str(file), state="carry", cache=cache)
+    found = spanlm.load(lstm_run).evaluate(str(tmp_path / "text.txt"), state="carry", cache=cache)
     assert f"{found.bits_per_token:.2f} bits a token" in page.locator("#status").inner_text()
 
     (words.nth(8).tap if size == "phone" else words.nth(8).click)()
@@ -775,13 +708,8 @@ def test_a_cache_shows_its_hits_and_what_it_changes(
     rows = [row.split() for row in cached.locator("li").all_inner_texts()]
     assert sorted(row[:3] for row in rows) == [["on", "the", "−2"], ["¶", "the", "−6"]]
     page.keyboard.press("ArrowRight")
-    assert "After the came name" in page.locator("#reader [aria-live]").inner_text()
     assert "The cache: did not have this word" in page.locator("#reader [aria-live]").inner_text()
-    assert cached.locator("li").count() == page.locator("#reader .w.seen").count() == 0
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.evaluate(TROUBLES) == []
-
-    page.locator("#tab-read").click()
     page.locator("#cache").uncheck()
     page.locator("#changed").wait_for(state="hidden")
     assert page.locator("#reader .had").count() == cached.count() == 0 and "cache" not in _address(page)

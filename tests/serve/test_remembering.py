@@ -17,8 +17,6 @@ from tests.models.small import language_model, models
 
 
 class Counting(NextWordModel):
-    """Reads as another model does, and counts the words."""
-
     def __init__(self, model: NextWordModel) -> None:
         super().__init__()
         self.model, self.head, self.vocabulary_size, self.words = model.eval(), model.head, model.vocabulary_size, 0

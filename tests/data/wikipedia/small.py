@@ -21,8 +21,6 @@ CATEGORIES = ("People", "Cities", "Novels")
 
 @dataclass(frozen=True)
 class Made:
-    """An article and what must come of it."""
-
     id: str
     title: str
     category: str
@@ -40,7 +38,6 @@ class Made:
 
     @property
     def lines(self) -> str:
-        """Its part of a corpus file, before rare words are replaced."""
         return "".join(" ".join(words) + "\n" for words in self.sentences) + "\n"
 
 
@@ -142,11 +139,9 @@ def texts(folder: Path) -> dict[str, str]:
 
 
 def listed(folder: Path) -> list[dict[str, str]]:
-    """The rows of articles.tsv."""
     names, *rows = [line.split("\t") for line in (folder / "articles.tsv").read_text("utf-8").splitlines()]
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All files of a corpus."""
     return {path.name: path.read_bytes() for path in folder.iterdir()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import multiprocessing
 import os
 import resource
@@ -20,7 +19,6 @@ import pytest
 from spanlm.data.wikipedia import WikipediaConfig, cut_sources
 from spanlm.data.wikipedia.shards import Progress
 from spanlm.errors import InputError, RunError
-from spanlm.store.process import workers
 from tests.data.wikipedia.small import ROOT, build, contents, json_lines, made_articles, reused
 
 ARTICLES = made_articles(60)
@@ -28,7 +26,6 @@ ARTICLES = made_articles(60)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Three sources."""
     (tmp_path / "wiki").mkdir()
     for number in range(3):
         content = json_lines(ARTICLES[20 * number : 20 * number + 20])
@@ -69,20 +66,16 @@ def test_a_build_that_was_stopped_goes_on(
 
 
 def test_only_what_fits_is_used_again(folder: Path, tmp_path: Path) -> None:
-    def stopped() -> None:
+    for name, lowercase, made in (("out", True, 0), ("other", False, 2)):
         with pytest.raises(Stop):
-            build(folder, tmp_path / "out", report=stopping("counting", 1))
-
-    stopped()
-    assert reused(folder, tmp_path / "out", lowercase=True) == 0
-    (tmp_path / "out").rename(tmp_path / "small")
-    stopped()
-    content = (folder / "1.jsonl").read_bytes()
-    at = content.rindex(b".")
-    (folder / "1.jsonl").write_bytes(content[: at - 1] + b"x" + content[at:])  # one letter of the last article
-    assert reused(folder, tmp_path / "out") == 2  # the others
+            build(folder, tmp_path / name, report=stopping("counting", 1))
+        if not lowercase:
+            content = (folder / "1.jsonl").read_bytes()
+            at = content.rindex(b".")
+            (folder / "1.jsonl").write_bytes(content[: at - 1] + b"x" + content[at:])  # a letter of the last article
+        assert reused(folder, tmp_path / name, lowercase=lowercase) == made
     build(folder, tmp_path / "anew")
-    assert contents(tmp_path / "out") == contents(tmp_path / "anew")
+    assert contents(tmp_path / "other") == contents(tmp_path / "anew")
 
 
 @pytest.fixture
@@ -113,23 +106,6 @@ def test_sources_are_cut_as_tasks_of_ray(overlapping: Path, tmp_path: Path) -> N
     (overlapping / "1.jsonl").write_bytes((overlapping / "1.jsonl").read_bytes()[:-60])
     with pytest.raises(InputError, match=r"1\.jsonl: damaged at byte"):
         build(overlapping, tmp_path / "other", jobs=2, on="ray")
-
-
-def test_one_source_is_not_cut_by_many(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"on=ray: must be left out with one source, .* give the dump .* many files"):
-        build(folder / "0.jsonl", tmp_path / "out", on="ray")
-    assert [path.name for path in tmp_path.iterdir()] == ["wiki"]
-
-
-def test_sources_before_a_damaged_one_are_not_read_again(folder: Path, tmp_path: Path) -> None:
-    whole = (folder / "2.jsonl").read_bytes()
-    (folder / "2.jsonl").write_bytes(whole[:-60])
-    for _ in range(2):
-        with pytest.raises(InputError, match=r"2\.jsonl: damaged at byte"):
-            build(folder, tmp_path / "out")
-        assert len(shards(tmp_path / "out")) == 2
-    (folder / "2.jsonl").write_bytes(whole)
-    assert reused(folder, tmp_path / "out") == 2
 
 
 SCRIPT = """
@@ -211,18 +187,10 @@ def test_only_one_at_a_time(folder: Path, tmp_path: Path) -> None:
 def test_a_folder_that_holds_something_is_left_alone(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "novel.txt").write_text("my only copy")
-    (tmp_path / "file").write_text("x")
     (tmp_path / "empty").mkdir()
     build(folder, tmp_path / "empty")
-    before = contents(tmp_path / "empty")
-    for name in ("mine", "empty", "file", "file/out"):
-        with pytest.raises(InputError, match="cannot be made" if name == "file/out" else "is there already"):
+    for name in ("mine", "empty", "mine/novel.txt", "mine/novel.txt/out"):
+        with pytest.raises(InputError, match=r"cannot be made|is there already"):
             build(folder, tmp_path / name)
-    assert contents(tmp_path / "empty") == before
     assert (tmp_path / "mine" / "novel.txt").read_text() == "my only copy"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file", "mine", "wiki"]
-
-
-def test_a_mistake_of_the_function_is_not_hidden() -> None:
-    with pytest.raises(ValueError, match="not defined for negative"), workers(2) as in_order:
-        list(in_order(math.factorial, [1, -1, 2]))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "mine", "wiki"]

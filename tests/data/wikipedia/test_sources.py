@@ -35,30 +35,6 @@ def test_every_byte_comes_out(tmp_path: Path, packed: str, content: bytes) -> No
     assert b"".join(chunks) == content and max(map(len, chunks)) <= CHUNK_BYTES
 
 
-def spoiled(content: bytes) -> bytes:
-    return content[: len(content) // 2] + bytes(40) + content[len(content) // 2 + 40 :]
-
-
-@pytest.mark.parametrize("packed", [name for name in PACKED if name not in ("plain", "gzip padded")])
-@pytest.mark.parametrize(
-    "damage",
-    [
-        *(lambda whole: whole[:7], lambda whole: whole[: len(whole) // 2], lambda whole: whole[:-1]),
-        *(spoiled, lambda whole: whole + b"bad"),
-    ],
-    ids=["begin", "half", "last byte", "inside", "after"],
-)
-def test_damage_has_its_place(tmp_path: Path, packed: str, damage: Callable[[bytes], bytes]) -> None:
-    (tmp_path / "x").write_bytes(damage(PACKED[packed](CONTENT)))
-    found = b""
-    with pytest.raises(InputError) as refused:
-        for chunk in Source(tmp_path / "x", is_dump=False).chunks():
-            found += chunk
-    assert CONTENT.startswith(found) or damage is spoiled  # a checksum stands at the end
-    where = f"x: damaged at byte {len(found)} of its text (line {1 + found.count(10)}): the compressed data is damaged"
-    assert where in str(refused.value)
-
-
 def pages(path: Path, content: bytes) -> list[Record]:
     path.write_bytes(content)
     return list(Source(path, is_dump=True).records())

@@ -55,10 +55,6 @@ def test_normalised_text_has_nothing_invisible(text: str) -> None:
     found.encode()
 
 
-def test_one_way_to_write_a_letter_a_quote_and_a_space() -> None:
-    assert normalise("“e\u0301” ‘x’\u00a0y\u200b\u00ad…\u2011z\r\u0007\ud800") == "\"é\" 'x' y...-z\n"
-
-
 def test_lines_that_are_no_prose_are_left_out_and_counted() -> None:
     left_out: Counter[str] = Counter()
     assert list(prose(ARTICLE, "Ann Lee", left_out)) == [
