@@ -45,6 +45,16 @@ def test_two_runs(cli: Cli, tiny_run: Path, lstm_run: Path, monkeypatch: pytest.
     assert f"{runs[1].bits_per_token:.3f}" in shown and difference in shown
 
 
+def test_tables_in_a_file_have_the_rows_of_the_terminal(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
+    shown = cli("compare", lstm_run, tiny_run, "--out", "t.md").done.splitlines()
+    cli("compare", lstm_run, tiny_run, "--out", "t.tex").done  # noqa: B018 (checks)
+    rows = [line.split() for line in Path("t.md").read_text().replace("|", " ").replace("\\", "").splitlines()]
+    tables = [line.split() for line in shown[shown.index("") + 1 :] if "  " in line]
+    assert tables and all(cells in rows for cells in tables)
+    latex = Path("t.tex").read_text()
+    assert latex.count(r"\toprule") == latex.count(r"\bottomrule") == 2 and r"\textless{}eos\textgreater{}" in latex
+
+
 def test_a_run_against_itself_and_changed(cli: Cli, tiny_run: Path) -> None:
     (same,) = json.loads(cli("compare", tiny_run, tiny_run, "--json").done)["comparisons"]
     assert (same["name"], same["whole"]["difference"], same["p"]) == ("tiny again", 0.0, 1.0)
