@@ -27,7 +27,7 @@ from spanlm.data.corpora import CORPORA, WHOLE, Corpus
 from spanlm.data.synthetic import PREFIX
 from spanlm.data.tables import Kind, table_kind
 from spanlm.errors import InputError, SpanlmError, as_written, nearest, require
-from spanlm.store.engine import Engine
+from spanlm.jobs import Engine
 from spanlm.store.files import is_arpa, is_hf, is_kenlm, replacing_packed, run_name
 from spanlm.store.run_folder import CONFIG
 

@@ -23,8 +23,8 @@ from spanlm.scoring.prefix_tree import Prefixes
 from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.resampling import FEWEST_BLOCKS
 from spanlm.store.files import opened
+from spanlm.store.machine import pick_device
 from spanlm.store.plain import c_number, cells_line, json_object
-from spanlm.store.process import pick_device
 
 _DESCRIPTION = """
 n-best lists of speech recognition or translation: score every hypothesis with language models, weight the scores, and

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
 from spanlm.errors import InputError
-from spanlm.store.process import memory
+from spanlm.store.machine import memory
 
 UNFINISHED = ".unfinished"
 BLOCK = 1 << 18

@@ -29,7 +29,7 @@ from spanlm.data.batching import Segment
 from spanlm.errors import InputError, RunError, SpanlmError, require
 from spanlm.models.interfaces import LMState
 from spanlm.scoring.tally import Tally
-from spanlm.store.process import StopRequest
+from spanlm.store.signals import StopRequest
 from spanlm.training.config import BatchingConfig
 
 _WAIT = timedelta(days=1)

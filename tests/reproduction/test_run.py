@@ -20,9 +20,9 @@ import pytest
 
 import spanlm
 from spanlm.errors import InputError, Interrupted
+from spanlm.jobs import Engine
 from spanlm.reproduction.plan import Plan, Request
 from spanlm.reproduction.run import Estimator, Outcome, Run, finished_before
-from spanlm.store.engine import Engine
 from spanlm.training.progress import EpochEvent, Watcher
 
 

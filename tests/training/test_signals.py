@@ -19,7 +19,7 @@ from spanlm.errors import Interrupted
 from spanlm.models.encoders import LSTMConfig
 from spanlm.scoring.tally import Tally
 from spanlm.store.checkpoints import load_last_checkpoint
-from spanlm.store.process import stop_request
+from spanlm.store.signals import stop_request
 from spanlm.training.progress import EpochEvent
 from spanlm.training.run import train
 from tests.cases import rest_slow

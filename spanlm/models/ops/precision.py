@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from spanlm.errors import InputError
-from spanlm.store.process import processor_fields
+from spanlm.store.machine import processor_fields
 
 Gradients = TypeVar("Gradients")
 Precision = Literal["fp32", "bf16"]

@@ -18,9 +18,8 @@ from typing import Any
 import pytest
 
 from spanlm.data.wikipedia import WikipediaConfig, cut_sources
-from spanlm.data.wikipedia.shards import Progress
+from spanlm.data.wikipedia.shards import Progress, _workers
 from spanlm.errors import InputError, RunError
-from spanlm.store.process import workers
 from tests.data.wikipedia.small import ROOT, build, contents, json_lines, made_articles, reused
 
 ARTICLES = made_articles(60)
@@ -224,5 +223,15 @@ def test_a_folder_that_holds_something_is_left_alone(folder: Path, tmp_path: Pat
 
 
 def test_a_mistake_of_the_function_is_not_hidden() -> None:
-    with pytest.raises(ValueError, match="not defined for negative"), workers(2) as in_order:
+    with pytest.raises(ValueError, match="not defined for negative"), _workers(2) as in_order:
         list(in_order(math.factorial, [1, -1, 2]))
+
+
+def own_mask(_: object) -> set[int]:
+    return {*signal.pthread_sigmask(signal.SIG_BLOCK, [])}
+
+
+def test_processes_do_not_hear_ctrl_c_which_is_for_their_parent() -> None:
+    with _workers(2) as in_order:
+        assert list(in_order(own_mask, range(4))) == [{signal.SIGINT}] * 4
+    assert signal.SIGINT not in own_mask(None)
