@@ -10,7 +10,7 @@ import torch
 
 from spanlm.data.corpora import Corpus
 from tests.training.processes import Processes
-from tests.training.small import make_corpus, one_thread
+from tests.training.small import make_corpus
 
 MEMORY = Path("/dev/shm")
 
@@ -19,7 +19,7 @@ MEMORY = Path("/dev/shm")
 def single_thread() -> Iterator[None]:
     """Bits are promised for a fixed number of threads."""
     before = torch.get_num_threads()
-    one_thread()
+    torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
 

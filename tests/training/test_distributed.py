@@ -199,7 +199,7 @@ def test_a_killed_rank_is_started_again_and_ends_as_if_nothing_had_been(
     """Rank 0 of one training, then rank 1 of another; amid an epoch, two steps after a checkpoint; bit for bit."""
     runs = [room / f"run-{rank}" for rank in range(2)]
     killed = [{"name": KVP, "folders": [str(run)], "kill": [9, n, signal.SIGKILL]} for n, run in enumerate(runs)]
-    ended = torchrun("tests.training.ranks", planned(room, *killed), restarts=2)
+    ended = torchrun("tests.training.tasks", planned(room, *killed), restarts=2)
     assert ended.returncode == 0, ended.stderr
     for run in runs:
         assert run.with_suffix(".killed").exists()
