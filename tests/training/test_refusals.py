@@ -42,13 +42,6 @@ from tests.training.small import (
 Changed = Callable[[RunConfig], RunConfig]
 
 
-@pytest.fixture
-def begun(room: Path, corpus: Corpus) -> Path:
-    """A run of one epoch."""
-    train(make_config(epochs=1), corpus, room / "run")
-    return room / "run"
-
-
 def model(**fields: Any) -> Changed:
     return lambda config: replace(config, model=replace(config.model, **fields))
 

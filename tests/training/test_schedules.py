@@ -12,13 +12,11 @@ import torch
 from torch import Tensor
 
 from spanlm.data.corpora import Corpus
-from spanlm.scoring.tally import Tally
-from spanlm.training import trainer as trainer_module
 from spanlm.training.config import OptimizerConfig, ScheduleConfig
 from spanlm.training.optimizers import SGD
 from spanlm.training.run import train
 from tests.cases import rest_slow
-from tests.training.small import Heard, checkpoints, make_config, rows
+from tests.training.small import Heard, checkpoints, make_config, rows, script
 
 LOSSES = [3.0, 2.5, 2.6, 2.5, 2.4, 2.41, 2.42]
 """Validation losses epoch by epoch; the fourth equals the best so far and is not better."""
@@ -40,9 +38,7 @@ class Weights(Heard):
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Validation gives `LOSSES`, whatever the model."""
-    left = iter(LOSSES)
-    monkeypatch.setattr(trainer_module, "tally", lambda *a, **k: Tally(tokens=10, nll=10 * next(left)))
+    script(monkeypatch, LOSSES)
 
 
 @pytest.mark.usefixtures("scripted")

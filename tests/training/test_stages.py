@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from tests.training.small import (
     make_config,
     make_corpus,
     rows,
+    script,
     with_batching,
     with_model,
     with_training,
@@ -44,12 +44,6 @@ def averaging(*, finetune: FinetuneConfig | None = None, **fields: Any) -> RunCo
     of_optimizer = {name: fields.pop(name) for name in OF_OPTIMIZER if name in fields}
     training = {"optimizer": replace(NT_ASGD, **of_optimizer), "finetune": finetune or FinetuneConfig(), **fields}
     return make_config(NoMemoryConfig(), kind="streams", shuffle=False, **training)
-
-
-def script(monkeypatch: pytest.MonkeyPatch, losses: Sequence[float]) -> None:
-    """Validation gives these losses, whatever the model."""
-    left = iter(losses)
-    monkeypatch.setattr(trainer_module, "tally", lambda *a, **k: Tally(tokens=10, nll=10 * next(left)))
 
 
 class Follows(Heard):

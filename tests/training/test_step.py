@@ -21,36 +21,6 @@ from tests.cases import rest_slow
 from tests.training.small import SGD, Heard, make_config, with_batching, with_model, with_training
 
 
-@pytest.mark.parametrize("loss", ["mean", "time-sum"])
-@pytest.mark.parametrize("memory", [NoMemoryConfig(), KeyValueConfig(window=3)], ids=["none", "key-value"])
-def test_a_step_adds_both_to_its_gradient_and_not_to_what_it_logs(
-    corpus: Corpus, room: Path, memory: NoMemoryConfig | KeyValueConfig, loss: str
-) -> None:
-    """α on what the head read, after dropout; β on what the encoder gave, before: the masks are drawn again here."""
-    alpha, beta = 2.0, 3.0
-    config = make_config(memory, kind="streams", shuffle=False, dropout=0.5, loss=loss)
-    trainer = Trainer(config, corpus, room, Heard())
-    model, segment = trainer.model.train(), next(trainer.batcher.segments())
-    gradients, passed = [], []
-    for penalties in ((0.0, 0.0), (alpha, beta)):
-        torch.manual_seed(5)
-        model.zero_grad()
-        training = with_training(config, activation_penalty=penalties[0], temporal_penalty=penalties[1]).training
-        passed.append(backward(model, segment, trainer.initial, training))
-        gradients.append({name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None})
-    torch.manual_seed(5)
-    model.zero_grad()
-    readout, _ = model(segment.inputs, trainer.initial)
-    assert segment.mask.all() and readout.hidden is not None and (readout.features == 0).any()
-    change = readout.hidden[1:] - readout.hidden[:-1]
-    (alpha * readout.features.pow(2).mean() + beta * change.pow(2).mean()).backward()
-    assert torch.equal(passed[0].nll, passed[1].nll)
-    for name, parameter in model.named_parameters():
-        if name in gradients[0]:
-            added = 0.0 if parameter.grad is None else parameter.grad
-            torch.testing.assert_close(gradients[1][name], gradients[0][name] + added, rtol=1e-4, atol=1e-6)
-
-
 def gradients_of(
     model: LanguageModel, trainer: Trainer, group_size: int | None, segment_number: int, **fields: float
 ) -> tuple[dict[str, Tensor], float, dict[str, Tensor]]:
