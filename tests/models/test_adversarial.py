@@ -12,7 +12,7 @@ from torch.nn.functional import linear
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.interfaces import Readout
 from tests.models.small import assert_same, bitwise, build, values, words
-from tests.models.twins import gradients
+from tests.models.twins import assert_twin
 from tests.reference_mixture import Mixture, adversarial_log_prob, adversarial_mixture
 
 SIZE, VOCABULARY, EPSILON = 6, 9, 0.3
@@ -51,8 +51,7 @@ def test_it_is_the_loop(config: Any, vocabulary: int) -> None:
     leaves = [features, *head.parameters()]
     actual = head.log_prob(Readout(features), targets)
     expected = twin(head, features, targets)
-    assert_same(actual, expected)
-    assert_same(gradients([actual], leaves), gradients([expected], leaves))
+    assert_twin([actual], [expected], leaves)
 
 
 @both_heads

@@ -14,7 +14,7 @@ from spanlm.models.interfaces import Readout
 from spanlm.models.ops.precision import dropout_mask
 from tests.models.largest import Largest
 from tests.models.small import assert_same, build, values, words
-from tests.models.twins import gradients
+from tests.models.twins import assert_twin, gradients
 from tests.reference_mixture import Mixture, mixture_of_softmaxes
 
 SIZE, EMBEDDING, VOCABULARY = 6, 4, 7
@@ -46,11 +46,9 @@ def test_it_is_the_loop(fields: dict[str, Any], bias: bool) -> None:
     every = mixture_of_softmaxes(features, twin_of(head))
 
     actual = head.log_probs(Readout(features))
-    assert_same(actual, every)
-    assert_same(gradients([actual], leaves), gradients([every], leaves))
+    assert_twin([actual], [every], leaves)
     one, expected = head.log_prob(Readout(features), targets), picked(every, targets)
-    assert_same(one, expected)
-    assert_same(gradients([one], leaves), gradients([expected], leaves))
+    assert_twin([one], [expected], leaves)
     assert_same(torch.autograd.grad(one.mean(), leaves)[0], torch.autograd.grad(expected.mean(), leaves)[0])
 
 

@@ -81,36 +81,31 @@ def make_corpus(train: int = 300, seed: int = 0, words: tuple[str, ...] = WORDS,
 
 
 def make_config(
-    memory: AnyMemoryConfig | None = None,
-    *,
-    dropout: float = 0.2,
-    layers: int = 1,
-    tied: bool = False,
-    optimizer: OptimizerConfig | None = None,
-    schedule: ScheduleConfig | None = None,
-    kind: Any = "documents",
-    shuffle: bool = True,
-    batch_size: int = 3,
-    **training: Any,
+    memory: AnyMemoryConfig | None = None, *, dropout: float = 0.2, layers: int = 1, tied: bool = False, **fields: Any
 ) -> RunConfig:
-    """A model of 6 units in the shape of a real one; an epoch of `make_corpus()` has about 20 steps."""
-    fields: dict[str, Any] = {"epochs": 2, "patience": None, "device": "cpu", "checkpoint_every": 7, "log_every": 3}
+    """A model of 6 units in the shape of a real one; an epoch of `make_corpus()` has about 20 steps.
+
+    `fields` are those of the model, the batching and the training, in one: no two have the same name.
+    """
+    model = {
+        "embedding_size": 2 if tied else 5,
+        "input_dropout": dropout,
+        "output_dropout": dropout,
+        "encoder": LSTMConfig(hidden_size=6, layers=layers, dropout=dropout),
+        "memory": memory or KeyValueConfig(roles=3, window=4),
+        "head": SoftmaxConfig(tied=tied),
+    }
+    batching = {"kind": "documents", "batch_size": 3, "length": 6, "shuffle": True, "eval_batch_size": 2}
+    training = {"epochs": 2, "patience": None, "device": "cpu", "checkpoint_every": 7, "log_every": 3}
+    training["optimizer"] = fields.pop("optimizer", None) or OptimizerConfig(lr=0.02)
+    for name, value in fields.items():
+        kinds = {ModelConfig: model, BatchingConfig: batching, TrainingConfig: training}
+        (group,) = (group for kind, group in kinds.items() if name in kind.__dataclass_fields__)
+        group[name] = value
     return RunConfig(
         data=DataConfig(corpus="tiny"),
-        model=ModelConfig(
-            embedding_size=2 if tied else 5,
-            input_dropout=dropout,
-            output_dropout=dropout,
-            encoder=LSTMConfig(hidden_size=6, layers=layers, dropout=dropout),
-            memory=memory or KeyValueConfig(roles=3, window=4),
-            head=SoftmaxConfig(tied=tied),
-        ),
-        training=TrainingConfig(
-            optimizer=optimizer or OptimizerConfig(lr=0.02),
-            schedule=schedule or ScheduleConfig(),
-            batching=BatchingConfig(kind=kind, batch_size=batch_size, length=6, shuffle=shuffle, eval_batch_size=2),
-            **{**fields, **training},
-        ),
+        model=ModelConfig(**model),
+        training=TrainingConfig(batching=BatchingConfig(**batching), **training),
     )
 
 
@@ -125,103 +120,82 @@ LAGGED = "AWD-LSTM, lagged averages, penalties, drawn lengths, groups of streams
 STEPS = 17
 """Of an epoch of `STAGES`: 300 words in 3 streams, 6 steps a segment."""
 
+STREAMS: dict[str, Any] = {"kind": "streams", "shuffle": False}
+CUT: dict[str, Any] = {"kind": "sentences", "long_sentences": "cut"}
+DRAWN: dict[str, Any] = {**STREAMS, "length_spread": 1.0, "short_share": 0.2, "longest_over": 3}
+VARIATIONAL = VariationalLSTMConfig(
+    hidden_size=6, layers=2, input_dropout=0.2, recurrent_dropout=0.2, zoneout_h=0.1, zoneout_c=0.1
+)
+FINETUNE = FinetuneConfig(
+    stages=2, lr=0.5, epochs=1, adversarial=0.001, input_noise=0.01, last_latent_dropout=0.2, partial_shuffle=True
+)
+
 RUNS: dict[str, Callable[[], RunConfig]] = {
     "key-value-predict, shuffled documents, adam": make_config,
     "n-gram, shuffled sentences, sgd, plateau": lambda: make_config(
         NGramConfig(order=3), kind="sentences", optimizer=SGD, schedule=PLATEAU, epochs=3
     ),
     "no memory, streams, sgd, step, two layers": lambda: make_config(
-        NoMemoryConfig(), kind="streams", optimizer=SGD, schedule=STEP, layers=2, loss="time-sum", shuffle=False
+        NoMemoryConfig(), **STREAMS, optimizer=SGD, schedule=STEP, layers=2, loss="time-sum"
     ),
     "key-value, tied, documents, bf16": lambda: make_config(
         KeyValueConfig(roles=3, window=9), tied=True, shuffle=False, precision="bf16", seed=5
     ),
-    "recurrent memory of one word, gated HORNN, streams": lambda: with_model(
-        make_config(RecurrentMemoryConfig(window=1), kind="streams", shuffle=False),
-        encoder=HORNNConfig(hidden_size=6, order=3, pooling="gated"),
+    "recurrent memory of one word, gated HORNN, streams": lambda: make_config(
+        RecurrentMemoryConfig(window=1), **STREAMS, encoder=HORNNConfig(hidden_size=6, order=3, pooling="gated")
     ),
-    "variational LSTM, locked, projection, adagrad, streams": lambda: with_model(
-        make_config(NoMemoryConfig(), kind="streams", shuffle=False, optimizer=ADAGRAD),
-        encoder=VariationalLSTMConfig(
-            hidden_size=6, layers=2, input_dropout=0.2, recurrent_dropout=0.2, zoneout_h=0.1, zoneout_c=0.1
-        ),
+    "variational LSTM, locked, projection, adagrad, streams": lambda: make_config(
+        NoMemoryConfig(),
+        **STREAMS,
+        optimizer=ADAGRAD,
+        encoder=VARIATIONAL,
         embedding_dropout=0.2,
         locked_dropout=True,
         head=SoftmaxConfig(projection=True, projection_penalty=0.01),
     ),
-    "recurrent memory, RNN, shuffled documents": lambda: with_model(
-        make_config(RecurrentMemoryConfig(window=4)), encoder=RNNConfig(hidden_size=6)
+    "recurrent memory, RNN, shuffled documents": lambda: make_config(
+        RecurrentMemoryConfig(window=4), encoder=RNNConfig(hidden_size=6)
     ),
-    "attentive single, bucketed sentences, cut": lambda: with_batching(
-        make_config(AttentiveConfig(score="single"), kind="sentences", loss="time-sum", optimizer=SGD),
-        bucket=True,
-        long_sentences="cut",
+    "attentive single, bucketed sentences, cut": lambda: make_config(
+        AttentiveConfig(score="single"), **CUT, loss="time-sum", optimizer=SGD, bucket=True
     ),
     "attentive combined, streams, bf16": lambda: make_config(
-        AttentiveConfig(score="combined", window=3), kind="streams", shuffle=False, precision="bf16"
+        AttentiveConfig(score="combined", window=3), **STREAMS, precision="bf16"
     ),
-    "attentive combined, sentences cut and not opened": lambda: with_batching(
-        make_config(AttentiveConfig(score="combined"), kind="sentences", shuffle=False),
-        long_sentences="cut",
-        predict_first=False,
+    "attentive combined, sentences cut and not opened": lambda: make_config(
+        AttentiveConfig(score="combined"), **CUT, shuffle=False, predict_first=False
     ),
-    "pointer sentinel, streams, sgd": lambda: make_config(
-        PointerSentinelConfig(window=9), kind="streams", optimizer=SGD, shuffle=False
+    "pointer sentinel, streams, sgd": lambda: make_config(PointerSentinelConfig(window=9), **STREAMS, optimizer=SGD),
+    "key-value, streams of drawn lengths, partly shuffled, sgd": lambda: make_config(
+        **{**DRAWN, "length_spread": 2.0}, optimizer=SGD, partial_shuffle=True
     ),
-    "key-value, streams of drawn lengths, partly shuffled, sgd": lambda: with_batching(
-        make_config(kind="streams", optimizer=SGD, shuffle=False),
-        length_spread=2.0,
-        short_share=0.2,
-        longest_over=3,
-        partial_shuffle=True,
-    ),
-    LAGGED: lambda: with_batching(
-        with_model(
-            make_config(
-                NoMemoryConfig(),
-                kind="streams",
-                shuffle=False,
-                optimizer=replace(NT_ASGD, lagged_rates=True),
-                activation_penalty=2.0,
-                temporal_penalty=1.0,
-            ),
-            encoder=AWDLSTMConfig(hidden_size=7, layers=2, last_size=5),
-            head=SoftmaxConfig(tied=True, adversarial=0.01),
-            locked_dropout=True,
-        ),
+    LAGGED: lambda: make_config(
+        NoMemoryConfig(),
+        **DRAWN,
         batch_size=4,
-        length_spread=1.0,
-        short_share=0.2,
-        longest_over=3,
         group_size=2,
+        optimizer=replace(NT_ASGD, lagged_rates=True),
+        activation_penalty=2.0,
+        temporal_penalty=1.0,
+        encoder=AWDLSTMConfig(hidden_size=7, layers=2, last_size=5),
+        head=SoftmaxConfig(tied=True, adversarial=0.01),
+        locked_dropout=True,
     ),
-    STAGES: lambda: with_model(
-        make_config(
-            SpanBufferConfig(buffer_size=12, span_length=3, dropout=0.1),
-            dropout=0.0,
-            kind="streams",
-            shuffle=False,
-            seed=4,
-            optimizer=replace(NT_ASGD, lr=1.0, clip=1.0),
-            finetune=FinetuneConfig(
-                stages=2,
-                lr=0.5,
-                epochs=1,
-                adversarial=0.001,
-                input_noise=0.01,
-                last_latent_dropout=0.2,
-                partial_shuffle=True,
-            ),
-        ),
+    STAGES: lambda: make_config(
+        SpanBufferConfig(buffer_size=12, span_length=3, dropout=0.1),
+        **STREAMS,
+        dropout=0.0,
+        seed=4,
+        optimizer=replace(NT_ASGD, lr=1.0, clip=1.0),
+        finetune=FINETUNE,
         init_range=1.0,
         head=MixtureOfSoftmaxesConfig(experts=3, latent_dropout=0.1),
     ),
     "span buffer that merges, streams, sgd": lambda: make_config(
         SpanBufferConfig(buffer_size=6, span_length=2, reads="merge", dropout=0.1),
+        **STREAMS,
         dropout=0.0,
-        kind="streams",
         optimizer=SGD,
-        shuffle=False,
     ),
 }
 """Every encoder, memory, head, batching, optimiser, schedule, loss and precision; a window longer than a segment, too,
