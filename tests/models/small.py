@@ -16,7 +16,7 @@ from torch.nn.functional import one_hot, pad
 
 from spanlm.models.encoders import ENCODERS, AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
 from spanlm.models.heads import HEADS, MixtureOfSoftmaxesConfig, SoftmaxConfig
-from spanlm.models.interfaces import Init, LMState, Memory, Readout, Tensors
+from spanlm.models.interfaces import Init, LMState, Memory, MixingHead, Readout, Tensors
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import (
     MEMORIES,
@@ -31,6 +31,8 @@ from spanlm.models.memories import (
 from spanlm.models.memories.pointer_sentinel import Pointer
 from tests.cases import rest_slow
 
+ON_GPU = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
+every_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=ON_GPU)])
 HIDDEN = 12  # 1, 2, 3 and 4 parts divide it
 EMBEDDING = 5
 VOCABULARY = 11
@@ -183,6 +185,20 @@ def language_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> L
         for parameter in model.parameters():
             parameter.mul_(5)
     return model
+
+
+class Given(MixingHead):
+    """A head that says what it is given."""
+
+    def __init__(self, log_p: Tensor) -> None:
+        super().__init__()
+        self.log_p = log_p
+
+    def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
+        return self.log_p.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+
+    def own_log_probs(self, features: Tensor) -> Tensor:
+        return self.log_p
 
 
 def join(readouts: Sequence[Readout]) -> Readout:

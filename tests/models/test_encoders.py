@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from spanlm.models.encoders import LSTMConfig, RNNConfig
 from spanlm.models.interfaces import Encoder, Tensors
 from tests.models import small
 from tests.models.small import EMBEDDING, HIDDEN, bitwise, build, values
@@ -65,19 +64,3 @@ def test_hornn_rounds_nothing_but_its_products(config: Any) -> None:
             product = product[:, :HIDDEN] * (gates[:, n] + product[:, HIDDEN:]).sigmoid()
         pooled = torch.maximum(pooled, product) if config.pooling == "max" else pooled + product
     torch.testing.assert_close(h[0], torch.tanh(inputs + pooled), rtol=1e-5, atol=1e-5)
-
-
-STACKS = pytest.mark.parametrize("kind", [LSTMConfig, RNNConfig], ids=["lstm", "rnn"])
-
-
-@STACKS
-def test_dropout_between_layers_acts_only_in_training(kind: Any) -> None:
-    x = values(4, 2, EMBEDDING)
-    config = kind(hidden_size=HIDDEN, layers=2, dropout=0.5)
-    encoder, plain = build(config, EMBEDDING), build(kind(hidden_size=HIDDEN, layers=2), EMBEDDING)
-    state = encoder.init_state(2)
-    assert bitwise(encoder(x, state)[0], plain(x, state)[0])
-    encoder.train()
-    assert not torch.equal(encoder(x, state)[0], encoder(x, state)[0])
-    single = build(kind(hidden_size=HIDDEN, dropout=0.5), EMBEDDING).train()  # nothing between its layers; no warning
-    assert bitwise(single(x, single.init_state(2))[0], single(x, single.init_state(2))[0])

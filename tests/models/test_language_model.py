@@ -17,13 +17,13 @@ from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig, PointerSentinelConfig, SpanBufferConfig
 from tests.conftest import needs_bf16
 from tests.models import small
-from tests.models.small import assert_same, bitwise, join, language_model, tensors, words
+from tests.models.small import assert_same, bitwise, every_device, join, language_model, tensors, words
 
 every_model = pytest.mark.parametrize("config", small.models())
 
 
 def after_prefix(model: LanguageModel, batch: int = 2, steps: int = 3) -> LMState:
-    return model(words(steps, batch, seed=50), model.init_state(batch))[1].detach()
+    return model(words(steps, batch, seed=50).to(model.device), model.init_state(batch))[1].detach()
 
 
 def answers(model: LanguageModel, tokens: Tensor, targets: Tensor, state: LMState) -> list[Tensor]:
@@ -56,13 +56,16 @@ def assert_any_cut_is_the_same_stream(model: Any, lengths: list[int], start: LMS
     assert_same(state, end)
 
 
+@every_device
 @every_model
 @given(last=st.integers(0, 6), seed=st.integers(1, 1000), double=st.booleans())
 @settings(max_examples=3)
-def test_later_words_change_nothing_before_them(config: ModelConfig, last: int, seed: int, double: bool) -> None:
+def test_later_words_change_nothing_before_them(
+    config: ModelConfig, device: str, last: int, seed: int, double: bool
+) -> None:
     """Bit by bit: other words after step `last` leave every answer up to it as it was."""
-    model = language_model(config, torch.float64 if double else torch.float32)
-    tokens, targets = words(8, 3), words(8, 3, seed=2)
+    model = language_model(config, torch.float64 if double else torch.float32).to(device)
+    tokens, targets = words(8, 3).to(device), words(8, 3, seed=2).to(device)
     other = tokens.clone()
     other[last + 1 :] = words(7 - last, 3, seed=seed)
     other[last + 1] = (tokens[last + 1] + 1) % small.VOCABULARY
@@ -254,15 +257,16 @@ def test_output_dropout_acts_only_in_training(memory: Any) -> None:
 
 
 @needs_bf16
+@every_device
 @every_model
-def test_reduced_precision_stays_close_over_segments(config: ModelConfig) -> None:
+def test_reduced_precision_stays_close_over_segments(config: ModelConfig, device: str) -> None:
     """Under autocast the state is carried from segment to segment and every answer is float32."""
     torch.manual_seed(0)
-    model = LanguageModel(config, small.VOCABULARY).eval()
-    tokens, targets = words(8, 2), words(8, 2, seed=1)
+    model = LanguageModel(config, small.VOCABULARY).to(device).eval()
+    tokens, targets = words(8, 2).to(device), words(8, 2, seed=1).to(device)
     expected, _ = model.log_prob(tokens, targets, model.init_state(2))
     state, scores = model.init_state(2), []
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(device, torch.bfloat16):
         for segment, target in zip(tokens.split(3), targets.split(3), strict=True):
             score, state = model.log_prob(segment, target, state)
             scores.append(score)

@@ -34,6 +34,7 @@ from tests.models.twins import (
     encoded,
     filled_slots,
     gradients,
+    past_counts,
     past_outputs,
     predicted,
     slots,
@@ -125,10 +126,7 @@ def word_memory(memory: RecurrentMemory) -> reference.WordMemory:
 
 
 def past_words(kind: str, capacity: int, batch: int) -> list[list[int]]:
-    """What each stream has read: nothing, as much as fits, or from 0 up to that, stream by stream."""
-    full = {"fresh": 0, "full": capacity}
-    counts = [full.get(kind, (1 + 2 * b) % (capacity + 1)) for b in range(batch)]
-    return [words(count, seed=b).tolist() for b, count in enumerate(counts)]
+    return [words(count, seed=b).tolist() for b, count in enumerate(past_counts(kind, capacity, batch))]
 
 
 def word_state(past: list[list[int]], length: int, empty: int) -> dict[str, Tensor]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from spanlm.models.memories.attentive import BLOCK, EMPTY, running_attention
@@ -52,19 +50,6 @@ def test_is_one_softmax_over_all_before(steps: int, fresh: bool, scale: float) -
     learned = [x for x in leaves if x.requires_grad]
     grads = [values(*x.shape, seed=9) for x in expected]
     assert_same(list(torch.autograd.grad(actual, learned, grads)), list(torch.autograd.grad(expected, learned, grads)))
-
-
-@given(lengths=st.lists(st.sampled_from(STEPS), min_size=1, max_size=4), fresh=st.booleans())
-@settings(max_examples=10)
-def test_cuts_change_nothing(lengths: list[int], fresh: bool) -> None:
-    scores, items = leaves_of(sum(lengths))
-    state = nothing() if fresh else something()
-    expected = direct(scores, items, *state)
-    reads = []
-    for s, v in zip(scores.split(lengths), items.split(lengths), strict=True):
-        read, *state = running_attention(s, v, *state)
-        reads.append(read)
-    assert_same([torch.cat(reads), *state], list(expected))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -25,11 +25,15 @@ def assert_twin(actual: Sequence[Tensor], expected: Sequence[Tensor], leaves: Se
     assert_same(gradients(actual, leaves), gradients(expected, leaves))
 
 
-def past_outputs(kind: str, capacity: int, batch: int, size: int) -> reference.Past:
-    """What each stream remembers: nothing, as much as fits, or from 0 up to that, stream by stream."""
+def past_counts(kind: str, capacity: int, batch: int) -> list[int]:
+    """How much each stream remembers: nothing, as much as fits, or from 0 up to that, stream by stream."""
     full = {"fresh": 0, "full": capacity}
-    counts = [full.get(kind, (1 + 2 * b) % (capacity + 1)) for b in range(batch)]
-    return [[values(size, seed=100 * b + n).requires_grad_() for n in range(count)] for b, count in enumerate(counts)]
+    return [full.get(kind, (1 + 2 * b) % (capacity + 1)) for b in range(batch)]
+
+
+def past_outputs(kind: str, capacity: int, batch: int, size: int) -> reference.Past:
+    counts = enumerate(past_counts(kind, capacity, batch))
+    return [[values(size, seed=100 * b + n).requires_grad_() for n in range(count)] for b, count in counts]
 
 
 def slots(past: reference.Past, length: int, part: Callable[[Tensor], Tensor], empty: Tensor) -> Tensor:
