@@ -103,17 +103,14 @@ SMALL_HEADS: dict[str, list[Any]] = {
 
 
 def memories() -> list[Any]:
-    """Parameters: every memory's small configurations."""
     return _params("MEMORIES", MEMORIES, SMALL_MEMORIES)
 
 
 def encoders() -> list[Any]:
-    """Parameters: every encoder's small configurations."""
     return _params("ENCODERS", ENCODERS, SMALL_ENCODERS)
 
 
 def heads() -> list[Any]:
-    """Parameters: every head's small configurations."""
     return _params("HEADS", HEADS, SMALL_HEADS)
 
 
@@ -157,7 +154,6 @@ def values(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Te
 
 
 def words(*shape: int, seed: int = 0, size: int = VOCABULARY) -> Tensor:
-    """Word ids, the same on every call."""
     return torch.randint(size, shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -173,7 +169,6 @@ def words_at(h: Tensor, size: int = VOCABULARY) -> Tensor:
 
 
 def read(memory: Memory, h: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
-    """What a memory says to h (T, B, H) and the words of the same steps."""
     return memory(h, words_at(h), state)
 
 
@@ -188,8 +183,6 @@ def language_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> L
 
 
 class Given(MixingHead):
-    """A head that says what it is given."""
-
     def __init__(self, log_p: Tensor) -> None:
         super().__init__()
         self.log_p = log_p
@@ -217,7 +210,6 @@ def join(readouts: Sequence[Readout]) -> Readout:
 
 
 def mixture_tensors(readout: Readout) -> list[Tensor]:
-    """The tensors of a readout's mixture, in the order of its `map`."""
     found: list[Tensor] = []
     if readout.mixture is not None:
         readout.mixture.map(lambda x: found.append(x) or x)  # type: ignore[func-returns-value]
@@ -238,7 +230,6 @@ def mixed(readout: Readout) -> list[Tensor]:
 
 
 def tensors(result: Readout | LMState | Tensors | Tensor | list[Tensor]) -> list[Tensor]:
-    """Everything in a result, in a fixed order."""
     if isinstance(result, list):
         return result
     if isinstance(result, Tensor):
@@ -257,6 +248,5 @@ def assert_same(actual: Any, expected: Any, *, rtol: float = 1e-10, atol: float 
 
 
 def bitwise(actual: Any, expected: Any) -> bool:
-    """Whether all tensors are equal to the last bit."""
     pairs = zip(tensors(actual), tensors(expected), strict=True)
     return all(torch.equal(a, b) for a, b in pairs)

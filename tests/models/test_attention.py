@@ -147,25 +147,14 @@ def spans() -> Op:
         return softmax_reads(scores, present(filled, s)[ends - grid.reach], held)
 
     return Op(
-        lambda s: [
-            (s.steps, s.batch, KEY),
-            (s.grid.carried + s.steps, s.batch, VALUE),
-            (VALUE, KEY),
-            (KEY,),
-        ],
+        lambda s: [(s.steps, s.batch, KEY), (s.grid.carried + s.steps, s.batch, VALUE), (VALUE, KEY), (KEY,)],
         lambda s: s.grid.carried,
         run,
         plain,
     )
 
 
-OPS = {
-    "additive": additive(),
-    "dot": dot(False),
-    "dot, lags": dot(True),
-    "sentinel": with_sentinel(),
-    "spans": spans(),
-}
+OPS = {"additive": additive(), "dot": dot(False), "dot, lags": dot(True), "sentinel": with_sentinel(), "spans": spans()}
 every_op = pytest.mark.parametrize("op", OPS.values(), ids=OPS)
 
 
@@ -191,7 +180,6 @@ LONG = LEAST_BLOCK + 3
 )
 @settings(max_examples=40)
 def test_any_shape_any_holes(op: Op, shape: Shape, holes: int) -> None:
-    """Values and gradients."""
     leaves, filled = op.leaves(shape), op.filled(shape, holes)
     assert_same(results(op, shape, leaves, filled), results(op, shape, leaves, filled, plain=True))
 
@@ -210,7 +198,6 @@ def test_gradients_are_the_same_of_activations_that_are_kept_and_of_those_made_a
 @pytest.mark.parametrize("holes", [0, 0b0110, 2**99 - 1], ids=["full", "holes", "empty"])
 @pytest.mark.parametrize("steps, window", [(18, 16), (17, 17), (16, 17), (60, 20)])
 def test_a_long_window_is_every_step_with_every_slot(steps: int, window: int, holes: int) -> None:
-    """Values and gradients; to the last bit the same under autocast."""
     op, shape = OPS["additive"], Shape(steps, window, window, 2)
     leaves, filled = op.leaves(shape), op.filled(shape, holes)
     assert_same(results(op, shape, leaves, filled), results(op, shape, leaves, filled, plain=True))
@@ -248,7 +235,6 @@ def test_float32_is_float64_but_for_rounding_and_no_autocast_touches_it(op: Op) 
 
 @pytest.mark.parametrize("op", [op for name, op in OPS.items() if "spans" not in name], ids=list(OPS)[:4])
 def test_narrow_inputs_are_widened(op: Op) -> None:
-    """bfloat16 in, float32 within: what float32 gives for the same numbers."""
     shape, filled = Shape(), op.filled(Shape())
     leaves = [x.detach() if x.dim() == 2 else x.detach().bfloat16() for x in op.leaves(shape)]
     leaves = [x.float() if x.dim() == 2 else x for x in leaves]
@@ -262,7 +248,6 @@ def test_narrow_inputs_are_widened(op: Op) -> None:
 
 @pytest.mark.parametrize("steps", [3, 100])
 def test_no_span_is_ever_held_at_every_step(steps: int) -> None:
-    """Forward and backward: the spans themselves, once, and the T·B·m weights."""
     op, shape = OPS["spans"], Shape(steps, 40, 3, 2)
     with Largest() as largest:
         results(op, shape, op.leaves(shape), op.filled(shape, 0))

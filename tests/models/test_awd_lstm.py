@@ -58,7 +58,6 @@ def test_it_is_the_loop_with_the_same_masks(
 
 @needs_bf16
 def test_reduced_precision_trains(kernel: None) -> None:
-    """bfloat16 over some segments is near float32 with the same masks; gradients are finite, and float32."""
     answers = []
     for reduced in (False, True):
         encoder = stack(**NOISY).float()

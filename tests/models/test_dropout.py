@@ -86,7 +86,6 @@ def test_the_input_is_dropped_in_training_alone() -> None:
 
 
 def read_by(model: LanguageModel) -> list[Tensor]:
-    """What the encoder is given from now on."""
     seen: list[Tensor] = []
     model.encoder.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     return seen

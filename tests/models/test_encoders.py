@@ -15,7 +15,6 @@ every_encoder = pytest.mark.parametrize("config", small.encoders())
 
 
 def after_prefix(encoder: Encoder, batch: int = 2) -> Tensors:
-    """State of streams that have read three steps, without a graph."""
     _, state = encoder(values(3, batch, EMBEDDING, seed=50), encoder.init_state(batch))
     return {name: x.detach() for name, x in state.items()}
 

@@ -53,7 +53,6 @@ def ensemble(weights: Any = WEIGHTS, dtype: torch.dtype = torch.float64) -> Ense
 
 
 def brute_force(members: list[LanguageModel], weights: Any, tokens: Tensor) -> Tensor:
-    """Log p of every word, (T, B, V), from probabilities."""
     p = [model.log_probs(tokens, model.init_state(tokens.shape[1]))[0].exp() for model in members]
     return torch.stack([w * x for w, x in zip(weights, p, strict=True)]).sum(0).log()
 
@@ -101,7 +100,6 @@ def test_its_state_is_its_members_states() -> None:
 
 
 def test_ensembles_can_be_members() -> None:
-    """Their weights multiply."""
     one, two, three, *_ = models()
     nested = Ensemble([Ensemble([one, two], [1, 3]), three], [0.4, 0.6])
     tokens, targets = words(5, 2), words(5, 2, seed=1)
@@ -138,7 +136,6 @@ def test_words_of_no_measurable_probability_stay_apart() -> None:
 
 
 def test_it_is_one_module_of_its_members_weights() -> None:
-    """Training mode, device and type reach them; nothing is counted twice."""
     members = models()
     whole = Ensemble(members)
     assert count_parameters(whole).total == sum(count_parameters(model).total for model in members)

@@ -29,7 +29,6 @@ def carried(stack: Any, layers: int = 2) -> Any:
 
 
 def flat(result: Any) -> list[Tensor]:
-    """What a stack gives: outputs and states."""
     output, state = result
     return [output, *state] if isinstance(state, tuple) else [output, state]
 
@@ -38,7 +37,6 @@ def flat(result: Any) -> list[Tensor]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("training", [True, False])
 def test_it_is_the_librarys_module(kind: Any, plain: Any, dtype: torch.dtype, training: bool) -> None:
-    """Same weights by the same names, answers and states; gradients, in evaluation, too."""
     rate = 0.0 if training else 0.4
     torch.manual_seed(0)
     theirs = plain(5, 4, 2, dropout=rate).to(dtype).train(training)
@@ -54,7 +52,6 @@ def test_it_is_the_librarys_module(kind: Any, plain: Any, dtype: torch.dtype, tr
 
 @STACKS
 def test_in_training_units_are_dropped_between_its_layers(kind: Any, plain: Any) -> None:
-    """As between two stacks of one layer."""
     both, x = kind(4, 4, 2, dropout=0.4).double(), values(6, 3, 4)
     below, above = (plain(4, 4).double() for _ in range(2))
     for number, one in enumerate((below, above)):
@@ -69,13 +66,11 @@ def test_in_training_units_are_dropped_between_its_layers(kind: Any, plain: Any)
 
 
 def layer_of(state: Any, layer: int) -> Any:
-    """A layer's part of a stack's state."""
     return tuple(x[layer : layer + 1] for x in state) if isinstance(state, tuple) else state[layer : layer + 1]
 
 
 @every_encoder
 def test_evaluation_with_gradients_is_evaluation(config: Any) -> None:
-    """Nothing is drawn, the answer is that without gradients."""
     encoder = build(config, EMBEDDING)
     x, state = values(6, 3, EMBEDDING), encoder.init_state(3)
     before = torch.get_rng_state()

@@ -29,7 +29,6 @@ def head_of(config: Any) -> Any:
 @every_head
 @pytest.mark.parametrize("scale", [1.0, 30.0, 1000.0])
 def test_one_target_is_one_column_of_all(config: Any, scale: float) -> None:
-    """Both questions to a head have one answer, gradients included."""
     head = head_of(config)
     features = (scale * values(4, 3, SIZE)).requires_grad_()
     targets = words(4, 3, size=VOCABULARY)

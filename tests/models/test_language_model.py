@@ -63,7 +63,6 @@ def assert_any_cut_is_the_same_stream(model: Any, lengths: list[int], start: LMS
 def test_later_words_change_nothing_before_them(
     config: ModelConfig, device: str, last: int, seed: int, double: bool
 ) -> None:
-    """Bit by bit: other words after step `last` leave every answer up to it as it was."""
     model = language_model(config, torch.float64 if double else torch.float32).to(device)
     tokens, targets = words(8, 3).to(device), words(8, 3, seed=2).to(device)
     other = tokens.clone()
@@ -94,7 +93,6 @@ def test_double_precision_changes_only_rounding(config: ModelConfig) -> None:
 
 @every_model
 def test_targets_are_not_read(config: ModelConfig) -> None:
-    """A target decides which probability is reported at its own step, and nothing else."""
     model = language_model(config)
     tokens, targets, state = words(5, 2), words(5, 2, seed=1), after_prefix(model)
     other = targets.clone()
@@ -156,7 +154,6 @@ def poison(x: Tensor, streams: Tensor) -> Tensor:
 
 @every_model
 def test_probabilities(config: ModelConfig) -> None:
-    """They sum to 1, and log_prob is one of log_probs."""
     model = language_model(config)
     tokens, targets, state = words(6, 3), words(6, 3, seed=1), after_prefix(model, batch=3)
     every, end = model.log_probs(tokens, state)
@@ -260,7 +257,6 @@ def test_output_dropout_acts_only_in_training(memory: Any) -> None:
 @every_device
 @every_model
 def test_reduced_precision_stays_close_over_segments(config: ModelConfig, device: str) -> None:
-    """Under autocast the state is carried from segment to segment and every answer is float32."""
     torch.manual_seed(0)
     model = LanguageModel(config, small.VOCABULARY).to(device).eval()
     tokens, targets = words(8, 2).to(device), words(8, 2, seed=1).to(device)

@@ -132,10 +132,7 @@ def past_words(kind: str, capacity: int, batch: int) -> list[list[int]]:
 def word_state(past: list[list[int]], length: int, empty: int) -> dict[str, Tensor]:
     """What was read stands at the end, `empty` before it."""
     read = [[torch.tensor(word) for word in stream] for stream in past]
-    return {
-        "words": slots(read, length, lambda word: word, torch.tensor(empty)),
-        "filled": filled_slots(read, length),
-    }
+    return {"words": slots(read, length, lambda word: word, torch.tensor(empty)), "filled": filled_slots(read, length)}
 
 
 @pytest.mark.parametrize("carried", ["fresh", "partial", "full"])
@@ -245,7 +242,6 @@ def attentive_state(memory: AttentiveMemory, past: reference.Past, length: int, 
 
 
 def cleared(state: dict[str, Tensor]) -> list[Tensor]:
-    """Every tensor of a state but `filled`, zero where nothing is."""
     filled = state["filled"]
     return [
         torch.where(filled.view(*filled.shape, *[1] * (x.dim() - 2)), x, 0) if len(x) == len(filled) else x

@@ -141,7 +141,6 @@ def taught(config: SpanBufferConfig) -> SpanBufferConfig:
 
 
 def compare(model: Any, tokens: Tensor, targets: Tensor, expected: Tensor) -> None:
-    """The loss of two segments, and its gradients."""
     leaves = [p for p in model.parameters() if p.requires_grad]
     actual, state = [], model.train().init_state(2)
     for inputs, outputs in zip(tokens.split([5, 3]), targets.split([5, 3]), strict=True):

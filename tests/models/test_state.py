@@ -14,7 +14,6 @@ every_model = pytest.mark.parametrize("config", small.models())
 
 
 def carried(config: ModelConfig, batch: int = 4) -> LMState:
-    """State after three words, still with its graph."""
     model = language_model(config)
     return model(words(3, batch), model.init_state(batch))[1]
 

@@ -20,7 +20,6 @@ def gradients(outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tenso
 
 
 def assert_twin(actual: Sequence[Tensor], expected: Sequence[Tensor], leaves: Sequence[Tensor]) -> None:
-    """Values, and gradients by all leaves, are those of the loop."""
     assert_same(list(actual), list(expected))
     assert_same(gradients(actual, leaves), gradients(expected, leaves))
 
@@ -45,7 +44,6 @@ def slots(past: reference.Past, length: int, part: Callable[[Tensor], Tensor], e
 
 
 def filled_slots(past: reference.Past, length: int) -> Tensor:
-    """(length, B): the slots that hold something."""
     yes = torch.ones((), dtype=torch.bool)
     return slots(past, length, lambda _: yes, ~yes)
 
@@ -64,7 +62,6 @@ def encoded(model: LanguageModel, tokens: Tensor) -> Tensor:
 
 
 def predicted(model: LanguageModel, features: Tensor) -> Tensor:
-    """Log p of every word by the loop, with the model's own or tied matrix."""
     return reference.linear_softmax(features, model.head.weight, model.head.bias)
 
 

@@ -19,13 +19,7 @@ from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.models.encoders import (
-    AWDLSTMConfig,
-    HORNNConfig,
-    LSTMConfig,
-    RNNConfig,
-    VariationalLSTMConfig,
-)
+from spanlm.models.encoders import AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import (
@@ -203,17 +197,14 @@ averages and stages."""
 
 
 def with_model(config: RunConfig, **fields: Any) -> RunConfig:
-    """The same run but for fields of `model`."""
     return replace(config, model=replace(config.model, **fields))
 
 
 def with_training(config: RunConfig, **fields: Any) -> RunConfig:
-    """The same run but for fields of `training`."""
     return replace(config, training=replace(config.training, **fields))
 
 
 def with_batching(config: RunConfig, **fields: Any) -> RunConfig:
-    """The same run but for fields of `training.batching`."""
     return with_training(config, batching=replace(config.training.batching, **fields))
 
 
@@ -224,7 +215,6 @@ def script(monkeypatch: pytest.MonkeyPatch, losses: Iterable[float]) -> None:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """The run's checkpoints, oldest first."""
     return sorted((folder / "checkpoints").glob("step-*"))
 
 
@@ -270,7 +260,6 @@ def undisturbed(config: RunConfig) -> dict[str, Any]:
 
 
 def goes_on_exactly(config: RunConfig, folder: Path) -> None:
-    """Go on with a run to its end, which is that of an undisturbed one."""
     train(config, make_corpus(), folder, resume=True)
     assert not differing(outcome(folder), undisturbed(config))
 

@@ -30,11 +30,7 @@ TORN_BYTES = 9
 
 
 def train_run(
-    name: str,
-    folder: str,
-    fields: dict[str, Any] | None = None,
-    kill_at: int | None = None,
-    survey: str | None = None,
+    name: str, folder: str, fields: dict[str, Any] | None = None, kill_at: int | None = None, survey: str | None = None
 ) -> int:
     """Train, or go on with, one of `RUNS`; kill this process at moment `kill_at`, or write down all moments."""
     torch.set_num_threads(1)
@@ -120,7 +116,6 @@ def _kilobytes(name: str) -> int:
 
 
 def hold(folder: str) -> int:
-    """Hold the lock of a run's folder until killed."""
     from spanlm.store.run_folder import locked
 
     with locked(Path(folder)):

@@ -136,7 +136,6 @@ def together(processes: Processes, said: Path, task: str, **arguments: Any) -> l
 
 
 def torchrun(*arguments: str, restarts: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run a module, with arguments, in two processes of torchrun's."""
     options = ["--standalone", "--nproc-per-node", "2", "--max-restarts", str(restarts), "-m", *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHELASTIC_LOG_LEVEL": "ERROR"}
     command = [sys.executable, "-m", "torch.distributed.run", *options]
@@ -144,7 +143,6 @@ def torchrun(*arguments: str, restarts: int = 0) -> subprocess.CompletedProcess[
 
 
 def planned(room: Path, *trainings: dict[str, Any]) -> str:
-    """The file of a plan: trainings, one after the other."""
     plan = room / "plan.json"
     plan.write_text(json.dumps([{"batching": {}, "training": {}, "kill": [], **one} for one in trainings]))
     return str(plan)

@@ -51,7 +51,6 @@ class Walk:
         self.weights = [nn.Parameter(torch.randn(shape, generator=draw, dtype=dtype)) for shape in ((3, 2), (4,))]
 
     def steps(self, optimizer: Optimizer | torch.optim.Optimizer, rates: Sequence[float]) -> Iterator[list[Tensor]]:
-        """Do steps at these rates; give the weights after each."""
         for rate in rates:
             self._drawn += 1
             set_rate(optimizer, rate)

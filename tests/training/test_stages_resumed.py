@@ -20,15 +20,7 @@ from spanlm.training.progress import Position
 from spanlm.training.run import finished, refuse_changes, train
 from spanlm.training.trainer import Trainer
 from tests.cases import rest_slow
-from tests.training.small import (
-    RUNS,
-    STAGES,
-    Heard,
-    checkpoints,
-    goes_on_exactly,
-    make_corpus,
-    with_training,
-)
+from tests.training.small import RUNS, STAGES, Heard, checkpoints, goes_on_exactly, make_corpus, with_training
 from tests.training.test_stages import averaging
 
 

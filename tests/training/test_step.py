@@ -68,7 +68,6 @@ def test_so_they_do_with_a_span_buffer_under_a_mixture(corpus: Corpus, room: Pat
 
 
 def assert_groups_add_up(trainer: Trainer, group_size: int, **penalties: float) -> None:
-    """Compare a segment as one batch with the same in groups, after segments that left a state."""
     model = trainer.model.double().train()
     for number in (1, trainer.segments - 1):
         one, nll, state = gradients_of(model, trainer, None, number, **penalties)

@@ -59,7 +59,6 @@ def first(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def begun(config: RunConfig, corpus: Corpus, folder: Path) -> Trainer:
-    """A trainer before its first step."""
     return Trainer(config, corpus, folder, Heard())
 
 
