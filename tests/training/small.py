@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
@@ -37,6 +39,7 @@ from spanlm.training import trainer
 from spanlm.training.config import BatchingConfig, FinetuneConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 from spanlm.training.progress import EpochEvent, StepEvent, Watcher
 from spanlm.training.run import train
+from spanlm.training.trainer import Trainer
 from tests.goldens.small import rows
 
 WORDS = (EOS, UNK, *(f"w{number}" for number in range(22)))
@@ -293,3 +296,38 @@ class Heard(Watcher):
 
     def note(self, text: str) -> None:
         self.notes.append(text)
+
+
+class Follows(Heard):
+    """Keeps the weights after every step, and those with which every stage begins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.iterates: list[dict[str, Tensor]] = []
+        self.begun: list[dict[str, Tensor]] = []
+        self.after_epochs: list[dict[str, Tensor]] = []
+
+    def follow(self, config: RunConfig, folder: Path, corpus: Corpus | None = None) -> Trainer:
+        self.trainer = Trainer(config, corpus or make_corpus(), folder, self)
+        self.trainer.run()
+        return self.trainer
+
+    def weights(self) -> dict[str, Tensor]:
+        return {name: parameter.detach().clone() for name, parameter in self.trainer.model.named_parameters()}
+
+    def step(self, event: StepEvent) -> None:
+        super().step(event)
+        self.iterates.append(self.weights())
+
+    def epoch(self, event: EpochEvent) -> None:
+        super().epoch(event)
+        self.after_epochs.append(self.weights())
+
+    def note(self, text: str) -> None:
+        super().note(text)
+        if text.startswith("finetune stage"):
+            self.begun.append(self.weights())
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)

@@ -12,24 +12,22 @@ import torch
 from torch import Tensor
 
 from spanlm.config import RunConfig
-from spanlm.data.corpora import Corpus
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.scoring.tally import Tally
 from spanlm.training import trainer as trainer_module
 from spanlm.training.config import FinetuneConfig, ScheduleConfig
-from spanlm.training.progress import EpochEvent, StepEvent
+from spanlm.training.progress import StepEvent
 from spanlm.training.setup import stage_config
-from spanlm.training.trainer import Trainer
 from tests.cases import rest_slow
 from tests.training.small import (
     LAGGED,
     NT_ASGD,
     RUNS,
     STAGES,
-    Heard,
+    Follows,
     make_config,
-    make_corpus,
     rows,
+    same,
     script,
     with_batching,
     with_model,
@@ -44,41 +42,6 @@ def averaging(*, finetune: FinetuneConfig | None = None, **fields: Any) -> RunCo
     of_optimizer = {name: fields.pop(name) for name in OF_OPTIMIZER if name in fields}
     training = {"optimizer": replace(NT_ASGD, **of_optimizer), "finetune": finetune or FinetuneConfig(), **fields}
     return make_config(NoMemoryConfig(), kind="streams", shuffle=False, **training)
-
-
-class Follows(Heard):
-    """Keeps the weights after every step, and those with which every stage begins."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.iterates: list[dict[str, Tensor]] = []
-        self.begun: list[dict[str, Tensor]] = []
-        self.after_epochs: list[dict[str, Tensor]] = []
-
-    def follow(self, config: RunConfig, folder: Path, corpus: Corpus | None = None) -> Trainer:
-        self.trainer = Trainer(config, corpus or make_corpus(), folder, self)
-        self.trainer.run()
-        return self.trainer
-
-    def weights(self) -> dict[str, Tensor]:
-        return {name: parameter.detach().clone() for name, parameter in self.trainer.model.named_parameters()}
-
-    def step(self, event: StepEvent) -> None:
-        super().step(event)
-        self.iterates.append(self.weights())
-
-    def epoch(self, event: EpochEvent) -> None:
-        super().epoch(event)
-        self.after_epochs.append(self.weights())
-
-    def note(self, text: str) -> None:
-        super().note(text)
-        if text.startswith("finetune stage"):
-            self.begun.append(self.weights())
-
-
-def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def saved(folder: Path) -> dict[str, Tensor]:
