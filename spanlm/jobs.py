@@ -99,6 +99,8 @@ class Engine:
             InputError: there is no Ray, or none that has so many processors or GPUs; or `below` cannot be written.
             Interrupted: Ctrl-C or SIGTERM; every command was sent SIGTERM, and has ended.
         """
+        if not commands:
+            return
         lock, waiting, pause = threading.Lock(), list(commands), _LOOK_AGAIN_SECONDS
         passed_over, killed = set[Name](), Counter[Name]()
 
@@ -159,7 +161,8 @@ class Engine:
             finally:
                 for reference in tasks:
                     ray.cancel(reference)
-                ray.wait(tasks, num_returns=max(1, len(tasks)))  # they save before they end
+                if tasks:
+                    ray.wait(tasks, num_returns=len(tasks))  # they save before they end
                 ray.shutdown()
 
     def _connected(self, threads: int) -> Any:

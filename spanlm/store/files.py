@@ -74,11 +74,12 @@ def own(path: Path) -> Path:
 
 def regular(path: Path, limit: int | None = None) -> Path:
     """Return a path to read in a run's folder; OSError: no file, or of more bytes than `limit` or else the memory."""
-    found, limit = path.stat(), memory() if limit is None else limit
-    if not stat.S_ISREG(found.st_mode):
+    status = path.stat()
+    limit = memory() if limit is None else limit
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "is no regular file", str(path))
-    if found.st_size > limit:
-        raise OSError(errno.EFBIG, f"has {found.st_size:,} bytes; must have at most {limit:,}", str(path))
+    if status.st_size > limit:
+        raise OSError(errno.EFBIG, f"has {status.st_size:,} bytes; must have at most {limit:,}", str(path))
     return path
 
 

@@ -53,14 +53,14 @@ def memory() -> int:
 
 def _control_groups() -> set[Path]:
     """Return the folders of the limits that this process is under, such as a SLURM job's, and those above them."""
-    found = {Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")}
+    folders = {Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")}
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, kinds, own = line.split(":", 2)
             if kinds in ("", "memory"):
                 folder = Path("/sys/fs/cgroup", kinds, own.lstrip("/"))
-                found |= {folder, *folder.parents}
-    return found
+                folders |= {folder, *folder.parents}
+    return folders
 
 
 def pick_device(device: str | torch.device, field: str) -> torch.device:
