@@ -13,6 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from spanlm.models.encoders import ENCODERS, AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
 from spanlm.models.heads import HEADS, MixtureOfSoftmaxesConfig, SoftmaxConfig
@@ -250,3 +252,20 @@ def assert_same(actual: Any, expected: Any, *, rtol: float = 1e-10, atol: float 
 def bitwise(actual: Any, expected: Any) -> bool:
     pairs = zip(tensors(actual), tensors(expected), strict=True)
     return all(torch.equal(a, b) for a, b in pairs)
+
+
+class Largest(TorchDispatchMode):
+    """Notes how many elements the largest tensor has that anything inside makes, forwards or backwards.
+
+    A view counts what it shows of its memory, and no more than that: words repeated for every window hold nothing.
+    """
+
+    elements = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        for x in tree_leaves(result):
+            if isinstance(x, Tensor):
+                held = x.untyped_storage().nbytes() // x.element_size()
+                self.elements = max(self.elements, min(x.numel(), held))
+        return result

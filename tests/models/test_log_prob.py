@@ -20,8 +20,7 @@ from spanlm.models.heads.mixture_of_softmaxes import mixture_log_prob
 from spanlm.models.heads.softmax import linear_log_prob
 from spanlm.models.ops import precision as linear
 from tests.cases import rest_slow
-from tests.models.largest import Largest
-from tests.models.small import assert_same, bitwise, values, words
+from tests.models.small import Largest, assert_same, bitwise, values, words
 
 Shape = tuple[int, int, int, int]
 """Rows, experts, input size, vocabulary."""

@@ -12,8 +12,7 @@ from spanlm.errors import InputError
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.interfaces import Readout
 from spanlm.models.ops.precision import dropout_mask
-from tests.models.largest import Largest
-from tests.models.small import assert_same, build, values, words
+from tests.models.small import Largest, assert_same, build, values, words
 from tests.models.twins import assert_twin, gradients
 from tests.reference_mixture import Mixture, mixture_of_softmaxes
 

@@ -14,8 +14,7 @@ from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Init, Readout
 from spanlm.models.memories import PointerSentinelConfig
 from spanlm.models.memories.pointer_sentinel import Pointer
-from tests.models.largest import Largest
-from tests.models.small import VOCABULARY, Given, assert_same, build, values, words
+from tests.models.small import VOCABULARY, Given, Largest, assert_same, build, values, words
 
 
 def logs(*numbers: float) -> Tensor:
