@@ -217,7 +217,7 @@ ALONE = Ranks()
 
 
 def taken(segment: Segment, streams: slice) -> Segment:
-    cut = {name: getattr(segment, name)[:, streams].contiguous() for name in ("inputs", "targets", "mask")}
+    cut = {name: getattr(segment, name)[:, streams].contiguous() for name in ("inputs", "targets", "mask", "place")}
     return replace(segment, reset=segment.reset[streams], **cut)
 
 

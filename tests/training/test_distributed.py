@@ -90,8 +90,9 @@ def test_every_token_of_an_evaluation_is_read_by_one_rank(count: int, corpus: Co
     whole = list(trainer.valid.segments())
     parts = [list(Ranks(rank, count).share(whole)) for rank in range(count)]
     for n, segment in enumerate(whole):
-        read = torch.cat([part[n].targets[part[n].mask] for part in parts])
-        assert torch.equal(read.sort().values, segment.targets[segment.mask].sort().values)
+        for field in ("targets", "place"):
+            read = torch.cat([getattr(part[n], field)[part[n].mask] for part in parts])
+            assert torch.equal(read.sort().values, getattr(segment, field)[segment.mask].sort().values)
         assert all(part[n].mask.shape[1] >= 1 for part in parts)
 
 

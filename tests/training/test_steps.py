@@ -14,7 +14,7 @@ from torch import Tensor
 from spanlm.config import RunConfig
 from spanlm.data.batching import Segment, make_batcher
 from spanlm.data.corpora import Corpus
-from spanlm.models.heads import MixtureOfSoftmaxesConfig
+from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import KeyValueConfig, NGramConfig, NoMemoryConfig, PointerSentinelConfig, SpanBufferConfig
@@ -24,7 +24,7 @@ from spanlm.training.run import train
 from spanlm.training.step import activation, backward, neighbours, temporal_activation
 from spanlm.training.trainer import Trainer
 from tests.cases import rest_slow
-from tests.training.small import RUNS, SGD, Heard, make_config, rows, with_batching, with_model, with_training
+from tests.training.small import RUNS, SGD, Heard, make_config, rows, with_batching, with_training
 
 PLAIN = OptimizerConfig(kind="sgd", lr=0.5, clip=None)
 
@@ -130,12 +130,11 @@ def test_rows_hold_the_mean_since_the_row_before(corpus: Corpus, room: Path) -> 
 
 
 def gradients_of(
-    model: LanguageModel, trainer: Trainer, group_size: int | None, segment_number: int, **fields: float
+    trainer: Trainer, group_size: int | None, segment_number: int
 ) -> tuple[dict[str, Tensor], float, dict[str, Tensor]]:
     """Gradients of one segment in float64, its NLL, and the state after it, of steps that came before as one batch."""
-    training = with_batching(with_training(trainer.config, **fields), group_size=group_size).training
-    state = model.init_state(training.batching.batch_size)
-    initial = state
+    training, model = with_batching(trainer.config, group_size=group_size).training, trainer.model
+    state = initial = model.init_state(training.batching.batch_size)
     for number, segment in enumerate(trainer.batcher.segments()):
         state = state.reset(segment.reset, initial)
         if number == segment_number:
@@ -147,39 +146,33 @@ def gradients_of(
     return gradients, float(passed.nll), passed.state.flat()
 
 
-@pytest.mark.parametrize("loss", ["mean", "time-sum"])
-@pytest.mark.parametrize("kind", rest_slow(["streams", "documents", "sentences"], always=2))
-@pytest.mark.parametrize("group_size", [1, 2, 4])
+PROJECTED = SoftmaxConfig(projection=True, projection_penalty=0.3)
+PAID = {"gate": GateConfig(training_temperature=2.0), "reward": RewardConfig(weight=0.5)}
+MIXTURE = MixtureOfSoftmaxesConfig(experts=3, latent_dropout=0.0, adversarial=0.1)
+GROUPED: list[Any] = [
+    *(
+        (KeyValueConfig(window=3), {"kind": kind, "loss": loss, "head": PROJECTED})
+        for kind in ("streams", "documents", "sentences")
+        for loss in ("mean", "time-sum")
+    ),
+    (SpanBufferConfig(buffer_size=6, span_length=2, dropout=0.0, **PAID), {"kind": "streams", "head": MIXTURE}),
+]
+
+
+@pytest.mark.parametrize(("memory", "fields"), GROUPED)
+@pytest.mark.parametrize("group_size", rest_slow([2, 4, 1], always=2))
 def test_groups_of_streams_add_up_to_the_batch(
-    corpus: Corpus, room: Path, kind: str, group_size: int, loss: str
+    corpus: Corpus, room: Path, memory: Any, fields: dict[str, Any], group_size: int
 ) -> None:
-    """Gradients, loss and state, with padding, resets, penalties of activations and of weights; without dropout."""
-    config = make_config(KeyValueConfig(window=3), kind=kind, shuffle=False, dropout=0.0, batch_size=4, loss=loss)
-    head = replace(config.model.head, projection=True, projection_penalty=0.3)
-    trainer = Trainer(with_model(config, head=head), corpus, room, Heard())
-    assert_groups_add_up(trainer, group_size, activation_penalty=2.0, temporal_penalty=3.0)
-    assert not segments_full(trainer) or kind == "streams"
-
-
-@pytest.mark.parametrize("group_size", [1, 2, 4])
-def test_so_they_do_with_a_span_buffer_under_a_mixture(corpus: Corpus, room: Path, group_size: int) -> None:
-    """Its state, the rewards and the margins, too."""
-    gate, reward = GateConfig(training_temperature=2.0), RewardConfig(weight=0.5)
-    memory = SpanBufferConfig(buffer_size=6, span_length=2, dropout=0.0, gate=gate, reward=reward)
-    head = MixtureOfSoftmaxesConfig(experts=3, latent_dropout=0.0, adversarial=0.1)
-    config = make_config(memory, kind="streams", shuffle=False, dropout=0.0, batch_size=4, optimizer=SGD)
+    """Gradients, loss and state, with padding, resets, penalties, rewards and margins; without dropout."""
     penalties = {"activation_penalty": 2.0, "temporal_penalty": 3.0}
-    config = with_training(with_model(config, head=head), **penalties)
+    config = make_config(memory, shuffle=False, dropout=0.0, batch_size=4, optimizer=SGD, **penalties, **fields)
     trainer = Trainer(config, corpus, room, Heard())
-    assert trainer.segments > 2
-    assert_groups_add_up(trainer, group_size, **penalties)
-
-
-def assert_groups_add_up(trainer: Trainer, group_size: int, **penalties: float) -> None:
-    model = trainer.model.double().train()
+    assert fields["kind"] == "streams" or not all(s.mask.all() for s in trainer.batcher.segments())
+    trainer.model.double().train()
     for number in (1, trainer.segments - 1):
-        one, nll, state = gradients_of(model, trainer, None, number, **penalties)
-        several, nll_too, state_too = gradients_of(model, trainer, group_size, number, **penalties)
+        one, nll, state = gradients_of(trainer, None, number)
+        several, nll_too, state_too = gradients_of(trainer, group_size, number)
         assert one.keys() == several.keys() and state.keys() == state_too.keys()
         assert nll_too == pytest.approx(nll, rel=1e-12)
         for name in one:
@@ -188,14 +181,10 @@ def assert_groups_add_up(trainer: Trainer, group_size: int, **penalties: float) 
             torch.testing.assert_close(state_too[name], state[name], rtol=1e-12, atol=1e-14, msg=name)
 
 
-def segments_full(trainer: Trainer) -> bool:
-    return all(bool(segment.mask.all()) for segment in trainer.batcher.segments())
-
-
 def test_each_group_draws_its_own_masks(corpus: Corpus, room: Path) -> None:
     """A group of one stream has a word-dropout mask of its own, which one forward pass shares between streams."""
-    config = make_config(NoMemoryConfig(), kind="streams", shuffle=False, dropout=0.0, batch_size=2)
-    config = with_model(config, embedding_dropout=0.5, shared_words=True)
+    words = {"embedding_dropout": 0.5, "shared_words": True}
+    config = make_config(NoMemoryConfig(), kind="streams", shuffle=False, dropout=0.0, batch_size=2, **words)
     trainer = Trainer(config, corpus, room, Heard())
     model, segment = trainer.model.train(), next(trainer.batcher.segments())
     twice = replace(segment, inputs=segment.inputs[:, :1].repeat(1, 2), targets=segment.targets[:, :1].repeat(1, 2))
