@@ -104,7 +104,7 @@ def test_segments_depend_on_the_seed_alone_and_share_no_memory(kind: BatchingKin
     states = torch.get_rng_state(), np.random.get_state()[1].tolist()  # type: ignore[index]
     again = []
     for segment in batcher.segments(seed=1):
-        parts = (segment.inputs, segment.targets, segment.mask, segment.reset)
+        parts = (segment.inputs, segment.targets, segment.mask, segment.reset, segment.place)
         again.append(Segment(*(part.clone() for part in parts), segment.rate_share))
         for part in parts:
             part.zero_()
