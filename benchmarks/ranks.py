@@ -26,7 +26,7 @@ from typing import Any
 
 from safetensors.torch import load_file
 
-from spanlm.store.process import processor_name
+from spanlm.store.machine import processor_name
 from spanlm.store.provenance import PACKAGE, commit_of, starts
 from spanlm.store.run_folder import METRICS, MODEL, weights_digest
 

@@ -24,7 +24,7 @@ from transformers import AutoModelForCausalLM
 import spanlm
 from results.records import HERE, write
 from spanlm.interop.lm_eval import SpanlmLM
-from spanlm.store.process import processor_name
+from spanlm.store.machine import processor_name
 from spanlm.store.provenance import code_version
 from tests.goldens.small import make_text, shrunk
 from tests.interop.equalities import cut, farthest, padded, same_beams

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from results.records import Record, read, write
-from spanlm.store.process import processor_name
+from spanlm.store.machine import processor_name
 from spanlm.store.provenance import file_provenance
 
 _LOAD = os.getloadavg()[0]  # before the program did anything

@@ -79,7 +79,7 @@ def test_nothing_reads_a_format_that_can_hold_code() -> None:
 
 def test_imports_go_one_way() -> None:
     """As CONTRIBUTING.md says: no room imports one that comes after it; `runs` loads models of Hugging Face by name."""
-    order = "store | data | models | scoring | training | runs interop | analysis rescoring | papers serve"
+    order = "store | jobs | data | models | scoring | training | runs interop | analysis rescoring | papers serve"
     rows = [*map(str.split, order.split("|")), ["cli"]]
     for number, here in enumerate(rows):
         above = {room for row in rows[number + 1 :] for room in row} | ({"data"} if here == ["models"] else set())

@@ -13,7 +13,7 @@ from spanlm.config import RunConfig
 from spanlm.data.corpora import load_corpus
 from spanlm.errors import InputError
 from spanlm.papers import PRESETS, find_preset
-from spanlm.store.process import pick_device
+from spanlm.store.machine import pick_device
 from spanlm.store.provenance import provenance
 from spanlm.store.run_folder import CONFIG
 from spanlm.training.bench import BenchOptions, TimedTraining, WatchedStep, time_training

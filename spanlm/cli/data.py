@@ -13,7 +13,7 @@ from spanlm.cli.render import Progress, eta, out, table
 from spanlm.data.wikipedia import WikipediaConfig, build_corpus, cut_sources
 from spanlm.data.wikipedia.shards import Progress as Step
 from spanlm.errors import InputError, Interrupted, nearest
-from spanlm.store.process import StopRequest, stop_request
+from spanlm.store.signals import StopRequest, stop_request
 
 _OVERVIEW = """usage: spanlm data CORPUS [OPTIONS]
 

@@ -18,7 +18,7 @@ from spanlm.scoring.dynamic.tuning import DynamicTuning
 from spanlm.scoring.excess import Excess
 from spanlm.scoring.perplexity import Evaluation, Share
 from spanlm.scoring.tally import shown
-from spanlm.store.process import with_threads
+from spanlm.store.machine import with_threads
 
 Rows = list[tuple[str, str]]
 

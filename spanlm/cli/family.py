@@ -13,7 +13,7 @@ from spanlm.cli.training_report import ppl
 from spanlm.config import RunConfig, first_difference
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, RunError, as_written
-from spanlm.store.engine import PASSED_OVER, STARTED_AGAIN, Engine, of_spanlm
+from spanlm.jobs import PASSED_OVER, STARTED_AGAIN, Engine, of_spanlm
 from spanlm.store.files import make_folder
 from spanlm.store.plain import several
 from spanlm.store.run_folder import CONFIG, SEED, FolderInUse, locked, seed_folders

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, NoReturn, TextIO
 from spanlm import __version__
 from spanlm.errors import InputError, SpanlmError, nearest
 from spanlm.store.plain import visible
-from spanlm.store.process import follow_parent
+from spanlm.store.signals import follow_parent
 
 stop_at_once(loading=False)
 

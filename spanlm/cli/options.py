@@ -24,11 +24,12 @@ from spanlm.cli.render import note
 from spanlm.config import RunConfig, yaml_group
 from spanlm.data.config import DEMO, SPLITS, Split
 from spanlm.data.corpora import CORPORA, WHOLE, Corpus
+from spanlm.data.packed import replacing_packed
 from spanlm.data.synthetic import PREFIX
 from spanlm.data.tables import Kind, table_kind
 from spanlm.errors import InputError, SpanlmError, as_written, nearest, require
-from spanlm.store.engine import Engine
-from spanlm.store.files import is_arpa, is_hf, is_kenlm, replacing_packed, run_name
+from spanlm.jobs import Engine
+from spanlm.store.files import is_arpa, is_hf, is_kenlm, run_name
 from spanlm.store.run_folder import CONFIG
 
 if TYPE_CHECKING:

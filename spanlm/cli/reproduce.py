@@ -14,11 +14,11 @@ from spanlm.cli.options import Parser, add_fields, field_values
 from spanlm.cli.render import grid, note, out, paragraph, progress
 from spanlm.cli.training_report import TrainingReport
 from spanlm.errors import InputError, Interrupted, RunError, SpanlmError, require
+from spanlm.jobs import Engine
 from spanlm.papers import PAPERS
 from spanlm.papers.plan import Plan, Request, Task, for_each_corpus
 from spanlm.papers.run import DIVERGED, Estimator, Outcome, Run, finished, finished_before
 from spanlm.papers.table import Overview, Page, write_pages
-from spanlm.store.engine import Engine
 from spanlm.store.plain import several
 
 _DESCRIPTION = """

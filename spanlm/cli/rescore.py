@@ -12,6 +12,7 @@ import numpy as np
 
 from spanlm.cli.options import Parser, add_fields, check_kind, check_output, load_kenlm, load_run, output, run_names
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
+from spanlm.data.packed import opened
 from spanlm.data.tables import DELIMITERS, table_kind
 from spanlm.errors import InputError
 from spanlm.models.ops.precision import usable
@@ -22,9 +23,8 @@ from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap, edits
 from spanlm.scoring.prefix_tree import Prefixes
 from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.resampling import FEWEST_BLOCKS
-from spanlm.store.files import opened
+from spanlm.store.machine import pick_device
 from spanlm.store.plain import c_number, cells_line, json_object
-from spanlm.store.process import pick_device
 
 _DESCRIPTION = """
 n-best lists of speech recognition or translation: score every hypothesis with language models, weight the scores, and

@@ -23,12 +23,11 @@ from spanlm.config import RunConfig, flat, nested
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.errors import InputError, Interrupted, RunError
+from spanlm.jobs import Engine, safe_path
 from spanlm.models.counting import count_configured
 from spanlm.scoring.tally import edge_note, shown
-from spanlm.store.engine import Engine
 from spanlm.store.files import make_folder
 from spanlm.store.plain import TABLES, Grid, grids_bytes, several
-from spanlm.store.process import safe_path
 from spanlm.store.run_folder import CONFIG, METRICS, SEED, epoch_rows, seed_folders
 from spanlm.training.progress import Position, training_seconds
 from spanlm.training.run import ended, refuse_changes

@@ -34,10 +34,10 @@ from spanlm.config import (
 from spanlm.data.corpora import Corpus, load_corpus, with_own_documents
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, Interrupted, nearest, require
+from spanlm.jobs import Engine
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.papers import NGRAM_PRESETS, PRESETS, find_preset
-from spanlm.store.engine import Engine
 from spanlm.store.files import expanded
 from spanlm.store.run_folder import CONFIG, SEED, VOCABULARY, seed_folders
 from spanlm.training import distributed

@@ -15,7 +15,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.models.counting import count_configured
 from spanlm.models.ops.precision import usable
 from spanlm.scoring.tally import perplexity, shown
-from spanlm.store.process import with_threads
+from spanlm.store.machine import with_threads
 from spanlm.training.config import BatchingConfig, TrainingConfig
 from spanlm.training.progress import EpochEvent, Position, StepEvent, Watcher
 from spanlm.training.setup import WarmStart

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from spanlm.data.formats import conversion
+from spanlm.data.packed import opened
 from spanlm.errors import InputError, nearest_or_all, require
-from spanlm.store.files import opened
 from spanlm.store.plain import cell, cells_line, finite, json_value, several
 
 Kind = Literal["csv", "tsv", "jsonl"]

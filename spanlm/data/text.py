@@ -30,9 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanlm.data.formats import conversion, refuse_other_formats
+from spanlm.data.packed import opened
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, RunError
-from spanlm.store.files import opened
 
 _LOG = logging.getLogger(__name__)
 CHUNK_BYTES = 1 << 20

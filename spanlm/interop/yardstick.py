@@ -55,7 +55,7 @@ from spanlm.scoring.stream import word_values
 from spanlm.scoring.tally import Tally
 from spanlm.scoring.words import WordScore, WrittenScore, written_scores
 from spanlm.store.files import expanded
-from spanlm.store.process import pick_device
+from spanlm.store.machine import pick_device
 
 WINDOW = 2048
 """Sub-words read at a time, at most, of a model that can read more, or says of no limit."""

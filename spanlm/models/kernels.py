@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from spanlm.models.ops.precision import without_autocast
-from spanlm.store.process import processor_fields
+from spanlm.store.machine import processor_fields
 
 KERNELS = os.environ.get("SPANLM_KERNELS", "1") != "0"
 """Whether anything but plain torch is used."""

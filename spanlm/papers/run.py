@@ -27,6 +27,7 @@ from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import Corpus
 from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, Interrupted, RunError, SpanlmError
+from spanlm.jobs import ONE_BY_ONE, Engine, of_spanlm
 from spanlm.models.counting import count_parameters
 from spanlm.papers.paper import Averaged, Cached, Dynamic
 from spanlm.papers.plan import Plan, Task
@@ -41,7 +42,6 @@ from spanlm.scoring.excess import law_bits
 from spanlm.scoring.perplexity import Evaluation
 from spanlm.scoring.resampling import blocks_of
 from spanlm.scoring.stream import Report, quiet
-from spanlm.store.engine import ONE_BY_ONE, Engine, of_spanlm
 from spanlm.store.files import make_folder
 from spanlm.store.plain import finite, json_object
 from spanlm.store.provenance import provenance, starts

@@ -29,10 +29,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from spanlm.data.packed import opened, replacing_packed
 from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import FEW, InputError
-from spanlm.store.files import opened, replacing_packed
 from spanlm.store.plain import c_number, json_value
 
 Format = Literal["moses", "kaldi", "srilm", "espnet", "nemo", "jsonl"]

@@ -21,10 +21,10 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from spanlm.data.formats import FIRST_BYTES, known_format
+from spanlm.data.packed import opened
 from spanlm.data.tokenizer import written_words
 from spanlm.errors import InputError
 from spanlm.rescoring.formats import NBestList, numbered_lines, some
-from spanlm.store.files import opened
 from spanlm.store.plain import json_value
 
 Reference = list["str | list[Reference]"]

@@ -11,7 +11,7 @@ from spanlm.models.language_model import to_be_filled
 from spanlm.runs.model import Model, TrainedModel
 from spanlm.runs.ngram import is_ngram_run, load_arpa, load_ngram_run
 from spanlm.store.files import HF, is_arpa, is_hf, is_kenlm
-from spanlm.store.process import pick_device
+from spanlm.store.machine import pick_device
 from spanlm.store.run_folder import CONFIG, MODEL, VOCABULARY, copy_weights, read_weights
 from spanlm.training.setup import refuse_too_large
 

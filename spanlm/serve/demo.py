@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spanlm.errors import SpanlmError
+from spanlm.jobs import command_error, start_command
 from spanlm.serve.served import Runs
-from spanlm.store.process import command_error, start_command
 from spanlm.store.run_folder import MODEL
 
 _LOG = logging.getLogger(__name__)

@@ -131,11 +131,11 @@ def _newest(folder: Path, read: Callable[[Path], Read]) -> tuple[Read | None, li
 
 def _drop_others(folder: Path, newest: Path) -> list[Path]:
     """Keep `newest` and the one before it; a later one must be damaged, or the run would have gone on from it."""
-    found = _steps(folder)
-    steps = [path for path in found if path.suffix != _ASIDE]
+    checkpoints = _steps(folder)
+    steps = [path for path in checkpoints if path.suffix != _ASIDE]
     place = steps.index(newest)
     kept = steps[max(0, place - KEPT + 1) : place + 1]
-    others = [path for path in found if path not in kept]
+    others = [path for path in checkpoints if path not in kept]
     for other in others:
         shutil.rmtree(other, ignore_errors=True)
     return [other for other in others if other.exists()]
@@ -143,8 +143,8 @@ def _drop_others(folder: Path, newest: Path) -> list[Path]:
 
 def _steps(folder: Path) -> list[Path]:
     """Return the checkpoints, the newest last; other files are neither read nor removed."""
-    found = {path: _NAME.fullmatch(path.name) for path in folder.glob("step-*") if path.is_dir()}
-    order = {path: (int(name[1]), name[2] is None) for path, name in found.items() if name}
+    names = {path: _NAME.fullmatch(path.name) for path in folder.glob("step-*") if path.is_dir()}
+    order = {path: (int(name[1]), name[2] is None) for path, name in names.items() if name}
     return sorted(order, key=order.__getitem__)
 
 

@@ -5,28 +5,22 @@ Content is written and synced under a temporary name, which is then renamed; the
 
 from __future__ import annotations
 
-import bz2
 import errno
 import fcntl
-import gzip
 import os
 import re
 import secrets
 import shutil
 import stat
-import zlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
-from functools import cache
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, cast
+from typing import BinaryIO, TextIO
 
 from spanlm.errors import InputError
-from spanlm.store.process import memory
+from spanlm.store.machine import memory
 
 UNFINISHED = ".unfinished"
-BLOCK = 1 << 18
-"""Bytes that are decompressed at a time."""
 _REPEATED = 50
 """Letters of a file's name that its temporary name repeats: file systems refuse names of more than 255 bytes."""
 
@@ -48,19 +42,6 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         error.filename = error.filename or str(path)  # a write knows of none
         raise
-
-
-@contextmanager
-def replacing_packed(path: Path) -> Iterator[BinaryIO]:
-    """Do the same, and compress if the name ends in `.gz` or `.bz2`; the same content gives the same bytes."""
-    with replacing(path) as file:
-        packed: Any = nullcontext(file)
-        if path.suffix == ".bz2":
-            packed = bz2.BZ2File(file, "wb")
-        elif path.suffix == ".gz":
-            packed = gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0)
-        with packed as writer:
-            yield writer
 
 
 @contextmanager
@@ -93,11 +74,12 @@ def own(path: Path) -> Path:
 
 def regular(path: Path, limit: int | None = None) -> Path:
     """Return a path to read in a run's folder; OSError: no file, or of more bytes than `limit` or else the memory."""
-    found, limit = path.stat(), memory() if limit is None else limit
-    if not stat.S_ISREG(found.st_mode):
+    status = path.stat()
+    limit = memory() if limit is None else limit
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "is no regular file", str(path))
-    if found.st_size > limit:
-        raise OSError(errno.EFBIG, f"has {found.st_size:,} bytes; must have at most {limit:,}", str(path))
+    if status.st_size > limit:
+        raise OSError(errno.EFBIG, f"has {status.st_size:,} bytes; must have at most {limit:,}", str(path))
     return path
 
 
@@ -115,61 +97,6 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a file to read its bytes, decompressed if its name ends in `.gz` or `.bz2`.
-
-    Wherever its reader stops, a compressed file was read to its end before, and its checksum compared.
-
-    Raises:
-        InputError: it cannot be read, is damaged, or is far larger than its compressed bytes.
-    """
-    unpack: Callable[[Path], Any] | None = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower())  # type: ignore[assignment]
-    try:
-        if unpack is not None:
-            _check_packed(path, os.stat(path).st_size, os.stat(path).st_mtime_ns)
-        with path.open("rb") if unpack is None else cast(BinaryIO, unpack(path)) as file:
-            yield file
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; check the path") from None
-    except IsADirectoryError:
-        raise InputError(f"{path}: a folder where a file is needed; name a file in it") from None
-    except (OSError, EOFError, zlib.error) as error:
-        damaged = f"{error}; the file is damaged or cut short: copy it again"
-        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or damaged})") from None
-
-
-@cache
-def _check_packed(path: Path, size: int, changed: int) -> None:
-    """Decompress all of a file once, and refuse what follows its last whole stream, as `bz2.open` does not."""
-    if not path.is_file():
-        raise OSError(errno.EINVAL, "is compressed, and no regular file: decompress it before")
-    done = 0
-    with path.open("rb") as file:
-        packed = iter(lambda: file.read(BLOCK), b"")
-        unpacked = gzip.GzipFile(fileobj=file)
-        for chunk in bunzip(packed) if path.suffix.lower() == ".bz2" else iter(lambda: unpacked.read(BLOCK), b""):
-            done += len(chunk)
-            if done > max(1 << 26, 200 * file.tell()):  # prose has four times its size
-                raise InputError(f"{path}: inflates to over 200 times its bytes; decompress it yourself")
-
-
-def bunzip(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Decompress; `bz2.BZ2File` would take a damaged stream that follows a whole one for the end."""
-    stream = bz2.BZ2Decompressor()
-    for block in blocks:
-        while block:
-            if stream.eof:
-                stream = bz2.BZ2Decompressor()
-            if chunk := stream.decompress(block, BLOCK):
-                yield chunk
-            while not stream.eof and not stream.needs_input:
-                yield stream.decompress(b"", BLOCK)
-            block = stream.unused_data
-    if not stream.eof:
-        raise EOFError("it ends too early")
 
 
 def expanded(path: str | Path) -> Path:

@@ -107,10 +107,10 @@ def _json(text: str | bytes, **settings: Any) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(found := dict(pairs)) < len(pairs):
+    if len(named := dict(pairs)) < len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(f"has {max(names, key=names.count)} twice")
-    return found
+    return named
 
 
 def json_value(line: str) -> Any:
@@ -119,18 +119,18 @@ def json_value(line: str) -> Any:
     Raises:
         ValueError: it is none, or gives a name of an object twice, or has half of a character, which cannot be written.
     """
-    found = _json(line, object_pairs_hook=_object)
+    value = _json(line, object_pairs_hook=_object)
     if "\\u" in line:
-        json.dumps(found, ensure_ascii=False).encode()
-    return found
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
 
 
 def json_object(text: str | bytes) -> dict[str, Any]:
     """Read a JSON object; ValueError: it is not JSON, or JSON but no object."""
-    found = _json(text)
-    if not isinstance(found, dict):
+    value = _json(text)
+    if not isinstance(value, dict):
         raise ValueError("is no JSON object")
-    return found
+    return value
 
 
 def several(count: int, what: str) -> str:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from spanlm.errors import RunError
 from spanlm.store import SCHEMA, VERSION, require_schema
 from spanlm.store.files import HF, regular, replace_file
+from spanlm.store.machine import processor_name
 from spanlm.store.plain import json_object
-from spanlm.store.process import processor_name
 
 if TYPE_CHECKING:
     import torch

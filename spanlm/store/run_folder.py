@@ -40,8 +40,8 @@ class FolderInUse(InputError):
 
 def seed_folders(folder: Path, begun: str = CONFIG) -> list[Path]:
     """Return the runs of a family by their seeds, of those that have the file `begun`."""
-    found = {path.parent: path.parent.name.removeprefix(SEED) for path in folder.glob(f"{SEED}*/{begun}")}
-    return sorted((path for path, seed in found.items() if seed.isdecimal()), key=lambda path: int(found[path]))
+    seeds = {path.parent: path.parent.name.removeprefix(SEED) for path in folder.glob(f"{SEED}*/{begun}")}
+    return sorted((path for path, seed in seeds.items() if seed.isdecimal()), key=lambda path: int(seeds[path]))
 
 
 def refuse_family(folder: Path) -> None:

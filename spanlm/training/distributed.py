@@ -29,7 +29,7 @@ from spanlm.data.batching import Segment
 from spanlm.errors import InputError, RunError, SpanlmError, require
 from spanlm.models.interfaces import LMState
 from spanlm.scoring.tally import Tally
-from spanlm.store.process import StopRequest
+from spanlm.store.signals import StopRequest
 from spanlm.training.config import BatchingConfig
 
 _WAIT = timedelta(days=1)
@@ -217,7 +217,7 @@ ALONE = Ranks()
 
 
 def taken(segment: Segment, streams: slice) -> Segment:
-    cut = {name: getattr(segment, name)[:, streams].contiguous() for name in ("inputs", "targets", "mask")}
+    cut = {name: getattr(segment, name)[:, streams].contiguous() for name in ("inputs", "targets", "mask", "place")}
     return replace(segment, reset=segment.reset[streams], **cut)
 
 

@@ -22,8 +22,8 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import Interrupted, RunError
 from spanlm.scoring.perplexity import log_of, log_of_training
 from spanlm.scoring.tally import Tally, perplexity
-from spanlm.store.process import StopRequest
 from spanlm.store.run_folder import METRICS, MetricsLog
+from spanlm.store.signals import StopRequest
 from spanlm.training.config import TrainingConfig
 from spanlm.training.setup import WarmStart
 

@@ -19,7 +19,7 @@ from spanlm.errors import InputError, require
 from spanlm.models.counting import count_configured
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.language_model import LanguageModel
-from spanlm.store.process import memory, pick_device
+from spanlm.store.machine import memory, pick_device
 from spanlm.store.run_folder import CONFIG, VOCABULARY, copy_weights, read_weights
 
 Group = TypeVar("Group", bound=Any)

@@ -23,7 +23,7 @@ from spanlm.scoring.stream import read
 from spanlm.scoring.tally import tally
 from spanlm.store.checkpoints import Checkpoint, holds_checkpoints, load_last_checkpoint, save_checkpoint
 from spanlm.store.files import expanded
-from spanlm.store.process import StopRequest, pick_device, stop_request
+from spanlm.store.machine import pick_device
 from spanlm.store.provenance import read_precision, record_start
 from spanlm.store.run_folder import (
     CHECKPOINTS,
@@ -37,6 +37,7 @@ from spanlm.store.run_folder import (
     require_fit,
     save_model,
 )
+from spanlm.store.signals import StopRequest, stop_request
 from spanlm.training import optimizers, setup
 from spanlm.training.distributed import ALONE, Ranks
 from spanlm.training.progress import Journal, Position, Watcher

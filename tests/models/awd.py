@@ -34,7 +34,6 @@ def inputs(encoder: AWDLSTMEncoder, steps: int = STEPS, batch: int = BATCH) -> t
 
 
 def matrices(encoder: AWDLSTMEncoder) -> list[nn.Parameter]:
-    """W_hh of each layer."""
     return [layer.get_parameter("weight_hh_l0") for layer in encoder.layers]
 
 
@@ -59,7 +58,6 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
 
 
 def replayed(monkeypatch: pytest.MonkeyPatch, drawn: list[Tensor], device: str) -> None:
-    """Draw these from now on."""
     masks = [mask.to(device) for mask in drawn]
     monkeypatch.setattr(dropout, "dropout_mask", lambda *given, **more: masks.pop(0))
     monkeypatch.setattr(awd_lstm, "weight_drop", lambda weight, *given: weight * masks.pop(0))

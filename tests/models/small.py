@@ -13,10 +13,12 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from spanlm.models.encoders import ENCODERS, AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
 from spanlm.models.heads import HEADS, MixtureOfSoftmaxesConfig, SoftmaxConfig
-from spanlm.models.interfaces import Init, LMState, Memory, Readout, Tensors
+from spanlm.models.interfaces import Init, LMState, Memory, MixingHead, Readout, Tensors
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import (
     MEMORIES,
@@ -31,6 +33,8 @@ from spanlm.models.memories import (
 from spanlm.models.memories.pointer_sentinel import Pointer
 from tests.cases import rest_slow
 
+ON_GPU = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
+every_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=ON_GPU)])
 HIDDEN = 12  # 1, 2, 3 and 4 parts divide it
 EMBEDDING = 5
 VOCABULARY = 11
@@ -101,17 +105,14 @@ SMALL_HEADS: dict[str, list[Any]] = {
 
 
 def memories() -> list[Any]:
-    """Parameters: every memory's small configurations."""
     return _params("MEMORIES", MEMORIES, SMALL_MEMORIES)
 
 
 def encoders() -> list[Any]:
-    """Parameters: every encoder's small configurations."""
     return _params("ENCODERS", ENCODERS, SMALL_ENCODERS)
 
 
 def heads() -> list[Any]:
-    """Parameters: every head's small configurations."""
     return _params("HEADS", HEADS, SMALL_HEADS)
 
 
@@ -155,7 +156,6 @@ def values(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Te
 
 
 def words(*shape: int, seed: int = 0, size: int = VOCABULARY) -> Tensor:
-    """Word ids, the same on every call."""
     return torch.randint(size, shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -171,7 +171,6 @@ def words_at(h: Tensor, size: int = VOCABULARY) -> Tensor:
 
 
 def read(memory: Memory, h: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
-    """What a memory says to h (T, B, H) and the words of the same steps."""
     return memory(h, words_at(h), state)
 
 
@@ -183,6 +182,18 @@ def language_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> L
         for parameter in model.parameters():
             parameter.mul_(5)
     return model
+
+
+class Given(MixingHead):
+    def __init__(self, log_p: Tensor) -> None:
+        super().__init__()
+        self.log_p = log_p
+
+    def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
+        return self.log_p.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+
+    def own_log_probs(self, features: Tensor) -> Tensor:
+        return self.log_p
 
 
 def join(readouts: Sequence[Readout]) -> Readout:
@@ -201,7 +212,6 @@ def join(readouts: Sequence[Readout]) -> Readout:
 
 
 def mixture_tensors(readout: Readout) -> list[Tensor]:
-    """The tensors of a readout's mixture, in the order of its `map`."""
     found: list[Tensor] = []
     if readout.mixture is not None:
         readout.mixture.map(lambda x: found.append(x) or x)  # type: ignore[func-returns-value]
@@ -222,7 +232,6 @@ def mixed(readout: Readout) -> list[Tensor]:
 
 
 def tensors(result: Readout | LMState | Tensors | Tensor | list[Tensor]) -> list[Tensor]:
-    """Everything in a result, in a fixed order."""
     if isinstance(result, list):
         return result
     if isinstance(result, Tensor):
@@ -241,6 +250,22 @@ def assert_same(actual: Any, expected: Any, *, rtol: float = 1e-10, atol: float 
 
 
 def bitwise(actual: Any, expected: Any) -> bool:
-    """Whether all tensors are equal to the last bit."""
     pairs = zip(tensors(actual), tensors(expected), strict=True)
     return all(torch.equal(a, b) for a, b in pairs)
+
+
+class Largest(TorchDispatchMode):
+    """Notes how many elements the largest tensor has that anything inside makes, forwards or backwards.
+
+    A view counts what it shows of its memory, and no more than that: words repeated for every window hold nothing.
+    """
+
+    elements = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        for x in tree_leaves(result):
+            if isinstance(x, Tensor):
+                held = x.untyped_storage().nbytes() // x.element_size()
+                self.elements = max(self.elements, min(x.numel(), held))
+        return result

@@ -1,4 +1,4 @@
-"""The attentions over a window: against every (step, slot, stream) at once, and what all of them promise."""
+"""The attentions over a window, and over all before: against every (step, slot, stream) at once; what all promise."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from spanlm.models.memories.attentive import BLOCK, EMPTY, running_attention
 from spanlm.models.memories.pointer_sentinel import sentinel_attention
 from spanlm.models.memories.span_buffer.attention import Grid, span_attention
 from spanlm.models.ops.attention import LEAST_BLOCK, _additive_scores, additive_window_attention, dot_window_attention
-from tests.models.largest import Largest
-from tests.models.small import assert_same, bitwise, values
+from tests.models.small import Largest, assert_same, bitwise, values
 
 KEY, VALUE = 3, 4
 
@@ -147,25 +147,14 @@ def spans() -> Op:
         return softmax_reads(scores, present(filled, s)[ends - grid.reach], held)
 
     return Op(
-        lambda s: [
-            (s.steps, s.batch, KEY),
-            (s.grid.carried + s.steps, s.batch, VALUE),
-            (VALUE, KEY),
-            (KEY,),
-        ],
+        lambda s: [(s.steps, s.batch, KEY), (s.grid.carried + s.steps, s.batch, VALUE), (VALUE, KEY), (KEY,)],
         lambda s: s.grid.carried,
         run,
         plain,
     )
 
 
-OPS = {
-    "additive": additive(),
-    "dot": dot(False),
-    "dot, lags": dot(True),
-    "sentinel": with_sentinel(),
-    "spans": spans(),
-}
+OPS = {"additive": additive(), "dot": dot(False), "dot, lags": dot(True), "sentinel": with_sentinel(), "spans": spans()}
 every_op = pytest.mark.parametrize("op", OPS.values(), ids=OPS)
 
 
@@ -191,7 +180,6 @@ LONG = LEAST_BLOCK + 3
 )
 @settings(max_examples=40)
 def test_any_shape_any_holes(op: Op, shape: Shape, holes: int) -> None:
-    """Values and gradients."""
     leaves, filled = op.leaves(shape), op.filled(shape, holes)
     assert_same(results(op, shape, leaves, filled), results(op, shape, leaves, filled, plain=True))
 
@@ -210,7 +198,6 @@ def test_gradients_are_the_same_of_activations_that_are_kept_and_of_those_made_a
 @pytest.mark.parametrize("holes", [0, 0b0110, 2**99 - 1], ids=["full", "holes", "empty"])
 @pytest.mark.parametrize("steps, window", [(18, 16), (17, 17), (16, 17), (60, 20)])
 def test_a_long_window_is_every_step_with_every_slot(steps: int, window: int, holes: int) -> None:
-    """Values and gradients; to the last bit the same under autocast."""
     op, shape = OPS["additive"], Shape(steps, window, window, 2)
     leaves, filled = op.leaves(shape), op.filled(shape, holes)
     assert_same(results(op, shape, leaves, filled), results(op, shape, leaves, filled, plain=True))
@@ -248,7 +235,6 @@ def test_float32_is_float64_but_for_rounding_and_no_autocast_touches_it(op: Op) 
 
 @pytest.mark.parametrize("op", [op for name, op in OPS.items() if "spans" not in name], ids=list(OPS)[:4])
 def test_narrow_inputs_are_widened(op: Op) -> None:
-    """bfloat16 in, float32 within: what float32 gives for the same numbers."""
     shape, filled = Shape(), op.filled(Shape())
     leaves = [x.detach() if x.dim() == 2 else x.detach().bfloat16() for x in op.leaves(shape)]
     leaves = [x.float() if x.dim() == 2 else x for x in leaves]
@@ -262,10 +248,69 @@ def test_narrow_inputs_are_widened(op: Op) -> None:
 
 @pytest.mark.parametrize("steps", [3, 100])
 def test_no_span_is_ever_held_at_every_step(steps: int) -> None:
-    """Forward and backward: the spans themselves, once, and the T·B·m weights."""
     op, shape = OPS["spans"], Shape(steps, 40, 3, 2)
     with Largest() as largest:
         results(op, shape, op.leaves(shape), op.filled(shape, 0))
     stride, turns = shape.grid.stride, -(-steps // shape.grid.stride)
     once, padded = stride * (shape.window + 2 + turns) * 2 * VALUE, stride * (1 + turns) * 2 * shape.window
     assert largest.elements <= max(once, 2 * padded)
+
+
+STEPS = [1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 3]
+
+
+def leaves_of(steps: int, batch: int = 2, size: int = 3, scale: float = 1.0) -> list[Tensor]:
+    """Scores and values of a segment."""
+    shapes = [(steps, batch), (steps, batch, size)]
+    scores, items = (values(*shape, seed=n) for n, shape in enumerate(shapes))
+    return [(scores * scale).requires_grad_(), items.requires_grad_()]
+
+
+def nothing(batch: int = 2, size: int = 3, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    """Before the first step."""
+    return [torch.full((1, batch), EMPTY, dtype=dtype), torch.zeros(1, batch, size, dtype=dtype)]
+
+
+def something(batch: int = 2, size: int = 3) -> list[Tensor]:
+    """After some steps."""
+    return [values(1, batch, seed=5).requires_grad_(), values(1, batch, size, seed=6).requires_grad_()]
+
+
+def direct(scores: Tensor, items: Tensor, log_total: Tensor, mean: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """For each step one softmax over all before it; what came before the segment is one of them."""
+    every, read = torch.cat([log_total, scores]), torch.cat([mean, items])
+    ends = range(1, len(every) + 1)
+    # the largest score is taken out, as the definition allows
+    weights = [(every[:end] - every[:end].amax(0)).exp() for end in ends]
+    reads = [(w[..., None] * read[:end]).sum(0) / w.sum(0)[:, None] for w, end in zip(weights, ends, strict=True)]
+    total = weights[-1].sum(0, keepdim=True).log() + every.amax(0)
+    return torch.stack(reads[:-1]), total, reads[-1][None]
+
+
+@pytest.mark.parametrize("scale", [1.0, 50.0])
+@pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "carried"])
+@pytest.mark.parametrize("steps", STEPS)
+def test_is_one_softmax_over_all_before(steps: int, fresh: bool, scale: float) -> None:
+    leaves = [*leaves_of(steps, scale=scale), *(nothing() if fresh else something())]
+    actual, expected = running_attention(*leaves), direct(*leaves)
+    assert_same(list(actual), list(expected))
+    learned = [x for x in leaves if x.requires_grad]
+    grads = [values(*x.shape, seed=9) for x in expected]
+    assert_same(list(torch.autograd.grad(actual, learned, grads)), list(torch.autograd.grad(expected, learned, grads)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_large_scores_in_narrow_types(dtype: torch.dtype) -> None:
+    """Scores of ±1,000 in float32: finite, and what float64 says of the same numbers."""
+    scores, items = leaves_of(2 * BLOCK + 5, scale=1e3)
+    narrow = [x.detach().to(dtype).requires_grad_() for x in (scores, items)]
+    wide = [x.detach().double().requires_grad_() for x in narrow]
+    actual, expected = running_attention(*narrow, *nothing(dtype=torch.float32)), direct(*wide, *nothing())
+    assert {x.dtype for x in actual} == {torch.float32}
+    grads = [values(*x.shape, seed=9) for x in expected]
+    found = torch.autograd.grad(actual, narrow, [g.float() for g in grads])
+    wanted = torch.autograd.grad(expected, wide, grads)
+    assert all(x.isfinite().all() for x in found)
+    torch.testing.assert_close([x.double() for x in actual], list(expected), rtol=1e-5, atol=1e-4)
+    tolerance = 1e-3 if dtype == torch.float32 else 3e-2
+    torch.testing.assert_close([x.double() for x in found], list(wanted), rtol=tolerance, atol=tolerance)

@@ -11,8 +11,8 @@ from torch import Tensor
 from tests import reference
 from tests.conftest import needs_bf16
 from tests.models.awd import BATCH, KERNELS, NOISY, WIDE, choose, inputs, matrices, recorded, stack
-from tests.models.small import EMBEDDING, assert_same, bitwise, values
-from tests.models.twins import gradients
+from tests.models.small import EMBEDDING, bitwise, values
+from tests.models.twins import assert_twin
 
 
 @pytest.fixture
@@ -53,13 +53,11 @@ def test_it_is_the_loop_with_the_same_masks(
     top, h, c = reference.awd_lstm(x, h, c, equations, of_weights, of_units)
     expected = [top, *[end.unsqueeze(0) for pair in zip(h, c, strict=True) for end in pair]]
 
-    assert_same(actual, expected)
-    assert_same(gradients(actual, leaves), gradients(expected, leaves))
+    assert_twin(actual, expected, leaves)
 
 
 @needs_bf16
 def test_reduced_precision_trains(kernel: None) -> None:
-    """bfloat16 over some segments is near float32 with the same masks; gradients are finite, and float32."""
     answers = []
     for reduced in (False, True):
         encoder = stack(**NOISY).float()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 import torch
@@ -15,7 +14,7 @@ from tests.models import small
 from tests.models.awd import NOISY, recorded, replayed, stack
 from tests.models.small import EMBEDDING, assert_same, language_model, tensors, values, words
 
-pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
+pytestmark = small.ON_GPU
 
 every_model = pytest.mark.parametrize("config", small.models())
 
@@ -43,36 +42,6 @@ def test_gpu_agrees_with_cpu(config: ModelConfig) -> None:
     model = language_model(config)
     twin = copy.deepcopy(model).to("cuda")
     assert_same(two_segments(twin, "cuda"), two_segments(model, "cpu"), rtol=1e-9, atol=1e-10)
-
-
-@every_model
-def test_later_words_change_nothing_before_them(config: ModelConfig) -> None:
-    model = language_model(config, torch.float32).to("cuda")
-    tokens, state = words(8, 3).to("cuda"), model.init_state(3)
-    other = tokens.clone()
-    other[5:] = (other[5:] + 1) % small.VOCABULARY
-    one, two = model.log_probs(tokens, state)[0], model.log_probs(other, state)[0]
-    assert torch.equal(one[:5], two[:5])
-    assert not torch.equal(one[5:], two[5:])
-
-
-@every_model
-def test_reduced_precision_trains(config: Any) -> None:
-    """bfloat16 autocast over two segments: float32 answers near the exact ones, finite gradients."""
-    torch.manual_seed(0)
-    model = LanguageModel(config, small.VOCABULARY).to("cuda").eval()  # without dropout
-    tokens, targets = words(8, 2).to("cuda"), words(8, 2, seed=1).to("cuda")
-    expected, _ = model.log_prob(tokens, targets, model.init_state(2))
-    state, scores = model.init_state(2), []
-    with torch.autocast("cuda", torch.bfloat16):
-        for segment, target in zip(tokens.split(4), targets.split(4), strict=True):
-            score, state = model.log_prob(segment, target, state)
-            scores.append(score)
-    actual = torch.cat(scores)
-    assert actual.dtype == torch.float32
-    torch.testing.assert_close(actual, expected, rtol=0.02, atol=0.02)
-    actual.sum().backward()
-    assert all(p.grad.isfinite().all() for p in model.parameters() if p.requires_grad)
 
 
 def two_segments_of(encoder: AWDLSTMEncoder, device: str, dtype: torch.dtype = torch.float64) -> list[Tensor]:

@@ -10,19 +10,10 @@ from torch import Tensor
 
 from spanlm.models.encoders.awd_lstm import weight_drop
 from spanlm.models.language_model import LanguageModel, gaussian_noise, word_dropout
-from spanlm.models.ops.dropout import dropout_mask
 from tests.models import small
 from tests.models.small import bitwise, language_model, words
 
 WORDS = 50
-
-
-def test_a_mask_is_zero_or_the_inverse_of_what_stays() -> None:
-    torch.manual_seed(0)
-    mask = dropout_mask((200, 300), 0.25, torch.empty(0, dtype=torch.float64), None)
-    assert set(mask.unique().tolist()) == {0.0, 1 / 0.75}
-    assert mask.mean() == pytest.approx(1, abs=0.01)
-    assert (mask == 0).double().mean() == pytest.approx(0.25, abs=0.01)
 
 
 def test_streams_share_a_draw_of_words_where_they_are_told_to() -> None:
@@ -95,7 +86,6 @@ def test_the_input_is_dropped_in_training_alone() -> None:
 
 
 def read_by(model: LanguageModel) -> list[Tensor]:
-    """What the encoder is given from now on."""
     seen: list[Tensor] = []
     model.encoder.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     return seen

@@ -17,7 +17,7 @@ from tests import reference
 from tests.cases import rest_slow
 from tests.models.awd import KERNELS
 from tests.models.small import assert_same, build, values
-from tests.models.twins import gradients, lstm_layers, past_outputs, slots
+from tests.models.twins import assert_twin, layers_of, past_outputs, slots
 
 SIZE = 3
 
@@ -25,22 +25,22 @@ SIZE = 3
 needs_kernels = pytest.mark.skipif(not kernels.KERNELS, reason="SPANLM_KERNELS=0")
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kind", [*KERNELS, "rnn"])
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize(("steps", "batch"), [(1, 1), (1, 3), (6, 1), (5, 2)])
-def test_lstm(steps: int, batch: int, layers: int, kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacks, "loop_is_faster", lambda units, x: kernel == "loop")
-    encoder = build(LSTMConfig(hidden_size=4, layers=layers), 3)
+def test_stacks(steps: int, batch: int, layers: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An LSTM by the library's kernel and by the loop, and an RNN."""
+    monkeypatch.setattr(stacks, "loop_is_faster", lambda units, x: kind == "loop")
+    encoder = build((RNNConfig if kind == "rnn" else LSTMConfig)(hidden_size=4, layers=layers), 3)
     x = values(steps, batch, 3).requires_grad_()
-    h, c = (values(layers, batch, 4, seed=seed).requires_grad_() for seed in (1, 2))
-    leaves = [x, h, c, *[p for p in encoder.parameters() if p.requires_grad]]
-
-    outputs, state = encoder(x, {"h": h, "c": c})
-    actual = [outputs, state["h"], state["c"]]
-    expected = list(reference.lstm(x, h, c, lstm_layers(encoder.lstm)))
-
-    assert_same(actual, expected)
-    assert_same(gradients(actual, leaves), gradients(expected, leaves))
+    state = {name: values(layers, batch, 4, seed=n).requires_grad_() for n, name in enumerate(encoder.init_state(1), 1)}
+    outputs, after = encoder(x, state)
+    if kind == "rnn":
+        expected = reference.rnn(x, state["h"], layers_of(encoder.rnn, reference.RNNLayer))
+    else:
+        expected = reference.lstm(x, state["h"], state["c"], layers_of(encoder.lstm))
+    leaves = [x, *state.values(), *[p for p in encoder.parameters() if p.requires_grad]]
+    assert_twin([outputs, *(after[name] for name in state)], expected, leaves)
 
 
 @needs_kernels
@@ -121,7 +121,7 @@ def test_variational_lstm(steps: int, batch: int, layers: int, options: dict[str
     x = values(steps, batch, 3).requires_grad_()
     h, c = (values(layers, batch, 4, seed=seed).requires_grad_() for seed in (1, 2))
     leaves = [x, h, c, *[p for p in encoder.parameters() if p.requires_grad]]
-    equations = [layer for lstm in encoder.layers for layer in lstm_layers(lstm)]
+    equations = [layer for lstm in encoder.layers for layer in layers_of(lstm)]
 
     torch.manual_seed(3)
     outputs, state = encoder(x, {"h": h, "c": c})
@@ -129,31 +129,7 @@ def test_variational_lstm(steps: int, batch: int, layers: int, options: dict[str
     noise = drawn_noise(encoder, x.detach(), layers, seed=3)
     expected = list(reference.lstm(x, h, c, equations, noise))
 
-    assert_same(actual, expected)
-    assert_same(gradients(actual, leaves), gradients(expected, leaves))
-
-
-def rnn_layers(rnn: torch.nn.RNN) -> list[reference.RNNLayer]:
-    named = dict(rnn.named_parameters())
-    return [
-        reference.RNNLayer(named[f"weight_ih_l{n}"], named[f"weight_hh_l{n}"], named[f"bias_ih_l{n}"])
-        for n in range(rnn.num_layers)
-    ]
-
-
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize(("steps", "batch"), [(1, 1), (1, 3), (6, 1), (5, 2)])
-def test_rnn(steps: int, batch: int, layers: int) -> None:
-    encoder = build(RNNConfig(hidden_size=4, layers=layers), 3)
-    x = values(steps, batch, 3).requires_grad_()
-    h = values(layers, batch, 4, seed=1).requires_grad_()
-    leaves = [x, h, *[p for p in encoder.parameters() if p.requires_grad]]
-
-    outputs, state = encoder(x, {"h": h})
-    actual, expected = [outputs, state["h"]], list(reference.rnn(x, h, rnn_layers(encoder.rnn)))
-
-    assert_same(actual, expected)
-    assert_same(gradients(actual, leaves), gradients(expected, leaves))
+    assert_twin(actual, expected, leaves)
 
 
 def higher_order(encoder: HORNNEncoder) -> reference.HigherOrder:
@@ -188,5 +164,4 @@ def test_hornn(steps: int, batch: int, order: int, pooling: Any, factor: float, 
     h, remembered = reference.hornn(x, past, pooling, factor, higher_order(encoder))
 
     actual, expected = [outputs, state["h"]], [h, slots(remembered, order, lambda h: h, zeros)]
-    assert_same(actual, expected)
-    assert_same(gradients(actual, leaves), gradients(expected, leaves))
+    assert_twin(actual, expected, leaves)

@@ -15,7 +15,7 @@ from spanlm.models.counting import count_parameters
 from spanlm.models.encoders import HORNNConfig, LSTMConfig
 from spanlm.models.ensemble import Ensemble
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.interfaces import LMState, MixingHead, Readout
+from spanlm.models.interfaces import LMState, Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import (
     AttentiveConfig,
@@ -28,7 +28,7 @@ from spanlm.models.memories import (
 from spanlm.models.memories.span_buffer import GateConfig
 from tests.conftest import needs_bf16
 from tests.models import small
-from tests.models.small import assert_same, bitwise, language_model, model_config, words
+from tests.models.small import Given, assert_same, bitwise, language_model, model_config, words
 from tests.models.test_language_model import assert_any_cut_is_the_same_stream, begun_and_new
 
 LSTM, SOFT = LSTMConfig(hidden_size=12), GateConfig(evaluation_temperature=1.0)
@@ -53,7 +53,6 @@ def ensemble(weights: Any = WEIGHTS, dtype: torch.dtype = torch.float64) -> Ense
 
 
 def brute_force(members: list[LanguageModel], weights: Any, tokens: Tensor) -> Tensor:
-    """Log p of every word, (T, B, V), from probabilities."""
     p = [model.log_probs(tokens, model.init_state(tokens.shape[1]))[0].exp() for model in members]
     return torch.stack([w * x for w, x in zip(weights, p, strict=True)]).sum(0).log()
 
@@ -101,7 +100,6 @@ def test_its_state_is_its_members_states() -> None:
 
 
 def test_ensembles_can_be_members() -> None:
-    """Their weights multiply."""
     one, two, three, *_ = models()
     nested = Ensemble([Ensemble([one, two], [1, 3]), three], [0.4, 0.6])
     tokens, targets = words(5, 2), words(5, 2, seed=1)
@@ -124,23 +122,9 @@ def test_narrow_members_give_float32() -> None:
         torch.testing.assert_close(one.double(), expected, rtol=margin, atol=margin)
 
 
-class Certain(MixingHead):
-    """A head that says the same everywhere."""
-
-    def __init__(self, log_p: list[float]) -> None:
-        super().__init__()
-        self.row = torch.tensor(log_p)
-
-    def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
-        return self.row[targets]
-
-    def own_log_probs(self, features: Tensor) -> Tensor:
-        return self.row.expand(*features.shape[:2], -1)
-
-
 def test_words_of_no_measurable_probability_stay_apart() -> None:
     """Probabilities far below the smallest float32: their logarithms are right."""
-    heads = [Certain([0.0, -1000.0, -2000.0]), Certain([0.0, -1200.0, -1900.0])]
+    heads = [Given(torch.tensor(log_p).expand(3, 1, 3)) for log_p in ([0.0, -1000.0, -2000.0], [0.0, -1200.0, -1900.0])]
     head = module.EnsembleHead(heads, (0.5, 0.5))
     member = Readout(torch.zeros(3, 1, 1))
     readout = module.EnsembleReadout(member.features, members=(member, member))
@@ -152,7 +136,6 @@ def test_words_of_no_measurable_probability_stay_apart() -> None:
 
 
 def test_it_is_one_module_of_its_members_weights() -> None:
-    """Training mode, device and type reach them; nothing is counted twice."""
     members = models()
     whole = Ensemble(members)
     assert count_parameters(whole).total == sum(count_parameters(model).total for model in members)

@@ -1,4 +1,4 @@
-"""What every registered head promises (see `spanlm.models.head`)."""
+"""What every registered head promises, and adversarial training of both (Wang et al., 2019)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.functional import linear
 
+from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.interfaces import Readout
 from tests.models import small
-from tests.models.small import assert_same, build, values, words
+from tests.models.small import assert_same, bitwise, build, values, words
+from tests.models.twins import assert_twin
+from tests.reference_mixture import Mixture, adversarial_log_prob, adversarial_mixture
 
 SIZE, VOCABULARY = 6, 13
 
@@ -29,7 +33,6 @@ def head_of(config: Any) -> Any:
 @every_head
 @pytest.mark.parametrize("scale", [1.0, 30.0, 1000.0])
 def test_one_target_is_one_column_of_all(config: Any, scale: float) -> None:
-    """Both questions to a head have one answer, gradients included."""
     head = head_of(config)
     features = (scale * values(4, 3, SIZE)).requires_grad_()
     targets = words(4, 3, size=VOCABULARY)
@@ -56,3 +59,85 @@ def test_one_target_is_one_column_of_all_under_autocast(config: Any) -> None:
         one = head.log_prob(Readout(features), targets)
         every = head.log_probs(Readout(features)).gather(-1, targets[..., None]).squeeze(-1)
     assert_same(one, every, atol=1e-3)
+
+
+EPSILON = 0.3
+
+CONFIGS: list[Any] = [
+    SoftmaxConfig,
+    lambda **f: SoftmaxConfig(tied=True, bias=False, **f),
+    lambda **f: SoftmaxConfig(tied=True, projection=True, **f),
+    lambda **f: MixtureOfSoftmaxesConfig(experts=3, latent_dropout=0.0, **f),
+    lambda **f: MixtureOfSoftmaxesConfig(experts=2, latent_dropout=0.0, bias=False, tied=False, **f),
+]
+both_heads = pytest.mark.parametrize(
+    "config", CONFIGS, ids=["softmax", "tied-no-bias", "projection", "mixture", "mixture-untied-no-bias"]
+)
+
+
+def head_with(config: Any, **fields: Any) -> Any:
+    torch.manual_seed(1)
+    return build(config(**fields), SIZE, nn.Embedding(VOCABULARY, SIZE).double())
+
+
+def twin(head: Any, features: Tensor, targets: Tensor) -> Tensor:
+    if hasattr(head, "latent"):
+        parts = Mixture(head.latent.weight, head.latent.bias, head.prior.weight, head.weight, head.bias)
+        return adversarial_mixture(features, targets, parts, EPSILON)
+    xs = features if head.projection is None else linear(features, head.projection.weight, head.projection.bias)
+    flat = list(xs.flatten(0, 1)), targets.flatten().tolist()
+    return torch.stack(adversarial_log_prob(*flat, head.weight, head.bias, EPSILON)).view_as(targets)
+
+
+@both_heads
+@pytest.mark.parametrize("vocabulary", [2, VOCABULARY], ids=["targets-repeat", "targets-differ"])
+def test_it_is_the_loop(config: Any, vocabulary: int) -> None:
+    head = head_with(config, adversarial=EPSILON).train()
+    features, targets = values(4, 3, SIZE).requires_grad_(), words(4, 3, size=vocabulary)
+    leaves = [features, *head.parameters()]
+    actual = head.log_prob(Readout(features), targets)
+    expected = twin(head, features, targets)
+    assert_twin([actual], [expected], leaves)
+
+
+@both_heads
+def test_it_acts_in_training_alone(config: Any) -> None:
+    """Dynamic evaluation learns in evaluation mode, where there is none either."""
+    plain = head_with(config)
+    head = head_with(config, adversarial=EPSILON)
+    readout, targets = Readout(values(4, 3, SIZE)), words(4, 3, size=VOCABULARY)
+    assert bitwise(head.log_prob(readout, targets), plain.log_prob(readout, targets))
+    assert bitwise(head.log_probs(readout), plain.log_probs(readout))
+    head.train(), plain.train()
+    trained, without = head.log_prob(readout, targets), plain.log_prob(readout, targets)
+    assert (trained <= without).all()
+    assert (trained < without).any()
+
+
+def test_the_dropped_latent_is_what_the_mixture_is_trained_against() -> None:
+    """What an expert is asked with is what it is changed against: g after its dropout."""
+    config = MixtureOfSoftmaxesConfig(experts=2, latent_dropout=0.6, adversarial=EPSILON)
+    head = head_with(lambda: config).train()
+    features, targets = values(4, 3, SIZE), words(4, 3, size=VOCABULARY)
+    torch.manual_seed(3)
+    actual = head.log_prob(Readout(features), targets)
+    torch.manual_seed(3)
+    seen = head._seen(features).detach()
+    words_seen = targets.flatten().repeat_interleave(2).tolist()
+    each = adversarial_log_prob(list(seen.flatten(0, 2)), words_seen, head.weight, head.bias, EPSILON)
+    share = head.prior(features).softmax(-1)
+    assert_same(actual, (share * torch.stack(each).view(4, 3, 2).exp()).sum(-1).log())
+    assert (seen == 0).any()
+
+
+@both_heads
+def test_in_bfloat16_it_trains(config: Any) -> None:
+    head = head_with(config, adversarial=EPSILON).float().train()
+    wide = head_with(config, adversarial=EPSILON).train()
+    features, targets = values(5, 2, SIZE), words(5, 2, size=VOCABULARY)
+    with torch.autocast("cpu", torch.bfloat16):
+        log_p = head.log_prob(Readout(features.bfloat16()), targets)
+    assert log_p.dtype == torch.float32
+    torch.testing.assert_close(log_p.double(), wide.log_prob(Readout(features), targets), rtol=0.05, atol=0.05)
+    log_p.mean().backward()
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in head.parameters())

@@ -1,4 +1,4 @@
-"""Whole models, every registered room in at least one of them: what must hold from word to probability."""
+"""Whole models, every registered room in at least one of them: from word to probability, and the state between."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig, PointerSentinelConfig, SpanBufferConfig
 from tests.conftest import needs_bf16
 from tests.models import small
-from tests.models.small import assert_same, bitwise, join, language_model, tensors, words
+from tests.models.small import assert_same, bitwise, every_device, join, language_model, tensors, words
 
 every_model = pytest.mark.parametrize("config", small.models())
 
 
 def after_prefix(model: LanguageModel, batch: int = 2, steps: int = 3) -> LMState:
-    return model(words(steps, batch, seed=50), model.init_state(batch))[1].detach()
+    return model(words(steps, batch, seed=50).to(model.device), model.init_state(batch))[1].detach()
 
 
 def answers(model: LanguageModel, tokens: Tensor, targets: Tensor, state: LMState) -> list[Tensor]:
@@ -56,13 +56,15 @@ def assert_any_cut_is_the_same_stream(model: Any, lengths: list[int], start: LMS
     assert_same(state, end)
 
 
+@every_device
 @every_model
 @given(last=st.integers(0, 6), seed=st.integers(1, 1000), double=st.booleans())
 @settings(max_examples=3)
-def test_later_words_change_nothing_before_them(config: ModelConfig, last: int, seed: int, double: bool) -> None:
-    """Bit by bit: other words after step `last` leave every answer up to it as it was."""
-    model = language_model(config, torch.float64 if double else torch.float32)
-    tokens, targets = words(8, 3), words(8, 3, seed=2)
+def test_later_words_change_nothing_before_them(
+    config: ModelConfig, device: str, last: int, seed: int, double: bool
+) -> None:
+    model = language_model(config, torch.float64 if double else torch.float32).to(device)
+    tokens, targets = words(8, 3).to(device), words(8, 3, seed=2).to(device)
     other = tokens.clone()
     other[last + 1 :] = words(7 - last, 3, seed=seed)
     other[last + 1] = (tokens[last + 1] + 1) % small.VOCABULARY
@@ -91,7 +93,6 @@ def test_double_precision_changes_only_rounding(config: ModelConfig) -> None:
 
 @every_model
 def test_targets_are_not_read(config: ModelConfig) -> None:
-    """A target decides which probability is reported at its own step, and nothing else."""
     model = language_model(config)
     tokens, targets, state = words(5, 2), words(5, 2, seed=1), after_prefix(model)
     other = targets.clone()
@@ -153,7 +154,6 @@ def poison(x: Tensor, streams: Tensor) -> Tensor:
 
 @every_model
 def test_probabilities(config: ModelConfig) -> None:
-    """They sum to 1, and log_prob is one of log_probs."""
     model = language_model(config)
     tokens, targets, state = words(6, 3), words(6, 3, seed=1), after_prefix(model, batch=3)
     every, end = model.log_probs(tokens, state)
@@ -254,15 +254,15 @@ def test_output_dropout_acts_only_in_training(memory: Any) -> None:
 
 
 @needs_bf16
+@every_device
 @every_model
-def test_reduced_precision_stays_close_over_segments(config: ModelConfig) -> None:
-    """Under autocast the state is carried from segment to segment and every answer is float32."""
+def test_reduced_precision_stays_close_over_segments(config: ModelConfig, device: str) -> None:
     torch.manual_seed(0)
-    model = LanguageModel(config, small.VOCABULARY).eval()
-    tokens, targets = words(8, 2), words(8, 2, seed=1)
+    model = LanguageModel(config, small.VOCABULARY).to(device).eval()
+    tokens, targets = words(8, 2).to(device), words(8, 2, seed=1).to(device)
     expected, _ = model.log_prob(tokens, targets, model.init_state(2))
     state, scores = model.init_state(2), []
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(device, torch.bfloat16):
         for segment, target in zip(tokens.split(3), targets.split(3), strict=True):
             score, state = model.log_prob(segment, target, state)
             scores.append(score)
@@ -282,3 +282,61 @@ def test_penalties_are_of_what_the_encoder_gave(config: ModelConfig) -> None:
     model.encoder.register_forward_hook(lambda _, inputs, found: given.append(found[0]))
     readout, _ = model(words(5, 3), model.init_state(3))
     assert readout.hidden is not None and torch.equal(readout.hidden, given[0])
+
+
+def carried(config: ModelConfig, batch: int = 4) -> LMState:
+    model = language_model(config)
+    return model(words(3, batch), model.init_state(batch))[1]
+
+
+@every_model
+def test_select_takes_and_repeats_streams(config: ModelConfig) -> None:
+    model = language_model(config)
+    state = carried(config)
+    index = torch.tensor([2, 0, 0, 3, 2])
+    chosen = state.select(index)
+    assert bitwise(chosen, state.map(lambda x: x[:, index]))
+    tokens = words(4, 4, seed=1)
+    whole, end = model(tokens, state)
+    some, some_end = model(tokens[:, index], chosen)
+    assert_same(some, [x[:, index] for x in small.tensors(whole)])
+    assert_same(some_end, end.select(index))
+
+
+@every_model
+def test_reset_touches_only_the_marked_streams(config: ModelConfig) -> None:
+    """A state that has grown keeps its slots: those that the initial one does not have become empty."""
+    state = carried(config)
+    before = state.map(torch.clone)
+    initial = language_model(config).init_state(4)
+    for mask in torch.tensor([[0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 1]]).bool():
+        result = state.reset(mask, initial)
+        for fresh, x in zip(small.tensors(initial), small.tensors(result), strict=True):
+            older = len(x) - len(fresh)
+            assert torch.equal(x[older:, mask], fresh[:, mask])
+            assert not x[:older, mask].any()
+        assert (result is initial) == mask.all()
+        if result is not initial:
+            kept = [[x[:, ~mask] for x in small.tensors(one)] for one in (result, state)]
+            assert bitwise(*kept)
+        assert bitwise(state, before)
+
+
+@every_model
+def test_streams_of_other_lengths_stand_side_by_side(config: ModelConfig) -> None:
+    """Each goes on as if it were alone; what one has grown less is empty."""
+    model = language_model(config)
+    lengths, tokens = (5, 0, 3), words(4, 3, seed=1)
+    states = [model(words(n, 1, seed=n), model.init_state(1))[1] if n else model.init_state(1) for n in lengths]
+    beside = LMState.beside(states)
+    assert bitwise(LMState.beside(states[:1]), states[0])
+    whole, end = model(tokens, beside)
+    for b, state in enumerate(states):
+        alone, end_alone = model(tokens[:, b : b + 1], state)
+        assert_same(whole.features[:, b : b + 1], alone.features)
+        if alone.attention is not None:
+            # the nearest step is the last column, however far back the others reach
+            every, one = whole.attention.weights, alone.attention.weights
+            assert_same(every[:, b : b + 1, -one.shape[-1] :], one)
+        kept = [x[len(x) - len(y) :, b : b + 1] for x, y in zip(*map(small.tensors, (end, end_alone)), strict=True)]
+        assert_same(kept, small.tensors(end_alone))

@@ -20,8 +20,7 @@ from spanlm.models.heads import softmax as module
 from spanlm.models.heads.mixture_of_softmaxes import mixture_log_prob
 from spanlm.models.heads.softmax import linear_log_prob
 from tests.cases import rest_slow
-from tests.models.largest import Largest
-from tests.models.small import assert_same, bitwise, values, words
+from tests.models.small import Largest, assert_same, bitwise, values, words
 
 Shape = tuple[int, int, int, int]
 """Rows, experts, input size, vocabulary."""
@@ -125,7 +124,6 @@ def test_only_what_needs_a_gradient_gets_one(op: Op, kind: str, division: None) 
 @every_op
 @every_kind
 def test_backward_twice_gives_the_same_and_leaves_the_inputs_alone(op: Op, kind: str, division: None) -> None:
-    """What is kept for the backward pass is read, never written; without gradients the answer is the same."""
     leaves, targets = op.inputs(SMALL)
     before = [x.detach().clone() for x in leaves]
     log_p = run(op, leaves, targets)
@@ -153,7 +151,6 @@ def test_large_logits(op: Op, division: None) -> None:
 def test_float32_is_float64_but_for_rounding(
     op: Op, kind: str, other_product: bool, division: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the products of any processor."""
     if other_product:
         monkeypatch.setattr(linear, "LEAST_PRODUCTS", 1)
         monkeypatch.setattr(linear, "_library_is_slower", lambda: True)
@@ -173,7 +170,6 @@ def test_float32_is_float64_but_for_rounding(
 def test_autocast(
     op: Op, kind: str, backward_inside: bool, ordered: bool, division: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Products in bfloat16, the answer and the gradients of float32 weights in float32."""
     if ordered:
         monkeypatch.setattr(linear, "LEAST_PRODUCTS", 1)
         monkeypatch.setattr(module, "MANY_ROWS", 1)

@@ -28,7 +28,17 @@ from tests import reference
 from tests.cases import rest_slow
 from tests.models import small
 from tests.models.small import VOCABULARY, assert_same, build, read, values, words
-from tests.models.twins import assert_model_is, encoded, filled_slots, gradients, past_outputs, predicted, slots
+from tests.models.twins import (
+    assert_model_is,
+    assert_twin,
+    encoded,
+    filled_slots,
+    gradients,
+    past_counts,
+    past_outputs,
+    predicted,
+    slots,
+)
 
 PART = 3
 SHAPES = [(7, 2, 3), (5, 3, 9), (1, 3, 4), (1, 1, 1), (6, 1, 1), (4, 2, 4), (2, 1, 5)]
@@ -96,8 +106,7 @@ def test_ngram(steps: int, batch: int, order: int, carried: str) -> None:
     expected = [features, slots(remembered, order - 1, lambda x: x, zeros)]
     actual = [readout.features, after["outputs"]]
     assert readout.attention is None
-    assert_same(actual, expected)
-    assert_same(gradients(actual, leaves), gradients(expected, leaves))
+    assert_twin(actual, expected, leaves)
 
 
 def word_memory(memory: RecurrentMemory) -> reference.WordMemory:
@@ -117,19 +126,13 @@ def word_memory(memory: RecurrentMemory) -> reference.WordMemory:
 
 
 def past_words(kind: str, capacity: int, batch: int) -> list[list[int]]:
-    """What each stream has read: nothing, as much as fits, or from 0 up to that, stream by stream."""
-    full = {"fresh": 0, "full": capacity}
-    counts = [full.get(kind, (1 + 2 * b) % (capacity + 1)) for b in range(batch)]
-    return [words(count, seed=b).tolist() for b, count in enumerate(counts)]
+    return [words(count, seed=b).tolist() for b, count in enumerate(past_counts(kind, capacity, batch))]
 
 
 def word_state(past: list[list[int]], length: int, empty: int) -> dict[str, Tensor]:
     """What was read stands at the end, `empty` before it."""
     read = [[torch.tensor(word) for word in stream] for stream in past]
-    return {
-        "words": slots(read, length, lambda word: word, torch.tensor(empty)),
-        "filled": filled_slots(read, length),
-    }
+    return {"words": slots(read, length, lambda word: word, torch.tensor(empty)), "filled": filled_slots(read, length)}
 
 
 @pytest.mark.parametrize("carried", ["fresh", "partial", "full"])
@@ -147,8 +150,7 @@ def test_recurrent_memory(steps: int, batch: int, window: int, temporal: bool, c
 
     actual, expected = [readout.features, readout.attention.weights], [features, weights]
     assert readout.attention.nearest_lag == 0
-    assert_same(actual, expected)
-    assert_same(gradients(actual, leaves), gradients(expected, leaves))
+    assert_twin(actual, expected, leaves)
     state = word_state(remembered, window - 1, empty=0)
     assert torch.equal(after["filled"], state["filled"])
     assert torch.equal(after["words"], state["words"])
@@ -196,8 +198,7 @@ def test_pointer_sentinel(steps: int, batch: int, window: int, carried: str) -> 
     actual = [readout.attention.weights, readout.mixture.log_gate.exp(), head.log_probs(readout)]
     actual += [head.log_prob(readout, targets), torch.where(filled[..., None], after["keys"], 0)]
     expected = [weights, gates, every, every.gather(-1, targets[..., None]).squeeze(-1), state["keys"]]
-    assert_same(actual, expected)
-    assert_same(gradients(actual, leaves), gradients(expected, leaves))
+    assert_twin(actual, expected, leaves)
 
 
 LONGEST = 4
@@ -241,7 +242,6 @@ def attentive_state(memory: AttentiveMemory, past: reference.Past, length: int, 
 
 
 def cleared(state: dict[str, Tensor]) -> list[Tensor]:
-    """Every tensor of a state but `filled`, zero where nothing is."""
     filled = state["filled"]
     return [
         torch.where(filled.view(*filled.shape, *[1] * (x.dim() - 2)), x, 0) if len(x) == len(filled) else x
@@ -273,8 +273,7 @@ def test_attentive(steps: int, batch: int, window: int | None, score: Any, carri
     assert torch.equal(after["filled"], state["filled"])
     actual = [readout.features, readout.attention.weights, *cleared(after)]
     expected = [features, weights, *cleared(state)]
-    assert_same(actual, expected)
-    assert_same(gradients(actual, leaves), gradients(expected, leaves))
+    assert_twin(actual, expected, leaves)
 
 
 def test_the_merge_alone() -> None:
@@ -284,8 +283,7 @@ def test_the_merge_alone() -> None:
     expected = (h @ memory.merge.weight.T + memory.merge.bias).tanh()
     leaves = [h, *memory.parameters()]
     assert (readout.attention, after) == (None, {})
-    assert_same([readout.features], [expected])
-    assert_same(gradients([readout.features], leaves), gradients([expected], leaves))
+    assert_twin([readout.features], [expected], leaves)
 
 
 @pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from spanlm.models import kernels
@@ -127,22 +125,6 @@ def test_the_gradient_does_not_depend_on_the_autocast_around_it(reduced: bool) -
         found = torch.autograd.grad(loss, leaves)
     assert {g.dtype for g in found} == {torch.float32}
     assert bitwise(list(found), list(expected))
-
-
-@given(lengths=st.lists(st.integers(1, 4), min_size=1, max_size=5))
-@settings(max_examples=15)
-def test_any_cut_is_the_same_stream_in_bfloat16(lengths: list[int]) -> None:
-    """The state says all: what is read of h is what was handed on, and c is kept in float32."""
-    x, (h, c, *weights) = values(sum(lengths), 2, 5).float(), (leaf.detach().float() for leaf in layer_leaves()[1:])
-    with BF16:
-        whole, end = lstm_layer(x, h, c, *weights)
-        pieces = []
-        for segment in x.split(lengths):
-            outputs, c = lstm_layer(segment, h, c, *weights)
-            h = outputs[-1]
-            pieces.append(outputs)
-    torch.testing.assert_close(torch.cat(pieces), whole, rtol=2**-7, atol=2**-8)
-    torch.testing.assert_close(c, end, rtol=2**-7, atol=2**-8)
 
 
 def test_elsewhere_the_kernel_stays() -> None:

@@ -9,16 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import InputError
-from spanlm.models.counting import count_configured, match_parameters
-from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
-from spanlm.models.interfaces import Init, Readout
-from spanlm.models.language_model import ModelConfig
-from spanlm.models.memories import NoMemoryConfig
+from spanlm.models.interfaces import Readout
 from spanlm.models.ops.dropout import dropout_mask
-from tests.models.largest import Largest
-from tests.models.small import assert_same, build, values, words
-from tests.models.twins import gradients
+from tests.models.small import Largest, assert_same, build, values, words
+from tests.models.twins import assert_twin, gradients
 from tests.reference_mixture import Mixture, mixture_of_softmaxes
 
 SIZE, EMBEDDING, VOCABULARY = 6, 4, 7
@@ -50,11 +45,9 @@ def test_it_is_the_loop(fields: dict[str, Any], bias: bool) -> None:
     every = mixture_of_softmaxes(features, twin_of(head))
 
     actual = head.log_probs(Readout(features))
-    assert_same(actual, every)
-    assert_same(gradients([actual], leaves), gradients([every], leaves))
+    assert_twin([actual], [every], leaves)
     one, expected = head.log_prob(Readout(features), targets), picked(every, targets)
-    assert_same(one, expected)
-    assert_same(gradients([one], leaves), gradients([expected], leaves))
+    assert_twin([one], [expected], leaves)
     assert_same(torch.autograd.grad(one.mean(), leaves)[0], torch.autograd.grad(expected.mean(), leaves)[0])
 
 
@@ -74,36 +67,6 @@ def test_the_dropout_of_training_is_one_mask_a_stream(ask: str) -> None:
     assert_same(actual, expected)
     leaves = [h, *head.parameters()]
     assert_same(gradients([actual], leaves), gradients([expected], leaves))
-
-
-@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
-def test_the_weights_start_as_the_public_code_leaves_them(tied: bool) -> None:
-    """W and b by the configuration, the layers in front of them by the library: uniform in ±1/√(size of h)."""
-    torch.manual_seed(0)
-    table = nn.Embedding(500, 30)
-    before = table.weight.detach().clone()
-    head = MixtureOfSoftmaxesConfig(tied=tied).build(400, table, Init(0.03, 0.0))
-    names = {name for name, _ in head.named_parameters()}
-    assert names == {"weight", "bias", "latent.weight", "latent.bias", "prior.weight"}
-    assert (head.weight is table.weight) == tied
-    assert torch.equal(table.weight, before)
-    assert not head.bias.any()  # type: ignore[union-attr]
-    for parameter in (head.latent.weight, head.latent.bias, head.prior.weight):
-        assert 0.045 < parameter.abs().max() <= 0.05
-        assert abs(parameter.mean()) < 0.005
-    if not tied:
-        assert 0.029 < head.weight.abs().max() <= 0.03
-        assert abs(head.weight.mean()) < 0.005
-
-
-def test_a_tied_one_leaves_the_hidden_size_free() -> None:
-    """`match_parameters` chooses it, where that of a tied softmax is given."""
-    like = ModelConfig(
-        embedding_size=30, encoder=LSTMConfig(hidden_size=60), memory=NoMemoryConfig(), head=MixtureOfSoftmaxesConfig()
-    )
-    budget = count_configured(like, 1000).model
-    smaller = ModelConfig(embedding_size=30, encoder=LSTMConfig(hidden_size=7), memory=like.memory, head=like.head)
-    assert match_parameters(smaller, 1000, budget) == like
 
 
 def test_a_latent_size_that_does_not_fit_the_tied_embedding() -> None:

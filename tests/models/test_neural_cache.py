@@ -32,10 +32,7 @@ def lookup(carried: int, steps: int, batch: int, window: int, holes: bool = True
 
 
 @settings(max_examples=20)
-@given(
-    **SIZES,
-    batch=st.integers(1, 3),
-)
+@given(**SIZES, batch=st.integers(1, 3))
 def test_it_is_the_equation(carried: int, steps: int, batch: int, window: int) -> None:
     of = lookup(carried, steps, batch, window)
     log_p, empty = cache_log_prob(of, THETAS)
@@ -60,11 +57,7 @@ def test_sums_are_at_least_float32(dtype: torch.dtype) -> None:
 
 
 @settings(max_examples=20)
-@given(
-    **SIZES,
-    most=st.integers(1, 30),
-    theta=st.sampled_from(THETAS),
-)
+@given(**SIZES, most=st.integers(1, 30), theta=st.sampled_from(THETAS))
 def test_places_are_those_of_the_word_with_their_shares(
     carried: int, steps: int, window: int, most: int, theta: float
 ) -> None:

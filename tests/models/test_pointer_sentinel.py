@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.interfaces import Init, MixingHead, Readout
+from spanlm.models.interfaces import Init, Readout
 from spanlm.models.memories import PointerSentinelConfig
 from spanlm.models.memories.pointer_sentinel import Pointer
-from tests.models.largest import Largest
-from tests.models.small import VOCABULARY, assert_same, build, values, words
+from tests.models.small import VOCABULARY, Given, Largest, assert_same, build, values, words
 
 
 def logs(*numbers: float) -> Tensor:
@@ -30,20 +29,6 @@ def both(own: Tensor, pointer: Pointer) -> Tensor:
         targets = torch.full(own.shape[:2], word)
         assert_same(pointer.score(head, features, targets).log_prob, every[..., word])
     return every
-
-
-class Given(MixingHead):
-    """A head that says what it is given."""
-
-    def __init__(self, log_p: Tensor) -> None:
-        super().__init__()
-        self.log_p = log_p
-
-    def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
-        return self.log_p.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-
-    def own_log_probs(self, features: Tensor) -> Tensor:
-        return self.log_p
 
 
 def test_training_asks_the_pointer_alone_by_hand() -> None:

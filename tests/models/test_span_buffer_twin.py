@@ -18,7 +18,7 @@ from tests import reference_span_buffer as twin
 from tests.cases import rest_slow
 from tests.models import small
 from tests.models.small import VOCABULARY, assert_same, build, values, words
-from tests.models.twins import encoded, filled_slots, gradients, predicted, slots
+from tests.models.twins import assert_twin, encoded, filled_slots, predicted, slots
 from tests.reference_mixture import Mixture, adversarial_mixture, mixture_of_softmaxes
 
 SIZE = 3
@@ -92,8 +92,7 @@ def test_span_buffer(config: SpanBufferConfig, steps: int, batch: int, kind: str
     carried = torch.where(after["filled"][..., None], after["states"], 0)
     actual = [readout.mixture.features, readout.attention.by_lag(), readout.mixture.gate, carried]
     expected = [seen(memory, h, reads), weights, gate_logits, expected_state["states"]]
-    assert_same(actual, expected)
-    assert_same(gradients(actual, leaves), gradients(expected, leaves))
+    assert_twin(actual, expected, leaves)
 
 
 @pytest.mark.parametrize("config", CONFIGS[::2], ids=small.identify)
@@ -142,15 +141,13 @@ def taught(config: SpanBufferConfig) -> SpanBufferConfig:
 
 
 def compare(model: Any, tokens: Tensor, targets: Tensor, expected: Tensor) -> None:
-    """The loss of two segments, and its gradients."""
     leaves = [p for p in model.parameters() if p.requires_grad]
     actual, state = [], model.train().init_state(2)
     for inputs, outputs in zip(tokens.split([5, 3]), targets.split([5, 3]), strict=True):
         readout, state = model(inputs, state)
         scores = model.head.score(readout, outputs)
         actual.append(scores.extra_loss - scores.log_prob)
-    assert_same(torch.cat(actual), expected)
-    assert_same(gradients([torch.cat(actual)], leaves), gradients([expected], leaves))
+    assert_twin([torch.cat(actual)], [expected], leaves)
 
 
 def compare_evaluated(model: Any, tokens: Tensor, targets: Tensor, every: Tensor) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,11 +19,20 @@ def gradients(outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tenso
     return list(torch.autograd.grad(loss, list(leaves), retain_graph=True, materialize_grads=True))
 
 
-def past_outputs(kind: str, capacity: int, batch: int, size: int) -> reference.Past:
-    """What each stream remembers: nothing, as much as fits, or from 0 up to that, stream by stream."""
+def assert_twin(actual: Sequence[Tensor], expected: Sequence[Tensor], leaves: Sequence[Tensor]) -> None:
+    assert_same(list(actual), list(expected))
+    assert_same(gradients(actual, leaves), gradients(expected, leaves))
+
+
+def past_counts(kind: str, capacity: int, batch: int) -> list[int]:
+    """How much each stream remembers: nothing, as much as fits, or from 0 up to that, stream by stream."""
     full = {"fresh": 0, "full": capacity}
-    counts = [full.get(kind, (1 + 2 * b) % (capacity + 1)) for b in range(batch)]
-    return [[values(size, seed=100 * b + n).requires_grad_() for n in range(count)] for b, count in enumerate(counts)]
+    return [full.get(kind, (1 + 2 * b) % (capacity + 1)) for b in range(batch)]
+
+
+def past_outputs(kind: str, capacity: int, batch: int, size: int) -> reference.Past:
+    counts = enumerate(past_counts(kind, capacity, batch))
+    return [[values(size, seed=100 * b + n).requires_grad_() for n in range(count)] for b, count in counts]
 
 
 def slots(past: reference.Past, length: int, part: Callable[[Tensor], Tensor], empty: Tensor) -> Tensor:
@@ -34,28 +44,24 @@ def slots(past: reference.Past, length: int, part: Callable[[Tensor], Tensor], e
 
 
 def filled_slots(past: reference.Past, length: int) -> Tensor:
-    """(length, B): the slots that hold something."""
     yes = torch.ones((), dtype=torch.bool)
     return slots(past, length, lambda _: yes, ~yes)
 
 
-def lstm_layers(lstm: torch.nn.LSTM) -> list[reference.LSTMLayer]:
-    named = dict(lstm.named_parameters())
-    return [
-        reference.LSTMLayer(named[f"weight_ih_l{n}"], named[f"weight_hh_l{n}"], named[f"bias_ih_l{n}"])
-        for n in range(lstm.num_layers)
-    ]
+def layers_of(stack: torch.nn.RNNBase, kind: Any = reference.LSTMLayer) -> list[Any]:
+    named = dict(stack.named_parameters())
+    names = [[f"{name}_l{n}" for name in ("weight_ih", "weight_hh", "bias_ih")] for n in range(stack.num_layers)]
+    return [kind(*map(named.__getitem__, of_layer)) for of_layer in names]
 
 
 def encoded(model: LanguageModel, tokens: Tensor) -> Tensor:
     """What the loop makes of the words with a model's embedding and LSTM, from an empty state."""
     lstm = model.encoder.lstm
     zeros = torch.zeros(lstm.num_layers, tokens.shape[1], lstm.hidden_size, dtype=torch.float64)
-    return reference.lstm(model.embedding.weight[tokens], zeros, zeros, lstm_layers(lstm))[0]
+    return reference.lstm(model.embedding.weight[tokens], zeros, zeros, layers_of(lstm))[0]
 
 
 def predicted(model: LanguageModel, features: Tensor) -> Tensor:
-    """Log p of every word by the loop, with the model's own or tied matrix."""
     return reference.linear_softmax(features, model.head.weight, model.head.bias)
 
 
@@ -65,6 +71,5 @@ def assert_model_is(model: LanguageModel, tokens: Tensor, targets: Tensor, every
     expected = every.gather(-1, targets[..., None]).squeeze(-1)
     first, state = model.log_prob(tokens[:3], targets[:3], model.init_state(tokens.shape[1]))
     actual = torch.cat([first, model.log_prob(tokens[3:], targets[3:], state)[0]])
-    assert_same(actual, expected)
-    assert_same(gradients([actual], leaves), gradients([expected], leaves))
+    assert_twin([actual], [expected], leaves)
     assert_same(model.log_probs(tokens, model.init_state(tokens.shape[1]))[0], every)

@@ -20,9 +20,9 @@ import pytest
 
 import spanlm
 from spanlm.errors import InputError, Interrupted
+from spanlm.jobs import Engine
 from spanlm.papers.plan import Plan
 from spanlm.papers.run import Estimator, Outcome, Run, finished_before
-from spanlm.store.engine import Engine
 from spanlm.training.progress import EpochEvent, Watcher
 from tests.papers.records import plan, salton
 

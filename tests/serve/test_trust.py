@@ -22,6 +22,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from spanlm.cli.main import main
+from spanlm.jobs import start_command
 from spanlm.serve import demo
 from spanlm.serve import server as serving
 from spanlm.serve.app import make_app
@@ -30,7 +31,6 @@ from spanlm.serve.guard import HEADERS, MOST_BYTES
 from spanlm.serve.served import Runs
 from spanlm.serve.server import Server, listening
 from spanlm.serve.work import Left, Work, held
-from spanlm.store.process import start_command
 from tests.cases import rest_slow
 
 JSON = {"content-type": "application/json"}

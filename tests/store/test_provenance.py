@@ -14,7 +14,7 @@ import torch
 from spanlm.analysis.export import json_bytes
 from spanlm.errors import RunError
 from spanlm.store import VERSION
-from spanlm.store.process import processor_name
+from spanlm.store.machine import processor_name
 from spanlm.store.provenance import PROVENANCE, code_version, commit_of, provenance, read_texts, record_start, starts
 
 CPU = torch.device("cpu")
@@ -123,3 +123,13 @@ def test_texts_are_those_of_the_last_start_that_recorded_any(tmp_path: Path) -> 
     with (tmp_path / PROVENANCE).open("a") as file:
         file.write('{"texts": 5}\n')
     assert read_texts(tmp_path) == {"train": "1"}
+
+
+def test_a_processor_is_named_with_its_family_and_model(tmp_path: Path) -> None:
+    first = "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n\n"
+    for content, name in (
+        (first + first.replace("EPYC", "other").replace("25", "99"), "AMD EPYC (family 25, model 17)"),
+        ("processor\t: 0\nmodel name\t: A: Processor\n", "A: Processor"),
+    ):
+        (tmp_path / "cpuinfo").write_text(content)
+        assert processor_name(tmp_path / "cpuinfo") == name

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from spanlm.data.corpora import Corpus
+from spanlm.training.run import train
 from tests.training.processes import Processes
-from tests.training.small import make_corpus, one_thread
+from tests.training.small import make_config, make_corpus
 
 MEMORY = Path("/dev/shm")
 
@@ -19,7 +20,7 @@ MEMORY = Path("/dev/shm")
 def single_thread() -> Iterator[None]:
     """Bits are promised for a fixed number of threads."""
     before = torch.get_num_threads()
-    one_thread()
+    torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
 
@@ -42,6 +43,13 @@ def room() -> Iterator[Path]:
 @pytest.fixture
 def corpus() -> Corpus:
     return make_corpus()
+
+
+@pytest.fixture
+def begun(room: Path, corpus: Corpus) -> Path:
+    """A run of one epoch."""
+    train(make_config(epochs=1), corpus, room / "run")
+    return room / "run"
 
 
 @pytest.fixture

@@ -54,11 +54,9 @@ class Processes:
         return os.waitstatus_to_exitcode(self._ask(wait=pid))
 
     def run(self, task: str, output: Path | None = None, **arguments: Any) -> int:
-        """Start a task and wait for its end."""
         return self.wait(self.start(task, output, **arguments))
 
     def close(self) -> None:
-        """End the process that forks."""
         assert self._parent.stdin is not None and self._parent.stdout is not None
         self._parent.stdin.close()
         self._parent.wait()

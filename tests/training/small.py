@@ -5,27 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
+from torch import Tensor
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.models.encoders import (
-    AWDLSTMConfig,
-    HORNNConfig,
-    LSTMConfig,
-    RNNConfig,
-    VariationalLSTMConfig,
-)
+from spanlm.models.encoders import AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import (
@@ -38,12 +34,15 @@ from spanlm.models.memories import (
     RecurrentMemoryConfig,
     SpanBufferConfig,
 )
+from spanlm.scoring.tally import Tally
+from spanlm.training import trainer
 from spanlm.training.config import BatchingConfig, FinetuneConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 from spanlm.training.progress import EpochEvent, StepEvent, Watcher
 from spanlm.training.run import train
+from spanlm.training.trainer import Trainer
+from tests.goldens.small import rows
 
 WORDS = (EOS, UNK, *(f"w{number}" for number in range(22)))
-CLOCK = ("time", "tokens_per_second")
 
 
 def _tokens(count: int, seed: int) -> TokenFile:
@@ -79,36 +78,31 @@ def make_corpus(train: int = 300, seed: int = 0, words: tuple[str, ...] = WORDS,
 
 
 def make_config(
-    memory: AnyMemoryConfig | None = None,
-    *,
-    dropout: float = 0.2,
-    layers: int = 1,
-    tied: bool = False,
-    optimizer: OptimizerConfig | None = None,
-    schedule: ScheduleConfig | None = None,
-    kind: Any = "documents",
-    shuffle: bool = True,
-    batch_size: int = 3,
-    **training: Any,
+    memory: AnyMemoryConfig | None = None, *, dropout: float = 0.2, layers: int = 1, tied: bool = False, **fields: Any
 ) -> RunConfig:
-    """A model of 6 units in the shape of a real one; an epoch of `make_corpus()` has about 20 steps."""
-    fields: dict[str, Any] = {"epochs": 2, "patience": None, "device": "cpu", "checkpoint_every": 7, "log_every": 3}
+    """A model of 6 units in the shape of a real one; an epoch of `make_corpus()` has about 20 steps.
+
+    `fields` are those of the model, the batching and the training, in one: no two have the same name.
+    """
+    model = {
+        "embedding_size": 2 if tied else 5,
+        "input_dropout": dropout,
+        "output_dropout": dropout,
+        "encoder": LSTMConfig(hidden_size=6, layers=layers, dropout=dropout),
+        "memory": memory or KeyValueConfig(roles=3, window=4),
+        "head": SoftmaxConfig(tied=tied),
+    }
+    batching = {"kind": "documents", "batch_size": 3, "length": 6, "shuffle": True, "eval_batch_size": 2}
+    training = {"epochs": 2, "patience": None, "device": "cpu", "checkpoint_every": 7, "log_every": 3}
+    training["optimizer"] = fields.pop("optimizer", None) or OptimizerConfig(lr=0.02)
+    for name, value in fields.items():
+        kinds = {ModelConfig: model, BatchingConfig: batching, TrainingConfig: training}
+        (group,) = (group for kind, group in kinds.items() if name in kind.__dataclass_fields__)
+        group[name] = value
     return RunConfig(
         data=DataConfig(corpus="tiny"),
-        model=ModelConfig(
-            embedding_size=2 if tied else 5,
-            input_dropout=dropout,
-            output_dropout=dropout,
-            encoder=LSTMConfig(hidden_size=6, layers=layers, dropout=dropout),
-            memory=memory or KeyValueConfig(roles=3, window=4),
-            head=SoftmaxConfig(tied=tied),
-        ),
-        training=TrainingConfig(
-            optimizer=optimizer or OptimizerConfig(lr=0.02),
-            schedule=schedule or ScheduleConfig(),
-            batching=BatchingConfig(kind=kind, batch_size=batch_size, length=6, shuffle=shuffle, eval_batch_size=2),
-            **{**fields, **training},
-        ),
+        model=ModelConfig(**model),
+        training=TrainingConfig(batching=BatchingConfig(**batching), **training),
     )
 
 
@@ -123,103 +117,82 @@ LAGGED = "AWD-LSTM, lagged averages, penalties, drawn lengths, groups of streams
 STEPS = 17
 """Of an epoch of `STAGES`: 300 words in 3 streams, 6 steps a segment."""
 
+STREAMS: dict[str, Any] = {"kind": "streams", "shuffle": False}
+CUT: dict[str, Any] = {"kind": "sentences", "long_sentences": "cut"}
+DRAWN: dict[str, Any] = {**STREAMS, "length_spread": 1.0, "short_share": 0.2, "longest_over": 3}
+VARIATIONAL = VariationalLSTMConfig(
+    hidden_size=6, layers=2, input_dropout=0.2, recurrent_dropout=0.2, zoneout_h=0.1, zoneout_c=0.1
+)
+FINETUNE = FinetuneConfig(
+    stages=2, lr=0.5, epochs=1, adversarial=0.001, input_noise=0.01, last_latent_dropout=0.2, partial_shuffle=True
+)
+
 RUNS: dict[str, Callable[[], RunConfig]] = {
     "key-value-predict, shuffled documents, adam": make_config,
     "n-gram, shuffled sentences, sgd, plateau": lambda: make_config(
         NGramConfig(order=3), kind="sentences", optimizer=SGD, schedule=PLATEAU, epochs=3
     ),
     "no memory, streams, sgd, step, two layers": lambda: make_config(
-        NoMemoryConfig(), kind="streams", optimizer=SGD, schedule=STEP, layers=2, loss="time-sum", shuffle=False
+        NoMemoryConfig(), **STREAMS, optimizer=SGD, schedule=STEP, layers=2, loss="time-sum"
     ),
     "key-value, tied, documents, bf16": lambda: make_config(
         KeyValueConfig(roles=3, window=9), tied=True, shuffle=False, precision="bf16", seed=5
     ),
-    "recurrent memory of one word, gated HORNN, streams": lambda: with_model(
-        make_config(RecurrentMemoryConfig(window=1), kind="streams", shuffle=False),
-        encoder=HORNNConfig(hidden_size=6, order=3, pooling="gated"),
+    "recurrent memory of one word, gated HORNN, streams": lambda: make_config(
+        RecurrentMemoryConfig(window=1), **STREAMS, encoder=HORNNConfig(hidden_size=6, order=3, pooling="gated")
     ),
-    "variational LSTM, locked, projection, adagrad, streams": lambda: with_model(
-        make_config(NoMemoryConfig(), kind="streams", shuffle=False, optimizer=ADAGRAD),
-        encoder=VariationalLSTMConfig(
-            hidden_size=6, layers=2, input_dropout=0.2, recurrent_dropout=0.2, zoneout_h=0.1, zoneout_c=0.1
-        ),
+    "variational LSTM, locked, projection, adagrad, streams": lambda: make_config(
+        NoMemoryConfig(),
+        **STREAMS,
+        optimizer=ADAGRAD,
+        encoder=VARIATIONAL,
         embedding_dropout=0.2,
         locked_dropout=True,
         head=SoftmaxConfig(projection=True, projection_penalty=0.01),
     ),
-    "recurrent memory, RNN, shuffled documents": lambda: with_model(
-        make_config(RecurrentMemoryConfig(window=4)), encoder=RNNConfig(hidden_size=6)
+    "recurrent memory, RNN, shuffled documents": lambda: make_config(
+        RecurrentMemoryConfig(window=4), encoder=RNNConfig(hidden_size=6)
     ),
-    "attentive single, bucketed sentences, cut": lambda: with_batching(
-        make_config(AttentiveConfig(score="single"), kind="sentences", loss="time-sum", optimizer=SGD),
-        bucket=True,
-        long_sentences="cut",
+    "attentive single, bucketed sentences, cut": lambda: make_config(
+        AttentiveConfig(score="single"), **CUT, loss="time-sum", optimizer=SGD, bucket=True
     ),
     "attentive combined, streams, bf16": lambda: make_config(
-        AttentiveConfig(score="combined", window=3), kind="streams", shuffle=False, precision="bf16"
+        AttentiveConfig(score="combined", window=3), **STREAMS, precision="bf16"
     ),
-    "attentive combined, sentences cut and not opened": lambda: with_batching(
-        make_config(AttentiveConfig(score="combined"), kind="sentences", shuffle=False),
-        long_sentences="cut",
-        predict_first=False,
+    "attentive combined, sentences cut and not opened": lambda: make_config(
+        AttentiveConfig(score="combined"), **CUT, shuffle=False, predict_first=False
     ),
-    "pointer sentinel, streams, sgd": lambda: make_config(
-        PointerSentinelConfig(window=9), kind="streams", optimizer=SGD, shuffle=False
+    "pointer sentinel, streams, sgd": lambda: make_config(PointerSentinelConfig(window=9), **STREAMS, optimizer=SGD),
+    "key-value, streams of drawn lengths, partly shuffled, sgd": lambda: make_config(
+        **{**DRAWN, "length_spread": 2.0}, optimizer=SGD, partial_shuffle=True
     ),
-    "key-value, streams of drawn lengths, partly shuffled, sgd": lambda: with_batching(
-        make_config(kind="streams", optimizer=SGD, shuffle=False),
-        length_spread=2.0,
-        short_share=0.2,
-        longest_over=3,
-        partial_shuffle=True,
-    ),
-    LAGGED: lambda: with_batching(
-        with_model(
-            make_config(
-                NoMemoryConfig(),
-                kind="streams",
-                shuffle=False,
-                optimizer=replace(NT_ASGD, lagged_rates=True),
-                activation_penalty=2.0,
-                temporal_penalty=1.0,
-            ),
-            encoder=AWDLSTMConfig(hidden_size=7, layers=2, last_size=5),
-            head=SoftmaxConfig(tied=True, adversarial=0.01),
-            locked_dropout=True,
-        ),
+    LAGGED: lambda: make_config(
+        NoMemoryConfig(),
+        **DRAWN,
         batch_size=4,
-        length_spread=1.0,
-        short_share=0.2,
-        longest_over=3,
         group_size=2,
+        optimizer=replace(NT_ASGD, lagged_rates=True),
+        activation_penalty=2.0,
+        temporal_penalty=1.0,
+        encoder=AWDLSTMConfig(hidden_size=7, layers=2, last_size=5),
+        head=SoftmaxConfig(tied=True, adversarial=0.01),
+        locked_dropout=True,
     ),
-    STAGES: lambda: with_model(
-        make_config(
-            SpanBufferConfig(buffer_size=12, span_length=3, dropout=0.1),
-            dropout=0.0,
-            kind="streams",
-            shuffle=False,
-            seed=4,
-            optimizer=replace(NT_ASGD, lr=1.0, clip=1.0),
-            finetune=FinetuneConfig(
-                stages=2,
-                lr=0.5,
-                epochs=1,
-                adversarial=0.001,
-                input_noise=0.01,
-                last_latent_dropout=0.2,
-                partial_shuffle=True,
-            ),
-        ),
+    STAGES: lambda: make_config(
+        SpanBufferConfig(buffer_size=12, span_length=3, dropout=0.1),
+        **STREAMS,
+        dropout=0.0,
+        seed=4,
+        optimizer=replace(NT_ASGD, lr=1.0, clip=1.0),
+        finetune=FINETUNE,
         init_range=1.0,
         head=MixtureOfSoftmaxesConfig(experts=3, latent_dropout=0.1),
     ),
     "span buffer that merges, streams, sgd": lambda: make_config(
         SpanBufferConfig(buffer_size=6, span_length=2, reads="merge", dropout=0.1),
+        **STREAMS,
         dropout=0.0,
-        kind="streams",
         optimizer=SGD,
-        shuffle=False,
     ),
 }
 """Every encoder, memory, head, batching, optimiser, schedule, loss and precision; a window longer than a segment, too,
@@ -227,28 +200,24 @@ averages and stages."""
 
 
 def with_model(config: RunConfig, **fields: Any) -> RunConfig:
-    """The same run but for fields of `model`."""
     return replace(config, model=replace(config.model, **fields))
 
 
 def with_training(config: RunConfig, **fields: Any) -> RunConfig:
-    """The same run but for fields of `training`."""
     return replace(config, training=replace(config.training, **fields))
 
 
 def with_batching(config: RunConfig, **fields: Any) -> RunConfig:
-    """The same run but for fields of `training.batching`."""
     return with_training(config, batching=replace(config.training.batching, **fields))
 
 
-def rows(folder: Path) -> list[dict[str, Any]]:
-    """metrics.jsonl but for its clock times."""
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [{name: value for name, value in json.loads(line).items() if name not in CLOCK} for line in lines]
+def script(monkeypatch: pytest.MonkeyPatch, losses: Iterable[float]) -> None:
+    """Validation gives these losses, whatever the model."""
+    left = iter(losses)
+    monkeypatch.setattr(trainer, "tally", lambda *a, **k: Tally(tokens=10, nll=10 * next(left)))
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """The run's checkpoints, oldest first."""
     return sorted((folder / "checkpoints").glob("step-*"))
 
 
@@ -294,7 +263,6 @@ def undisturbed(config: RunConfig) -> dict[str, Any]:
 
 
 def goes_on_exactly(config: RunConfig, folder: Path) -> None:
-    """Go on with a run to its end, which is that of an undisturbed one."""
     train(config, make_corpus(), folder, resume=True)
     assert not differing(outcome(folder), undisturbed(config))
 
@@ -307,24 +275,59 @@ def signed(checkpoint: Path, name: str, content: bytes) -> None:
     (checkpoint / "manifest.json").write_text(json.dumps(manifest))
 
 
-def one_thread() -> None:
-    """Bits are promised for a fixed number of threads."""
-    torch.set_num_threads(1)
-
-
 class Heard(Watcher):
-    """Keeps what a trainer tells."""
+    """Keeps what a trainer tells, and acts after the step of a number."""
 
-    def __init__(self) -> None:
+    pauses = (0, 0, 0)  # tries again at once what the disk refused
+
+    def __init__(self, at: int | None = None, act: Callable[[], object] = lambda: None) -> None:
+        self.at, self.act = at, act
         self.notes: list[str] = []
         self.steps: list[StepEvent] = []
         self.epochs: list[EpochEvent] = []
 
     def step(self, event: StepEvent) -> None:
         self.steps.append(event)
+        if event.position.step == self.at:
+            self.act()
 
     def epoch(self, event: EpochEvent) -> None:
         self.epochs.append(event)
 
     def note(self, text: str) -> None:
         self.notes.append(text)
+
+
+class Follows(Heard):
+    """Keeps the weights after every step, and those with which every stage begins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.iterates: list[dict[str, Tensor]] = []
+        self.begun: list[dict[str, Tensor]] = []
+        self.after_epochs: list[dict[str, Tensor]] = []
+
+    def follow(self, config: RunConfig, folder: Path, corpus: Corpus | None = None) -> Trainer:
+        self.trainer = Trainer(config, corpus or make_corpus(), folder, self)
+        self.trainer.run()
+        return self.trainer
+
+    def weights(self) -> dict[str, Tensor]:
+        return {name: parameter.detach().clone() for name, parameter in self.trainer.model.named_parameters()}
+
+    def step(self, event: StepEvent) -> None:
+        super().step(event)
+        self.iterates.append(self.weights())
+
+    def epoch(self, event: EpochEvent) -> None:
+        super().epoch(event)
+        self.after_epochs.append(self.weights())
+
+    def note(self, text: str) -> None:
+        super().note(text)
+        if text.startswith("finetune stage"):
+            self.begun.append(self.weights())
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)

@@ -1,4 +1,7 @@
-"""What `processes` runs: a training run, or the command line; killed at a moment, or with a disk that is full."""
+"""What `processes` runs: a training run, a rank of one, or the command line; killed at a moment, or with a full disk.
+
+`torchrun … -m tests.training.tasks PLAN` runs a rank.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +16,24 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import torch
+
 import spanlm
 from spanlm.cli.main import main
 from spanlm.errors import SpanlmError
+from spanlm.training.distributed import Ranks, found, joined
 from spanlm.training.run import train
-from tests.training import ranks
-from tests.training.small import RUNS, make_corpus, one_thread, with_training
+from tests.training.small import RUNS, Heard, make_corpus, with_batching, with_training
 
 _WATCHED = (str(Path(spanlm.__file__).parent), shutil.__file__)
 TORN_BYTES = 9
 
 
 def train_run(
-    name: str,
-    folder: str,
-    fields: dict[str, Any] | None = None,
-    kill_at: int | None = None,
-    survey: str | None = None,
+    name: str, folder: str, fields: dict[str, Any] | None = None, kill_at: int | None = None, survey: str | None = None
 ) -> int:
     """Train, or go on with, one of `RUNS`; kill this process at moment `kill_at`, or write down all moments."""
-    one_thread()
+    torch.set_num_threads(1)
     config = with_training(RUNS[name](), **fields or {})
     moments: list[str] = []
     if kill_at is not None:
@@ -51,14 +52,47 @@ def train_run(
     return 0
 
 
+def train_one(
+    name: str, folders: list[str], ranks: Ranks, batching: dict[str, Any], training: dict[str, Any], kill: list[int]
+) -> None:
+    """Train one of `RUNS` in 4 streams, or go on with it; each rank has a folder, which should be the same.
+
+    `kill`: after a step a rank gets a signal, once: a training that is started again lives.
+    """
+    folder = Path(folders[ranks.rank % len(folders)])
+    config = with_training(with_batching(RUNS[name](), **{"batch_size": 4, **batching}), precision="fp32", **training)
+    folder.with_suffix(f".{ranks.rank}").write_text(str(os.getpid()))
+    mark, (step, rank, number) = folder.with_suffix(".killed"), kill or (None, 0, 0)
+
+    def end() -> None:
+        if not mark.exists():
+            mark.touch()
+            os.kill(int(folder.with_suffix(f".{rank}").read_text()), number)
+
+    train(config, make_corpus(), folder, Heard(step, end), resume=True, ranks=ranks)
+
+
 def rank(plan: str) -> int:
-    """Be a rank of the trainings of a plan, as the environment says; by default the only one."""
-    return ranks.main(plan)
+    """Do the trainings of a plan in float64, as the rank that the environment says; by default the only one.
+
+    The plan is a file of JSON: a list of the arguments of `train_one`.
+    """
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)
+    ranks = found()
+    try:
+        with joined(ranks):
+            for one in json.loads(Path(plan).read_text()):
+                train_one(ranks=ranks, **one)
+    except SpanlmError as error:
+        print(f"spanlm: {error}", file=sys.stderr)
+        return error.exit_status
+    return 0
 
 
 def command(arguments: list[str], largest_file: int | None = None) -> int:
     """Run the command line; no file may grow beyond `largest_file` bytes, as on a full disk."""
-    one_thread()
+    torch.set_num_threads(1)
     if largest_file is not None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
@@ -82,7 +116,6 @@ def _kilobytes(name: str) -> int:
 
 
 def hold(folder: str) -> int:
-    """Hold the lock of a run's folder until killed."""
     from spanlm.store.run_folder import locked
 
     with locked(Path(folder)):
@@ -120,3 +153,7 @@ def _kill(now: bool, event: str, argument: Any) -> None:
         descriptor = argument.__self__.fileno()
         os.ftruncate(descriptor, max(os.fstat(descriptor).st_size - TORN_BYTES, 0))
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(rank(*sys.argv[1:]))

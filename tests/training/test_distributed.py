@@ -90,8 +90,9 @@ def test_every_token_of_an_evaluation_is_read_by_one_rank(count: int, corpus: Co
     whole = list(trainer.valid.segments())
     parts = [list(Ranks(rank, count).share(whole)) for rank in range(count)]
     for n, segment in enumerate(whole):
-        read = torch.cat([part[n].targets[part[n].mask] for part in parts])
-        assert torch.equal(read.sort().values, segment.targets[segment.mask].sort().values)
+        for field in ("targets", "place"):
+            read = torch.cat([getattr(part[n], field)[part[n].mask] for part in parts])
+            assert torch.equal(read.sort().values, getattr(segment, field)[segment.mask].sort().values)
         assert all(part[n].mask.shape[1] >= 1 for part in parts)
 
 
@@ -136,7 +137,6 @@ def together(processes: Processes, said: Path, task: str, **arguments: Any) -> l
 
 
 def torchrun(*arguments: str, restarts: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run a module, with arguments, in two processes of torchrun's."""
     options = ["--standalone", "--nproc-per-node", "2", "--max-restarts", str(restarts), "-m", *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHELASTIC_LOG_LEVEL": "ERROR"}
     command = [sys.executable, "-m", "torch.distributed.run", *options]
@@ -144,7 +144,6 @@ def torchrun(*arguments: str, restarts: int = 0) -> subprocess.CompletedProcess[
 
 
 def planned(room: Path, *trainings: dict[str, Any]) -> str:
-    """The file of a plan: trainings, one after the other."""
     plan = room / "plan.json"
     plan.write_text(json.dumps([{"batching": {}, "training": {}, "kill": [], **one} for one in trainings]))
     return str(plan)
@@ -199,7 +198,7 @@ def test_a_killed_rank_is_started_again_and_ends_as_if_nothing_had_been(
     """Rank 0 of one training, then rank 1 of another; amid an epoch, two steps after a checkpoint; bit for bit."""
     runs = [room / f"run-{rank}" for rank in range(2)]
     killed = [{"name": KVP, "folders": [str(run)], "kill": [9, n, signal.SIGKILL]} for n, run in enumerate(runs)]
-    ended = torchrun("tests.training.ranks", planned(room, *killed), restarts=2)
+    ended = torchrun("tests.training.tasks", planned(room, *killed), restarts=2)
     assert ended.returncode == 0, ended.stderr
     for run in runs:
         assert run.with_suffix(".killed").exists()

@@ -15,7 +15,6 @@ import torch
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, RunError
 from spanlm.store.run_folder import MetricsLog
-from spanlm.training.progress import StepEvent
 from spanlm.training.run import train
 from spanlm.training.trainer import Trainer
 from tests.cases import rest_slow
@@ -28,16 +27,9 @@ from tests.training.small import (
     make_config,
     make_corpus,
     outcome,
-    rows,
     undisturbed,
 )
 from tests.training.test_signals import OPTIONS, until
-
-
-class Impatient(Heard):
-    """Tries again at once what the disk refused."""
-
-    pauses = (0, 0, 0)
 
 
 @pytest.mark.parametrize("poison", ["loss", "gradient"])
@@ -60,23 +52,6 @@ def test_a_step_that_is_not_finite_is_never_applied(corpus: Corpus, room: Path, 
     assert trainer.position.step == 3
 
 
-class Poisons(Heard):
-    """Puts what is no number into the weights after a step."""
-
-    def __init__(self, step: int) -> None:
-        super().__init__()
-        self.at = step
-
-    def step(self, event: StepEvent) -> None:
-        if event.position.step == self.at:
-            self.trainer.model.head.bias.data[3] = float("nan")
-
-    def go_on(self, folder: Path) -> None:
-        self.trainer = Trainer(make_config(), make_corpus(), folder, self)
-        self.trainer.restore()
-        self.trainer.run()
-
-
 @pytest.mark.parametrize("validates", rest_slow([False, True]))
 def test_a_run_stops_where_it_is_not_finite_with_the_best_model_and_can_go_on(
     corpus: Corpus, room: Path, validates: bool
@@ -85,24 +60,21 @@ def test_a_run_stops_where_it_is_not_finite_with_the_best_model_and_can_go_on(
     train(make_config(epochs=2), corpus, room / "whole", heard)
     train(make_config(epochs=1), corpus, room / "run")
     best, last = (room / "run" / "model.safetensors").read_bytes(), heard.steps[-1].position.step
+
+    def poison() -> None:
+        trainer.model.head.bias.data[3] = float("nan")
+
     said = "epoch 2: the validation loss is nan" if validates else "step 31 "
     with pytest.raises(RunError, match=said):
-        Poisons(last if validates else 30).go_on(room / "run")
+        trainer = Trainer(make_config(), corpus, room / "run", Heard(last if validates else 30, poison))
+        trainer.restore()
+        trainer.run()
     assert (room / "run" / "model.safetensors").read_bytes() == best
     goes_on_exactly(make_config(), room / "run")
 
 
-class Moves(Heard):
-    """Moves the run's folder away after a step."""
-
-    def step(self, event: StepEvent) -> None:
-        if event.position.step == 10:
-            self.folder.rename(self.folder.with_name("moved"))
-
-
 def test_a_folder_that_was_moved_is_not_made_again(corpus: Corpus, room: Path) -> None:
-    watcher = Moves()
-    watcher.folder = room / "run"
+    watcher = Heard(10, lambda: (room / "run").rename(room / "moved"))
     with pytest.raises(RunError, match="is gone, and with it the run"):
         train(make_config(epochs=2), corpus, room / "run", watcher)
     assert [path.name for path in room.iterdir()] == ["moved"]
@@ -156,13 +128,6 @@ def test_two_trainers_never_share_a_folder(processes: Processes, corpus: Corpus,
     assert train(make_config(epochs=1), corpus, folder).epoch == 1
 
 
-def test_the_library_prints_nothing(corpus: Corpus, room: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    train(make_config(), corpus, room)
-    train(make_config(epochs=3), corpus, room, resume=True)
-    assert capfd.readouterr() == ("", "")
-    assert len(rows(room)) > 10
-
-
 class Refusing:
     """A disk that refuses some calls of `os.NAME` for files of a name, and then works again."""
 
@@ -192,7 +157,7 @@ WRITES = [
 def test_what_the_disk_refuses_three_times_is_written_at_the_fourth(
     corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch, call: str, file: str, number: int
 ) -> None:
-    heard = Impatient()
+    heard = Heard()
     with monkeypatch.context() as patch:
         disk = Refusing(patch, call, file, 3, number)
         train(make_config(), corpus, room, heard)
@@ -201,7 +166,7 @@ def test_what_the_disk_refuses_three_times_is_written_at_the_fourth(
     assert not differing(outcome(room), undisturbed(make_config()))
 
 
-class Signalled(Impatient):
+class Signalled(Heard):
     """Would wait for an hour, and is asked to end when it begins to."""
 
     pauses = (3600,)
@@ -212,9 +177,9 @@ class Signalled(Impatient):
 
 
 ENDS = [
-    ("checkpoints/step-", 4, errno.EIO, Impatient, "is intact"),
-    ("metrics.jsonl", 4, errno.EIO, Impatient, "metrics"),
-    ("model.safetensors", 1, errno.EACCES, Impatient, "model"),
+    ("checkpoints/step-", 4, errno.EIO, Heard, "is intact"),
+    ("metrics.jsonl", 4, errno.EIO, Heard, "metrics"),
+    ("model.safetensors", 1, errno.EACCES, Heard, "model"),
     ("model.safetensors", 1, errno.EIO, Signalled, "model"),
 ]
 """At the fourth time; at once, where the disk refuses for good; when a signal ends the waiting."""
@@ -236,7 +201,7 @@ def test_what_the_disk_refuses_for_longer_ends_the_run_and_it_goes_on(
 
 
 def test_an_old_checkpoint_that_stays_is_one_note(corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    heard = Impatient()
+    heard = Heard()
     with monkeypatch.context() as patch:
         Refusing(patch, "rmdir", "step-", 1000, errno.EPERM)
         train(make_config(), corpus, room, heard)

@@ -73,7 +73,6 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path
 
 
 def names(case: str, part: str) -> list[str]:
-    """What a checkpoint holds."""
     model = Trainer(CASES[case][0], make_corpus(), Path(), Heard()).model
     trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     return {
@@ -85,7 +84,6 @@ def names(case: str, part: str) -> list[str]:
 
 
 def values_of(folder: Path, part: str) -> dict[str, Any]:
-    """What the last checkpoint holds."""
     if part == "position":
         found: dict[str, Any] = json.loads((checkpoints(folder)[-1] / "position.json").read_text())
         assert found.pop("schema") == 1

@@ -68,14 +68,3 @@ def test_a_validation_text_too_short_for_spans_hides_nothing_of_the_training(roo
     assert row["parts"] == {"train": watcher.epochs[0].train_parts} and row["parts"]["train"]["steps"] > 0
     with pytest.raises(InputError, match=r"never held a span of the validation text, which is too short"):
         read_utilisation(room, "room")
-
-
-def test_within_an_epoch_it_is_told_what_was_so_far(room: Path) -> None:
-    train(with_training(RUNS[STAGES](), log_every=1), make_corpus(), room)
-    told = rows(room)
-    for number in range(1, 5):
-        *steps, valid = [row for row in told if row["epoch"] == number]
-        assert [row["event"] for row in [*steps, valid]] == ["train"] * len(steps) + ["valid"]
-        read = [row["parts"]["steps"] for row in steps if "parts" in row]
-        assert read == sorted(set(read)) and len(steps) - 2 <= len(read) <= len(steps)  # at first there is no span
-        assert steps[-1]["parts"] == valid["parts"]["train"]

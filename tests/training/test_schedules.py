@@ -8,51 +8,30 @@ from typing import Any
 
 import pytest
 import safetensors.torch
-import torch
-from torch import Tensor
 
 from spanlm.data.corpora import Corpus
-from spanlm.scoring.tally import Tally
-from spanlm.training import trainer as trainer_module
 from spanlm.training.config import OptimizerConfig, ScheduleConfig
 from spanlm.training.optimizers import SGD
 from spanlm.training.run import train
 from tests.cases import rest_slow
-from tests.training.small import Heard, checkpoints, make_config, rows
+from tests.training.small import Follows, make_config, rows, same, script
 
 LOSSES = [3.0, 2.5, 2.6, 2.5, 2.4, 2.41, 2.42]
 """Validation losses epoch by epoch; the fourth equals the best so far and is not better."""
 
 
-class Weights(Heard):
-    """Keeps the weights after every epoch, and the rate that the optimiser has in every step."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self.folder = folder
-        self.after: list[dict[str, Tensor]] = []
-
-    def epoch(self, event: Any) -> None:
-        super().epoch(event)
-        last = checkpoints(self.folder)[-1] / "weights.safetensors"
-        self.after.append(safetensors.torch.load(last.read_bytes()))
-
-
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Validation gives `LOSSES`, whatever the model."""
-    left = iter(LOSSES)
-    monkeypatch.setattr(trainer_module, "tally", lambda *a, **k: Tally(tokens=10, nll=10 * next(left)))
+    script(monkeypatch, LOSSES)
 
 
 @pytest.mark.usefixtures("scripted")
 def test_the_best_by_validation_is_what_the_model_file_holds(corpus: Corpus, room: Path) -> None:
-    watcher = Weights(room)
-    position = train(make_config(epochs=len(LOSSES)), corpus, room, watcher)
+    watcher = Follows()
+    position = watcher.follow(make_config(epochs=len(LOSSES)), room, corpus).position
     assert (position.best_epoch, position.best_loss) == (5, 2.4)
     model = safetensors.torch.load((room / "model.safetensors").read_bytes())
-    same = [all(torch.equal(model[name], then[name]) for name in model) for then in watcher.after]
-    assert same == [epoch == 5 for epoch in range(1, 8)]
+    assert [same(model, then) for then in watcher.after_epochs] == [epoch == 5 for epoch in range(1, 8)]
     assert [event.improved for event in watcher.epochs] == [True, True, False, False, True, False, False]
     assert [event.valid_loss for event in watcher.epochs] == LOSSES
 

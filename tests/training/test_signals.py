@@ -19,7 +19,7 @@ from spanlm.errors import Interrupted
 from spanlm.models.encoders import LSTMConfig
 from spanlm.scoring.tally import Tally
 from spanlm.store.checkpoints import load_last_checkpoint
-from spanlm.store.process import stop_request
+from spanlm.store.signals import stop_request
 from spanlm.training.progress import EpochEvent
 from spanlm.training.run import train
 from tests.cases import rest_slow
@@ -78,22 +78,9 @@ def test_the_command_line_is_ended_and_the_run_goes_on_exactly(
     assert not differing(outcome(folder), outcome(room / "whole"))
 
 
-class Signals(Heard):
-    """Sends this process a signal at a step or at the first validation."""
-
-    def __init__(self, number: signal.Signals, step: int) -> None:
-        super().__init__()
-        self.number, self.at = number, step
-
-    def step(self, event: object) -> None:
-        self.at -= 1
-        if self.at == 0:
-            signal.raise_signal(self.number)
-
-
 def stopped_at(config: RunConfig, folder: Path, step: int, number: signal.Signals = signal.SIGTERM) -> None:
     with pytest.raises(Interrupted, match=rf"after step {step}; everything is saved") as stopped:
-        train(config, make_corpus(), folder, Signals(number, step))
+        train(config, make_corpus(), folder, Heard(step, lambda: signal.raise_signal(number)))
     assert stopped.value.exit_status == 128 + number
     checkpoint, _ = load_last_checkpoint(folder / "checkpoints")
     assert checkpoint is not None and checkpoint.position["step"] == step

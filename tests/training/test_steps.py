@@ -1,4 +1,4 @@
-"""One optimiser step, and a whole run, against a second implementation that shares nothing but the model."""
+"""A step and a whole run against a second implementation; the gradient in groups of streams; penalties."""
 
 from __future__ import annotations
 
@@ -14,103 +14,35 @@ from torch import Tensor
 from spanlm.config import RunConfig
 from spanlm.data.batching import Segment, make_batcher
 from spanlm.data.corpora import Corpus
-from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import KeyValueConfig, NGramConfig, NoMemoryConfig, PointerSentinelConfig
-from spanlm.scoring.perplexity import evaluate
-from spanlm.scoring.protocol import KINDS, Protocol
-from spanlm.store.run_folder import load_weights
+from spanlm.models.memories import KeyValueConfig, NGramConfig, NoMemoryConfig, PointerSentinelConfig, SpanBufferConfig
+from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
 from spanlm.training.config import OptimizerConfig
 from spanlm.training.run import train
+from spanlm.training.step import activation, backward, neighbours, temporal_activation
 from spanlm.training.trainer import Trainer
 from tests.cases import rest_slow
-from tests.training.small import RUNS, Heard, make_config, rows, with_training
+from tests.training.small import RUNS, SGD, Heard, make_config, rows, with_batching, with_training
 
 PLAIN = OptimizerConfig(kind="sgd", lr=0.5, clip=None)
-
-
-class Spied:
-    """A trainer that keeps the gradients that its optimiser is given, and the weights before and after."""
-
-    def __init__(self, config: RunConfig, corpus: Corpus, folder: Path) -> None:
-        self.trainer = Trainer(with_training(config, log_every=1000), corpus, folder, Heard())
-        self.gradients: list[dict[str, Tensor]] = []
-        self.weights = [self._now()]
-        self._step, self.trainer.optimizer.step = self.trainer.optimizer.step, self._spied
-
-    def _now(self) -> dict[str, Tensor]:
-        return {name: parameter.detach().clone() for name, parameter in self.trainer.model.named_parameters()}
-
-    def _spied(self) -> None:
-        named = self.trainer.model.named_parameters()
-        self.gradients.append({name: p.grad.clone() for name, p in named if p.grad is not None})
-        self._step()
-        self.weights.append(self._now())
-
-    def steps(self, count: int) -> Spied:
-        segments = self.trainer.batcher.segments(seed=1_000_003)
-        for _ in range(count):
-            self.trainer.step(next(segments))
-        return self
-
-
-def norm_of(gradients: dict[str, Tensor]) -> float:
-    return math.sqrt(sum(float(gradient.double().pow(2).sum()) for gradient in gradients.values()))
-
-
-def test_time_sum_divides_by_the_streams_that_read_nothing_too(corpus: Corpus, room: Path) -> None:
-    """As the code of Salton et al. (2017): the last batch of an epoch has fewer sentences, and its loss is less."""
-    config = make_config(optimizer=PLAIN, dropout=0.0, kind="sentences", batch_size=7)
-    mean, time_sum = (Spied(with_training(config, loss=loss), corpus, room) for loss in ("mean", "time-sum"))
-    *_, last = mean.trainer.batcher.segments()
-    assert not last.mask.any(0).all()
-    for spied in (mean, time_sum):
-        spied.trainer.step(last)
-    share = int(last.mask.sum()) / 7
-    for name, gradient in mean.gradients[0].items():
-        torch.testing.assert_close(time_sum.gradients[0][name], gradient * share, rtol=2e-5, atol=1e-7)
-
-
-@pytest.mark.parametrize("clip", [0.05, 0.2, 1e6])
-def test_clipping_is_by_the_global_norm(corpus: Corpus, room: Path, clip: float) -> None:
-    config = make_config(optimizer=PLAIN, loss="time-sum")
-    free = Spied(config, corpus, room).steps(1).gradients[0]
-    limited = make_config(optimizer=replace(PLAIN, clip=clip), loss="time-sum")
-    clipped = Spied(limited, corpus, room).steps(1).gradients[0]
-    norm = norm_of(free)
-    assert (norm > clip) == (clip < 1)
-    for name, gradient in free.items():
-        torch.testing.assert_close(clipped[name], gradient * min(1.0, clip / norm), rtol=1e-4, atol=1e-9)
-    assert norm_of(clipped) == pytest.approx(min(clip, norm), rel=1e-4)
-
-
-@pytest.mark.parametrize("loss", ["mean", "time-sum"])
-def test_the_penalty_is_added_to_the_loss_and_not_to_what_is_logged(corpus: Corpus, room: Path, loss: str) -> None:
-    """Press & Wolf (2017): λ‖P‖², whose gradient is 2λP; its bias and all other weights are left alone."""
-    config = make_config(optimizer=PLAIN, dropout=0.0, loss=loss)
-    found = []
-    for penalty in (0.0, 0.3):
-        head = SoftmaxConfig(projection=True, projection_penalty=penalty)
-        penalised = replace(config, model=replace(config.model, head=head))
-        found.append(Spied(penalised, corpus, room).steps(1))
-    free, spied = found
-    assert spied.trainer.position.epoch_nll == free.trainer.position.epoch_nll
-    for name, gradient in free.gradients[0].items():
-        added = 2 * 0.3 * free.weights[0][name] if name == "head.projection.weight" else 0.0
-        torch.testing.assert_close(spied.gradients[0][name], gradient + added, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_what_is_frozen_stays(corpus: Corpus, room: Path, name: str) -> None:
     config = RUNS[name]()
-    spied = Spied(with_training(config, optimizer=replace(config.training.optimizer, weight_decay=0.1)), corpus, room)
-    spied.steps(5)
-    frozen = {n for n, parameter in spied.trainer.model.named_parameters() if not parameter.requires_grad}
+    optimizer = replace(config.training.optimizer, weight_decay=0.1)
+    trainer = Trainer(with_training(config, optimizer=optimizer, log_every=1000), corpus, room, Heard())
+    before = {n: parameter.detach().clone() for n, parameter in trainer.model.named_parameters()}
+    segments = trainer.batcher.segments()
+    for _ in range(5):
+        trainer.step(next(segments))
+    frozen = {n for n, parameter in trainer.model.named_parameters() if not parameter.requires_grad}
     assert all("bias_hh" in n for n in frozen)
     assert bool(frozen) == (config.model.encoder.kind not in ("hornn", "awd_lstm"))
-    for n, weight in spied.weights[-1].items():
-        assert torch.equal(weight, spied.weights[0][n]) == (n in frozen)
+    for n, weight in trainer.model.named_parameters():
+        assert torch.equal(weight, before[n]) == (n in frozen)
         assert n not in frozen or not weight.any()
 
 
@@ -197,22 +129,94 @@ def test_rows_hold_the_mean_since_the_row_before(corpus: Corpus, room: Path) -> 
     assert [row["tokens"] / whole for row in rows(each) if row["event"] == "valid"] == [1, 2]
 
 
-@pytest.mark.parametrize("name", rest_slow(RUNS, always=5))
-def test_validation_is_what_evaluate_gives(corpus: Corpus, room: Path, name: str) -> None:
-    """With dropout in training; the file holds the weights of the best epoch."""
-    config = RUNS[name]()
-    position = train(config, corpus, room)
-    model = LanguageModel(config.model, len(corpus.vocabulary))
-    load_weights(room, model, corpus.vocabulary.hash)
-    batching: Any = config.training.batching
-    protocol = Protocol(
-        context=next(context for context, kind in KINDS.items() if kind == batching.kind),
-        batch_size=batching.eval_batch_size,
-        precision=config.training.precision,
-        predict_first=batching.predict_first,
-    )
-    found = evaluate(model.eval(), corpus, "valid", protocol)
-    unopened: Any = found.salton2017
-    loss = found.nll_per_token if batching.predict_first else unopened.nll / unopened.predicted
-    assert loss == pytest.approx(position.best_loss, rel=1e-6)
-    assert found.tokens == len(corpus.splits["valid"])
+def gradients_of(
+    trainer: Trainer, group_size: int | None, segment_number: int
+) -> tuple[dict[str, Tensor], float, dict[str, Tensor]]:
+    """Gradients of one segment in float64, its NLL, and the state after it, of steps that came before as one batch."""
+    training, model = with_batching(trainer.config, group_size=group_size).training, trainer.model
+    state = initial = model.init_state(training.batching.batch_size)
+    for number, segment in enumerate(trainer.batcher.segments()):
+        state = state.reset(segment.reset, initial)
+        if number == segment_number:
+            break
+        state = model(segment.inputs, state)[1].detach()
+    model.zero_grad()
+    passed = backward(model, segment, state, training)
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    return gradients, float(passed.nll), passed.state.flat()
+
+
+PROJECTED = SoftmaxConfig(projection=True, projection_penalty=0.3)
+PAID = {"gate": GateConfig(training_temperature=2.0), "reward": RewardConfig(weight=0.5)}
+MIXTURE = MixtureOfSoftmaxesConfig(experts=3, latent_dropout=0.0, adversarial=0.1)
+GROUPED: list[Any] = [
+    *(
+        (KeyValueConfig(window=3), {"kind": kind, "loss": loss, "head": PROJECTED})
+        for kind in ("streams", "documents", "sentences")
+        for loss in ("mean", "time-sum")
+    ),
+    (SpanBufferConfig(buffer_size=6, span_length=2, dropout=0.0, **PAID), {"kind": "streams", "head": MIXTURE}),
+]
+
+
+@pytest.mark.parametrize(("memory", "fields"), GROUPED)
+@pytest.mark.parametrize("group_size", rest_slow([2, 4, 1], always=2))
+def test_groups_of_streams_add_up_to_the_batch(
+    corpus: Corpus, room: Path, memory: Any, fields: dict[str, Any], group_size: int
+) -> None:
+    """Gradients, loss and state, with padding, resets, penalties, rewards and margins; without dropout."""
+    penalties = {"activation_penalty": 2.0, "temporal_penalty": 3.0}
+    config = make_config(memory, shuffle=False, dropout=0.0, batch_size=4, optimizer=SGD, **penalties, **fields)
+    trainer = Trainer(config, corpus, room, Heard())
+    assert fields["kind"] == "streams" or not all(s.mask.all() for s in trainer.batcher.segments())
+    trainer.model.double().train()
+    for number in (1, trainer.segments - 1):
+        one, nll, state = gradients_of(trainer, None, number)
+        several, nll_too, state_too = gradients_of(trainer, group_size, number)
+        assert one.keys() == several.keys() and state.keys() == state_too.keys()
+        assert nll_too == pytest.approx(nll, rel=1e-12)
+        for name in one:
+            torch.testing.assert_close(several[name], one[name], rtol=1e-10, atol=1e-13, msg=name)
+        for name in state:
+            torch.testing.assert_close(state_too[name], state[name], rtol=1e-12, atol=1e-14, msg=name)
+
+
+def test_each_group_draws_its_own_masks(corpus: Corpus, room: Path) -> None:
+    """A group of one stream has a word-dropout mask of its own, which one forward pass shares between streams."""
+    words = {"embedding_dropout": 0.5, "shared_words": True}
+    config = make_config(NoMemoryConfig(), kind="streams", shuffle=False, dropout=0.0, batch_size=2, **words)
+    trainer = Trainer(config, corpus, room, Heard())
+    model, segment = trainer.model.train(), next(trainer.batcher.segments())
+    twice = replace(segment, inputs=segment.inputs[:, :1].repeat(1, 2), targets=segment.targets[:, :1].repeat(1, 2))
+    found = []
+    for size in (None, 1):
+        torch.manual_seed(3)
+        training = with_batching(config, group_size=size).training
+        state = backward(model, twice, trainer.initial, training).state.encoder["h"]
+        found.append(torch.equal(state[:, 0], state[:, 1]))
+    assert found == [True, False]
+
+
+T, B, D = 4, 3, 5
+WHOLE = torch.ones(T, B, dtype=torch.bool)
+RAGGED = torch.tensor([[1, 1, 0], [1, 1, 0], [0, 0, 0], [1, 0, 0]], dtype=torch.bool)
+"""Streams of 4, 2 and 0 predicted words, and one with a hole."""
+
+
+@pytest.mark.parametrize("mask", [WHOLE, RAGGED], ids=["whole", "ragged"])
+def test_penalties_are_sums_over_places_of_means(mask: Tensor) -> None:
+    """Against loops over single numbers; padding is never read, and of one step there is no change."""
+    x = torch.randn(T, B, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    places = [(t, b) for t in range(T) for b in range(B) if mask[t, b]]
+    pairs = [(t, b) for t, b in places if t + 1 < T and mask[t + 1, b]]
+    squares = math.fsum(float(x[t, b, d]) ** 2 / D for t, b in places for d in range(D))
+    changes = math.fsum(float(x[t + 1, b, d] - x[t, b, d]) ** 2 / D for t, b in pairs for d in range(D))
+    poisoned = torch.where(mask[..., None], x, float("nan"))
+    assert float(activation(poisoned, mask)) == pytest.approx(squares, rel=1e-12)
+    assert float(temporal_activation(poisoned, mask)) == pytest.approx(changes, rel=1e-12)
+    assert int(neighbours(mask).sum()) == len(pairs)
+    assert float(temporal_activation(x[:1], mask[:1])) == 0.0
+    for function in (activation, temporal_activation):  # narrow numbers are added up wide
+        narrow = x.bfloat16()
+        assert function(narrow, mask).dtype == torch.float32
+        assert float(function(narrow, mask)) == pytest.approx(float(function(narrow.double(), mask)), rel=1e-6)

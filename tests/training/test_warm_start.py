@@ -59,7 +59,6 @@ def first(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def begun(config: RunConfig, corpus: Corpus, folder: Path) -> Trainer:
-    """A trainer before its first step."""
     return Trainer(config, corpus, folder, Heard())
 
 
@@ -119,14 +118,9 @@ def test_only_the_memory_learns_where_that_is_asked_for(
 def test_every_encoder_can_be_held(corpus: Corpus, tmp_path: Path, kind: str) -> None:
     """Under weight drop, too, and with penalties on what does not learn."""
     encoder = ENCODERS[kind](hidden_size=6)
-    penalties = {"activation_penalty": 2.0, "temporal_penalty": 1.0}
-    base = with_model(plain(epochs=1, **penalties), encoder=encoder)
-    train(base, corpus, tmp_path / "base")
-    config = with_model(
-        plain(epochs=1, start_from=str(tmp_path / "base"), learns="memory", **penalties), encoder=encoder
-    )
-    config = with_model(config, memory=BUFFER)
-    train(config, corpus, tmp_path / "run")
+    fields = {"activation_penalty": 2.0, "temporal_penalty": 1.0, "encoder": encoder, "epochs": 1}
+    train(plain(**fields), corpus, tmp_path / "base")
+    train(with_buffer(**fields, start_from=str(tmp_path / "base"), learns="memory"), corpus, tmp_path / "run")
     theirs, mine = (read_weights(tmp_path / name, corpus.vocabulary.hash).tensors for name in ("base", "run"))
     assert all(torch.equal(mine[name], weight) for name, weight in theirs.items())
 

@@ -32,7 +32,7 @@ from spanlm.data.vocabulary import UNK, Vocabulary
 from spanlm.data.wikipedia.shards import Progress, Shards, categories, versions
 from spanlm.data.wikipedia.sources import Page, Source, digest_of, find_sources
 from spanlm.errors import InputError, RunError, require
-from spanlm.store.engine import Engine
+from spanlm.jobs import Engine
 from spanlm.store.files import UNFINISHED, expanded, hold, make_folder, remove_unfinished, replacing, sync_folder
 
 PROPORTIONS = {"train": 22.5, "valid": 1.2, "test": 1.2}

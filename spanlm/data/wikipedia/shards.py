@@ -11,13 +11,19 @@ import hashlib
 import importlib.metadata
 import json
 import math
+import multiprocessing
+import os
 import platform
 import re
+import signal
 import sys
+import threading
 import unicodedata
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -26,11 +32,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from spanlm.data.wikipedia import markup
 from spanlm.data.wikipedia.sources import Page, Record, Source
 from spanlm.data.wikipedia.text import FRAGMENT, cut_sentence, prose, split_sentences
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, RunError, require
+from spanlm.jobs import Engine
 from spanlm.store import VERSION as PACKAGE_VERSION
-from spanlm.store.engine import Engine
 from spanlm.store.files import replacing
-from spanlm.store.process import workers
 
 if TYPE_CHECKING:
     from spanlm.data.wikipedia import WikipediaConfig
@@ -103,6 +108,55 @@ def _cut_pages(records: Sequence[Record], category: str | None, lowercase: bool)
     return [cut_page(one, category, lowercase) if isinstance(one, Page) else one for one in records]
 
 
+@contextmanager
+def _workers(jobs: int | None) -> Iterator[Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]]:
+    """Start processes and give a `map` that calls its function there, a few items ahead of the results.
+
+    None: one process for each processor that this one may use; 1: all is done in this one.
+
+    Raises:
+        RunError: a process was ended from outside.
+    """
+    jobs = jobs or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()) or 1
+    if jobs == 1:
+        yield map
+        return
+
+    def in_order(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        under_way: deque[Future[Any]] = deque()
+        for item in items:
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a process that begins here keeps that
+            try:
+                under_way.append(pool.submit(function, item))
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            if len(under_way) > 2 * jobs:  # for each, one at work and one waiting
+                yield under_way.popleft().result()
+        yield from (future.result() for future in under_way)
+
+    # spawn: a fork would inherit locks and threads
+    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent)
+    try:
+        yield in_order
+    except BrokenProcessPool as error:
+        what = "a process was ended from outside, perhaps for lack of memory; start again, with fewer jobs"
+        raise RunError(what) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """End this started process when its parent ends, however it does."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
 class Shards:
     """All sources, cut into words.
 
@@ -135,7 +189,7 @@ class Shards:
             counts = len(self.articles) + articles, self._words + words
             self._report(Progress("cutting", done + position, total, *counts, self._reused))
 
-        with workers(self._config.jobs) as in_order:
+        with _workers(self._config.jobs) as in_order:
             for source in sources:
                 self.sources.append({"file": source.path.name, "bytes": source.size, "sha256": source.sha256})
                 if len(self.articles) < self._most:

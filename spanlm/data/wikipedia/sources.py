@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.parsers import expat
 
+from spanlm.data.packed import BLOCK as CHUNK_BYTES
+from spanlm.data.packed import bunzip
 from spanlm.errors import InputError, installation
-from spanlm.store.files import BLOCK as CHUNK_BYTES
-from spanlm.store.files import bunzip, expanded
+from spanlm.store.files import expanded
 
 PAGE_LIMIT = 1 << 22
 """Bytes of a line of JSON, or characters of a page's wikitext; the longest real articles have half of it."""

@@ -29,6 +29,7 @@ from typing import Any, BinaryIO, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from spanlm.data.packed import opened, replacing_packed
 from spanlm.errors import InputError, RunError
 from spanlm.scoring.ngram.model import (
     ALSO_UNKNOWN,
@@ -42,7 +43,6 @@ from spanlm.scoring.ngram.model import (
     Table,
     contexts_of,
 )
-from spanlm.store.files import opened, replacing_packed
 from spanlm.store.plain import c_number
 
 _LOG = logging.getLogger(__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import os
 import resource
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from spanlm.data.wikipedia import WikipediaConfig, cut_sources
-from spanlm.data.wikipedia.shards import Progress
+from spanlm.data.wikipedia.shards import Progress, _workers
 from spanlm.errors import InputError, RunError
 from tests.data.wikipedia.small import ROOT, build, contents, json_lines, made_articles, reused
 
@@ -194,3 +195,18 @@ def test_a_folder_that_holds_something_is_left_alone(folder: Path, tmp_path: Pat
             build(folder, tmp_path / name)
     assert (tmp_path / "mine" / "novel.txt").read_text() == "my only copy"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "mine", "wiki"]
+
+
+def test_a_mistake_of_the_function_is_not_hidden() -> None:
+    with pytest.raises(ValueError, match="not defined for negative"), _workers(2) as in_order:
+        list(in_order(math.factorial, [1, -1, 2]))
+
+
+def own_mask(_: object) -> set[int]:
+    return {*signal.pthread_sigmask(signal.SIG_BLOCK, [])}
+
+
+def test_processes_do_not_hear_ctrl_c_which_is_for_their_parent() -> None:
+    with _workers(2) as in_order:
+        assert list(in_order(own_mask, range(4))) == [{signal.SIGINT}] * 4
+    assert signal.SIGINT not in own_mask(None)

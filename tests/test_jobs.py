@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from spanlm.errors import IN_USE, InputError
-from spanlm.store.engine import PASSED_OVER, Engine
-from tests.store.test_process import shell
+from spanlm.jobs import PASSED_OVER, Engine
+
+
+def shell(*lines: str) -> list[str]:
+    return [sys.executable, "-c", "import os, signal, sys, time\n" + "\n".join(lines)]
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"jobs": 0}, "jobs=0: must be at least 1"),
-        ({"on": "dask"}, "on=dask: must be ray, or ray:ADDRESS"),
         ({"on": "ray:"}, "on=ray:: must be ray, or ray:ADDRESS"),
-        ({"gpus_per_run": 0.25}, r"gpus_per_run=0\.25: needs --on ray"),
         ({"on": "ray", "gpus_per_run": -1.0}, "gpus_per_run=-1.0: must be 0 to 1, or a whole number"),
         ({"on": "ray", "gpus_per_run": 1.5}, "gpus_per_run=1.5: must be"),
     ],
@@ -31,6 +31,34 @@ from tests.store.test_process import shell
 def test_engines_that_cannot_be(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Engine(**fields)
+
+
+def test_commands_run_so_many_at_a_time_and_say_how_they_ended(tmp_path: Path) -> None:
+    heard: list[tuple[str, str]] = []
+    commands = {
+        "fine": shell("print('one\\ntwo')"),
+        "bad": shell("sys.exit('spanlm: no room')"),
+        "silent": shell("sys.exit(3)"),
+    }
+    log = tmp_path / "fine.log"
+    ended = Engine(jobs=2).run(commands, 1, lambda name, line: heard.append((name, line)), logs={"fine": log})
+    assert dict(ended) == {"fine": "", "bad": "no room", "silent": "its process ended with 3"}
+    assert [line for name, line in heard if name == "fine"] == ["one", "two"]
+    assert log.read_text() == "one\ntwo\n"
+
+
+@pytest.mark.slow
+def test_no_command_outlives_its_reader() -> None:
+    waiting = shell("print(os.getpid(), flush=True); time.sleep(60)")
+    pids: list[int] = []
+    commands = {"a": shell("time.sleep(1)"), "b": waiting, "c": waiting}
+    found = Engine(jobs=2).run(commands, 1, lambda _, pid: pids.append(int(pid)))
+    next(found)
+    found.close()
+    assert pids
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
 
 @pytest.mark.slow
@@ -58,12 +86,12 @@ def test_a_command_that_was_killed_is_started_again_while_others_run(tmp_path: P
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="no other system can")
 def test_a_command_ends_with_the_process_that_started_it() -> None:
-    child = "from spanlm.store.process import follow_parent; follow_parent(); print(os.getpid(), flush=True); "
+    child = "from spanlm.store.signals import follow_parent; follow_parent(); print(os.getpid(), flush=True); "
     code = f"""
 import sys
-from spanlm.store.process import run_commands
+from spanlm.jobs import Engine
 child = [sys.executable, "-c", "import os, time; {child} time.sleep(600)"]
-list(run_commands({{"one": child}}, 1, lambda name, line: print(line, flush=True)))
+list(Engine().run({{"one": child}}, 1, lambda name, line: print(line, flush=True)))
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

@@ -1,0 +1,88 @@
+"""Files that users give and get: read and written as they are, or compressed (`.gz`, `.bz2`)."""
+
+from __future__ import annotations
+
+import bz2
+import errno
+import gzip
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from spanlm.errors import InputError
+from spanlm.store.files import replacing
+
+BLOCK = 1 << 18
+"""Bytes that are decompressed at a time."""
+
+
+@contextmanager
+def replacing_packed(path: Path) -> Iterator[BinaryIO]:
+    """As `replacing`, and compress if the name ends in `.gz` or `.bz2`; the same content gives the same bytes."""
+    with replacing(path) as file:
+        packed: Any = nullcontext(file)
+        if path.suffix == ".bz2":
+            packed = bz2.BZ2File(file, "wb")
+        elif path.suffix == ".gz":
+            packed = gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0)
+        with packed as writer:
+            yield writer
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a file to read its bytes, decompressed if its name ends in `.gz` or `.bz2`.
+
+    Wherever its reader stops, a compressed file was read to its end before, and its checksum compared.
+
+    Raises:
+        InputError: it cannot be read, is damaged, or is far larger than its compressed bytes.
+    """
+    unpack: Callable[[Path], Any] | None = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower())  # type: ignore[assignment]
+    try:
+        if unpack is not None:
+            _check_packed(path, os.stat(path).st_size, os.stat(path).st_mtime_ns)
+        with path.open("rb") if unpack is None else cast(BinaryIO, unpack(path)) as file:
+            yield file
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; check the path") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: a folder where a file is needed; name a file in it") from None
+    except (OSError, EOFError, zlib.error) as error:
+        damaged = f"{error}; the file is damaged or cut short: copy it again"
+        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or damaged})") from None
+
+
+@cache
+def _check_packed(path: Path, size: int, changed: int) -> None:
+    """Decompress all of a file once, and refuse what follows its last whole stream, as `bz2.open` does not."""
+    if not path.is_file():
+        raise OSError(errno.EINVAL, "is compressed, and no regular file: decompress it before")
+    done = 0
+    with path.open("rb") as file:
+        packed = iter(lambda: file.read(BLOCK), b"")
+        unpacked = gzip.GzipFile(fileobj=file)
+        for chunk in bunzip(packed) if path.suffix.lower() == ".bz2" else iter(lambda: unpacked.read(BLOCK), b""):
+            done += len(chunk)
+            if done > max(1 << 26, 200 * file.tell()):  # prose has four times its size
+                raise InputError(f"{path}: inflates to over 200 times its bytes; decompress it yourself")
+
+
+def bunzip(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Decompress; `bz2.BZ2File` would take a damaged stream that follows a whole one for the end."""
+    stream = bz2.BZ2Decompressor()
+    for block in blocks:
+        while block:
+            if stream.eof:
+                stream = bz2.BZ2Decompressor()
+            if chunk := stream.decompress(block, BLOCK):
+                yield chunk
+            while not stream.eof and not stream.needs_input:
+                yield stream.decompress(b"", BLOCK)
+            block = stream.unused_data
+    if not stream.eof:
+        raise EOFError("it ends too early")

@@ -1,0 +1,291 @@
+"""Commands that run side by side, as processes of this machine or as tasks of Ray.
+
+A command is started again until it has succeeded or failed for good, so it must be one that goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from spanlm.errors import IN_USE, InputError, installation, require
+from spanlm.store.signals import PARENT, stop_request
+
+PASSED_OVER = "passed over, since another process trains it; it is looked at again"
+STARTED_AGAIN = "it is started again"
+
+_ENDED_BY = "its process was ended by"  # a signal that it could not answer
+_RETRIES = 5
+"""How often a command that was killed, or whose machine is gone, is started again."""
+_POLL_SECONDS = 0.2  # between two looks at whether a signal came
+_LOOK_AGAIN_SECONDS, _LONGEST_PAUSE = 5.0, 60.0
+
+Name = TypeVar("Name", bound=Hashable)
+Begin = Callable[[Sequence[str], Path | None, Callable[[str], None]], Future[str]]
+"""Begins a command, with its log and what hears its lines; the result is its error, empty if it succeeded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """How many commands run at a time, and where.
+
+    Attributes:
+        jobs: runs at a time on each machine, each with its share of the threads
+        on: run them on Ray: ray is started here; ray:ADDRESS is a cluster's (ray:auto: the one that runs here)
+        gpus_per_run: with --on, how many of Ray's GPUs each run has; with 0.25 four share one
+    """
+
+    jobs: int = 1
+    on: str | None = None
+    gpus_per_run: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(self.jobs >= 1, "jobs", self.jobs, "at least 1")
+        known = self.on is None or re.fullmatch(r"ray(:.+)?", self.on) is not None
+        require(known, "on", self.on, "ray, or ray:ADDRESS")
+        gpus = self.gpus_per_run
+        require(gpus >= 0 and (gpus <= 1 or gpus.is_integer()), "gpus_per_run", gpus, "0 to 1, or a whole number")
+        if gpus and self.on is None:
+            raise InputError(f"gpus_per_run={gpus:g}: needs --on ray; otherwise all runs share the one GPU")
+
+    @property
+    def here(self) -> bool:
+        """Whether all is done by this process, one after another."""
+        return self.jobs == 1 and self.on is None
+
+    def threads(self, count: int) -> int:
+        """Return the threads of each of `count` runs.
+
+        All have the same share, even when few are left: another number of threads rounds otherwise, so that a stopped
+        training would go on as another computation.
+        """
+        import torch
+
+        return max(1, torch.get_num_threads() // min(self.jobs, max(count, 1)))
+
+    def run(
+        self,
+        commands: Mapping[Name, Sequence[str]],
+        threads: int,
+        heard: Callable[[Name, str], None] = lambda name, line: None,
+        below: Path = Path(),
+        logs: Mapping[Name, Path] = MappingProxyType({}),
+    ) -> Generator[tuple[Name, str], None, None]:
+        """Run independent commands of `threads` threads; yield each name when it has ended, and its error.
+
+        The error is the last line that a command printed, or the signal that ended it; empty if it succeeded. A
+        command that was killed is started again, a few times, behind those that wait. A run that another process
+        trains is passed over, and tried again when the others have ended. All commands write below one folder, which
+        every machine of Ray must see; on one that does not see it they end with an error. What a command prints is
+        added to its file in `logs`; `heard` gets it, too, but for what a task of Ray prints.
+
+        Raises:
+            InputError: there is no Ray, or none that has so many processors or GPUs; or `below` cannot be written.
+            Interrupted: Ctrl-C or SIGTERM; every command was sent SIGTERM, and has ended.
+        """
+        if not commands:
+            return
+        lock, waiting, pause = threading.Lock(), list(commands), _LOOK_AGAIN_SECONDS
+        passed_over, killed = set[Name](), Counter[Name]()
+
+        def hear(name: Name, line: str) -> None:
+            with lock:
+                heard(name, line)
+
+        place = _processes(self.jobs) if self.on is None else self._tasks_of_ray(threads, below)
+        with stop_request() as stop, place as begin:
+
+            def begun(name: Name) -> Future[str]:
+                return begin(commands[name], logs.get(name), partial(hear, name))
+
+            while waiting:
+                running, waiting = {begun(name): name for name in waiting}, []
+                while running:
+                    ended, _ = wait(running, _POLL_SECONDS, FIRST_COMPLETED)
+                    stop.raise_if_set()
+                    for future in ended:
+                        name, error = running.pop(future), future.result()
+                        if IN_USE in error:
+                            waiting.append(name)
+                            if name not in passed_over:
+                                passed_over.add(name)
+                                hear(name, PASSED_OVER)
+                        elif _ENDED_BY in error and killed[name] < _RETRIES:
+                            killed[name] += 1
+                            _add(logs.get(name), f"{error}; {STARTED_AGAIN}")
+                            hear(name, f"{error}; {STARTED_AGAIN}")
+                            running[begun(name)] = name
+                        else:
+                            yield name, error
+                for _ in range(round(pause / _POLL_SECONDS) if waiting else 0):
+                    stop.raise_if_set()
+                    time.sleep(_POLL_SECONDS)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    @contextmanager
+    def _tasks_of_ray(self, threads: int, below: Path) -> Iterator[Begin]:
+        try:
+            mark = NamedTemporaryFile(prefix=".", dir=below.resolve())  # noqa: SIM115 (until `with` below)
+        except OSError as error:
+            raise InputError(f"{below}: cannot be written: {error.strerror}. Choose another folder.") from None
+        variables = {name: value for name, value in os.environ.items() if name.startswith(("SPANLM_", "PYTHONPATH"))}
+        resources = {"num_cpus": threads, "num_gpus": self.gpus_per_run, "max_retries": _RETRIES}
+        with mark:
+            ray, tasks = self._connected(threads), list[Any]()
+            task = ray.remote(_task).options(**resources)
+
+            def begin(words: Sequence[str], log: Path | None, heard: Callable[[str], None]) -> Future[str]:
+                error = Future[str]()
+                tasks.append(task.remote(words, Path(mark.name), os.getcwd(), variables, log and log.resolve()))
+                tasks[-1].future().add_done_callback(lambda ended: error.set_result(_error_of_task(ended)))
+                return error
+
+            try:
+                yield begin
+            finally:
+                for reference in tasks:
+                    ray.cancel(reference)
+                if tasks:
+                    ray.wait(tasks, num_returns=len(tasks))  # they save before they end
+                ray.shutdown()
+
+    def _connected(self, threads: int) -> Any:
+        """Start Ray, or connect to it; refuse runs that no machine can take."""
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        if self.on != "ray" and Path.home().joinpath(".ray", "auth_token").exists():
+            os.environ.setdefault("RAY_AUTH_MODE", "token")  # as `ray start` does; who connects is not asked otherwise
+        try:
+            import ray
+        except ImportError:
+            raise InputError(f"on={self.on}: there is no Ray here: {installation('ray')}; or use --jobs") from None
+        address = (self.on or "").partition(":")[2] or "local"
+        options: dict[str, Any] = {"address": address}
+        if address == "local":
+            options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1", "num_cpus": threads * self.jobs}
+            options["object_store_memory"] = 2**27  # nothing large goes through it
+        try:
+            ray.init(**options, log_to_driver=False, logging_level="ERROR")
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            why = str(error).partition("\n")[0]
+            raise InputError(f"on={self.on}: no Ray answers: {why}. Start it by `ray start --head`") from None
+        machines = [machine["Resources"] for machine in ray.nodes() if machine["Alive"]]
+        for field, kind, wanted in (("jobs", "CPU", threads), ("gpus_per_run", "GPU", self.gpus_per_run)):
+            most = max(machine.get(kind, 0) for machine in machines)
+            if wanted > most:
+                ray.shutdown()
+                way = "Take fewer --threads or more --jobs" if kind == "CPU" else "Take less, or leave it out"
+                limit = f"at most {most:g}: a run needs {wanted:g} {kind} of one machine of Ray. {way}"
+                require(False, field, getattr(self, field), limit)
+        return ray
+
+
+ONE_BY_ONE = Engine()
+
+
+def of_spanlm(words: Sequence[str], threads: int) -> list[str]:
+    """Return the command that does with so many threads what `spanlm` does after these words."""
+    return [sys.executable, "-m", "spanlm", *words, f"--threads={threads}"]
+
+
+@contextmanager
+def _processes(jobs: int) -> Iterator[Begin]:
+    """Run commands in processes of this machine, `jobs` at a time; at the end, SIGTERM to each that is left."""
+    running, lock, is_over = set[subprocess.Popen[str]](), threading.Lock(), False
+
+    def run(words: Sequence[str], log: Path | None, heard: Callable[[str], None]) -> str:
+        line = ""
+        with lock:
+            if is_over:
+                return "was not begun"
+            process = start_command(words)
+            running.add(process)
+        with process:
+            for line in map(str.rstrip, process.stdout or ()):
+                _add(log, line)
+                if IN_USE not in line:
+                    heard(line)
+        with lock:
+            running.remove(process)
+        return command_error(process.returncode, line)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            yield lambda *command: pool.submit(run, *command)
+        finally:
+            with lock:
+                is_over = True
+                for process in running:
+                    process.terminate()
+
+
+def _add(log: Path | None, line: str) -> None:
+    if log is not None:
+        with suppress(OSError), log.open("a", encoding="utf-8") as file:  # a full disk costs the line alone
+            file.write(f"{line}\n")
+
+
+def _task(words: Sequence[str], mark: Path, folder: str, environment: Mapping[str, str], log: Path | None) -> str:
+    """Run a command in a worker of Ray; return its error. When the task is cancelled it gets SIGTERM."""
+    if not mark.exists():
+        return f"{platform.node()} does not see {mark.parent}: it needs a shared disk"
+    if threading.current_thread() is threading.main_thread():
+        # cancelling is Ctrl-C to Ray, and what a shell starts in the background ignores that
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.chdir(folder)
+    os.environ.update(environment)
+    with _processes(1) as begin:
+        error = begin(words, log, lambda line: None)
+        while not error.done():
+            wait([error], _POLL_SECONDS)  # Ray's cancel does not end a longer wait
+        return error.result()
+
+
+def _error_of_task(ended: Future[str]) -> str:
+    problem = ended.exception()
+    return ended.result() if problem is None else f"Ray could not run it: {' '.join(str(problem).split())[:200]}"
+
+
+def safe_path() -> dict[str, str]:
+    """Return the variable by which `python -m spanlm` takes no file of the working directory for a module.
+
+    In a checkout that is not installed that directory is where the package is.
+    """
+    return {} if Path.cwd() == Path(__file__).resolve().parents[1] else {"PYTHONSAFEPATH": "1"}
+
+
+def start_command(words: Sequence[str]) -> subprocess.Popen[str]:
+    """Start a command, whose lines are read from `stdout`; it ends with this process."""
+    return subprocess.Popen(
+        words,
+        env={**os.environ, **safe_path(), PARENT: str(os.getpid())},
+        text=True,
+        errors="backslashreplace",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        process_group=0,  # of its own: a terminal's Ctrl-C is for this process, which passes it on
+    )
+
+
+def command_error(status: int, last_line: str) -> str:
+    """Say why a command ended with a status, after the last line that it printed; empty if it succeeded."""
+    if status < 0:
+        name = signal.Signals(-status).name
+        return f"{_ENDED_BY} {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
+    return "" if status == 0 else last_line.strip().removeprefix("spanlm: ") or f"its process ended with {status}"
