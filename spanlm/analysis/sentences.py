@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.models.interfaces import NextWordModel
-from spanlm.scoring.attention import AttentionRecord, attend_words
+from spanlm.scoring.attention import AttentionRecord, attention_record
 
 # --- flatness ---
 
@@ -193,7 +193,7 @@ def attend_sentence(
     require(len(words) > 0, "sentence", "''", "at least one word")
     if len(words) > MOST_WORDS:
         raise InputError(f"a sentence of {len(words):,} words: must be at most {MOST_WORDS}; --text takes longer texts")
-    record = attend_words(model, vocabulary, [*words, EOS], title=f"{name}, {memory}", predict_first=predict_first)
+    record = attention_record(model, vocabulary, [*words, EOS], title=f"{name}, {memory}", predict_first=predict_first)
     unknown = frozenset(word for word in words if vocabulary.id(word) == vocabulary.unk_id)
     return SentenceMap(name, memory, record, unknown)
 

@@ -1,4 +1,4 @@
-"""Figures of words: the attention of one text, of sentences, and of a span buffer, drawn by matplotlib.
+"""Figures of words: the attention of one text and of sentences, drawn by matplotlib.
 
 Each is made of maps whose cells are the weights and whose rows and columns are words; all lengths are in points. The
 style is that of `spanlm.analysis.figures`.
@@ -6,9 +6,7 @@ style is that of `spanlm.analysis.figures`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,7 +14,6 @@ from numpy.typing import NDArray
 
 from spanlm.analysis.figures import (
     FAINT,
-    HEAD_SIZE,
     INK,
     LEGEND_SIZE,
     MUTED,
@@ -35,7 +32,7 @@ from spanlm.analysis.lags import axis_title, signed
 from spanlm.analysis.sentences import SentenceMap, common_scale, is_above, percent, scale_top
 from spanlm.data.vocabulary import UNK
 from spanlm.errors import InputError
-from spanlm.scoring.attention import PARTS, AttentionRecord, SpanRecord
+from spanlm.scoring.attention import AttentionRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -286,193 +283,3 @@ def _triangle_caption(maps: Sequence[SentenceMap]) -> str:
     if any(one.unknown for one in maps):
         parts.append("<unk>: the vocabulary lacks the word beside it, which was read as <unk>.")
     return " ".join(parts)
-
-
-# --- a span buffer at the last word of a text (Li et al., 2020, Figure 5 and Table 4) ---
-
-_WIDTH = 738
-_NAMES = {"buffer": "buffer alone", "encoder": "encoder alone", "mixture": "both"}
-_DATA = 98  # where what is named begins
-_SHOWN, _CANDIDATE = 4, 129
-_MOST_ROWS = 24
-MOST_STEPS = 32
-_STEP = 13
-_WORD, _LAMBDA, _GUESS = 78, 46, 72
-_LEAST_CELL, _MOST_CELL = 3.0, 30.0
-_USUAL_STEPS = 0.75  # of the steps have no weight above the darkest
-
-
-@styled()
-def span_figure(record: SpanRecord) -> Figure:
-    """Draw what the last position of `record` read, expected and looked at, and its last steps, a row each."""
-    figure, last = _sheet(record.title), len(record) - 1
-    looks = sorted(record.looks(last), key=lambda look: look.last)
-    what = f"{len(looks)} spans of {record.span} words" if record.span > 1 else f"{len(looks)} words"
-    empty = "The buffer is empty: no span has passed yet"
-    y = _expected(figure, record, last)
-    heading(figure.axes[0], record.title, _WIDTH, above=10, left=_DATA, about=record.about)
-    y = _heading(figure, y, f"The buffer: {what}, the newest last" if looks else empty)
-    if looks:
-        y = _spans(figure, record, last, y)
-        steps = range(max(len(record) - MOST_STEPS, 0), len(record))
-        y = _heading(figure, y, f"The last {len(steps)} steps")
-        y = _steps(figure, record, steps, y)
-    footnote(_area(figure, -_DATA, y, (1, 1)), _span_caption(record), _WIDTH, 0)
-    return figure
-
-
-def _span_caption(record: SpanRecord) -> str:
-    span = f"A span of {record.span} steps stands for the words it ends with" if record.span > 1 else "A span is a word"
-    none = ", and the word just read is in none" if record.nearest_lag else ""
-    return (
-        "λ: how much the gate prefers the buffer, before its temperature; the tick is at ½. "
-        f"α: the weights of the spans at a step; they sum to 1. {span}{none}. "
-        "What came is orange where it was expected."
-        + " Coloured words of the steps: the vocabulary lacks them; they were read as <unk>."
-        * bool(record.unknown)
-    )
-
-
-def _as_read(record: SpanRecord, word: str) -> str:
-    return UNK if word in record.unknown else word
-
-
-def _heading(figure: Figure, y: float, text: str) -> float:
-    _write(_area(figure, -_DATA, y + 14, (1, 1), (1, 12)), 0, 0, text, HEAD_SIZE, INK, weight="bold")
-    return y + 42
-
-
-def _gates(figure: Figure, gates: Sequence[float], x: float, y: float, size: tuple[float, float]) -> None:
-    """Fill a bar from the left by each λ that is a number, with a tick in the middle, where the preference turns."""
-    axes, rows = _area(figure, x, y, (1, len(gates)), size), np.arange(len(gates)) + 0.5
-    there = ~np.isnan(gates)
-    axes.barh(rows[there], 1, 0.45, color=FAINT)
-    axes.barh(rows, gates, 0.45, color=blue(0.55))
-    axes.vlines(np.full(there.sum(), 0.5), rows[there] - 0.35, rows[there] + 0.35, color=MUTED, linewidth=0.8)
-
-
-def _expected(figure: Figure, record: SpanRecord, last: int) -> float:
-    """Draw what was read, the gate, and what each part expected most and gave to the word that came (Table 4)."""
-    came, filled = record.targets[last], bool(record.filled[last])
-    before, room = record.words[last], _WIDTH - _DATA
-    axes = _area(figure, 0, 0, (room, 3), (1, 16))
-    text = clip(before, LEGEND_SIZE, room - 22)
-    for word in reversed(record.words[:last]):
-        if text_width(f"… {word} {text}", LEGEND_SIZE) > room:
-            text = f"… {text}"
-            break
-        text = f"{word} {text}"
-    names = ["after", "came", *["gate"] * filled]
-    _column(axes, -_DATA, "", names, [MUTED] * len(names), LEGEND_SIZE, ha="left")
-    _write(axes, 0, 0, text, LEGEND_SIZE, INK)
-    _write(axes, 0, 1, clip(came, LEGEND_SIZE, room), LEGEND_SIZE, CAME_INK, weight="bold")
-    if filled:
-        gate = float(record.gate[last])
-        _gates(figure, [gate], 0, 32, (120, 16))
-        preferred = "buffer" if gate >= 0.5 else "encoder"
-        _write(axes, 129, 2, f"λ {gate:.3f}: the {preferred} is preferred", LEGEND_SIZE, INK)
-    shown = {part: getattr(record, part)[last][:_SHOWN] for part in _NAMES if filled or part == "encoder"}
-    most, bar = max(chance for row in shown.values() for _, chance in row), 0.9
-    axes = _area(figure, 0, 76, (_SHOWN, len(shown)), (_CANDIDATE, 19.5))
-    note(axes, "expected most", (0, 1), (0, 5), size=NOTE_SIZE)
-    gave = [span_percent(float(record.chance[last, PARTS.index(part)])) for part in shown]
-    _column(axes, 5, f"gave “{clip(came, NOTE_SIZE, 75)}”", gave, [CAME_INK] * len(gave), LEGEND_SIZE)
-    _column(axes, -_DATA, "", [_NAMES[part] for part in shown], [MUTED] * len(shown), LEGEND_SIZE, ha="left")
-    for number, row in enumerate(shown.values()):
-        for x, (word, chance) in enumerate(row):
-            right = word == _as_read(record, came)
-            ink, fill, weight = (CAME_INK, CAME_INK, "bold") if right else (INK, blue(0.6), "normal")
-            _write(axes, x, number, clip(word, LEGEND_SIZE, 70), LEGEND_SIZE, ink, weight=weight)
-            _write(axes, x + bar, number, span_percent(chance), NOTE_SIZE, ink, "right")
-            axes.barh(number + 0.95, [bar, bar * chance / most], 0.12, left=x, color=[FAINT, fill])
-    return 76 + 19.5 * len(shown)
-
-
-def span_percent(share: float) -> str:
-    """Write a probability in percent: one digit after the point, or the first that is not 0."""
-    value = 100 * share
-    if value >= 9.95:
-        return f"{value:.0f} %"
-    return f"{value:.1f} %" if value >= 0.095 else f"{value:.1g} %"
-
-
-def _spans(figure: Figure, record: SpanRecord, position: int, y: float) -> float:
-    """Draw a row for each span looked at, the oldest first; of many the heaviest and the newest, the others counted."""
-    looks = sorted(record.looks(position), key=lambda look: look.last)
-    kept = {looks[-1], *sorted(looks[:-1], key=lambda look: -look.weight)[: _MOST_ROWS - 1]}
-    rows = list[tuple[str, str, float]]()
-    for shown, group in groupby(looks, key=lambda look: look in kept):
-        some = list(group)
-        if shown:
-            rows += [(signed(position - look.first), record.words_of(look), look.weight) for look in some]
-        else:
-            total = 100 * math.fsum(look.weight for look in some)
-            rows.append(("", f"⋯ {len(some)} spans, {total:.1f} % together", math.nan))
-    top = scale_top(max(look.weight for look in looks))
-    back, texts, weights = zip(*rows, strict=True)
-    width = _WIDTH - _DATA
-    axes = _area(figure, 0, y, (width, len(rows)), (1, _ROW))
-    axes.pcolor(
-        [0, width],
-        np.arange(len(rows) + 1),
-        np.ma.masked_invalid(np.array(weights)[:, None]),
-        cmap="Blues",
-        vmin=0,
-        vmax=top,
-        edgecolors=PAPER,
-    )
-    _column(axes, -6, "words back", back, [MUTED] * len(rows), NOTE_SIZE)
-    for row, (text, weight) in enumerate(zip(texts, weights, strict=True)):
-        ink = MUTED if math.isnan(weight) else ink_on(blue(weight / top))
-        _write(axes, 5, row, clip(text, TEXT_SIZE, width - 45), TEXT_SIZE, ink)
-        if not math.isnan(weight):
-            _write(axes, width - 5, row, f"{100 * weight:.1f} %", TEXT_SIZE, ink, "right")
-    y += _ROW * len(rows) + 8
-    _key(figure, 0, y, top, above=False)
-    return y + 24
-
-
-def _steps(figure: Figure, record: SpanRecord, steps: range, y: float) -> float:
-    """Draw a row for each of `steps`: its spans as columns, and beside them its gate and first guesses."""
-    beside = 3 * _GAP + _WORD + _LAMBDA + len(_NAMES) * _GUESS
-    room = _WIDTH - _WORD - _GAP - beside
-    weights, together = _columns(record, steps, int(room // _LEAST_CELL))
-    largest = np.nanmax(weights[~np.isnan(weights).all(axis=1)], axis=1)
-    top = scale_top(float(np.quantile(largest, _USUAL_STEPS)))
-    width = min(room / weights.shape[1], _MOST_CELL)
-    y += 14
-    axes = _area(figure, 0, y, weights.shape[::-1], (width, _STEP))
-    _fill(axes, weights, top)
-    several = f", a column is the largest of {together}" if together > 1 else ""
-    what = "spans" if record.span > 1 else "words"
-    note(axes, f"α of its {what}, the newest to the right{several}", (0, 1), (0, 18), size=NOTE_SIZE)
-    read, came = ([words[t] for t in steps] for words in (record.words, record.targets))
-    _column(axes, -_GAP, "just read", [clip(word, 8, _WORD) for word in read], _inks(read, record.unknown), 8)
-    _column(axes, _GAP, "came next", [clip(word, 8, _WORD - 3) for word in came], _inks(came, record.unknown), 8)
-    _column(axes, _GAP + _WORD, "λ", [], [])
-    end = width * weights.shape[1] + _GAP + _WORD
-    _gates(figure, [float(record.gate[t]) if record.filled[t] else math.nan for t in steps], end, y, (_LAMBDA, _STEP))
-    aside = 2 * _GAP + _WORD + _LAMBDA
-    note(axes, "expected most, by", (1, 1), (aside, 18), size=NOTE_SIZE)
-    for part, name in zip(_NAMES, ("buffer", "encoder", "both"), strict=True):
-        guesses = ["".join(word for word, _ in getattr(record, part)[t][:1]) for t in steps]
-        inks = [
-            CAME_INK if guess == _as_read(record, word) else MUTED for guess, word in zip(guesses, came, strict=True)
-        ]
-        _column(axes, aside, name, [clip(guess, 8, _GUESS - 4) for guess in guesses], inks, 8)
-        aside += _GUESS
-    y += _STEP * len(steps) + 8
-    _key(figure, 0, y, top, is_above(float(largest.max()), top))
-    return y + 28
-
-
-def _columns(record: SpanRecord, steps: range, most: int) -> tuple[NDArray[np.float64], int]:
-    """Return (steps, columns) weights, NaN for no span, the newest last; and of how many spans each is the largest."""
-    rows = [[look.weight for look in sorted(record.looks(t), key=lambda look: -look.last)] for t in steps]
-    spans = max(map(len, rows))
-    together = max(math.ceil(spans / most), 1)
-    table = np.full((len(rows), math.ceil(spans / together)), np.nan)
-    for number, row in enumerate(rows):
-        for column, first in enumerate(range(0, len(row), together), start=1):
-            table[number, -column] = max(row[first : first + together])
-    return table, together

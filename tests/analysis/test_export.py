@@ -15,7 +15,7 @@ from spanlm.analysis.export import CSV_COLUMNS, save_attention, save_sentence_ma
 from spanlm.analysis.sentences import mean_flatness
 from spanlm.scoring.attention import AttentionRecord
 
-from .conftest import HOSTILE, make_sentence
+from .conftest import HOSTILE, UNKNOWN, make_sentence
 
 ONE = make_sentence(["the", "zebra", "sat"], unknown=("zebra",), name="one")
 OTHER = make_sentence(["the", "zebra", "sat"], window=2, nearest_lag=0, gate=0.5, name="other")
@@ -57,6 +57,7 @@ def test_npz_gives_the_record_back_without_pickle(tmp_path: Path, hostile: Atten
             arrays["targets"].tolist(),
             arrays["weights"],
             arrays["surprisal_nats"],
+            *UNKNOWN,
             [
                 [(word, chance) for word, chance in zip(words, chances, strict=True) if word]
                 for words, chances in zip(

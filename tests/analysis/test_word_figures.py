@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,21 +11,17 @@ import pytest
 
 from spanlm.analysis.sentences import SentenceMap
 from spanlm.analysis.word_figures import (
-    MOST_STEPS,
     ROW_LIMIT,
     UNKNOWN_INK,
     heatmap,
-    span_figure,
-    span_percent,
     triangle_figure,
 )
 from spanlm.errors import InputError
-from spanlm.scoring.attention import PARTS, AttentionRecord
+from spanlm.scoring.attention import AttentionRecord
 
-from .conftest import HOSTILE, make_record, make_sentence, make_spans
+from .conftest import HOSTILE, make_record, make_sentence
 from .shown import texts
 
-WORDS = ["<eos>", *(f"w{n}" for n in range(40))]
 SENTENCE = ["the", "law", "which", "he", "wrote", "in", "N", "was", "long"]
 TEXTS = {
     "a window": make_record(["<eos>", "the", "cat", "sat", "<eos>", "the", "dog"], 3),
@@ -43,18 +38,10 @@ SENTENCES = {
     "60 words": make_sentence([f"word{n}" for n in range(60)]),
     "hostile": make_sentence(list(HOSTILE), name="<b>&", memory='"<script>"'),
 }
-BUFFERS = {
-    "sliding": make_spans(WORDS),
-    "words": make_spans(WORDS, span=1, spans=12),
-    "no span yet": make_spans(WORDS[:4], span=8),
-    "as in the paper": make_spans(["<eos>", *(f"word{n}" for n in range(2000))], span=8, spans=200),
-    "hostile": make_spans(["<eos>", *HOSTILE, *HOSTILE], title='<b onload="x">&</title>'),
-}
 KINDS: dict[str, Callable[[], Any]] = {
     **{f"text: {name}": lambda one=one: heatmap(one) for name, one in TEXTS.items()},
     **{f"sentence: {name}": lambda one=one: triangle_figure([[one]]) for name, one in SENTENCES.items()},
     "sentences": lambda: triangle_figure([list(SENTENCES.values())[:3], [SENTENCES["one word"]]]),
-    **{f"buffer: {name}": lambda one=one: span_figure(one) for name, one in BUFFERS.items()},
 }
 
 
@@ -117,50 +104,3 @@ def test_a_panel_says_which_model_how_flat_and_which_words_are_unknown() -> None
     written = texts(triangle_figure([[unknown]]))
     assert written.count("zebra <unk>") == 2 and written.count("<unk>") == 2
     assert sum(text.endswith("… <unk>") for text in written) == 2, "a long word is cut, its mark is not"
-
-
-@pytest.mark.parametrize("name", ["sliding", "words"])
-def test_every_span_of_the_last_step_has_a_row_in_the_order_of_the_text(name: str) -> None:
-    record = BUFFERS[name]
-    figure, last = span_figure(record), len(record) - 1
-    spans, steps = (table for table in tables(figure) if table.ndim == 2)
-    looks = sorted(record.looks(last), key=lambda look: look.last)
-    assert spans[:, 0].tolist() == [look.weight for look in looks]
-    written = texts(figure)
-    for look in looks:
-        assert {record.words_of(look), f"{100 * look.weight:.1f} %", f"−{last - look.first}"} <= set(written)
-    rows = [[look.weight for look in sorted(record.looks(t), key=lambda look: look.last)] for t in range(len(record))]
-    assert [row[~np.isnan(row)].tolist() for row in steps] == rows[-MOST_STEPS:]
-
-
-@pytest.mark.slow
-def test_of_a_large_buffer_the_heaviest_rows_and_the_newest_are_shown_and_the_others_counted() -> None:
-    record = BUFFERS["as in the paper"]
-    looks, written = record.looks(len(record) - 1), texts(span_figure(record))
-    shown = [look for look in looks if record.words_of(look) in written]
-    counted = [match for match in (re.match(r"⋯ (\d+) spans, (\S+) % together$", text) for text in written) if match]
-    assert len(shown) + sum(int(match[1]) for match in counted) == len(looks) == 200
-    assert set(looks[:15]) <= set(shown) and max(looks, key=lambda look: look.last) in shown
-    missing = sum(look.weight for look in looks) - sum(look.weight for look in shown)
-    assert sum(float(match[2]) for match in counted) == pytest.approx(100 * missing, abs=0.06 * len(counted))
-    assert any("a column is the largest of" in text for text in written)
-
-
-def test_the_parts_stand_with_what_they_expected_and_gave_to_the_word_that_came() -> None:
-    record = BUFFERS["sliding"]
-    figure, last = span_figure(record), len(record) - 1
-    axes = next(axes for axes in figure.axes if any(text.get_text() == "buffer alone" for text in axes.texts))
-    for label, part in (("buffer alone", "buffer"), ("encoder alone", "encoder"), ("both", "mixture")):
-        (line,) = (row for _, row, text in places(axes) if text == label)
-        written = [text for _, row, text in places(axes) if row == line]
-        expected = [text for word, p in getattr(record, part)[last] for text in (word, span_percent(p))]
-        chance = span_percent(float(record.chance[last, PARTS.index(part)]))
-        assert sorted(written) == sorted([label, *expected, chance])
-    preferred = "buffer" if record.gate[last] >= 0.5 else "encoder"
-    assert f"λ {record.gate[last]:.3f}: the {preferred} is preferred" in texts(figure)
-
-
-def test_where_no_span_has_passed_the_encoder_stands_alone() -> None:
-    written = texts(span_figure(BUFFERS["no span yet"]))
-    assert "The buffer is empty: no span has passed yet" in written
-    assert "encoder alone" in written and not {"buffer alone", "both", "gate"} & set(written)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import spanlm
-from spanlm.scoring.attention import PARTS, attend_spans
+from spanlm.scoring.attention import attention_record
 from tests.cli.conftest import Cli
 from tests.cli.conftest import flat as on_one_line
 
@@ -21,19 +21,17 @@ TARGETS = ["the", "cat", "sat", "<eos>", "on", "the", "mat", ".", "the", "dog", 
 def test_the_last_word_is_told(cli: Cli, span_run: Path) -> None:
     said = cli("attend", span_run, "--text", TEXT).done
     model = spanlm.load(span_run)
-    record = attend_spans(model.model, model.vocabulary, TARGETS, starts=(0, 4))
+    record = attention_record(model.model, model.vocabulary, TARGETS, starts=(0, 4))
     last = len(TARGETS) - 1
     flat = " ".join(said.split())
     assert "after <eos> the cat sat <eos> on the mat . the dog ran came <eos>" in flat
-    for name, row in (
-        ("buffer alone", record.buffer[last]),
-        ("encoder alone", record.encoder[last]),
-        ("both", record.mixture[last]),
-    ):
+    parts = record.parts
+    assert parts is not None
+    for name, part in (("buffer alone", "buffer"), ("encoder alone", "encoder"), ("both", "mixture")):
+        row, came = parts.expected[part][last], parts.chance[part][last]
         assert len(row) == 4
-        came = record.chance[last, PARTS.index("mixture" if name == "both" else name.split()[0])]
         assert f'{name} {", ".join(f"{word} {chance:.3f}" for word, chance in row)}; "<eos>" {came:.3f}' in flat
-    preferred, share = "buffer" if record.gate[last] >= 0.5 else "encoder", f"{record.gate[last]:.3f}"
+    preferred, share = "buffer" if parts.preference[last] >= 0.5 else "encoder", f"{parts.preference[last]:.3f}"
     assert f"gate λ {share}, used as {share} (T 1): the {preferred} is preferred" in flat
     looks = record.looks(last)
     assert f"it looked at {len(looks)} spans:" in said and len(looks) == 3
@@ -59,7 +57,9 @@ def test_the_gate_can_have_another_temperature(cli: Cli, span_run: Path) -> None
     said = cli("attend", span_run, "--text", TEXT, "--gate-temperature", 0.2)
     assert (said.status, said.err) == (0, "note: gate's T: 0.2 in place of the run's 1\n")
     model = spanlm.load(span_run)
-    gate = attend_spans(model.model, model.vocabulary, TARGETS, starts=(0, 4)).gate[-1]
+    record = attention_record(model.model, model.vocabulary, TARGETS, starts=(0, 4))
+    assert record.parts is not None
+    gate = record.parts.preference[-1]
     used = 1 / (1 + (1 / gate - 1) ** 5)
     assert f"gate λ {gate:.3f}, used as {used:.3f} (T 0.2): the" in on_one_line(said.out)
 

@@ -127,7 +127,7 @@ def test_read_has_the_record_of_attend(client: TestClient, folders: Mapping[str,
     model = spanlm.load(folders[run], "cpu")
     assert isinstance(model, TrainedModel)
     line = "the cat sat on the mat ."
-    record = model.attend_spans(line) if model.has_spans else model.attend(line)
+    record = model.attend(line)
     (item,) = client.post("/api/read", json={"run": run, "text": line}).json()["items"]
     assert item["record"] == json.loads(json.dumps(finite(page_content(record))))
 
