@@ -6,7 +6,7 @@ style is that of `spanlm.analysis.figures`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,14 +19,12 @@ from spanlm.analysis.figures import (
     MUTED,
     PAPER,
     TEXT_SIZE,
+    TITLE_SIZE,
     clip,
-    footnote,
-    heading,
-    note,
+    finished,
+    sheet,
     styled,
-    text_width,
     wrap,
-    xml_text,
 )
 from spanlm.analysis.lags import axis_title, signed
 from spanlm.analysis.sentences import SentenceMap, common_scale, is_above, percent, scale_top
@@ -39,13 +37,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NOTE_SIZE = 7.5
+_NOTE: dict[str, Any] = {
+    "xycoords": "axes fraction",
+    "textcoords": "offset points",
+    "color": MUTED,
+    "size": NOTE_SIZE,
+}
 UNKNOWN_INK = "#b8480a"
 """Colour of words that the vocabulary lacks."""
-CAME_INK = "#b3420a"
-"""Colour of the word that came, among those that were expected."""
 MOST_VECTORS = 2000
 """Cells of a map that are drawn as shapes; of more the file would be slow to open, and they are an image."""
-_GAP = 9
 
 
 def blue(share: float) -> str:
@@ -65,64 +66,41 @@ def ink_on(fill: str) -> str:
     return "#000000" if np.dot((0.2126, 0.7152, 0.0722), linear) > 0.1791 else PAPER
 
 
-def _inks(words: Sequence[str], unknown: frozenset[str], ink: str = INK) -> list[str]:
+# --- maps ---
+
+
+def _fill(axes: Axes, table: NDArray[Any], top: float, edge: str = PAPER) -> Any:
+    """Fill the cells of a table that are not NaN, darker for more weight; `top` is darkest."""
+    look: dict[str, Any] = {"edgecolors": edge, "linewidths": 0.75, "rasterized": table.size > MOST_VECTORS}
+    axes.set(xlim=(0, table.shape[1]), ylim=(table.shape[0], 0), xticks=[], yticks=[])
+    axes.spines["bottom"].set_visible(False)
+    return axes.pcolor(np.ma.masked_invalid(table), cmap="Blues", vmin=0, vmax=top, **look)
+
+
+def _write(axes: Axes, row: int, column: int, text: str, size: float, share: float) -> None:
+    """Write into a cell that is filled with `share` of the darkest colour."""
+    look: dict[str, Any] = {"size": size, "color": ink_on(blue(share)), "ha": "center", "va": "center_baseline"}
+    axes.text(column + 0.5, row + 0.5, text, **look)
+
+
+def _inks(words: Sequence[str], unknown: frozenset[str], ink: str) -> list[str]:
     """Words that the vocabulary lacks stand out, also where the text itself has <unk>."""
     return [UNKNOWN_INK if word == UNK or word in unknown else ink for word in words]
 
 
-# --- maps ---
+def _name_rows(axes: Axes, names: Sequence[str], inks: Sequence[str], size: float) -> None:
+    axes.set_yticks(np.arange(len(names)) + 0.5, names, size=size, va="center_baseline")
+    for label, ink in zip(axes.get_yticklabels(), inks, strict=True):
+        label.set_color(ink)
 
 
-def _sheet(title: str) -> Figure:
-    """Make an inch of paper; what stands outside makes it larger when it is saved."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(1, 1))
-    figure.set_label(title)
-    return figure
-
-
-def _area(figure: Figure, x: float, y: float, size: tuple[float, float], cell: tuple[float, float] = (1, 1)) -> Axes:
-    """Return an area of so many columns and rows of `cell` points; its upper left corner is at x, y points down."""
-    width, height = size[0] * cell[0], size[1] * cell[1]
-    axes = figure.add_axes((x / 72, -(y + height) / 72, width / 72, height / 72))
-    axes.set(xlim=(0, size[0]), ylim=(size[1], 0), xticks=[], yticks=[])
-    axes.spines["bottom"].set_visible(False)
-    return axes
-
-
-def _fill(axes: Axes, table: NDArray[Any], top: float, edge: str = PAPER) -> None:
-    """Fill the cells of a table that are not NaN, darker for more weight; `top` is darkest."""
-    look: dict[str, Any] = {"edgecolors": edge, "linewidths": 0.75, "rasterized": table.size > MOST_VECTORS}
-    axes.pcolor(np.ma.masked_invalid(table), cmap="Blues", vmin=0, vmax=top, **look)
-
-
-def _write(
-    axes: Axes, x: float, row: float, text: str, size: float, colour: str, ha: str = "left", **look: Any
-) -> None:
-    axes.text(x, row + 0.5, xml_text(text), size=size, color=colour, ha=ha, va="center_baseline", **look)
-
-
-def _column(
-    axes: Axes, aside: float, head: str, words: Iterable[str], inks: Iterable[str], size: float = TEXT_SIZE, **look: Any
-) -> None:
-    """Write a word beside each row, so many points to the right of the map, or to the left of it if that is below 0."""
-    look = {"ha": "right" if aside < 0 else "left", "va": "center_baseline", **look}
-    where = {"xycoords": ("axes fraction", "data"), **look}
-    note(axes, head, (aside > 0, 0), (aside, 7), size=NOTE_SIZE, **where)
-    for row, (word, ink) in enumerate(zip(words, inks, strict=True)):
-        note(axes, word, (aside > 0, row + 0.5), (aside, 0), size=size, color=ink, **where)
-
-
-def _key(figure: Figure, x: float, y: float, top: float, above: bool, unit: str = "%") -> None:
-    """Draw the scale of colours from 0 to `top`, % or × equal shares; where weights are `above` it, its end says so."""
-    steps = 24
-    axes = _area(figure, x, y, (steps, 1), (6, 7.5))
-    _fill(axes, (np.arange(steps)[None] + 0.5) / steps, 1, "face")
+def _scale(key: Any, top: float, above: bool, unit: str) -> None:
+    """Name the scale of colours of a colour bar from 0 to `top`; where weights are above it, its end says so."""
     most = top if unit == "×" else 100 * top
     labels = [f"0 {unit}", f"{most / 2:g} {unit}", f"{'≥ ' * above}{most:g} {unit}"]
-    axes.set_xticks([0, steps / 2, steps], labels, size=NOTE_SIZE)
-    note(axes, "attention", (0, 0.5), (-_GAP, 0), ha="right", va="center", size=NOTE_SIZE)
+    key.set_ticks([0, top / 2, top], labels=labels, size=NOTE_SIZE)
+    key.set_label("attention", size=NOTE_SIZE)
+    key.outline.set_visible(False)
 
 
 # --- one text (Daniluk et al. 2017, Fig. 3a) ---
@@ -130,9 +108,10 @@ def _key(figure: Figure, x: float, y: float, top: float, above: bool, unit: str 
 ROW_LIMIT = 400
 _ROW, _CELL = 15, 36
 _MAP_WIDTH = 380  # of all cells where long words are named in them; never narrower than `_CELL` each
-_LABEL_LIMIT = 140
+_MOST_LETTERS = 26
 _NAMED = 0.12  # cells with at least this weight carry the word that was looked at
 _NAME_SIZE = 6.5
+_LETTER = 0.66  # how wide a letter is, in its size: few are wider
 
 
 @styled()
@@ -143,35 +122,40 @@ def heatmap(record: AttentionRecord) -> Figure:
     """
     if len(record) > ROW_LIMIT:
         raise InputError(f"a figure of {len(record)} words: must be at most {ROW_LIMIT}; write .html, .csv or .npz")
-    words, targets = ([clip(word, TEXT_SIZE, _LABEL_LIMIT) for word in each] for each in (record.words, record.targets))
     cells = np.argwhere(record.occupied & (record.weights >= _NAMED)).tolist()
     names = [record.words[row - record.lags[column]] for row, column in cells]
     # the longest name is whole, if so many columns have the room
-    longest = max((text_width(name, _NAME_SIZE) for name in names), default=0.0) + 8
+    longest = _LETTER * _NAME_SIZE * max(map(len, names), default=0) + 8
     cell = max(_CELL, min(longest, _MAP_WIDTH / record.window))
     settled = record.settled
     top = scale_top(float((settled if settled.size else record.weights).max()))
-    figure = _sheet(record.title)
-    axes = _area(figure, 0, 0, (record.window, len(record)), (cell, _ROW))
-    _fill(axes, np.where(record.occupied, record.weights, np.nan), top)
+    width, height = cell * record.window, _ROW * len(record)
+    figure, (axes,) = sheet(width + 230, height + 75)
+    filled = _fill(axes, np.where(record.occupied, record.weights, np.nan), top)
     for (row, column), name in zip(cells, names, strict=True):
-        ink = ink_on(blue(float(record.weights[row, column]) / top))
-        _write(axes, column + 0.5, row, clip(name, _NAME_SIZE, cell - 6), _NAME_SIZE, ink, "center")
-    axes.xaxis.tick_top()
+        text = clip(name, int((cell - 6) / (_LETTER * _NAME_SIZE)))
+        _write(axes, row, column, text, _NAME_SIZE, float(record.weights[row, column]) / top)
+    axes.xaxis.set_ticks_position("top")
+    axes.xaxis.set_label_position("top")
     axes.set_xticks(np.arange(record.window) + 0.5, [signed(lag) for lag in record.lags], size=NOTE_SIZE)
-    note(axes, axis_title(record.nearest_lag), (0, 1), (0, 20), size=NOTE_SIZE)
-    _column(axes, -_GAP, "just read", words, _inks(record.words, record.unknown))
-    _column(axes, _GAP, "came next", targets, _inks(record.targets, record.unknown, MUTED))
+    axes.set_xlabel(axis_title(record.nearest_lag), size=NOTE_SIZE)
+    read = [clip(word, _MOST_LETTERS) for word in record.words]
+    _name_rows(axes, read, _inks(record.words, record.unknown, INK), TEXT_SIZE)
+    beside = axes.twinx()
+    beside.set(ylim=axes.get_ylim())
+    for side, text, aside, ha in ((0, "just read", -6, "right"), (1, "bits, came next", 6, "left")):
+        axes.annotate(text, (side, 1), (aside, 5), ha=ha, **_NOTE)
     bits = [f"{bits:.1f}".replace("nan", "–") for bits in record.bits.tolist()]
-    right = 39 + max(text_width(word, TEXT_SIZE) for word in (*targets, "came next"))
-    _column(axes, right, "bits", bits, [MUTED] * len(bits), ha="right")
-    _key(figure, 0, _ROW * len(record) + 13, top, is_above(float(record.weights.max()), top))
-    left = _GAP + max(text_width(word, TEXT_SIZE) for word in (*words, "just read"))
-    width = max(left + record.window * cell + right, 360)
-    heading(axes, record.title, width, above=33, left=left, about=record.about)
-    if record.unknown or UNK in (*record.words, *record.targets):
-        footnote(axes, "Coloured words: the vocabulary lacks them; they were read as <unk>.", width, 50, left)
-    return figure
+    came = [
+        f"{number:\u2007>4}  {clip(word, _MOST_LETTERS)}" for number, word in zip(bits, record.targets, strict=True)
+    ]
+    _name_rows(beside, came, _inks(record.targets, record.unknown, MUTED), TEXT_SIZE)
+    how: dict[str, Any] = {"location": "bottom", "anchor": (0, 1), "aspect": 16, "shrink": min(1, 120 / width)}
+    key = figure.colorbar(filled, ax=axes, fraction=7.5 / height, pad=12 / height, **how)
+    _scale(key, top, is_above(float(record.weights.max()), top), "%")
+    unknown = record.unknown or UNK in (*record.words, *record.targets)
+    caption = [record.about, "Coloured words: the vocabulary lacks them; they were read as <unk>." * bool(unknown)]
+    return finished(figure, record.title, [], ". ".join(filter(None, caption)))
 
 
 # --- sentences as triangles (Salton et al. 2017, Figures 2 and 3) ---
@@ -179,7 +163,7 @@ def heatmap(record: AttentionRecord) -> Figure:
 TITLE = "Attention to the words of the sentence"
 _GUTTER = 30
 _WIDEST = 1460  # panels of a sentence stand side by side up to here
-_WORD_LIMIT = 112
+_WORD_LETTERS = 20
 _LEAST_SHOWN = 0.0005
 
 
@@ -203,61 +187,55 @@ def triangle_figure(sentences: Sequence[Sequence[SentenceMap]]) -> Figure:
 
     Where a row ends, the word just read heads the column that begins below it.
     """
+    from matplotlib.figure import Figure
+
     every = [one for maps in sentences for one in maps]
     top, above = common_scale(every)
-    figure, y, widest, left = _sheet(TITLE), 0.0, 380.0, 0.0
+    # an inch of paper; what stands outside makes it larger when it is saved
+    figure, y, widest = Figure(figsize=(1, 1)), 0.0, 380.0
+    figure.set_label(TITLE)
     for maps in sentences:
         count = max(len(one.record) for one in maps)
         cells = next((cells for most, cells in _SIZES if count <= most), _SMALL)
-        labels = [label for one in maps for words in _labels(one, cells) for label in words]
-        longest = max(text_width(label, cells.word) for label in labels)
+        longest = _LETTER * cells.word * max(len(label) for one in maps for label in _labels(one, one.record.words))
         step = longest + max(count * cells.width + longest, 177.0) + _GUTTER
         across = max(int((_WIDEST + _GUTTER) // step), 1)
         height = (count + 1) * cells.height + 80 + (cells.digits != 1) * longest
         for number, one in enumerate(maps):
             y += height * (number > 0 and number % across == 0)
-            _triangle(figure, one, cells, (number % across * step, y), top)
-        left = left or longest + 5
+            filled = _triangle(figure, one, cells, (number % across * step + longest, y), top)
         widest = max(widest, min(len(maps), across) * step - _GUTTER)
         y += height
-    heading(_area(figure, -left, -75, (1, 1)), TITLE, widest, above=0)
-    _key(figure, max(0, 52 - left), y - 80, top, above, "×")
-    footnote(_area(figure, -left, y - 50, (1, 1)), _triangle_caption(every), widest, 0)
+    figure.text(0, 75 / 72, TITLE, size=TITLE_SIZE, weight="bold", color=INK)
+    key = figure.colorbar(filled, cax=figure.add_axes((0, -(y - 72) / 72, 2, 0.1)), orientation="horizontal")
+    _scale(key, top, above, "×")
+    caption = wrap(_triangle_caption(every), TEXT_SIZE, widest)
+    figure.text(0, -(y - 30) / 72, caption, size=TEXT_SIZE, color=MUTED, va="top", linespacing=1.5)
     return figure
 
 
-def _labels(one: SentenceMap, cells: _Cells) -> tuple[list[str], list[str]]:
-    targets, heads = (
-        [clip(word, cells.word, _WORD_LIMIT) + one.mark(word) for word in words]
-        for words in (one.record.targets, one.record.words)
-    )
-    return targets, heads
+def _labels(one: SentenceMap, words: Sequence[str]) -> list[str]:
+    return [clip(word, _WORD_LETTERS) + one.mark(word) for word in words]
 
 
-def _triangle(figure: Figure, one: SentenceMap, cells: _Cells, place: tuple[float, float], top: float) -> None:
-    lag, count, (targets, heads) = one.record.nearest_lag, len(one.record), _labels(one, cells)
+def _triangle(figure: Figure, one: SentenceMap, cells: _Cells, place: tuple[float, float], top: float) -> Any:
+    """Draw a map, its upper left corner at a place, of which y points down; return what has its colours."""
+    lag, count, words = one.record.nearest_lag, len(one.record), one.record.words
     # the head of a column stands above it, and nothing above that of the first
     first = cells.height * (lag == 0)
-    axes = _area(figure, place[0], place[1] + first, (count, count), cells[:2])
+    size = count * cells.width, count * cells.height
+    axes = figure.add_axes((place[0] / 72, -(place[1] + first + size[1]) / 72, size[0] / 72, size[1] / 72))
     # lines between cells: the palest are seen to be there
-    _fill(axes, one.relative, top, FAINT)
-    _column(axes, -5, "", targets, _inks(one.record.targets, one.unknown), cells.word)
-    for column, (head, ink) in enumerate(zip(heads, _inks(one.record.words, one.unknown), strict=True)):
-        note(
-            axes,
-            head,
-            (column, column + lag - 0.5),
-            (2, 0),
-            xycoords="data",
-            va="center_baseline",
-            size=cells.word,
-            color=ink,
-        )
+    filled = _fill(axes, one.relative, top, FAINT)
+    targets, heads = _labels(one, one.record.targets), _labels(one, words)
+    _name_rows(axes, targets, _inks(one.record.targets, one.unknown, INK), cells.word)
+    for column, (head, ink) in enumerate(zip(heads, _inks(words, one.unknown, INK), strict=True)):
+        beside: dict[str, Any] = {"va": "center_baseline", "size": cells.word, "color": ink}
+        axes.text(column + 2 / cells.width, column + lag - 0.5, head, **beside)
     if cells.digits is not None:
         for row, column in np.argwhere(~np.isnan(one.matrix)).tolist():
-            ink = ink_on(blue(float(one.relative[row, column]) / top))
             share = percent(float(one.matrix[row, column]), cells.digits)
-            _write(axes, column + 0.5, row, share, cells.number, ink, "center")
+            _write(axes, row, column, share, cells.number, float(one.relative[row, column]) / top)
     if cells.digits != 1:  # the heads of the last row's columns are far away
         again = np.flatnonzero(~np.isnan(one.matrix[-1])).tolist()
         axes.set_xticks([n + 0.5 for n in again], [heads[n] for n in again], rotation=90, size=cells.word)
@@ -265,11 +243,13 @@ def _triangle(figure: Figure, one: SentenceMap, cells: _Cells, place: tuple[floa
     flatness = [] if one.flatness is None else [f"flatness {one.flatness.overall.flatness:.3f}"]
     shares = ", ".join([*flatness, *[f"{100 * elsewhere:.1f} % on no word"] * (elsewhere >= _LEAST_SHOWN)])
     about = "\n".join(wrap(text, NOTE_SIZE, 200) for text in (one.memory, shares) if text)
-    note(axes, "next word", (0, 1), (-5, first + 15), ha="right", size=NOTE_SIZE)
-    note(axes, "word read: heads a column", (0, 1), (2, first + 15), size=NOTE_SIZE)
-    note(axes, about, (0, 1), (0, first + 29), size=NOTE_SIZE)
+    axes.annotate("next word", (0, 1), (-5, first + 15), ha="right", **_NOTE)
+    axes.annotate("word read: heads a column", (0, 1), (2, first + 15), **_NOTE)
+    axes.annotate(about, (0, 1), (0, first + 29), **_NOTE)
     named = first + 31 + 10.5 * len(about.split("\n"))
-    note(axes, clip(one.name, LEGEND_SIZE, 200), (0, 1), (0, named), size=LEGEND_SIZE, weight="bold", color=INK)
+    bold = {"size": LEGEND_SIZE, "weight": "bold", "color": INK}
+    axes.annotate(clip(one.name, 34), (0, 1), (0, named), **{**_NOTE, **bold})
+    return filled
 
 
 def _triangle_caption(maps: Sequence[SentenceMap]) -> str:
