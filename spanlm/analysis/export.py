@@ -341,7 +341,7 @@ def _sentence_rows(one: SentenceMap) -> Iterator[Row]:
     record, weights = one.record, _shortest(one.matrix)
     for t, s in np.argwhere(~np.isnan(one.matrix)).tolist():
         source, surprisal = record.words[s], float(record.surprisal[t])
-        unknown, weight = int(source in one.unknown), float(weights[t, s])
+        unknown, weight = int(record.is_unknown(source)), float(weights[t, s])
         yield one.name, t, record.targets[t], surprisal, t - s, s, source, unknown, weight
 
 
@@ -363,7 +363,7 @@ def _panel(one: SentenceMap) -> dict[str, Any]:
         "run": one.name,
         "words": record.words,
         "targets": record.targets,
-        "unknown": [word for word in dict.fromkeys(record.targets) if word in one.unknown],
+        "unknown": [word for word in dict.fromkeys(record.targets) if record.is_unknown(word)],
         "surprisal_nats": record.surprisal.tolist(),
         "nearest_lag": record.nearest_lag,
         "first_word_of_row": starts,

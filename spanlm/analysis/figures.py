@@ -154,33 +154,6 @@ def _hollow(style: Style) -> dict[str, Any]:
     return {"markerfacecolor": PAPER, "markeredgecolor": style.colour, "markeredgewidth": 1.2, "markersize": 5}
 
 
-def _band(axes: Axes, x: Sequence[float], low: Sequence[float], high: Sequence[float], style: Style) -> None:
-    axes.fill_between(x, low, high, color=style.colour, alpha=0.15, linewidth=0)
-    axes.vlines(x, low, high, color=style.colour, alpha=0.4, linewidth=0.75)
-
-
-_MOST_MARKS = 12
-
-
-def _pair(
-    axes: Axes, x: Sequence[float], full: Sequence[float], thin: Sequence[float], style: Style, name: str
-) -> Line2D:
-    """Draw a line, and a thin one with hollow marks; of long ones only some places are marked."""
-    marked = spread_epochs(len(x), _MOST_MARKS if len(x) > 2 * _MOST_MARKS else len(x))
-    _curve(axes, x, thin, style, look="thin", markevery=marked)
-    return _curve(axes, x, full, style, name, markevery=marked)
-
-
-def _pair_keys(full: str, thin: str) -> list[Artist]:
-    from matplotlib.lines import Line2D
-
-    grey: dict[str, Any] = {"color": MUTED, "marker": "o"}
-    return [
-        Line2D([], [], label=full, **grey),
-        Line2D([], [], label=thin, linewidth=0.75, **grey, **_hollow(Style(MUTED, "o"))),
-    ]
-
-
 def _percent(axes: Axes) -> None:
     axes.yaxis.set_major_formatter("{x:g} %")
     axes.grid(axis="y")
@@ -200,20 +173,6 @@ def _logarithmic(axes: Axes, side: str, low: float, high: float) -> None:
     axis.set_major_formatter("{x:g}")
     axis.set_minor_locator(NullLocator())
     axis.grid(visible=True)
-
-
-def _settings(axes: Axes, label: str, points: Sequence[Point], *, wide: bool) -> None:
-    """Tick the horizontal axis at the settings that were measured; a `wide` one is logarithmic."""
-    from matplotlib.ticker import NullLocator
-
-    values = sorted({point.x for point in points})
-    low, high = values[0], values[-1]
-    room = (high / low) ** 0.06 * 1.02 if wide else 0.06 * (high - low) or 0.5
-    axes.set_xscale("log" if wide else "linear")
-    axes.set_xlim(*((low / room, high * room) if wide else (low - room, high + room)))
-    axes.set_xticks(values, [f"{x:g}" for x in values])
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel(f"{label}{' (logarithmic)' * wide}")
 
 
 # --- attention by lag ---
@@ -269,7 +228,114 @@ def lag_figure(measured: Sequence[MeasuredLags]) -> Figure:
     return finished(figure, "Mean attention by lag", keys, " ".join(text))
 
 
-# --- curves over epochs ---
+# --- curves ---
+
+
+@dataclass(frozen=True)
+class Point:
+    """A number measured at x; `low` and `high` are the least and the greatest of several seeds."""
+
+    x: float
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def span(self) -> tuple[float, float]:
+        return (self.value if self.low is None else self.low, self.value if self.high is None else self.high)
+
+
+@dataclass(frozen=True)
+class Series:
+    """A curve: the points, at least one, of a model, which has one colour in all panels."""
+
+    name: str
+    points: tuple[Point, ...]
+    published: bool = False  # paler and dashed
+    thin: bool = False  # with hollow marks, beside another curve of the model
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A plot of curves."""
+
+    title: str
+    series: tuple[Series, ...]
+
+
+_WIDE = 20  # the largest setting over the smallest from which on their axis is logarithmic
+_MOST_MARKS = 24
+
+
+def _curves(panels: Sequence[Panel], x_label: str, y_label: str, *, settings: bool) -> tuple[Figure, list[Artist]]:
+    """Draw panels side by side on the same axes, with bands where points have several seeds; return the keys, too.
+
+    The horizontal axis has a tick at each of the `settings` that were measured, or counts from 0.
+    """
+    from matplotlib.ticker import EngFormatter, MaxNLocator, NullLocator
+
+    every = [one for panel in panels for one in panel.series]
+    styles = dict(zip(dict.fromkeys(one.name for one in every), STYLES, strict=False))
+    check_series(len({one.name for one in every}))
+    values = sorted({point.x for one in every for point in one.points})
+    least, most = values[0], values[-1]
+    wide = settings and least > 0 and most / least >= _WIDE
+    figure, plots = sheet(620, 270, len(panels), sharex=True, sharey=True)
+    keys: dict[str, Artist] = {}
+    for panel, axes in zip(panels, plots, strict=True):
+        axes.set_title(clip(panel.title, 100 // len(panels)), loc="left", size=HEAD_SIZE, weight="bold", color=INK)
+        for one in panel.series:
+            style, points = styles[one.name], sorted(one.points, key=lambda point: point.x)
+            x, (low, high) = [point.x for point in points], zip(*(point.span for point in points), strict=True)
+            if low != high:
+                axes.fill_between(x, low, high, color=style.colour, alpha=0.15, linewidth=0)
+                axes.vlines(x, low, high, color=style.colour, alpha=0.4, linewidth=0.75)
+            look, marked = "dashed" if one.published else "thin" * one.thin, spread_epochs(len(x), _MOST_MARKS)
+            line = _curve(axes, x, [point.value for point in points], style, one.name, look, markevery=marked)
+            if not one.thin:
+                keys.setdefault(one.name, line)
+        axes.grid(axis="y")
+        axes.set_xlabel(f"{x_label}{' (logarithmic)' * wide}")
+    plots[0].set_ylabel(y_label)
+    if not settings:
+        plots[0].set_xlim(0, most)
+        plots[0].xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
+        plots[0].xaxis.set_major_formatter(EngFormatter(sep=""))  # 2M tokens, 500k
+        return figure, [*keys.values()]
+    if wide:
+        room = 1.02 * (most / least) ** 0.06
+        plots[0].set(xscale="log", xlim=(least / room, most * room))
+    else:
+        room = 0.06 * (most - least) or 0.5
+        plots[0].set_xlim(least - room, most + room)
+    plots[0].set_xticks(values, [f"{x:g}" for x in values])
+    plots[0].xaxis.set_minor_locator(NullLocator())
+    return figure, [*keys.values()]
+
+
+def _ends(panels: Sequence[Panel]) -> tuple[float, float]:
+    sides = [side for panel in panels for one in panel.series for point in one.points for side in point.span]
+    finite = [side for side in sides if math.isfinite(side)]
+    if not finite:
+        raise InputError("no perplexity is finite, so there is nothing to draw")
+    return min(finite), max(finite)
+
+
+def _perplexities(figure: Figure, panels: Sequence[Panel]) -> None:
+    """Make the vertical axis logarithmic: equal heights are equal changes in percent."""
+    low, high = _ends(panels)
+    # at least a scale for values that are all the same; an eighth of the height above and below the values
+    room = max(1.02, high / low) ** 0.12
+    _logarithmic(figure.axes[0], "y", low / room, high * room)
+
+
+def _pair_keys(full: str, thin: str) -> list[Artist]:
+    from matplotlib.lines import Line2D
+
+    grey: dict[str, Any] = {"color": MUTED, "marker": "o"}
+    hollow = {**grey, "linewidth": 0.75, **_hollow(Style(MUTED, "o"))}
+    return [Line2D([], [], label=full, **grey), Line2D([], [], label=thin, **hollow)]
+
 
 PUBLISHED_UTILISATION = {"oracle ": 7.0, "about ": 10.0}
 """Where the paper's example ends, oracle PoU and PoU in percent; its text has these two numbers."""
@@ -285,157 +351,71 @@ def utilisation_figure(title: str, measured: Sequence[Utilisation], caption: str
 
     `caption` comes before what the figure itself needs to be read.
     """
-    from matplotlib.ticker import MaxNLocator
-
-    check_series(len(measured))
-    figure, (axes,) = sheet(570, 250)
-    keys: list[Artist] = []
-    for one, style in zip(measured, STYLES, strict=False):
-        learned, oracle = ([100 * share for share in shares] for shares in (one.learned, one.oracle))
-        keys.append(_pair(axes, range(1, len(one) + 1), learned, oracle, style, one.name))
-    keys += _pair_keys("PoU", "oracle PoU")
+    series = []
+    for one in measured:
+        oracle, learned = ([Point(n, 100 * x) for n, x in enumerate(xs, 1)] for xs in (one.oracle, one.learned))
+        series += [Series(one.name, tuple(oracle), thin=True), Series(one.name, tuple(learned))]
+    figure, keys = _curves([Panel("", tuple(series))], "epoch", "", settings=False)
+    (axes,) = figure.axes
     for (name, percent), side in zip(PUBLISHED_UTILISATION.items(), ("top", "bottom"), strict=True):
         axes.axhline(percent, color=MUTED, linewidth=0.75, linestyle=_DASHED, zorder=1.5)
         where = axes.get_yaxis_transform()
         axes.text(1.01, percent, f"paper: {name}{percent:g} %", color=MUTED, va=side, transform=where)
     _percent(axes)
-    longest = max(map(len, measured))
-    axes.set_xlim(1 - max(0.02 * (longest - 1), 0.5), longest + max(0.02 * (longest - 1), 0.5))
-    axes.xaxis.set_major_locator(MaxNLocator(12, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
-    axes.set_xlabel("epoch")
-    return finished(figure, title, keys, " ".join([caption, f"{EXPLAINED}.", _PAPER]).strip())
+    text = " ".join([caption, f"{EXPLAINED}.", _PAPER]).strip()
+    return finished(figure, title, [*keys, *_pair_keys("PoU", "oracle PoU")], text)
 
 
 @styled()
 def curves_figure(curves: Sequence[Curve]) -> Figure:
     """Draw the perplexity of valid as a line for each run, that of train as a thin one with hollow marks.
 
-    Of several seeds the line is the mean, and a band goes from the least to the greatest. The vertical axis is
-    logarithmic: equal heights are equal changes in percent.
+    Of several seeds the line is the mean, and a band goes from the least to the greatest.
     """
-    from matplotlib.ticker import EngFormatter, MaxNLocator
-
-    check_series(len(curves))
     by, *others = {curve.by: None for curve in curves}
     require(not others, "by", by, f"that of all curves; others are over {', '.join(others)}")
-    figure, (axes,) = sheet(560, 280)
-    keys: list[Artist] = []
-    for curve, style in zip(curves, STYLES, strict=False):
-        train, valid = (list(zip(*runs, strict=True)) for runs in (curve.train, curve.valid))
-        if len(curve.valid) > 1:
-            for runs in (train, valid):
-                _band(axes, curve.x, [*map(min, runs)], [*map(max, runs)], style)
-        keys.append(_pair(axes, curve.x, [*map(fmean, valid)], [*map(fmean, train)], style, curve.name))
-    keys += _pair_keys("valid", "train")
-    drawn = [run for curve in curves for run in (*curve.train, *curve.valid)]
-    values = [value for run in drawn for value in run if math.isfinite(value)]
-    if not values:
-        raise InputError("no perplexity is finite, so there is nothing to draw")
-    _logarithmic(axes, "y", 0.93 * min(values), 1.07 * max(values))
-    axes.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10], integer=True))
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 2M tokens, 500k
-    axes.set_xlim(left=0)
-    axes.set(xlabel=LABELS[by], ylabel="perplexity")
+    series = []
+    for curve in curves:
+        for runs, thin in ((curve.train, True), (curve.valid, False)):
+            columns = zip(curve.x, zip(*runs, strict=True), strict=True)
+            points = tuple(Point(x, fmean(values), min(values), max(values)) for x, values in columns)
+            series.append(Series(curve.name, points, thin=thin))
+    panels = [Panel("", tuple(series))]
+    figure, keys = _curves(panels, LABELS[by], "perplexity", settings=False)
+    _perplexities(figure, panels)
     caption = "train: of the weights as they moved through the epoch, with dropout. The vertical axis is logarithmic."
     seeds = max(len(curve.valid) for curve in curves)
     caption += f" Bands go from the least to the greatest of {seeds} seeds." if seeds > 1 else ""
-    return finished(figure, "Learning curves", keys, caption)
-
-
-# --- curves over a setting (Daniluk et al. 2017, Figures 2a and 2b), or over how much context there is ---
-
-
-@dataclass(frozen=True)
-class Point:
-    """A number measured at one setting, x; `low` and `high` are the least and the greatest of several seeds."""
-
-    x: float
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def span(self) -> tuple[float, float]:
-        return (self.value if self.low is None else self.low, self.value if self.high is None else self.high)
-
-
-@dataclass(frozen=True)
-class Series:
-    """A curve: the points, at least one, of a model, which has one look in all panels; published: paler and dashed."""
-
-    name: str
-    points: tuple[Point, ...]
-    published: bool = False
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A plot of curves."""
-
-    title: str
-    series: tuple[Series, ...]
-
-
-_WIDE = 20  # the largest setting over the smallest from which on their axis is logarithmic
-
-
-def _series(axes: Axes, one: Series, style: Style) -> Line2D:
-    points = sorted(one.points, key=lambda point: point.x)
-    x, spans = [point.x for point in points], [point.span for point in points]
-    if any(low < high for low, high in spans):
-        _band(axes, x, [low for low, _ in spans], [high for _, high in spans], style)
-    return _curve(axes, x, [p.value for p in points], style, one.name, "dashed" if one.published else "")
+    return finished(figure, "Learning curves", [*keys, *_pair_keys("valid", "train")], caption)
 
 
 @styled()
 def sweep_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel, ...], caption: str = "") -> Figure:
-    """Draw `panels` side by side on the same axes.
+    """Draw perplexities over a setting (Daniluk et al. 2017, Figures 2a and 2b), `panels` side by side.
 
-    The vertical one is logarithmic: equal heights are equal changes in percent. So is the horizontal one of settings as
-    far apart as learning rates are.
-
-    What the figure itself needs to be read is added to `caption`.
+    The axis of settings as far apart as learning rates are is logarithmic. What the figure itself needs to be read is
+    added to `caption`.
     """
-    curves = [one for panel in panels for one in panel.series]
-    names = list(dict.fromkeys(one.name for one in curves))
-    require(0 < len(names) <= len(STYLES), "curves of a figure", len(names), f"from 1 to {len(STYLES)}")
-    styles = dict(zip(names, STYLES, strict=False))
-    figure, plots = sheet(640, 250, len(panels), sharex=True, sharey=True)
-    points = [point for one in curves for point in one.points]
-    least, most = min(point.x for point in points), max(point.x for point in points)
-    low, high = min(point.span[0] for point in points), max(point.span[1] for point in points)
-    # at least a scale for values that are all the same; an eighth of the height above and below the values
-    room = max(1.02, high / low) ** 0.12
-    keys: dict[str, Artist] = {}
-    for panel, axes in zip(panels, plots, strict=True):
-        axes.set_title(clip(panel.title, 320 // len(panels) // 3), loc="left", size=HEAD_SIZE, weight="bold", color=INK)
-        for one in panel.series:
-            keys.setdefault(one.name, _series(axes, one, styles[one.name]))
-        _settings(axes, x_label, points, wide=least > 0 and most / least >= _WIDE)
-        _logarithmic(axes, "y", low / room, high * room)
-    plots[0].set_ylabel(y_label)
+    figure, keys = _curves(panels, x_label, y_label, settings=True)
+    _perplexities(figure, panels)
+    points = [point for panel in panels for one in panel.series for point in one.points]
     caption += " Bands go from the least to the greatest of several seeds." * any(p.span[0] < p.span[1] for p in points)
-    caption += " Dashed: published." * any(one.published for one in curves)
-    return finished(figure, title, [*keys.values()], f"{caption} The vertical axis is logarithmic.".strip())
+    caption += " Dashed: published." * any(one.published for panel in panels for one in panel.series)
+    return finished(figure, title, keys, f"{caption} The vertical axis is logarithmic.".strip())
 
 
 @styled()
 def context_figure(title: str, curves: Sequence[Series], marks: Sequence[tuple[str, Point]], caption: str) -> Figure:
-    """Draw curves over numbers of words on a logarithmic axis, with bands, and marked numbers as dashed lines."""
-    check_series(len(curves))
-    figure, (axes,) = sheet(560, 280)
-    keys = [_series(axes, one, style) for one, style in zip(curves, STYLES, strict=False)]
-    points = [point for one in curves for point in one.points]
+    """Draw what is lost over how many words of context there are, with bands; marked numbers are dashed lines."""
+    panels, y_label = [Panel("", tuple(curves))], "bits a token more than with the whole context"
+    figure, keys = _curves(panels, "words as they were", y_label, settings=True)
+    (axes,) = figure.axes
     axes.axhline(0, color=MUTED, linewidth=0.9)
     for name, point in marks:
         axes.axvline(point.x, color=MUTED, linewidth=0.9, linestyle=_DASHED, zorder=1.5)
         axes.text(point.x, 1, f" {name}", color=MUTED, va="top", transform=axes.get_xaxis_transform())
-    _settings(axes, "words as they were", points, wide=True)
-    sides = [side for point in points for side in point.span]
-    room = 0.04 * (max(sides) - min(sides))
-    axes.set_ylim(min(sides) - room, max(sides) + room)
-    axes.set_ylabel("bits a token more than with the whole context")
-    axes.grid(axis="y")
+    low, high = _ends(panels)
+    axes.set_ylim(low - 0.04 * (high - low), high + 0.04 * (high - low))
     return finished(figure, title, keys, caption)
 
 

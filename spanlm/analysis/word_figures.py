@@ -28,7 +28,6 @@ from spanlm.analysis.figures import (
 )
 from spanlm.analysis.lags import axis_title, signed
 from spanlm.analysis.sentences import SentenceMap, common_scale, is_above, percent, scale_top
-from spanlm.data.vocabulary import UNK
 from spanlm.errors import InputError
 from spanlm.scoring.attention import AttentionRecord
 
@@ -83,9 +82,9 @@ def _write(axes: Axes, row: int, column: int, text: str, size: float, share: flo
     axes.text(column + 0.5, row + 0.5, text, **look)
 
 
-def _inks(words: Sequence[str], unknown: frozenset[str], ink: str) -> list[str]:
-    """Words that the vocabulary lacks stand out, also where the text itself has <unk>."""
-    return [UNKNOWN_INK if word == UNK or word in unknown else ink for word in words]
+def _inks(record: AttentionRecord, words: Sequence[str], ink: str = INK) -> list[str]:
+    """Words that the vocabulary lacks stand out."""
+    return [UNKNOWN_INK if record.is_unknown(word) else ink for word in words]
 
 
 def _name_rows(axes: Axes, names: Sequence[str], inks: Sequence[str], size: float) -> None:
@@ -140,7 +139,7 @@ def heatmap(record: AttentionRecord) -> Figure:
     axes.set_xticks(np.arange(record.window) + 0.5, [signed(lag) for lag in record.lags], size=NOTE_SIZE)
     axes.set_xlabel(axis_title(record.nearest_lag), size=NOTE_SIZE)
     read = [clip(word, _MOST_LETTERS) for word in record.words]
-    _name_rows(axes, read, _inks(record.words, record.unknown, INK), TEXT_SIZE)
+    _name_rows(axes, read, _inks(record, record.words), TEXT_SIZE)
     beside = axes.twinx()
     beside.set(ylim=axes.get_ylim())
     for side, text, aside, ha in ((0, "just read", -6, "right"), (1, "bits, came next", 6, "left")):
@@ -149,12 +148,12 @@ def heatmap(record: AttentionRecord) -> Figure:
     came = [
         f"{number:\u2007>4}  {clip(word, _MOST_LETTERS)}" for number, word in zip(bits, record.targets, strict=True)
     ]
-    _name_rows(beside, came, _inks(record.targets, record.unknown, MUTED), TEXT_SIZE)
+    _name_rows(beside, came, _inks(record, record.targets, MUTED), TEXT_SIZE)
     how: dict[str, Any] = {"location": "bottom", "anchor": (0, 1), "aspect": 16, "shrink": min(1, 120 / width)}
     key = figure.colorbar(filled, ax=axes, fraction=7.5 / height, pad=12 / height, **how)
     _scale(key, top, is_above(float(record.weights.max()), top), "%")
-    unknown = record.unknown or UNK in (*record.words, *record.targets)
-    caption = [record.about, "Coloured words: the vocabulary lacks them; they were read as <unk>." * bool(unknown)]
+    unknown = any(map(record.is_unknown, (*record.words, *record.targets)))
+    caption = [record.about, "Coloured words: the vocabulary lacks them; they were read as <unk>." * unknown]
     return finished(figure, record.title, [], ". ".join(filter(None, caption)))
 
 
@@ -228,8 +227,8 @@ def _triangle(figure: Figure, one: SentenceMap, cells: _Cells, place: tuple[floa
     # lines between cells: the palest are seen to be there
     filled = _fill(axes, one.relative, top, FAINT)
     targets, heads = _labels(one, one.record.targets), _labels(one, words)
-    _name_rows(axes, targets, _inks(one.record.targets, one.unknown, INK), cells.word)
-    for column, (head, ink) in enumerate(zip(heads, _inks(words, one.unknown, INK), strict=True)):
+    _name_rows(axes, targets, _inks(one.record, one.record.targets), cells.word)
+    for column, (head, ink) in enumerate(zip(heads, _inks(one.record, words), strict=True)):
         beside: dict[str, Any] = {"va": "center_baseline", "size": cells.word, "color": ink}
         axes.text(column + 2 / cells.width, column + lag - 0.5, head, **beside)
     if cells.digits is not None:
@@ -260,6 +259,6 @@ def _triangle_caption(maps: Sequence[SentenceMap]) -> str:
         "all have the same). A column: the word at its head, on the diagonal.",
         "Flatness: entropy of a row over that of equal weights, mean over rows with a choice; 1 is flat.",
     ]
-    if any(one.unknown for one in maps):
+    if any(one.record.unknown for one in maps):
         parts.append("<unk>: the vocabulary lacks the word beside it, which was read as <unk>.")
     return " ".join(parts)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spanlm.data.batching import Segment
-from spanlm.data.vocabulary import EOS, Vocabulary
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require, whole_number
 from spanlm.models.ensemble import EnsembleReadout
 from spanlm.models.interfaces import Attention, Head, MixingHead, NextWordModel, Parts, Readout
@@ -125,6 +125,10 @@ class AttentionRecord:
 
     def __len__(self) -> int:
         return len(self.words)
+
+    def is_unknown(self, word: str) -> bool:
+        """Whether a word was read as <unk>, also where the text itself has <unk>."""
+        return word == UNK or word in self.unknown
 
     @property
     def window(self) -> int:

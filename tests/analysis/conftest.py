@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike
@@ -72,7 +74,8 @@ def make_sentence(
             weights[t, window - slots :] = (1 - gate) * draw.dirichlet(np.full(slots, 3.0))
     surprisal = np.linspace(0.5, 6.0, len(read))
     record = AttentionRecord(read, targets, weights, surprisal, *UNKNOWN, [[]] * len(read), name, nearest_lag)
-    return SentenceMap(name, memory, record, frozenset(unknown))
+    record = replace(record, unknown=frozenset(unknown))
+    return SentenceMap(name, memory, record)
 
 
 PARTS = ("encoder", "buffer", "mixture")

@@ -191,8 +191,8 @@ def test_more_than_can_be_told_apart_is_refused() -> None:
     with pytest.raises(InputError, match=r"of 8 models: must be at most 7"):
         lag_figure([SHORT] * 8)
     with pytest.raises(InputError, match=r"of 8 models: must be at most 7"):
-        utilisation_figure("t", [ONE] * 8)
-    with pytest.raises(InputError, match="curves of a figure=8"):
+        utilisation_figure("t", [replace(ONE, name=str(n)) for n in range(8)])
+    with pytest.raises(InputError, match="of 8 models: must be at most 7"):
         sweep_figure("t", "x", "y", (Panel("p", tuple(replace(LADDER, name=str(n)) for n in range(8))),))
 
 

@@ -103,7 +103,7 @@ def test_a_panel_says_which_model_how_flat_and_which_words_are_unknown() -> None
     assert one.flatness is not None
     said = {one.name, f"{one.memory}\nflatness {one.flatness.overall.flatness:.3f}, 60.0 % on no word"}
     assert said <= set(texts(triangle_figure([[one]])))
-    unknown = make_sentence(["a", "zebra", "of" * 40, "<unk>"], unknown=("zebra", "of" * 40, "<unk>"))
+    unknown = make_sentence(["a", "zebra", "of" * 40, "<unk>"], unknown=("zebra", "of" * 40))
     written = texts(triangle_figure([[unknown]]))
     assert written.count("zebra <unk>") == 2 and written.count("<unk>") == 2
     assert sum(text.endswith("… <unk>") for text in written) == 2, "a long word is cut, its mark is not"
