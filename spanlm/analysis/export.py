@@ -162,14 +162,13 @@ def attention_table(record: AttentionRecord) -> tuple[tuple[str, ...], Iterator[
     largest weight first.
     """
     if record.parts is not None:
-        return SPAN_COLUMNS, _part_rows(record, record.parts)
+        before = zip(record.words, record.targets, record.parts.preference.tolist(), strict=True)
+        return SPAN_COLUMNS, (
+            (t, *row, look.first, look.last, record.words_of(look), look.weight)
+            for t, row in enumerate(before)
+            for look in record.looks(t)
+        )
     return (*CSV_COLUMNS, *(PLACE_COLUMNS if record.places else ())), _word_rows(record)
-
-
-def _part_rows(record: AttentionRecord, parts: PartsRecord) -> Iterator[Row]:
-    for t, word in enumerate(record.words):
-        before = t, word, record.targets[t], float(parts.preference[t])
-        yield from ((*before, look.first, look.last, record.words_of(look), look.weight) for look in record.looks(t))
 
 
 def _word_rows(record: AttentionRecord) -> Iterator[Row]:
@@ -238,6 +237,8 @@ def save_lags(measured: Sequence[MeasuredLags], path: PathLike) -> None:
       numbers of the paper that are not scaled.
     * `.json`: the same; several have the notes, too.
     """
+    said = notes(measured)
+    (_, *header), *table = zip(*lag_columns(measured), strict=True)
     if len(measured) == 1:
         # what is scaled stands only beside others
         found = ((*row[3:5], *(("", "") if row[7] else (row[6], row[8]))) for row in _comparison_rows(measured[0]))
@@ -245,18 +246,13 @@ def save_lags(measured: Sequence[MeasuredLags], path: PathLike) -> None:
         content = _lags_alone(measured[0])
     else:
         rows = [COMPARISON_COLUMNS, *(row for one in measured for row in _comparison_rows(one))]
-        content = {"notes": notes(measured), "runs": [_lags_beside(one) for one in measured]}
+        content = {"notes": said, "runs": [_lags_beside(one) for one in measured]}
     writers = {
         ".csv": lambda: csv_bytes(rows, gaps=True),
         ".json": lambda: json_bytes(content),
-        ".md": lambda: _lags_markdown(measured),
+        ".md": lambda: f"{markdown_table(('model', *header), table)}\n\n{markdown(' '.join(said))}\n".encode(),
     }
     _save(path, LAG_SUFFIXES, writers, lambda: lag_figure(measured))
-
-
-def _lags_markdown(measured: Sequence[MeasuredLags]) -> bytes:
-    (_, *header), *table = zip(*lag_columns(measured), strict=True)
-    return f"{markdown_table(('model', *header), table)}\n\n{markdown(' '.join(notes(measured)))}\n".encode()
 
 
 def _comparison_rows(one: MeasuredLags) -> Iterator[Row]:
