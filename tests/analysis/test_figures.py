@@ -24,7 +24,6 @@ from spanlm.analysis.figures import (
     RowsPanel,
     Series,
     Value,
-    differences_figure,
     figure_bytes,
     lag_figure,
     rows_figure,
@@ -221,12 +220,3 @@ def test_darker_means_more_and_every_number_can_be_read() -> None:
     shades = [linear(blue(share)).sum() for share in shares]
     assert shades == sorted(shades, reverse=True) and re.fullmatch(r"#[0-9a-f]{6}", blue(2)) and blue(2) == blue(1)
     assert all(contrast_on_white(ink) >= 4.5 for ink in (MUTED, UNKNOWN_INK))
-
-
-def test_panels_of_differences_have_one_scale_that_their_values_set() -> None:
-    small, large = Value(0.01, -0.02, 0.03), Value(1.0, 0.5, 1.5)
-    panels = [("one", [small, None]), ("two", [None, large]), ("none", [None, None])]
-    axes = differences_figure("Bits", [("words", "a"), ("words", "b")], panels, "").axes
-    assert len({each.get_xlim() for each in axes}) == 1 and axes[0].get_xlim()[1] > 1.4
-    axes = differences_figure("Bits", [("words", "a")], [("one", [small]), ("none", [None])], "").axes
-    assert max(axes[1].get_xlim()) < 0.1
