@@ -110,7 +110,7 @@ _MAP_WIDTH = 380  # of all cells where long words are named in them; never narro
 _MOST_LETTERS = 26
 _NAMED = 0.12  # cells with at least this weight carry the word that was looked at
 _NAME_SIZE = 6.5
-_LETTER = 0.66  # how wide a letter is, in its size: few are wider
+_LETTER = 0.62  # how wide a letter is, in its size: few are wider
 
 
 @styled()
@@ -142,6 +142,7 @@ def heatmap(record: AttentionRecord) -> Figure:
     _name_rows(axes, read, _inks(record, record.words), TEXT_SIZE)
     beside = axes.twinx()
     beside.set(ylim=axes.get_ylim())
+    beside.spines["bottom"].set_visible(False)
     for side, text, aside, ha in ((0, "just read", -6, "right"), (1, "bits, came next", 6, "left")):
         axes.annotate(text, (side, 1), (aside, 5), ha=ha, **_NOTE)
     bits = [f"{bits:.1f}".replace("nan", "–") for bits in record.bits.tolist()]

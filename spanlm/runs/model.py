@@ -420,7 +420,7 @@ class TrainedModel(Model):
         """
         words, starts = self.texts.to_attend(text, state)
         how: dict[str, Any] = {**self.headings(), "predict_first": self.texts.predict_first, "starts": starts}
-        return attention_record(self.model, self.vocabulary, words, expected=expected, **how)
+        return attention_record(self.model, self.vocabulary, words, expected=whole_number("expected", expected), **how)
 
     @property
     def has_spans(self) -> bool:

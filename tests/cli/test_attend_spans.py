@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import spanlm
+from spanlm.errors import InputError
 from spanlm.scoring.attention import attention_record
 from tests.cli.conftest import Cli
 from tests.cli.conftest import flat as on_one_line
@@ -38,6 +39,17 @@ def test_the_last_word_is_told(cli: Cli, span_run: Path) -> None:
     for look in looks:
         assert f"{look.weight:.1%} {look.first}–{look.last} {record.words_of(look)}" in flat
     assert {record.words_of(look) for look in looks} == {"the dog", "mat .", "on the"}
+
+
+def test_python_records_both_in_one_call(span_run: Path, tiny_run: Path) -> None:
+    model, of_words = spanlm.load(span_run), spanlm.load(tiny_run)
+    record, same = model.attend(TEXT), model.attend_spans(TEXT)
+    assert record.parts is not None and same.parts is not None
+    assert record.span == 2 and record.parts.expected == same.parts.expected and model.has_spans
+    assert record.expected == record.parts.expected["mixture"] and len(record.expected[0]) == 5
+    assert of_words.attend(TEXT).parts is None
+    with pytest.raises(InputError, match=r"has no span buffer; attend\(text\)"):
+        of_words.attend_spans(TEXT)
 
 
 def test_words_are_numbered_as_the_text_they_are_from(cli: Cli, span_run: Path) -> None:
@@ -73,6 +85,7 @@ def test_the_shortest_text_has_nothing_to_look_at(cli: Cli, span_run: Path) -> N
 def test_what_is_told_of_words_is_refused(cli: Cli, span_run: Path) -> None:
     said = cli("attend", span_run, "--sentence", "the cat")
     said.refused("--sentence: shows the weights of words", "looks at spans of 2", "--text")
+    cli("attend", span_run, "--text", "the", "--out", "a.svg").refused("a.svg: there is no figure of spans", ".html")
 
 
 def test_flatness_of_spans_beside_that_of_words(cli: Cli, span_run: Path, tiny_run: Path) -> None:
