@@ -261,7 +261,12 @@ def read_tokens(
     for block in text_blocks(model.model, corpus, split, protocol, *questions):
         found.append(block.numpy(column).astype(np.float64))
         if attended is not None:
-            looks.append(_nearest_peak(block, attended))
+            weights = block.answers["weights"]
+            # a sentinel, or a slot of zeros, has a part of the weight
+            shares = weights / weights.sum(-1, keepdim=True)
+            peak, at = shares.nan_to_num(0.0).max(-1)
+            lag = (weights.shape[-1] - 1 - at) * attended.stride + attended.nearest_lag
+            looks.append((lag.cpu().numpy(), peak.cpu().numpy(), block.numpy("slots")))
     bits = -np.concatenate(found)[None] / math.log(2)
     if attended is None:
         return TokenBits(name, bits, runs=runs, protocol=protocol)
@@ -275,16 +280,6 @@ def text_blocks(
     """Read a text block by block, lines in their order."""
     first, _ = replace(protocol, batch_size=None).readings(corpus, split, in_order=True)
     return read(model, first.segments(), protocol, *questions)
-
-
-def _nearest_peak(block: Scored, attended: Attended) -> tuple[NDArray[Any], ...]:
-    """Return of each token the lag of its largest weight, that weight, and how many slots there were."""
-    weights = block.answers["weights"]
-    # a sentinel, or a slot of zeros, has a part of the weight
-    shares = weights / weights.sum(-1, keepdim=True)
-    peak, at = shares.nan_to_num(0.0).max(-1)
-    lag = (weights.shape[-1] - 1 - at) * attended.stride + attended.nearest_lag
-    return lag.cpu().numpy(), peak.cpu().numpy(), block.numpy("slots")
 
 
 def check_alike(baseline: Model, text: SharedText, model: Model, corpus: Corpus, split: str) -> SharedText:

@@ -22,11 +22,11 @@ from spanlm.analysis.lags import PUBLISHED_SOURCE, MeasuredLags, lag_columns, no
 from spanlm.analysis.pages import render_page
 from spanlm.analysis.sentences import Flatness, FlatnessRow, SentenceMap, mean_flatness
 from spanlm.analysis.utilisation import Utilisation
-from spanlm.analysis.word_figures import heatmap, span_figure, triangle_figure
+from spanlm.analysis.word_figures import heatmap, triangle_figure
 from spanlm.errors import InputError, RunError
-from spanlm.scoring.attention import AttentionRecord, SpanRecord
+from spanlm.scoring.attention import AttentionRecord, PartsRecord
 from spanlm.store.files import replacing
-from spanlm.store.plain import cells_line, markdown, markdown_table
+from spanlm.store.plain import cells_line, finite, markdown, markdown_table
 from spanlm.store.provenance import file_provenance
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ ATTENTION_SUFFIXES = (".html", *FIGURES, ".csv", ".npz")
 LAG_SUFFIXES = (*FIGURES, ".csv", ".json", ".md")
 SENTENCE_SUFFIXES = (*FIGURES, ".csv", ".json")
 FLATNESS_SUFFIXES = (".csv", ".json")
-SPAN_SUFFIXES = (".html", *FIGURES, ".csv", ".json")
+SPAN_SUFFIXES = (".html", ".csv", ".json")
 UTILISATION_SUFFIXES = (*FIGURES, ".csv", ".json")
 
 PathLike = str | os.PathLike[str]
@@ -116,29 +116,62 @@ def _shortest(weights: NDArray[np.float32]) -> NDArray[np.float64]:
 CSV_COLUMNS = ("position", "word", "target", "surprisal_nats", "lag", "source_position", "source_word", "weight")
 PLACE_COLUMNS = ("sentence", "index", "surprisal", "oov", "source_oov", "written")
 """Columns of a table's items: as `score --rows tokens` has them, surprisal in bits; and the written word's number."""
+SPAN_COLUMNS = ("position", "word", "target", "gate", "span_from", "span_to", "span_words", "weight")
 
 
 def save_attention(record: AttentionRecord, path: PathLike) -> None:
     """Write `record` in the format that the suffix of `path` names.
 
     * `.html`: a page to explore, one file, no network; `page.html#pos=12` opens position 12.
+    * `.csv`: see `attention_table`. In R: `read.csv(path, na.strings = "")`, or the word NA is taken for a gap.
+
+    Of a record without parts:
+
     * `.svg`, `.png`, `.pdf`: a heat map, words by lags.
-    * `.csv`: one row for each position and lag whose slot held a word, oldest lag first. Positions count from
-      0, the opening `<eos>`; lag 0 is the word at the position itself. In R: `read.csv(path, na.strings = "")`,
-      or the word NA is taken for a gap. Of a table's items `PLACE_COLUMNS` follow.
     * `.npz`: without pickle the arrays words, targets, weights, surprisal_nats, unknown, title, (N, K)
       expected_words, expected_probabilities, whose short rows end in "" and 0; column j of weights is lag lags[j].
+
+    Of one with parts:
+
+    * `.json`: every position with all numbers.
     """
+    columns, rows = attention_table(record)
     writers = {
         ".html": lambda: render_page(record).encode("utf-8"),
-        ".csv": lambda: csv_bytes([(*CSV_COLUMNS, *(PLACE_COLUMNS if record.places else ())), *attention_rows(record)]),
+        ".csv": lambda: csv_bytes([columns, *rows]),
         ".npz": lambda: _attention_npz(record),
     }
-    _save(path, ATTENTION_SUFFIXES, writers, lambda: heatmap(record))
+    parts = record.parts
+    if parts is not None:
+        writers[".json"] = lambda: json_bytes(_attention_json(record, parts))
+    _save(path, attention_suffixes(Path(path), parts is not None), writers, lambda: heatmap(record))
 
 
-def attention_rows(record: AttentionRecord) -> Iterator[Row]:
-    """Give a row of `CSV_COLUMNS` for each position and lag whose slot held a word."""
+def attention_suffixes(path: Path | None, parts: bool) -> tuple[str, ...]:
+    """Return the suffixes of a record with or without parts; refuse a figure of one with parts, which has none."""
+    if parts and path is not None and path.suffix.lower() in FIGURES:
+        raise InputError(f"{path}: there is no figure of spans; end it in .html, which shows them at every word")
+    return SPAN_SUFFIXES if parts else ATTENTION_SUFFIXES
+
+
+def attention_table(record: AttentionRecord) -> tuple[tuple[str, ...], Iterator[Row]]:
+    """Return the columns and the rows of a record; positions count from 0, the opening `<eos>`.
+
+    Without parts a row for each position and lag whose slot held a word, oldest lag first; lag 0 is the word at the
+    position itself. Of a table's items `PLACE_COLUMNS` follow. With parts a row for each slot that was looked at, the
+    largest weight first.
+    """
+    if record.parts is not None:
+        before = zip(record.words, record.targets, record.parts.preference.tolist(), strict=True)
+        return SPAN_COLUMNS, (
+            (t, *row, look.first, look.last, record.words_of(look), look.weight)
+            for t, row in enumerate(before)
+            for look in record.looks(t)
+        )
+    return (*CSV_COLUMNS, *(PLACE_COLUMNS if record.places else ())), _word_rows(record)
+
+
+def _word_rows(record: AttentionRecord) -> Iterator[Row]:
     weights = _shortest(record.weights)
     for t, column in np.argwhere(record.occupied).tolist():
         word, target, surprisal = record.words[t], record.targets[t], float(record.surprisal[t])
@@ -149,6 +182,22 @@ def attention_rows(record: AttentionRecord) -> Iterator[Row]:
             item, token, written = record.places[t]
             place = (item, token, float(record.bits[t]), *oov, written)
         yield t, word, target, surprisal, lag, t - lag, record.words[t - lag], float(weights[t, column]), *place
+
+
+def _attention_json(record: AttentionRecord, parts: PartsRecord) -> dict[str, Any]:
+    """Return all numbers; `spans` are first and last position and weight, the largest weight first."""
+    positions = [
+        {
+            "word": record.words[t],
+            "target": record.targets[t],
+            "gate": float(parts.preference[t]) if parts.there[t] else None,
+            "spans": [list(look) for look in record.looks(t)],
+            **{part: rows[t] for part, rows in parts.expected.items()},
+            "target_probability": {part: finite(float(chance[t])) for part, chance in parts.chance.items()},
+        }
+        for t in range(len(record))
+    ]
+    return {"title": record.title, "span": record.span, "unknown": sorted(record.unknown), "positions": positions}
 
 
 def _attention_npz(record: AttentionRecord) -> bytes:
@@ -188,6 +237,8 @@ def save_lags(measured: Sequence[MeasuredLags], path: PathLike) -> None:
       numbers of the paper that are not scaled.
     * `.json`: the same; several have the notes, too.
     """
+    said = notes(measured)
+    (_, *header), *table = zip(*lag_columns(measured), strict=True)
     if len(measured) == 1:
         # what is scaled stands only beside others
         found = ((*row[3:5], *(("", "") if row[7] else (row[6], row[8]))) for row in _comparison_rows(measured[0]))
@@ -195,18 +246,13 @@ def save_lags(measured: Sequence[MeasuredLags], path: PathLike) -> None:
         content = _lags_alone(measured[0])
     else:
         rows = [COMPARISON_COLUMNS, *(row for one in measured for row in _comparison_rows(one))]
-        content = {"notes": notes(measured), "runs": [_lags_beside(one) for one in measured]}
+        content = {"notes": said, "runs": [_lags_beside(one) for one in measured]}
     writers = {
         ".csv": lambda: csv_bytes(rows, gaps=True),
         ".json": lambda: json_bytes(content),
-        ".md": lambda: _lags_markdown(measured),
+        ".md": lambda: f"{markdown_table(('model', *header), table)}\n\n{markdown(' '.join(said))}\n".encode(),
     }
     _save(path, LAG_SUFFIXES, writers, lambda: lag_figure(measured))
-
-
-def _lags_markdown(measured: Sequence[MeasuredLags]) -> bytes:
-    (_, *header), *table = zip(*lag_columns(measured), strict=True)
-    return f"{markdown_table(('model', *header), table)}\n\n{markdown(' '.join(notes(measured)))}\n".encode()
 
 
 def _comparison_rows(one: MeasuredLags) -> Iterator[Row]:
@@ -291,7 +337,7 @@ def _sentence_rows(one: SentenceMap) -> Iterator[Row]:
     record, weights = one.record, _shortest(one.matrix)
     for t, s in np.argwhere(~np.isnan(one.matrix)).tolist():
         source, surprisal = record.words[s], float(record.surprisal[t])
-        unknown, weight = int(source in one.unknown), float(weights[t, s])
+        unknown, weight = int(record.is_unknown(source)), float(weights[t, s])
         yield one.name, t, record.targets[t], surprisal, t - s, s, source, unknown, weight
 
 
@@ -313,7 +359,7 @@ def _panel(one: SentenceMap) -> dict[str, Any]:
         "run": one.name,
         "words": record.words,
         "targets": record.targets,
-        "unknown": [word for word in dict.fromkeys(record.targets) if word in one.unknown],
+        "unknown": [word for word in dict.fromkeys(record.targets) if record.is_unknown(word)],
         "surprisal_nats": record.surprisal.tolist(),
         "nearest_lag": record.nearest_lag,
         "first_word_of_row": starts,
@@ -333,33 +379,9 @@ def _flatness(flatness: Flatness) -> dict[str, Any]:
     }
 
 
-# --- a span buffer ---
+# --- the use of parts by epoch ---
 
-SPAN_COLUMNS = ("position", "word", "target", "gate", "span_from", "span_to", "span_words", "weight")
 UTILISATION_COLUMNS = ("run", "epoch", "utilisation", "oracle_utilisation")
-
-
-def save_spans(record: SpanRecord, path: PathLike) -> None:
-    """Write `record` as the suffix of `path` says.
-
-    * `.html`: a page to explore, one file, no network; `page.html#pos=12` opens position 12.
-    * `.svg`, `.png`, `.pdf`: the last position, and the steps up to it (see `span_figure`).
-    * `.json`: every position with all numbers.
-    * `.csv`: a row for each span that was looked at, of every position.
-    """
-    writers = {
-        ".html": lambda: render_page(record).encode("utf-8"),
-        ".csv": lambda: csv_bytes([SPAN_COLUMNS, *span_rows(record)]),
-        ".json": lambda: json_bytes(record.to_json()),
-    }
-    _save(path, SPAN_SUFFIXES, writers, lambda: span_figure(record))
-
-
-def span_rows(record: SpanRecord) -> Iterator[Row]:
-    """Give a row of `SPAN_COLUMNS` for each span that was looked at, of every position."""
-    for t, word in enumerate(record.words):
-        before = t, word, record.targets[t], float(record.gate[t])
-        yield from ((*before, look.first, look.last, record.words_of(look), look.weight) for look in record.looks(t))
 
 
 def save_utilisation(measured: Sequence[Utilisation], path: PathLike) -> None:

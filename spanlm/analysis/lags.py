@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spanlm.errors import InputError, require
+from spanlm.models.interfaces import Attention
 
 LAST = 5
 LEAST_SHOWN = 0.05
@@ -209,11 +210,13 @@ class MeasuredLags:
         return replace(row, percent=tuple(100 * x / sum(kept) for x in kept), scaled=True)
 
 
-def check_alike(slots: Mapping[str, tuple[int, int]]) -> None:
-    """Refuse models whose shares cannot be compared: by name, the words of a slot and the nearest lag."""
+def check_alike(looked: Mapping[str, Attention]) -> None:
+    """Refuse models whose shares cannot be compared: by name, how each attends."""
     whats = {
-        name: "words" if span == 1 else f"spans of {span} words{'' if nearest_lag else ', up to the current word'}"
-        for name, (span, nearest_lag) in slots.items()
+        name: "words"
+        if at.stride == 1
+        else f"spans of {at.stride} words{', up to the current word' * (not at.nearest_lag)}"
+        for name, at in looked.items()
     }
     (first, of_first), *others = whats.items()
     for name, what in others:

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.models.interfaces import NextWordModel
-from spanlm.scoring.attention import AttentionRecord, attend_words
+from spanlm.scoring.attention import AttentionRecord, attention_record
 
 # --- flatness ---
 
@@ -135,7 +135,6 @@ class SentenceMap:
     memory: str  # description of the model's memory
     # N words read, the opening `<eos>` first if there is one, and the N that came next, the closing `<eos>` last
     record: AttentionRecord
-    unknown: frozenset[str]  # words that the vocabulary lacks
 
     @cached_property
     def slots(self) -> NDArray[np.int64]:
@@ -173,7 +172,7 @@ class SentenceMap:
 
     def mark(self, word: str) -> str:
         """Return ` <unk>` for a word that the vocabulary lacks, to stand beside it."""
-        return f" {UNK}" if word in self.unknown and word != UNK else ""
+        return f" {UNK}" if word in self.record.unknown else ""
 
 
 def attend_sentence(
@@ -193,9 +192,8 @@ def attend_sentence(
     require(len(words) > 0, "sentence", "''", "at least one word")
     if len(words) > MOST_WORDS:
         raise InputError(f"a sentence of {len(words):,} words: must be at most {MOST_WORDS}; --text takes longer texts")
-    record = attend_words(model, vocabulary, [*words, EOS], title=f"{name}, {memory}", predict_first=predict_first)
-    unknown = frozenset(word for word in words if vocabulary.id(word) == vocabulary.unk_id)
-    return SentenceMap(name, memory, record, unknown)
+    record = attention_record(model, vocabulary, [*words, EOS], title=f"{name}, {memory}", predict_first=predict_first)
+    return SentenceMap(name, memory, record)
 
 
 def mean_flatness(maps: Sequence[SentenceMap]) -> Flatness | None:

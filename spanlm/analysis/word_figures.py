@@ -1,4 +1,4 @@
-"""Figures of words: the attention of one text, of sentences, and of a span buffer, drawn by matplotlib.
+"""Figures of words: the attention of one text and of sentences, drawn by matplotlib.
 
 Each is made of maps whose cells are the weights and whose rows and columns are words; all lengths are in points. The
 style is that of `spanlm.analysis.figures`.
@@ -6,9 +6,7 @@ style is that of `spanlm.analysis.figures`.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,39 +14,38 @@ from numpy.typing import NDArray
 
 from spanlm.analysis.figures import (
     FAINT,
-    HEAD_SIZE,
     INK,
     LEGEND_SIZE,
     MUTED,
     PAPER,
     TEXT_SIZE,
+    TITLE_SIZE,
     clip,
-    footnote,
-    heading,
-    note,
+    finished,
+    sheet,
     styled,
-    text_width,
     wrap,
-    xml_text,
 )
 from spanlm.analysis.lags import axis_title, signed
 from spanlm.analysis.sentences import SentenceMap, common_scale, is_above, percent, scale_top
-from spanlm.data.vocabulary import UNK
 from spanlm.errors import InputError
-from spanlm.scoring.attention import PARTS, AttentionRecord, SpanRecord
+from spanlm.scoring.attention import AttentionRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 NOTE_SIZE = 7.5
+_NOTE: dict[str, Any] = {
+    "xycoords": "axes fraction",
+    "textcoords": "offset points",
+    "color": MUTED,
+    "size": NOTE_SIZE,
+}
 UNKNOWN_INK = "#b8480a"
 """Colour of words that the vocabulary lacks."""
-CAME_INK = "#b3420a"
-"""Colour of the word that came, among those that were expected."""
 MOST_VECTORS = 2000
 """Cells of a map that are drawn as shapes; of more the file would be slow to open, and they are an image."""
-_GAP = 9
 
 
 def blue(share: float) -> str:
@@ -68,64 +65,41 @@ def ink_on(fill: str) -> str:
     return "#000000" if np.dot((0.2126, 0.7152, 0.0722), linear) > 0.1791 else PAPER
 
 
-def _inks(words: Sequence[str], unknown: frozenset[str], ink: str = INK) -> list[str]:
-    """Words that the vocabulary lacks stand out, also where the text itself has <unk>."""
-    return [UNKNOWN_INK if word == UNK or word in unknown else ink for word in words]
-
-
 # --- maps ---
 
 
-def _sheet(title: str) -> Figure:
-    """Make an inch of paper; what stands outside makes it larger when it is saved."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(1, 1))
-    figure.set_label(title)
-    return figure
-
-
-def _area(figure: Figure, x: float, y: float, size: tuple[float, float], cell: tuple[float, float] = (1, 1)) -> Axes:
-    """Return an area of so many columns and rows of `cell` points; its upper left corner is at x, y points down."""
-    width, height = size[0] * cell[0], size[1] * cell[1]
-    axes = figure.add_axes((x / 72, -(y + height) / 72, width / 72, height / 72))
-    axes.set(xlim=(0, size[0]), ylim=(size[1], 0), xticks=[], yticks=[])
-    axes.spines["bottom"].set_visible(False)
-    return axes
-
-
-def _fill(axes: Axes, table: NDArray[Any], top: float, edge: str = PAPER) -> None:
+def _fill(axes: Axes, table: NDArray[Any], top: float, edge: str = PAPER) -> Any:
     """Fill the cells of a table that are not NaN, darker for more weight; `top` is darkest."""
     look: dict[str, Any] = {"edgecolors": edge, "linewidths": 0.75, "rasterized": table.size > MOST_VECTORS}
-    axes.pcolor(np.ma.masked_invalid(table), cmap="Blues", vmin=0, vmax=top, **look)
+    axes.set(xlim=(0, table.shape[1]), ylim=(table.shape[0], 0), xticks=[], yticks=[])
+    axes.spines["bottom"].set_visible(False)
+    return axes.pcolor(np.ma.masked_invalid(table), cmap="Blues", vmin=0, vmax=top, **look)
 
 
-def _write(
-    axes: Axes, x: float, row: float, text: str, size: float, colour: str, ha: str = "left", **look: Any
-) -> None:
-    axes.text(x, row + 0.5, xml_text(text), size=size, color=colour, ha=ha, va="center_baseline", **look)
+def _write(axes: Axes, row: int, column: int, text: str, size: float, share: float) -> None:
+    """Write into a cell that is filled with `share` of the darkest colour."""
+    look: dict[str, Any] = {"size": size, "color": ink_on(blue(share)), "ha": "center", "va": "center_baseline"}
+    axes.text(column + 0.5, row + 0.5, text, **look)
 
 
-def _column(
-    axes: Axes, aside: float, head: str, words: Iterable[str], inks: Iterable[str], size: float = TEXT_SIZE, **look: Any
-) -> None:
-    """Write a word beside each row, so many points to the right of the map, or to the left of it if that is below 0."""
-    look = {"ha": "right" if aside < 0 else "left", "va": "center_baseline", **look}
-    where = {"xycoords": ("axes fraction", "data"), **look}
-    note(axes, head, (aside > 0, 0), (aside, 7), size=NOTE_SIZE, **where)
-    for row, (word, ink) in enumerate(zip(words, inks, strict=True)):
-        note(axes, word, (aside > 0, row + 0.5), (aside, 0), size=size, color=ink, **where)
+def _inks(record: AttentionRecord, words: Sequence[str], ink: str = INK) -> list[str]:
+    """Words that the vocabulary lacks stand out."""
+    return [UNKNOWN_INK if record.is_unknown(word) else ink for word in words]
 
 
-def _key(figure: Figure, x: float, y: float, top: float, above: bool, unit: str = "%") -> None:
-    """Draw the scale of colours from 0 to `top`, % or × equal shares; where weights are `above` it, its end says so."""
-    steps = 24
-    axes = _area(figure, x, y, (steps, 1), (6, 7.5))
-    _fill(axes, (np.arange(steps)[None] + 0.5) / steps, 1, "face")
+def _name_rows(axes: Axes, names: Sequence[str], inks: Sequence[str], size: float) -> None:
+    axes.set_yticks(np.arange(len(names)) + 0.5, names, size=size, va="center_baseline")
+    for label, ink in zip(axes.get_yticklabels(), inks, strict=True):
+        label.set_color(ink)
+
+
+def _scale(key: Any, top: float, above: bool, unit: str) -> None:
+    """Name the scale of colours of a colour bar from 0 to `top`; where weights are above it, its end says so."""
     most = top if unit == "×" else 100 * top
     labels = [f"0 {unit}", f"{most / 2:g} {unit}", f"{'≥ ' * above}{most:g} {unit}"]
-    axes.set_xticks([0, steps / 2, steps], labels, size=NOTE_SIZE)
-    note(axes, "attention", (0, 0.5), (-_GAP, 0), ha="right", va="center", size=NOTE_SIZE)
+    key.set_ticks([0, top / 2, top], labels=labels, size=NOTE_SIZE)
+    key.set_label("attention", size=NOTE_SIZE)
+    key.outline.set_visible(False)
 
 
 # --- one text (Daniluk et al. 2017, Fig. 3a) ---
@@ -133,9 +107,10 @@ def _key(figure: Figure, x: float, y: float, top: float, above: bool, unit: str 
 ROW_LIMIT = 400
 _ROW, _CELL = 15, 36
 _MAP_WIDTH = 380  # of all cells where long words are named in them; never narrower than `_CELL` each
-_LABEL_LIMIT = 140
+_MOST_LETTERS = 26
 _NAMED = 0.12  # cells with at least this weight carry the word that was looked at
 _NAME_SIZE = 6.5
+_LETTER = 0.62  # how wide a letter is, in its size: few are wider
 
 
 @styled()
@@ -146,35 +121,41 @@ def heatmap(record: AttentionRecord) -> Figure:
     """
     if len(record) > ROW_LIMIT:
         raise InputError(f"a figure of {len(record)} words: must be at most {ROW_LIMIT}; write .html, .csv or .npz")
-    words, targets = ([clip(word, TEXT_SIZE, _LABEL_LIMIT) for word in each] for each in (record.words, record.targets))
     cells = np.argwhere(record.occupied & (record.weights >= _NAMED)).tolist()
     names = [record.words[row - record.lags[column]] for row, column in cells]
     # the longest name is whole, if so many columns have the room
-    longest = max((text_width(name, _NAME_SIZE) for name in names), default=0.0) + 8
+    longest = _LETTER * _NAME_SIZE * max(map(len, names), default=0) + 8
     cell = max(_CELL, min(longest, _MAP_WIDTH / record.window))
     settled = record.settled
     top = scale_top(float((settled if settled.size else record.weights).max()))
-    figure = _sheet(record.title)
-    axes = _area(figure, 0, 0, (record.window, len(record)), (cell, _ROW))
-    _fill(axes, np.where(record.occupied, record.weights, np.nan), top)
+    width, height = cell * record.window, _ROW * len(record)
+    figure, (axes,) = sheet(width + 230, height + 75)
+    filled = _fill(axes, np.where(record.occupied, record.weights, np.nan), top)
     for (row, column), name in zip(cells, names, strict=True):
-        ink = ink_on(blue(float(record.weights[row, column]) / top))
-        _write(axes, column + 0.5, row, clip(name, _NAME_SIZE, cell - 6), _NAME_SIZE, ink, "center")
-    axes.xaxis.tick_top()
+        text = clip(name, int((cell - 6) / (_LETTER * _NAME_SIZE)))
+        _write(axes, row, column, text, _NAME_SIZE, float(record.weights[row, column]) / top)
+    axes.xaxis.set_ticks_position("top")
+    axes.xaxis.set_label_position("top")
     axes.set_xticks(np.arange(record.window) + 0.5, [signed(lag) for lag in record.lags], size=NOTE_SIZE)
-    note(axes, axis_title(record.nearest_lag), (0, 1), (0, 20), size=NOTE_SIZE)
-    _column(axes, -_GAP, "just read", words, _inks(record.words, record.unknown))
-    _column(axes, _GAP, "came next", targets, _inks(record.targets, record.unknown, MUTED))
+    axes.set_xlabel(axis_title(record.nearest_lag), size=NOTE_SIZE)
+    read = [clip(word, _MOST_LETTERS) for word in record.words]
+    _name_rows(axes, read, _inks(record, record.words), TEXT_SIZE)
+    beside = axes.twinx()
+    beside.set(ylim=axes.get_ylim())
+    beside.spines["bottom"].set_visible(False)
+    for side, text, aside, ha in ((0, "just read", -6, "right"), (1, "bits, came next", 6, "left")):
+        axes.annotate(text, (side, 1), (aside, 5), ha=ha, **_NOTE)
     bits = [f"{bits:.1f}".replace("nan", "–") for bits in record.bits.tolist()]
-    right = 39 + max(text_width(word, TEXT_SIZE) for word in (*targets, "came next"))
-    _column(axes, right, "bits", bits, [MUTED] * len(bits), ha="right")
-    _key(figure, 0, _ROW * len(record) + 13, top, is_above(float(record.weights.max()), top))
-    left = _GAP + max(text_width(word, TEXT_SIZE) for word in (*words, "just read"))
-    width = max(left + record.window * cell + right, 360)
-    heading(axes, record.title, width, above=33, left=left, about=record.about)
-    if record.unknown or UNK in (*record.words, *record.targets):
-        footnote(axes, "Coloured words: the vocabulary lacks them; they were read as <unk>.", width, 50, left)
-    return figure
+    came = [
+        f"{number:\u2007>4}  {clip(word, _MOST_LETTERS)}" for number, word in zip(bits, record.targets, strict=True)
+    ]
+    _name_rows(beside, came, _inks(record, record.targets, MUTED), TEXT_SIZE)
+    how: dict[str, Any] = {"location": "bottom", "anchor": (0, 1), "aspect": 16, "shrink": min(1, 120 / width)}
+    key = figure.colorbar(filled, ax=axes, fraction=7.5 / height, pad=12 / height, **how)
+    _scale(key, top, is_above(float(record.weights.max()), top), "%")
+    unknown = any(map(record.is_unknown, (*record.words, *record.targets)))
+    caption = [record.about, "Coloured words: the vocabulary lacks them; they were read as <unk>." * unknown]
+    return finished(figure, record.title, [], ". ".join(filter(None, caption)))
 
 
 # --- sentences as triangles (Salton et al. 2017, Figures 2 and 3) ---
@@ -182,7 +163,7 @@ def heatmap(record: AttentionRecord) -> Figure:
 TITLE = "Attention to the words of the sentence"
 _GUTTER = 30
 _WIDEST = 1460  # panels of a sentence stand side by side up to here
-_WORD_LIMIT = 112
+_WORD_LETTERS = 20
 _LEAST_SHOWN = 0.0005
 
 
@@ -206,61 +187,55 @@ def triangle_figure(sentences: Sequence[Sequence[SentenceMap]]) -> Figure:
 
     Where a row ends, the word just read heads the column that begins below it.
     """
+    from matplotlib.figure import Figure
+
     every = [one for maps in sentences for one in maps]
     top, above = common_scale(every)
-    figure, y, widest, left = _sheet(TITLE), 0.0, 380.0, 0.0
+    # an inch of paper; what stands outside makes it larger when it is saved
+    figure, y, widest = Figure(figsize=(1, 1)), 0.0, 380.0
+    figure.set_label(TITLE)
     for maps in sentences:
         count = max(len(one.record) for one in maps)
         cells = next((cells for most, cells in _SIZES if count <= most), _SMALL)
-        labels = [label for one in maps for words in _labels(one, cells) for label in words]
-        longest = max(text_width(label, cells.word) for label in labels)
+        longest = _LETTER * cells.word * max(len(label) for one in maps for label in _labels(one, one.record.words))
         step = longest + max(count * cells.width + longest, 177.0) + _GUTTER
         across = max(int((_WIDEST + _GUTTER) // step), 1)
         height = (count + 1) * cells.height + 80 + (cells.digits != 1) * longest
         for number, one in enumerate(maps):
             y += height * (number > 0 and number % across == 0)
-            _triangle(figure, one, cells, (number % across * step, y), top)
-        left = left or longest + 5
+            filled = _triangle(figure, one, cells, (number % across * step + longest, y), top)
         widest = max(widest, min(len(maps), across) * step - _GUTTER)
         y += height
-    heading(_area(figure, -left, -75, (1, 1)), TITLE, widest, above=0)
-    _key(figure, max(0, 52 - left), y - 80, top, above, "×")
-    footnote(_area(figure, -left, y - 50, (1, 1)), _triangle_caption(every), widest, 0)
+    figure.text(0, 75 / 72, TITLE, size=TITLE_SIZE, weight="bold", color=INK)
+    key = figure.colorbar(filled, cax=figure.add_axes((0, -(y - 72) / 72, 2, 0.1)), orientation="horizontal")
+    _scale(key, top, above, "×")
+    caption = wrap(_triangle_caption(every), TEXT_SIZE, widest)
+    figure.text(0, -(y - 30) / 72, caption, size=TEXT_SIZE, color=MUTED, va="top", linespacing=1.5)
     return figure
 
 
-def _labels(one: SentenceMap, cells: _Cells) -> tuple[list[str], list[str]]:
-    targets, heads = (
-        [clip(word, cells.word, _WORD_LIMIT) + one.mark(word) for word in words]
-        for words in (one.record.targets, one.record.words)
-    )
-    return targets, heads
+def _labels(one: SentenceMap, words: Sequence[str]) -> list[str]:
+    return [clip(word, _WORD_LETTERS) + one.mark(word) for word in words]
 
 
-def _triangle(figure: Figure, one: SentenceMap, cells: _Cells, place: tuple[float, float], top: float) -> None:
-    lag, count, (targets, heads) = one.record.nearest_lag, len(one.record), _labels(one, cells)
+def _triangle(figure: Figure, one: SentenceMap, cells: _Cells, place: tuple[float, float], top: float) -> Any:
+    """Draw a map, its upper left corner at a place, of which y points down; return what has its colours."""
+    lag, count, words = one.record.nearest_lag, len(one.record), one.record.words
     # the head of a column stands above it, and nothing above that of the first
     first = cells.height * (lag == 0)
-    axes = _area(figure, place[0], place[1] + first, (count, count), cells[:2])
+    size = count * cells.width, count * cells.height
+    axes = figure.add_axes((place[0] / 72, -(place[1] + first + size[1]) / 72, size[0] / 72, size[1] / 72))
     # lines between cells: the palest are seen to be there
-    _fill(axes, one.relative, top, FAINT)
-    _column(axes, -5, "", targets, _inks(one.record.targets, one.unknown), cells.word)
-    for column, (head, ink) in enumerate(zip(heads, _inks(one.record.words, one.unknown), strict=True)):
-        note(
-            axes,
-            head,
-            (column, column + lag - 0.5),
-            (2, 0),
-            xycoords="data",
-            va="center_baseline",
-            size=cells.word,
-            color=ink,
-        )
+    filled = _fill(axes, one.relative, top, FAINT)
+    targets, heads = _labels(one, one.record.targets), _labels(one, words)
+    _name_rows(axes, targets, _inks(one.record, one.record.targets), cells.word)
+    for column, (head, ink) in enumerate(zip(heads, _inks(one.record, words), strict=True)):
+        beside: dict[str, Any] = {"va": "center_baseline", "size": cells.word, "color": ink}
+        axes.text(column + 2 / cells.width, column + lag - 0.5, head, **beside)
     if cells.digits is not None:
         for row, column in np.argwhere(~np.isnan(one.matrix)).tolist():
-            ink = ink_on(blue(float(one.relative[row, column]) / top))
             share = percent(float(one.matrix[row, column]), cells.digits)
-            _write(axes, column + 0.5, row, share, cells.number, ink, "center")
+            _write(axes, row, column, share, cells.number, float(one.relative[row, column]) / top)
     if cells.digits != 1:  # the heads of the last row's columns are far away
         again = np.flatnonzero(~np.isnan(one.matrix[-1])).tolist()
         axes.set_xticks([n + 0.5 for n in again], [heads[n] for n in again], rotation=90, size=cells.word)
@@ -268,11 +243,13 @@ def _triangle(figure: Figure, one: SentenceMap, cells: _Cells, place: tuple[floa
     flatness = [] if one.flatness is None else [f"flatness {one.flatness.overall.flatness:.3f}"]
     shares = ", ".join([*flatness, *[f"{100 * elsewhere:.1f} % on no word"] * (elsewhere >= _LEAST_SHOWN)])
     about = "\n".join(wrap(text, NOTE_SIZE, 200) for text in (one.memory, shares) if text)
-    note(axes, "next word", (0, 1), (-5, first + 15), ha="right", size=NOTE_SIZE)
-    note(axes, "word read: heads a column", (0, 1), (2, first + 15), size=NOTE_SIZE)
-    note(axes, about, (0, 1), (0, first + 29), size=NOTE_SIZE)
+    axes.annotate("next word", (0, 1), (-5, first + 15), ha="right", **_NOTE)
+    axes.annotate("word read: heads a column", (0, 1), (2, first + 15), **_NOTE)
+    axes.annotate(about, (0, 1), (0, first + 29), **_NOTE)
     named = first + 31 + 10.5 * len(about.split("\n"))
-    note(axes, clip(one.name, LEGEND_SIZE, 200), (0, 1), (0, named), size=LEGEND_SIZE, weight="bold", color=INK)
+    bold = {"size": LEGEND_SIZE, "weight": "bold", "color": INK}
+    axes.annotate(clip(one.name, 34), (0, 1), (0, named), **{**_NOTE, **bold})
+    return filled
 
 
 def _triangle_caption(maps: Sequence[SentenceMap]) -> str:
@@ -283,196 +260,6 @@ def _triangle_caption(maps: Sequence[SentenceMap]) -> str:
         "all have the same). A column: the word at its head, on the diagonal.",
         "Flatness: entropy of a row over that of equal weights, mean over rows with a choice; 1 is flat.",
     ]
-    if any(one.unknown for one in maps):
+    if any(one.record.unknown for one in maps):
         parts.append("<unk>: the vocabulary lacks the word beside it, which was read as <unk>.")
     return " ".join(parts)
-
-
-# --- a span buffer at the last word of a text (Li et al., 2020, Figure 5 and Table 4) ---
-
-_WIDTH = 738
-_NAMES = {"buffer": "buffer alone", "encoder": "encoder alone", "mixture": "both"}
-_DATA = 98  # where what is named begins
-_SHOWN, _CANDIDATE = 4, 129
-_MOST_ROWS = 24
-MOST_STEPS = 32
-_STEP = 13
-_WORD, _LAMBDA, _GUESS = 78, 46, 72
-_LEAST_CELL, _MOST_CELL = 3.0, 30.0
-_USUAL_STEPS = 0.75  # of the steps have no weight above the darkest
-
-
-@styled()
-def span_figure(record: SpanRecord) -> Figure:
-    """Draw what the last position of `record` read, expected and looked at, and its last steps, a row each."""
-    figure, last = _sheet(record.title), len(record) - 1
-    looks = sorted(record.looks(last), key=lambda look: look.last)
-    what = f"{len(looks)} spans of {record.span} words" if record.span > 1 else f"{len(looks)} words"
-    empty = "The buffer is empty: no span has passed yet"
-    y = _expected(figure, record, last)
-    heading(figure.axes[0], record.title, _WIDTH, above=10, left=_DATA, about=record.about)
-    y = _heading(figure, y, f"The buffer: {what}, the newest last" if looks else empty)
-    if looks:
-        y = _spans(figure, record, last, y)
-        steps = range(max(len(record) - MOST_STEPS, 0), len(record))
-        y = _heading(figure, y, f"The last {len(steps)} steps")
-        y = _steps(figure, record, steps, y)
-    footnote(_area(figure, -_DATA, y, (1, 1)), _span_caption(record), _WIDTH, 0)
-    return figure
-
-
-def _span_caption(record: SpanRecord) -> str:
-    span = f"A span of {record.span} steps stands for the words it ends with" if record.span > 1 else "A span is a word"
-    none = ", and the word just read is in none" if record.nearest_lag else ""
-    return (
-        "λ: how much the gate prefers the buffer, before its temperature; the tick is at ½. "
-        f"α: the weights of the spans at a step; they sum to 1. {span}{none}. "
-        "What came is orange where it was expected."
-        + " Coloured words of the steps: the vocabulary lacks them; they were read as <unk>."
-        * bool(record.unknown)
-    )
-
-
-def _as_read(record: SpanRecord, word: str) -> str:
-    return UNK if word in record.unknown else word
-
-
-def _heading(figure: Figure, y: float, text: str) -> float:
-    _write(_area(figure, -_DATA, y + 14, (1, 1), (1, 12)), 0, 0, text, HEAD_SIZE, INK, weight="bold")
-    return y + 42
-
-
-def _gates(figure: Figure, gates: Sequence[float], x: float, y: float, size: tuple[float, float]) -> None:
-    """Fill a bar from the left by each λ that is a number, with a tick in the middle, where the preference turns."""
-    axes, rows = _area(figure, x, y, (1, len(gates)), size), np.arange(len(gates)) + 0.5
-    there = ~np.isnan(gates)
-    axes.barh(rows[there], 1, 0.45, color=FAINT)
-    axes.barh(rows, gates, 0.45, color=blue(0.55))
-    axes.vlines(np.full(there.sum(), 0.5), rows[there] - 0.35, rows[there] + 0.35, color=MUTED, linewidth=0.8)
-
-
-def _expected(figure: Figure, record: SpanRecord, last: int) -> float:
-    """Draw what was read, the gate, and what each part expected most and gave to the word that came (Table 4)."""
-    came, filled = record.targets[last], bool(record.filled[last])
-    before, room = record.words[last], _WIDTH - _DATA
-    axes = _area(figure, 0, 0, (room, 3), (1, 16))
-    text = clip(before, LEGEND_SIZE, room - 22)
-    for word in reversed(record.words[:last]):
-        if text_width(f"… {word} {text}", LEGEND_SIZE) > room:
-            text = f"… {text}"
-            break
-        text = f"{word} {text}"
-    names = ["after", "came", *["gate"] * filled]
-    _column(axes, -_DATA, "", names, [MUTED] * len(names), LEGEND_SIZE, ha="left")
-    _write(axes, 0, 0, text, LEGEND_SIZE, INK)
-    _write(axes, 0, 1, clip(came, LEGEND_SIZE, room), LEGEND_SIZE, CAME_INK, weight="bold")
-    if filled:
-        gate = float(record.gate[last])
-        _gates(figure, [gate], 0, 32, (120, 16))
-        preferred = "buffer" if gate >= 0.5 else "encoder"
-        _write(axes, 129, 2, f"λ {gate:.3f}: the {preferred} is preferred", LEGEND_SIZE, INK)
-    shown = {part: getattr(record, part)[last][:_SHOWN] for part in _NAMES if filled or part == "encoder"}
-    most, bar = max(chance for row in shown.values() for _, chance in row), 0.9
-    axes = _area(figure, 0, 76, (_SHOWN, len(shown)), (_CANDIDATE, 19.5))
-    note(axes, "expected most", (0, 1), (0, 5), size=NOTE_SIZE)
-    gave = [span_percent(float(record.chance[last, PARTS.index(part)])) for part in shown]
-    _column(axes, 5, f"gave “{clip(came, NOTE_SIZE, 75)}”", gave, [CAME_INK] * len(gave), LEGEND_SIZE)
-    _column(axes, -_DATA, "", [_NAMES[part] for part in shown], [MUTED] * len(shown), LEGEND_SIZE, ha="left")
-    for number, row in enumerate(shown.values()):
-        for x, (word, chance) in enumerate(row):
-            right = word == _as_read(record, came)
-            ink, fill, weight = (CAME_INK, CAME_INK, "bold") if right else (INK, blue(0.6), "normal")
-            _write(axes, x, number, clip(word, LEGEND_SIZE, 70), LEGEND_SIZE, ink, weight=weight)
-            _write(axes, x + bar, number, span_percent(chance), NOTE_SIZE, ink, "right")
-            axes.barh(number + 0.95, [bar, bar * chance / most], 0.12, left=x, color=[FAINT, fill])
-    return 76 + 19.5 * len(shown)
-
-
-def span_percent(share: float) -> str:
-    """Write a probability in percent: one digit after the point, or the first that is not 0."""
-    value = 100 * share
-    if value >= 9.95:
-        return f"{value:.0f} %"
-    return f"{value:.1f} %" if value >= 0.095 else f"{value:.1g} %"
-
-
-def _spans(figure: Figure, record: SpanRecord, position: int, y: float) -> float:
-    """Draw a row for each span looked at, the oldest first; of many the heaviest and the newest, the others counted."""
-    looks = sorted(record.looks(position), key=lambda look: look.last)
-    kept = {looks[-1], *sorted(looks[:-1], key=lambda look: -look.weight)[: _MOST_ROWS - 1]}
-    rows = list[tuple[str, str, float]]()
-    for shown, group in groupby(looks, key=lambda look: look in kept):
-        some = list(group)
-        if shown:
-            rows += [(signed(position - look.first), record.words_of(look), look.weight) for look in some]
-        else:
-            total = 100 * math.fsum(look.weight for look in some)
-            rows.append(("", f"⋯ {len(some)} spans, {total:.1f} % together", math.nan))
-    top = scale_top(max(look.weight for look in looks))
-    back, texts, weights = zip(*rows, strict=True)
-    width = _WIDTH - _DATA
-    axes = _area(figure, 0, y, (width, len(rows)), (1, _ROW))
-    axes.pcolor(
-        [0, width],
-        np.arange(len(rows) + 1),
-        np.ma.masked_invalid(np.array(weights)[:, None]),
-        cmap="Blues",
-        vmin=0,
-        vmax=top,
-        edgecolors=PAPER,
-    )
-    _column(axes, -6, "words back", back, [MUTED] * len(rows), NOTE_SIZE)
-    for row, (text, weight) in enumerate(zip(texts, weights, strict=True)):
-        ink = MUTED if math.isnan(weight) else ink_on(blue(weight / top))
-        _write(axes, 5, row, clip(text, TEXT_SIZE, width - 45), TEXT_SIZE, ink)
-        if not math.isnan(weight):
-            _write(axes, width - 5, row, f"{100 * weight:.1f} %", TEXT_SIZE, ink, "right")
-    y += _ROW * len(rows) + 8
-    _key(figure, 0, y, top, above=False)
-    return y + 24
-
-
-def _steps(figure: Figure, record: SpanRecord, steps: range, y: float) -> float:
-    """Draw a row for each of `steps`: its spans as columns, and beside them its gate and first guesses."""
-    beside = 3 * _GAP + _WORD + _LAMBDA + len(_NAMES) * _GUESS
-    room = _WIDTH - _WORD - _GAP - beside
-    weights, together = _columns(record, steps, int(room // _LEAST_CELL))
-    largest = np.nanmax(weights[~np.isnan(weights).all(axis=1)], axis=1)
-    top = scale_top(float(np.quantile(largest, _USUAL_STEPS)))
-    width = min(room / weights.shape[1], _MOST_CELL)
-    y += 14
-    axes = _area(figure, 0, y, weights.shape[::-1], (width, _STEP))
-    _fill(axes, weights, top)
-    several = f", a column is the largest of {together}" if together > 1 else ""
-    what = "spans" if record.span > 1 else "words"
-    note(axes, f"α of its {what}, the newest to the right{several}", (0, 1), (0, 18), size=NOTE_SIZE)
-    read, came = ([words[t] for t in steps] for words in (record.words, record.targets))
-    _column(axes, -_GAP, "just read", [clip(word, 8, _WORD) for word in read], _inks(read, record.unknown), 8)
-    _column(axes, _GAP, "came next", [clip(word, 8, _WORD - 3) for word in came], _inks(came, record.unknown), 8)
-    _column(axes, _GAP + _WORD, "λ", [], [])
-    end = width * weights.shape[1] + _GAP + _WORD
-    _gates(figure, [float(record.gate[t]) if record.filled[t] else math.nan for t in steps], end, y, (_LAMBDA, _STEP))
-    aside = 2 * _GAP + _WORD + _LAMBDA
-    note(axes, "expected most, by", (1, 1), (aside, 18), size=NOTE_SIZE)
-    for part, name in zip(_NAMES, ("buffer", "encoder", "both"), strict=True):
-        guesses = ["".join(word for word, _ in getattr(record, part)[t][:1]) for t in steps]
-        inks = [
-            CAME_INK if guess == _as_read(record, word) else MUTED for guess, word in zip(guesses, came, strict=True)
-        ]
-        _column(axes, aside, name, [clip(guess, 8, _GUESS - 4) for guess in guesses], inks, 8)
-        aside += _GUESS
-    y += _STEP * len(steps) + 8
-    _key(figure, 0, y, top, is_above(float(largest.max()), top))
-    return y + 28
-
-
-def _columns(record: SpanRecord, steps: range, most: int) -> tuple[NDArray[np.float64], int]:
-    """Return (steps, columns) weights, NaN for no span, the newest last; and of how many spans each is the largest."""
-    rows = [[look.weight for look in sorted(record.looks(t), key=lambda look: -look.last)] for t in steps]
-    spans = max(map(len, rows))
-    together = max(math.ceil(spans / most), 1)
-    table = np.full((len(rows), math.ceil(spans / together)), np.nan)
-    for number, row in enumerate(rows):
-        for column, first in enumerate(range(0, len(row), together), start=1):
-            table[number, -column] = max(row[first : first + together])
-    return table, together

@@ -42,7 +42,7 @@ from spanlm.data.tables import RowNotes, first_line_kind, read_table, refuse_wit
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, require
-from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig, SpanBufferConfig
+from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig
 from spanlm.runs.model import TrainedModel, require_weights
 from spanlm.runs.texts import text_to_attend
 from spanlm.scoring import attention
@@ -69,7 +69,7 @@ _MORE = """
   spanlm attend runs/demo --document 3 --words 60 --out article.svg
   spanlm attend runs/demo --by-lag --split valid --out lags.svg
   spanlm attend runs/single runs/combined --sentence "the law was long ." --out triangles.svg
-  spanlm attend runs/spans --from 5000 --words 600 --out spans.svg
+  spanlm attend runs/spans --from 5000 --words 600 --out spans.html
   spanlm attend runs/spans --by-epoch --out use.svg
 
 With --by-lag, mean attention by distance over a whole split: a table, and (--out) a figure, data or a Markdown
@@ -81,13 +81,13 @@ is read alone, and every run that is named has a panel beside the others; printe
 .pdf, .csv, .json). With --flatness, how equal the weights are over a whole split: a table, and (--out) .csv or .json.
 
 A model with a span buffer looks at spans of several words. What is printed of a text is which of them had the largest
-weights when its last word was guessed, and what the buffer, the encoder and both expected there; a figure (.svg, .png,
-.pdf) shows the same, the whole buffer and the steps before it. The page (.html) and .json have it of every word; .csv
-has a row for every span that a word looked at, and the gate, λ before its temperature. Of spans, too, --flatness shows
-how equal their weights are, and --by-lag which get them, by the lag of a span's last word; beside each other by lag
-stand only runs whose spans have one length. With --by-epoch, how often its gate preferred the buffer on valid
-after each epoch of training, and how often the buffer was better: a table, and (--out) a figure or data. A run that is
-still in training can be looked at, too. Every .json file has the command, the commit and the time that made it.
+weights when its last word was guessed, and what the buffer, the encoder and both expected there. The page (.html)
+shows it of every word, and .json has it; .csv has a row for every span that a word looked at, and the gate, λ before
+its temperature. Of spans, too, --flatness shows how equal their weights are, and --by-lag which get them, by the lag of
+a span's last word; beside each other by lag stand only runs whose spans have one length. With --by-epoch, how often its
+gate preferred the buffer on valid after each epoch of training, and how often the buffer was better: a table, and
+(--out) a figure or data. A run that is still in training can be looked at, too. Every .json file has the command, the
+commit and the time that made it.
 """
 
 MOST_WORDS = 20_000
@@ -136,7 +136,7 @@ def _parser() -> Parser:
     what.add_argument("--by-epoch", action="store_true", help="a span buffer's use while its run was trained")
     parser.add_argument("--words", type=int, metavar="N", help=f"how much of --document or --from (default: {WORDS})")
     text = f"how many of the most probable next words to show (default: {attention.EXPECTED}; of a span buffer, "
-    text += f"for each part, {attention.EXPECTED_OF_PART}, which are all that its figure has room for)"
+    text += f"for each part, {attention.EXPECTED_OF_PART})"
     parser.add_argument("--top", type=int, metavar="N", rare=True, help=text)
     text = "a word's context: all that is read, its line or its document (default: line; of a corpus as in training)"
     parser.add_argument("--state", choices=("carry", "line", "document"), help=text)
@@ -203,29 +203,27 @@ def _text(options: argparse.Namespace) -> None:
     """Read a text; write where the model looked at each word, or print where it looked at the last."""
     loaded = load_run(options.runs[0], options.device, options.gate_temperature, options.as_written)
     model = require_weights(loaded, "attend")
-    suffixes = export.SPAN_SUFFIXES if model.has_spans else export.ATTENTION_SUFFIXES
+    parts = attention.has_parts(model.model)
+    suffixes = export.attention_suffixes(options.out, parts)
     if options.out is not None:
         export.checked_suffix(options.out, suffixes)
-    elif not model.has_spans:
+    elif not parts:
         attention.check_attends(model.model)
         raise InputError(f"--out is missing: name a file that ends in {export.listed(suffixes)}")
     text = _excerpt(model, options)
     how: dict[str, Any] = {
         **model.headings(text.source),
+        "expected": options.top,
         "predict_first": model.texts.predict_first,
+        "first_token": text.first,
         "starts": text.starts,
-        **({} if options.top is None else {"expected": options.top}),
+        "places": text.places,
     }
-    if not model.has_spans:
-        record = attention.attend_words(model.model, model.vocabulary, text.words, places=text.places, **how)
-        export.save_attention(record, options.out)
-        return
-    spans = attention.attend_spans(model.model, model.vocabulary, text.words, first_token=text.first, **how)
+    record = attention.attention_record(model.model, model.vocabulary, text.words, **how)
     if options.out is not None:
-        export.save_spans(spans, options.out)
+        export.save_attention(record, options.out)
     else:
-        assert model.gate_temperature is not None  # what has spans has a gate
-        print_spans(spans, model.gate_temperature)
+        print_record(record, model.gate_temperature)
     note(*departures(model))
 
 
@@ -287,15 +285,15 @@ def _models(options: argparse.Namespace, most: float = math.inf) -> dict[str, Tr
     how = options.device, None, options.as_written
     models = [require_weights(load_run(folder, *how), "attend") for folder in options.runs]
     for model in models:
-        if (span := slots_of(model)[0]) > most:
+        try:
+            span = attention.check_attends(model.model).stride
+        except InputError as error:
+            raise InputError(f"{model.folder}: {error}") from None
+        if span > most:
             raise InputError(
                 f"--sentence: shows the weights of words, and {model.folder} looks at spans of {span}; "
                 "--text, --file, --document and --from show those"
             )
-        try:
-            attention.check_attends(model.model)
-        except InputError as error:
-            raise InputError(f"{model.folder}: {error}") from None
     return dict(zip(run_names([model.folder for model in models]), models, strict=True))
 
 
@@ -346,7 +344,7 @@ def _flatness(options: argparse.Namespace) -> None:
 
 def _by_lag(options: argparse.Namespace) -> None:
     models, measured = _models(options), []
-    check_alike({name: slots_of(model) for name, model in models.items()})
+    check_alike({name: attention.check_attends(model.model) for name, model in models.items()})
     for name, model in models.items():
         text, batcher = _split(model, options)
         nearest = NEAREST if model.config.model.memory.slots is None else None
@@ -357,12 +355,6 @@ def _by_lag(options: argparse.Namespace) -> None:
     paragraph(*notes(measured))
     if options.out is not None:
         export.save_lags(measured, options.out)
-
-
-def slots_of(model: TrainedModel) -> tuple[int, int]:
-    """Return how many words a slot of a model's memory has, and the lag of its nearest span."""
-    memory = model.config.model.memory
-    return (memory.stride, memory.nearest_lag) if isinstance(memory, SpanBufferConfig) else (1, 1)
 
 
 def published_name(config: RunConfig) -> str | None:
@@ -416,23 +408,29 @@ def _percent(shares: Sequence[float], epoch: int) -> str:
     return f"{100 * shares[epoch]:.1f}" if epoch < len(shares) else ""
 
 
-def print_spans(record: attention.SpanRecord, temperature: float) -> None:
-    """Print the last position: after what, where it looked, and what each part of the model expected."""
-    last = len(record.words) - 1
+def print_record(record: attention.AttentionRecord, temperature: float | None) -> None:
+    """Print the last position of a record with parts: after what, where it looked, and what each part expected."""
+    last, parts = len(record) - 1, record.parts
+    assert parts is not None  # of others there are files
     paragraph(record.title)
     read = record.words[max(last + 1 - CONTEXT, 0) :]
     rows = [("after", " ".join(["…"] * (last + 1 > CONTEXT) + read)), ("came", record.targets[last])]
-    if record.filled[last]:
-        preferred = "buffer" if record.gate[last] >= 0.5 else "encoder"
-        shares = f"λ {record.gate[last]:.3f}, used as {record.used[last]:.3f} (T {temperature:g})"
-        rows.append(("gate", f"{shares}: the {preferred} is preferred"))
-        rows.append(("buffer alone", _expected(record, "buffer")))
     if unknown := [word for word in dict.fromkeys([*read, record.targets[last]]) if word in record.unknown]:
-        rows.insert(2, ("read as <unk>", " ".join(unknown)))
-    table([*rows, ("encoder alone", _expected(record, "encoder")), ("both", _expected(record, "mixture"))])
+        rows.append(("read as <unk>", " ".join(unknown)))
+    said = {
+        part: f"{', '.join(f'{word} {chance:.3f}' for word, chance in expected[last])}; "
+        f'"{record.targets[last]}" {parts.chance[part][last]:.3f}'
+        for part, expected in parts.expected.items()
+    }
+    own, other, both = said
+    if parts.there[last]:
+        preferred = other if parts.preference[last] >= 0.5 else own
+        shares = f"λ {parts.preference[last]:.3f}, used as {parts.share[last]:.3f} (T {temperature:g})"
+        rows += [("gate", f"{shares}: the {preferred} is preferred"), (f"{other} alone", said[other])]
+    table([*rows, (f"{own} alone", said[own]), ("both", said[both])])
     looks = record.looks(last)
     if not looks:
-        out("the buffer is empty: no span has ended yet")
+        out(f"the {other} is empty: no span has ended yet")
         return
     out()
     what = f"{len(looks)} {'word' if record.span == 1 else 'span'}{'s' if len(looks) > 1 else ''}"
@@ -441,13 +439,6 @@ def print_spans(record: attention.SpanRecord, temperature: float) -> None:
         start, end = look.first + record.first_token, look.last + record.first_token
         place = f"{end:>6}" if record.span == 1 else f"{start:>6}–{end:<6}"
         out(f"  {look.weight:6.1%}  {place}  {record.words_of(look)}")
-
-
-def _expected(record: attention.SpanRecord, part: str) -> str:
-    """Say what a part expected at the last position, and what it gave the word that came."""
-    expected: attention.Expected = getattr(record, part)[-1]
-    came = f'"{record.targets[-1]}" {record.chance[-1, attention.PARTS.index(part)]:.3f}'
-    return f"{', '.join(f'{word} {chance:.3f}' for word, chance in expected)}; {came}"
 
 
 class View(NamedTuple):

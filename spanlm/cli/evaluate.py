@@ -38,6 +38,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, Interrupted, require
 from spanlm.models.interfaces import NextWordModel
+from spanlm.models.memories import require_gate
 from spanlm.models.ops.precision import usable
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.model import Model, TrainedModel, require_weights
@@ -46,7 +47,7 @@ from spanlm.scoring.dynamic.tuning import TRIALS, DynamicOptions, DynamicTuning
 from spanlm.scoring.dynamic.update import DynamicConfig, require_loss
 from spanlm.scoring.excess import Excess
 from spanlm.scoring.ngram.next_word import NgramModel
-from spanlm.scoring.perplexity import Evaluation, padded_perplexity, require_pad, require_span_buffer
+from spanlm.scoring.perplexity import Evaluation, padded_perplexity, require_pad
 from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import Report
 from spanlm.scoring.tally import edge_note, shown
@@ -138,7 +139,7 @@ def run(arguments: list[str]) -> None:
         if vars(options)[name]:
             require_weights(model, f"--{name}")
     if options.parts:
-        require_span_buffer(model.config.model.memory, "--parts")
+        require_gate(model.config.model.memory, "--parts")
     if options.vocab_pad is not None:  # refused before minutes are spent
         require_pad(model.vocabulary, options.vocab_pad)
     corpus, options.split = corpus_of(model, options)

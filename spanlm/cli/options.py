@@ -258,7 +258,7 @@ def check_gate(temperature: float | None, runs: int) -> None:
         return
     if runs > 1:
         raise InputError(f"{GATE}: is for one run; each of the {runs} has a gate of its own")
-    from spanlm.models.memories.span_buffer import require_temperature
+    from spanlm.models.memories import require_temperature
 
     require_temperature(temperature, GATE)
 
@@ -266,9 +266,9 @@ def check_gate(temperature: float | None, runs: int) -> None:
 def load_run(folder: Path, device: str, gate_temperature: float | None = None, as_written: bool = False) -> Model:
     """Load one run, with another temperature of its gate if one is given."""
     # here, since torch takes a second to load, and not every verb that has shared options needs it
+    from spanlm.models.memories import require_gate
     from spanlm.runs.loading import load
     from spanlm.runs.model import require_weights
-    from spanlm.scoring.perplexity import require_span_buffer
 
     model = load(folder, device)
     model = model.as_written() if as_written else model
@@ -276,7 +276,7 @@ def load_run(folder: Path, device: str, gate_temperature: float | None = None, a
     if gate_temperature is None:
         return model
     trained = require_weights(model, GATE)
-    require_span_buffer(trained.config.model.memory, GATE)
+    require_gate(trained.config.model.memory, GATE)
     return trained.at_gate_temperature(gate_temperature)
 
 

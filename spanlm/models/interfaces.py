@@ -249,8 +249,15 @@ class MemoryConfig:
     kind: str
     drops_output: ClassVar[bool] = False
     """Whether it has a dropout of its own in place of `model.output_dropout`."""
+    mixes: ClassVar[bool] = False
+    """Whether it predicts, too, so that its readouts have a mixture."""
     paper: ClassVar[str] = ""
     """Where it was published, as one cites it."""
+
+    @property
+    def mixing(self) -> str:
+        """How the head's equation goes into that of a mixture: what is written before it."""
+        return ""
 
     @property
     def equation(self) -> str:

@@ -21,8 +21,7 @@ from spanlm.errors import InputError, SpanlmError, whole_number
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import LanguageModel, to_be_filled
 from spanlm.models.lesions import described_lesion, lesioned
-from spanlm.models.memories import SpanBufferConfig
-from spanlm.models.memories.span_buffer import require_temperature
+from spanlm.models.memories import SpanBufferConfig, require_gate, require_temperature
 from spanlm.models.ops.precision import Precision
 from spanlm.runs.about import about
 from spanlm.runs.requests import (
@@ -37,7 +36,7 @@ from spanlm.runs.requests import (
     fields_as_keywords,
 )
 from spanlm.runs.texts import Texts
-from spanlm.scoring.attention import AttentionRecord, SpanRecord, attend_spans, attend_words
+from spanlm.scoring.attention import AttentionRecord, attention_record, has_parts
 from spanlm.scoring.cache import CacheConfig, CacheTuning, tune_cache
 from spanlm.scoring.cloze import RankedQuestion, rank_questions
 from spanlm.scoring.dynamic.evaluate import evaluate_dynamic
@@ -59,7 +58,7 @@ from spanlm.scoring.dynamic.tuning import (
 from spanlm.scoring.excess import Excess, excess_by_lag
 from spanlm.scoring.generation import Drawn, draw, draw_samples
 from spanlm.scoring.pairs import Compared, Pair, compare_pairs
-from spanlm.scoring.perplexity import Evaluation, evaluate, require_span_buffer
+from spanlm.scoring.perplexity import Evaluation, evaluate
 from spanlm.scoring.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
 from spanlm.scoring.protocol import Context, Protocol
 from spanlm.scoring.stream import Report, quiet
@@ -381,7 +380,7 @@ class TrainedModel(Model):
             return self._trained.at_gate_temperature(temperature).with_attention(self.attention)
         require_temperature(temperature, "gate_temperature")
         config = self.model.config
-        memory = require_span_buffer(config.memory, "gate_temperature").at_temperature(float(temperature))
+        memory = require_gate(config.memory, "gate_temperature").at_temperature(float(temperature))
         model = to_be_filled(replace(config, memory=memory), len(self.vocabulary))
         model.load_state_dict(self.model.state_dict())
         changed = TrainedModel(model.to(self.model.device).eval(), self.vocabulary, self.config, self.folder)
@@ -404,44 +403,29 @@ class TrainedModel(Model):
     ) -> AttentionRecord:
         """Read a text and record where the model looked at each word, and the `expected` likeliest next words.
 
-        Lines, or sentences if the training's lines were cut into them (data.lines), are closed by <eos>; a word's
-        context is `state`, and the `text` is as of `score`.
+        Of a mixture that names its parts, as a span buffer's does, `parts` have what each expected. Lines, or sentences
+        if the training's lines were cut into them (data.lines), are closed by <eos>; a word's context is `state`, and
+        the `text` is as of `score`.
 
         Raises:
-            InputError: no words, a model that attends to nothing or to spans, which `attend_spans` shows, or a `state`
-                that the model cannot use.
+            InputError: no words, a model that attends to nothing, or a `state` that the model cannot use.
         """
-        if self.has_spans:
-            raise InputError(
-                "model.memory.kind=span_buffer: the model looks at spans, and takes of them what its gate lets in; "
-                "attend_spans(text) records both"
-            )
-        words, how = self._to_attend(text, state)
-        return attend_words(self.model, self.vocabulary, words, expected=expected, **how)
+        words, starts = self.texts.to_attend(text, state)
+        how: dict[str, Any] = {**self.headings(), "predict_first": self.texts.predict_first, "starts": starts}
+        return attention_record(self.model, self.vocabulary, words, expected=whole_number("expected", expected), **how)
 
     @property
     def has_spans(self) -> bool:
-        """Whether it has a span buffer."""
-        return isinstance(self.config.model.memory, SpanBufferConfig)
+        """Whether records of `attend` have parts, as those of a span buffer do."""
+        return has_parts(self.model)
 
     def attend_spans(
         self, text: str | Path | Iterable[str], *, expected: int = 5, state: Context = "line"
-    ) -> SpanRecord:
-        """Read a text and record at which spans a span buffer looked, its gate, and what each part expected next.
-
-        The arguments are as of `attend`; `expected` words are kept of each part.
-
-        Raises:
-            InputError: no words, a model without a span buffer, or a `state` that the model cannot use.
-        """
+    ) -> AttentionRecord:
+        """Read a text as `attend` does; InputError: as there, or the record would have no parts."""
         if not self.has_spans:
             raise InputError(f"{self.title()}: has no span buffer; attend(text) records at which words a model looked")
-        words, how = self._to_attend(text, state)
-        return attend_spans(self.model, self.vocabulary, words, expected=expected, **how)
-
-    def _to_attend(self, text: str | Path | Iterable[str], state: Context) -> tuple[list[str], dict[str, Any]]:
-        words, starts = self.texts.to_attend(text, state)
-        return words, {**self.headings(), "predict_first": self.texts.predict_first, "starts": starts}
+        return self.attend(text, expected=expected, state=state)
 
     def dynamic_statistics(
         self,

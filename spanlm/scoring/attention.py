@@ -1,7 +1,7 @@
-"""What a model looks at while it reads one text, word by word: at words, or, with a span buffer, at spans of them.
+"""What a model looks at while it reads one text, word by word, and what it expects.
 
-A span of L steps that ends at word i stands for the words i − L + 1 … i, or those of them that there are; an output in
-place of a span for word i (Li et al., 2020, Figure 5, Table 4).
+A slot stands for one word, or for a span of them: a span of L words that ends at word i for the words i − L + 1 … i, or
+those of them that there are (Li et al., 2020, Figure 5, Table 4).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -19,22 +19,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spanlm.data.batching import Segment
-from spanlm.data.vocabulary import EOS, Vocabulary
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require, whole_number
 from spanlm.models.ensemble import EnsembleReadout
-from spanlm.models.interfaces import Attention, MixingHead, NextWordModel, Readout
+from spanlm.models.interfaces import Attention, Head, MixingHead, NextWordModel, Parts, Readout
 from spanlm.scoring.protocol import STANDARD
-from spanlm.scoring.stream import STEPS, Question, Reading, Scored, evaluating, read, word_values
-from spanlm.store.plain import finite
+from spanlm.scoring.stream import STEPS, Reading, Scored, evaluating, read, word_values
 
-EXPECTED = 5
-"""How many of the most probable next words are kept."""
-
-PARTS = ("encoder", "buffer", "mixture")
-"""What expects words in a model with a span buffer: each part alone, and both together."""
-
-EXPECTED_OF_PART = 4
-"""How many words are kept of what each part expected."""
+EXPECTED, EXPECTED_OF_PART = 5, 4
+"""How many of the most probable next words are kept: of a model, and of each of several parts."""
 
 MOST_WEIGHTS = 20_000_000
 """Of one record: of a memory that holds the whole text they are as many as the square of its words."""
@@ -42,41 +35,60 @@ MOST_WEIGHTS = 20_000_000
 Expected = list[tuple[str, float]]
 """The most probable next words with their probabilities, best first."""
 
-
-class Predicted(NamedTuple):
-    """What was predicted at each of N positions, of all words.
-
-    Attributes:
-        surprisal: (N,) float64, −ln p(target) in nats; NaN where nothing was predicted.
-        entropy: (N,) float64, of the distribution, in nats; NaN likewise.
-        rank: (N,) of the target, 1 if none was more probable; 0 where nothing was predicted.
-    """
-
-    surprisal: NDArray[np.float64]
-    entropy: NDArray[np.float64]
-    rank: NDArray[np.int64]
-
-
 Place = tuple[int, int, int]
 """Where a token of an item is: in which item, its number there as a token, and that of its written word, all from 1."""
 
 
+class Look(NamedTuple):
+    """A slot that was looked at: the positions of its first and last word, and its weight."""
+
+    first: int
+    last: int
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class PartsRecord:
+    """What each part of a mixture predicted at N positions, see `spanlm.models.interfaces.Parts`.
+
+    Attributes:
+        expected: by the name of the part, last the mixture: the most probable words; none where it predicted nothing.
+        chance: by the name of the part: (N,) p of the word that came; NaN where it predicted nothing.
+        there: (N,) bool, where the distribution beside the head's own was there.
+        preference: (N,) the gate's for it, without temperature; means nothing where it was not there.
+        share: (N,) what it had of the mixture.
+    """
+
+    expected: Mapping[str, list[Expected]]
+    chance: Mapping[str, NDArray[np.float64]]
+    there: NDArray[np.bool_]
+    preference: NDArray[np.float64]
+    share: NDArray[np.float64]
+
+
 @dataclass(frozen=True, eq=False)
 class AttentionRecord:
-    """The attention of a model over one text of N words with a window of L (Daniluk et al. 2017, Fig. 3a).
+    """The attention of a model over one text of N words, at L lags (Daniluk et al. 2017, Fig. 3a).
 
-    Position t is the moment after `words[t]` was read and before `targets[t]` was known. Column j of
-    `weights` is lag i = L - 1 - j + `nearest_lag`: the weight given to `words[t - i]` while predicting `targets[t]`.
+    Position t is the moment after `words[t]` was read and before `targets[t]` was known. Column j of `weights` is lag
+    i = L - 1 - j + `nearest_lag`: the weight given to the slot that ends with `words[t - i]` while predicting
+    `targets[t]`.
 
     Attributes:
         words: that were read; the first is the `<eos>` that opens the text, if one does.
         weights: (N, L) float32; a row sums to 1 but for what lies on no word, or is 0 while the memory is empty.
         surprisal: (N,) float64, -ln p(target) in nats; NaN where nothing was predicted.
+        entropy: (N,) float64, of the distribution, in nats; NaN likewise.
+        rank: (N,) of the target, 1 if none was more probable; 0 where nothing was predicted.
+        expected: before each target.
         nearest_lag: of the last column: 1 where the memory ends at the word before the one just read, 0 where it holds
             that word, too.
+        span: how many words a slot stands for.
+        first_token: number of `words[0]` in the text they are from; of a text of its own, its first word is 1.
+        starts: positions of the first words of its contexts; no slot reaches beyond its own.
         unknown: words that the vocabulary lacks: read as <unk>, shown as written.
         places: of items of a table, those of the targets, see `spanlm.scoring.words.places_of`.
-        predicted: entropy and rank beside the surprisal.
+        parts: of a mixture that names its parts.
         about: what the model is, in a line.
         features: (N, D), what the head read, if it was asked for.
 
@@ -88,12 +100,17 @@ class AttentionRecord:
     targets: list[str]
     weights: NDArray[np.float32]
     surprisal: NDArray[np.float64]
+    entropy: NDArray[np.float64]
+    rank: NDArray[np.int64]
     expected: list[Expected]
     title: str
     nearest_lag: int = 1
+    span: int = 1
+    first_token: int = 0
+    starts: Sequence[int] = (0,)
     unknown: frozenset[str] = frozenset()
     places: Sequence[Place] = ()
-    predicted: Predicted | None = None
+    parts: PartsRecord | None = None
     about: str = ""
     features: NDArray[np.floating[Any]] | None = None
 
@@ -108,6 +125,10 @@ class AttentionRecord:
 
     def __len__(self) -> int:
         return len(self.words)
+
+    def is_unknown(self, word: str) -> bool:
+        """Whether a word was read as <unk>, also where the text itself has <unk>."""
+        return word == UNK or word in self.unknown
 
     @property
     def window(self) -> int:
@@ -145,94 +166,19 @@ class AttentionRecord:
         rows = full if full.sum() > 1 else 2 * slots >= max(int(slots.max()), 1)
         return np.asarray(self.weights[rows], dtype=np.float32)
 
-
-class Look(NamedTuple):
-    """A span that was looked at: the positions of its first and last word, and its weight."""
-
-    first: int
-    last: int
-    weight: float
-
-
-@dataclass(frozen=True, eq=False)
-class SpanRecord:
-    """A text of N words as a model with a span buffer read it.
-
-    Position t is that of `AttentionRecord`.
-
-    Attributes:
-        weights: (N, B) float32; a span's weight is in the column of its last word, column j is lag
-            B − 1 − j + `nearest_lag`.
-        span: L, how many words a span stands for.
-        nearest_lag: 1 where the newest span ends at the word before, 0 where it may end at the word itself.
-        filled: (N,) bool, where there was a span to look at.
-        gate: (N,) λ, without temperature: how much the buffer is preferred; means nothing where it is not filled.
-        used: (N,) λ̂, the buffer's share of the mixture: the same with the temperature of evaluation.
-        buffer: what the buffer alone expected; empty where there was no span.
-        chance: (N, 3) what each of `PARTS` gave the word that came; NaN of the buffer where it is not filled.
-        first_token: number of `words[0]` in the text they are from; of a text of its own, its first word is 1.
-        starts: positions of the first words of its contexts; no span reaches beyond its own.
-        unknown: words that the vocabulary lacks: read as <unk>, shown as written.
-        predicted: surprisal, entropy and rank under the mixture.
-        about: what the model is, in a line.
-        features: (N, D), what the head read, if it was asked for.
-    """
-
-    words: list[str]
-    targets: list[str]
-    weights: NDArray[np.float32]
-    span: int
-    nearest_lag: int
-    filled: NDArray[np.bool_]
-    gate: NDArray[np.float64]
-    used: NDArray[np.float64]
-    encoder: list[Expected]
-    buffer: list[Expected]
-    mixture: list[Expected]
-    chance: NDArray[np.float64]
-    title: str
-    first_token: int = 0
-    starts: Sequence[int] = (0,)
-    unknown: frozenset[str] = frozenset()
-    predicted: Predicted | None = None
-    about: str = ""
-    features: NDArray[np.floating[Any]] | None = None
-
-    def __len__(self) -> int:
-        return len(self.words)
-
     def first(self, position: int) -> int:
         """Return where the context of a position begins."""
         return self.starts[bisect_right(self.starts, position) - 1]
 
     def looks(self, position: int) -> list[Look]:
-        """Return the spans looked at from a position, the largest weight first."""
-        row = self.weights[position]
-        first = position + 1 - len(row) - self.nearest_lag
-        ends = ((first + column, row[column]) for column in np.flatnonzero(row).tolist())
-        found = [Look(max(self.first(position), end - self.span + 1), end, float(weight)) for end, weight in ends]
+        """Return the slots that have weight at a position, the largest weight first."""
+        row, first = self.weights[position], self.first(position)
+        ends = ((position - self.lags[column], row[column]) for column in np.flatnonzero(row).tolist())
+        found = [Look(max(first, end - self.span + 1), end, float(weight)) for end, weight in ends]
         return sorted(found, key=lambda look: (-look.weight, -look.last))
 
     def words_of(self, look: Look) -> str:
         return " ".join(self.words[look.first : look.last + 1])
-
-    def to_json(self) -> dict[str, object]:
-        """Return plain values; `spans` are first and last position and weight, the largest weight first."""
-        positions = [
-            {
-                "word": self.words[t],
-                "target": self.targets[t],
-                "gate": float(self.gate[t]) if self.filled[t] else None,
-                "spans": [list(look) for look in self.looks(t)],
-                "encoder": self.encoder[t],
-                "buffer": self.buffer[t],
-                "mixture": self.mixture[t],
-                "target_probability": dict(zip(PARTS, finite(self.chance[t].tolist()), strict=True)),
-            }
-            for t in range(len(self.words))
-        ]
-        unknown = sorted(self.unknown)
-        return {"title": self.title, "span": self.span, "unknown": unknown, "positions": positions}
 
 
 def attention_of(readout: Readout) -> Attention:
@@ -247,21 +193,39 @@ def attention_of(readout: Readout) -> Attention:
     return readout.attention
 
 
-def check_attends(model: NextWordModel) -> None:
-    """Read one word to see, before any work is done, whether there is attention at all; InputError: there is none."""
+def check_attends(model: NextWordModel) -> Attention:
+    """Return the attention at one word, before any work is done; InputError: there is none."""
+    return attention_of(_first_readout(model))
+
+
+def has_parts(model: NextWordModel) -> bool:
+    """Whether records of a model have `parts`."""
+    with evaluating(model):
+        return _parts_of(model.head, _first_readout(model)) is not None
+
+
+def _first_readout(model: NextWordModel) -> Readout:
     with evaluating(model):
         word = torch.zeros(1, 1, dtype=torch.long, device=model.device)
-        attention_of(model(word, model.init_state(1))[0])
+        readout: Readout = model(word, model.init_state(1))[0]
+    return readout
 
 
-def attend_words(
+def _parts_of(head: Head, readout: Readout) -> Parts | None:
+    if readout.mixture is None or not isinstance(head, MixingHead):
+        return None
+    return readout.mixture.parts(head, readout.features)
+
+
+def attention_record(
     model: NextWordModel,
     vocabulary: Vocabulary,
     targets: list[str],
     *,
-    expected: int = EXPECTED,
+    expected: int | None = None,
     title: str = "",
     predict_first: bool = True,
+    first_token: int = 1,
     starts: Sequence[int] = (0,),
     places: Sequence[Place] = (),
     looks: bool = True,
@@ -270,184 +234,114 @@ def attend_words(
 ) -> AttentionRecord:
     """Read words, line ends among them, opened by <eos> and an empty state: as a document of a corpus is read.
 
-    Where one of several contexts is not opened, nothing is predicted at its first word: no weights, no expected words,
-    and a surprisal of NaN.
+    If <eos> does not open the words (`predict_first`), the first is read and not predicted. Unknown words are read as
+    <unk> and shown as written. `starts` are the indices in `targets` of the first words of contexts; the state is reset
+    there, and where such a context is not opened, nothing is predicted before its first word: no weights, no expected
+    words, and a surprisal of NaN. `first_token` is the number of the first of the words in their text.
 
-    Unknown words are read as <unk> and shown as written. `starts` are the indices in `targets` of the first words of
-    contexts; the state is reset there. If <eos> does not open the words, the first is read and not predicted. So many
-    of the most probable next words are kept as `expected`. Without `looks` there are no weights, L = 0, and any model
-    can be asked. With `features` what the head read is kept, too.
+    So many of the most probable next words are kept as `expected`; None: `EXPECTED`, or `EXPECTED_OF_PART` of each
+    part. Without `looks` there are no weights, L = 0, and any model can be asked. With `features` what the head read is
+    kept, too.
 
     Raises:
         InputError: `expected` below 1, too few words, a model that attends to nothing, or more weights than
             `MOST_WEIGHTS`.
     """
-    found = _Found(model, vocabulary, targets, predict_first, starts, expected, looks, features, ("",))
+    whole = [EOS, *targets] if predict_first else targets
+    require(len(whole) > 1, "targets", targets, f"at least {1 if predict_first else 2} words")
+    asked = _Asked(len(whole) - 1, None if expected is None else whole_number("expected", expected), looks)
+    segments = one_text(vocabulary.encode(whole), starts, STEPS)
+    scored = Scored.joined([*read(model, segments, STANDARD, asked, *[_features] * features)])
+    numbers: dict[str, NDArray[Any]] = {name: scored.numpy(name) for name in scored.answers}
+    # a context that nothing opens: these positions are before its first word
+    unpredicted = [] if predict_first else [start - 1 for start in starts[1:]]
+    for name, nothing in (("weights", 0), ("surprisal", np.nan), ("entropy", np.nan), ("rank", 0), ("there", False)):
+        if name in numbers:
+            numbers[name][unpredicted] = nothing
+    found, chance = dict[str, list[Expected]](), dict[str, NDArray[np.float64]]()
+    for part in asked.parts:
+        silent = np.zeros(len(scored), dtype=np.bool_)
+        silent[unpredicted] = True
+        if part in asked.parts[1:-1]:
+            silent |= ~numbers["there"]
+        rows = zip(silent.tolist(), *(numbers[f"{part} {name}"].tolist() for name in ("words", "chances")), strict=True)
+        found[part] = [
+            [] if empty else [*zip(map(vocabulary.word, words), chances, strict=True)] for empty, words, chances in rows
+        ]
+        chance[part] = np.where(silent, np.nan, numbers[f"{part} chance"])
+    parts = None
+    if len(asked.parts) > 1:
+        parts = PartsRecord(found, chance, numbers["there"], numbers["preference"], numbers["share"])
     return AttentionRecord(
-        words=found.words,
-        targets=found.targets,
-        weights=found.weights,
-        surprisal=found.predicted.surprisal,
-        expected=found.expected(""),
+        words=whole[:-1],
+        targets=whole[1:],
+        weights=numbers["weights"],
+        surprisal=numbers["surprisal"],
+        entropy=numbers["entropy"],
+        rank=numbers["rank"],
+        expected=found[asked.parts[-1]],
         title=title,
-        nearest_lag=found.looks.nearest_lag,
-        unknown=found.unknown,
-        predicted=found.predicted,
-        places=places if predict_first else places[1:],
-        about=about,
-        features=found.numbers.get("features"),
-    )
-
-
-def attend_spans(
-    model: NextWordModel,
-    vocabulary: Vocabulary,
-    targets: list[str],
-    *,
-    expected: int = EXPECTED_OF_PART,
-    title: str = "",
-    predict_first: bool = True,
-    first_token: int = 1,
-    starts: Sequence[int] = (0,),
-    features: bool = False,
-    about: str = "",
-) -> SpanRecord:
-    """Read words with a model with a span buffer, as `attend_words` does.
-
-    As many words are kept as `expected` of each part. `first_token` is the number of the first of the words in their
-    text.
-
-    Raises:
-        InputError: too few words, `expected` below 1, a model without a span buffer, or more weights than
-            `MOST_WEIGHTS`.
-    """
-    found = _Found(model, vocabulary, targets, predict_first, starts, expected, True, features, PARTS)
-    chance, filled = np.stack([found.numbers[f"{part}chance"] for part in PARTS], 1), found.numbers["filled"]
-    chance[found.unpredicted], filled[found.unpredicted] = np.nan, False
-    chance[~filled, PARTS.index("buffer")] = np.nan
-    encoder, buffer, mixture = map(found.expected, PARTS)
-    return SpanRecord(
-        words=found.words,
-        targets=found.targets,
-        weights=found.weights,
-        span=found.looks.stride,
-        nearest_lag=found.looks.nearest_lag,
-        filled=filled,
-        gate=found.numbers["gate"],
-        used=found.numbers["used"],
-        encoder=encoder,
-        buffer=[row if there else [] for row, there in zip(buffer, filled, strict=True)],
-        mixture=mixture,
-        chance=chance,
-        title=title,
+        nearest_lag=asked.nearest_lag,
+        span=asked.span,
         first_token=first_token - predict_first,  # <eos> stands before it
         starts=starts,
-        unknown=found.unknown,
-        predicted=found.predicted,
+        unknown=frozenset(word for word in targets if word not in vocabulary),
+        places=places if predict_first else places[1:],
+        parts=parts,
         about=about,
-        features=found.numbers.get("features"),
+        features=numbers.get("features"),
     )
 
 
-class _Looks:
-    """Asks for the attention of words, of which there are so many: answers `weights` (N, L) by lag, if `wanted`."""
+class _Asked:
+    """Asks of a text of so many words where a model looked and what it, or each part of a mixture, expected.
 
-    nearest_lag = stride = 1
+    Answers `weights` (N, L) by lag, if they are wanted; surprisal, entropy and rank; and, after the name of each part,
+    its most probable words, their chances and that of the word that came. The model as a whole is the last part, ""
+    where it has but one.
+    """
 
-    def __init__(self, words: int, wanted: bool) -> None:
-        self._words, self._wanted = words, wanted
+    nearest_lag = span = 1
+    parts: Sequence[str] = ()
+
+    def __init__(self, words: int, expected: int | None, looks: bool) -> None:
+        self._words, self._expected, self._looks = words, expected, looks
 
     def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
-        if not self._wanted:
-            return {"weights": reading.readout.features.new_zeros(len(reading.rows), 0)}
+        head, readout, targets = reading.model.head, reading.readout, reading.flat(reading.segment.targets)
+        numbers = {"weights": self._weights(reading)}
+        mixed = _parts_of(head, readout)
+        if mixed is None:
+            log_probs = {"": reading.flat(head.log_probs(readout))}
+        else:
+            log_probs = {name: reading.flat(x).double() for name, x in mixed.log_probs.items()}
+            columns = {"there": mixed.there, "preference": mixed.preference.double(), "share": mixed.share.double()}
+            numbers |= {name: reading.flat(x) for name, x in columns.items()}
+        self.parts = [*log_probs]
+        count = self._expected or (EXPECTED if mixed is None else EXPECTED_OF_PART)
+        for part, log_p in log_probs.items():
+            top = log_p.topk(min(count, log_p.shape[1]), dim=1)
+            numbers |= {f"{part} words": top.indices, f"{part} chances": top.values.exp()}
+            numbers[f"{part} chance"] = log_p.gather(1, targets.unsqueeze(1)).squeeze(1).exp()
+        values = word_values(log_probs[self.parts[-1]], targets)
+        return numbers | dict(zip(("surprisal", "entropy", "rank"), values, strict=True))
+
+    def _weights(self, reading: Reading) -> Tensor:
+        if not self._looks:
+            return reading.readout.features.new_zeros(len(reading.rows), 0)
         attention = attention_of(reading.readout)
-        self.nearest_lag, self.stride = attention.nearest_lag, attention.stride
+        self.nearest_lag, self.span = attention.nearest_lag, attention.stride
         weights = reading.flat(attention.by_lag())
         if self._words * weights.shape[1] > MOST_WEIGHTS:
             raise InputError(
                 f"a text of {self._words:,} words, each with {weights.shape[1]:,} weights or more, has too many "
                 f"weights: must be at most {MOST_WEIGHTS:,}. Attend to a part of it."
             )
-        return {"weights": weights.float()}
-
-
-def _expects(reading: Reading, parts: Sequence[str], count: int) -> Mapping[str, Tensor]:
-    """Answer surprisal, entropy and rank, and, after the name of each part, its most probable words and what it gave.
-
-    The last of the parts is the model as a whole, which is "" where it has but one.
-    """
-    targets, numbers = reading.flat(reading.segment.targets), dict[str, Tensor]()
-    log_probs = [reading.flat(reading.model.head.log_probs(reading.readout))] if parts == ("",) else []
-    if not log_probs:
-        mixture, head = reading.readout.mixture, reading.model.head
-        mixed = mixture.parts(head, reading.readout.features) if mixture and isinstance(head, MixingHead) else None
-        if mixed is None:
-            raise InputError("this model looks at no spans: train one with model.memory.kind=span_buffer")
-        log_probs = [reading.flat(x).double() for x in mixed.log_probs.values()]
-        columns = {"filled": mixed.there, "gate": mixed.preference.double(), "used": mixed.share.double()}
-        numbers = {name: reading.flat(x) for name, x in columns.items()}
-    for part, log_p in zip(parts, log_probs, strict=True):
-        top = log_p.topk(min(count, log_p.shape[1]), dim=1)
-        numbers |= {f"{part}words": top.indices, f"{part}chances": top.values.exp()}
-        numbers[f"{part}chance"] = log_p.gather(1, targets.unsqueeze(1)).squeeze(1).exp()
-    return numbers | dict(zip(Predicted._fields, word_values(log_probs[-1], targets), strict=True))
+        return weights.float()
 
 
 def _features(reading: Reading) -> Mapping[str, Tensor]:
     return {"features": reading.flat(reading.readout.features)}
-
-
-class _Found:
-    """A text as a model reads it, a few steps at a time: only of these all probabilities are held.
-
-    Where a context is not opened, no word is predicted before it begins: these steps, `unpredicted`, have no weights
-    and expect nothing.
-    """
-
-    def __init__(
-        self,
-        model: NextWordModel,
-        vocabulary: Vocabulary,
-        text: list[str],
-        predict_first: bool,
-        starts: Sequence[int],
-        expected: int,
-        looks: bool,
-        features: bool,
-        parts: tuple[str, ...],
-    ) -> None:
-        expected = whole_number("expected", expected)
-        whole = [EOS, *text] if predict_first else text
-        require(len(whole) > 1, "targets", text, f"at least {1 if predict_first else 2} words")
-        self.words, self.targets = whole[:-1], whole[1:]
-        self.unknown = frozenset(word for word in text if word not in vocabulary)
-        self.unpredicted = [] if predict_first else [start - 1 for start in starts[1:]]
-        self._vocabulary, self.looks = vocabulary, _Looks(len(self.words), looks)
-        questions: list[Question] = [
-            self.looks,
-            partial(_expects, parts=parts, count=expected),
-            *[_features] * features,
-        ]
-        segments = one_text(vocabulary.encode(whole), starts, STEPS)
-        scored = Scored.joined([*read(model, segments, STANDARD, *questions)])
-        self.numbers: dict[str, NDArray[Any]] = {name: scored.numpy(name) for name in scored.answers}
-        self.weights: NDArray[np.float32] = self.numbers["weights"]
-        for name, nothing in (("weights", 0), ("surprisal", np.nan), ("entropy", np.nan), ("rank", 0)):
-            self.numbers[name][self.unpredicted] = nothing
-
-    @property
-    def predicted(self) -> Predicted:
-        return Predicted(*(self.numbers[name] for name in Predicted._fields))
-
-    def expected(self, part: str) -> list[Expected]:
-        words, chances = (self.numbers[f"{part}{name}"].tolist() for name in ("words", "chances"))
-        rows = [
-            [*zip(map(self._vocabulary.word, row), chance, strict=True)]
-            for row, chance in zip(words, chances, strict=True)
-        ]
-        for position in self.unpredicted:
-            rows[position] = []
-        return rows
 
 
 def one_text(ids: Sequence[int], starts: Sequence[int], steps: int) -> Iterator[Segment]:

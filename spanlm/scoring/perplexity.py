@@ -12,9 +12,8 @@ from typing import Any
 from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError, require
+from spanlm.errors import require
 from spanlm.models.interfaces import NextWordModel
-from spanlm.models.memories import AnyMemoryConfig, SpanBufferConfig
 from spanlm.scoring.cache import CacheConfig, NeuralCache
 from spanlm.scoring.protocol import LENGTH, STANDARD, Protocol, lines_counted
 from spanlm.scoring.stream import Scored, log_p, read
@@ -337,13 +336,3 @@ def log_of(sums: Mapping[str, float], tokens: int) -> dict[str, float]:
 def log_of_training(sums: Mapping[str, float]) -> dict[str, float]:
     """Return the same of an epoch's training: `log_of` all its words."""
     return log_of(sums, round(sums.get("steps", 0.0) + sums.get("other_steps", 0.0)))
-
-
-def require_span_buffer(memory: AnyMemoryConfig, what: str) -> SpanBufferConfig:
-    """Return the configuration of a span buffer; InputError, which begins with `what`: it is another memory."""
-    if not isinstance(memory, SpanBufferConfig):
-        raise InputError(
-            f"{what}: this model has no span buffer (model.memory.kind={memory.kind}), so it has no gate and predicts "
-            "in one part. Train one with model.memory.kind=span_buffer."
-        )
-    return memory

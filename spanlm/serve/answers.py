@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from spanlm.analysis.export import CSV_COLUMNS, SPAN_COLUMNS, attention_rows, span_rows
+from spanlm.analysis.export import attention_table
 from spanlm.analysis.pages import cached_content, page_content, plain_content, render_content
 from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import EOS, UNK
 from spanlm.errors import InputError
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.model import Model, require_weights
-from spanlm.scoring.attention import AttentionRecord, Predicted, SpanRecord, attend_spans, attend_words
+from spanlm.scoring.attention import attention_record
 from spanlm.scoring.cache import cached_words
 from spanlm.scoring.generation import Drawn
 from spanlm.scoring.words import BASES, WordScore, as_row, item_rows, written_scores
@@ -97,35 +97,27 @@ def _read_by_token(served: Served, model: Model, text: str, values: Read) -> tup
     predict_first = model.texts.predict_first
     how: dict[str, Any] = {"expected": values.expected, "features": True}
     how |= {"predict_first": predict_first, "starts": starts}
-    found: AttentionRecord | SpanRecord
-    if served.has_spans:
-        found = attend_spans(require_weights(model, "attend").model, model.vocabulary, words, **how)
-    else:
-        found = attend_words(model.model, model.vocabulary, words, looks=served.attends, **how)
-    predicted, tokens = found.predicted, [found.words[0], *found.targets]
-    assert predicted is not None and found.features is not None  # attend_words and attend_spans give them
+    found = attention_record(model.model, model.vocabulary, words, looks=served.attends is not None, **how)
+    assert found.features is not None  # which were asked for
+    tokens, numbers = [found.words[0], *found.targets], (found.surprisal, found.entropy, found.rank)
     if served.attends:
         _refuse_many(found.weights.size)
         content = page_content(found)
     else:
-        bits = finite((predicted.surprisal / _UNIT).tolist())
-        expected = found.expected if isinstance(found, AttentionRecord) else found.mixture
         unknown = {token for token in tokens if token not in model.vocabulary or token == UNK}
-        content = plain_content(tokens, unknown, bits, expected)
+        content = plain_content(tokens, unknown, finite((found.surprisal / _UNIT).tolist()), found.expected)
     if values.cache:
         following = model.vocabulary.encode(found.targets)
-        cached = cached_words(found.features, following, predicted.surprisal, NEURAL_CACHE, starts)
-        content = cached_content(content, predicted.surprisal, cached)
+        cached = cached_words(found.features, following, found.surprisal, NEURAL_CACHE, starts)
+        content = cached_content(content, found.surprisal, cached)
         nothing = np.full(len(found), math.nan)  # of a mixture the whole distribution is not known
-        predicted = Predicted(cached.surprisal, nothing, np.zeros(len(found), dtype=np.int64))
-    numbers = list(zip(*(x.tolist() for x in predicted), strict=True))
+        numbers = cached.surprisal, nothing, np.zeros(len(found), dtype=np.int64)
+    rows = list(zip(*(x.tolist() for x in numbers), strict=True))
     if not predict_first:  # of an <eos> that opens the text alone there is no score
-        numbers = [(math.nan, math.nan, 0), *numbers]
+        rows = [(math.nan, math.nan, 0), *rows]
     return content, [
         WordScore(1, index, token, surprisal / _UNIT, entropy / _UNIT, rank or None, token not in model.vocabulary)
-        for index, (token, (surprisal, entropy, rank)) in enumerate(
-            zip(tokens[predict_first:], numbers, strict=True), 1
-        )
+        for index, (token, (surprisal, entropy, rank)) in enumerate(zip(tokens[predict_first:], rows, strict=True), 1)
     ]
 
 
@@ -201,11 +193,12 @@ def attend(served: Served, values: Attend) -> tuple[tuple[str, ...], list[tuple[
         trained = require_weights(model, "attend")
         words, starts = model.texts.to_attend(text, state)
         _refuse_many(_weights(served, len(words), starts, values.attention), MOST_ROWS, "list")
-        record = trained.attend_spans(text, state=state) if served.has_spans else trained.attend(text, state=state)
-        _refuse_many(record.weights.size, MOST_ROWS, "list")  # a lesion's window, or a span buffer's, is known now
-        if isinstance(record, SpanRecord):
-            return SPAN_COLUMNS, list(span_rows(record))
-        return CSV_COLUMNS, list(attention_rows(record))
+        record = trained.attend(text, state=state)
+        _refuse_many(
+            record.weights.size, MOST_ROWS, "list"
+        )  # which a lesion's window, or slots of several words, change
+        columns, rows = attention_table(record)
+        return columns, list(rows)
 
 
 def page(served: Served, values: Page) -> str:

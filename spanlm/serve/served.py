@@ -10,19 +10,19 @@ from datetime import datetime
 from functools import cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from spanlm.errors import InputError
 from spanlm.models.counting import count_parameters
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.lesions import require_lesion
-from spanlm.models.memories import NoMemoryConfig, PointerSentinelConfig, SpanBufferConfig
+from spanlm.models.memories import NoMemoryConfig
 from spanlm.papers import PRESETS
 from spanlm.runs.about import about, finite_perplexity
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, TrainedModel, require_weights
-from spanlm.scoring.attention import check_attends
+from spanlm.scoring.attention import check_attends, has_parts
 from spanlm.scoring.protocol import KINDS, Context
 from spanlm.serve.remembering import Memo, Remembering
 from spanlm.serve.work import held, stop_if_left
@@ -31,7 +31,6 @@ from spanlm.store.run_folder import epoch_rows
 REMEMBERED = 256 * 2**20
 """Bytes of what was read, of all runs together."""
 
-_MIXED = "p̃ = λ̂ q({seen}) + (1 − λ̂) p(h_t)   (9),  each of them  "
 COUNTED: dict[Context, str] = {
     "carry": "state carried throughout",
     "document": "state reset at each document",
@@ -52,7 +51,6 @@ class Served:
     def __init__(self, id: str, name: str, model: Model, memo: Memo) -> None:
         self.id, self.name, self.model, self._memo = id, name, model, memo
         self.config = model.config if isinstance(model, TrainedModel) else None  # it is no training of ours
-        self.has_spans = isinstance(model, TrainedModel) and model.has_spans
         self._lesioned = lru_cache(LESIONS)(self._with_lesion)
         # a tokenizer of Hugging Face may be asked by one thread at a time, and tables are read when they are asked for
         self._alone = None if isinstance(model, TrainedModel) else threading.Lock()
@@ -74,13 +72,12 @@ class Served:
         return model
 
     @cached_property
-    def attends(self) -> bool:
-        """Whether it looks at something."""
+    def attends(self) -> Literal["words", "spans"] | None:
+        """What it looks at, as the page shows it; None: nothing."""
         with suppress(InputError):
-            if self.config is not None:
-                check_attends(self.model.model)
-                return True
-        return False
+            if self.config is not None and check_attends(self.model.model):
+                return "spans" if has_parts(self.model.model) else "words"
+        return None
 
     @cached_property
     def states(self) -> list[Context]:
@@ -131,9 +128,9 @@ class Served:
             "perplexity": None if what.perplexity is None else best,
             "nearest_lag": getattr(memory, "nearest_lag", 1) if self.attends else None,
             "window": memory.slots if memory is not None and self.attends else None,
-            "attends": ("spans" if self.has_spans else "words") if self.attends else None,
+            "attends": self.attends,
             "lesions": self.lesions,
-            "gates": isinstance(memory, SpanBufferConfig | PointerSentinelConfig),
+            "gates": memory is not None and memory.mixes,
             "caches": isinstance(self.model.model, NextWordModel),
             "states": self.states,
             "state": self.state,
@@ -200,11 +197,10 @@ def diagram(config: ModelConfig, vocabulary_size: int) -> dict[str, Any]:
 
     encoder, memory, head = config.encoder, config.memory, config.head
     read = encoder.output_size // memory.parts
-    mixed = _MIXED.format(seen=memory.seen) if isinstance(memory, SpanBufferConfig) else ""
     return {
         "encoder": room(encoder.description, f"{config.embedding_size} → {encoder.output_size}", encoder.equation),
         "memory": None
         if isinstance(memory, NoMemoryConfig)
         else room(memory.description, f"{encoder.output_size} → {read}", memory.equation),
-        "head": room(head.description, f"{read} → {vocabulary_size:,} words", mixed + head.equation),
+        "head": room(head.description, f"{read} → {vocabulary_size:,} words", memory.mixing + head.equation),
     }

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
 from spanlm.analysis.lags import LagAccumulator, LagProfile
 from spanlm.analysis.sentences import SentenceMap
-from spanlm.scoring.attention import AttentionRecord, Expected, SpanRecord
+from spanlm.scoring.attention import AttentionRecord, Expected, PartsRecord
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
@@ -24,6 +26,10 @@ HOSTILE = (
 )
 
 
+UNKNOWN = np.empty(0), np.empty(0, dtype=np.int64)
+"""Entropy and rank, which nothing writes."""
+
+
 def make_record(words: list[str], window: int, title: str = "a model", nearest_lag: int = 1) -> AttentionRecord:
     """Attention that fills as a memory does: at t it holds the words up to `nearest_lag` back, if there are any."""
     count = len(words) - 1
@@ -33,7 +39,7 @@ def make_record(words: list[str], window: int, title: str = "a model", nearest_l
     weights /= np.maximum(weights.sum(axis=1, keepdims=True), np.float32(1e-9))
     expected = [[(word, 0.5), ("other", 0.25)][: position % 3] for position, word in enumerate(words[1:])]
     surprisal = np.linspace(0.5, 6.0, count)
-    return AttentionRecord(words[:-1], words[1:], weights, surprisal, expected, title, nearest_lag)
+    return AttentionRecord(words[:-1], words[1:], weights, surprisal, *UNKNOWN, expected, title, nearest_lag)
 
 
 def mean_by_lag(weights: ArrayLike, nearest_lag: int = 1) -> LagProfile:
@@ -67,13 +73,17 @@ def make_sentence(
         if slots:
             weights[t, window - slots :] = (1 - gate) * draw.dirichlet(np.full(slots, 3.0))
     surprisal = np.linspace(0.5, 6.0, len(read))
-    record = AttentionRecord(read, targets, weights, surprisal, [[]] * len(read), name, nearest_lag)
-    return SentenceMap(name, memory, record, frozenset(unknown))
+    record = AttentionRecord(read, targets, weights, surprisal, *UNKNOWN, [[]] * len(read), name, nearest_lag)
+    record = replace(record, unknown=frozenset(unknown))
+    return SentenceMap(name, memory, record)
+
+
+PARTS = ("encoder", "buffer", "mixture")
 
 
 def make_spans(
     words: list[str], *, span: int = 3, spans: int = 4, zero: bool = False, title: str = "a model"
-) -> SpanRecord:
+) -> AttentionRecord:
     """Random weights of `spans` spans, the newest of which ends at the word before; each part has four words.
 
     Spans begin within the text, or before it (`zero`).
@@ -85,24 +95,21 @@ def make_spans(
         ends = [end for end in range(t - 1, t - 1 - spans * span, -span) if end - (0 if zero else span - 1) >= 0]
         if ends:
             weights[t, [buffer - (t - end) for end in ends]] = draw.dirichlet(np.full(len(ends), 2.0))
-    filled = weights.any(axis=1)
-    encoder, buffered, mixture = ([_guesses(words[t + 1], t, n) for t in range(count)] for n in range(3))
-    chance = draw.uniform(0.01, 0.9, (count, 3))
-    chance[~filled, 1] = np.nan
-    return SpanRecord(
-        words=words[:-1],
-        targets=words[1:],
-        weights=weights,
+    there = weights.any(axis=1)
+    expected = {name: [_guesses(words[t + 1], t, n) for t in range(count)] for n, name in enumerate(PARTS)}
+    expected["buffer"] = [row if held else [] for row, held in zip(expected["buffer"], there, strict=True)]
+    chance = {name: draw.uniform(0.01, 0.9, count) for name in PARTS}
+    chance["buffer"][~there] = np.nan
+    return AttentionRecord(
+        words[:-1],
+        words[1:],
+        weights,
+        -np.log(chance["mixture"]),
+        *UNKNOWN,
+        expected["mixture"],
+        title,
         span=span,
-        nearest_lag=1,
-        filled=filled,
-        gate=draw.uniform(0, 1, count),
-        used=np.full(count, 0.5),
-        encoder=encoder,
-        buffer=[row if there else [] for row, there in zip(buffered, filled, strict=True)],
-        mixture=mixture,
-        chance=chance,
-        title=title,
+        parts=PartsRecord(expected, chance, there, draw.uniform(0, 1, count), np.full(count, 0.5)),
     )
 
 

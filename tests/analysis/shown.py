@@ -21,11 +21,6 @@ def lines(figure: Any) -> list[Line2D]:
     return [line for axes in figure.axes for line in axes.lines]
 
 
-def marks(figure: Any) -> int:
-    """Count the marks of all plots."""
-    return sum(len(line.get_xdata()) for line in lines(figure) if line.get_marker() not in ("None", "", None))
-
-
 def assert_texts_apart(figure: Any) -> None:
     """No words stand on others."""
     boxes = [(text.get_text(), text.get_window_extent()) for text in _texts(figure)]

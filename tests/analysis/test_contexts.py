@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from itertools import accumulate, pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from spanlm.data.pieces import lines_as_pieces
 from spanlm.models.language_model import ModelConfig
 from spanlm.runs.texts import text_to_attend
-from spanlm.scoring.attention import PARTS, SpanRecord, attend_spans, attend_words
+from spanlm.scoring.attention import AttentionRecord, attention_record
 from spanlm.scoring.protocol import Context
 from spanlm.scoring.words import ScoreOptions, score_words
 from tests.models.small import language_model, models
@@ -28,14 +27,9 @@ SOME = list({config.values[0].memory.kind: config for config in ATTENDING}.value
 """A model for each memory."""
 
 
-def recorded(config: ModelConfig, lines: list[str], state: Context, predict_first: bool) -> Any:
+def recorded(config: ModelConfig, lines: list[str], state: Context, predict_first: bool) -> AttentionRecord:
     words, starts = text_to_attend(lines_as_pieces(lines, "whitespace"), state)
-    attend: Any = attend_spans if config.memory.kind == "span_buffer" else attend_words
-    return attend(language_model(config), VOCABULARY, words, starts=starts, predict_first=predict_first)
-
-
-def surprisal(record: Any) -> Any:
-    return -np.log(record.chance[:, PARTS.index("mixture")]) if isinstance(record, SpanRecord) else record.surprisal
+    return attention_record(language_model(config), VOCABULARY, words, starts=starts, predict_first=predict_first)
 
 
 @pytest.mark.slow
@@ -57,7 +51,7 @@ def test_surprisals_are_those_of_the_scores(config: ModelConfig, state: Context,
     rows = list(score_words(language_model(config), VOCABULARY, pieces, options, predict_first=predict_first))
     rows = rows[not predict_first :]  # the first word is read
     assert record.targets == [row.word for row in rows]
-    np.testing.assert_allclose(surprisal(record), [row.surprisal for row in rows], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(record.surprisal, [row.surprisal for row in rows], rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.slow
@@ -81,10 +75,7 @@ def test_no_line_looks_into_another(config: ModelConfig, predict_first: bool) ->
             np.testing.assert_allclose(record.weights[here, -width:], alone.weights, atol=1e-6)
             assert not record.weights[here, :-width].any()
         for position in range(*here.indices(len(record))):
-            if isinstance(record, SpanRecord):
-                assert all(start <= look.first <= look.last <= position for look in record.looks(position))
-            else:
-                assert record.occupied[position].sum() <= position + 1 - start
+            assert all(start <= look.first <= look.last <= position for look in record.looks(position))
     unpredicted = [] if predict_first else [start - 1 for start in starts[1:-1]]
-    assert np.flatnonzero(np.isnan(surprisal(record))).tolist() == unpredicted
+    assert np.flatnonzero(np.isnan(record.surprisal)).tolist() == unpredicted
     assert not record.weights[unpredicted].any()

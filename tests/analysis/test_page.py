@@ -16,7 +16,7 @@ import pytest
 
 from spanlm.analysis.pages import render_page
 from spanlm.analysis.sentences import scale_top
-from spanlm.scoring.attention import PARTS, AttentionRecord, SpanRecord
+from spanlm.scoring.attention import AttentionRecord
 
 from .conftest import HOSTILE, WORDS, make_record, make_spans, mean_by_lag
 
@@ -132,20 +132,21 @@ BUFFERS = {
 
 
 @pytest.mark.parametrize("record", BUFFERS.values(), ids=BUFFERS)
-def test_the_page_of_a_span_buffer_holds_the_record(record: SpanRecord) -> None:
-    content = Page(render_page(record)).record()
+def test_the_page_of_a_span_buffer_holds_the_record(record: AttentionRecord) -> None:
+    content, parts = Page(render_page(record)).record(), record.parts
+    assert parts is not None
     assert content["tokens"] == [record.words[0], *record.targets]
     for t in range(len(record)):
         ends = [content["newest"][t] - k * content["span"] for k in range(len(content["weights"][t]))]
         looks = sorted(record.looks(t), key=lambda look: -look.last)
         assert ends == [look.last for look in looks]
         np.testing.assert_allclose(np.array(content["weights"][t]) / 1e4, [x.weight for x in looks], atol=5.1e-5)
-        assert content["gate"][t] == (pytest.approx(record.gate[t], abs=1e-4) if record.filled[t] else None)
-        for part in PARTS:
+        assert content["gate"][t] == (pytest.approx(parts.preference[t], abs=1e-4) if parts.there[t] else None)
+        for part, rows in parts.expected.items():
             assert [tuple(guess) for guess in content["expected"][part][t]] == [
-                (word, pytest.approx(chance, rel=0.01)) for word, chance in getattr(record, part)[t]
+                (word, pytest.approx(chance, rel=0.01)) for word, chance in rows[t]
             ]
-    np.testing.assert_allclose(content["bits"], -np.log2(record.chance[:, 2]), atol=0.000051)
+    np.testing.assert_allclose(content["bits"], record.bits, atol=0.000051)
     every = [weight / 1e4 for row in content["weights"] for weight in row]
     assert sum(weight > content["darkest"] for weight in every) <= 0.05 * len(every)
     assert content["darkest"] == scale_top(content["darkest"]), "a round number: no legend says ≥ 99.7 %"

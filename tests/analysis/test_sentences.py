@@ -25,7 +25,7 @@ from spanlm.errors import InputError
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig
-from spanlm.scoring.attention import STEPS, attend_words
+from spanlm.scoring.attention import STEPS, attention_record
 from tests.cases import rest_slow
 from tests.models.small import SMALL_MEMORIES, identify
 
@@ -86,7 +86,7 @@ def test_a_map_has_every_weight_at_its_word(config: Any) -> None:
 @pytest.mark.parametrize("config", ATTENDING)
 def test_a_text_in_parts_is_the_text_whole(config: Any) -> None:
     """Of a memory that grows, later parts have wider windows."""
-    model, parts = make_model(config), attend_words(make_model(config), VOCABULARY, LONG)
+    model, parts = make_model(config), attention_record(make_model(config), VOCABULARY, LONG)
     with torch.no_grad():
         words = torch.tensor(VOCABULARY.encode([EOS, *LONG[:-1]])).unsqueeze(1)
         whole = model(words, model.init_state(1))[0].attention.by_lag()[:, 0]
@@ -103,10 +103,10 @@ def test_sums_over_a_corpus_are_those_of_its_pieces_read_alone(config: Any, kind
     ends = np.flatnonzero(tokens.ids == 0) + 1 if kind == "sentences" else [*documents[1:], len(TEXT)]
     batcher = make_batcher(kind, tokens, 0, batch_size=2, length=4)
     model, lag = make_model(config), make_map(config).record.nearest_lag
-    slots = getattr(config, "count", None) or config.window
+    slots = config.slots
     expected, full = FlatnessAccumulator(lag), []
     for start, end in zip([0, *ends[:-1]], ends, strict=True):
-        record = attend_words(model, VOCABULARY, TEXT[start:end])
+        record = attention_record(model, VOCABULARY, TEXT[start:end])
         rows, held = record.weights, np.clip(np.arange(len(record)) + 1 - lag, 0, record.window)
         if config.kind == "span_buffer":  # only the lags where spans end have slots, and each that is there has weight
             held = (rows > 0).sum(axis=1)
@@ -151,7 +151,7 @@ def test_a_window_is_full_even_where_weights_are_0_in_float32() -> None:
     model: Any = make_model(KeyValueConfig(roles=2, window=3))
     with torch.no_grad():
         model.memory.score.mul_(1_000)
-    weights = attend_words(model, VOCABULARY, TEXT).weights[3:]
+    weights = attention_record(model, VOCABULARY, TEXT).weights[3:]
     tokens = TokenFile(np.array(VOCABULARY.encode(TEXT), np.int32), np.array([0]))
     profile = attention_by_lag(model, make_batcher("streams", tokens, 0, batch_size=1, length=4))
     assert not weights[:, 0].all() and (profile.positions, profile.left_out) == (len(weights), 3)

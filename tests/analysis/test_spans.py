@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-import spanlm
-from spanlm.analysis.export import save_spans
+from spanlm.analysis.export import save_attention
 from spanlm.errors import InputError
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.scoring.attention import MOST_WEIGHTS, PARTS, SpanRecord, attend_spans
+from spanlm.scoring.attention import MOST_WEIGHTS, AttentionRecord, PartsRecord, attention_record
 from spanlm.scoring.stream import STEPS
 from tests.scoring import reference
 from tests.scoring.reference import VOCABULARY
@@ -33,8 +31,13 @@ MEMORIES = {
 }
 
 
-def recorded(model: LanguageModel, **how: Any) -> SpanRecord:
-    return attend_spans(model, VOCABULARY, TEXT, **how)
+def recorded(model: LanguageModel, **how: Any) -> AttentionRecord:
+    return attention_record(model, VOCABULARY, TEXT, **how)
+
+
+def parts_of(record: AttentionRecord) -> PartsRecord:
+    assert record.parts is not None
+    return record.parts
 
 
 def read(model: LanguageModel) -> Readout:
@@ -63,7 +66,7 @@ def test_every_weight_has_its_words(kind: str) -> None:
     for t in range(len(TEXT)):
         looks = record.looks(t)
         assert {look.last for look in looks} == set(ends(t, kind))
-        assert bool(looks) == bool(record.filled[t])
+        assert bool(looks) == bool(parts_of(record).there[t])
         assert [look.weight for look in looks] == sorted((look.weight for look in looks), reverse=True)
         for look in looks:
             assert look.first == look.last - length + 1 >= 0
@@ -82,7 +85,7 @@ def test_of_equal_weights_the_newest_span_comes_first() -> None:
 @pytest.mark.parametrize("head", ["softmax", "mixture"])
 def test_each_list_is_that_of_its_part(head: str) -> None:
     model = span_model(head)
-    record, readout = recorded(model, expected=3), read(model)
+    parts, readout = parts_of(recorded(model, expected=3)), read(model)
     buffer = readout.mixture
     assert buffer is not None
     with torch.no_grad():
@@ -93,34 +96,26 @@ def test_each_list_is_that_of_its_part(head: str) -> None:
         }
     gates = buffer.gate[:, 0].softmax(-1)[:, 0]
     for name, log_p in of.items():
-        for t, row in enumerate(getattr(record, name)):
+        for t, row in enumerate(parts.expected[name]):
             if name == "buffer" and not buffer.filled[t, 0]:
                 assert row == []
                 continue
             best = sorted(range(len(VOCABULARY)), key=lambda i: -log_p[t, 0, i].item())[:3]
             assert [word for word, _ in row] == [VOCABULARY.word(i) for i in best]
             assert [chance for _, chance in row] == pytest.approx([log_p[t, 0, i].exp().item() for i in best])
-    np.testing.assert_allclose(record.gate[record.filled], gates[buffer.filled[:, 0]].numpy(), rtol=1e-10)
-    assert record.encoder != record.mixture
+    np.testing.assert_allclose(parts.preference[parts.there], gates[buffer.filled[:, 0]].numpy(), rtol=1e-10)
+    assert parts.expected["encoder"] != parts.expected["mixture"]
     came = torch.tensor(VOCABULARY.encode(TEXT))
-    for n, part in enumerate(PARTS):
+    for part, chance in parts.chance.items():
         there = buffer.filled[:, 0] if part == "buffer" else torch.ones(len(TEXT), dtype=torch.bool)
         chances = of[part][:, 0].gather(1, came[:, None])[:, 0].exp()
-        np.testing.assert_allclose(record.chance[there, n], chances[there].numpy(), rtol=1e-5)
-        assert np.isnan(record.chance[~there, n]).all()
+        np.testing.assert_allclose(chance[there], chances[there].numpy(), rtol=1e-5)
+        assert np.isnan(chance[~there]).all()
 
 
-def test_files_hold_every_position(tmp_path: Path) -> None:
+def test_csv_holds_every_span_of_every_position(tmp_path: Path) -> None:
     record = recorded(span_model(), title="t")
-    save_spans(record, tmp_path / "a.json")
-    found = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
-    assert (found.pop("format"), found.pop("made")["spanlm"]) == (1, spanlm.__version__)
-    assert found == json.loads(json.dumps(record.to_json()))
-    assert [p["target"] for p in found["positions"]] == TEXT and (found["span"], found["title"]) == (3, "t")
-    assert found["positions"][0]["gate"] is None and found["positions"][-1]["gate"] == record.gate[-1]
-    first, last = found["positions"][0]["target_probability"], found["positions"][-1]["target_probability"]
-    assert (first["buffer"], list(last.values())) == (None, record.chance[-1].tolist())
-    save_spans(record, tmp_path / "a.csv")
+    save_attention(record, tmp_path / "a.csv")
     with (tmp_path / "a.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == np.count_nonzero(record.weights)
@@ -132,16 +127,16 @@ def test_files_hold_every_position(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_shown_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"looks at no spans.*model\.memory\.kind=span_buffer"):
-        recorded(reference.small_model())
     with pytest.raises(InputError, match="expected=0"):
         recorded(span_model(), expected=0)
     with pytest.raises(InputError, match="at least 1 words"):
-        attend_spans(span_model(), VOCABULARY, [])
+        attention_record(span_model(), VOCABULARY, [])
     with pytest.raises(InputError, match="at least 2 words"):
-        attend_spans(span_model(), VOCABULARY, TEXT[:1], predict_first=False)
+        attention_record(span_model(), VOCABULARY, TEXT[:1], predict_first=False)
+    with pytest.raises(InputError, match=r"no figure of spans.*\.html"):
+        save_attention(recorded(span_model()), tmp_path / "a.svg")
     with pytest.raises(InputError, match=r"cannot write \.npz"):
-        save_spans(recorded(span_model()), tmp_path / "a.npz")
+        save_attention(recorded(span_model()), tmp_path / "a.npz")
     wide, many = span_model(memory=replace(MEMORIES["sliding"], buffer_size=60)), 1 + MOST_WEIGHTS // 60
     with pytest.raises(InputError, match=rf"{many:,} words, each with 60 weights or more, has too many weights"):
-        attend_spans(wide, VOCABULARY, ["the"] * many)
+        attention_record(wide, VOCABULARY, ["the"] * many)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import spanlm
-from spanlm.scoring.attention import PARTS, attend_spans
+from spanlm.errors import InputError
+from spanlm.scoring.attention import attention_record
 from tests.cli.conftest import Cli
 from tests.cli.conftest import flat as on_one_line
 
@@ -21,25 +22,34 @@ TARGETS = ["the", "cat", "sat", "<eos>", "on", "the", "mat", ".", "the", "dog", 
 def test_the_last_word_is_told(cli: Cli, span_run: Path) -> None:
     said = cli("attend", span_run, "--text", TEXT).done
     model = spanlm.load(span_run)
-    record = attend_spans(model.model, model.vocabulary, TARGETS, starts=(0, 4))
+    record = attention_record(model.model, model.vocabulary, TARGETS, starts=(0, 4))
     last = len(TARGETS) - 1
     flat = " ".join(said.split())
     assert "after <eos> the cat sat <eos> on the mat . the dog ran came <eos>" in flat
-    for name, row in (
-        ("buffer alone", record.buffer[last]),
-        ("encoder alone", record.encoder[last]),
-        ("both", record.mixture[last]),
-    ):
+    parts = record.parts
+    assert parts is not None
+    for name, part in (("buffer alone", "buffer"), ("encoder alone", "encoder"), ("both", "mixture")):
+        row, came = parts.expected[part][last], parts.chance[part][last]
         assert len(row) == 4
-        came = record.chance[last, PARTS.index("mixture" if name == "both" else name.split()[0])]
         assert f'{name} {", ".join(f"{word} {chance:.3f}" for word, chance in row)}; "<eos>" {came:.3f}' in flat
-    preferred, share = "buffer" if record.gate[last] >= 0.5 else "encoder", f"{record.gate[last]:.3f}"
+    preferred, share = "buffer" if parts.preference[last] >= 0.5 else "encoder", f"{parts.preference[last]:.3f}"
     assert f"gate λ {share}, used as {share} (T 1): the {preferred} is preferred" in flat
     looks = record.looks(last)
     assert f"it looked at {len(looks)} spans:" in said and len(looks) == 3
     for look in looks:
         assert f"{look.weight:.1%} {look.first}–{look.last} {record.words_of(look)}" in flat
     assert {record.words_of(look) for look in looks} == {"the dog", "mat .", "on the"}
+
+
+def test_python_records_both_in_one_call(span_run: Path, tiny_run: Path) -> None:
+    model, of_words = spanlm.load(span_run), spanlm.load(tiny_run)
+    record, same = model.attend(TEXT), model.attend_spans(TEXT)
+    assert record.parts is not None and same.parts is not None
+    assert record.span == 2 and record.parts.expected == same.parts.expected and model.has_spans
+    assert record.expected == record.parts.expected["mixture"] and len(record.expected[0]) == 5
+    assert of_words.attend(TEXT).parts is None
+    with pytest.raises(InputError, match=r"has no span buffer; attend\(text\)"):
+        of_words.attend_spans(TEXT)
 
 
 def test_words_are_numbered_as_the_text_they_are_from(cli: Cli, span_run: Path) -> None:
@@ -59,7 +69,9 @@ def test_the_gate_can_have_another_temperature(cli: Cli, span_run: Path) -> None
     said = cli("attend", span_run, "--text", TEXT, "--gate-temperature", 0.2)
     assert (said.status, said.err) == (0, "note: gate's T: 0.2 in place of the run's 1\n")
     model = spanlm.load(span_run)
-    gate = attend_spans(model.model, model.vocabulary, TARGETS, starts=(0, 4)).gate[-1]
+    record = attention_record(model.model, model.vocabulary, TARGETS, starts=(0, 4))
+    assert record.parts is not None
+    gate = record.parts.preference[-1]
     used = 1 / (1 + (1 / gate - 1) ** 5)
     assert f"gate λ {gate:.3f}, used as {used:.3f} (T 0.2): the" in on_one_line(said.out)
 
@@ -73,6 +85,7 @@ def test_the_shortest_text_has_nothing_to_look_at(cli: Cli, span_run: Path) -> N
 def test_what_is_told_of_words_is_refused(cli: Cli, span_run: Path) -> None:
     said = cli("attend", span_run, "--sentence", "the cat")
     said.refused("--sentence: shows the weights of words", "looks at spans of 2", "--text")
+    cli("attend", span_run, "--text", "the", "--out", "a.svg").refused("a.svg: there is no figure of spans", ".html")
 
 
 def test_flatness_of_spans_beside_that_of_words(cli: Cli, span_run: Path, tiny_run: Path) -> None:

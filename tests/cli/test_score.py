@@ -16,7 +16,7 @@ import pytest
 import spanlm
 from spanlm.cli.main import main
 from spanlm.models.ops.precision import usable
-from spanlm.scoring.attention import attend_words
+from spanlm.scoring.attention import attention_record
 from spanlm.scoring.cache import CacheConfig, cached_words
 from spanlm.store.plain import cell
 from tests.cli.conftest import Cli, Typed, read_rows
@@ -97,10 +97,10 @@ def _in_parts(model: Any, parts: Sequence[str]) -> list[float]:
     found: list[float] = []
     for part in parts:
         words, _ = model.texts.to_attend(part, "line" if not model.texts.predict_first else "carry")
-        record = attend_words(model.model, model.vocabulary, words, features=True, looks=False)
-        assert record.features is not None and record.predicted is not None
+        record = attention_record(model.model, model.vocabulary, words, features=True, looks=False)
+        assert record.features is not None
         following = model.vocabulary.encode(record.targets)
-        found += cached_words(record.features, following, record.predicted.surprisal, CACHE).surprisal.tolist()
+        found += cached_words(record.features, following, record.surprisal, CACHE).surprisal.tolist()
     return found
 
 

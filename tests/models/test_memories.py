@@ -42,6 +42,14 @@ def test_how_far_back_it_reads_words(config: Any) -> None:
 
 
 @every_memory
+def test_its_configuration_says_whether_it_predicts_too(config: Any) -> None:
+    memory = build(config, HIDDEN, VOCABULARY)
+    readout = read(memory, values(3, 1, HIDDEN), memory.init_state(1))[0]
+    assert config.mixes == (readout.mixture is not None)
+    assert config.mixes or not config.mixing
+
+
+@every_memory
 def test_how_far_back_it_looks(config: Any) -> None:
     """∂ answer_t / ∂ h_s is not zero where step t looks at s, and zero elsewhere."""
     memory = build(config, HIDDEN, VOCABULARY)

@@ -51,7 +51,7 @@ def calls(model: TrainedModel) -> dict[str, Callable[[], object]]:
     found["dynamic"] = lambda: model.evaluate(corpus, "valid", dynamic=follow, statistics=statistics)
     memory = model.config.model.memory.kind
     if memory != "none":
-        found["attend"] = lambda: (model.attend_spans if memory == "span_buffer" else model.attend)(TEXT)
+        found["attend"] = lambda: model.attend(TEXT)
     return found
 
 

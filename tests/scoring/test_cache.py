@@ -22,7 +22,7 @@ from spanlm.models.interfaces import NextWordModel, Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.ops.neural_cache import Lookup, cache_log_prob
 from spanlm.runs.texts import text_to_attend
-from spanlm.scoring.attention import attend_words
+from spanlm.scoring.attention import attention_record
 from spanlm.scoring.cache import CacheConfig, CacheTuning, NeuralCache, cached_words, mixed, tune_cache
 from spanlm.scoring.protocol import STANDARD, Context, Protocol
 from spanlm.scoring.stream import Reading, log_p, read
@@ -192,7 +192,7 @@ def test_no_size_of_likeness_is_no_number(theta: float, scale: float) -> None:
 def test_words_of_one_text_are_those_of_the_equation(context: Context, window: int) -> None:
     model, cache = small_model(), replace(USUAL, window=window)
     text, starts = text_to_attend(lines_as_pieces([" ".join(line) for line in reference.TEXT], "whitespace"), context)
-    record = attend_words(model, reference.VOCABULARY, text, starts=starts, features=True)
+    record = attention_record(model, reference.VOCABULARY, text, starts=starts, features=True)
     ids = reference.VOCABULARY.encode(record.targets)
     assert record.features is not None
     contexts = [0] if context == "line" else starts

@@ -30,7 +30,7 @@ from spanlm.models.memories import (
 from spanlm.models.ops import precision
 from spanlm.runs.texts import text_to_attend
 from spanlm.scoring import stream, words
-from spanlm.scoring.attention import attend_spans, attend_words
+from spanlm.scoring.attention import attention_record
 from spanlm.scoring.perplexity import evaluate
 from spanlm.scoring.protocol import Context, Protocol
 from spanlm.scoring.words import ScoreOptions, WordScore, score_words, written_scores
@@ -302,8 +302,7 @@ def test_looks_are_those_that_attend_records(
 ) -> None:
     model = reference.small_model(memory)
     words, starts = text_to_attend(lines_as_pieces(joined(lines), "whitespace"), state)
-    attend: Any = attend_spans if memory == "span_buffer" else attend_words
-    record = attend(model, VOCABULARY, words, starts=starts)
+    record = attention_record(model, VOCABULARY, words, starts=starts)
     with sized(sizes):
         rows = score(joined(lines), model, state=state, eos=True, looks=True, base=math.e)[: len(record)]
     for t, (row, weights) in enumerate(zip(rows, np.asarray(record.weights, np.float64), strict=True)):

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from spanlm.analysis.lags import LagAccumulator
 from spanlm.analysis.sentences import scale_top
 from spanlm.data.vocabulary import EOS
-from spanlm.scoring.attention import PARTS, AttentionRecord, Expected, Look, SpanRecord
+from spanlm.scoring.attention import AttentionRecord, Expected, Look, PartsRecord
 from spanlm.scoring.cache import CachedWords
 from spanlm.store.plain import finite
 
@@ -51,7 +51,7 @@ _CACHED = (
 )
 
 
-def render_page(record: AttentionRecord | SpanRecord) -> str:
+def render_page(record: AttentionRecord) -> str:
     """Return `record` as a page: a word, the words or spans before it, what was expected, how surprising what came was.
 
     A word clicked stays open and puts its position into the address: `page.html#pos=12` opens position 12, counted as
@@ -70,9 +70,12 @@ def render_content(content: Mapping[str, Any], title: str, about: str) -> str:
     return filled_page("offline.html", parts, ("reader.css",), _SCRIPTS, title)
 
 
-def page_content(record: AttentionRecord | SpanRecord) -> dict[str, Any]:
+def page_content(record: AttentionRecord) -> dict[str, Any]:
     """Return what the scripts draw of a text, as plain values."""
-    return _span_content(record) if isinstance(record, SpanRecord) else _word_content(record)
+    # token t is the word read at position t, token t + 1 the one that came next
+    tokens, bits = [record.words[0], *record.targets], finite(record.bits.tolist())
+    content = plain_content(tokens, record.unknown, bits, record.expected)
+    return content | (_word_content(record) if record.parts is None else _span_content(record, record.parts))
 
 
 def plain_content(
@@ -118,10 +121,7 @@ def cached_content(content: Mapping[str, Any], surprisal: NDArray[np.float64], c
 
 
 def _word_content(record: AttentionRecord) -> dict[str, Any]:
-    # token t is the word read at position t, token t + 1 the one that came next
-    tokens, bits = [record.words[0], *record.targets], finite(record.bits.tolist())
     return {
-        **plain_content(tokens, record.unknown, bits, record.expected),
         "window": record.window,
         "nearest": record.nearest_lag,
         # weights and probabilities in thousandths keep long texts small
@@ -132,14 +132,13 @@ def _word_content(record: AttentionRecord) -> dict[str, Any]:
     }
 
 
-def _span_content(record: SpanRecord) -> dict[str, Any]:
-    gates = [round(float(gate), 4) if there else None for gate, there in zip(record.gate, record.filled, strict=True)]
-    chance = record.chance[:, PARTS.index("mixture")]
+def _span_content(record: AttentionRecord, parts: PartsRecord) -> dict[str, Any]:
+    gates = [
+        round(gate, 4) if there else None for gate, there in zip(parts.preference.tolist(), parts.there, strict=True)
+    ]
     newest, weights = zip(*(_newest_first(record.looks(t), record.span) for t in range(len(record))), strict=True)
     longest = max(map(len, weights))
-    bits = finite((-np.log2(np.maximum(chance, np.finfo(np.float64).tiny))).tolist())
     return {
-        **plain_content([record.words[0], *record.targets], record.unknown, bits, []),
         "spans": True,
         "span": record.span,
         "nearest": record.nearest_lag,
@@ -147,7 +146,7 @@ def _span_content(record: SpanRecord) -> dict[str, Any]:
         "newest": list(newest),
         "weights": [np.rint(_SPAN_UNITS * row).astype(int).tolist() for row in weights],
         "first": [record.first(t) for t in range(len(record))],
-        "expected": {part: list(map(_rounded, getattr(record, part))) for part in PARTS},
+        "expected": {part: [*map(_rounded, rows)] for part, rows in parts.expected.items()},
         # of rows with at least half as many spans as the longest: where few share all, each has much
         "darkest": _darkest(np.concatenate([row for row in weights if 2 * len(row) >= longest])),
     }

@@ -2,13 +2,14 @@
 
 from typing import get_args
 
+from spanlm.errors import InputError
 from spanlm.models.memories.attentive import AttentiveConfig
 from spanlm.models.memories.key_value import KeyValueConfig
 from spanlm.models.memories.ngram import NGramConfig
 from spanlm.models.memories.none import NoMemoryConfig
 from spanlm.models.memories.pointer_sentinel import PointerSentinelConfig
 from spanlm.models.memories.recurrent_memory import RecurrentMemoryConfig
-from spanlm.models.memories.span_buffer import SpanBufferConfig
+from spanlm.models.memories.span_buffer import SpanBufferConfig, require_temperature
 
 AnyMemoryConfig = (
     NoMemoryConfig
@@ -22,6 +23,17 @@ AnyMemoryConfig = (
 
 MEMORIES: dict[str, type[AnyMemoryConfig]] = {config.kind: config for config in get_args(AnyMemoryConfig)}
 
+
+def require_gate(memory: AnyMemoryConfig, what: str) -> SpanBufferConfig:
+    """Return the configuration of a memory whose gate has a temperature; InputError, which begins with `what`: none."""
+    if not isinstance(memory, SpanBufferConfig):
+        raise InputError(
+            f"{what}: this model has no span buffer (model.memory.kind={memory.kind}), so it has no gate and predicts "
+            "in one part. Train one with model.memory.kind=span_buffer."
+        )
+    return memory
+
+
 __all__ = [
     "MEMORIES",
     "AnyMemoryConfig",
@@ -32,4 +44,6 @@ __all__ = [
     "PointerSentinelConfig",
     "RecurrentMemoryConfig",
     "SpanBufferConfig",
+    "require_gate",
+    "require_temperature",
 ]

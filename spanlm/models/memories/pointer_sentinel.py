@@ -93,6 +93,7 @@ class PointerSentinelConfig(MemoryConfig):
 
     kind: Literal["pointer_sentinel"] = "pointer_sentinel"
     paper: ClassVar[str] = "Merity et al., 2017"
+    mixes: ClassVar[bool] = True
     window: int = 100
     pointer_loss: bool = True
 

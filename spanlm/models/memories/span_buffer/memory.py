@@ -63,6 +63,7 @@ class SpanBufferConfig(MemoryConfig):
     kind: Literal["span_buffer"] = "span_buffer"
     paper: ClassVar[str] = "Li et al., 2020"
     drops_output: ClassVar[bool] = True
+    mixes: ClassVar[bool] = True
     buffer_size: int = 2048
     span_length: int = 8
     words: bool = False
@@ -120,6 +121,10 @@ class SpanBufferConfig(MemoryConfig):
     def seen(self) -> str:
         """What q is predicted from, in symbols."""
         return _SEEN[self.reads]
+
+    @property
+    def mixing(self) -> str:
+        return f"p̃ = λ̂ q({self.seen}) + (1 − λ̂) p(h_t)   (9),  each of them  "
 
     @property
     def equation(self) -> str:
