@@ -499,8 +499,11 @@ def differences(made: Json, expected: Json, exact: bool, path: str = "") -> list
         pairs = [(f"{path}/{number}", *pair) for number, pair in enumerate(zip(made, expected, strict=True))]
     else:
         near = not exact and isinstance(made, float) and isinstance(expected, int | float)
+        digest = path.endswith("sha256") and isinstance(made, str) and made[:16] == expected  # so many digits are kept
         skipped = not exact and path.endswith("sha256")
-        same = made == expected or skipped or (near and math.isclose(made, expected, rel_tol=1e-5, abs_tol=1e-6))
+        same = (
+            made == expected or digest or skipped or (near and math.isclose(made, expected, rel_tol=1e-5, abs_tol=1e-6))
+        )
         return [] if same else [f"{path}: {made!r}, not {expected!r}"]
     return [line for place, one, other in pairs for line in differences(one, other, exact, place)]
 

@@ -119,7 +119,8 @@ class SpanMixture:
 
     def parts(self, head: MixingHead, features: Tensor) -> Parts:
         log_probs = dict(zip(("encoder", "buffer", "mixture"), self.each(head, features), strict=True))
-        return Parts(log_probs, self.filled, wide(self.gate).softmax(-1)[..., 0], self.log_shares()[..., 0].exp())
+        shares = self.gate.double().softmax(-1)[..., 0], self.log_shares()[..., 0].double().exp()
+        return Parts(log_probs, self.filled, *shares)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> SpanMixture:
         features, gate, filled = map(function, (self.features, self.gate, self.filled))
