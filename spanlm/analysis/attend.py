@@ -118,7 +118,7 @@ class Attended:
         self._read = torch.zeros(1, dtype=torch.long)
 
     def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
-        attention, reset = attention_of(reading.readout), reading.segment.reset.cpu()
+        attention, reset = attention_of(reading.readout), reading.reset
         weights = attention.weights
         steps, _, window = weights.shape
         self.nearest_lag, self.stride = attention.nearest_lag, attention.stride

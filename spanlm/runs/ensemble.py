@@ -12,7 +12,7 @@ from spanlm.errors import InputError, require, require_path
 from spanlm.models.ensemble import Ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, require_weights
-from spanlm.runs.requests import OnText, OnValid, fields_as_keywords
+from spanlm.runs.requests import InStreams, ValidInStreams, fields_as_keywords
 from spanlm.runs.texts import Texts
 from spanlm.scoring.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
 from spanlm.store.files import is_hf
@@ -71,13 +71,13 @@ class TrainedEnsemble(Model):
         runs = [require_weights(run, f"attention={how}").with_attention(how) for run in self.runs]
         return TrainedEnsemble(runs, weights=self.model.head.weights)
 
-    @fields_as_keywords(OnText)
-    def evaluate_members(self, asked: OnText) -> EnsembleEvaluation:
+    @fields_as_keywords(InStreams)
+    def evaluate_members(self, asked: InStreams) -> EnsembleEvaluation:
         """Measure each member, the ensemble and the oracle bound in one pass; arguments as of `evaluate`."""
         return evaluate_members(self.model, *self.texts.counted(asked))
 
-    @fields_as_keywords(OnValid)
-    def tune_weights(self, asked: OnValid) -> TunedWeights:
+    @fields_as_keywords(ValidInStreams)
+    def tune_weights(self, asked: ValidInStreams) -> TunedWeights:
         """Find the mixture's best weights for a split, for `reweighted`; arguments as of `evaluate`."""
         return tune_weights(self.model, *self.texts.counted(asked))
 

@@ -328,9 +328,9 @@ class Model:
     @fields_as_keywords(TuneCache)
     def tune_cache(self, asked: TuneCache) -> CacheTuning:
         """Find the best cache for a text; see `spanlm.scoring.cache.tune_cache`, and `evaluate`."""
-        loaded, part, protocol = self.texts.counted(asked)
+        network, (loaded, part, protocol) = self.predictor("cache"), self.texts.counted(asked)
         grid = asked.windows, asked.thetas, asked.lambdas
-        return tune_cache(self.predictor("cache"), loaded, part, *grid, protocol, asked.over_lines)
+        return tune_cache(network, loaded, part, *grid, protocol, asked.over_lines)
 
 
 class TrainedModel(Model):

@@ -98,15 +98,20 @@ class OnText:
         corpus: one that is loaded, a name or path (a file is taken whole), or None for the one of the training.
         split: train, valid or test.
         state: what a word's context is: the whole split (carry), its document, its line; auto: as in training.
-        batch_size: streams side by side; None: as many as change nothing.
         precision: of the products.
     """
 
     corpus: Corpus | str | Path | None = field(default=None, kw_only=False)
     split: Split = field(default="test", kw_only=False)
     state: State = "auto"
-    batch_size: int | None = None
     precision: Precision = "fp32"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InStreams(OnText):
+    """The same, read in so many streams side by side (`batch_size`); None: as many as change nothing."""
+
+    batch_size: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +122,12 @@ class OnValid(OnText):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(OnText):
+class ValidInStreams(OnValid, InStreams):
+    """The same, read in streams side by side."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(InStreams):
     """What `evaluate` is asked.
 
     Attributes:

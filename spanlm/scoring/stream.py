@@ -68,14 +68,18 @@ class Reading:
 
     Attributes:
         rows: (N,) which of the T · B places are predicted, step by step: those of one stream after the other.
-        fresh: whether all streams begin anew.
+        reset: (B,) the streams that begin anew, on the processor, where asking costs no wait; `fresh`: all do.
     """
 
     model: NextWordModel
     segment: Segment
     readout: Readout
     rows: Tensor
-    fresh: bool
+    reset: Tensor
+
+    @property
+    def fresh(self) -> bool:
+        return bool(self.reset.all())
 
     @cached_property
     def scores(self) -> Scores:
@@ -217,7 +221,7 @@ def reading_of(model: NextWordModel, segment: Segment, state: LMState) -> tuple[
     rows = (step * len(segment.reset) + stream).to(model.device, non_blocking=True)
     there = segment.to(model.device)
     readout, state = model(there.inputs, state)
-    return Reading(model, there, readout, rows, bool(segment.reset.all())), state
+    return Reading(model, there, readout, rows, segment.reset), state
 
 
 def scored_of(

@@ -62,7 +62,9 @@ class Served:
         with nullcontext() if self._alone is None else held(self._alone):
             model = self.model if attention is None else self._lesioned(attention)
             if isinstance(model, TrainedModel):
-                model = model.with_network(Remembering(model.model, self._memo, f"{self.id} {attention}"))
+                network = Remembering(model.model, self._memo, f"{self.id} {attention}")
+                network.register_forward_pre_hook(stop_if_left)  # also where all is remembered
+                model = model.with_network(network)
             yield model
 
     def _with_lesion(self, attention: str) -> Model:

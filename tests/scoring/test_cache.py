@@ -157,8 +157,8 @@ def test_padding_is_not_remembered() -> None:
     poisoned = readout.features.masked_fill(~kept.view(-1, 1, 1), torch.nan)
     parts = {name: getattr(segment, name)[kept] for name in ("inputs", "targets", "mask", "place")}
     short, whole = replace(segment, **parts), replace(segment, mask=kept.unsqueeze(1))
-    padded = Reading(model, whole, Readout(poisoned), torch.arange(8)[kept], True)
-    without = Reading(model, short, Readout(poisoned[kept]), torch.arange(6), True)
+    padded = Reading(model, whole, Readout(poisoned), torch.arange(8)[kept], segment.reset)
+    without = Reading(model, short, Readout(poisoned[kept]), torch.arange(6), segment.reset)
     one, other = (NeuralCache(USUAL, across=False)(reading)["cached"] for reading in (padded, without))
     torch.testing.assert_close(one, other, rtol=1e-12, atol=0)
 

@@ -22,6 +22,7 @@ from spanlm.scoring.dynamic.update import DynamicConfig, adapting, require_fit, 
 from spanlm.scoring.perplexity import Evaluation, counted_with, evaluate, measure
 from spanlm.scoring.protocol import STANDARD, Protocol
 from spanlm.scoring.stream import Report, Scored, quiet
+from spanlm.scoring.tally import Tally
 
 DIVERGED = 1.0
 """Weights that follow a text have diverged from so many nats a token above equal probabilities on."""
@@ -74,22 +75,20 @@ def evaluate_dynamic(
     require_fit(config, statistics, model)
     static = evaluate(model, corpus, split, replace(protocol, batch_size=None))
 
-    total = len(corpus.splits[split])
-
     def reader(segments: Iterable[Segment]) -> Iterator[Scored]:
-        done = 0
+        total = Tally()
         for block in read_adapting(model, segments, statistics, config, precision=protocol.precision):
-            done += len(block)
-            report("dynamic evaluation", done, total)
+            total = total.plus(block, corpus.vocabulary)
+            report("dynamic evaluation", total.tokens, len(corpus.splits[split]))
             yield block
+        if diverged(total.loss, static.nll_per_token, len(corpus.vocabulary)):
+            raise DivergedError(
+                f"dynamic.rate={config.rate:g}: the weights diverged: after {total.tokens:,} tokens the mean NLL is "
+                f"{total.loss:,.1f} nats. Take a lower rate, or a larger decay (now {config.decay:g}) or epsilon (now "
+                f"{config.epsilon:g})."
+            )
 
     (adapted,) = measure(reader, corpus, split, replace(protocol, batch_size=1), in_order=True, length=LENGTH)
-    if diverged(adapted.nll_per_token, static.nll_per_token, len(corpus.vocabulary)):
-        raise DivergedError(
-            f"dynamic.rate={config.rate:g}: the weights diverged: after {adapted.tokens:,} tokens the mean NLL is "
-            f"{adapted.nll_per_token:,.1f} nats. Take a lower rate, or a larger decay (now {config.decay:g}) or "
-            f"epsilon (now {config.epsilon:g})."
-        )
     return replace(counted_with(adapted, config.description, ", on over the lines"), without_dynamic=static)
 
 
