@@ -243,7 +243,7 @@ def read_tokens(
     name, runs = name or str(model.folder), (model.folder.resolve(),)
     corpus, split = model.texts.part(corpus, split)  # type: ignore[arg-type]  # of a file alone it is its only part
     protocol = model.texts.protocol(corpus, split, state)
-    if not isinstance(model.model, NextWordModel):
+    if not model.predicts_words:
         if cache is not None:
             raise InputError(f"cache: {model.folder} is {model.kind}, and a cache holds words of a vocabulary")
         if protocol.context == "document":
@@ -286,7 +286,7 @@ def check_alike(baseline: Model, text: SharedText, model: Model, corpus: Corpus,
     """Return the text with the tokens whose word another model with other words knows, too."""
     if model.vocabulary.hash == baseline.vocabulary.hash:
         return text
-    if not isinstance(model.model, NextWordModel):
+    if not model.predicts_words:
         words = [word for line in corpus.written_lines(split) for word in (*written_words(line), None)]
         same = len(words) == len(text.ids)
         known = text.ids != text.vocabulary.unk_id
@@ -305,7 +305,7 @@ def check_alike(baseline: Model, text: SharedText, model: Model, corpus: Corpus,
 
 def refuse_other_text(baseline: Model, model: Model, *, common: bool) -> None:
     """Refuse a model with other words, unless the `common` ones are compared."""
-    if not common and not isinstance(model.model, NextWordModel):
+    if not common and not model.predicts_words:
         why = "predicts any word. Add --words common to compare it at the words that the baseline knows."
         raise InputError(f"{model.folder}: {why}")
     if not common:
@@ -320,7 +320,7 @@ def refuse_other_context(
     context = model.texts.protocol(corpus, split, state).context
     if context != text.context:
         # a model of Hugging Face's knows no documents
-        words = all(isinstance(one.model, NextWordModel) for one in (baseline, model))
+        words = all(one.predicts_words for one in (baseline, model))
         ways = [f"--state {way}" for way in (text.context, context) if words or way != "document"]
         raise InputError(
             f"{baseline.folder} and {model.folder}: a word's context is {text.context} to one and {context} to the "

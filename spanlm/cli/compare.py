@@ -40,7 +40,6 @@ from spanlm.cli.options import (
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError
-from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.ensemble import load_ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, require_weights
@@ -212,7 +211,7 @@ def _first(sides: Sequence[_Side], options: argparse.Namespace) -> Model:
     if not first.any_words:
         return first
     others = (load(run, options.device) for run in runs[1:])
-    own = (model for model in others if not model.any_words and isinstance(model.model, NextWordModel))
+    own = (model for model in others if not model.any_words and model.predicts_words)
     return first.in_words_of(next(own, first))
 
 

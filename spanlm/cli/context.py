@@ -14,8 +14,6 @@ from spanlm.analysis.figures import FIGURES, Point, Series, context_figure, figu
 from spanlm.cli.evaluation_report import Rows, model_rows, run_field
 from spanlm.cli.options import Parser, add_fields, check_output, corpus_of, field_values, load_runs, own_texts
 from spanlm.cli.render import grid, out, out_json, paragraph, progress, table
-from spanlm.errors import InputError
-from spanlm.models.interfaces import NextWordModel
 from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.resampling import FEWEST_BLOCKS
 from spanlm.store.plain import table_bytes
@@ -45,13 +43,12 @@ def run(arguments: list[str]) -> None:
         checked_suffix(options.out, (".csv", *FIGURES))
     asked = field_values(options, context.ContextOptions)
     model = load_runs([options.run, *options.more], options)
-    if not isinstance(model.model, NextWordModel):
-        raise InputError(f"context: {model.folder} is {model.kind}, whose state cannot be taken apart")
+    network = model.predictor("context")
     corpus, split = corpus_of(model, options)
     protocol = model.texts.protocol(corpus, split, options.state, precision=options.precision)
     with progress(shown=not options.json) as report:
         found = context.measure_context(
-            model.model, corpus, split, protocol, asked, counts=training_counts(model, corpus), report=report
+            network, corpus, split, protocol, asked, counts=training_counts(model, corpus), report=report
         )
     if options.out is not None:
         suffix = options.out.suffix.lower()

@@ -37,11 +37,10 @@ from spanlm.cli.render import out_json, progress
 from spanlm.data.corpora import Corpus
 from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, Interrupted, require
-from spanlm.models.interfaces import NextWordModel
 from spanlm.models.memories import require_gate
 from spanlm.models.ops.precision import usable
 from spanlm.runs.ensemble import TrainedEnsemble
-from spanlm.runs.model import Model, TrainedModel, require_weights
+from spanlm.runs.model import Model, require_weights
 from spanlm.scoring.dynamic.statistics import DynamicStatistics
 from spanlm.scoring.dynamic.tuning import TRIALS, DynamicOptions, DynamicTuning
 from spanlm.scoring.dynamic.update import DynamicConfig, require_loss
@@ -213,7 +212,7 @@ def _toolkit_report(model: Model, corpus: Corpus, options: argparse.Namespace) -
 def _excess(model: Model, corpus: Corpus, options: argparse.Namespace) -> list[Excess]:
     """Compare the model itself with the law of the text; empty where none is known, or not of all its words."""
     other = options.cache is not None or options.dynamic or corpus.oov.get(options.split)
-    if other or not corpus.name.startswith(PREFIX) or not isinstance(model.model, NextWordModel):
+    if other or not corpus.name.startswith(PREFIX) or not model.predicts_words:
         return []
     return model.excess(corpus, options.split, state=options.state)
 
@@ -230,7 +229,7 @@ def _evaluate(model: Model, corpus: Corpus, options: argparse.Namespace) -> None
     several = model.evaluate_members(corpus, options.split, **how) if isinstance(model, TrainedEnsemble) else None
     notes = [*corpus.notes, *cache_notes(cache)]
     if options.json:
-        temperature = model.gate_temperature if isinstance(model, TrainedModel) else None
+        temperature = model.gate_temperature
         gate = {} if temperature is None else {"gate_temperature": temperature}
         what = {**run_field(model), **gate, "precision": usable(options.precision, model.model.device), "notes": notes}
         found = {**what, **result.to_json(), **cache_fields(cache, tuning), **dynamic_fields(adapted)}

@@ -11,7 +11,7 @@ from spanlm.data.corpora import shown_name
 from spanlm.models.counting import count_parameters
 from spanlm.models.lesions import described_lesion
 from spanlm.runs.ensemble import TrainedEnsemble
-from spanlm.runs.model import Model, TrainedModel
+from spanlm.runs.model import Model
 from spanlm.scoring.cache import CacheTuning
 from spanlm.scoring.combination import EnsembleEvaluation, TunedWeights
 from spanlm.scoring.dynamic.tuning import DynamicTuning
@@ -55,20 +55,19 @@ def attention_rows(model: Model) -> Rows:
 
 
 def _lesions(model: Model) -> list[str]:
-    runs = model.runs if isinstance(model, TrainedEnsemble) else [model]
-    return list(dict.fromkeys(run.attention for run in runs if isinstance(run, TrainedModel) and run.attention))
+    return list(dict.fromkeys(run.attention for run in model.runs if run.attention))
 
 
 def gate_rows(model: Model) -> Rows:
-    if not isinstance(model, TrainedModel) or model.gate_temperature is None:
-        return []
     used, own = model.gate_temperature, model.own_gate_temperature
+    if used is None:
+        return []
     return [("gate's T", f"{used:g}" if used == own else f"{used:g} in place of the run's {own:g}")]
 
 
 def departures(model: Model) -> list[str]:
     """Return notes on what is not the run's own, the gate's temperature or the attention, for output without rows."""
-    own = not isinstance(model, TrainedModel) or model.gate_temperature == model.own_gate_temperature
+    own = model.gate_temperature == model.own_gate_temperature
     return [f"note: {name}: {line}" for name, line in [*([] if own else gate_rows(model)), *attention_rows(model)]]
 
 

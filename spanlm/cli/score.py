@@ -35,7 +35,6 @@ from spanlm.data.text import Text, lines_of, pieces
 from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import EOS, UNK
 from spanlm.errors import InputError, require
-from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import usable
 from spanlm.runs.model import Model, TrainedModel
 from spanlm.scoring.attention import check_attends
@@ -121,7 +120,7 @@ def run(arguments: list[str]) -> None:
     models = _models(runs, options, apart)
     for model in models.values() if how.looks else ():
         try:
-            if isinstance(model.model, NextWordModel):
+            if model.predicts_words:
                 check_attends(model.model)
         except InputError as error:
             raise InputError(f"--looks: {model.folder}: {error}") from None

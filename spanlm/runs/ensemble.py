@@ -38,19 +38,19 @@ class TrainedEnsemble(Model):
         weights: Sequence[float] | None = None,
     ) -> None:
         require(combination == "linear", "combination", combination, "linear")
-        self.runs = tuple(runs)
-        require(bool(self.runs), "runs", len(self.runs), "at least 1 model")
+        runs = tuple(runs)
+        require(bool(runs), "runs", len(runs), "at least 1 model")
         # an n-gram model can be of any vocabulary: it takes that of the others
         trained = [run for run in self.runs if not run.any_words]
         # and an ARPA file does not say how it reads: the first that does stands for all
         reading = [run for run in self.runs if run.texts.reading()]
-        first, *others = trained or reading[:1] or self.runs[:1]
+        first, *others = trained or reading[:1] or runs[:1]
         for other in others:
             refuse_other_words(first, other)
-        for run in self.runs:
+        for run in runs:
             _refuse_other_reading(first, run)
-        self.runs = tuple(run.in_words_of(first) for run in self.runs)
-        ensemble = Ensemble([run.model for run in self.runs], weights).eval()
+        self._runs = tuple(run.in_words_of(first) for run in runs)
+        ensemble = Ensemble([run.model for run in self._runs], weights).eval()
         memories = [run.config.model.memory for run in trained]
         if not trained:
             super().__init__(ensemble, first.texts)
@@ -58,6 +58,10 @@ class TrainedEnsemble(Model):
         read = first.texts
         texts = Texts(read.vocabulary, read.data, read.folder, batching=read.batching, memories=memories)
         super().__init__(ensemble, texts, first.config)
+
+    @property
+    def runs(self) -> tuple[Model, ...]:
+        return self._runs
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self.runs)} runs: {', '.join(str(run.folder) for run in self.runs)}>"

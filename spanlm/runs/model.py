@@ -145,6 +145,26 @@ class Model:
         changed.model = network
         return changed
 
+    @property
+    def runs(self) -> tuple[Model, ...]:
+        """The runs that predict as one: of a single model itself."""
+        return (self,)
+
+    @property
+    def predicts_words(self) -> bool:
+        """Whether its network predicts the words of its vocabulary, and not sub-words."""
+        return isinstance(self.model, NextWordModel)
+
+    @property
+    def gate_temperature(self) -> float | None:
+        """The temperature at which a gate of its memory is evaluated; None: it has none."""
+        return None
+
+    @property
+    def own_gate_temperature(self) -> float | None:
+        """The run's own one."""
+        return None
+
     def predictor(self, verb: str) -> NextWordModel:
         """Return the network, for what needs the distribution over its words; InputError: it has none of ours."""
         if not isinstance(self.model, NextWordModel):

@@ -15,7 +15,6 @@ from spanlm.analysis.pages import cached_content, page_content, plain_content, r
 from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import EOS, UNK
 from spanlm.errors import InputError
-from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.model import Model, require_weights
 from spanlm.scoring.attention import attention_record
 from spanlm.scoring.cache import cached_words
@@ -77,7 +76,7 @@ def _text(model: Model, text: str) -> str:
 
 def _record(served: Served, model: Model, text: str, values: Read) -> tuple[Row, list[Row], list[WordScore]]:
     """Return what the page draws, the words as they are written, and the scores of all tokens but an opening <eos>."""
-    read = _read_by_token if isinstance(model.model, NextWordModel) else _read_by_word
+    read = _read_by_token if model.predicts_words else _read_by_word
     record, scores = read(served, model, text, values)
     tokens: list[str] = record["tokens"]
     words = _words(model, text, scores, len(tokens) - len(scores))

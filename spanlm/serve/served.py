@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from spanlm.errors import InputError
 from spanlm.models.counting import count_parameters
-from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.lesions import require_lesion
 from spanlm.models.memories import NoMemoryConfig
@@ -133,7 +132,7 @@ class Served:
             "attends": self.attends,
             "lesions": self.lesions,
             "gates": memory is not None and memory.mixes,
-            "caches": isinstance(self.model.model, NextWordModel),
+            "caches": self.model.predicts_words,
             "states": self.states,
             "state": self.state,
             "diagram": None if model is None else diagram(model, len(self.model.vocabulary)),
