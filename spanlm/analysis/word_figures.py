@@ -110,7 +110,7 @@ _MAP_WIDTH = 380  # of all cells where long words are named in them; never narro
 _MOST_LETTERS = 26
 _NAMED = 0.12  # cells with at least this weight carry the word that was looked at
 _NAME_SIZE = 6.5
-_LETTER = 0.62  # how wide a letter is, in its size: few are wider
+_LETTER = 0.7  # how wide a letter is, in its size: few are wider
 
 
 @styled()

@@ -41,9 +41,9 @@ class TrainedEnsemble(Model):
         runs = tuple(runs)
         require(bool(runs), "runs", len(runs), "at least 1 model")
         # an n-gram model can be of any vocabulary: it takes that of the others
-        trained = [run for run in self.runs if not run.any_words]
+        trained = [run for run in runs if not run.any_words]
         # and an ARPA file does not say how it reads: the first that does stands for all
-        reading = [run for run in self.runs if run.texts.reading()]
+        reading = [run for run in runs if run.texts.reading()]
         first, *others = trained or reading[:1] or runs[:1]
         for other in others:
             refuse_other_words(first, other)
