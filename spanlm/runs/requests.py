@@ -108,6 +108,11 @@ class OnText:
     state: State = "auto"
     precision: Precision = "fp32"
 
+    @property
+    def batch_size(self) -> int | None:
+        """Streams side by side; None: as many as change nothing."""
+        return None
+
 
 @dataclass(frozen=True, kw_only=True)
 class InStreams(OnText):

@@ -299,7 +299,7 @@ class Texts:
     def counted(self, asked: OnText) -> tuple[Corpus, str, Protocol]:
         """Return a corpus, which part of it is meant, and how that is counted; errors as of `part` and `protocol`."""
         loaded, part = self.part(asked.corpus, asked.split)
-        how: dict[str, Any] = {"batch_size": getattr(asked, "batch_size", None), "precision": asked.precision}
+        how: dict[str, Any] = {"batch_size": asked.batch_size, "precision": asked.precision}
         return loaded, part, self.protocol(loaded, part, asked.state, **how)
 
     def refuse_context(self, state: Context, text: str = "all of the text") -> None:
