@@ -43,6 +43,7 @@ from spanlm.errors import InputError
 from spanlm.runs.ensemble import load_ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, require_weights
+from spanlm.runs.texts import LoadCorpus
 from spanlm.scoring.cache import CacheConfig, CacheTuning
 from spanlm.scoring.resampling import FEWEST_BLOCKS, of_chance, signed
 from spanlm.scoring.tally import perplexity, shown
@@ -241,7 +242,7 @@ def _read(
         if model.vocabulary.hash != first.vocabulary.hash:
             split = None if WHOLE in corpus.splits else options.split
             how = {"data_dir": options.data_dir, "download": options.download, "as_text": options.as_text}
-            read = first.texts.corpus(options.corpus, split, reader=model.texts, **how)
+            read = first.texts.corpus(LoadCorpus(options.corpus, split, **how), model.texts)
         refuse_other_context(first, text, model, read, options.split, options.state)
         text = check_alike(first, text, model, read, options.split)
         if side.cached and not members:

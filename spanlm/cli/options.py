@@ -344,10 +344,12 @@ def tuning_part(
 
     It is of the corpus that is named, else of the training of the model, or of the one whose `texts` are given.
     """
+    from spanlm.runs.texts import LoadCorpus
+
     if options.corpus == "-":
         raise InputError(f"{option}: standard input has no {TUNED_ON} part to tune on. Give {otherwise}.")
     where = {"data_dir": options.data_dir, "download": options.download, "as_text": options.as_text}
-    valid = (texts or model.texts).corpus(options.corpus, TUNED_ON, reader=model.texts, **where)
+    valid = (texts or model.texts).corpus(LoadCorpus(options.corpus, TUNED_ON, **where), model.texts)
     if TUNED_ON not in valid.splits:
         why = f"{valid.name} has no {TUNED_ON} part to tune on"
         raise InputError(f"{option}: {why}. Name a corpus that has one, or give {otherwise}.")

@@ -63,11 +63,11 @@ def lines_as_pieces(lines: Iterable[str], tokenizer: Tokenizer) -> Iterator[Piec
 
 def text_as_pieces(text: Text, tokenizer: Tokenizer) -> Iterator[Piece]:
     """Read and tokenise a file of any length, even one line; InputError: it breaks a rule of `spanlm.data.text`."""
-    found = _cut(token for piece in pieces(text) for token in _tokens(piece.decode(), tokenizer))
-    if (first := next(found, None)) is None:
+    cut = _cut(token for piece in pieces(text) for token in _tokens(piece.decode(), tokenizer))
+    if (first := next(cut, None)) is None:
         raise InputError(f"{text.path}: the text is empty; give one with at least one line")
     yield first
-    yield from found
+    yield from cut
 
 
 def in_lines(pieces: Iterable[Piece], lines: Lines, vocabulary: Vocabulary) -> Iterator[Piece]:

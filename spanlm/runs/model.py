@@ -12,7 +12,6 @@ from typing import Any, Self
 
 from spanlm.config import RunConfig
 from spanlm.data.cbt import Defect, read_questions
-from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.data.pieces import Piece, refuse_one_string, require_texts, whole_lines
 from spanlm.data.tokenizer import written_spans
@@ -35,7 +34,7 @@ from spanlm.runs.requests import (
     TuneDynamic,
     fields_as_keywords,
 )
-from spanlm.runs.texts import Texts
+from spanlm.runs.texts import LoadCorpus, Texts
 from spanlm.scoring.attention import AttentionRecord, attention_record, has_parts
 from spanlm.scoring.cache import CacheConfig, CacheTuning, tune_cache
 from spanlm.scoring.cloze import RankedQuestion, rank_questions
@@ -118,17 +117,10 @@ class Model:
         """Return the same model over another one's vocabulary, if it is of `any_words`."""
         return self
 
-    def corpus(
-        self,
-        name: str | Path | None = None,
-        split: Split | None = None,
-        *,
-        data_dir: str | None = None,
-        download: bool = False,
-        as_text: bool = False,
-    ) -> Corpus:
+    @fields_as_keywords(LoadCorpus)
+    def corpus(self, asked: LoadCorpus) -> Corpus:
         """Load a corpus in this model's vocabulary; see `spanlm.runs.texts.Texts.corpus`."""
-        return self.texts.corpus(name, split, data_dir=data_dir, download=download, as_text=as_text)
+        return self.texts.corpus(asked)
 
     def tokenize(self, text: str) -> list[str]:
         return [token for tokens in self.texts.cut(text) for token in tokens]

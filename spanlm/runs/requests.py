@@ -40,15 +40,15 @@ def fields_as_keywords(
     """Give a method of one dataclass the dataclass's fields as its arguments, typed and with their defaults."""
 
     def decorate(method: Callable[[Own, Asked], Result]) -> Callable[Concatenate[Own, P], Result]:
-        own, this = signature(asked), Parameter("self", Parameter.POSITIONAL_ONLY)
+        arguments, self_parameter = signature(asked), Parameter("self", Parameter.POSITIONAL_ONLY)
 
         @wraps(method)
         def call(self: Own, /, *args: P.args, **fields: P.kwargs) -> Result:
-            own.bind(*args, **fields)  # says what is wrong of the call, and not of the dataclass
+            arguments.bind(*args, **fields)  # says what is wrong of the call, and not of the dataclass
             return method(self, asked(*args, **fields))
 
         result = signature(method).return_annotation
-        shown = own.replace(parameters=[this, *own.parameters.values()], return_annotation=result)
+        shown = arguments.replace(parameters=[self_parameter, *arguments.parameters.values()], return_annotation=result)
         call.__signature__ = shown  # type: ignore[attr-defined]  # for `help`
         return call
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -46,6 +46,26 @@ CONVENTIONS = ("ptb", "wikitext-2", "wikitext-103")
 """Corpora of tokens that nobody writes so; see `spanlm.data.tokenizer.as_in_corpus`."""
 _CHANGED = "not the text that it was when this model was trained"
 _CONTEXTS: dict[BatchingKind, Context] = {kind: context for context, kind in KINDS.items()}
+
+
+@dataclass(frozen=True)
+class LoadCorpus:
+    """Which corpus to load.
+
+    Attributes:
+        name: a registered corpus, a folder, or a text file (taken whole, unless it is the one of the training, which
+            has parts); by default the corpus of the training.
+        split: load only this part.
+        data_dir: where corpora are.
+        download: fetch a registered corpus that is not there.
+        as_text: read a file as text that is known to be in another format; the training's own always is.
+    """
+
+    name: str | Path | None = None
+    split: Split | None = None
+    data_dir: str | None = field(default=None, kw_only=True)
+    download: bool = field(default=False, kw_only=True)
+    as_text: bool = field(default=False, kw_only=True)
 
 
 class Texts:
@@ -137,35 +157,18 @@ class Texts:
         *before, last = self.pieces(text.split("\n"))
         return [*words_of(before), *last.words]
 
-    def corpus(
-        self,
-        name: str | Path | None = None,
-        split: Split | None = None,
-        *,
-        data_dir: str | None = None,
-        download: bool = False,
-        as_text: bool = False,
-        reader: Texts | None = None,
-    ) -> Corpus:
-        """Load a corpus, or only a part of it, in this model's vocabulary.
-
-        Args:
-            name: a registered corpus, a folder, or a text file (taken whole, unless it is the one of the training,
-                which has parts); by default the corpus of the training.
-            split: load only this part.
-            data_dir: where corpora are.
-            download: fetch a registered corpus that is not there.
-            as_text: read a file as text that is known to be in another format; the training's own always is.
-            reader: cut it as the texts of another model, and in its vocabulary.
+    def corpus(self, asked: LoadCorpus, reader: Texts | None = None) -> Corpus:
+        """Load a corpus, or only a part of it, in this model's vocabulary, or cut as another `reader` does and in its.
 
         Raises:
             InputError: there is no such corpus, it breaks a rule of `spanlm.data.text`, or none is named and the model
                 does not know its own.
         """
+        split, data_dir, as_text = asked.split, asked.data_dir, asked.as_text
+        name = None if asked.name is None else str(asked.name)
         if self._textless and name is None:
             raise InputError(f"{self.folder}: {self._textless}; name one by corpus=…")
         require(split is None or split in SPLITS, "split", split, "train, valid or test")
-        name = None if name is None else str(name)
         data, other = self.data, name is not None and not self._is_of_training(name, data_dir)
         if name is not None and not other:
             data = replace(data, corpus=name)
@@ -184,7 +187,7 @@ class Texts:
         if other and name not in CORPORA and (path := text_path(data)).is_file():
             return self._with_unk_notes(load_text(replace(data, corpus=str(path)), vocabulary, as_text))
         splits, as_text = SPLITS if split is None else (split,), as_text or not other
-        found = load_corpus(replace(data, download=download), vocabulary, splits, as_text=as_text)
+        found = load_corpus(replace(data, download=asked.download), vocabulary, splits, as_text=as_text)
         return self._with_unk_notes(found if other else self._as_in_training(found))
 
     def note_changes(self, corpus: Corpus) -> None:
@@ -198,11 +201,9 @@ class Texts:
         learnt: list[bool] = []
         with suppress(RunError):  # a damaged file leaves it unknown
             learnt = [bool(start["unk"]) for start in starts(self.folder) if start.get("unk") is not None]
-        return (
-            []
-            if not learnt or learnt[-1]
-            else [f"no {UNK} was read in training, so the probabilities of unknown words mean nothing"]
-        )
+        if not learnt or learnt[-1]:
+            return []
+        return [f"no {UNK} was read in training, so the probabilities of unknown words mean nothing"]
 
     def _with_unk_notes(self, corpus: Corpus) -> Corpus:
         scored = any(map(corpus.unk_tokens, corpus.splits))
@@ -243,7 +244,7 @@ class Texts:
         Raises:
             InputError: no such corpus or part, or one in another vocabulary or cut otherwise.
         """
-        loaded = corpus if isinstance(corpus, Corpus) else self.corpus(corpus, split)
+        loaded = corpus if isinstance(corpus, Corpus) else self.corpus(LoadCorpus(corpus, split))
         if loaded.vocabulary.hash != self.vocabulary.hash:
             raise InputError(
                 f"{loaded.name}: is encoded with another vocabulary than the model's. Load it with model.corpus(...)."
@@ -251,10 +252,10 @@ class Texts:
         cut = {"data.tokenizer": loaded.tokenizer, "data.lines": loaded.lines}
         if loaded.config is not None and loaded.config.corpus == DEMO:
             del cut["data.tokenizer"]  # which is cut in one way, whoever reads it
-        for field, value in self.reading().items():
-            if cut.get(field, value) != value:
+        for name, value in self.reading().items():
+            if cut.get(name, value) != value:
                 raise InputError(
-                    f"{loaded.name}: is cut with {field}={cut[field]}, and the model's text was with {value}. Load it "
+                    f"{loaded.name}: is cut with {name}={cut[name]}, and the model's text was with {value}. Load it "
                     "with model.corpus(...)."
                 )
         return loaded, WHOLE if WHOLE in loaded.splits else split

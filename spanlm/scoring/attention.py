@@ -258,20 +258,17 @@ def attention_record(
     for name, nothing in (("weights", 0), ("surprisal", np.nan), ("entropy", np.nan), ("rank", 0), ("there", False)):
         if name in numbers:
             numbers[name][unpredicted] = nothing
-    found, chance = dict[str, list[Expected]](), dict[str, NDArray[np.float64]]()
+    expectations, chances = dict[str, list[Expected]](), dict[str, NDArray[np.float64]]()
     for part in asked.parts:
         silent = np.zeros(len(scored), dtype=np.bool_)
         silent[unpredicted] = True
         if part in asked.parts[1:-1]:
             silent |= ~numbers["there"]
-        rows = zip(silent.tolist(), *(numbers[f"{part} {name}"].tolist() for name in ("words", "chances")), strict=True)
-        found[part] = [
-            [] if empty else [*zip(map(vocabulary.word, words), chances, strict=True)] for empty, words, chances in rows
-        ]
-        chance[part] = np.where(silent, np.nan, numbers[f"{part} chance"])
+        expectations[part] = _spelled(vocabulary, numbers[f"{part} words"], numbers[f"{part} chances"], silent)
+        chances[part] = np.where(silent, np.nan, numbers[f"{part} chance"])
     parts = None
     if len(asked.parts) > 1:
-        parts = PartsRecord(found, chance, numbers["there"], numbers["preference"], numbers["share"])
+        parts = PartsRecord(expectations, chances, numbers["there"], numbers["preference"], numbers["share"])
     return AttentionRecord(
         words=whole[:-1],
         targets=whole[1:],
@@ -279,7 +276,7 @@ def attention_record(
         surprisal=numbers["surprisal"],
         entropy=numbers["entropy"],
         rank=numbers["rank"],
-        expected=found[asked.parts[-1]],
+        expected=expectations[asked.parts[-1]],
         title=title,
         nearest_lag=asked.nearest_lag,
         span=asked.span,
@@ -291,6 +288,14 @@ def attention_record(
         about=about,
         features=numbers.get("features"),
     )
+
+
+def _spelled(
+    vocabulary: Vocabulary, ids: NDArray[Any], chances: NDArray[Any], silent: NDArray[np.bool_]
+) -> list[Expected]:
+    """Spell the likeliest words of each position, (N, K) by id; none of one that is `silent`."""
+    rows = zip(ids.tolist(), chances.tolist(), silent.tolist(), strict=True)
+    return [[] if empty else [*zip(map(vocabulary.word, words), row, strict=True)] for words, row, empty in rows]
 
 
 class _Asked:

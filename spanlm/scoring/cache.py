@@ -307,10 +307,10 @@ def tune_cache(
     plain = torch.zeros((), dtype=torch.float64, device=model.device)
     sums = plain.new_zeros(len(windows) * len(thetas), len(lambdas))
     for block in read(model, batcher.segments(), protocol, log_p, grid):
-        own = block.answers["log_p"]
-        plain -= own.double().sum()
+        log_model = block.answers["log_p"]
+        plain -= log_model.double().sum()
         for number, log_cache in enumerate(block.answers["cache"].unbind(1)):
-            sums[number] -= mixed(own, log_cache, log_cache.isnan(), shares).sum(1)
+            sums[number] -= mixed(log_model, log_cache, log_cache.isnan(), shares).sum(1)
     points = zip(product(windows, thetas, lambdas), sums.flatten().tolist(), strict=True)
     tried = [Tried(*point, perplexity(nll / batcher.targets)) for point, nll in points]
     best, text = min(tried, key=lambda point: point.perplexity), f"{corpus.name} {split}"

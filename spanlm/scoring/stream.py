@@ -135,11 +135,11 @@ class Scored:
             return blocks[0]
         first = blocks[0]
         return Scored(
-            torch.cat([one.ids for one in blocks]),
-            torch.cat([one.place for one in blocks]),
-            torch.cat([one.opens for one in blocks]),
-            {name: _end_to_end([one.answers[name] for one in blocks]) for name in first.answers},
-            {name: torch.cat([one.metrics[name] for one in blocks]) for name in first.metrics},
+            torch.cat([block.ids for block in blocks]),
+            torch.cat([block.place for block in blocks]),
+            torch.cat([block.opens for block in blocks]),
+            {name: _end_to_end([block.answers[name] for block in blocks]) for name in first.answers},
+            {name: torch.cat([block.metrics[name] for block in blocks]) for name in first.metrics},
         )
 
 
@@ -159,11 +159,11 @@ def distribution(reading: Reading) -> Mapping[str, Tensor]:
     """Answer surprisal and entropy (nats, float64) and rank; no more than `DISTRIBUTIONS` probabilities are held."""
     model, rows, targets = reading.model, reading.rows, reading.segment.targets.flatten()
     padded = torch.cat([rows, rows[:1].expand(-len(rows) % ROWS)])
-    found = []
-    for some in torch.split(padded, max(1, DISTRIBUTIONS // model.vocabulary_size)):
-        log_probs = model.head.log_probs(reading.readout.map(partial(_as_steps, some)))
-        found.append(word_values(log_probs.squeeze(1), targets[some]))
-    columns = (torch.cat(column)[: len(rows)] for column in zip(*found, strict=True))
+    values = []
+    for chunk in torch.split(padded, max(1, DISTRIBUTIONS // model.vocabulary_size)):
+        log_probs = model.head.log_probs(reading.readout.map(partial(_as_steps, chunk)))
+        values.append(word_values(log_probs.squeeze(1), targets[chunk]))
+    columns = (torch.cat(column)[: len(rows)] for column in zip(*values, strict=True))
     return dict(zip(("surprisal", "entropy", "rank"), columns, strict=True))
 
 
@@ -180,14 +180,14 @@ def word_values(log_probs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Ten
 
 
 def _row_values(log_probs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    own = log_probs.gather(-1, targets.unsqueeze(-1))
+    target = log_probs.gather(-1, targets.unsqueeze(-1))
     # counted in floating point, which is exact below 2²⁴ words: sums of truth values take seven times as long
-    rank = torch.gt(log_probs, own, out=torch.empty_like(log_probs)).sum(-1).long() + 1
+    rank = torch.gt(log_probs, target, out=torch.empty_like(log_probs)).sum(-1).long() + 1
     # p log p is 0 where p is: not 0 · -inf
     terms = log_probs.clamp(min=torch.finfo(log_probs.dtype).min).mul_(log_probs.exp())
     entropy = terms.double().sum(-1)
     # 0 − x, not −x: what is certain has surprisal and entropy 0, not -0.0
-    return 0.0 - own.squeeze(-1).double(), 0.0 - entropy, rank
+    return 0.0 - target.squeeze(-1).double(), 0.0 - entropy, rank
 
 
 def read(
@@ -246,4 +246,4 @@ def in_text_order(blocks: Iterable[Scored]) -> Iterator[Scored]:
             yield whole if bool((whole.place[1:] > whole.place[:-1]).all()) else whole.take(whole.place.argsort())
             held, given, count = [], given + count, 0
     if held:
-        yield Scored.joined(held).take(torch.cat([one.place for one in held]).argsort())
+        yield Scored.joined(held).take(torch.cat([block.place for block in held]).argsort())
