@@ -10,7 +10,7 @@ import unicodedata
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, groupby, islice, pairwise, tee
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -137,38 +137,65 @@ def run(arguments: list[str]) -> None:
     # before anything is written: a file that cannot be read leaves nothing behind
     first = list(islice(rows, 1))
     header = list(first[0]) if first else [*items.columns]
-    count, unknown, after = 0, 0, 0
-    words, otherwise = Counter[str](), Counter[str]()
     run_name, word, oov, oov_before = items.own(dict.fromkeys(("run", "word", "oov", "oov_before")))
+    unknown = _Unknown(models, apart, run_name, word, oov, oov_before)
     with output(options.out) as file:
         if form != "jsonl":
             file.write(cells_line(header, tables.DELIMITERS[form]))
         for row in chain(first, rows):
-            count, unknown = count + 1, unknown + row[oov]
-            after += row.get(oov_before, 0) > 0
-            if apart and row[oov]:
-                model = models[row[run_name] if len(models) > 1 else ""]
-                otherwise[_known_otherwise(model, row[word])] += 1
-                if row[word] in words or len(words) < MOST_UNKNOWN:
-                    words[row[word]] += 1
+            unknown.add(row)
             file.write(tables.row_line(row, form))
     if apart and options.out is not None and (options.out.is_file() or not options.out.exists()):
         with output(options.out.with_name(f"{options.out.name}.meta.json")) as file:
             file.write(json.dumps(_meta(items, names, header), ensure_ascii=False, indent=1) + "\n")
     if options.column is not None and options.rows == "words" and options.line is None and items.single > 1:
         note("note: most rows are one word, each read as a line of its own; --line COLUMN joins those of a sentence")
-    if apart and unknown:
-        common = ", ".join(f"{name} ({number:,})" for name, number in words.most_common(FEW_UNKNOWN))
-        note(
-            f"note: {unknown:,} of {count:,} rows have a word outside the vocabulary (oov), which is scored as <unk>, "
-            f"and {after:,} stand after one in their context (oov_before). The commonest: {common}"
-        )
-        if ways := ", ".join(f"{number:,} {way}" for way, number in otherwise.most_common() if way):
-            note(f"note: the vocabulary has some of them if they are written otherwise: {ways}")
+    note(*unknown.notes())
     note(*items.bad.lines(), *items.misplaced.lines())
     state = how.state if options.document is None else "document"
-    notes = [line for name, model in models.items() for line in _notes(model, bool(unknown), caches[name], state)]
+    notes = [line for name, model in models.items() for line in _notes(model, unknown.count > 0, caches[name], state)]
     note(*dict.fromkeys(notes))
+
+
+@dataclass
+class _Unknown:
+    """Counts the rows with a word outside the vocabulary; of written words, `apart`, which words, too.
+
+    `run`, `word`, `oov` and `oov_before` are the names of columns.
+    """
+
+    models: Mapping[str, Model]
+    apart: bool
+    run: str
+    word: str
+    oov: str
+    oov_before: str
+    rows: int = 0
+    count: int = 0
+    after: int = 0
+    words: Counter[str] = field(default_factory=Counter)
+    otherwise: Counter[str] = field(default_factory=Counter)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        self.rows += 1
+        self.count += row[self.oov]
+        self.after += row.get(self.oov_before, 0) > 0
+        if self.apart and row[self.oov]:
+            word, model = row[self.word], self.models[row[self.run] if len(self.models) > 1 else ""]
+            self.otherwise[_known_otherwise(model, word)] += 1
+            if word in self.words or len(self.words) < MOST_UNKNOWN:
+                self.words[word] += 1
+
+    def notes(self) -> Iterator[str]:
+        if not (self.apart and self.count):
+            return
+        common = ", ".join(f"{word} ({number:,})" for word, number in self.words.most_common(FEW_UNKNOWN))
+        yield (
+            f"note: {self.count:,} of {self.rows:,} rows have a word outside the vocabulary (oov), which is scored as "
+            f"<unk>, and {self.after:,} stand after one in their context (oov_before). The commonest: {common}"
+        )
+        if ways := ", ".join(f"{number:,} {way}" for way, number in self.otherwise.most_common() if way):
+            yield f"note: the vocabulary has some of them if they are written otherwise: {ways}"
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
