@@ -356,7 +356,14 @@ class Journal:
 
 
 def training_seconds(epochs: Sequence[Mapping[str, Any]], tokens: int) -> float:
-    """Return the seconds of all training steps, without validations, from targets a second; by default `tokens`."""
+    """Return the seconds of all training steps, without validations, from targets a second; by default `tokens`.
+
+    An epoch whose steps ran in a process that was killed before it closed has no speed: the mean of the others counts,
+    and without others 0 is returned.
+    """
     ends = [0, *(row.get("tokens", tokens * number) for number, row in enumerate(epochs, 1))]
     targets = [after - before for before, after in pairwise(ends)]
-    return math.fsum(count / row["tokens_per_second"] for row, count in zip(epochs, targets, strict=True))
+    rates = [row["tokens_per_second"] for row in epochs]
+    timed = [(count, rate) for count, rate in zip(targets, rates, strict=True) if rate]
+    seconds = math.fsum(count / rate for count, rate in timed)
+    return seconds * sum(targets) / sum(count for count, _ in timed) if timed else 0.0

@@ -12,6 +12,7 @@ import safetensors.torch
 from spanlm.data.corpora import Corpus
 from spanlm.training.config import OptimizerConfig, ScheduleConfig
 from spanlm.training.optimizers import SGD
+from spanlm.training.progress import training_seconds
 from spanlm.training.run import train
 from tests.cases import rest_slow
 from tests.training.small import Follows, make_config, rows, same, script
@@ -96,3 +97,9 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(SGD, "step", spied)
     return used
+
+
+def test_an_epoch_that_another_process_closed_took_as_long_a_target_as_the_others() -> None:
+    rows = [{"tokens": 100, "tokens_per_second": 50.0}, {"tokens": 300, "tokens_per_second": 0.0}]
+    assert training_seconds(rows, tokens=1) == 6.0
+    assert training_seconds([{"tokens_per_second": 0.0}], tokens=10) == 0.0
