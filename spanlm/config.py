@@ -1,8 +1,7 @@
 """RunConfig = data + model + training: in and out of YAML, with errors that name the field.
 
-A configuration says which parts a model has with `kind` (`model.memory.kind: ngram`), and the parts it may
-configure follow from that. `config_parser` builds the parser for one choice of kinds; the command line, a
-`--config` file and the `config.yaml` of a run are all read by it.
+A configuration says which parts a model has with `kind` (`model.memory.kind: ngram`), and which fields these have
+follows from that.
 """
 
 from __future__ import annotations
@@ -10,16 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Hashable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from functools import cache, lru_cache
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import asdict, field, replace
+from functools import cache
 from pathlib import Path
-from threading import Lock
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import yaml
-from jsonargparse import SUPPRESS, ArgumentParser
 
 from spanlm.data.config import DataConfig
 from spanlm.errors import InputError, as_written, nearest
@@ -27,6 +24,7 @@ from spanlm.models.encoders import ENCODERS
 from spanlm.models.heads import HEADS
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import MEMORIES
+from spanlm.options import as_group, kind_of, leaves, options, read_group
 from spanlm.store import SCHEMA, require_schema
 from spanlm.store.files import regular, replace_file
 from spanlm.training.config import TrainingConfig
@@ -61,7 +59,7 @@ LONGEST = 2**20
 PARTS: dict[str, Mapping[str, type]] = {"encoder": ENCODERS, "memory": MEMORIES, "head": HEADS}
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class RunConfig:
     """Everything that determines a run but its folder and its machine."""
 
@@ -85,9 +83,8 @@ class RunConfig:
             InputError: an unknown field or kind (with the nearest name), a wrong type, a value out of range.
         """
         try:
-            fields = _as_group(_plain(tree), "the configuration")
-            fields = _without(_removed(fields), fields)
-            return _built(_Written(repr(fields), fields))
+            fields = as_group(_plain(tree), "the configuration")
+            return read_group(RunConfig, _without(_removed(fields), fields))
         except InputError as error:
             raise InputError(f"{source}: {error}" if source else str(error)) from None
 
@@ -121,6 +118,37 @@ def flat(tree: Tree, prefix: str = "") -> Tree:
     return found
 
 
+def with_options(base: RunConfig, options: Mapping[str, str]) -> RunConfig:
+    """Change fields, by their full names, to what texts stand for; a part of another kind has the defaults of that.
+
+    Raises:
+        InputError: as `RunConfig.from_tree`.
+    """
+    fields = flat(nested(options))
+    for name in group_names() & fields.keys():
+        raise InputError(f"{name}={fields[name]}: must be a group of fields. Give one of them, as --{name}.FIELD VALUE")
+    known = option_rows(base, fields)
+    refuse_unknown(fields, [name for name, _, _ in known])
+    return RunConfig.from_tree(nested({name: value for name, value, _ in known}))
+
+
+def option_rows(base: RunConfig, options: Mapping[str, str]) -> list[tuple[str, Any, str]]:
+    """Return the name, the value and the help of each field that there is where some have the values of `options`."""
+    resets = {f"model.{part}.kind" for part in PARTS} | {"training.finetune.stages"}
+    tree = overlaid(base.to_tree(), nested({name: value for name, value in options.items() if name in resets}))
+    parts = {part: PARTS[part][kind]() for part, kind in kinds_of(tree).items()}
+    values = flat(tree) | dict(options)
+    rows = leaves(RunConfig(model=replace(ModelConfig(), **parts)))
+    return [(name, values.get(name, default), meaning) for name, default, meaning in rows]
+
+
+def refuse_unknown(names: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse names of no field of a configuration, with the nearest of those that are `known`."""
+    for name in names:
+        if name not in known:
+            raise InputError(f"unknown field {name}.{nearest(name, known)}")
+
+
 @cache
 def group_names() -> frozenset[str]:
     """Return the full names of all groups of fields, whatever the kinds of the model's parts are."""
@@ -145,9 +173,20 @@ def nested(fields: Mapping[str, Any]) -> Tree:
         *groups, last = name.split(".")
         group = tree
         for inner in groups:
-            group = _as_group(group.setdefault(inner, {}), name.rpartition(".")[0])
+            group = as_group(group.setdefault(inner, {}), name.rpartition(".")[0])
         group[last] = value
     return tree
+
+
+def kinds_of(tree: Tree) -> dict[str, str]:
+    """Return the kind of each part of the model that `tree` asks for, else the default's; InputError: there is none."""
+    model, default = as_group(tree.get("model", {}), "model"), ModelConfig()
+    kinds = {}
+    for part, groups in PARTS.items():
+        fields, name = as_group(model.get(part, {}), f"model.{part}"), f"model.{part}"
+        kind_of(fields, getattr(default, part).kind, groups, name)
+        kinds[part] = fields.get("kind", getattr(default, part).kind)
+    return kinds
 
 
 def _removed(tree: Tree) -> Tree:
@@ -169,6 +208,18 @@ def _without(removed: Tree, tree: Tree, prefix: str = "") -> Tree:
         elif value != removed[full]:
             raise InputError(f"{full}={as_written(value)}: this version has {as_written(removed[full])} alone")
     return kept
+
+
+def overlaid(base: Tree, change: Tree) -> Tree:
+    """Merge `change` into `base`; a group with another kind, or with no stages, keeps nothing of the old one."""
+    merged = dict(base)
+    for name, value in change.items():
+        old = base.get(name)
+        if isinstance(value, dict) and isinstance(old, dict):
+            anew = value.get("kind", old.get("kind")) != old.get("kind") or value.get("stages") in (0, "0")
+            value = value if anew else overlaid(old, value)
+        merged[name] = value
+    return merged
 
 
 def first_difference(old: Tree, new: Tree) -> tuple[str, Any, Any] | None:
@@ -287,127 +338,4 @@ def yaml_group(text: str, name: str) -> Tree:
         raise InputError(f"{name}: is not YAML that can be read: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise InputError(f"{name}: is nested too deeply; fields are in groups of groups, no deeper") from None
-    return {} if tree is None else _as_group(tree, name)
-
-
-def _as_group(value: object, name: str) -> Tree:
-    if not isinstance(value, dict):
-        text = " ".join(as_written(value).split())
-        shown = text if len(text) <= 60 else f"{text[:60]}…"  # it may be a whole file
-        raise InputError(f"{name}={shown}: must be a group of fields")
-    return value
-
-
-def _check_fields(tree: Tree, known: Tree, prefix: str = "") -> None:
-    """Refuse unknown fields, values in place of groups, and null where there must be a value."""
-    for name, value in tree.items():
-        if name not in known:
-            raise InputError(f"unknown field {prefix}{name}.{nearest(str(name), known)}")
-        if isinstance(known[name], dict):
-            _check_fields(_as_group(value, f"{prefix}{name}"), known[name], f"{prefix}{name}.")
-        elif value is None and known[name] is not None and f"{prefix}{name}" not in OPTIONAL:
-            raise InputError(f"{prefix}{name}=null: must have a value")
-
-
-# --- the parser ---
-
-
-def kinds_of(tree: Tree) -> dict[str, str]:
-    """Return the kind of each part of the model that `tree` asks for, else the default's."""
-    model, default = _as_group(tree.get("model", {}), "model"), ModelConfig()
-    kinds = {}
-    for part, registry in PARTS.items():
-        kind = _as_group(model.get(part, {}), f"model.{part}").get("kind", getattr(default, part).kind)
-        if not isinstance(kind, str) or kind not in registry:
-            raise InputError(f"model.{part}.kind={as_written(kind)}: unknown.{nearest(str(kind), registry)}")
-        kinds[part] = kind
-    return kinds
-
-
-_WRONG_TYPE = re.compile(r'Parser key "(?P<field>[^"]+)": (?P<why>.*?)\.? (?:Got|Given) value: ?(?P<value>.*)$')
-_CHOICES = re.compile(r"Literal\[(.*?)\]")
-_INNER = re.compile(r"NestedArg\(key='([^']*)'")
-_EXPECTED = re.compile(r"Expected a <class '(\w+)'>")
-_TYPES = {
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "str": "text, in YAML in quotation marks",
-}
-
-
-class ConfigParser(ArgumentParser):
-    """A parser whose errors are InputErrors that name the nearest field."""
-
-    def option_strings(self) -> list[str]:
-        """Return every option, for suggestions, but those of whole groups."""
-        options = [option for action in self._actions for option in action.option_strings]
-        groups = {option.rpartition(".")[0] for option in options}
-        return [option for option in options if option not in groups]
-
-    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        """Raise the library's message in one line, a wrong type as `field=value: must be …`."""
-        text = " ".join(str(message).split())
-        unknown = [word.split("=")[0] for word in text.split() if word.startswith("--")]
-        if "nrecognized arguments" in text and unknown:
-            raise InputError(f"unknown option {unknown[0]}.{nearest(unknown[0], self.option_strings())}")
-        if found := _WRONG_TYPE.search(text):
-            if inner := _INNER.match(found["value"]):
-                raise InputError(
-                    f"unknown option --{found['field']}.{inner[1]}: {found['field']} is no group of fields"
-                )
-            why, choices = found["why"], _CHOICES.search(found["why"])
-            types = [_TYPES[name] for name in _EXPECTED.findall(why) if name in _TYPES] or [why]
-            limits = [choices[1].replace("'", "")] if choices else types
-            limit = ", or ".join([*limits, *(["null"] if "NoneType" in why else [])])
-            text = f"{found['field']}={found['value']}: must be {limit}"
-        raise InputError(text)
-
-
-def config_parser(kinds: Mapping[str, str]) -> ConfigParser:
-    """Make the parser of a RunConfig whose model has parts of these kinds."""
-    parser = ConfigParser(exit_on_error=True, default_env=False, add_help=False, allow_abbrev=False)
-    parser.add_class_arguments(DataConfig, "data")
-    parser.add_class_arguments(ModelConfig, "model", skip=set(PARTS))
-    for part, registry in PARTS.items():
-        parser.add_class_arguments(registry[kinds[part]], f"model.{part}")
-    parser.add_class_arguments(TrainingConfig, "training")
-    fields = set(parser.option_strings())
-    for action in parser._actions:
-        if not fields & set(action.option_strings):  # a whole group: `--config` is the one way to read a file
-            action.help = SUPPRESS
-    return parser
-
-
-@dataclass(frozen=True)
-class _Written:
-    """Fields as a key: the text tells 1 from 1.0 and from true."""
-
-    text: str
-    fields: Tree = field(compare=False)
-
-
-@lru_cache(maxsize=64)
-def _built(written: _Written) -> RunConfig:
-    """Build what is asked for again and again, as the configuration of a run is, once; it never changes."""
-    fields = written.fields
-    kinds = kinds_of(fields)
-    parts = {part: PARTS[part][kind]() for part, kind in kinds.items()}
-    _check_fields(fields, RunConfig(model=replace(ModelConfig(), **parts)).to_tree())
-    with _PARSING:
-        parser = _shared_parser(tuple(kinds.items()))
-        return parsed_config(parser, parser.parse_object(fields))
-
-
-_PARSING = Lock()  # a parser is no thread's own
-
-
-@cache
-def _shared_parser(kinds: tuple[tuple[str, str], ...]) -> ConfigParser:
-    return config_parser(dict(kinds))
-
-
-def parsed_config(parser: ConfigParser, parsed: Any) -> RunConfig:
-    """Build the RunConfig from the result of a `config_parser`."""
-    built = parser.instantiate(parsed)
-    return RunConfig(data=built.data, model=ModelConfig(**vars(built.model)), training=built.training)
+    return {} if tree is None else as_group(tree, name)

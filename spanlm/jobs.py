@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -25,6 +24,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from spanlm.errors import IN_USE, InputError, installation, require
+from spanlm.options import at_least, option, options
 from spanlm.store.signals import PARENT, stop_request
 
 PASSED_OVER = "passed over, since another process trains it; it is looked at again"
@@ -41,22 +41,25 @@ Begin = Callable[[Sequence[str], Path | None, Callable[[str], None]], Future[str
 """Begins a command, with its log and what hears its lines; the result is its error, empty if it succeeded."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class Engine:
-    """How many commands run at a time, and where.
+    """How many commands run at a time, and where."""
 
-    Attributes:
-        jobs: runs at a time on each machine, each with its share of the threads
-        on: run them on Ray: ray is started here; ray:ADDRESS is a cluster's (ray:auto: the one that runs here)
-        gpus_per_run: with --on, how many of Ray's GPUs each run has; with 0.25 four share one
-    """
-
-    jobs: int = 1
-    on: str | None = None
-    gpus_per_run: float = 0.0
+    jobs: int = option(
+        "runs at a time on each machine, each with its share of the threads",
+        default=1,
+        limit=at_least(1),
+    )
+    on: str | None = option(
+        "run them on Ray: ray is started here; ray:ADDRESS is a cluster's (ray:auto: the one that runs here)",
+        default=None,
+    )
+    gpus_per_run: float = option(
+        "with --on, how many of Ray's GPUs each run has; with 0.25 four share one",
+        default=0.0,
+    )
 
     def __post_init__(self) -> None:
-        require(self.jobs >= 1, "jobs", self.jobs, "at least 1")
         known = self.on is None or re.fullmatch(r"ray(:.+)?", self.on) is not None
         require(known, "on", self.on, "ray, or ray:ADDRESS")
         gpus = self.gpus_per_run

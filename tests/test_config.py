@@ -17,12 +17,10 @@ from spanlm.config import (
     REMOVED,
     RunConfig,
     config_digest,
-    config_parser,
     flat,
-    kinds_of,
     nested,
-    parsed_config,
     save_config,
+    with_options,
 )
 from spanlm.errors import InputError, as_written
 from spanlm.models.encoders import HORNNConfig
@@ -86,8 +84,7 @@ def test_presets_survive_and_every_field_is_an_option(name: str) -> None:
     config = PRESETS[name].config
     assert RunConfig.from_tree(yaml.safe_load(config.to_yaml())) == config
     tree = config.to_tree()
-    options = [f"--{field}={as_written(value)}" for field, value in flat(tree).items()]
-    assert _parse(kinds_of(tree), *options) == config
+    assert with_options(RunConfig(), {field: as_written(value) for field, value in flat(tree).items()}) == config
 
 
 def test_what_is_left_out_has_its_default() -> None:
@@ -223,11 +220,6 @@ def test_what_is_no_yaml_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_bytes(content)
     with pytest.raises(InputError, match=r"c\.yaml: is not YAML"):
         RunConfig.load(tmp_path / "c.yaml")
-
-
-def _parse(kinds: dict[str, str], *options: str) -> RunConfig:
-    parser = config_parser(kinds)
-    return parsed_config(parser, parser.parse_args(list(options)))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import spanlm
 from spanlm.cli.main import VERBS
 
 ROOT = Path(__file__).parent.parent
-HEAVY = ("torch", "numpy", "jsonargparse", "rich", "pooch", "matplotlib", "safetensors", "yaml")
+HEAVY = ("torch", "numpy", "rich", "pooch", "matplotlib", "safetensors", "yaml")
 
 
 def python(code: str) -> str:

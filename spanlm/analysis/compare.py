@@ -241,7 +241,7 @@ def read_tokens(
         InputError: as `Model.evaluate`.
     """
     name, runs = name or str(model.folder), (model.folder.resolve(),)
-    corpus, split = model.texts.part(corpus, split)  # type: ignore[arg-type]  # of a file alone it is its only part
+    corpus, split = model.texts.part(corpus, split)
     protocol = model.texts.protocol(corpus, split, state)
     if not model.predicts_words:
         if cache is not None:

@@ -46,8 +46,9 @@ from torch import Tensor
 from spanlm.analysis.classes import Counts, openings
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError
 from spanlm.models.interfaces import LMState, NextWordModel
+from spanlm.options import SEED, Limit, at_least, option, options
 from spanlm.scoring.protocol import LENGTH, Protocol
 from spanlm.scoring.resampling import FEWEST_BLOCKS, Array, Interval, blocks_of, drawn_means, interval_of
 from spanlm.scoring.stream import Report, evaluating, quiet
@@ -62,29 +63,32 @@ TRUNCATED, NO_MEMORY, NO_ENCODER = "truncated", "memory emptied", "encoder empti
 SHUFFLED, DROPPED, REPLACED = "shuffled", "half dropped", "replaced"
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class ContextOptions:
     """What is measured.
-
-    Attributes:
-        positions: how many places in the text words are counted from; at each length a target a place.
-        lengths: the numbers n of words that stay as they are.
-        far: how many words before these are shuffled, dropped or replaced, at lengths up to as many; 0: none of it.
-        seed: of the places, and of what is drawn at each.
 
     Raises:
         InputError: a number below its least.
     """
 
-    positions: int = 2_000
-    lengths: Sequence[int] = LENGTHS
-    far: int = 100
-    seed: int = 1
+    positions: int = option(
+        "how many places in the text words are counted from; at each length a target a place",
+        default=2_000,
+        limit=at_least(2),
+    )
+    lengths: Sequence[int] = option(
+        "the numbers n of words that stay as they are",
+        default=LENGTHS,
+        limit=Limit(lambda lengths: len(lengths) > 0 and min(lengths) >= 1, "numbers of at least 1"),
+    )
+    far: int = option(
+        "how many words before these are shuffled, dropped or replaced, at lengths up to as many; 0: none of it",
+        default=100,
+        limit=Limit(lambda far: far == 0 or far >= 2, "0, or at least 2"),
+    )
+    seed: int = option("of the places, and of what is drawn at each", default=1, limit=SEED)
 
     def __post_init__(self) -> None:
-        require(self.positions >= 2, "positions", self.positions, "at least 2")
-        require(len(self.lengths) > 0 and min(self.lengths) >= 1, "lengths", self.lengths, "numbers of at least 1")
-        require(self.far == 0 or self.far >= 2, "far", self.far, "0, or at least 2")
         object.__setattr__(self, "lengths", tuple(sorted(set(self.lengths))))
 
 

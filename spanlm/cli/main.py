@@ -54,9 +54,9 @@ VERBS = {
 }
 
 
-def _filled(text: str) -> str:
+def filled(text: str, margin: int = 2) -> str:
     """Break paragraphs to the width of the terminal; examples, which are indented, stay as they are."""
-    width = shutil.get_terminal_size().columns - 2
+    width = shutil.get_terminal_size().columns - margin
     return "\n\n".join(
         part if part.startswith(" ") else textwrap.fill(" ".join(part.split()), width, break_on_hyphens=False)
         for part in text.strip("\n").split("\n\n")
@@ -105,13 +105,13 @@ class VerbParser(argparse.ArgumentParser):
     ) -> None:
         super().__init__(
             prog=f"spanlm {verb}",
-            description=_filled(description),
+            description=filled(description),
             formatter_class=_Formatter,
             add_help=False,
             allow_abbrev=False,
         )
         self.register("type", Path, path)
-        self._more, self._rare = _filled(more), dict[str, argparse._ArgumentGroup]()
+        self._more, self._rare = filled(more), dict[str, argparse._ArgumentGroup]()
         self._positionals.title = "arguments"
         self.elsewhere: Callable[[], Sequence[str]] = tuple
         self.library_names: dict[str, str] = {}

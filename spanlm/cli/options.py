@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import atexit
 import ctypes
-import inspect
 import io
 import os
-import re
 import shutil
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +15,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from tempfile import mkdtemp
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, get_args, get_origin
 
 from spanlm.cli.main import VerbParser
 from spanlm.cli.render import note
@@ -29,6 +27,7 @@ from spanlm.data.synthetic import PREFIX
 from spanlm.data.tables import Kind, table_kind
 from spanlm.errors import InputError, SpanlmError, as_written, nearest, require
 from spanlm.jobs import Engine
+from spanlm.options import kinds
 from spanlm.store.files import is_arpa, is_hf, is_kenlm, run_name
 from spanlm.store.run_folder import CONFIG
 
@@ -148,21 +147,20 @@ def add_fields(
 ) -> None:
     """Add an option for each field, or for those in `names`, of a library dataclass.
 
-    Type, choices and default are the field's; the help comes from the class's docstring, under `Attributes:`. `changes`
-    has, by field, other arguments of `VerbParser.add_argument`, and `option` for another name. `field_values` makes the
-    dataclass; where it refuses `top_k=0`, `main` prints `--top-k=0`. Fields are bool, int, float, str, Path or Literal,
-    optional ones, tuples or sequences.
+    Type, choices, default and help are the field's. `changes` has, by field, other arguments of
+    `VerbParser.add_argument`, and `option` for another name. `field_values` makes the dataclass; where it refuses
+    `top_k=0`, `main` prints `--top-k=0`. Fields are bool, int, float, str, Path or Literal, optional ones, tuples or
+    sequences.
 
     All are `rare`, in that group, unless `changes` say otherwise. With a `prefix` such as cache, a field `theta` is
     `--cache-theta`, None if it was not given, and called `cache.theta` in messages of the library.
     """
-    meanings, types = field_meanings(owner), get_type_hints(owner)
     for field in fields(owner):
         if names and field.name not in names:
             continue
-        dest, kind = f"{prefix}_{field.name}" if prefix else field.name, _settings(types[field.name])
+        dest, kind = f"{prefix}_{field.name}" if prefix else field.name, _settings(kinds(owner)[field.name])
         usual = {"required": True} if field.default is MISSING else {"default": field.default}
-        meaning = meanings[field.name].replace("%", "%%")
+        meaning = field.metadata["help"].replace("%", "%%")
         settings = {"dest": dest, "help": meaning, "rare": rare, **usual, **kind, **changes.get(field.name, {})}
         option, value = settings.pop("option", f"--{dest.rstrip('_').replace('_', '-')}"), settings.get("default")
         if value not in (None, False) and "default" not in settings["help"]:
@@ -171,13 +169,6 @@ def add_fields(
             parser.library_names[f"{prefix}.{field.name.rstrip('_')}"] = option
             settings |= {"default": None, "required": False}
         parser.add_argument(option, **settings)
-
-
-def field_meanings(owner: type[DataclassInstance]) -> dict[str, str]:
-    """Return the help of each field from a docstring's `Attributes:`, on one line."""
-    section = (inspect.getdoc(owner) or "").partition("Attributes:\n")[2].partition("\n\n")[0]
-    found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE)
-    return {name: " ".join(text.split()).removesuffix(".") for name, text in found}
 
 
 def _settings(kind: Any) -> dict[str, Any]:

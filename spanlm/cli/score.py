@@ -22,7 +22,6 @@ from spanlm.cli.options import (
     add_fields,
     check_gate,
     check_output,
-    field_meanings,
     field_values,
     load_runs,
     output,
@@ -36,6 +35,7 @@ from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import EOS, UNK
 from spanlm.errors import InputError, require
 from spanlm.models.ops.precision import usable
+from spanlm.options import meanings
 from spanlm.runs.model import Model, TrainedModel
 from spanlm.scoring.attention import check_attends
 from spanlm.scoring.cache import CacheConfig
@@ -309,10 +309,10 @@ class _Items:
         self.bad, self.misplaced = (tables.RowNotes(what, self.options.strict) for what in ("left out", "out of place"))
         columns = {"file": "which file"} if self.files else {}
         columns |= {"run": "which model"} if len(self.models) > 1 else {}
-        columns |= field_meanings(WrittenScore if self.options.rows == "words" else WordScore)
+        columns |= meanings(WrittenScore if self.options.rows == "words" else WordScore)
         del columns["look"]
         if self.how.looks:
-            columns |= {f"attention_{name}": text for name, text in field_meanings(Looked).items()}
+            columns |= {f"attention_{name}": text for name, text in meanings(Looked).items()}
         if self.options.column is not None or self.options.rows == "words":
             before = "how many words with oov stand before it in its context (--state, --line, --document)"
             columns["oov_before"] = before

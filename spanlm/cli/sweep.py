@@ -18,8 +18,8 @@ from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.cli.family import train_side_by_side
 from spanlm.cli.options import Parser, check_output, field_values
 from spanlm.cli.render import grid, out
-from spanlm.cli.train import matched, matched_field, named_config, refuse_twice, with_options, with_words
-from spanlm.config import RunConfig, flat, nested
+from spanlm.cli.train import matched, matched_field, named_config, refuse_twice, with_words
+from spanlm.config import RunConfig, flat, nested, with_options
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.errors import InputError, Interrupted, RunError
@@ -171,7 +171,7 @@ class _Sweep:
             refuse_too_large(config, size)  # and what cannot be made
         except InputError as error:
             # the command line's words for what has no option here
-            words = re.sub(r"(^|['\s])--", r"\1", str(error).replace("unknown option --", "unknown field "))
+            words = re.sub(r"(^|['\s])--", r"\1", str(error))
             words = words.replace("match-parameters", "match_parameters")
             raise InputError(f"{file}: {words}") from None
         return config

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+import textwrap
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -15,28 +16,18 @@ from typing import Any
 
 from spanlm.cli.demo_report import print_demo_report
 from spanlm.cli.family import family, train_in_turn, train_together
+from spanlm.cli.main import filled
 from spanlm.cli.options import Fields, Parser, field_values, free_folder, split_fields, text_and_preset
 from spanlm.cli.render import out, quiet
 from spanlm.cli.training_report import TrainingReport
-from spanlm.config import (
-    PARTS,
-    ConfigParser,
-    RunConfig,
-    Tree,
-    config_parser,
-    flat,
-    group_names,
-    kinds_of,
-    nested,
-    parsed_config,
-    read_config,
-)
+from spanlm.config import RunConfig, group_names, option_rows, overlaid, read_config, with_options
 from spanlm.data.corpora import Corpus, load_corpus, with_own_documents
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError, Interrupted, nearest, require
+from spanlm.errors import InputError, Interrupted, as_written, nearest, require
 from spanlm.jobs import Engine
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
+from spanlm.options import leaves
 from spanlm.papers import NGRAM_PRESETS, PRESETS, find_preset
 from spanlm.store.files import expanded
 from spanlm.store.run_folder import CONFIG, SEED, VOCABULARY, seed_folders
@@ -186,15 +177,15 @@ def _print_help(asked: str, preset: str | None, fields: Fields) -> None:
     if asked != "all":
         out("It shows every field of the configuration, too.")
         return
-    out("fields of the configuration:")
-    parser = _field_parser(named_config(preset, None), fields)
-    parser.prog, parser.usage = "spanlm train", argparse.SUPPRESS
-    parser.print_help()
+    out("fields of the configuration, each with its value:")
+    for name, value, meaning in option_rows(named_config(preset, None), fields):
+        out(f"  --{name} {as_written(value)}")
+        out(textwrap.indent(filled(meaning, 8), " " * 6))
 
 
 def _own_parser() -> Parser:
     parser = Parser("train", _DESCRIPTION, help_action="store")
-    parser.elsewhere = lambda: config_parser(kinds_of({})).option_strings()
+    parser.elsewhere = lambda: [f"--{name}" for name, _, _ in leaves(RunConfig())]
     parser.add_argument(
         "names", nargs="*", metavar="PRESET|TEXT", help="a row of `spanlm presets`; a file, folder or corpus"
     )
@@ -283,40 +274,7 @@ def named_config(preset: str | None, config: Path | None) -> RunConfig:
     if config is None:
         return base
     tree = read_config(config, pipes=True)
-    return RunConfig.from_tree(tree if preset is None else _overlaid(base.to_tree(), tree), str(config))
-
-
-def with_options(base: RunConfig, options: Mapping[str, str]) -> RunConfig:
-    """Apply fields by their full names, with values as they are typed."""
-    if not options:
-        return base
-    fields = flat(nested(options))
-    for name in group_names() & fields.keys():
-        raise InputError(f"{name}={fields[name]}: must be a group of fields. Give one of them, as --{name}.FIELD VALUE")
-    parser = _field_parser(base, fields)
-    return parsed_config(parser, parser.parse_args([f"--{name}={value}" for name, value in fields.items()]))
-
-
-def _field_parser(base: RunConfig, fields: Mapping[str, str]) -> ConfigParser:
-    """Make the parser of the fields that there are with these options, with `base` as the defaults."""
-    kinds = {name: fields[name] for name in (f"model.{part}.kind" for part in PARTS) if name in fields}
-    stages = {name: 0 for name in ("training.finetune.stages",) if fields.get(name) == "0"}
-    tree = _overlaid(base.to_tree(), nested(kinds | stages))
-    parser = config_parser(kinds_of(tree))
-    parser.set_defaults(flat(tree))
-    return parser
-
-
-def _overlaid(base: Tree, change: Tree) -> Tree:
-    """Merge `change` into `base`; a group with another kind, or with no stages, keeps nothing of the old one."""
-    merged = dict(base)
-    for name, value in change.items():
-        old = base.get(name)
-        if isinstance(value, dict) and isinstance(old, dict):
-            anew = value.get("kind", old.get("kind")) != old.get("kind") or value.get("stages") == 0
-            value = value if anew else _overlaid(old, value)
-        merged[name] = value
-    return merged
+    return RunConfig.from_tree(tree if preset is None else overlaid(base.to_tree(), tree), str(config))
 
 
 def with_words(config: RunConfig, begun: Path | None) -> RunConfig:

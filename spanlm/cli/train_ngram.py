@@ -8,10 +8,11 @@ from pathlib import Path
 
 from spanlm.cli.options import Fields, Parser, free_folder, split_fields, text_and_preset
 from spanlm.cli.render import out, paragraph, table
-from spanlm.config import flat
+from spanlm.config import nested, overlaid, refuse_unknown
 from spanlm.data.corpora import load_corpus, with_own_documents
+from spanlm.options import leaves, read_group
 from spanlm.papers import NGRAM_PRESETS
-from spanlm.runs.ngram import ARPA, built, ngram_parser, train_ngram
+from spanlm.runs.ngram import ARPA, train_ngram
 from spanlm.scoring.ngram.config import NgramRunConfig
 from spanlm.scoring.tally import shown
 
@@ -58,7 +59,7 @@ def run(arguments: list[str]) -> None:
 
 def _parser() -> Parser:
     parser = Parser("train ngram", _DESCRIPTION, threads=False)
-    parser.elsewhere = lambda: ngram_parser().option_strings()
+    parser.elsewhere = lambda: [f"--{name}" for name, _, _ in leaves(NgramRunConfig())]
     parser.add_argument("names", nargs="*", metavar="ngram|PRESET|TEXT", help="a preset; a file, folder or corpus")
     parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
     for option, (field, metavar, meaning) in SHORT.items():
@@ -70,9 +71,8 @@ def _parser() -> Parser:
 
 
 def _config(base: NgramRunConfig, fields: Fields) -> NgramRunConfig:
-    parser = ngram_parser()
-    parser.set_defaults(flat(base.to_tree()))
-    config = built(parser, parser.parse_args([f"--{name}={value}" for name, value in fields.items()]))
+    refuse_unknown(fields, [name for name, _, _ in leaves(base)])
+    config = read_group(NgramRunConfig, overlaid(base.to_tree(), nested(fields)))
     # as `spanlm train` does for new runs
     tokenizer = "straight-words" if config.data.tokenizer == "words" else config.data.tokenizer
     return replace(config, data=replace(config.data, tokenizer=tokenizer))

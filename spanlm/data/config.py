@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from spanlm.errors import require
+from spanlm.options import Limit, at_least, option, options
 from spanlm.store.files import expanded
 
 Tokenizer = Literal["whitespace", "words", "straight-words"]
@@ -31,55 +32,63 @@ BUILT = "corpus.json"
 _OWN: dict[str, Documents] = {CBT: "book-title", "wikitext-2": "heading"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@options("data")
 class DataConfig:
-    """The text that a model reads, and how it is cut into words and documents.
+    """The text that a model reads, and how it is cut into words and documents."""
 
-    Attributes:
-        corpus: demo, ptb, wikitext-2, cbt, a folder with train.txt, valid.txt and test.txt (or .txt.gz, or
-            named as published: ptb.train.txt, wiki.dev.tokens), one text file (.txt or .gz), which is split 90/5/5 by
-            lines, or a text with a known law: synthetic:markov, copy, agreement, recall or topics, with options as in
-            synthetic:copy,lag=10.
-        dir: Folder with copies of the registered corpora (DIR/ptb/train.txt), or of your own; default $SPANLM_DATA.
-        download: Fetch a registered corpus that has no local copy, and check its SHA-256.
-        tokenizer: "whitespace" takes words as they are written; "words" lower-cases and splits punctuation
-            off; "straight-words" also reads ’ as ' and no-break spaces as spaces, which is what `spanlm train` takes
-            "words" for in a new run. The demo is always "words".
-        min_count: A word must occur this often in train.txt to be in the vocabulary (the demo: at least 2). null: 2
-            for a text of your own without <unk>, which a model learns nothing of otherwise; else 1.
-        max_size: Largest vocabulary, <eos> and <unk> included; the most frequent words stay.
-        documents: What starts a new document: nothing, a line after a blank line, a WikiText heading
-            " = Title = ", or a line "_BOOK_TITLE_ : …", which is no text and is left out; "auto" is a heading in
-            wikitext-2, in a new run of `spanlm train` a blank line in a corpus that `spanlm data wikipedia` built,
-            nothing in others. The documents of the demo are its topics, those of cbt always its books.
-        lines: "as-written" ends a line with <eos> where the text does; "sentences" cuts lines that are paragraphs into
-            sentences, each with its <eos>, and leaves out blank lines (the text gets another number of tokens, and
-            perplexities that are not comparable).
-        marks: <s> and </s> around a line: "drop" leaves them out, as the line's <eos> stands for both, "keep" takes
-            them for words, which an n-gram model cannot have. null: "drop", but a run whose vocabulary has <s> keeps.
-    """
-
-    corpus: str = DEMO
-    dir: str | None = None
-    download: bool = False
-    tokenizer: Tokenizer = "whitespace"
-    min_count: int | None = None
-    max_size: int | None = None
-    documents: DocumentsChoice = "none"
-    lines: Lines = "as-written"
-    marks: Marks | None = None
+    corpus: str = option(
+        "demo, ptb, wikitext-2, cbt, a folder with train.txt, valid.txt and test.txt (or .txt.gz, or named as "
+        "published: ptb.train.txt, wiki.dev.tokens), one text file (.txt or .gz), which is split 90/5/5 by lines, "
+        "or a text with a known law: synthetic:markov, copy, agreement, recall or topics, with options as in "
+        "synthetic:copy,lag=10",
+        default=DEMO,
+        limit=Limit(bool, "a corpus name, a folder or a file"),
+    )
+    dir: str | None = option(
+        "folder with copies of the registered corpora (DIR/ptb/train.txt), or of your own; default $SPANLM_DATA",
+        default=None,
+    )
+    download: bool = option("fetch a registered corpus that has no local copy, and check its SHA-256", default=False)
+    tokenizer: Tokenizer = option(
+        '"whitespace" takes words as they are written; "words" lower-cases and splits punctuation off; '
+        '"straight-words" also reads ’ as \' and no-break spaces as spaces, which is what `spanlm train` takes '
+        '"words" for in a new run. The demo is always "words"',
+        default="whitespace",
+    )
+    min_count: int | None = option(
+        "a word must occur this often in train.txt to be in the vocabulary (the demo: at least 2). null: 2 for a "
+        "text of your own without <unk>, which a model learns nothing of otherwise; else 1",
+        default=None,
+        limit=at_least(1),
+    )
+    max_size: int | None = option(
+        "largest vocabulary, <eos> and <unk> included; the most frequent words stay",
+        default=None,
+        limit=at_least(3, "at least 3 (<eos>, <unk> and a word)"),
+    )
+    documents: DocumentsChoice = option(
+        'what starts a new document: nothing, a line after a blank line, a WikiText heading " = Title = ", or a '
+        'line "_BOOK_TITLE_ : …", which is no text and is left out; "auto" is a heading in wikitext-2, in a new '
+        "run of `spanlm train` a blank line in a corpus that `spanlm data wikipedia` built, nothing in others. "
+        "The documents of the demo are its topics, those of cbt always its books",
+        default="none",
+    )
+    lines: Lines = option(
+        '"as-written" ends a line with <eos> where the text does; "sentences" cuts lines that are paragraphs into '
+        "sentences, each with its <eos>, and leaves out blank lines (the text gets another number of tokens, and "
+        "perplexities that are not comparable)",
+        default="as-written",
+    )
+    marks: Marks | None = option(
+        '<s> and </s> around a line: "drop" leaves them out, as the line\'s <eos> stands for both, "keep" takes '
+        'them for words, which an n-gram model cannot have. null: "drop", but a run whose vocabulary has <s> '
+        "keeps",
+        default=None,
+    )
 
     def __post_init__(self) -> None:
-        require(bool(self.corpus), "data.corpus", repr(self.corpus), "a corpus name, a folder or a file")
-        for name, kind in (("tokenizer", Tokenizer), ("documents", DocumentsChoice), ("lines", Lines)):
-            value, choices = getattr(self, name), get_args(kind)
-            require(value in choices, f"data.{name}", value, f"one of {', '.join(choices)}")
         capitals = "as-written with data.tokenizer=words, which lower-cases: sentences are known by their capitals"
         require(self.lines == "as-written" or self.tokenizer == "whitespace", "data.lines", self.lines, capitals)
-        require(self.marks in (None, *get_args(Marks)), "data.marks", self.marks, "keep, drop or null")
-        require(self.min_count is None or self.min_count >= 1, "data.min_count", self.min_count, "at least 1")
-        fits = self.max_size is None or self.max_size >= 3
-        require(fits, "data.max_size", self.max_size, "at least 3 (<eos>, <unk> and a word)")
 
     @property
     def effective_tokenizer(self) -> Tokenizer:

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import InputError
+from spanlm.options import option, options
 
 Tensors = dict[str, Tensor]
 """The state of one room: named tensors, each with its streams along dimension 1."""
@@ -237,16 +238,14 @@ class Encoder(nn.Module, ABC):
         """Read x (T, B, E)."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@options("model.memory")
 class MemoryConfig:
-    """The base of every memory's configuration, a dataclass with fields of its own and a `build`.
+    """The base of every memory's configuration, a dataclass with fields of its own and a `build`."""
 
-    Attributes:
-        kind: which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer.
-            Another kind has other fields.
-    """
-
-    kind: str
+    kind: str = option(
+        "which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer. "
+        "Another kind has other fields",
+    )
     drops_output: ClassVar[bool] = False
     """Whether it has a dropout of its own in place of `model.output_dropout`."""
     mixes: ClassVar[bool] = False

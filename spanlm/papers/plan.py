@@ -17,44 +17,33 @@ from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, nearest, nearest_or_all
 from spanlm.models.counting import ParameterCount, count_configured
 from spanlm.models.ops.precision import Precision
+from spanlm.options import option, options
 from spanlm.papers import PAPERS
 from spanlm.papers.paper import WORD_CLASSES, Averaged, Dynamic, Measure, Paper, Plain, Row, Table
 from spanlm.papers.scales import DynamicSearch, Scale, scaled
 from spanlm.store.files import expanded
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class Request:
-    """What is to be reproduced.
+    """What is to be reproduced."""
 
-    Attributes:
-        paper: whose tables.
-        scale: smoke, small or paper, as a rule.
-        table: one of them (default: all that the corpus allows).
-        corpus: wikipedia (built by `spanlm data wikipedia`), ptb, wikitext-2, cbt, a folder or a file (default: the
-            scale's, demo for smoke; else the table's own).
-        seeds: a run of every row for each (default: 1).
-        rows: only these rows, as --dry-run names them.
-        runs: where runs are kept.
-        out: where records and tables go.
-        device: auto (the default: a GPU if there is one), cpu, cuda.
-        precision: of the products (default: the scale's).
-        data_dir: where corpora are (default: $SPANLM_DATA).
-        questions: of table 2d (default: the test files of cbt).
-    """
-
-    paper: str
-    scale: str = "small"
-    table: str | None = None
-    corpus: str | None = None
-    seeds: tuple[int, ...] = (1,)
-    rows: tuple[str, ...] | None = None
-    runs: Path = Path("runs")
-    out: Path = Path("results")
-    device: str = "auto"
-    precision: Precision | None = None
-    data_dir: str | None = None
-    questions: tuple[Path, ...] = ()
+    paper: str = option("whose tables")
+    scale: str = option("smoke, small or paper, as a rule", default="small")
+    table: str | None = option("one of them (default: all that the corpus allows)", default=None)
+    corpus: str | None = option(
+        "wikipedia (built by `spanlm data wikipedia`), ptb, wikitext-2, cbt, a folder or a file (default: the "
+        "scale's, demo for smoke; else the table's own)",
+        default=None,
+    )
+    seeds: tuple[int, ...] = option("a run of every row for each (default: 1)", default=(1,))
+    rows: tuple[str, ...] | None = option("only these rows, as --dry-run names them", default=None)
+    runs: Path = option("where runs are kept", default=Path("runs"))
+    out: Path = option("where records and tables go", default=Path("results"))
+    device: str = option("auto (the default: a GPU if there is one), cpu, cuda", default="auto")
+    precision: Precision | None = option("of the products (default: the scale's)", default=None)
+    data_dir: str | None = option("where corpora are (default: $SPANLM_DATA)", default=None)
+    questions: tuple[Path, ...] = option("of table 2d (default: the test files of cbt)", default=())
 
     @property
     def words(self) -> list[str]:

@@ -9,17 +9,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
-from spanlm.config import ConfigParser, read_config, read_yaml, save_config
+from spanlm.config import read_config, read_yaml, save_config
 from spanlm.data.config import SPLITS, DataConfig, Split
 from spanlm.data.corpora import Corpus, findable
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError
 from spanlm.models.ops.precision import Precision
+from spanlm.options import read_group
 from spanlm.runs.model import Model
 from spanlm.runs.texts import Texts
 from spanlm.scoring.combination import em_weights, log_p_of_each
@@ -180,28 +180,13 @@ def cache_of(config: NgramConfig) -> UnigramCache | None:
     return UnigramCache(window=config.cache, share=config.cache_share)
 
 
-def ngram_parser() -> ConfigParser:
-    """Make the parser of an `NgramRunConfig`."""
-    parser = ConfigParser(exit_on_error=True, default_env=False, add_help=False, allow_abbrev=False)
-    parser.add_class_arguments(DataConfig, "data")
-    parser.add_class_arguments(NgramConfig, "ngram")
-    return parser
-
-
 def load_config(path: Path) -> NgramRunConfig:
     """Read the configuration of an n-gram run; InputError: it is not one, with the file's name."""
+    tree = read_config(path)
     try:
-        parser = ngram_parser()
-        return built(parser, parser.parse_object(read_config(path)))
+        return read_group(NgramRunConfig, tree)
     except InputError as error:
-        message = str(error)
-        raise InputError(message if message.startswith(str(path)) else f"{path}: {message}") from None
-
-
-def built(parser: ConfigParser, parsed: Any) -> NgramRunConfig:
-    """Build the configuration from the result of an `ngram_parser`."""
-    found = parser.instantiate(parsed)
-    return NgramRunConfig(data=found.data, ngram=found.ngram)
+        raise InputError(f"{path}: {error}") from None
 
 
 def train_ngram(

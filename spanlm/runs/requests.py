@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from spanlm.data.cbt import Defect, Question
-from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.data.text import Text
 from spanlm.errors import require
 from spanlm.models.ops.precision import Precision
+from spanlm.options import option, options
 from spanlm.runs.texts import State
 from spanlm.scoring.cache import LAMBDAS, THETAS, CacheConfig
 from spanlm.scoring.cloze import ClozeOptions
@@ -55,29 +55,29 @@ def fields_as_keywords(
     return decorate
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class Score(ScoreOptions):
-    """What `score` is asked.
+    """What `score` is asked."""
 
-    Attributes:
-        text: one string, cut at its line ends; lines; or a file of any size, by its `Path`.
-        cache: a neural cache to mix in, which begins anew where the context does.
-        as_written: read words as they are written, not as ptb or wikitext-2 write them.
-    """
+    text: str | Path | Text | Iterable[str] = option(
+        "one string, cut at its line ends; lines; or a file of any size, by its `Path`",
+        kw_only=False,
+    )
+    cache: CacheConfig | None = option(
+        "a neural cache to mix in, which begins anew where the context does",
+        default=None,
+    )
+    as_written: bool = option("read words as they are written, not as ptb or wikitext-2 write them", default=False)
 
-    text: str | Path | Text | Iterable[str] = field(kw_only=False)
-    cache: CacheConfig | None = None
-    as_written: bool = False
 
-
-@dataclass(frozen=True, kw_only=True)
+@options()
 class Continue(GenerationOptions):
     """What `generate` is asked: to continue a `prompt`."""
 
     prompt: str = field(default="", kw_only=False)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class Samples(GenerationOptions):
     """What `samples` is asked: for `count` continuations of a `prompt`."""
 
@@ -85,28 +85,28 @@ class Samples(GenerationOptions):
     prompt: str = field(default="", kw_only=False)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class Cloze(ClozeOptions):
     """What `cloze` is asked: `questions` are a file in the format of the Children's Book Test, or `read_questions`'."""
 
     questions: str | Path | Iterable[Question | Defect] = field(kw_only=False)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class OnText:
-    """A part of a corpus, and how it is counted.
+    """A part of a corpus, and how it is counted."""
 
-    Attributes:
-        corpus: one that is loaded, a name or path (a file is taken whole), or None for the one of the training.
-        split: train, valid or test.
-        state: what a word's context is: the whole split (carry), its document, its line; auto: as in training.
-        precision: of the products.
-    """
-
-    corpus: Corpus | str | Path | None = field(default=None, kw_only=False)
-    split: Split = field(default="test", kw_only=False)
-    state: State = "auto"
-    precision: Precision = "fp32"
+    corpus: Corpus | str | Path | None = option(
+        "one that is loaded, a name or path (a file is taken whole), or None for the one of the training",
+        default=None,
+        kw_only=False,
+    )
+    split: str = option("train, valid or test; of a file that is taken whole: text", default="test", kw_only=False)
+    state: State = option(
+        "what a word's context is: the whole split (carry), its document, its line; auto: as in training",
+        default="auto",
+    )
+    precision: Precision = option("of the products", default="fp32")
 
     @property
     def batch_size(self) -> int | None:
@@ -114,54 +114,56 @@ class OnText:
         return None
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class InStreams(OnText):
     """The same, read in so many streams side by side (`batch_size`); None: as many as change nothing."""
 
     batch_size: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class OnValid(OnText):
     """A part to choose on, never the one to report."""
 
-    split: Split = field(default="valid", kw_only=False)
+    split: str = field(default="valid", kw_only=False)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class ValidInStreams(OnValid, InStreams):
     """The same, read in streams side by side."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class Evaluate(InStreams):
-    """What `evaluate` is asked.
+    """What `evaluate` is asked."""
 
-    Attributes:
-        cache: mix a neural cache in; the result has the numbers without it, too.
-        dynamic: let the weights follow the text; the result has the numbers with the trained ones, too.
-        statistics: of the gradients; by default as `dynamic_statistics` gives them, which may take long.
-        report: called with the progress.
-    """
-
-    cache: CacheConfig | None = None
-    dynamic: DynamicConfig | None = None
-    statistics: DynamicStatistics | None = None
-    report: Report = quiet
+    cache: CacheConfig | None = option(
+        "mix a neural cache in; the result has the numbers without it, too",
+        default=None,
+    )
+    dynamic: DynamicConfig | None = option(
+        "let the weights follow the text; the result has the numbers with the trained ones, too",
+        default=None,
+    )
+    statistics: DynamicStatistics | None = option(
+        "of the gradients; by default as `dynamic_statistics` gives them, which may take long",
+        default=None,
+    )
+    report: Report = option("called with the progress", default=quiet)
 
     def __post_init__(self) -> None:
         known = self.dynamic is None or isinstance(self.dynamic, DynamicConfig)
         require(known, "dynamic", self.dynamic, "a DynamicConfig, or None")
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class Windows:
     """The windows of caches to try."""
 
     windows: Sequence[int] = field(kw_only=False)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class TuneCache(OnValid, Windows):
     """What `tune_cache` is asked: to try all `windows`, `thetas` and `lambdas` together.
 
@@ -173,28 +175,22 @@ class TuneCache(OnValid, Windows):
     over_lines: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class TuneDynamic(OnValid):
-    """What `tune_dynamic` is asked.
+    """What `tune_dynamic` is asked."""
 
-    Attributes:
-        rates: η to try; None: those of the published grid.
-        decays: λ, likewise.
-        epsilon: ε.
-        loss: what the weights learn from.
-        also: more points.
-        first_tokens: what every point reads.
-        finalists: so many points then read all of the text, more if none of them helps; 0: none.
-        statistics: of the gradients; by default as `dynamic_statistics` gives them.
-        report: called with the progress.
-    """
-
-    rates: Sequence[float] | None = None
-    decays: Sequence[float] | None = None
-    epsilon: float = EPSILON
-    loss: DynamicLoss = "likelihood"
-    also: Sequence[DynamicConfig] = ()
-    first_tokens: int = FIRST_TOKENS
-    finalists: int = FINALISTS
-    statistics: DynamicStatistics | None = None
-    report: Report = quiet
+    rates: Sequence[float] | None = option("η to try; None: those of the published grid", default=None)
+    decays: Sequence[float] | None = option("λ, likewise", default=None)
+    epsilon: float = option("ε", default=EPSILON)
+    loss: DynamicLoss = option("what the weights learn from", default="likelihood")
+    also: Sequence[DynamicConfig] = option("more points", default=())
+    first_tokens: int = option("what every point reads", default=FIRST_TOKENS)
+    finalists: int = option(
+        "so many points then read all of the text, more if none of them helps; 0: none",
+        default=FINALISTS,
+    )
+    statistics: DynamicStatistics | None = option(
+        "of the gradients; by default as `dynamic_statistics` gives them",
+        default=None,
+    )
+    report: Report = option("called with the progress", default=quiet)

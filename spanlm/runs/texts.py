@@ -238,13 +238,16 @@ class Texts:
         # the short parts first: another text is known by them
         return all(fingerprint(parts[split]) == known[split] for split in reversed(SPLITS))
 
-    def part(self, corpus: Corpus | str | Path | None, split: Split) -> tuple[Corpus, str]:
+    def part(self, corpus: Corpus | str | Path | None, split: str) -> tuple[Corpus, str]:
         """Return a corpus in this model's vocabulary, and which part of it is meant; a file is taken whole.
 
         Raises:
             InputError: no such corpus or part, or one in another vocabulary or cut otherwise.
         """
-        loaded = corpus if isinstance(corpus, Corpus) else self.corpus(LoadCorpus(corpus, split))
+        if not isinstance(corpus, Corpus):
+            # a file alone has no other part than all of it
+            corpus = self.corpus(LoadCorpus(corpus, split if split in SPLITS else None))
+        loaded = corpus
         if loaded.vocabulary.hash != self.vocabulary.hash:
             raise InputError(
                 f"{loaded.name}: is encoded with another vocabulary than the model's. Load it with model.corpus(...)."

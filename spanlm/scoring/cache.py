@@ -17,7 +17,6 @@ The paper's other mixture, one softmax over both, needs the normaliser of the vo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise, product
@@ -29,23 +28,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, require, require_numbers, require_several
+from spanlm.errors import InputError, require_several
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.neural_cache import Lookup, cache_log_prob, cache_places
+from spanlm.options import NOT_NEGATIVE, SHARE, Limit, option, options
 from spanlm.scoring.protocol import STANDARD, Protocol
 from spanlm.scoring.stream import Reading, log_p, read
 from spanlm.scoring.tally import edge_note, perplexity
 
 
-@dataclass(frozen=True, kw_only=True)
+@options("cache")
 class CacheConfig:
     """A cache and its share.
-
-    Attributes:
-        window: C, how many pairs of each stream are kept.
-        theta: θ, how much the similarity of states counts; 0: all pairs count alike.
-        lambda_: λ, the cache's share of the probability.
-        tuned_on: the text on which θ and λ were chosen, if they were.
 
     Raises:
         InputError: a window below 1, a theta that is negative or not finite, a lambda outside [0, 1].
@@ -56,16 +50,13 @@ class CacheConfig:
         >>> gain = found.without_cache.perplexity - found.perplexity
     """
 
-    window: int
-    theta: float
-    lambda_: float
-    tuned_on: str | None = None
-
-    def __post_init__(self) -> None:
-        require_numbers(self, "cache.")
-        require(1 <= self.window < 2**31, "cache.window", self.window, "at least 1, and less than 2^31")
-        require(0 <= self.theta < math.inf, "cache.theta", self.theta, "finite and at least 0")
-        require(0 <= self.lambda_ <= 1, "cache.lambda", self.lambda_, "in [0, 1]")
+    window: int = option(
+        "C, how many pairs of each stream are kept",
+        limit=Limit(lambda window: 1 <= window < 2**31, "at least 1, and less than 2^31"),
+    )
+    theta: float = option("θ, how much the similarity of states counts; 0: all pairs count alike", limit=NOT_NEGATIVE)
+    lambda_: float = option("λ, the cache's share of the probability", limit=SHARE)
+    tuned_on: str | None = option("the text on which θ and λ were chosen, if they were", default=None)
 
     @property
     def description(self) -> str:
@@ -212,24 +203,21 @@ def _require_grid(windows: Sequence[int], thetas: Sequence[float], lambdas: Sequ
         CacheConfig(window=window, theta=theta, lambda_=lambda_)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options("cache")
 class CacheOptions:
     """A cache as a user gives it: one, or a grid to search.
-
-    Attributes:
-        window: mix in a neural cache of the last C words, with cache.tune, or cache.theta and cache.lambda
-        theta: how much similarity of states counts; several: a grid to tune
-        lambda_: the cache's share, 0 to 1; several: a grid to tune
-        tune: first find the θ and λ that fit the valid part best
 
     Raises:
         InputError: a value outside its range; without `tune`, several values, or none.
     """
 
-    window: int
-    theta: Sequence[float] | None = None
-    lambda_: Sequence[float] | None = None
-    tune: bool = False
+    window: int = option("mix in a neural cache of the last C words, with cache.tune, or cache.theta and cache.lambda")
+    theta: Sequence[float] | None = option(
+        "how much similarity of states counts; several: a grid to tune",
+        default=None,
+    )
+    lambda_: Sequence[float] | None = option("the cache's share, 0 to 1; several: a grid to tune", default=None)
+    tune: bool = option("first find the θ and λ that fit the valid part best", default=False)
 
     def __post_init__(self) -> None:
         for name, values in {} if self.tune else {"theta": self.theta, "lambda": self.lambda_}.items():

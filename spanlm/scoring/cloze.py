@@ -37,12 +37,12 @@ from torch import Tensor
 
 from spanlm.data.cbt import Defect, Question
 from spanlm.data.config import Tokenizer
-from spanlm.data.pieces import refuse_one_string
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError, require, require_numbers
+from spanlm.errors import InputError, require
 from spanlm.models.interfaces import LMState, NextWordModel
 from spanlm.models.ops.precision import Precision
+from spanlm.options import at_least, option, options
 from spanlm.scoring.stream import evaluating
 from spanlm.scoring.tally import wilson
 
@@ -61,30 +61,21 @@ BATCHES = 8
 """Batches of questions held at a time, so that those of one batch are about equally long."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class ClozeOptions:
     """How questions are read; any `batch_size` gives the same values, up to rounding.
-
-    Attributes:
-        contexts: what is read before the query: its context sentences (full, the default); nothing (query, the default
-            of models trained on single sentences, which can use no other)
-        batch_size: questions side by side
-        precision: of matrix products
 
     Raises:
         InputError: an unknown context, or a batch size below 1.
     """
 
-    contexts: Sequence[ClozeContext] | None = None
-    batch_size: int = 64
-    precision: Precision = "fp32"
-
-    def __post_init__(self) -> None:
-        require_numbers(self)
-        refuse_one_string("contexts", self.contexts or ())
-        for context in self.contexts or ():
-            require(context in CONTEXTS, "context", context, "query or full")
-        require(self.batch_size >= 1, "batch_size", self.batch_size, "at least 1")
+    contexts: Sequence[ClozeContext] | None = option(
+        "what is read before the query: its context sentences (full, the default); nothing (query, the default of "
+        "models trained on single sentences, which can use no other)",
+        default=None,
+    )
+    batch_size: int = option("questions side by side", default=64, limit=at_least(1))
+    precision: Precision = option("of matrix products", default="fp32")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from spanlm.data.vocabulary import EOS, Vocabulary
-from spanlm.errors import InputError, require, require_numbers, whole_number
+from spanlm.errors import InputError, require, whole_number
 from spanlm.models.interfaces import LMState, NextWordModel
+from spanlm.options import SEED, Limit, at_least, option, options
 from spanlm.scoring.stream import STEPS, evaluating
 
 LEAST_TEMPERATURE = 0.001
@@ -24,40 +25,31 @@ SIDE_BY_SIDE = 32
 """Samples that are drawn at a time."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class GenerationOptions:
     """The sampling distribution.
 
     p'(w) ∝ p(w)^{1 / temperature} over the words that remain: the `top_k` most probable, then of these the fewest that
     hold the share `top_p` of their probability.
 
-    Attributes:
-        length: how many words
-        temperature: 1: the model's own probabilities; 0: always the most probable word
-        top_k: draw from the k most probable words
-        top_p: draw from the fewest words that hold this share of the probability (of the k words', with top_k)
-        seed: the same seed gives the same words
-        unk: let <unk> be drawn, too
-
     Raises:
         InputError: a value outside its range.
     """
 
-    length: int = 50
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float | None = None
-    seed: int = 1
-    unk: bool = False
-
-    def __post_init__(self) -> None:
-        require_numbers(self)
-        require(self.length >= 1, "length", self.length, "at least 1")
-        usable = self.temperature == 0 or LEAST_TEMPERATURE <= self.temperature < math.inf
-        require(usable, "temperature", self.temperature, f"0, or from {LEAST_TEMPERATURE} on")
-        require(self.top_k is None or self.top_k >= 1, "top_k", self.top_k, "at least 1")
-        require(self.top_p is None or 0 < self.top_p <= 1, "top_p", self.top_p, "in (0, 1]")
-        require(0 <= self.seed < 2**63, "seed", self.seed, "in [0, 2^63)")
+    length: int = option("how many words", default=50, limit=at_least(1))
+    temperature: float = option(
+        "1: the model's own probabilities; 0: always the most probable word",
+        default=1.0,
+        limit=Limit(lambda t: t == 0 or LEAST_TEMPERATURE <= t < math.inf, f"0, or from {LEAST_TEMPERATURE} on"),
+    )
+    top_k: int | None = option("draw from the k most probable words", default=None, limit=at_least(1))
+    top_p: float | None = option(
+        "draw from the fewest words that hold this share of the probability (of the k words', with top_k)",
+        default=None,
+        limit=Limit(lambda share: 0 < share <= 1, "in (0, 1]"),
+    )
+    seed: int = option("the same seed gives the same words", default=1, limit=SEED)
+    unk: bool = option("let <unk> be drawn, too", default=False)
 
 
 class Drawn(NamedTuple):

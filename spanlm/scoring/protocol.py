@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from spanlm.data.batching import Batcher, make_batcher
 from spanlm.data.config import BatchingKind, Lines, SentenceRules
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, require_numbers
+from spanlm.errors import InputError
 from spanlm.models.ops.precision import Precision
+from spanlm.options import at_least, option, options
 
 Context = Literal["carry", "document", "line"]
 
@@ -23,26 +24,26 @@ SENTENCES = 64
 """Sentences side by side by default; any number gives the same result, up to rounding."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class Protocol:
-    """How a text is counted. Every token of it is predicted exactly once, <eos> included.
+    """How a text is counted. Every token of it is predicted exactly once, <eos> included."""
 
-    Attributes:
-        context: the context of a word: all of the text before it (carry), its document, or its line.
-        batch_size: streams side by side. With carry each starts in the middle of the text with an empty state, so 1 is
-            the standard protocol; with document and line it changes nothing. None: 1, or `SENTENCES` lines.
-        precision: of matrix products.
-        predict_first: <eos> is read before each line, and its first word is predicted. False: as in
-            training, the first word of a line is read without being predicted (Salton et al., 2017).
-    """
-
-    context: Context = "carry"
-    batch_size: int | None = None
-    precision: Precision = "fp32"
-    predict_first: bool = True
-
-    def __post_init__(self) -> None:
-        require_numbers(self)
+    context: Context = option(
+        "the context of a word: all of the text before it (carry), its document, or its line",
+        default="carry",
+    )
+    batch_size: int | None = option(
+        "streams side by side. With carry each starts in the middle of the text with an empty state, so 1 is the "
+        "standard protocol; with document and line it changes nothing. None: 1, or `SENTENCES` lines",
+        default=None,
+        limit=at_least(1),
+    )
+    precision: Precision = option("of matrix products", default="fp32")
+    predict_first: bool = option(
+        "<eos> is read before each line, and its first word is predicted. False: as in training, the first word "
+        "of a line is read without being predicted (Salton et al., 2017)",
+        default=True,
+    )
 
     def batcher(
         self, corpus: Corpus, split: str, *, in_order: bool = False, length: int = LENGTH, whole: bool = True

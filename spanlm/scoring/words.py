@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby, repeat
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,9 +25,10 @@ from spanlm.data.batching import Segment
 from spanlm.data.pieces import Piece
 from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import EOS, Vocabulary
-from spanlm.errors import InputError, require, require_numbers
+from spanlm.errors import InputError, require
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import Precision
+from spanlm.options import Limit, option, options, with_meanings
 from spanlm.scoring.attention import Place, attention_of
 from spanlm.scoring.cache import CacheConfig, NeuralCache
 from spanlm.scoring.protocol import SENTENCES, Context, Protocol
@@ -43,110 +44,88 @@ BASES = {"2": 2.0, "e": math.e, "10": 10.0}
 """Of logarithms, as they are written: bits, nats and bans."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class ScoreOptions:
     """How words are scored.
-
-    Attributes:
-        state: a word's context: the text so far (carry), its line, the lines since a blank one (document)
-        base: of the logarithm: 2 gives bits, e nats, 10 bans
-        oov: words outside the vocabulary: score as <unk> and flag, or refuse (error)
-        eos: give line ends rows, too
-        looks: give columns on where the model looked, too
-        precision: of matrix products
 
     Raises:
         InputError: a value outside its range.
     """
 
-    state: Context = "line"
-    base: float = 2.0
-    oov: Literal["flag", "error"] = "flag"
-    eos: bool = False
-    looks: bool = False
-    precision: Precision = "fp32"
+    state: Context = option(
+        "a word's context: the text so far (carry), its line, the lines since a blank one (document)",
+        default="line",
+    )
+    base: float = option(
+        "of the logarithm: 2 gives bits, e nats, 10 bans",
+        default=2.0,
+        limit=Limit(lambda base: 1 < base < math.inf, "above 1 and finite"),
+    )
+    oov: Literal["flag", "error"] = option(
+        "words outside the vocabulary: score as <unk> and flag, or refuse (error)",
+        default="flag",
+    )
+    eos: bool = option("give line ends rows, too", default=False)
+    looks: bool = option("give columns on where the model looked, too", default=False)
+    precision: Precision = option("of matrix products", default="fp32")
 
-    def __post_init__(self) -> None:
-        require_numbers(self)
-        require(self.state in get_args(Context), "state", self.state, "carry, line or document")
-        require(self.oov in ("flag", "error"), "oov", self.oov, "flag or error")
-        require(1 < self.base < math.inf, "base", self.base, "above 1 and finite")
 
-
+@with_meanings
 @dataclass(frozen=True)
 class Looked:
-    """Where the model looked when it predicted a word: at earlier words, with weights a_i.
+    """Where the model looked when it predicted a word: at earlier words, with weights a_i."""
 
-    Attributes:
-        entropy: of the attention, −Σ p_i log p_i with p_i = a_i / Σ_j a_j, in the unit of the surprisal; as the
-            weight, NaN where there was nothing to look at
-        word: with the largest weight, of equal ones the nearest; of a span of words the last of it
-        weight: the largest weight a_i
-        lag: how many words before the last one read that word stands (0: it is the last one read), as in `attend`
-    """
+    entropy: Annotated[
+        float,
+        "of the attention, −Σ p_i log p_i with p_i = a_i / Σ_j a_j, in the unit of the surprisal; as the weight, "
+        "NaN where there was nothing to look at",
+    ]
+    word: Annotated[str, "with the largest weight, of equal ones the nearest; of a span of words the last of it"]
+    weight: Annotated[float, "the largest weight a_i"]
+    lag: Annotated[
+        int | None,
+        "how many words before the last one read that word stands (0: it is the last one read), as in `attend`",
+    ]
 
-    entropy: float
-    word: str
-    weight: float
-    lag: int | None
 
-
+@with_meanings
 @dataclass(frozen=True)
 class WordScore:
-    """One word of a text.
+    """One word of a text."""
 
-    Attributes:
-        sentence: which line, from 1.
-        index: which word of the line, from 1.
-        word: as written, or as the tokenizer has it.
-        surprisal: −log p(word), in the unit of `ScoreOptions.base`; NaN where nothing was predicted.
-        entropy: of the distribution the word was drawn from, same unit; NaN where there is none.
-        rank: 1 if no word was more probable; None where nothing was predicted.
-        oov: not in the vocabulary: surprisal and rank are those of <unk>.
-        look: where the model looked, if `ScoreOptions.looks` asks for it.
-    """
-
-    sentence: int
-    index: int
-    word: str
-    surprisal: float
-    entropy: float
-    rank: int | None
-    oov: bool
-    look: Looked | None = None
+    sentence: Annotated[int, "which line, from 1"]
+    index: Annotated[int, "which word of the line, from 1"]
+    word: Annotated[str, "as written, or as the tokenizer has it"]
+    surprisal: Annotated[float, "−log p(word), in the unit of `ScoreOptions.base`; NaN where nothing was predicted"]
+    entropy: Annotated[float, "of the distribution the word was drawn from, same unit; NaN where there is none"]
+    rank: Annotated[int | None, "1 if no word was more probable; None where nothing was predicted"]
+    oov: Annotated[bool, "not in the vocabulary: surprisal and rank are those of <unk>"]
+    look: Annotated[Looked | None, "where the model looked, if `ScoreOptions.looks` asks for it"] = None
 
 
+@with_meanings
 @dataclass(frozen=True)
 class WrittenScore:
-    """One word of a text as it is written, between white space; a model may cut it into several tokens.
+    """One word of a text as it is written, between white space; a model may cut it into several tokens."""
 
-    Attributes:
-        sentence: the item of a table, or the line of a text, from 1
-        index: the word of it, from 1
-        word: as written
-        start: where it begins in the text of its item, in characters from 0: text[start:end] is the word
-        end: where it ends there
-        tokens: what the model reads of it, with a space between two
-        surprisal: −log p(word | context), the sum over its tokens; NaN where a token was not predicted
-        entropy: H of the distribution that its first token was drawn from
-        entropy_reduction: max(0, H − H'), H' the entropy of what comes after its last token, a line end included
-        rank: of its first token: 1 if none was more probable
-        oov: one of its tokens is not in the vocabulary and is read as <unk>
-        look: where the model looked before its first token, if `ScoreOptions.looks` asks for it.
-    """
-
-    sentence: int
-    index: int
-    word: str
-    start: int
-    end: int
-    tokens: str
-    surprisal: float
-    entropy: float
-    entropy_reduction: float
-    rank: int | None
-    oov: bool
-    look: Looked | None = None
+    sentence: Annotated[int, "the item of a table, or the line of a text, from 1"]
+    index: Annotated[int, "the word of it, from 1"]
+    word: Annotated[str, "as written"]
+    start: Annotated[int, "where it begins in the text of its item, in characters from 0: text[start:end] is the word"]
+    end: Annotated[int, "where it ends there"]
+    tokens: Annotated[str, "what the model reads of it, with a space between two"]
+    surprisal: Annotated[float, "−log p(word | context), the sum over its tokens; NaN where a token was not predicted"]
+    entropy: Annotated[float, "H of the distribution that its first token was drawn from"]
+    entropy_reduction: Annotated[
+        float,
+        "max(0, H − H'), H' the entropy of what comes after its last token, a line end included",
+    ]
+    rank: Annotated[int | None, "of its first token: 1 if none was more probable"]
+    oov: Annotated[bool, "one of its tokens is not in the vocabulary and is read as <unk>"]
+    look: Annotated[
+        Looked | None,
+        "where the model looked before its first token, if `ScoreOptions.looks` asks for it",
+    ] = None
 
 
 def as_row(score: WordScore | WrittenScore) -> dict[str, Any]:

@@ -22,10 +22,11 @@ from torch.profiler import ProfilerActivity, profile
 from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher, Segment
 from spanlm.data.corpora import Corpus
-from spanlm.errors import RunError, require
+from spanlm.errors import RunError
 from spanlm.models.counting import count_configured
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import Precision, usable
+from spanlm.options import at_least, option, options
 from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import read
 from spanlm.training.progress import Watcher
@@ -36,24 +37,24 @@ Result = TypeVar("Result")
 _WARM_UP, _SCORED = 2, 5
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class BenchOptions:
     """What is timed.
-
-    Attributes:
-        rounds: timed steps of each, from all over an epoch; the median counts
-        operations: profile a step: the N operations that take longest, on a GPU by its own time (default 0)
 
     Raises:
         InputError: a number outside its range.
     """
 
-    rounds: int = 15
-    operations: int = 0
-
-    def __post_init__(self) -> None:
-        require(self.rounds >= 1, "rounds", self.rounds, "at least 1")
-        require(self.operations >= 0, "operations", self.operations, "at least 0")
+    rounds: int = option(
+        "timed steps of each, from all over an epoch; the median counts",
+        default=15,
+        limit=at_least(1),
+    )
+    operations: int = option(
+        "profile a step: the N operations that take longest, on a GPU by its own time (default 0)",
+        default=0,
+        limit=at_least(0),
+    )
 
 
 @dataclass(frozen=True)

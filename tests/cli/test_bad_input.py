@@ -18,7 +18,7 @@ REFUSED = """
 frobnicate | unknown verb frobnicate
 help wikipedia | unknown verb wikipedia | Did you mean 'data wikipedia'?
 train dmo | unknown preset dmo
-train demo --training.epohcs=3 | unknown option --training.epohcs | Did you mean '--training.epochs'?
+train demo --training.epohcs=3 | unknown field training.epohcs | Did you mean 'training.epochs'?
 train demo --out new --model.embedding_size=7 --model.head.tied=true | model.head.tied=true
 train demo --model.memory.kind=ngrm | model.memory.kind=ngrm | Did you mean 'ngram'?
 train demo --corpus a.txt --data.corpus demo | --corpus=a.txt and --data.corpus=demo

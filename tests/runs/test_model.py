@@ -168,7 +168,7 @@ def test_torchs_generator_is_left_as_it_was(model: TrainedModel) -> None:
             r"batch_size=1000000: must be at most \d+, the tokens of tiny test",
         ),
         (lambda m: m.evaluate(cache=500), "cache=500: must be a CacheConfig"),
-        (lambda m: m.tune_cache(np.int64(500)), "cache.window=500: must be a list of values"),
+        (lambda m: m.tune_cache(np.int64(500)), "windows=500: must be a list of values"),
         (lambda m: m.generate(None), "prompt=null: must be a string"),
         (lambda m: m.compare("a", None), "text 2=null: must be a string"),
         (lambda m: m.generate("the", length=None), "length=null: must be a whole number"),

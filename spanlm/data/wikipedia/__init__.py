@@ -19,7 +19,6 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -31,50 +30,50 @@ from spanlm.data.config import BUILT, SPLITS
 from spanlm.data.vocabulary import UNK, Vocabulary
 from spanlm.data.wikipedia.shards import Progress, Shards, categories, versions
 from spanlm.data.wikipedia.sources import Page, Source, digest_of, find_sources
-from spanlm.errors import InputError, RunError, require
+from spanlm.errors import InputError, RunError
 from spanlm.jobs import Engine
+from spanlm.options import at_least, option, options
 from spanlm.store.files import UNFINISHED, expanded, hold, make_folder, remove_unfinished, replacing, sync_folder
 
 PROPORTIONS = {"train": 22.5, "valid": 1.2, "test": 1.2}
 """Millions of words (§4)."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class WikipediaConfig:
     """Which articles become a corpus, and how.
-
-    Attributes:
-        sources: JSON lines of WikiExtractor --json (.jsonl, .jsonl.gz), MediaWiki XML dumps (.xml, .xml.bz2, .xml.gz),
-            or folders of them
-        out: the folder to make
-        vocabulary: keep the most frequent words of the training part: so many, <unk> and <eos> included (default
-            77000, the paper's)
-        category: take only articles with a category that this regular expression matches: the page's own
-            [[Category:…]] links, in JSON lines the field "category" or "categories"
-        articles: take the first N articles only
-        seed: decides which articles are held out
-        jobs: processes (default: one a processor); changes no result
-        on: read each source in a task of Ray, so many as jobs at a time on a machine: ray starts it here; ray:ADDRESS
-            is a cluster's, whose machines share the disk. Changes no result
-        lowercase: write words in small letters
 
     Raises:
         InputError: a field is outside its limits.
     """
 
-    sources: tuple[Path, ...]
-    out: Path
-    vocabulary: int = 77_000
-    category: str | None = None
-    articles: int | None = None
-    seed: int = 1
-    jobs: int | None = None
-    on: str | None = None
-    lowercase: bool = False
+    sources: tuple[Path, ...] = option(
+        "JSON lines of WikiExtractor --json (.jsonl, .jsonl.gz), MediaWiki XML dumps (.xml, .xml.bz2, .xml.gz), "
+        "or folders of them",
+    )
+    out: Path = option("the folder to make")
+    vocabulary: int = option(
+        "keep the most frequent words of the training part: so many, <unk> and <eos> included (default 77000, the "
+        "paper's)",
+        default=77_000,
+        limit=at_least(3, "at least 3 (<eos>, <unk> and a word)"),
+    )
+    category: str | None = option(
+        "take only articles with a category that this regular expression matches: the page's own [[Category:…]] "
+        'links, in JSON lines the field "category" or "categories"',
+        default=None,
+    )
+    articles: int | None = option("take the first N articles only", default=None, limit=at_least(3))
+    seed: int = option("decides which articles are held out", default=1)
+    jobs: int | None = option("processes (default: one a processor); changes no result", default=None)
+    on: str | None = option(
+        "read each source in a task of Ray, so many as jobs at a time on a machine: ray starts it here; "
+        "ray:ADDRESS is a cluster's, whose machines share the disk. Changes no result",
+        default=None,
+    )
+    lowercase: bool = option("write words in small letters", default=False)
 
     def __post_init__(self) -> None:
-        require(self.vocabulary >= 3, "vocabulary", self.vocabulary, "at least 3 (<eos>, <unk> and a word)")
-        require(self.articles is None or self.articles >= 3, "articles", self.articles, "at least 3")
         try:
             re.compile(self.category or "")
         except re.error as error:

@@ -15,7 +15,7 @@ their layer's, whatever model.init_range says, and both bias vectors learn.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Literal, Self, cast
 
@@ -27,33 +27,30 @@ from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.kernels import loop_is_faster, square_units
 from spanlm.models.ops.dropout import keep_mask, locked_dropout, rounded
 from spanlm.models.ops.lstm import lstm_layer
+from spanlm.options import RATE, at_least, option, options
 
 Pair = tuple[Tensor, Tensor]
 """h and c."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class AWDLSTMConfig(EncoderConfig):
-    """LSTM layers with dropped recurrent weights and locked dropout between the layers (Merity et al., 2018).
-
-    Attributes:
-        hidden_size: units of each layer but the last.
-        layers: how many layers, the last one included.
-        last_size: units of the last layer, which are the encoder's output.
-        hidden_dropout: between layers, on the output of one layer that the next reads; locked in time.
-        weight_drop: share of the recurrent weights that a segment is read without.
-    """
+    """LSTM layers with dropped recurrent weights and locked dropout between the layers (Merity et al., 2018)."""
 
     kind: Literal["awd_lstm"] = "awd_lstm"
-    hidden_size: int = 1150
-    layers: int = 3
-    last_size: int = 400
-    hidden_dropout: float = 0.25
-    weight_drop: float = 0.5
-
-    def __post_init__(self) -> None:
-        self.require_sizes("hidden_size", "layers", "last_size")
-        self.require_rates("hidden_dropout", "weight_drop")
+    hidden_size: int = option("units of each layer but the last", default=1150, limit=at_least(1))
+    layers: int = option("how many layers, the last one included", default=3, limit=at_least(1))
+    last_size: int = option("units of the last layer, which are the encoder's output", default=400, limit=at_least(1))
+    hidden_dropout: float = option(
+        "between layers, on the output of one layer that the next reads; locked in time",
+        default=0.25,
+        limit=RATE,
+    )
+    weight_drop: float = option(
+        "share of the recurrent weights that a segment is read without",
+        default=0.5,
+        limit=RATE,
+    )
 
     @property
     def output_size(self) -> int:

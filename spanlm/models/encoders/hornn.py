@@ -15,8 +15,7 @@ A plain loop over the steps: the products of a step are one batched call and tak
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,33 +24,31 @@ from spanlm.errors import require
 from spanlm.models.encoders.stacks import EncoderConfig
 from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.ops.precision import product_dtype, wide_dtype
+from spanlm.options import Limit, at_least, option, options
 
 FORGETTING_FACTOR = 0.6
 Pooling = Literal["fofe", "gated", "max"]
 _POOLED = {"fofe": "Σ_n αⁿ W_n h_{t−n}", "gated": "Σ_n r_n ⊙ (W_n h_{t−n})", "max": "max_n(W_n h_{t−n})"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class HORNNConfig(EncoderConfig):
-    """A recurrent network of order N (Soltani & Jiang, 2016); one layer.
-
-    Attributes:
-        hidden_size: units, and the encoder's output.
-        order: N, how many past outputs a step reads.
-        pooling: of the outputs read: fofe (weighted by a power of the forgetting factor), gated or max.
-        forgetting_factor: with pooling fofe, what one step more in the past multiplies an output by; 1 forgets nothing.
-    """
+    """A recurrent network of order N (Soltani & Jiang, 2016); one layer."""
 
     kind: Literal["hornn"] = "hornn"
-    order: int = 3
-    pooling: Pooling = "fofe"
-    forgetting_factor: float = FORGETTING_FACTOR
+    order: int = option("N, how many past outputs a step reads", default=3, limit=at_least(1))
+    pooling: Pooling = option(
+        "of the outputs read: fofe (weighted by a power of the forgetting factor), gated or max",
+        default="fofe",
+    )
+    forgetting_factor: float = option(
+        "with pooling fofe, what one step more in the past multiplies an output by; 1 forgets nothing",
+        default=FORGETTING_FACTOR,
+        limit=Limit(lambda factor: 0 < factor <= 1, "above 0 and at most 1"),
+    )
 
     def __post_init__(self) -> None:
-        self.require_sizes("hidden_size", "order")
-        require(self.pooling in get_args(Pooling), "model.encoder.pooling", self.pooling, "fofe, gated or max")
         factor = self.forgetting_factor
-        require(0 < factor <= 1, "model.encoder.forgetting_factor", factor, "above 0 and at most 1")
         require(
             self.pooling == "fofe" or factor == FORGETTING_FACTOR,
             "model.encoder.forgetting_factor",

@@ -14,32 +14,30 @@ wherever gradients are enabled the kernel runs in training mode, in evaluation w
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
-from spanlm.errors import require
 from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.kernels import loop_is_faster, one_step_of_few
 from spanlm.models.ops.dropout import dropout
 from spanlm.models.ops.lstm import lstm_layer
+from spanlm.options import FINITE, RATE, at_least, option, options
 
 
-@dataclass(frozen=True, kw_only=True)
+@options("model.encoder")
 class EncoderConfig:
-    """The base of every encoder's configuration; complete for encoders whose output is as wide as each layer.
+    """The base of every encoder's configuration; complete for encoders whose output is as wide as each layer."""
 
-    Attributes:
-        kind: which encoder: lstm, variational_lstm, awd_lstm, rnn or hornn. Another kind has other fields.
-        hidden_size: units of each layer; the last layer's are the encoder's output.
-    """
-
-    kind: str
-    hidden_size: int = 300
+    kind: str = option("which encoder: lstm, variational_lstm, awd_lstm, rnn or hornn. Another kind has other fields")
+    hidden_size: int = option(
+        "units of each layer; the last layer's are the encoder's output",
+        default=300,
+        limit=at_least(1),
+    )
 
     @property
     def output_size(self) -> int:
@@ -53,30 +51,17 @@ class EncoderConfig:
     def resized(self, output_size: int) -> Self:
         return replace(self, hidden_size=output_size)
 
-    def require_sizes(self, *names: str) -> None:
-        for name in names:
-            require(getattr(self, name) >= 1, f"model.encoder.{name}", getattr(self, name), "at least 1")
 
-    def require_rates(self, *names: str) -> None:
-        for name in names:
-            require(0 <= getattr(self, name) < 1, f"model.encoder.{name}", getattr(self, name), "in [0, 1)")
-
-
-@dataclass(frozen=True, kw_only=True)
+@options()
 class StackConfig(EncoderConfig):
-    """Equal layers, each reading what the one below wrote.
+    """Equal layers, each reading what the one below wrote."""
 
-    Attributes:
-        layers: how many layers.
-        dropout: between layers, on the output of one layer that the next reads (not over time).
-    """
-
-    layers: int = 1
-    dropout: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.require_sizes("hidden_size", "layers")
-        self.require_rates("dropout")
+    layers: int = option("how many layers", default=1, limit=at_least(1))
+    dropout: float = option(
+        "between layers, on the output of one layer that the next reads (not over time)",
+        default=0.0,
+        limit=RATE,
+    )
 
     @property
     def description(self) -> str:
@@ -179,29 +164,19 @@ def in_one_chunk(weights: Tensors) -> Tensors:
     return {name: part.view_as(weight) for part, (name, weight) in zip(parts, weights.items(), strict=True)}
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class LSTMConfig(StackConfig):
-    """Long short-term memory, one bias per gate.
-
-    Attributes:
-        forget_bias: where the forget gate's bias starts (1: a cell remembers at first); null: uniform like every other
-            bias.
-    """
+    """Long short-term memory, one bias per gate."""
 
     kind: Literal["lstm"] = "lstm"
-    forget_bias: float | None = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_bias(self.forget_bias)
+    forget_bias: float | None = option(
+        "where the forget gate's bias starts (1: a cell remembers at first); null: uniform like every other bias",
+        default=1.0,
+        limit=FINITE,
+    )
 
     def build(self, input_size: int, init: Init) -> LSTMEncoder:
         return LSTMEncoder(self, input_size, init)
-
-
-def require_bias(forget_bias: float | None) -> None:
-    finite = forget_bias is None or math.isfinite(forget_bias)
-    require(finite, "model.encoder.forget_bias", forget_bias, "finite, or null")
 
 
 class LSTMEncoder(Encoder):
@@ -238,7 +213,7 @@ class LSTMEncoder(Encoder):
         return x, {"h": h, "c": c}
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class RNNConfig(StackConfig):
     """A simple recurrent network of tanh units, one bias per unit."""
 

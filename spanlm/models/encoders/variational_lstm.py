@@ -17,47 +17,42 @@ is the plain LSTM in its fused kernel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
 
-from spanlm.models.encoders.stacks import EncoderConfig, FusedLSTM, LSTMConfig, initialise, require_bias, zeros_of
+from spanlm.models.encoders.stacks import EncoderConfig, FusedLSTM, LSTMConfig, initialise, zeros_of
 from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.ops.dropout import dropout_mask, keep_mask, locked_dropout
 from spanlm.models.ops.lstm import GATES, lstm_recurrence
 from spanlm.models.ops.precision import wide_dtype
+from spanlm.options import FINITE, RATE, at_least, option, options
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class VariationalLSTMConfig(EncoderConfig):
-    """An LSTM whose dropout masks are locked in time (Gal & Ghahramani, 2016), with zoneout (Krueger et al., 2017).
-
-    Attributes:
-        layers: how many layers.
-        input_dropout: on the input of each layer from below, the embedded words included.
-        recurrent_dropout: on each layer's own last output.
-        per_gate: each of the four gates has masks of its own; false: one for the four, ordinary locked dropout.
-        zoneout_h: probability that a unit's output stays as it was.
-        zoneout_c: likewise of its cell.
-        forget_bias: where the forget gate's bias starts (1: a cell remembers at first); null: uniform like every other
-            bias.
-    """
+    """An LSTM whose dropout masks are locked in time (Gal & Ghahramani, 2016), with zoneout (Krueger et al., 2017)."""
 
     kind: Literal["variational_lstm"] = "variational_lstm"
-    layers: int = 1
-    input_dropout: float = 0.0
-    recurrent_dropout: float = 0.0
-    per_gate: bool = True
-    zoneout_h: float = 0.0
-    zoneout_c: float = 0.0
-    forget_bias: float | None = 1.0
-
-    def __post_init__(self) -> None:
-        self.require_sizes("hidden_size", "layers")
-        self.require_rates("input_dropout", "recurrent_dropout", "zoneout_h", "zoneout_c")
-        require_bias(self.forget_bias)
+    layers: int = option("how many layers", default=1, limit=at_least(1))
+    input_dropout: float = option(
+        "on the input of each layer from below, the embedded words included",
+        default=0.0,
+        limit=RATE,
+    )
+    recurrent_dropout: float = option("on each layer's own last output", default=0.0, limit=RATE)
+    per_gate: bool = option(
+        "each of the four gates has masks of its own; false: one for the four, ordinary locked dropout",
+        default=True,
+    )
+    zoneout_h: float = option("probability that a unit's output stays as it was", default=0.0, limit=RATE)
+    zoneout_c: float = option("likewise of its cell", default=0.0, limit=RATE)
+    forget_bias: float | None = option(
+        "where the forget gate's bias starts (1: a cell remembers at first); null: uniform like every other bias",
+        default=1.0,
+        limit=FINITE,
+    )
 
     @property
     def description(self) -> str:

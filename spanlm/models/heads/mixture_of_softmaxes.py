@@ -22,13 +22,12 @@ gradients of W and b, which is costly if there are many: the caller says what to
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError
 from spanlm.models.heads.softmax import (
     AdversarialConfig,
     AdversarialHead,
@@ -42,6 +41,7 @@ from spanlm.models.heads.softmax import (
 from spanlm.models.interfaces import Init
 from spanlm.models.ops.dropout import locked_dropout
 from spanlm.models.ops.precision import learns, product_dtype, wide, wide_dtype, without_autocast
+from spanlm.options import NOT_NEGATIVE, RATE, at_least, option, options
 
 MIXTURE_CHUNK_ELEMENTS = 2**25
 """Logits held at a time: 128 MB of float32."""
@@ -152,36 +152,31 @@ def mixture_log_prob(
         return (_mixture_log_prob if even and learns(inputs) else _chunk_by_chunk)(*inputs, dtype)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options("model.head")
 class MixtureOfSoftmaxesConfig(AdversarialConfig):
-    """A mixture of softmaxes.
+    """A mixture of softmaxes."""
 
-    Attributes:
-        kind: which head.
-        experts: K, how many softmaxes.
-        latent_size: units of what an expert sees; null: as wide as the embedding, which a tied head needs.
-        latent_dropout: on what the experts see, one mask for all steps of a segment.
-        tied: score with the embedding's own matrix.
-        bias: add a bias per word, the same for all experts.
-        adversarial: ε, how far the target's vector may move while training, as a share of its length (Wang et al.,
-            2019), against every expert; 0: not at all.
-    """
-
-    kind: Literal["mixture_of_softmaxes"] = "mixture_of_softmaxes"
+    kind: Literal["mixture_of_softmaxes"] = option("which head", default="mixture_of_softmaxes")
     binds_width = False  # the readout need not be as wide as the embedding
-    experts: int = 15
-    latent_size: int | None = None
-    latent_dropout: float = 0.29
-    tied: bool = True
-    bias: bool = True
-    adversarial: float = 0.0
-
-    def __post_init__(self) -> None:
-        require(self.experts >= 1, "model.head.experts", self.experts, "at least 1")
-        size = self.latent_size
-        require(size is None or size >= 1, "model.head.latent_size", size, "at least 1, or null")
-        require(0 <= self.latent_dropout < 1, "model.head.latent_dropout", self.latent_dropout, "in [0, 1)")
-        super().__post_init__()
+    experts: int = option("K, how many softmaxes", default=15, limit=at_least(1))
+    latent_size: int | None = option(
+        "units of what an expert sees; null: as wide as the embedding, which a tied head needs",
+        default=None,
+        limit=at_least(1),
+    )
+    latent_dropout: float = option(
+        "on what the experts see, one mask for all steps of a segment",
+        default=0.29,
+        limit=RATE,
+    )
+    tied: bool = option("score with the embedding's own matrix", default=True)
+    bias: bool = option("add a bias per word, the same for all experts", default=True)
+    adversarial: float = option(
+        "ε, how far the target's vector may move while training, as a share of its length (Wang et al., 2019), "
+        "against every expert; 0: not at all",
+        default=0.0,
+        limit=NOT_NEGATIVE,
+    )
 
     @property
     def equation(self) -> str:

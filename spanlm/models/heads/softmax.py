@@ -28,9 +28,7 @@ logits fit in one chunk, what their gradient needs is kept for the backward pass
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -41,6 +39,7 @@ from spanlm.errors import InputError, require
 from spanlm.models.interfaces import Init, MixingHead
 from spanlm.models.kernels import crossed, linear, prepared
 from spanlm.models.ops.precision import learns, product_dtype, wide, wide_dtype, without_autocast
+from spanlm.options import NOT_NEGATIVE, option, options
 
 MANY_ROWS = 2**12
 """Rows from which on W is put in the kernel's order once."""
@@ -226,42 +225,33 @@ class AdversarialConfig:
     bias: bool
     adversarial: float
 
-    def __post_init__(self) -> None:
-        epsilon = self.adversarial
-        require(0 <= epsilon < math.inf, "model.head.adversarial", epsilon, "0 or positive, and finite")
 
-
-@dataclass(frozen=True, kw_only=True)
+@options("model.head")
 class SoftmaxConfig(AdversarialConfig):
-    """A linear layer and a softmax.
+    """A linear layer and a softmax."""
 
-    Attributes:
-        kind: which head.
-        tied: score with the embedding's own matrix (Press & Wolf, 2017); needs a readout as wide as the embedding.
-        bias: add a bias per word.
-        projection: a square matrix with a bias before the softmax.
-        projection_penalty: λ, what the loss grows by per unit of ‖P‖²; needs the projection.
-        adversarial: ε, how far the target's vector may move while training, as a share of its length (Wang et al.,
-            2019); 0: not at all.
-    """
-
-    kind: Literal["softmax"] = "softmax"
-    tied: bool = False
-    bias: bool = True
-    projection: bool = False
-    projection_penalty: float = 0.0
-    adversarial: float = 0.0
+    kind: Literal["softmax"] = option("which head", default="softmax")
+    tied: bool = option(
+        "score with the embedding's own matrix (Press & Wolf, 2017); needs a readout as wide as the embedding",
+        default=False,
+    )
+    bias: bool = option("add a bias per word", default=True)
+    projection: bool = option("a square matrix with a bias before the softmax", default=False)
+    projection_penalty: float = option(
+        "λ, what the loss grows by per unit of ‖P‖²; needs the projection",
+        default=0.0,
+        limit=NOT_NEGATIVE,
+    )
+    adversarial: float = option(
+        "ε, how far the target's vector may move while training, as a share of its length (Wang et al., 2019); 0: "
+        "not at all",
+        default=0.0,
+        limit=NOT_NEGATIVE,
+    )
 
     def __post_init__(self) -> None:
-        penalty = self.projection_penalty
-        require(0 <= penalty < math.inf, "model.head.projection_penalty", penalty, "0 or positive")
-        require(
-            self.projection or not penalty,
-            "model.head.projection_penalty",
-            penalty,
-            "0 without a projection. Use model.head.projection=true",
-        )
-        super().__post_init__()
+        penalty, limit = self.projection_penalty, "0 without a projection. Use model.head.projection=true"
+        require(self.projection or not penalty, "model.head.projection_penalty", penalty, limit)
 
     @property
     def equation(self) -> str:

@@ -19,9 +19,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +38,7 @@ from spanlm.models.ops.attention import (
     with_steps,
 )
 from spanlm.models.ops.precision import wide, wide_dtype
+from spanlm.options import at_least, option, options
 
 BLOCK = 64
 """n, the steps of a block."""
@@ -56,29 +56,32 @@ _WEIGHTS = {
 AttentionWeights = Tensor | Callable[[], Tensor]
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class AttentiveConfig(MemoryConfig):
-    """Attention over the sentence so far (Salton et al., 2017).
-
-    Attributes:
-        score: single (of the remembered output alone, Eq. 9) or combined (of it and the current one, Eq. 10); to
-            compare them with: mean (all alike) or none (nothing is remembered, and the layer of Eq. 7 sees h_t alone).
-        window: how many outputs back at most; null: all since the last reset, which needs sentences
-            (training.batching.kind). The paper found a bounded window over the running text worse.
-        merge_bias: with the b_c of Eq. 7. It can learn how frequent words are, as the softmax's bias does, before the
-            LSTM has learned anything: with the published rate of 1 and a tied softmax, in which it meets its own
-            gradient, training stays far behind one without it.
-    """
+    """Attention over the sentence so far (Salton et al., 2017)."""
 
     kind: Literal["attentive"] = "attentive"
     paper: ClassVar[str] = "Salton et al., 2017"
-    score: Score = "combined"
-    window: int | None = None
-    merge_bias: bool = True
+    score: Score = option(
+        "single (of the remembered output alone, Eq. 9) or combined (of it and the current one, Eq. 10); to "
+        "compare them with: mean (all alike) or none (nothing is remembered, and the layer of Eq. 7 sees h_t "
+        "alone)",
+        default="combined",
+    )
+    window: int | None = option(
+        "how many outputs back at most; null: all since the last reset, which needs sentences "
+        "(training.batching.kind). The paper found a bounded window over the running text worse",
+        default=None,
+        limit=at_least(1),
+    )
+    merge_bias: bool = option(
+        "with the b_c of Eq. 7. It can learn how frequent words are, as the softmax's bias does, before the LSTM "
+        "has learned anything: with the published rate of 1 and a tied softmax, in which it meets its own "
+        "gradient, training stays far behind one without it",
+        default=True,
+    )
 
     def __post_init__(self) -> None:
-        require(self.score in get_args(Score), "model.memory.score", self.score, f"one of {', '.join(get_args(Score))}")
-        require(self.window is None or self.window >= 1, "model.memory.window", self.window, "at least 1, or null")
         alone = "null where model.memory.score is none and nothing is remembered"
         require(self.window is None or self.score != "none", "model.memory.window", self.window, alone)
 

@@ -18,15 +18,14 @@ and an empty memory reads r_t = 0. The window crosses segment boundaries; gradie
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from spanlm.errors import require
 from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout, Tensors
 from spanlm.models.ops.attention import additive_window_attention, cleared, with_steps
+from spanlm.options import Limit, at_least, option, options
 
 ROLES = {1: "attention", 2: "key-value", 3: "key-value-predict"}
 _READ = "α_t = softmax(wᵀ tanh(W^Y [k_{t−L} … k_{t−1}] + W^h k_t)),  r_t = Σ_i α_{t,i} v_i"
@@ -37,24 +36,18 @@ _EQUATIONS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class KeyValueConfig(MemoryConfig):
-    """Additive attention over the last outputs (Daniluk et al., 2017).
-
-    Attributes:
-        roles: 1 attention, 2 key-value, 3 key-value-predict.
-        window: L, how many past outputs can be attended.
-    """
+    """Additive attention over the last outputs (Daniluk et al., 2017)."""
 
     kind: Literal["key_value"] = "key_value"
     paper: ClassVar[str] = "Daniluk et al., 2017"
-    roles: int = 3
-    window: int = 5
-
-    def __post_init__(self) -> None:
-        limit = "1 (attention), 2 (key-value) or 3 (key-value-predict)"
-        require(self.roles in ROLES, "model.memory.roles", self.roles, limit)
-        require(self.window >= 1, "model.memory.window", self.window, "at least 1")
+    roles: int = option(
+        "1 attention, 2 key-value, 3 key-value-predict",
+        default=3,
+        limit=Limit(ROLES.__contains__, "1 (attention), 2 (key-value) or 3 (key-value-predict)"),
+    )
+    window: int = option("L, how many past outputs can be attended", default=5, limit=at_least(1))
 
     @property
     def parts(self) -> int:

@@ -11,30 +11,22 @@ output and the N − 1 before it. Before a document has that many, the missing p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from spanlm.errors import require
 from spanlm.models.interfaces import Init, Memory, MemoryConfig, Readout, Tensors
+from spanlm.options import at_least, option, options
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class NGramConfig(MemoryConfig):
-    """Parts of the last N outputs, side by side (Daniluk et al., 2017).
-
-    Attributes:
-        order: N; the current output and the N - 1 before it.
-    """
+    """Parts of the last N outputs, side by side (Daniluk et al., 2017)."""
 
     kind: Literal["ngram"] = "ngram"
     paper: ClassVar[str] = "Daniluk et al., 2017"
-    order: int = 4
-
-    def __post_init__(self) -> None:
-        require(self.order >= 2, "model.memory.order", self.order, "at least 2")
+    order: int = option("N; the current output and the N - 1 before it", default=4, limit=at_least(2))
 
     @property
     def parts(self) -> int:

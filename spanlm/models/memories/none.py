@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor
 
 from spanlm.models.interfaces import Init, Memory, MemoryConfig, Readout, Tensors
+from spanlm.options import options
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class NoMemoryConfig(MemoryConfig):
     """A plain language model that does not look back."""
 

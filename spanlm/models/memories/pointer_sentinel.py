@@ -29,9 +29,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from spanlm.errors import require
 from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, MixingHead, Readout, Scores, Tensors
 from spanlm.models.ops.attention import cleared, dot_window_scores, window_filled, with_steps
+from spanlm.options import at_least, option, options
 
 
 @dataclass(frozen=True)
@@ -82,23 +82,19 @@ class Pointer:
         return Pointer(log_weights, words, log_gate, self.trained_alone)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class PointerSentinelConfig(MemoryConfig):
-    """A pointer to the last words, mixed with the softmax (Merity et al., 2017).
-
-    Attributes:
-        window: L, how many words can be pointed to; the current one is among them.
-        pointer_loss: add -log(g + Σ_{i: x_i = y} a_i) to the training loss.
-    """
+    """A pointer to the last words, mixed with the softmax (Merity et al., 2017)."""
 
     kind: Literal["pointer_sentinel"] = "pointer_sentinel"
     paper: ClassVar[str] = "Merity et al., 2017"
     mixes: ClassVar[bool] = True
-    window: int = 100
-    pointer_loss: bool = True
-
-    def __post_init__(self) -> None:
-        require(self.window >= 1, "model.memory.window", self.window, "at least 1")
+    window: int = option(
+        "L, how many words can be pointed to; the current one is among them",
+        default=100,
+        limit=at_least(1),
+    )
+    pointer_loss: bool = option("add -log(g + Σ_{i: x_i = y} a_i) to the training loss", default=True)
 
     @property
     def slots(self) -> int | None:

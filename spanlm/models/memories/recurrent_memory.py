@@ -17,39 +17,35 @@ Words before a document are masked.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from spanlm.errors import require
 from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout, Tensors
 from spanlm.models.ops.attention import cleared, dot_window_attention, with_steps
 from spanlm.models.ops.precision import wide
+from spanlm.options import at_least, option, options
 
 _EQUATIONS = {"gated": "h*_t = (1 − z) ⊙ h_t + z ⊙ h̃", "linear": "h*_t = U h_t + s_t"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class RecurrentMemoryConfig(MemoryConfig):
-    """Dot-product attention over the last words, in two tables of their own (Tran et al., 2016).
-
-    Attributes:
-        window: n, how many words can be attended; the current one is among them.
-        temporal: whether keys and values know their lag (+tM).
-        composition: of what is read with the encoder's output: gated (-g) or linear.
-    """
+    """Dot-product attention over the last words, in two tables of their own (Tran et al., 2016)."""
 
     kind: Literal["recurrent_memory"] = "recurrent_memory"
     paper: ClassVar[str] = "Tran et al., 2016"
-    window: int = 15
-    temporal: bool = True
-    composition: Literal["gated", "linear"] = "gated"
-
-    def __post_init__(self) -> None:
-        require(self.window >= 1, "model.memory.window", self.window, "at least 1")
-        require(self.composition in _COMPOSITIONS, "model.memory.composition", self.composition, "gated or linear")
+    window: int = option(
+        "n, how many words can be attended; the current one is among them",
+        default=15,
+        limit=at_least(1),
+    )
+    temporal: bool = option("whether keys and values know their lag (+tM)", default=True)
+    composition: Literal["gated", "linear"] = option(
+        "of what is read with the encoder's output: gated (-g) or linear",
+        default="gated",
+    )
 
     @property
     def slots(self) -> int | None:

@@ -27,6 +27,7 @@ from typing import Any
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError, require, require_several
 from spanlm.models.interfaces import NextWordModel
+from spanlm.options import at_least, option, options
 from spanlm.scoring.dynamic.evaluate import DivergedError, diverged, read_adapting
 from spanlm.scoring.dynamic.statistics import LENGTH, DynamicLoss, DynamicStatistics
 from spanlm.scoring.dynamic.update import DynamicConfig, require_fit, require_own
@@ -112,35 +113,37 @@ def dynamic_grid(
     return [DynamicConfig(rate=rate, decay=decay, epsilon=epsilon, loss=loss) for rate, decay in pairs]
 
 
-@dataclass(frozen=True, kw_only=True)
+@options("dynamic")
 class DynamicOptions:
     """The settings of a dynamic evaluation as a user gives them: one point, or a grid to search.
-
-    Attributes:
-        rate: η, how fast the weights learn (default: 5e-05; to tune, the published grid); several: a grid to tune
-        decay: λ, how fast they return (default: 0.002; to tune, the published grid); several: a grid to tune
-        epsilon: ε, how much weights with small gradients are held (default: 2e-05)
-        loss: what they learn from: the likelihood, or, of a model with a span buffer, the loss of its training (its
-            temperature, if annealed the last, and the reward)
-        statistics: gather the gradient statistics from the first N segments (of 100 streams) of the training text
-            (default: from all of it)
-        tune: first find the η and λ that fit the valid part best
 
     Raises:
         InputError: a value outside its range, or several values without `tune`.
     """
 
-    rate: Sequence[float] | None = None
-    decay: Sequence[float] | None = None
-    epsilon: float | None = None
-    loss: DynamicLoss = "likelihood"
-    statistics: int | None = None
-    tune: bool = False
+    rate: Sequence[float] | None = option(
+        "η, how fast the weights learn (default: 5e-05; to tune, the published grid); several: a grid to tune",
+        default=None,
+    )
+    decay: Sequence[float] | None = option(
+        "λ, how fast they return (default: 0.002; to tune, the published grid); several: a grid to tune",
+        default=None,
+    )
+    epsilon: float | None = option("ε, how much weights with small gradients are held (default: 2e-05)", default=None)
+    loss: DynamicLoss = option(
+        "what they learn from: the likelihood, or, of a model with a span buffer, the loss of its training (its "
+        "temperature, if annealed the last, and the reward)",
+        default="likelihood",
+    )
+    statistics: int | None = option(
+        "gather the gradient statistics from the first N segments (of 100 streams) of the training text (default: "
+        "from all of it)",
+        default=None,
+        limit=at_least(1, "at least 1 segment"),
+    )
+    tune: bool = option("first find the η and λ that fit the valid part best", default=False)
 
     def __post_init__(self) -> None:
-        require(
-            self.statistics is None or self.statistics >= 1, "dynamic.statistics", self.statistics, "at least 1 segment"
-        )
         for name, values in (("rate", self.rate), ("decay", self.decay)):
             if values is not None and len(values) > 1 and not self.tune:
                 raise InputError(f"dynamic.{name}: {len(values)} values are a grid; choose one, or add dynamic.tune")

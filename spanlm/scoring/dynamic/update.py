@@ -23,14 +23,15 @@ import copy
 import math
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
-from typing import Any, get_args
+from dataclasses import asdict
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from spanlm.errors import InputError, require, require_numbers
+from spanlm.errors import InputError, require
 from spanlm.models.interfaces import NextWordModel
+from spanlm.options import NOT_NEGATIVE, POSITIVE, SHARE, option, options
 from spanlm.scoring.dynamic.statistics import (
     LENGTH,
     DynamicLoss,
@@ -45,17 +46,9 @@ BLOCK = 2**17
 """Weights that a CPU changes at a time: between the two passes over them they stay in its cache."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@options("dynamic")
 class DynamicConfig:
     """The settings of the update rule. The defaults are the published ones, for an AWD-LSTM on Penn Treebank.
-
-    Attributes:
-        rate: η.
-        decay: λ.
-        epsilon: ε.
-        loss: what the weights learn from: likelihood, or, with a span buffer, training (temperature of training and
-            reward). The statistics are of the likelihood in evaluation either way.
-        tuned_on: the text on which η and λ were chosen, if they were.
 
     Raises:
         InputError: a rate that is negative or not finite, a decay outside [0, 1], an epsilon that is not positive, or
@@ -67,18 +60,15 @@ class DynamicConfig:
         0.002
     """
 
-    rate: float = 5e-5
-    decay: float = 0.002
-    epsilon: float = 2e-5
-    loss: DynamicLoss = "likelihood"
-    tuned_on: str | None = None
-
-    def __post_init__(self) -> None:
-        require_numbers(self, "dynamic.")
-        require(0 <= self.rate < math.inf, "dynamic.rate", self.rate, "finite and at least 0")
-        require(0 <= self.decay <= 1, "dynamic.decay", self.decay, "in [0, 1]")
-        require(0 < self.epsilon < math.inf, "dynamic.epsilon", self.epsilon, "positive and finite")
-        require(self.loss in get_args(DynamicLoss), "dynamic.loss", self.loss, "likelihood or training")
+    rate: float = option("η", default=5e-5, limit=NOT_NEGATIVE)
+    decay: float = option("λ", default=0.002, limit=SHARE)
+    epsilon: float = option("ε", default=2e-5, limit=POSITIVE)
+    loss: DynamicLoss = option(
+        "what the weights learn from: likelihood, or, with a span buffer, training (temperature of training and "
+        "reward). The statistics are of the likelihood in evaluation either way",
+        default="likelihood",
+    )
+    tuned_on: str | None = option("the text on which η and λ were chosen, if they were", default=None)
 
     @staticmethod
     def from_sum_convention(

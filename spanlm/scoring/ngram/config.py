@@ -2,45 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 import yaml
 
 from spanlm.data.config import DataConfig
 from spanlm.errors import require
+from spanlm.options import Limit, at_least, option, options
 from spanlm.scoring.ngram.model import MAX_ORDER
 
 
-@dataclass(frozen=True, kw_only=True)
+@options("ngram")
 class NgramConfig:
-    """An interpolated modified Kneser-Ney model, and the cache of the words just read that is mixed in.
+    """An interpolated modified Kneser-Ney model, and the cache of the words just read that is mixed in."""
 
-    Attributes:
-        order: n, the length of the longest n-grams, 1 to 6.
-        fallback: discounts D_1, D_2, D_3 for an order of which the text has too few n-grams to compute them (0.5, 1,
-            1.5 is usual); null refuses such a text.
-        cache: C, how many of the words just read a unigram cache holds (Kuhn & De Mori, 1990); null: no cache.
-        cache_share: λ, the cache's share of the probability; null: what fits the validation part best, written here.
-    """
-
-    order: int = 5
-    fallback: tuple[float, float, float] | None = None
-    cache: int | None = None
-    cache_share: float | None = None
+    order: int = option(
+        "n, the length of the longest n-grams, 1 to 6",
+        default=5,
+        limit=Limit(lambda order: 1 <= order <= MAX_ORDER, f"from 1 to {MAX_ORDER}"),
+    )
+    fallback: tuple[float, float, float] | None = option(
+        "discounts D_1, D_2, D_3 for an order of which the text has too few n-grams to compute them (0.5, 1, 1.5 "
+        "is usual); null refuses such a text",
+        default=None,
+    )
+    cache: int | None = option(
+        "C, how many of the words just read a unigram cache holds (Kuhn & De Mori, 1990); null: no cache",
+        default=None,
+        limit=at_least(1),
+    )
+    cache_share: float | None = option(
+        "λ, the cache's share of the probability; null: what fits the validation part best, written here",
+        default=None,
+        limit=Limit(lambda share: 0 < share < 1, "between 0 and 1"),
+    )
 
     def __post_init__(self) -> None:
         """Refuse what cannot be estimated, and a share without a cache."""
-        require(1 <= self.order <= MAX_ORDER, "ngram.order", self.order, f"from 1 to {MAX_ORDER}")
         for count, discount in enumerate(self.fallback or (), 1):
             require(0 < discount <= count, f"ngram.fallback: D_{count}", discount, f"above 0, and at most {count}")
-        require(self.cache is None or self.cache >= 1, "ngram.cache", self.cache, "at least 1, or null")
         share = self.cache_share
         require(share is None or self.cache is not None, "ngram.cache_share", share, "null where ngram.cache is")
-        require(share is None or 0 < share < 1, "ngram.cache_share", share, "between 0 and 1, or null")
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class NgramRunConfig:
     """Everything that determines an n-gram run but its folder; its `config.yaml` is known by the group `ngram`."""
 

@@ -21,8 +21,8 @@ as h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, Self, get_args
+from dataclasses import replace
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -35,54 +35,54 @@ from spanlm.models.memories.span_buffer.mixture import GateConfig, RewardConfig,
 from spanlm.models.ops.attention import cleared, with_steps
 from spanlm.models.ops.dropout import dropout_mask
 from spanlm.models.ops.precision import wide
+from spanlm.options import RATE, at_least, option, options
 
 Newest = Literal["before", "current"]
 Reads = Literal["spans", "merge"]
 _SEEN = {"spans": "ξ_t", "merge": "tanh(W [h_t; ξ_t])"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@options()
 class SpanBufferConfig(MemoryConfig):
-    """Attention over spans of the past and a gate that shares the prediction with it (Li et al., 2020).
-
-    Attributes:
-        buffer_size: B, how many steps back the buffer reaches; it holds B / L spans.
-        span_length: L; a span is h_i − h_{i−L+1}.
-        words: the outputs themselves in place of spans, all B of them (the paper's "w/o RNN-minus"); span_length then
-            means nothing.
-        newest: the last step that a span of step t may end at: before (t − 1, as printed) or current (t, so that what
-            is read can hold h_t).
-        reads: what q is predicted from: spans (ξ_t, as printed) or, a reading of our own, merge (tanh(W [h_t; ξ_t]),
-            which adds 2 d² parameters to the model).
-        dropout: of h_t, for the query, the gate and the head, and of what is read, with one mask for a segment; it
-            takes the place of model.output_dropout.
-        gate: how soft the gate is.
-        reward: what the gate is taught beside the likelihood.
-    """
+    """Attention over spans of the past and a gate that shares the prediction with it (Li et al., 2020)."""
 
     kind: Literal["span_buffer"] = "span_buffer"
     paper: ClassVar[str] = "Li et al., 2020"
     drops_output: ClassVar[bool] = True
     mixes: ClassVar[bool] = True
-    buffer_size: int = 2048
-    span_length: int = 8
-    words: bool = False
-    newest: Newest = "before"
-    reads: Reads = "spans"
-    dropout: float = 0.4
-    gate: GateConfig = field(default_factory=GateConfig)
-    reward: RewardConfig = field(default_factory=RewardConfig)
+    buffer_size: int = option(
+        "B, how many steps back the buffer reaches; it holds B / L spans",
+        default=2048,
+        limit=at_least(1),
+    )
+    span_length: int = option("L; a span is h_i − h_{i−L+1}", default=8)
+    words: bool = option(
+        'the outputs themselves in place of spans, all B of them (the paper\'s "w/o RNN-minus"); span_length then '
+        "means nothing",
+        default=False,
+    )
+    newest: Newest = option(
+        "the last step that a span of step t may end at: before (t − 1, as printed) or current (t, so that what "
+        "is read can hold h_t)",
+        default="before",
+    )
+    reads: Reads = option(
+        "what q is predicted from: spans (ξ_t, as printed) or, a reading of our own, merge (tanh(W [h_t; ξ_t]), "
+        "which adds 2 d² parameters to the model)",
+        default="spans",
+    )
+    dropout: float = option(
+        "of h_t, for the query, the gate and the head, and of what is read, with one mask for a segment; it takes "
+        "the place of model.output_dropout",
+        default=0.4,
+        limit=RATE,
+    )
+    gate: GateConfig = option("how soft the gate is", default_factory=GateConfig)
+    reward: RewardConfig = option("what the gate is taught beside the likelihood", default_factory=RewardConfig)
 
     def __post_init__(self) -> None:
-        for name, choices in (("newest", get_args(Newest)), ("reads", get_args(Reads))):
-            value = getattr(self, name)
-            require(value in choices, f"model.memory.{name}", value, " or ".join(choices))
-        require(self.buffer_size >= 1, "model.memory.buffer_size", self.buffer_size, "at least 1")
-        if not self.words:
-            self._require_spans()
-        require(0 <= self.dropout < 1, "model.memory.dropout", self.dropout, "in [0, 1)")
-
-    def _require_spans(self) -> None:
+        if self.words:
+            return
         length, size = self.span_length, self.buffer_size
         limit = "at least 2: h_i − h_i is zero. Use model.memory.words=true for the outputs themselves"
         require(length >= 2, "model.memory.span_length", length, limit)

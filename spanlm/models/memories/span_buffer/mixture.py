@@ -27,6 +27,7 @@ from torch import Tensor
 from spanlm.errors import require
 from spanlm.models.interfaces import MixingHead, Parts, Scores
 from spanlm.models.ops.precision import wide
+from spanlm.options import NOT_NEGATIVE, Limit, option, options
 
 LEAST_LOG_SHARE = -20.0
 """Below it a negative reward no longer lowers λ: −η r log λ has no lower bound there."""
@@ -38,41 +39,38 @@ LEAST_TEMPERATURE = 1e-6
 """Of a gate; float32 overflows with smaller ones."""
 
 
+TEMPERATURE = Limit(
+    lambda temperature: LEAST_TEMPERATURE <= temperature < math.inf,
+    f"from {LEAST_TEMPERATURE:g} on and finite; 0 would be a gate that only chooses: 0.01 is nearly that",
+)
+
+
 def require_temperature(temperature: float, name: str) -> None:
     """Refuse a temperature of a gate below `LEAST_TEMPERATURE`, and one that is not finite."""
-    limit = f"from {LEAST_TEMPERATURE:g} on and finite; 0 would be a gate that only chooses: 0.01 is nearly that"
-    require(LEAST_TEMPERATURE <= temperature < math.inf, name, temperature, limit)
+    require(TEMPERATURE.fits(temperature), name, temperature, TEMPERATURE.words)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options("model.memory.gate")
 class GateConfig:
-    """How soft the gate is (Li et al., 2020, Eq. 14).
+    """How soft the gate is (Li et al., 2020, Eq. 14)."""
 
-    Attributes:
-        training_temperature: of the gate in the likelihood that is trained.
-        evaluation_temperature: of the gate in evaluation.
-    """
-
-    training_temperature: float = 100.0
-    evaluation_temperature: float = 0.1
-
-    def __post_init__(self) -> None:
-        require_temperature(self.training_temperature, "model.memory.gate.training_temperature")
-        require_temperature(self.evaluation_temperature, "model.memory.gate.evaluation_temperature")
+    training_temperature: float = option(
+        "of the gate in the likelihood that is trained",
+        default=100.0,
+        limit=TEMPERATURE,
+    )
+    evaluation_temperature: float = option("of the gate in evaluation", default=0.1, limit=TEMPERATURE)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options("model.memory.reward")
 class RewardConfig:
-    """What the gate is taught beside the likelihood (Li et al., 2020, Eq. 11-13).
+    """What the gate is taught beside the likelihood (Li et al., 2020, Eq. 11-13)."""
 
-    Attributes:
-        weight: η, weight of the reward in the loss; 0: the gate learns from the likelihood alone.
-    """
-
-    weight: float = 0.1
-
-    def __post_init__(self) -> None:
-        require(0 <= self.weight < math.inf, "model.memory.reward.weight", self.weight, "0 or positive, and finite")
+    weight: float = option(
+        "η, weight of the reward in the loss; 0: the gate learns from the likelihood alone",
+        default=0.1,
+        limit=NOT_NEGATIVE,
+    )
 
 
 @dataclass(frozen=True)
