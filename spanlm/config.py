@@ -126,7 +126,7 @@ def with_options(base: RunConfig, options: Mapping[str, str]) -> RunConfig:
     """
     fields = flat(nested(options))
     for name in group_names() & fields.keys():
-        raise InputError(f"{name}={fields[name]}: must be a group of fields. Give one of them, as --{name}.FIELD VALUE")
+        raise InputError(name, fields[name], "must be a group of fields", f"Give one of them, as --{name}.FIELD VALUE")
     known = option_rows(base, fields)
     refuse_unknown(fields, [name for name, _, _ in known])
     return RunConfig.from_tree(nested({name: value for name, value, _ in known}))
@@ -206,7 +206,7 @@ def _without(removed: Tree, tree: Tree, prefix: str = "") -> Tree:
         if (full := f"{prefix}{name}") not in removed:
             kept[name] = _without(removed, value, f"{full}.") if isinstance(value, dict) else value
         elif value != removed[full]:
-            raise InputError(f"{full}={as_written(value)}: this version has {as_written(removed[full])} alone")
+            raise InputError(full, value, f"this version has {as_written(removed[full])} alone")
     return kept
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Sized
 from dataclasses import fields
 from operator import index
@@ -21,10 +22,52 @@ IN_USE = "another process is training in this folder"
 """Why a run is refused that can be tried again later."""
 
 
+ABSENT: Any = object()
+"""The value of an error that is not about a value."""
+
+_OPEN, _SHUT = "\x0e\x0f"
+_MARKED = re.compile(f"{_OPEN}(.*?){_SHUT}")
+
+
+def named(field: str) -> str:
+    """Mark a field, or `field=value`, inside a text that callers are told, each under the name that it has for it."""
+    return f"{_OPEN}{field}{_SHUT}"
+
+
+def told(text: str, name: Callable[[str], str] = str) -> str:
+    """Return a text with marked fields as `name` calls them."""
+    return _MARKED.sub(lambda marked: name(marked[1]), text)
+
+
+class Note(str):
+    """A remark of a result, with `marked` fields in it; as a string it has the names that Python has for them."""
+
+    marked: str
+
+    def __new__(cls, text: str) -> Note:
+        note = super().__new__(cls, told(text))
+        note.marked = text
+        return note
+
+
 class SpanlmError(Exception):
-    """Root of every error raised on purpose; `exit_status` is what the command line returns."""
+    """Root of every error raised on purpose; `exit_status` is what the command line returns.
+
+    Either a `field` with its `value`, the `limit` that it breaks and the `way_out`, or a whole sentence.
+    """
 
     exit_status = 1
+
+    def __init__(self, field: object, value: object = ABSENT, limit: object = "", way_out: str = "") -> None:
+        self.field, self.value, self.limit, self.way_out = str(field), value, str(limit), way_out
+        super().__init__(self.told())
+
+    def told(self, name: Callable[[str], str] = str) -> str:
+        """Return the error as a line; `name` gives what a field is called where the line is read."""
+        subject = name(self.field) if self.limit else self.field
+        subject += "" if self.value is ABSENT else f"={as_written(self.value)}"
+        text = ". ".join(filter(None, [self.limit, self.way_out]))
+        return told(": ".join(filter(None, [subject, text])), name)
 
 
 class RunError(SpanlmError):
@@ -61,7 +104,7 @@ def installation(extra: str) -> str:
 def require(ok: bool, field: str, value: object, limit: str) -> None:
     """Raise InputError `field=value: must be <limit>` unless `ok`."""
     if not ok:
-        raise InputError(f"{field}={as_written(value)}: must be {limit}")
+        raise InputError(field, value, f"must be {limit}")
 
 
 def require_numbers(owner: DataclassInstance, prefix: str = "") -> None:
@@ -88,7 +131,7 @@ def _number(name: str, value: Any, make: Callable[[Any], Number]) -> Number:
     try:
         return make(value)
     except (TypeError, ValueError):
-        raise InputError(f"{name}={as_written(value)}: must be {limit}") from None
+        raise InputError(name, value, f"must be {limit}") from None
 
 
 def require_path(name: str, value: object) -> None:

@@ -65,7 +65,7 @@ class Engine:
         gpus = self.gpus_per_run
         require(gpus >= 0 and (gpus <= 1 or gpus.is_integer()), "gpus_per_run", gpus, "0 to 1, or a whole number")
         if gpus and self.on is None:
-            raise InputError(f"gpus_per_run={gpus:g}: needs --on ray; otherwise all runs share the one GPU")
+            raise InputError("gpus_per_run", f"{gpus:g}", "needs --on ray; otherwise all runs share the one GPU")
 
     @property
     def here(self) -> bool:
@@ -176,7 +176,7 @@ class Engine:
         try:
             import ray
         except ImportError:
-            raise InputError(f"on={self.on}: there is no Ray here: {installation('ray')}; or use --jobs") from None
+            raise InputError("on", self.on, f"there is no Ray here: {installation('ray')}; or use --jobs") from None
         address = (self.on or "").partition(":")[2] or "local"
         options: dict[str, Any] = {"address": address}
         if address == "local":
@@ -186,7 +186,7 @@ class Engine:
             ray.init(**options, log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, ValueError, RuntimeError) as error:
             why = str(error).partition("\n")[0]
-            raise InputError(f"on={self.on}: no Ray answers: {why}. Start it by `ray start --head`") from None
+            raise InputError("on", self.on, f"no Ray answers: {why}", "Start it by `ray start --head`") from None
         machines = [machine["Resources"] for machine in ray.nodes() if machine["Alive"]]
         for field, kind, wanted in (("jobs", "CPU", threads), ("gpus_per_run", "GPU", self.gpus_per_run)):
             most = max(machine.get(kind, 0) for machine in machines)

@@ -151,7 +151,7 @@ def check_fields(group: Any) -> None:
             plain = fitted(value, kind)
         except (TypeError, ValueError):
             numeric = isinstance(value, str) and {int, float} & {*_choices(kind)}
-            raise InputError(f"{name}={repr(value) if numeric else as_written(value)}: must be {said(kind)}") from None
+            raise InputError(name, repr(value) if numeric else as_written(value), f"must be {said(kind)}") from None
         limit: Limit | None = each.metadata.get("limit")
         if limit is not None and plain is not None:
             require(
@@ -263,9 +263,9 @@ def read_group(group: type[Group], tree: Tree, name: str = "") -> Group:
             values[each] = from_text(value, kind) if isinstance(value, str) else fitted(value, kind)
         except (TypeError, ValueError):
             if value is None:
-                raise InputError(f"{full}=null: must have a value") from None
+                raise InputError(full, "null", "must have a value") from None
             quoted = ", in YAML in quotation marks" if str in _choices(kind) else ""
-            raise InputError(f"{full}={as_written(value)}: must be {said(kind)}{quoted}") from None
+            raise InputError(full, value, f"must be {said(kind)}{quoted}") from None
     return group(**values)
 
 
@@ -282,7 +282,7 @@ def as_group(value: object, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         text = " ".join(as_written(value).split())
         shown = text if len(text) <= 60 else f"{text[:60]}…"  # it may be a whole file
-        raise InputError(f"{name}={shown}: must be a group of fields")
+        raise InputError(name, shown, "must be a group of fields")
     return value
 
 

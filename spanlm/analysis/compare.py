@@ -245,9 +245,9 @@ def read_tokens(
     protocol = model.texts.protocol(corpus, split, state)
     if not model.predicts_words:
         if cache is not None:
-            raise InputError(f"cache: {model.folder} is {model.kind}, and a cache holds words of a vocabulary")
+            raise InputError("cache", limit=f"{model.folder} is {model.kind}, and a cache holds words of a vocabulary")
         if protocol.context == "document":
-            raise InputError(f"state={state}: must be carry or line of {model.folder}, which is {model.kind}")
+            raise InputError("state", state, f"must be carry or line of {model.folder}, which is {model.kind}")
         rows = model.as_written().score(corpus.written_lines(split), state=protocol.context, eos=True)
         return TokenBits(name, np.array([[row.surprisal for row in rows]]), runs=runs, protocol=protocol)
     column, questions, attended = "log_p", list[Question]([log_p]), None

@@ -158,7 +158,7 @@ def _places(corpus: Corpus, split: str, protocol: Protocol, options: ContextOpti
     longest = int((stops[of] - starts).max())
     if longest < min(options.lengths):
         raise InputError(
-            f"lengths={min(options.lengths)}: at the places that were drawn a context has at most {longest} words"
+            "lengths", min(options.lengths), f"at the places that were drawn a context has at most {longest} words"
         )
     farthest = max(n + options.far * (n <= options.far) for n in options.lengths)
     needed = np.minimum(starts + farthest, stops[of])

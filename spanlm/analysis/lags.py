@@ -130,7 +130,7 @@ class LagAccumulator:
         window = len(self._sum)
         require(rows.shape[1:] == (window,), "weights.shape", rows.shape, f"(N, {window}) as in the first update")
         if not (np.isfinite(rows).all() and np.isfinite(older).all()):
-            raise InputError("weights: every weight must be a finite number")
+            raise InputError("weights", limit="every weight must be a finite number")
         full = held >= window
         # float64: a test set has a million rows, and float32 stops adding small weights long before
         self._sum += rows[full].sum(axis=0, dtype=np.float64)

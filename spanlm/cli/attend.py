@@ -179,7 +179,7 @@ def _check(options: argparse.Namespace, what: str) -> None:
     for name in (*_CORPUS, *_TEXT, "--words", "--column", "--strict"):
         if (value := _of(options, name)) is not None and name not in view.uses:
             users = [user for user, other in VIEWS.items() if name in other.uses]
-            raise InputError(f"{name}={value}: is for {' and '.join(users)}, not for {what}")
+            raise InputError(name, value, f"is for {' and '.join(users)}, not for {what}")
     if options.words is not None:
         require(1 <= options.words <= MOST_WORDS, "--words", options.words, f"from 1 to {MOST_WORDS:,}")
     require(options.top is None or options.top >= 1, "--top", options.top, "at least 1")

@@ -74,7 +74,9 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if not options.names:
         families = ", ".join(dict.fromkeys(name.replace("/", "/… ").split()[0] for name in PRESETS))
-        raise InputError(f"bench: name a PRESET ({families}; `spanlm presets` lists all) or a YAML FILE to time.")
+        raise InputError(
+            "bench", limit=f"name a PRESET ({families}; `spanlm presets` lists all) or a YAML FILE to time."
+        )
     if twice := [name for name in options.names if options.names.count(name) > 1]:
         raise InputError(f"{twice[0]}: is named twice; name each once")
     return options

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from spanlm.cli.evaluation_report import Rows, both_counts, tuned_rows
-from spanlm.cli.main import VerbParser, in_options
+from spanlm.cli.main import VerbParser
 from spanlm.cli.options import TUNED_ON, add_fields, field_values, refuse_given, tuning_part
 from spanlm.errors import InputError
 from spanlm.runs.model import Model
@@ -64,6 +64,5 @@ def cache_rows(result: Evaluation, tuning: CacheTuning | None) -> Rows:
     rows = [("without cache", both_counts(result.without_cache))]
     if tuning is not None:
         best = tuning.best
-        tuned = tuned_rows(result, tuning, f"θ {best.theta:g}, λ {best.lambda_:g} of {len(tuning.grid)} pairs")
-        rows += [(name, in_options(text)) for name, text in tuned]
+        rows += tuned_rows(result, tuning, f"θ {best.theta:g}, λ {best.lambda_:g} of {len(tuning.grid)} pairs")
     return rows

@@ -21,7 +21,6 @@ from spanlm.cli.evaluation_report import (
     tuned_rows,
     weights_rows,
 )
-from spanlm.cli.main import in_options
 from spanlm.cli.options import (
     TUNED_ON,
     Parser,
@@ -36,7 +35,7 @@ from spanlm.cli.options import (
 from spanlm.cli.render import out_json, progress
 from spanlm.data.corpora import Corpus
 from spanlm.data.synthetic import PREFIX
-from spanlm.errors import InputError, Interrupted, require
+from spanlm.errors import InputError, Interrupted, Note, named, require
 from spanlm.models.memories import require_gate
 from spanlm.models.ops.precision import usable
 from spanlm.runs.ensemble import TrainedEnsemble
@@ -335,7 +334,7 @@ def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple
     ]
     if choice.tuning is None:
         return rows
-    tuning = replace(choice.tuning, notes=[_in_options(note, choice.tuning) for note in choice.tuning.notes])
+    tuning = replace(choice.tuning, notes=[_with_options(note, choice.tuning) for note in choice.tuning.notes])
     whole, points = sum(point.whole for point in tuning.grid), len(tuning.grid)
     how = "" if whole == points else f", {whole} of them on all of it"
     rows += tuned_rows(result, tuning, f"η {tuning.best.rate:.3g}, λ {tuning.best.decay:.3g} of {points} pairs{how}")
@@ -345,14 +344,13 @@ def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple
     return rows
 
 
-def _in_options(note: str, tuning: DynamicTuning) -> str:
-    """Note which option has its best value at the edge of the grid, and suggest values beyond it."""
-    field = note.partition("=")[0]
-    if field not in ("dynamic.rate", "dynamic.decay"):
-        return note
-    name, option, most = field.removeprefix("dynamic."), in_options(field), math.inf if field == "dynamic.rate" else 1.0
-    best, tried = getattr(tuning.best, name), [getattr(point, name) for point in tuning.grid]
-    beyond = [best * factor for factor in ((1, 2, 4) if best == max(tried) else (1, 0.5, 0.25))]
-    values = [f"{value:.3g}" for value in beyond if value <= most]
-    more = f" Try {option} {' '.join(values)}" if len(values) > 1 else ""
-    return f"{edge_note(option, best, tried)}{more}"
+def _with_options(note: str, tuning: DynamicTuning) -> str:
+    """Add to a note of a best value at the edge of the grid values beyond it."""
+    for name, most in (("rate", math.inf), ("decay", 1.0)):
+        best, tried = getattr(tuning.best, name), [getattr(point, name) for point in tuning.grid]
+        if note == edge_note(f"dynamic.{name}", best, tried):
+            beyond = [best * factor for factor in ((1, 2, 4) if best == max(tried) else (1, 0.5, 0.25))]
+            values = [f"{value:.3g}" for value in beyond if value <= most]
+            more = f" Try {named(f'dynamic.{name}')} {' '.join(values)}" if len(values) > 1 else ""
+            return Note(f"{named(f'dynamic.{name}')}{note.removeprefix(f'dynamic.{name}')}{more}")
+    return note

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from spanlm.cli.main import in_options
 from spanlm.cli.options import TUNED_ON, run_names
 from spanlm.cli.render import grid, out, paragraph, table
 from spanlm.data.corpora import shown_name
@@ -168,7 +169,7 @@ def tuned_rows(result: Evaluation, tuning: CacheTuning | DynamicTuning, chosen: 
     same = tuning.text == f"{result.corpus} {result.split}"
     there = f"{tuning.text}{', the text shown here, too, so this is optimistic' if same else ''}"
     numbers = f"{shown(tuning.perplexity)} there, {shown(tuning.plain)} without"
-    return [("tuned on", f"{there}: {chosen}; {numbers}"), *(("", note) for note in tuning.notes)]
+    return [("tuned on", f"{there}: {chosen}; {numbers}"), *(("", in_options(note)) for note in tuning.notes)]
 
 
 def weights_rows(result: Evaluation, tuned: TunedWeights | None) -> Rows:

@@ -21,12 +21,12 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, TextIO
 
 from spanlm import __version__
-from spanlm.errors import InputError, SpanlmError, nearest
+from spanlm.errors import InputError, Note, SpanlmError, nearest, told
 from spanlm.store.plain import visible
 from spanlm.store.signals import follow_parent
 
@@ -84,18 +84,12 @@ class _Help(argparse.Action):
         parser.exit()
 
 
-def renamed(text: str, names: Mapping[str, str]) -> str:
-    """Rename fields in a text, but not inside a longer name or a path."""
-    fields = "|".join(map(re.escape, names)) or "(?!)"
-    return re.sub(rf"(?<![\w./-])(?:{fields})(?![\w/])", lambda found: names[found[0]], text)
-
-
 class VerbParser(argparse.ArgumentParser):
     """A parser whose errors are InputErrors that name the nearest option, with a short and a long help.
 
     `current` is the parser that was made last, that of the running verb. `elsewhere` gives options of another parser,
-    which errors suggest, too. `more` is a description that `--help all` adds. `library_names` maps the fields that
-    messages of the library name with a prefix to their options.
+    which errors suggest, too. `more` is a description that `--help all` adds. `library_names` maps fields that the
+    library knows by a prefix to their options.
     """
 
     current: ClassVar[VerbParser | None] = None
@@ -135,7 +129,7 @@ class VerbParser(argparse.ArgumentParser):
         """Return the help, with the rare options or without them."""
         usage, words = self._get_formatter(), [self.prog]
         for action in sorted(self._actions, key=lambda action: len(action.option_strings)):
-            action.help = renamed(action.help or "", self.library_names)
+            action.help = told(action.help or "", self.option_of)
             # argparse hides the number of operands while it reads them between options
             action.nargs = getattr(action, "save_nargs", action.nargs)
             if action.required or not action.option_strings:
@@ -153,6 +147,12 @@ class VerbParser(argparse.ArgumentParser):
         count = f"{len(rare)} more options" if len(rare) > 1 else "one more option"
         explained = ", with more explanation" if self._more else ""
         return self.format_help() + f"\n`{self.prog} --help all` shows {count}{explained}.\n" * bool(rare)
+
+    def option_of(self, field: str) -> str:
+        """Return the option that a field of the library, or a setting that it advises, is here; else the field."""
+        action = self._option_string_actions.get(f"--{field.replace('_', '-')}")
+        plain = field if action is None else action.option_strings[-1]
+        return _ADVICE.get(field) or self.library_names.get(field, plain)
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting: `main` prints."""
@@ -183,23 +183,13 @@ _ADVICE = {
     "resume=True": "--resume auto",
     "weights=…": "--weights",
 }
-"""How messages of the library name what a caller can do, and its option."""
+"""Settings that messages of the library advise, and their options."""
 
 
-def in_options(message: str, begins_with_field: bool = True) -> str:
-    """Return a message of the library with the verb's options in place of fields.
-
-    A field is replaced where the message begins with it, `top_p=7: …`; `_ADVICE` and those in `library_names`, such as
-    `cache.theta`, wherever they stand.
-    """
-    parser, (field, equals, rest) = VerbParser.current, message.partition("=")
-    if parser is None:
-        return message
-    option = f"--{field.replace('_', '-')}" * (bool(equals) and begins_with_field)
-    action = parser._option_string_actions.get(option)
-    if action is not None:
-        message = f"{action.option_strings[-1]}{' ' if action.nargs else '='}{rest}"
-    return renamed(message, _ADVICE | parser.library_names)
+def in_options(note: str) -> str:
+    """Return a note of the library with the running verb's options in place of fields."""
+    parser = VerbParser.current
+    return note if parser is None or not isinstance(note, Note) else told(note.marked, parser.option_of)
 
 
 def _overview() -> str:
@@ -235,9 +225,8 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()  # here, where a reader that is gone is no error
         return status
     except SpanlmError as error:
-        message = " ".join(str(error).split())
-        named = message.partition(": ")[0] in arguments  # a run may be named `base=2`
-        return _failed(in_options(message, begins_with_field=not named), error.exit_status)
+        message = error.told(str if VerbParser.current is None else VerbParser.current.option_of)
+        return _failed(" ".join(message.split()), error.exit_status)
     except KeyboardInterrupt:
         stop_at_once(loading=True)  # a second one
         return _failed("stopped", 128 + signal.SIGINT)

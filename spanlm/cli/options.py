@@ -198,7 +198,7 @@ def given_with(options: argparse.Namespace, prefix: str) -> dict[str, Any]:
 def refuse_given(options: argparse.Namespace, prefix: str, why: str) -> None:
     """Raise InputError if an option of a prefix was given without the option that it belongs to."""
     for name in given_with(options, prefix):
-        raise InputError(f"{prefix}.{name.rstrip('_')}: {why}")
+        raise InputError(f"{prefix}.{name.rstrip('_')}", limit=why)
 
 
 def corpus_of(model: Model, options: argparse.Namespace) -> tuple[Corpus, str]:
@@ -221,9 +221,7 @@ def standard_input() -> str:
     """Put standard input, as a corpus, into a file, since a corpus is read more than once; return its path."""
     folder = mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    name = os.path.join(folder, "stdin")
-    if VerbParser.current is not None:
-        VerbParser.current.library_names[name] = "standard input"
+    name = os.path.join(folder, "standard input")
     if sys.stdin is None:
         raise InputError("--corpus=-: there is no standard input to read")
     if Path(name).write_bytes(sys.stdin.buffer.read()) == 0:
@@ -364,24 +362,24 @@ def check_output(path: Path | None, read: Iterable[Path] = (), option: str = "--
     if path is None:
         return
     if str(path) == "-":
-        raise InputError(f"{option}=-: name a file; without {option} it is printed where it can be")
+        raise InputError(option, "-", f"name a file; without {option} it is printed where it can be")
     for source in read:
         if path.resolve() == source.resolve() or (path.exists() and source.exists() and path.samefile(source)):
-            raise InputError(f"{option}={path}: is the file that is read, which would be lost. Choose another.")
+            raise InputError(option, path, "is the file that is read, which would be lost", "Choose another.")
     if path.is_dir() and not folder:
-        raise InputError(f"{option}={path}: is a folder. Name a file in it.")
+        raise InputError(option, path, "is a folder", "Name a file in it.")
     if folder and path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        raise InputError(f"{option}={path}: is to be a folder, and is there already. Choose another.")
+        raise InputError(option, path, "is to be a folder, and is there already", "Choose another.")
     if not path.parent.is_dir():
-        raise InputError(f"{option}={path}: there is no folder {path.parent}. Make it first.")
+        raise InputError(option, path, f"there is no folder {path.parent}", "Make it first.")
     if not os.access(path.parent, os.W_OK):
-        raise InputError(f"{option}={path}: the folder may not be written to. Choose another.")
+        raise InputError(option, path, "the folder may not be written to", "Choose another.")
 
 
 def check_kind(path: Path | None, option: str, kinds: Collection[Kind], what: str) -> None:
     """Refuse an output that is named as a kind of table that is none of `kinds`; `what` is written instead."""
     if path is not None and table_kind(path) not in (None, *kinds):
-        raise InputError(f"{option}={path}: {what}")
+        raise InputError(option, path, what)
 
 
 @contextmanager
@@ -489,7 +487,7 @@ def split_fields(
 
 def _of_group(name: str, group: Mapping[str, Any]) -> Fields:
     if not group:
-        raise InputError(f"{name}={{}}: names no field")
+        raise InputError(name, "{}", "names no field")
     fields: Fields = {}
     for inner, value in group.items():
         full = f"{name}.{inner}"

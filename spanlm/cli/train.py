@@ -244,7 +244,7 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
     own.engine = field_values(own, Engine)
     for option, value in (("--jobs", own.jobs), ("--on", own.on)):
         if own.seeds is None and value not in (1, None):
-            raise InputError(f"{option}={value}: is for several runs, of --seeds N or of `spanlm sweep`")
+            raise InputError(option, value, "is for several runs, of --seeds N or of `spanlm sweep`")
     if own.seeds is not None and own.tour:
         raise InputError("--tour and --seeds do not go together: the demo report is of one run")
     if own.resume and own.out is None:

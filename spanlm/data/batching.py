@@ -372,4 +372,4 @@ def make_batcher(
         case "sentences":
             piece = length if whole else None
             return SentenceBatcher(tokens, eos_id, batch_size=batch_size, rules=sentences, shuffle=shuffle, piece=piece)
-    raise InputError(f"batches={kind}: no such kind.{nearest(kind, ('streams', 'documents', 'sentences'))}")
+    raise InputError("batches", kind, f"no such kind.{nearest(kind, ('streams', 'documents', 'sentences'))}")

@@ -23,7 +23,7 @@ from spanlm.data.text import Text, fingerprint, line_ends, lines_of, marks_note,
 from spanlm.data.token_files import TokenFile, cache_folder, count_words, text_pieces, token_file
 from spanlm.data.tokenizer import into_sentences
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.errors import InputError, RunError, nearest, require
+from spanlm.errors import InputError, RunError, named, nearest, require
 from spanlm.store.files import expanded, replacing
 
 # words that occur once in the demo stand for the words it does not have
@@ -144,11 +144,11 @@ def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = Fal
         return Source(path.name, {split: texts[split] for split in splits}, [note])
     if os.path.exists(path):
         what = "is no regular file, and a text is read several times: write it to a file first"
-        raise InputError(f"data.corpus={config.corpus}: {what}")
-    moved = f" If it was moved, name the folder that holds it now: data.dir, or {DATA_VARIABLE}."
+        raise InputError("data.corpus", config.corpus, what)
+    moved = f" If it was moved, name the folder that holds it now: {named('data.dir')}, or {DATA_VARIABLE}."
     is_path = "/" in config.corpus or "." in config.corpus
     hint = moved if is_path else nearest(config.corpus, [DEMO, *CORPORA, *synthetic.NAMES])
-    raise InputError(f"data.corpus={config.corpus}: no such corpus, folder or file.{hint}")
+    raise InputError("data.corpus", config.corpus, f"no such corpus, folder or file.{hint}")
 
 
 def text_path(config: DataConfig) -> Path:
@@ -273,14 +273,14 @@ def _published_source(config: DataConfig, published: PublishedCorpus, splits: Se
 
 def _nowhere(name: str, published: PublishedCorpus, splits: Sequence[Split], folders: Sequence[Path]) -> InputError:
     where = " or in ".join(map(str, folders))
-    folder = f"set data.dir or {DATA_VARIABLE} to the folder that holds {name}/"
+    folder = f"set {named('data.dir')} or {DATA_VARIABLE} to the folder that holds {name}/"
     files = published.named(splits)
     if all(published.files[split].url for split in splits):
         fetch = "fetch it once with `spanlm train --data.download true` (or evaluate or attend with --download)"
         way = f"{fetch}, or {folder}train.txt"
     else:
         way = f"it cannot be downloaded by this program: {folder} with these files (.txt or .txt.gz)"
-    return InputError(f"data.corpus={name}: no {files} in {where}; {way}")
+    return InputError("data.corpus", name, f"no {files} in {where}; {way}")
 
 
 def _find(folder: Path, stem: str, split: Split | None = None) -> Path | None:
@@ -329,7 +329,7 @@ def download(file: PublishedFile, path: Path) -> None:
         # pooch downloads to another name in the same folder, checks the hash and then renames
         pooch.retrieve(file.url, known_hash=f"sha256:{file.sha256}", fname=path.name, path=path.parent)
     except (OSError, ValueError) as error:
-        cause, way = " ".join(str(error).split()), "put the file into a folder and name it by data.dir"
+        cause, way = " ".join(str(error).split()), f"put the file into a folder and name it by {named('data.dir')}"
         raise RunError(f"cannot download {file.url}: {cause}; try again, or {way}") from error
 
 

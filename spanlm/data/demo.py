@@ -17,7 +17,7 @@ from functools import cache
 
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.tokenizer import tokenize
-from spanlm.errors import InputError
+from spanlm.errors import InputError, named
 
 # of all tokens, in each held-out split
 _HELD_OUT_SHARE, _FEWEST_WORDS = 0.1, 3
@@ -65,7 +65,7 @@ def demo_topics() -> Mapping[Split, Sequence[Topic]]:
         from pydoc_data.topics import topics
     except ImportError as error:
         what = "data.corpus=demo: this Python comes without pydoc_data.topics, whose text the demo is"
-        raise InputError(f"{what}; use a text of your own: corpus=…") from error
+        raise InputError(f"{what}; use a text of your own: {named('corpus=…')}") from error
     return split_topics(extract_topics(topics))
 
 

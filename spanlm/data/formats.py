@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from spanlm.errors import InputError
+from spanlm.errors import InputError, named
 
 FIRST_BYTES, MOST_LINES, LEAST_LINES = 1 << 16, 40, 5
 _CONVERT = "convert it to plain text, one sentence a line"
@@ -93,7 +93,9 @@ def known_format(path: Path, begin: bytes) -> Format | None:
 def refuse_other_formats(path: Path, begin: bytes) -> None:
     """Raise InputError for a file in one of `FORMATS`."""
     if known := known_format(path, begin):
-        raise InputError(f"{path}: {known.name}, not plain text: {known.way}. To read it all the same: as_text=True")
+        raise InputError(
+            f"{path}: {known.name}, not plain text: {known.way}. To read it all the same: {named('as_text=True')}"
+        )
 
 
 def conversion(path: Path, piece: bytes, offset: int) -> str:

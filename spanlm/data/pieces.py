@@ -38,7 +38,7 @@ class Piece:
 def refuse_one_string(name: str, several: Iterable[object]) -> None:
     """Refuse a string in place of several: its characters would be taken, each as one of its own."""
     if isinstance(several, str):
-        raise InputError(f"{name}={several[:20]!r}: is one string; give a list of them")
+        raise InputError(name, f"{several[:20]!r}", "is one string; give a list of them")
     require(isinstance(several, Iterable), name, several, "a list of strings")
     refuse_table(name, several)
 

@@ -279,18 +279,18 @@ def find_synthetic(name: str) -> Source:
     found = _NAME.fullmatch(name.removeprefix(PREFIX))
     kind = SOURCES.get(found["name"]) if found else None
     if found is None or kind is None:
-        raise InputError(f"data.corpus={name}: no such source.{nearest(name, NAMES)}")
+        raise InputError("data.corpus", name, f"no such source.{nearest(name, NAMES)}")
     types = {option.name: option.type for option in fields(kind)}
     options: dict[str, float] = {}
     for given in filter(None, found["options"].split(",")):
         option, _, value = given.partition("=")
         if option not in types:
-            raise InputError(f"data.corpus={name}: {kind.kind} has no option {option}.{nearest(option, types)}")
+            raise InputError("data.corpus", name, f"{kind.kind} has no option {option}.{nearest(option, types)}")
         try:
             options[option] = float(value) if types[option] == "float" else int(value)
         except ValueError:
-            raise InputError(f"data.corpus={name}: {option}={value}: must be a number of its kind") from None
+            raise InputError("data.corpus", name, f"{option}={value}: must be a number of its kind") from None
     try:
         return kind(**options)  # type: ignore[arg-type]  # numbers of the fields' own types
     except InputError as error:
-        raise InputError(f"data.corpus={name}: {error}") from None
+        raise InputError("data.corpus", name, error) from None

@@ -17,7 +17,7 @@ from typing import Any, Literal, TextIO
 
 from spanlm.data.formats import conversion
 from spanlm.data.packed import opened
-from spanlm.errors import InputError, nearest_or_all, require
+from spanlm.errors import InputError, named, nearest_or_all, require
 from spanlm.store.plain import cell, cells_line, finite, json_value, several
 
 Kind = Literal["csv", "tsv", "jsonl"]
@@ -103,7 +103,7 @@ def refuse_without_column(path: Path, kind: Kind, option: str) -> None:
     likely = likely or max(values, key=lambda name: len(str(values[name])))
     raise InputError(
         f"{path}: is a table with the columns {', '.join(values)}; say which holds the text, as in {option} {likely} "
-        "(as_text=True reads all of it as text)"
+        f"({named('as_text=True')} reads all of it as text)"
     )
 
 

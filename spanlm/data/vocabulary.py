@@ -37,17 +37,17 @@ class Vocabulary:
         try:
             listed = "\n".join(self.words).encode()
         except UnicodeEncodeError as error:
-            raise InputError("vocabulary: a word is not Unicode text; build it from a text again") from error
+            raise InputError("vocabulary", limit="a word is not Unicode text; build it from a text again") from error
         between = listed.count(b"\n") == len(self.words) - 1 and not re.search(rb"[ \t\r\v\f]", listed)
         if not between or not all(self.words):
-            raise InputError("vocabulary: a word is empty or holds white space; build it from a text again")
+            raise InputError("vocabulary", limit="a word is empty or holds white space; build it from a text again")
         ids = {word: index for index, word in enumerate(self.words)}
         if len(ids) != len(self.words):
             repeated = next(word for index, word in enumerate(self.words) if ids[word] != index)
-            raise InputError(f"vocabulary: {repeated!r} is listed twice; each word has one id")
+            raise InputError("vocabulary", limit=f"{repeated!r} is listed twice; each word has one id")
         for special in (EOS, UNK):
             if special not in ids:
-                raise InputError(f"vocabulary: {special} is missing; every vocabulary needs {EOS} and {UNK}")
+                raise InputError("vocabulary", limit=f"{special} is missing; every vocabulary needs {EOS} and {UNK}")
         object.__setattr__(self, "_ids", ids)
         object.__setattr__(self, "eos_id", ids[EOS])
         object.__setattr__(self, "unk_id", ids[UNK])

@@ -181,10 +181,10 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         if self.dtype not in (torch.float32, torch.float64):
             name = str(self.dtype).removeprefix("torch.")
             way = f"load without dtype, and use torch.autocast for products in {name}"
-            raise InputError(f"dtype={name}: states and sums need float32 weights; {way}")
+            raise InputError("dtype", name, f"states and sums need float32 weights; {way}")
         state = self.model.init_state(len(input_ids)) if state is None else state
         if _streams(state) != len(input_ids):
-            raise InputError(f"state: is of {_streams(state)} rows, and input_ids has {len(input_ids)}")
+            raise InputError("state", limit=f"is of {_streams(state)} rows, and input_ids has {len(input_ids)}")
         looks = bool(self.config.output_attentions if output_attentions is None else output_attentions)
         hidden = bool(self.config.output_hidden_states if output_hidden_states is None else output_hidden_states)
         read: list[list[Tensor]] = []
@@ -219,7 +219,7 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         if not looks:
             return values, after
         if readout.attention is None:
-            raise InputError("output_attentions: this model looks back at nothing that has weights")
+            raise InputError("output_attentions", limit="this model looks back at nothing that has weights")
         return [*values, readout.attention.by_lag()], after
 
     @property
@@ -228,7 +228,7 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         word = torch.zeros(1, 1, dtype=torch.long, device=self.model.device)
         readout: Readout = self.model(word, self.model.init_state(1))[0]
         if readout.attention is None:
-            raise InputError("nearest_lag: this model looks back at nothing that has weights")
+            raise InputError("nearest_lag", limit="this model looks back at nothing that has weights")
         return readout.attention.nearest_lag
 
     def square_attentions(self, attentions: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

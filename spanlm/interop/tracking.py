@@ -61,7 +61,7 @@ class Tracked(Watcher):
             self._api: Any = importlib.import_module(tracker)
         except ImportError:
             command = installation("track") if tracker == "tensorboard" else f"pip install {tracker}"
-            raise InputError(f"track={tracker}: needs more: {command}") from None
+            raise InputError("track", tracker, f"needs more: {command}") from None
         self._watcher, self._tracker, self.pauses = watcher, tracker, watcher.pauses
         self._sink: Any = None
 

@@ -41,7 +41,7 @@ from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.pieces import Piece, lines_as_pieces, refuse_one_string, whole_lines
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, named, require
 from spanlm.interop import hf
 from spanlm.models.ops.precision import Precision, autocast
 from spanlm.runs.model import Model
@@ -202,7 +202,7 @@ class Yardstick(Model):
         for score, subwords in self._units(pieces, asked.state, precision=asked.precision):
             if score.oov and asked.oov == "error":
                 where = f"line {score.sentence}, word {score.index}: {score.word!r}"
-                raise InputError(f"{where} is unknown to the tokenizer. Use oov=flag to score it so.")
+                raise InputError(f"{where} is unknown to the tokenizer. Use {named('oov=flag')} to score it so.")
             yield replace(score, surprisal=score.surprisal / unit, entropy=score.entropy / unit), subwords
 
     def _units(

@@ -17,7 +17,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from spanlm.errors import InputError, as_written, require
+from spanlm.errors import InputError, require
 from spanlm.models.interfaces import Head, LMState, NextWordModel, Readout, Scores
 
 
@@ -39,7 +39,9 @@ class Ensemble(NextWordModel):
         require(bool(models), "members", len(models), "at least 1 model")
         sizes = {model.vocabulary_size for model in models}
         if len(sizes) > 1:
-            raise InputError(f"members: their vocabularies have {' and '.join(map(str, sorted(sizes)))} words, not one")
+            raise InputError(
+                "members", limit=f"their vocabularies have {' and '.join(map(str, sorted(sizes)))} words, not one"
+            )
         self.vocabulary_size = models[0].vocabulary_size
         self.head = EnsembleHead([model.head for model in models], normalised(weights, len(models)))
 
@@ -104,7 +106,7 @@ def normalised(weights: Sequence[float] | None, count: int) -> tuple[float, ...]
     try:
         weights = [math.fsum([weight]) for weight in weights]  # which takes no string for a number, as float does
     except TypeError:
-        raise InputError(f"weights={as_written(weights)}: must be {count} numbers") from None
+        raise InputError("weights", weights, f"must be {count} numbers") from None
     shown = " ".join(f"{weight:g}" for weight in weights)
     require(len(weights) == count, "weights", shown, f"as many as models, {count}")
     require(all(0 <= weight < math.inf for weight in weights), "weights", shown, "finite and at least 0")

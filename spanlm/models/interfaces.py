@@ -285,8 +285,11 @@ class MemoryConfig:
             use = f"{below} or {below + self.parts}" if below else self.parts
             # a memory does not know which encoder it reads
             raise InputError(
-                f"{field}={self.parts} needs model.encoder.hidden_size divisible by {self.parts}, got {hidden_size} "
-                f"(awd_lstm: model.encoder.last_size). Use {use}."
+                field,
+                self.parts,
+                f"needs model.encoder.hidden_size divisible by {self.parts}, got {hidden_size}; of an awd_lstm "
+                "model.encoder.last_size",
+                f"Use {use}.",
             )
         return hidden_size // self.parts
 

@@ -36,7 +36,7 @@ def require_lesion(how: str) -> int | None:
         return None
     if found := _WINDOW.fullmatch(str(how)):
         return int(found[1])
-    raise InputError(f"attention={how}: must be uniform, none or window=K, with a number K of slots, at least 1")
+    raise InputError("attention", how, "must be uniform, none or window=K, with a number K of slots, at least 1")
 
 
 def described_lesion(how: str) -> str:
@@ -57,9 +57,9 @@ def lesioned(model: LanguageModel, how: str, title: str) -> LanguageModel:
     slots = config.memory.slots
     if slots == 0:
         attends = "Name a run whose memory does, as that of model.memory.kind=key_value"
-        raise InputError(f"attention={how}: {title}: does not attend. {attends}.")
+        raise InputError("attention", how, f"{title}: does not attend", f"{attends}.")
     if nearest is not None and slots is not None and nearest > slots:
-        raise InputError(f"attention={how}: {title}: has {slots} slots. Use window={slots} or fewer.")
+        raise InputError("attention", how, f"{title}: has {slots} slots", f"Use window={slots} or fewer.")
     # of a stream that has read nothing, the narrowest memory holds as much as the widest
     fewer = 1 if how == "none" else nearest
     memory = config.memory if fewer is None else config.memory.nearest(fewer)

@@ -108,7 +108,7 @@ def read_nbest(
         raise InputError(f"{path}: no such file; name a file or a folder of n-best lists")
     format = format or find_format(path)
     if format not in get_args(Format):
-        raise InputError(f"format={format}: must be one of {', '.join(get_args(Format))}")
+        raise InputError("format", format, f"must be one of {', '.join(get_args(Format))}")
     lists = _Lists()
     if format == "nemo":
         _read_nemo(path, lists, list_size)
@@ -411,7 +411,7 @@ def _read_espnet(path: Path, lists: _Lists) -> None:
 def _read_nemo(path: Path, lists: _Lists, list_size: int | None) -> None:
     if list_size is None or list_size < 1:
         given = "unset" if list_size is None else list_size
-        raise InputError(f"list_size={given}: {path} has no ids; say how many hypotheses each of its lists has")
+        raise InputError("list_size", given, f"{path} has no ids; say how many hypotheses each of its lists has")
     lines = list(numbered_lines(path))
     if len(lines) % list_size:
         raise InputError(f"{path}: {len(lines)} lines are no whole number of lists of {list_size}")

@@ -95,7 +95,7 @@ class Weighted:
         """
         for name in given:
             if name not in self.names:
-                raise InputError(f"weights: no score {name}.{nearest_or_all(name, self.names)}")
+                raise InputError("weights", limit=f"no score {name}.{nearest_or_all(name, self.names)}")
         usual = dict.fromkeys(self.first or self.language[:1], 1.0)
         return np.array([given.get(name, usual.get(name, 0.0)) for name in self.names])
 

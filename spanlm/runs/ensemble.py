@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from spanlm.data.pieces import refuse_one_string
-from spanlm.errors import InputError, require, require_path
+from spanlm.errors import InputError, named, require, require_path
 from spanlm.models.ensemble import Ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, require_weights
@@ -116,7 +116,7 @@ def load_ensemble(
     paths = [Path(run).resolve() for run in runs]
     for run, path in zip(runs, paths, strict=True):
         if paths.count(path) > 1:
-            raise InputError(f"{run}: is named twice; name each run once, and weigh it by weights=…")
+            raise InputError(f"{run}: is named twice; name each run once, and weigh it by {named('weights=…')}")
     return TrainedEnsemble([load(run, device) for run in runs], combination, weights)
 
 

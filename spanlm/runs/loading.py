@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spanlm.config import RunConfig, check_config, config_digest
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import FEW, InputError, require_path
+from spanlm.errors import FEW, InputError, named, require_path
 from spanlm.models.language_model import to_be_filled
 from spanlm.runs.model import Model, TrainedModel
 from spanlm.runs.ngram import is_ngram_run, load_arpa, load_ngram_run
@@ -43,7 +43,7 @@ def load(run: str | Path, device: str = "auto") -> Model:
     if folder.is_file():
         raise InputError(
             f"{folder}: is a file; name the folder of a run, or an ARPA file, NAME.arpa or NAME.lm[.gz]. "
-            "A text to evaluate is named by corpus=…"
+            f"A text to evaluate is named by {named('corpus=…')}"
         )
     if not (folder / CONFIG).is_file():
         if members := sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}")):

@@ -376,7 +376,7 @@ class TrainedModel(Model):
         """The model itself, if its weights may go on learning; InputError: with a lesion they may not."""
         if self.attention is not None:
             why = "dynamic evaluation would learn with it: measure the one, then the other"
-            raise InputError(f"attention={self.attention}: {why}")
+            raise InputError("attention", self.attention, why)
         return self
 
     def at_gate_temperature(self, temperature: float) -> TrainedModel:

@@ -25,7 +25,7 @@ from spanlm.data.synthetic import PREFIX
 from spanlm.data.text import Text, fingerprint, without_marks
 from spanlm.data.tokenizer import as_in_corpus, tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.errors import InputError, RunError, require
+from spanlm.errors import InputError, RunError, named, require
 from spanlm.models.memories import AnyMemoryConfig
 from spanlm.models.ops.precision import Precision
 from spanlm.scoring.cloze import ClozeContext
@@ -167,7 +167,7 @@ class Texts:
         split, data_dir, as_text = asked.split, asked.data_dir, asked.as_text
         name = None if asked.name is None else str(asked.name)
         if self._textless and name is None:
-            raise InputError(f"{self.folder}: {self._textless}; name one by corpus=…")
+            raise InputError(f"{self.folder}: {self._textless}; name one by {named('corpus=…')}")
         require(split is None or split in SPLITS, "split", split, "train, valid or test")
         data, other = self.data, name is not None and not self._is_of_training(name, data_dir)
         if name is not None and not other:
@@ -280,7 +280,7 @@ class Texts:
         """
         require(state in get_args(State), "state", state, "auto, carry, document or line")
         if split not in corpus.splits:
-            raise InputError(f"split={split}: {corpus.name} has {', '.join(corpus.splits)}")
+            raise InputError("split", split, f"{corpus.name} has {', '.join(corpus.splits)}")
         tokens = corpus.splits[split]
         if state == "auto":
             # of a text that is one document, resets at documents leave one stream
@@ -291,10 +291,12 @@ class Texts:
             self.refuse_context(context, f"all of {corpus.name} {split}")
             if context == "document" and len(tokens.documents) == 1:
                 instead = "line" if self._remembers_everything else "carry, which is the same here"
+                starts = (corpus.config or self.data).effective_documents
                 raise InputError(
-                    f"state={state}: {corpus.name} {split} is one document, so there is nothing to reset at. Take "
-                    f"{instead}; data.documents says what starts a document "
-                    f"({(corpus.config or self.data).effective_documents})."
+                    "state",
+                    state,
+                    f"{corpus.name} {split} is one document, so there is nothing to reset at",
+                    f"Take {instead}; data.documents says what starts a document ({starts}).",
                 )
         most = f"at most {len(tokens)}, the tokens of {corpus.name} {split}"
         require(context != "carry" or (batch_size or 1) <= len(tokens), "batch_size", batch_size, most)
@@ -315,14 +317,23 @@ class Texts:
         """
         if state == "carry" and self._remembers_everything:
             raise InputError(
-                "state=carry: the model remembers everything since the last reset (as with model.memory.window=null), "
-                f"and carry would make that {text}. Take line or document."
+                "state",
+                "carry",
+                (
+                    "the model remembers everything since the last reset (as with model.memory.window=null), and carry "
+                    f"would make that {text}"
+                ),
+                "Take line or document.",
             )
         if state != "line" and not self.predict_first:
             raise InputError(
-                f"state={state}: the model was trained on sentences that know nothing of each other and that no <eos> "
-                "opens (training.batching.predict_first=false), so it has never read what stands between two. Take "
-                "line."
+                "state",
+                state,
+                (
+                    "the model was trained on sentences that know nothing of each other and that no <eos> opens "
+                    "(training.batching.predict_first=false), so it has never read what stands between two"
+                ),
+                "Take line.",
             )
 
     def cloze_contexts(self, asked: Iterable[ClozeContext] | None) -> tuple[ClozeContext, ...]:
@@ -337,8 +348,10 @@ class Texts:
         require(bool(asked), "contexts", "()", "some of full, query")
         if self.line_by_line and "full" in asked:
             raise InputError(
-                "context=full: the model was trained on independent lines, so it cannot use the "
-                "sentences before the query. Take context query."
+                "context",
+                "full",
+                "the model was trained on independent lines, so it cannot use the sentences before the query",
+                "Take context query.",
             )
         return asked
 

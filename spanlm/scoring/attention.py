@@ -119,9 +119,9 @@ class AttentionRecord:
         object.__setattr__(self, "weights", np.asarray(self.weights, dtype=np.float32))
         object.__setattr__(self, "surprisal", np.asarray(self.surprisal, dtype=np.float64))
         if not (np.isfinite(self.weights).all() and (self.weights >= 0).all()):
-            raise InputError("record.weights: every weight must be a finite number that is not negative")
+            raise InputError("record.weights", limit="every weight must be a finite number that is not negative")
         if np.isinf(self.surprisal).any():
-            raise InputError("record.surprisal: every surprisal must be a finite number of nats, or NaN")
+            raise InputError("record.surprisal", limit="every surprisal must be a finite number of nats, or NaN")
 
     def __len__(self) -> int:
         return len(self.words)

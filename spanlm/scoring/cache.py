@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, require_several
+from spanlm.errors import InputError, Note, named, require_several
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.neural_cache import Lookup, cache_log_prob, cache_places
 from spanlm.options import NOT_NEGATIVE, SHARE, Limit, option, options
@@ -211,7 +211,10 @@ class CacheOptions:
         InputError: a value outside its range; without `tune`, several values, or none.
     """
 
-    window: int = option("mix in a neural cache of the last C words, with cache.tune, or cache.theta and cache.lambda")
+    window: int = option(
+        "mix in a neural cache of the last C words, with "
+        f"{named('cache.tune')}, or {named('cache.theta')} and {named('cache.lambda')}"
+    )
     theta: Sequence[float] | None = option(
         "how much similarity of states counts; several: a grid to tune",
         default=None,
@@ -222,10 +225,11 @@ class CacheOptions:
     def __post_init__(self) -> None:
         for name, values in {} if self.tune else {"theta": self.theta, "lambda": self.lambda_}.items():
             if values is None:
-                how = f"needs cache.{name}, or cache.tune, which finds what fits best"
-                raise InputError(f"cache.window={self.window}: {how}")
+                how = f"needs {named(f'cache.{name}')}, or {named('cache.tune')}, which finds what fits best"
+                raise InputError("cache.window", self.window, how)
             if len(values) > 1:
-                raise InputError(f"cache.{name}: {len(values)} values are a grid; choose one, or add cache.tune")
+                limit = f"{len(values)} values are a grid; choose one, or add {named('cache.tune')}"
+                raise InputError(f"cache.{name}", limit=limit)
         _require_grid((self.window,), self.thetas, self.lambdas)
 
     @property
@@ -311,7 +315,7 @@ def tune_cache(
 def _edges(best: Tried, windows: Sequence[int], thetas: Sequence[float], lambdas: Sequence[float]) -> list[str]:
     """Note where the best point lies on the edge of the grid."""
     if best.lambda_ == 0:
-        return ["cache.lambda=0: no cache of the grid helps."]
+        return [Note(f"{named('cache.lambda')}=0: no cache of the grid helps.")]
     chosen = {"window": (best.window, windows), "theta": (best.theta, thetas), "lambda": (best.lambda_, lambdas)}
     notes = [edge_note(f"cache.{name}", value, values) for name, (value, values) in chosen.items()]
     return [note for note in notes if note]

@@ -139,8 +139,12 @@ class _Texts:
             prompt = prompt[len(prompt) - [*reversed(prompt), EOS].index(EOS) :]
         if not (self.predict_first or prompt):
             raise InputError(
-                "prompt='': the model does not predict the first word of a sentence "
-                "(training.batching.predict_first=false); give that word, or more"
+                "prompt",
+                "''",
+                (
+                    "the model does not predict the first word of a sentence (training.batching.predict_first=false); "
+                    "give that word, or more"
+                ),
             )
         tokens = [self.vocabulary.eos_id] * self.predict_first + self.vocabulary.encode(prompt)
         state = self.model.init_state(1)

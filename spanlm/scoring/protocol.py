@@ -57,7 +57,7 @@ class Protocol:
             InputError: the corpus has no such split, or the batch size is below 1.
         """
         if split not in corpus.splits:
-            raise InputError(f"split={split}: {corpus.name} has {', '.join(corpus.splits)}")
+            raise InputError("split", split, f"{corpus.name} has {', '.join(corpus.splits)}")
         return make_batcher(
             KINDS[self.context],
             corpus.splits[split],

@@ -10,6 +10,7 @@ from statistics import NormalDist
 import torch
 
 from spanlm.data.vocabulary import Vocabulary
+from spanlm.errors import Note, named
 from spanlm.scoring.stream import Scored
 
 
@@ -95,9 +96,9 @@ def shown(value: float, digits: int = 2) -> str:
     return f"{value:,.{digits}f}" if value < 1e6 else f"{value:.3g}"
 
 
-def edge_note(name: str, value: float, values: Sequence[float]) -> str:
+def edge_note(name: str, value: float, values: Sequence[float]) -> Note:
     """Note that the best value of a grid is its smallest or largest, so that a better one may lie beyond it."""
     if len(set(values)) == 1 or value not in (min(values), max(values)) or value == 0:
-        return ""
+        return Note("")
     end = "smallest" if value == min(values) else "largest"
-    return f"{name}={value:g} is the {end} that was tried: the best may lie beyond."
+    return Note(f"{named(name)}={value:g} is the {end} that was tried: the best may lie beyond.")

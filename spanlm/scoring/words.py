@@ -25,7 +25,7 @@ from spanlm.data.batching import Segment
 from spanlm.data.pieces import Piece
 from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import EOS, Vocabulary
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, named, require
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import Precision
 from spanlm.options import Limit, option, options, with_meanings
@@ -182,7 +182,7 @@ def _refusing_unknown(pieces: Iterable[Piece], vocabulary: Vocabulary) -> Iterat
             if word not in vocabulary:
                 raise InputError(
                     f"line {piece.sentence}, word {piece.start + offset}: {word!r} is not in the vocabulary. "
-                    "Use oov=flag to score it as <unk>."
+                    f"Use {named('oov=flag')} to score it as <unk>."
                 )
         yield piece
 

@@ -69,7 +69,7 @@ def _text(model: Model, text: str) -> str:
     """Return a text without marks; refuse one that has no words, or too many as the model cuts it."""
     text = model.texts.unmarked_text(text)
     if not written_words(text):
-        raise InputError("text: has no words; write some")
+        raise InputError("text", limit="has no words; write some")
     refuse_long("text", len(model.tokenize(text)))
     return text
 
@@ -138,7 +138,9 @@ def _refuse_many(weights: int, most: int = MOST_WEIGHTS, what: str = "draw") -> 
 def _read_by_word(served: Served, model: Model, text: str, values: Read) -> tuple[Row, list[WordScore]]:
     """Read by a model of sub-words, which is asked by written word and expects none."""
     if values.cache:
-        raise InputError(f"cache=true: {model.folder} is {model.kind}, which shows no states to compare. Leave it out.")
+        raise InputError(
+            "cache", "true", f"{model.folder} is {model.kind}, which shows no states to compare", "Leave it out."
+        )
     scores = list(model.score(text, state=values.state, eos=True))
     bits = [score.surprisal for score in scores]
     return plain_content([EOS, *(score.word for score in scores)], set(), bits, [[] for _ in scores]), scores

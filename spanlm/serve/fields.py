@@ -122,7 +122,7 @@ def checked(body: Mapping[str, Any], kind: type[Asked]) -> Asked:
             values[name] = msgspec.convert(int(value) if whole else value, types[name])
         except (msgspec.ValidationError, UnicodeEncodeError):
             shown = _short(json.dumps(value, ensure_ascii=False))
-            raise InputError(f"{name}={shown}: must be {limit(known[name])}") from None
+            raise InputError(name, shown, f"must be {limit(known[name])}") from None
     for name in schema["required"]:
         if name not in values:
             raise InputError(f"{name}: is missing; give {known[name]['description']}")

@@ -183,7 +183,7 @@ class Runs:
 
     def get(self, id: str) -> Served:
         if id not in self._served:
-            raise InputError(f"run={id[:20]!r}: there is no such run; there are {', '.join(self._served)}")
+            raise InputError("run", f"{id[:20]!r}", f"there is no such run; there are {', '.join(self._served)}")
         return self._served[id]
 
 

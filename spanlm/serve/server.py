@@ -128,10 +128,10 @@ def listening(host: str, port: int) -> socket.socket:
         return socket.create_server(address[:2], family=family, backlog=128)
     except socket.gaierror:
         way = "Leave it out, or give 0.0.0.0 for all."
-        raise InputError(f"host={host}: is no address of this machine. {way}") from None
+        raise InputError("host", host, "is no address of this machine", way) from None
     except OSError as error:
         way = "Take another, or 0 for any that is free."
-        raise InputError(f"port={port}: cannot be listened at on {host}: {error.strerror}. {way}") from None
+        raise InputError("port", port, f"cannot be listened at on {host}: {error.strerror}", way) from None
 
 
 class Server(uvicorn.Server):

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 import safetensors.torch
 from torch import Tensor
 
-from spanlm.errors import InputError, RunError
+from spanlm.errors import InputError, RunError, named
 from spanlm.store import SCHEMA, require_schema
 from spanlm.store.files import own, regular, sync_folder, write_synced
 from spanlm.store.plain import json_object
@@ -82,7 +82,7 @@ def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> list[Pat
         kept = f"{older[-1].name} is intact" if older else "there is no earlier one"
         raise RunError(
             f"{final}: the checkpoint could not be written: {error.strerror}; {kept}. "
-            "Make room and go on with resume=True."
+            f"Make room and go on with {named('resume=True')}."
         ) from error
     return _drop_others(folder, final)
 

@@ -109,7 +109,7 @@ def make_folder(folder: Path, option: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{option}={folder}: cannot be made: {error.strerror}. Choose another folder.") from None
+        raise InputError(option, folder, f"cannot be made: {error.strerror}", "Choose another folder.") from None
 
 
 @contextmanager

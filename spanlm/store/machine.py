@@ -69,14 +69,14 @@ def pick_device(device: str | torch.device, field: str) -> torch.device:
 
     name = str(device)
     if name.startswith("mps"):
-        raise InputError(f"{field}={name}: is not used: it has no float64, in which losses are summed up. Use cpu.")
+        raise InputError(field, name, "is not used: it has no float64, in which losses are summed up", "Use cpu.")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
         torch.empty(0, device=device).cpu()  # from `meta`, which computes nothing, nothing can be copied
     except (RuntimeError, AssertionError, NotImplementedError):
-        raise InputError(f"{field}={name}: there is no such device here. Use auto or cpu.") from None
+        raise InputError(field, name, "there is no such device here", "Use auto or cpu.") from None
     return device
 
 

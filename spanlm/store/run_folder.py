@@ -21,7 +21,7 @@ from typing import Any
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from spanlm.errors import IN_USE, InputError, RunError
+from spanlm.errors import IN_USE, InputError, RunError, named
 from spanlm.store.checkpoints import load_last_position, read_tensors, to_bytes
 from spanlm.store.files import hold, own, regular, replace_file
 from spanlm.store.plain import finite, json_object, several
@@ -108,7 +108,7 @@ def save_model(folder: Path, model: nn.Module, vocabulary: str, config: str = ""
     except OSError as error:
         raise RunError(
             f"{folder / MODEL}: could not be written: {error.strerror}; the file before is intact. "
-            "Make room or give permission, and go on with resume=True."
+            f"Make room or give permission, and go on with {named('resume=True')}."
         ) from error
     return digest
 
@@ -259,7 +259,8 @@ class MetricsLog:
             yield
         except OSError as error:
             raise RunError(
-                f"{self._path}: could not be written: {error.strerror}. Make room and go on with resume=True."
+                f"{self._path}: could not be written: {error.strerror}. Make room and go on with "
+                f"{named('resume=True')}."
             ) from error
 
 

@@ -128,8 +128,10 @@ class FinetuneConfig:
         ]
         if idle and not self.stages:
             raise InputError(
-                f"training.finetune.stages=0: nothing is finetuned, so that this does nothing: {', '.join(idle)}. "
-                "Use training.finetune.stages=1 or more, or the defaults."
+                "training.finetune.stages",
+                "0",
+                f"nothing is finetuned, so that this does nothing: {', '.join(idle)}",
+                "Use training.finetune.stages=1 or more, or the defaults.",
             )
 
 

@@ -66,8 +66,10 @@ class Ranks:
         here, there = int(os.environ["LOCAL_WORLD_SIZE"]), torch.cuda.device_count()
         if here > there or device.index is not None:
             raise InputError(
-                f"training.device={device}: {here} processes here, {there} GPU{'s' * (there > 1)}, and no two of them "
-                "may use the same. Give torchrun a smaller --nproc-per-node, and take training.device=cuda, or cpu."
+                "training.device",
+                device,
+                f"{here} processes here, {there} GPU{'s' * (there > 1)}, and no two of them may use the same",
+                "Give torchrun a smaller --nproc-per-node, and take training.device=cuda, or cpu.",
             )
 
     def _shares(self, batching: BatchingConfig) -> Tensor:

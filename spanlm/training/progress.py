@@ -73,7 +73,8 @@ class Position:
         wrong = set(Position.__dataclass_fields__) ^ set(values)
         if wrong:
             raise RunError(
-                f"checkpoint: position.json: field {sorted(wrong)[0]}: was written by another version of spanlm."
+                "checkpoint",
+                limit=f"position.json: field {sorted(wrong)[0]}: was written by another version of spanlm.",
             )
         for name, value in values.items():
             kind = "float | None" if name == "best_loss" else str(Position.__dataclass_fields__[name].type)
@@ -180,7 +181,9 @@ class Position:
 def _require_value(possible: bool, name: str, value: object) -> None:
     if not possible:
         raise RunError(
-            f"checkpoint: position.json: {name}={str(value)[:40]}: is no value of a run. Use another folder."
+            "checkpoint",
+            limit=f"position.json: {name}={str(value)[:40]}: is no value of a run",
+            way_out="Use another folder.",
         )
 
 

@@ -13,7 +13,7 @@ from spanlm.config import CHANGEABLE, RunConfig, first_difference, fixed_parts, 
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus, findable
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError, RunError, SpanlmError, as_written, require, require_path
+from spanlm.errors import InputError, RunError, SpanlmError, as_written, named, require, require_path
 from spanlm.models.ops.precision import usable
 from spanlm.store.checkpoints import holds_checkpoints, load_last_position
 from spanlm.store.files import make_folder, regular, remove_unfinished
@@ -144,16 +144,18 @@ def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Run
     if corpus.config and (difference := first_difference(*(_text_of(each) for each in (config.data, corpus.config)))):
         field, mine, other = difference
         raise InputError(
-            f"data.{field}={as_written(mine)}: the corpus given was loaded with {as_written(other)}. Give "
-            "load_corpus(config.data)."
+            f"data.{field}",
+            mine,
+            f"the corpus given was loaded with {as_written(other)}",
+            "Give load_corpus(config.data).",
         )
     if missing := [part for part in ("train", "valid") if part not in corpus.splits]:
-        raise InputError(f"splits={', '.join(corpus.splits)}: training needs {missing[0]}, too. Load it.")
+        raise InputError("splits", ", ".join(corpus.splits), f"training needs {missing[0]}, too", "Load it.")
     existing = [name for name in (CONFIG, CHECKPOINTS, MODEL, METRICS) if (folder / name).exists()]
     if existing and not resume:
         raise InputError(
             f"{folder}: already holds a run ({', '.join(existing)}). "
-            "Go on with it by resume=True, or choose another folder."
+            f"Go on with it by {named('resume=True')}, or choose another folder."
         )
     refuse_family(folder)
     if CONFIG in existing:
@@ -242,8 +244,10 @@ def _refuse_another_past(old: TrainingConfig, new: TrainingConfig, folder: Path)
     if wanted < done:
         where = f" in finetune stage {stage}" if stage else ""
         raise InputError(
-            f"training.{field}={wanted}: {folder} has had {done} already{where}. Take that or more, "
-            "or choose another folder."
+            f"training.{field}",
+            wanted,
+            f"{folder} has had {done} already{where}",
+            "Take that or more, or choose another folder.",
         )
     if position.segment and position.stage_over(new) and not position.run_over(new):
         raise InputError(

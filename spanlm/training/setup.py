@@ -43,7 +43,7 @@ def stage_config(config: RunConfig, stage: int) -> RunConfig:
         model = replace(_changed(config.model, input_noise=finetune.input_noise), head=head)
         batching = _changed(training.batching, partial_shuffle=finetune.partial_shuffle)
     except InputError as error:
-        raise InputError(f"training.finetune: {error}") from None
+        raise InputError("training.finetune", limit=error) from None
     optimizer = _changed(training.optimizer, lr=finetune.lr)
     return replace(config, model=model, training=replace(training, batching=batching, optimizer=optimizer))
 
@@ -76,9 +76,13 @@ def batching_kind(kind: str, tokens: TokenFile) -> BatchingKind:
         return "documents" if several else "streams"
     if kind == "documents" and not several:
         raise InputError(
-            "training.batching.kind=documents: the training text is one document, so there is nothing to reset at. "
-            "Say with data.documents what starts a document (blank-line, heading, book-title), "
-            "or take training.batching.kind=auto."
+            "training.batching.kind",
+            "documents",
+            "the training text is one document, so there is nothing to reset at",
+            (
+                "Say with data.documents what starts a document (blank-line, heading, book-title), or take "
+                "training.batching.kind=auto."
+            ),
         )
     return cast(BatchingKind, kind)
 
@@ -96,9 +100,13 @@ def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int
     asked, tokens = config.training.batching, corpus.splits[split]
     if len(corpus.vocabulary) == 2:  # <eos> and <unk>
         raise InputError(
-            f"data.corpus={config.data.corpus}: no word of the training part is in the vocabulary, so that there is "
-            "nothing to learn. Words are what stands between spaces: put spaces between those of a text that has none, "
-            "or keep rarer ones (data.min_count)."
+            "data.corpus",
+            config.data.corpus,
+            "no word of the training part is in the vocabulary, so that there is nothing to learn",
+            (
+                "Words are what stands between spaces: put spaces between those of a text that has none, or keep "
+                "rarer ones (data.min_count)."
+            ),
         )
     kind = batching_kind(asked.kind, corpus.splits["train"])
     try:
@@ -108,9 +116,13 @@ def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int
     if config.model.memory.slots is None and kind != "sentences":
         cut = kind if asked.kind == kind else f"{asked.kind} (here {kind})"
         raise InputError(
-            "model.memory.window=null: everything since the last reset is remembered, which needs a reset at each "
-            f"sentence, but training.batching.kind={cut}. Take training.batching.kind=sentences, or give "
-            "model.memory.window a number."
+            "model.memory.window",
+            "null",
+            (
+                "everything since the last reset is remembered, which needs a reset at each sentence, but "
+                f"training.batching.kind={cut}"
+            ),
+            "Take training.batching.kind=sentences, or give model.memory.window a number.",
         )
     if kind == "documents" and whole:
         batch_size = min(batch_size, len(tokens.documents))  # more streams would only read padding
@@ -156,8 +168,9 @@ def refuse_too_large(config: RunConfig, vocabulary_size: int, streams: int = 1, 
         least, needed = most + 1, "2^63 or more"
     if least > most:
         raise InputError(
-            f"model: would take at least {needed} bytes with {streams:,} streams, and there are {most:,}. Take smaller "
-            "sizes (model, training.batching), or a smaller vocabulary (data.max_size)."
+            "model",
+            limit=f"would take at least {needed} bytes with {streams:,} streams, and there are {most:,}",
+            way_out="Take smaller sizes (model, training.batching), or a smaller vocabulary (data.max_size).",
         )
 
 
@@ -179,8 +192,10 @@ def hold_all_but_new(model: nn.Module) -> None:
         parameter.requires_grad_(parameter.requires_grad and name.startswith(NEW))
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError(
-            "training.learns=memory: the model has no memory with weights. Name one with model.memory.kind, or take "
-            "training.learns=all."
+            "training.learns",
+            "memory",
+            "the model has no memory with weights",
+            "Name one with model.memory.kind, or take training.learns=all.",
         )
 
 

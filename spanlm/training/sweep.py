@@ -93,12 +93,16 @@ class Sweep:
         for run in self.runs or [{}]:
             own = flat(run or {})
             for name in own.keys() & grid:
-                raise InputError(f"runs: {name}={as_written(own[name])}: is in grid, too; leave it out of one of them")
+                raise InputError(
+                    "runs", limit=f"{name}={as_written(own[name])}: is in grid, too; leave it out of one of them"
+                )
             for combination in product(*grid.values()):
                 given = {"data.corpus": self.corpus} if self.corpus else {}
                 given |= own | dict(zip(grid, combination, strict=True))
                 if self.seeds is not None and "training.seed" in given:
-                    raise InputError(f"training.seed={given['training.seed']}: leave it out beside seeds: {self.seeds}")
+                    raise InputError(
+                        "training.seed", given["training.seed"], f"leave it out beside seeds: {self.seeds}"
+                    )
                 yield {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
 
 

@@ -381,8 +381,10 @@ def refuse_other_device(carried: Mapping[str, Tensor], device: torch.device) -> 
     before = "cuda" if "generator.cuda" in carried else "cpu"
     if device.type != before:
         raise InputError(
-            f"training.device={device.type}: the run was trained on {before}, and its random numbers go on only there. "
-            f"Use training.device={before}, or begin another run from its weights (training.start_from)."
+            "training.device",
+            device.type,
+            f"the run was trained on {before}, and its random numbers go on only there",
+            f"Use training.device={before}, or begin another run from its weights (training.start_from).",
         )
 
 

@@ -55,7 +55,7 @@ evaluate x --dynamic --batch-size 4 | --batch-size=4
 evaluate x --dynamic --cache 5 --cache-theta 1 --cache-lambda 0.1 | --dynamic and --cache do not go together
 evaluate x other --dynamic | --dynamic
 evaluate RUN --weights 1 | --weights
-evaluate RUN LSTM --weights 1 | --weights 1
+evaluate RUN LSTM --weights 1 | --weights=1
 evaluate RUN LSTM --tune-weights --weights 1 1 | --tune-weights and --weights do not go together
 evaluate RUN RUN | is named twice
 evaluate x --gate-temperature=0 | --gate-temperature=0.0
@@ -67,7 +67,7 @@ evaluate a --parts --cache 5 --cache-theta 1 --cache-lambda 0.1 | --parts and --
 evaluate RUN --format kenlm --state carry | --format=kenlm and --state do not go together
 evaluate RUN --format kenlm --debug 1 | --debug=1
 score RUN two.txt --combine linear | --combine
-score RUN LSTM two.txt --weights 0 0 | --weights 0 0
+score RUN LSTM two.txt --weights 0 0 | --weights=0 0
 score RUN two.txt --out nowhere/s.tsv | --out=nowhere/s.tsv
 score RUN reserved.txt --out s.tsv | reserved.txt
 score RUN empty.txt --out s.tsv | empty.txt

@@ -77,7 +77,7 @@ class WikipediaConfig:
         try:
             re.compile(self.category or "")
         except re.error as error:
-            raise InputError(f"category={self.category}: no regular expression ({error}); mend it") from error
+            raise InputError("category", self.category, f"no regular expression ({error}); mend it") from error
         _ = self.engine
 
     @property
@@ -162,7 +162,7 @@ def _too_few(config: WikipediaConfig, sources: Sequence[Source], shards: Shards)
         names = chain.from_iterable(categories(page) for page in records if isinstance(page, Page))
         examples = ", ".join(list(dict.fromkeys(islice(names, 100)))[:5]) or "none"
         what = f"is found in no category of an article; there are, for example: {examples}"
-        return InputError(f"category={config.category}: {what}")
+        return InputError("category", config.category, what)
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(shards.skipped.items())) or "nothing"
     return InputError(
         f"{', '.join(str(source.path) for source in sources[:3])}: {len(shards.articles) or 'no'} article(s) in it "
@@ -199,8 +199,10 @@ def _write(config: WikipediaConfig, shards: Shards, folder: Path) -> dict[str, A
             counts.update(article.text.split())
     if config.vocabulary > (every := len(counts) + 2):
         raise InputError(
-            f"vocabulary={config.vocabulary}: the training part has only {len(counts):,} different words, {every:,} "
-            f"with <unk> and <eos>. Give --vocabulary {every} for all of them, or fewer"
+            "vocabulary",
+            config.vocabulary,
+            f"the training part has only {len(counts):,} different words, {every:,} with <unk> and <eos>",
+            f"Give --vocabulary {every} for all of them, or fewer",
         )
     vocabulary = Vocabulary.from_counts(counts, max_size=config.vocabulary)
     known = frozenset(vocabulary.words)

@@ -24,7 +24,7 @@ def autocast(device: torch.device, precision: Precision) -> torch.autocast:
 def usable(precision: Precision, device: torch.device | str) -> Precision:
     """Return the precision that `device` computes in when asked for `precision`: fp32 where a processor has no bf16."""
     if precision not in get_args(Precision):
-        raise InputError(f"precision={precision}: must be fp32 or bf16")
+        raise InputError("precision", precision, "must be fp32 or bf16")
     doubtful = precision == "bf16" and torch.device(device).type == "cpu"
     return "fp32" if doubtful and not _processor_has_bf16() else precision
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
-from spanlm.errors import RunError, require
+from spanlm.errors import ABSENT, RunError, require
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import Precision
 from spanlm.scoring.dynamic.statistics import LENGTH, DynamicStatistics, segment_gradients
@@ -34,9 +34,9 @@ TOGETHER = 64
 class DivergedError(RunError):
     """The weights diverged while they adapted to a text; `details`: the settings that were tried, if several."""
 
-    def __init__(self, message: str, details: dict[str, Any] | None = None) -> None:
+    def __init__(self, limit: str, details: dict[str, Any] | None = None, rate: object = ABSENT) -> None:
         """Keep the settings that were tried: the search took long."""
-        super().__init__(message)
+        super().__init__("dynamic.rate", rate, limit)
         self.details = details or {}
 
 
@@ -83,9 +83,9 @@ def evaluate_dynamic(
             yield block
         if diverged(total.loss, static.nll_per_token, len(corpus.vocabulary)):
             raise DivergedError(
-                f"dynamic.rate={config.rate:g}: the weights diverged: after {total.tokens:,} tokens the mean NLL is "
-                f"{total.loss:,.1f} nats. Take a lower rate, or a larger decay (now {config.decay:g}) or epsilon (now "
-                f"{config.epsilon:g})."
+                f"the weights diverged: after {total.tokens:,} tokens the mean NLL is {total.loss:,.1f} nats. Take a "
+                f"lower rate, or a larger decay (now {config.decay:g}) or epsilon (now {config.epsilon:g}).",
+                rate=f"{config.rate:g}",
             )
 
     (adapted,) = measure(reader, corpus, split, replace(protocol, batch_size=1), in_order=True, length=LENGTH)

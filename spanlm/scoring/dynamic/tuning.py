@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, RunError, require, require_several
+from spanlm.errors import InputError, RunError, named, require, require_several
 from spanlm.models.interfaces import NextWordModel
 from spanlm.options import at_least, option, options
 from spanlm.scoring.dynamic.evaluate import DivergedError, diverged, read_adapting
@@ -146,7 +146,8 @@ class DynamicOptions:
     def __post_init__(self) -> None:
         for name, values in (("rate", self.rate), ("decay", self.decay)):
             if values is not None and len(values) > 1 and not self.tune:
-                raise InputError(f"dynamic.{name}: {len(values)} values are a grid; choose one, or add dynamic.tune")
+                limit = f"{len(values)} values are a grid; choose one, or add {named('dynamic.tune')}"
+                raise InputError(f"dynamic.{name}", limit=limit)
         _ = self.points  # refuses the rest
 
     @property
@@ -332,7 +333,7 @@ def _summary(
     if diverged(finals.get(best, firsts[best]).loss, static.loss, len(search.corpus.vocabulary)):
         details = {"tried": len(grid), "plain": plain, "grid": [asdict(point) for point in points]}
         raise DivergedError(
-            "dynamic.rate: at every point of the grid the weights diverged. Take lower rates.",
+            "at every point of the grid the weights diverged. Take lower rates.",
             details | ({"read_before": before} if before else {}),
         )
     # without finalists there is nothing to compare the trained weights with

@@ -129,7 +129,7 @@ def _split(tensors: Iterable[Tensor], size: int) -> list[Tensor]:
 def require_own(statistics: DynamicStatistics, model: NextWordModel) -> None:
     """Raise InputError for statistics of other weights than the model's."""
     if statistics.weights != model_digest(model):
-        raise InputError("statistics: of another model's weights. Use model.dynamic_statistics().")
+        raise InputError("statistics", limit="of another model's weights", way_out="Use model.dynamic_statistics().")
 
 
 def require_fit(config: DynamicConfig, statistics: DynamicStatistics, model: NextWordModel) -> None:

@@ -194,7 +194,7 @@ class _Counting:
         for length in range(2, longest + 1):
             order, places = self._order(length, places)
             if not len(order.keys):
-                raise InputError(f"order={longest}: must be at most {length - 1}; no sentence has {length - 2} words")
+                raise InputError("order", longest, f"must be at most {length - 1}; no sentence has {length - 2} words")
             if last != int(order.keys[-1]) // self.size:
                 last = -1  # it starts with <s> and ends no longer n-gram; nor is any longer one the last of all
             self._adjust(orders[-1], order, length - 1, last)
