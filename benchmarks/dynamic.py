@@ -24,9 +24,11 @@ from spanlm.data.batching import Segment
 from spanlm.models.encoders import AWDLSTMConfig, awd_lstm
 from spanlm.models.kernels import loop_is_faster
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.ops.precision import Precision, autocast
-from spanlm.scoring.dynamic.statistics import LENGTH, DynamicStatistics, learning_weights, segment_gradients
-from spanlm.scoring.dynamic.update import DynamicConfig, adapting
+from spanlm.models.ops.precision import autocast
+from spanlm.options import Precision
+from spanlm.scoring.dynamic.statistics import DynamicStatistics, learning_weights, segment_gradients
+from spanlm.scoring.dynamic.update import adapting
+from spanlm.scoring.options import LENGTH, DynamicConfig
 from spanlm.scoring.stream import Scored
 from spanlm.scoring.tally import tally
 from spanlm.training.bench import precisions, timed

@@ -30,8 +30,9 @@ from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Memory, Readout, Tensors
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig, NoMemoryConfig
-from spanlm.models.ops.precision import Precision
-from spanlm.scoring.cache import CacheConfig, NeuralCache
+from spanlm.options import Precision
+from spanlm.scoring.cache import NeuralCache
+from spanlm.scoring.options import CacheConfig
 from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import log_p, read
 from spanlm.scoring.tally import tallies, tally

@@ -17,7 +17,7 @@ from benchmarks.setting import Size, of_preset, plain_step, training_flops
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.heads.mixture_of_softmaxes import MixtureOfSoftmaxesHead
 from spanlm.models.interfaces import Head, Init
-from spanlm.models.ops.precision import Precision
+from spanlm.options import Precision
 from spanlm.training.bench import precisions
 from spanlm.training.trainer import Trainer
 

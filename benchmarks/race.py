@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.setting import Size, Step, random_segments
 from spanlm.models.kernels import product
-from spanlm.models.ops.precision import Precision
+from spanlm.options import Precision
 from spanlm.training.bench import step_megabytes, timed
 
 MATRIX = 2048

@@ -19,7 +19,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.models.language_model import LanguageModel, ModelConfig
-from spanlm.models.ops.precision import Precision
+from spanlm.options import Precision
 from spanlm.papers import find_preset
 from spanlm.training.bench import idle_trainer
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig

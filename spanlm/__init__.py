@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from spanlm.runs.ensemble import load_ensemble as load_ensemble
     from spanlm.runs.loading import load as load
     from spanlm.runs.model import TrainedModel as TrainedModel
-    from spanlm.scoring.cache import CacheConfig as CacheConfig
-    from spanlm.scoring.dynamic.update import DynamicConfig as DynamicConfig
+    from spanlm.scoring.options import CacheConfig as CacheConfig
+    from spanlm.scoring.options import DynamicConfig as DynamicConfig
     from spanlm.training.run import train as train
 
 _HOMES = {

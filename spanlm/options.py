@@ -17,6 +17,9 @@ from typing import Annotated, Any, Literal, TypeVar, Union, dataclass_transform,
 
 from spanlm.errors import InputError, as_written, nearest, require
 
+Precision = Literal["fp32", "bf16"]
+"""Of matrix products."""
+
 Group = TypeVar("Group")
 Tree = Mapping[str, Any]
 """Values by the names of fields; those of a group in it are a tree again."""

@@ -16,7 +16,7 @@ import spanlm
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.errors import InputError, RunError
-from spanlm.scoring.dynamic.update import DynamicConfig
+from spanlm.scoring.options import DynamicConfig
 
 Measure = Callable[[], object]
 

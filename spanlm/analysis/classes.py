@@ -15,7 +15,7 @@ from spanlm.data.text import Text, lines_of, pieces
 from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
-from spanlm.scoring.protocol import Context
+from spanlm.scoring.options import Context
 
 Counts = NDArray[np.int64]
 

@@ -41,9 +41,9 @@ from spanlm.errors import InputError, SpanlmError
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.ensemble import refuse_other_words
 from spanlm.runs.model import Model, TrainedModel
-from spanlm.runs.texts import State
-from spanlm.scoring.cache import CacheConfig, NeuralCache
-from spanlm.scoring.protocol import Context, Protocol
+from spanlm.scoring.cache import NeuralCache
+from spanlm.scoring.options import CacheConfig, Context, State
+from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.resampling import (
     FEWEST_BLOCKS,
     Array,

@@ -48,12 +48,11 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
 from spanlm.models.interfaces import LMState, NextWordModel
-from spanlm.options import SEED, Limit, at_least, option, options
+from spanlm.scoring.options import ContextOptions
 from spanlm.scoring.protocol import LENGTH, Protocol
 from spanlm.scoring.resampling import FEWEST_BLOCKS, Array, Interval, blocks_of, drawn_means, interval_of
 from spanlm.scoring.stream import Report, evaluating, quiet
 
-LENGTHS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200)
 LEFT = 0.01
 """Of the gain, what is left beyond the effective context length."""
 STREAMS, HELD, STEPS = 128, 1 << 28, 64
@@ -61,35 +60,6 @@ STREAMS, HELD, STEPS = 128, 1 << 28, 64
 
 TRUNCATED, NO_MEMORY, NO_ENCODER = "truncated", "memory emptied", "encoder emptied"
 SHUFFLED, DROPPED, REPLACED = "shuffled", "half dropped", "replaced"
-
-
-@options()
-class ContextOptions:
-    """What is measured.
-
-    Raises:
-        InputError: a number below its least.
-    """
-
-    positions: int = option(
-        "how many places in the text words are counted from; at each length a target a place",
-        default=2_000,
-        limit=at_least(2),
-    )
-    lengths: Sequence[int] = option(
-        "the numbers n of words that stay as they are",
-        default=LENGTHS,
-        limit=Limit(lambda lengths: len(lengths) > 0 and min(lengths) >= 1, "numbers of at least 1"),
-    )
-    far: int = option(
-        "how many words before these are shuffled, dropped or replaced, at lengths up to as many; 0: none of it",
-        default=100,
-        limit=Limit(lambda far: far == 0 or far >= 2, "0, or at least 2"),
-    )
-    seed: int = option("of the places, and of what is drawn at each", default=1, limit=SEED)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "lengths", tuple(sorted(set(self.lengths))))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from spanlm.cli.options import TUNED_ON, add_fields, field_values, refuse_given,
 from spanlm.errors import InputError
 from spanlm.runs.model import Model
 from spanlm.runs.texts import Texts
-from spanlm.scoring.cache import CacheConfig, CacheOptions, CacheTuning
+from spanlm.scoring.cache import CacheTuning
+from spanlm.scoring.options import CacheConfig, CacheOptions
 from spanlm.scoring.perplexity import Evaluation
 
 

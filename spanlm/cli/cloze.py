@@ -27,16 +27,8 @@ from spanlm.data.cbt import Defect, is_cbt_like, read_questions, word_class
 from spanlm.errors import InputError, require
 from spanlm.models.ops.precision import usable
 from spanlm.runs.model import Model
-from spanlm.scoring.cloze import (
-    SCORES,
-    Accuracy,
-    ClozeContext,
-    ClozeOptions,
-    ClozeTally,
-    RankedQuestion,
-    Score,
-    macro_average,
-)
+from spanlm.scoring.cloze import SCORES, Accuracy, ClozeTally, RankedQuestion, Score, macro_average
+from spanlm.scoring.options import ClozeContext, ClozeOptions
 
 _DESCRIPTION = """
 Cloze questions in the format of the Children's Book Test: how often does the model put the right word into the gap?

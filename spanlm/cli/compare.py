@@ -44,7 +44,8 @@ from spanlm.runs.ensemble import load_ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, require_weights
 from spanlm.runs.texts import LoadCorpus
-from spanlm.scoring.cache import CacheConfig, CacheTuning
+from spanlm.scoring.cache import CacheTuning
+from spanlm.scoring.options import CacheConfig
 from spanlm.scoring.resampling import FEWEST_BLOCKS, of_chance, signed
 from spanlm.scoring.tally import perplexity, shown
 from spanlm.store.files import is_hf

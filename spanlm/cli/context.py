@@ -14,6 +14,7 @@ from spanlm.analysis.figures import FIGURES, Point, Series, context_figure, figu
 from spanlm.cli.evaluation_report import Rows, model_rows, run_field
 from spanlm.cli.options import Parser, add_fields, check_output, corpus_of, field_values, load_runs, own_texts
 from spanlm.cli.render import grid, out, out_json, paragraph, progress, table
+from spanlm.scoring.options import ContextOptions
 from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.resampling import FEWEST_BLOCKS
 from spanlm.store.plain import table_bytes
@@ -41,7 +42,7 @@ def run(arguments: list[str]) -> None:
     if options.out is not None:
         check_output(options.out, own_texts(options))
         checked_suffix(options.out, (".csv", *FIGURES))
-    asked = field_values(options, context.ContextOptions)
+    asked = field_values(options, ContextOptions)
     model = load_runs([options.run, *options.more], options)
     network = model.predictor("context")
     corpus, split = corpus_of(model, options)
@@ -70,7 +71,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--state", choices=("auto", "carry", "document", "line"), default="auto", help=text)
     shown = {"rare": ""}
     lengths = {**shown, "metavar": "N", "help": "the numbers n of words that stay as they are (default 1 to 200)"}
-    add_fields(parser, context.ContextOptions, positions=shown, lengths=lengths, far=shown, seed={"rare": True})
+    add_fields(parser, ContextOptions, positions=shown, lengths=lengths, far=shown, seed={"rare": True})
     add_fields(parser, Protocol, "precision", rare="more options")
     parser.add_gate()
     parser.add_argument("--out", type=Path, metavar="FILE", help="a figure (.svg, .png, .pdf) or a table (.csv)")

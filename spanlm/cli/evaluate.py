@@ -41,10 +41,11 @@ from spanlm.models.ops.precision import usable
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.model import Model, require_weights
 from spanlm.scoring.dynamic.statistics import DynamicStatistics
-from spanlm.scoring.dynamic.tuning import TRIALS, DynamicOptions, DynamicTuning
-from spanlm.scoring.dynamic.update import DynamicConfig, require_loss
+from spanlm.scoring.dynamic.tuning import TRIALS, DynamicTuning
+from spanlm.scoring.dynamic.update import require_loss
 from spanlm.scoring.excess import Excess
 from spanlm.scoring.ngram.next_word import NgramModel
+from spanlm.scoring.options import DynamicConfig, DynamicOptions
 from spanlm.scoring.perplexity import Evaluation, padded_perplexity, require_pad
 from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import Report

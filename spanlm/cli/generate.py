@@ -10,7 +10,7 @@ from spanlm.cli.evaluation_report import departures
 from spanlm.cli.options import Parser, add_fields, field_values, load_runs
 from spanlm.cli.render import note
 from spanlm.data.vocabulary import EOS
-from spanlm.scoring.generation import GenerationOptions
+from spanlm.scoring.options import GenerationOptions
 
 _DESCRIPTION = """
 Continue a prompt, word by word. Where the model ends a line (<eos>), a line ends.

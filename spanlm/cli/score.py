@@ -38,8 +38,8 @@ from spanlm.models.ops.precision import usable
 from spanlm.options import meanings
 from spanlm.runs.model import Model, TrainedModel
 from spanlm.scoring.attention import check_attends
-from spanlm.scoring.cache import CacheConfig
-from spanlm.scoring.words import BASES, Looked, ScoreOptions, WordScore, WrittenScore, as_row, item_rows
+from spanlm.scoring.options import BASES, CacheConfig, ScoreOptions
+from spanlm.scoring.words import Looked, WordScore, WrittenScore, as_row, item_rows
 from spanlm.store.plain import c_number, cells_line
 from spanlm.store.provenance import file_provenance
 from spanlm.store.run_folder import model_digest

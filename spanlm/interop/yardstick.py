@@ -43,14 +43,15 @@ from spanlm.data.pieces import Piece, lines_as_pieces, refuse_one_string, whole_
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, named, require
 from spanlm.interop import hf
-from spanlm.models.ops.precision import Precision, autocast
+from spanlm.models.ops.precision import autocast
+from spanlm.options import Precision
 from spanlm.runs.model import Model
 from spanlm.runs.requests import Score
 from spanlm.runs.texts import Texts
-from spanlm.scoring.cache import CacheConfig
+from spanlm.scoring.options import CacheConfig, Context
 from spanlm.scoring.perplexity import Evaluation, evaluation_of
 from spanlm.scoring.prefix_tree import Prefixes, TextScore
-from spanlm.scoring.protocol import Context, Protocol
+from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import word_values
 from spanlm.scoring.tally import Tally
 from spanlm.scoring.words import WordScore, WrittenScore, written_scores

@@ -20,7 +20,7 @@ from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.papers.paper import Preset, changed, rung
-from spanlm.scoring.dynamic.update import DynamicConfig
+from spanlm.scoring.options import DynamicConfig
 from spanlm.training.config import BatchingConfig, FinetuneConfig, OptimizerConfig, TrainingConfig
 
 _PENN_TREEBANK = RunConfig(

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from spanlm.config import RunConfig
 from spanlm.papers.scales import Scale
-from spanlm.scoring.dynamic.update import DynamicConfig
+from spanlm.scoring.options import DynamicConfig
 
 Measure = Literal["perplexity", "cloze", "attention", "excess"]
 

@@ -16,8 +16,7 @@ from spanlm.data.corpora import Corpus, is_built, load_corpus, text_path
 from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, nearest, nearest_or_all
 from spanlm.models.counting import ParameterCount, count_configured
-from spanlm.models.ops.precision import Precision
-from spanlm.options import option, options
+from spanlm.options import Precision, option, options
 from spanlm.papers import PAPERS
 from spanlm.papers.paper import WORD_CLASSES, Averaged, Dynamic, Measure, Paper, Plain, Row, Table
 from spanlm.papers.scales import DynamicSearch, Scale, scaled

@@ -36,9 +36,9 @@ from spanlm.runs.loading import load
 from spanlm.runs.model import TrainedModel, require_weights
 from spanlm.scoring.cloze import ClozeTally
 from spanlm.scoring.dynamic.evaluate import DivergedError
-from spanlm.scoring.dynamic.statistics import LENGTH, STREAMS
-from spanlm.scoring.dynamic.tuning import dynamic_grid
+from spanlm.scoring.dynamic.statistics import STREAMS
 from spanlm.scoring.excess import law_bits
+from spanlm.scoring.options import LENGTH, dynamic_grid
 from spanlm.scoring.perplexity import Evaluation
 from spanlm.scoring.resampling import blocks_of
 from spanlm.scoring.stream import Report, quiet

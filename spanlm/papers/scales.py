@@ -19,8 +19,8 @@ from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.models.ops.precision import Precision
-from spanlm.scoring.dynamic.update import DynamicConfig
+from spanlm.options import Precision
+from spanlm.scoring.options import DynamicConfig
 from spanlm.training.config import TrainingConfig
 
 _NEAR = 0.01  # published sizes are for vocabularies that differ from the paper's by at most this share

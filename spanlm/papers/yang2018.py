@@ -11,7 +11,7 @@ from __future__ import annotations
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.papers import merity2018
 from spanlm.papers.paper import Preset, changed, rung
-from spanlm.scoring.dynamic.update import DynamicConfig
+from spanlm.scoring.options import DynamicConfig
 
 _PENN_TREEBANK = {
     "model.embedding_size": 280,

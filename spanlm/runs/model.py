@@ -21,7 +21,7 @@ from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import LanguageModel, to_be_filled
 from spanlm.models.lesions import described_lesion, lesioned
 from spanlm.models.memories import SpanBufferConfig, require_gate, require_temperature
-from spanlm.models.ops.precision import Precision
+from spanlm.options import Precision
 from spanlm.runs.about import about
 from spanlm.runs.requests import (
     Cloze,
@@ -36,7 +36,7 @@ from spanlm.runs.requests import (
 )
 from spanlm.runs.texts import LoadCorpus, Texts
 from spanlm.scoring.attention import AttentionRecord, attention_record, has_parts
-from spanlm.scoring.cache import CacheConfig, CacheTuning, tune_cache
+from spanlm.scoring.cache import CacheTuning, tune_cache
 from spanlm.scoring.cloze import RankedQuestion, rank_questions
 from spanlm.scoring.dynamic.evaluate import evaluate_dynamic
 from spanlm.scoring.dynamic.statistics import (
@@ -47,19 +47,14 @@ from spanlm.scoring.dynamic.statistics import (
     gate_temperature,
     statistics_without_text,
 )
-from spanlm.scoring.dynamic.tuning import (
-    TRIALS,
-    DynamicTuning,
-    Trials,
-    dynamic_grid,
-    tune_dynamic,
-)
+from spanlm.scoring.dynamic.tuning import TRIALS, DynamicTuning, Trials, tune_dynamic
 from spanlm.scoring.excess import Excess, excess_by_lag
 from spanlm.scoring.generation import Drawn, draw, draw_samples
+from spanlm.scoring.options import CacheConfig, Context, dynamic_grid
 from spanlm.scoring.pairs import Compared, Pair, compare_pairs
 from spanlm.scoring.perplexity import Evaluation, evaluate
 from spanlm.scoring.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
-from spanlm.scoring.protocol import Context, Protocol
+from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import Report, quiet
 from spanlm.scoring.words import WordScore, WrittenScore, score_words, written_scores
 from spanlm.store.files import run_name

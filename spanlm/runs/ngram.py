@@ -18,8 +18,7 @@ from spanlm.data.config import SPLITS, DataConfig, Split
 from spanlm.data.corpora import Corpus, findable
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError
-from spanlm.models.ops.precision import Precision
-from spanlm.options import read_group
+from spanlm.options import Precision, read_group
 from spanlm.runs.model import Model
 from spanlm.runs.texts import Texts
 from spanlm.scoring.combination import em_weights, log_p_of_each

@@ -13,17 +13,22 @@ from spanlm.data.cbt import Defect, Question
 from spanlm.data.corpora import Corpus
 from spanlm.data.text import Text
 from spanlm.errors import require
-from spanlm.models.ops.precision import Precision
-from spanlm.options import option, options
-from spanlm.runs.texts import State
-from spanlm.scoring.cache import LAMBDAS, THETAS, CacheConfig
-from spanlm.scoring.cloze import ClozeOptions
-from spanlm.scoring.dynamic.statistics import DynamicLoss, DynamicStatistics
-from spanlm.scoring.dynamic.tuning import EPSILON, FINALISTS, FIRST_TOKENS
-from spanlm.scoring.dynamic.update import DynamicConfig
-from spanlm.scoring.generation import GenerationOptions
+from spanlm.options import Precision, option, options
+from spanlm.scoring.dynamic.statistics import DynamicStatistics
+from spanlm.scoring.dynamic.tuning import FINALISTS, FIRST_TOKENS
+from spanlm.scoring.options import (
+    EPSILON,
+    LAMBDAS,
+    THETAS,
+    CacheConfig,
+    ClozeOptions,
+    DynamicConfig,
+    DynamicLoss,
+    GenerationOptions,
+    ScoreOptions,
+    State,
+)
 from spanlm.scoring.stream import Report, quiet
-from spanlm.scoring.words import ScoreOptions
 
 if TYPE_CHECKING:
     from spanlm.runs.model import Model

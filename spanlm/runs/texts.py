@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from spanlm.data.config import DEMO, SPLITS, BatchingKind, DataConfig, Split
 from spanlm.data.corpora import (
@@ -27,9 +27,9 @@ from spanlm.data.tokenizer import as_in_corpus, tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, named, require
 from spanlm.models.memories import AnyMemoryConfig
-from spanlm.models.ops.precision import Precision
-from spanlm.scoring.cloze import ClozeContext
-from spanlm.scoring.protocol import KINDS, Context, Protocol
+from spanlm.options import Precision
+from spanlm.scoring.options import ClozeContext, Context, State
+from spanlm.scoring.protocol import KINDS, Protocol
 from spanlm.store.provenance import read_texts, starts
 from spanlm.training.config import BatchingConfig
 from spanlm.training.setup import batching_kind
@@ -37,8 +37,6 @@ from spanlm.training.setup import batching_kind
 if TYPE_CHECKING:
     from spanlm.runs.requests import OnText
 
-State = Literal["auto", "carry", "document", "line"]
-"""A word's context; auto: as in training."""
 
 STREAMS = BatchingConfig(kind="streams")
 _LOG = logging.getLogger(__name__)

@@ -28,43 +28,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, Note, named, require_several
+from spanlm.errors import Note, named
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.neural_cache import Lookup, cache_log_prob, cache_places
-from spanlm.options import NOT_NEGATIVE, SHARE, Limit, option, options
+from spanlm.scoring.options import LAMBDAS, THETAS, CacheConfig, require_grid
 from spanlm.scoring.protocol import STANDARD, Protocol
 from spanlm.scoring.stream import Reading, log_p, read
 from spanlm.scoring.tally import edge_note, perplexity
-
-
-@options("cache")
-class CacheConfig:
-    """A cache and its share.
-
-    Raises:
-        InputError: a window below 1, a theta that is negative or not finite, a lambda outside [0, 1].
-
-    Example:
-        >>> words = spanlm.CacheConfig(window=500, theta=0.3, lambda_=0.1)
-        >>> found = spanlm.load("runs/demo").evaluate(split="valid", cache=words)
-        >>> gain = found.without_cache.perplexity - found.perplexity
-    """
-
-    window: int = option(
-        "C, how many pairs of each stream are kept",
-        limit=Limit(lambda window: 1 <= window < 2**31, "at least 1, and less than 2^31"),
-    )
-    theta: float = option("θ, how much the similarity of states counts; 0: all pairs count alike", limit=NOT_NEGATIVE)
-    lambda_: float = option("λ, the cache's share of the probability", limit=SHARE)
-    tuned_on: str | None = option("the text on which θ and λ were chosen, if they were", default=None)
-
-    @property
-    def description(self) -> str:
-        chosen = "" if self.tuned_on is None else f" (tuned on {self.tuned_on})"
-        return f"neural cache of the last {self.window:,} words, θ {self.theta:g}, λ {self.lambda_:g}{chosen}"
-
-    def to_json(self) -> dict[str, Any]:
-        return {"window": self.window, "theta": self.theta, "lambda": self.lambda_, "tuned_on": self.tuned_on}
 
 
 def mixed(log_p: Tensor, log_cache: Tensor, empty: Tensor, lambda_: float | Tensor) -> Tensor:
@@ -189,58 +159,6 @@ def cached_words(
     return found
 
 
-THETAS = (0.0, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 1.6, 2.4, 4.0)
-"""Published: 0.3 to 1. The larger the features, the less."""
-
-LAMBDAS = tuple(number / 50 for number in range(31))
-"""0 to 0.6. Published: 0.1 to 0.13 for large models; weak ones want more, and 0 is no cache."""
-
-
-def _require_grid(windows: Sequence[int], thetas: Sequence[float], lambdas: Sequence[float]) -> None:
-    for name, values in (("window", windows), ("theta", thetas), ("lambda", lambdas)):
-        require_several(f"cache.{name}", values)
-    for window, theta, lambda_ in product(windows, thetas, lambdas):
-        CacheConfig(window=window, theta=theta, lambda_=lambda_)
-
-
-@options("cache")
-class CacheOptions:
-    """A cache as a user gives it: one, or a grid to search.
-
-    Raises:
-        InputError: a value outside its range; without `tune`, several values, or none.
-    """
-
-    window: int = option(
-        "mix in a neural cache of the last C words, with "
-        f"{named('cache.tune')}, or {named('cache.theta')} and {named('cache.lambda')}"
-    )
-    theta: Sequence[float] | None = option(
-        "how much similarity of states counts; several: a grid to tune",
-        default=None,
-    )
-    lambda_: Sequence[float] | None = option("the cache's share, 0 to 1; several: a grid to tune", default=None)
-    tune: bool = option("first find the θ and λ that fit the valid part best", default=False)
-
-    def __post_init__(self) -> None:
-        for name, values in {} if self.tune else {"theta": self.theta, "lambda": self.lambda_}.items():
-            if values is None:
-                how = f"needs {named(f'cache.{name}')}, or {named('cache.tune')}, which finds what fits best"
-                raise InputError("cache.window", self.window, how)
-            if len(values) > 1:
-                limit = f"{len(values)} values are a grid; choose one, or add {named('cache.tune')}"
-                raise InputError(f"cache.{name}", limit=limit)
-        _require_grid((self.window,), self.thetas, self.lambdas)
-
-    @property
-    def thetas(self) -> Sequence[float]:
-        return THETAS if self.theta is None else self.theta
-
-    @property
-    def lambdas(self) -> Sequence[float]:
-        return LAMBDAS if self.lambda_ is None else self.lambda_
-
-
 @dataclass(frozen=True)
 class Tried:
     """A point of the grid: C, θ, λ and the perplexity with that cache."""
@@ -291,7 +209,7 @@ def tune_cache(
     Raises:
         InputError: an empty grid, a value outside its range, or no such split.
     """
-    _require_grid(windows, thetas, lambdas)
+    require_grid(windows, thetas, lambdas)
     # a cache over lines needs them in the order of the text
     batcher = replace(protocol, batch_size=None).batcher(corpus, split, in_order=True)
     grid = _Grid(windows, thetas, across=protocol.context == "line" and over_lines)

@@ -41,15 +41,13 @@ from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.models.interfaces import LMState, NextWordModel
-from spanlm.models.ops.precision import Precision
-from spanlm.options import at_least, option, options
+from spanlm.options import Precision
+from spanlm.scoring.options import ClozeContext, ClozeOptions
 from spanlm.scoring.stream import evaluating
 from spanlm.scoring.tally import wilson
 
-ClozeContext = Literal["full", "query"]
 Score = Literal["sentence", "candidate"]
 
-CONTEXTS: tuple[ClozeContext, ...] = get_args(ClozeContext)
 SCORES: tuple[Score, ...] = get_args(Score)
 
 TOKENS = 4096
@@ -59,23 +57,6 @@ Ids = Sequence[int]
 
 BATCHES = 8
 """Batches of questions held at a time, so that those of one batch are about equally long."""
-
-
-@options()
-class ClozeOptions:
-    """How questions are read; any `batch_size` gives the same values, up to rounding.
-
-    Raises:
-        InputError: an unknown context, or a batch size below 1.
-    """
-
-    contexts: Sequence[ClozeContext] | None = option(
-        "what is read before the query: its context sentences (full, the default); nothing (query, the default of "
-        "models trained on single sentences, which can use no other)",
-        default=None,
-    )
-    batch_size: int = option("questions side by side", default=64, limit=at_least(1))
-    precision: Precision = option("of matrix products", default="fp32")
 
 
 @dataclass(frozen=True, slots=True)

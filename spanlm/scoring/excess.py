@@ -14,7 +14,8 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.synthetic import Known, find_synthetic
 from spanlm.errors import InputError
 from spanlm.models.interfaces import NextWordModel
-from spanlm.scoring.protocol import Context, Protocol
+from spanlm.scoring.options import Context
+from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import read
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -15,41 +14,11 @@ from torch import Tensor
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require, whole_number
 from spanlm.models.interfaces import LMState, NextWordModel
-from spanlm.options import SEED, Limit, at_least, option, options
+from spanlm.scoring.options import GenerationOptions
 from spanlm.scoring.stream import STEPS, evaluating
-
-LEAST_TEMPERATURE = 0.001
-"""Below it the division overflows; 0 takes the most probable word without a division."""
 
 SIDE_BY_SIDE = 32
 """Samples that are drawn at a time."""
-
-
-@options()
-class GenerationOptions:
-    """The sampling distribution.
-
-    p'(w) ∝ p(w)^{1 / temperature} over the words that remain: the `top_k` most probable, then of these the fewest that
-    hold the share `top_p` of their probability.
-
-    Raises:
-        InputError: a value outside its range.
-    """
-
-    length: int = option("how many words", default=50, limit=at_least(1))
-    temperature: float = option(
-        "1: the model's own probabilities; 0: always the most probable word",
-        default=1.0,
-        limit=Limit(lambda t: t == 0 or LEAST_TEMPERATURE <= t < math.inf, f"0, or from {LEAST_TEMPERATURE} on"),
-    )
-    top_k: int | None = option("draw from the k most probable words", default=None, limit=at_least(1))
-    top_p: float | None = option(
-        "draw from the fewest words that hold this share of the probability (of the k words', with top_k)",
-        default=None,
-        limit=Limit(lambda share: 0 < share <= 1, "in (0, 1]"),
-    )
-    seed: int = option("the same seed gives the same words", default=1, limit=SEED)
-    unk: bool = option("let <unk> be drawn, too", default=False)
 
 
 class Drawn(NamedTuple):

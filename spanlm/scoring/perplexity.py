@@ -14,7 +14,8 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import require
 from spanlm.models.interfaces import NextWordModel
-from spanlm.scoring.cache import CacheConfig, NeuralCache
+from spanlm.scoring.cache import NeuralCache
+from spanlm.scoring.options import CacheConfig
 from spanlm.scoring.protocol import LENGTH, STANDARD, Protocol, lines_counted
 from spanlm.scoring.stream import Scored, log_p, read
 from spanlm.scoring.tally import Tally, perplexity, tallies

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from spanlm.models.interfaces import LMState, NextWordModel
-from spanlm.models.ops.precision import Precision
+from spanlm.options import Precision
 from spanlm.scoring.stream import evaluating
 
 STREAMS = 512

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 from spanlm.data.batching import Batcher, make_batcher
 from spanlm.data.config import BatchingKind, Lines, SentenceRules
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
-from spanlm.models.ops.precision import Precision
-from spanlm.options import at_least, option, options
-
-Context = Literal["carry", "document", "line"]
+from spanlm.options import Precision, at_least, option, options
+from spanlm.scoring.options import Context
 
 KINDS: dict[Context, BatchingKind] = {"carry": "streams", "document": "documents", "line": "sentences"}
 """What a word's context is -> how the text is cut."""

@@ -22,7 +22,8 @@ from torch import Tensor
 
 from spanlm.data.batching import Segment
 from spanlm.models.interfaces import LMState, NextWordModel, Readout, Scores
-from spanlm.models.ops.precision import Precision, autocast
+from spanlm.models.ops.precision import autocast
+from spanlm.options import Precision
 from spanlm.scoring.protocol import STANDARD, Protocol
 
 ROWS = 64

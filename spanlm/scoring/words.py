@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby, repeat
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,11 +27,11 @@ from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, named, require
 from spanlm.models.interfaces import NextWordModel
-from spanlm.models.ops.precision import Precision
-from spanlm.options import Limit, option, options, with_meanings
+from spanlm.options import with_meanings
 from spanlm.scoring.attention import Place, attention_of
-from spanlm.scoring.cache import CacheConfig, NeuralCache
-from spanlm.scoring.protocol import SENTENCES, Context, Protocol
+from spanlm.scoring.cache import NeuralCache
+from spanlm.scoring.options import CacheConfig, Context, ScoreOptions
+from spanlm.scoring.protocol import SENTENCES, Protocol
 from spanlm.scoring.stream import Question, Reading, Scored, distribution, in_text_order, read
 
 STEPS = 128
@@ -39,35 +39,6 @@ STEPS = 128
 
 WAITING = 1 << 15
 """Words read before they are scored, at most: lines of similar length stand side by side, and padding costs time."""
-
-BASES = {"2": 2.0, "e": math.e, "10": 10.0}
-"""Of logarithms, as they are written: bits, nats and bans."""
-
-
-@options()
-class ScoreOptions:
-    """How words are scored.
-
-    Raises:
-        InputError: a value outside its range.
-    """
-
-    state: Context = option(
-        "a word's context: the text so far (carry), its line, the lines since a blank one (document)",
-        default="line",
-    )
-    base: float = option(
-        "of the logarithm: 2 gives bits, e nats, 10 bans",
-        default=2.0,
-        limit=Limit(lambda base: 1 < base < math.inf, "above 1 and finite"),
-    )
-    oov: Literal["flag", "error"] = option(
-        "words outside the vocabulary: score as <unk> and flag, or refuse (error)",
-        default="flag",
-    )
-    eos: bool = option("give line ends rows, too", default=False)
-    looks: bool = option("give columns on where the model looked, too", default=False)
-    precision: Precision = option("of matrix products", default="fp32")
 
 
 @with_meanings

@@ -19,7 +19,8 @@ from spanlm.runs.model import Model, require_weights
 from spanlm.scoring.attention import attention_record
 from spanlm.scoring.cache import cached_words
 from spanlm.scoring.generation import Drawn
-from spanlm.scoring.words import BASES, WordScore, as_row, item_rows, written_scores
+from spanlm.scoring.options import BASES
+from spanlm.scoring.words import WordScore, as_row, item_rows, written_scores
 from spanlm.serve.fields import NEURAL_CACHE, Attend, Generate, Next, Page, Read, Score, refuse_long
 from spanlm.serve.served import COUNTED, Served
 from spanlm.store.plain import finite

@@ -11,9 +11,7 @@ from msgspec import Meta
 
 from spanlm.data.tokenizer import written_words
 from spanlm.errors import InputError, nearest
-from spanlm.scoring.cache import CacheConfig
-from spanlm.scoring.generation import LEAST_TEMPERATURE
-from spanlm.scoring.protocol import Context
+from spanlm.scoring.options import LEAST_TEMPERATURE, CacheConfig, Context
 from spanlm.store.plain import visible
 
 MOST_WORDS = 20_000

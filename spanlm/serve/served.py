@@ -22,7 +22,8 @@ from spanlm.runs.about import about, finite_perplexity
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, TrainedModel, require_weights
 from spanlm.scoring.attention import check_attends, has_parts
-from spanlm.scoring.protocol import KINDS, Context
+from spanlm.scoring.options import Context
+from spanlm.scoring.protocol import KINDS
 from spanlm.serve.remembering import Memo, Remembering
 from spanlm.serve.work import held, stop_if_left
 from spanlm.store.run_folder import epoch_rows

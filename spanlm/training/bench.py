@@ -25,8 +25,8 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import RunError
 from spanlm.models.counting import count_configured
 from spanlm.models.interfaces import NextWordModel
-from spanlm.models.ops.precision import Precision, usable
-from spanlm.options import at_least, option, options
+from spanlm.models.ops.precision import usable
+from spanlm.options import Precision, at_least, option, options
 from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import read
 from spanlm.training.progress import Watcher

@@ -8,7 +8,18 @@ from typing import Literal
 
 from spanlm.data.config import SHORTEST, LongSentences, SentenceRules, StreamRules
 from spanlm.errors import InputError, as_written, require, require_defaults
-from spanlm.options import NOT_NEGATIVE, POSITIVE, SEED, SHARE, Limit, at_least, option, options, require_fields
+from spanlm.options import (
+    NOT_NEGATIVE,
+    POSITIVE,
+    SEED,
+    SHARE,
+    Limit,
+    Precision,
+    at_least,
+    option,
+    options,
+    require_fields,
+)
 
 USUAL_PAST = 5
 """n of the non-monotone test (Merity et al., 2018)."""
@@ -298,7 +309,7 @@ class TrainingConfig:
         default="all",
     )
     seed: int = option("of initial weights, dropout and order", default=1, limit=SEED)
-    precision: Literal["fp32", "bf16"] = option(
+    precision: Precision = option(
         "fp32, or bf16: products in bfloat16, master weights, losses and sums in float32; what an LSTM carries "
         "from step to step is as wide as the library's kernel has it",
         default="fp32",

@@ -29,7 +29,7 @@ from spanlm.errors import InputError
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import PointerSentinelConfig
 from spanlm.runs.model import TrainedModel
-from spanlm.scoring.protocol import Context
+from spanlm.scoring.options import Context
 from tests.analysis.conftest import HOSTILE
 from tests.cases import rest_slow
 

@@ -20,7 +20,6 @@ from spanlm.analysis.context import (
     REPLACED,
     SHUFFLED,
     TRUNCATED,
-    ContextOptions,
     effective_context,
     effective_length,
     measure_context,
@@ -34,7 +33,8 @@ from spanlm.models.encoders import LSTMConfig
 from spanlm.models.interfaces import LMState
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig, KeyValueConfig, NoMemoryConfig
-from spanlm.scoring.protocol import Context, Protocol
+from spanlm.scoring.options import Context, ContextOptions
+from spanlm.scoring.protocol import Protocol
 
 LENGTHS, FAR = (1, 2, 4), 4
 

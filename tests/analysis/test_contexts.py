@@ -12,8 +12,8 @@ from spanlm.data.pieces import lines_as_pieces
 from spanlm.models.language_model import ModelConfig
 from spanlm.runs.texts import text_to_attend
 from spanlm.scoring.attention import AttentionRecord, attention_record
-from spanlm.scoring.protocol import Context
-from spanlm.scoring.words import ScoreOptions, score_words
+from spanlm.scoring.options import Context, ScoreOptions
+from spanlm.scoring.words import score_words
 from tests.models.small import language_model, models
 from tests.scoring.reference import VOCABULARY
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spanlm.cli.main import main
-from spanlm.scoring.dynamic.update import DynamicConfig
+from spanlm.scoring.options import DynamicConfig
 
 SMALL = (
     "--model.embedding_size=6",

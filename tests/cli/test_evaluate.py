@@ -11,7 +11,7 @@ import pytest
 
 import spanlm
 from spanlm.models.counting import count_parameters
-from spanlm.scoring.cache import CacheConfig
+from spanlm.scoring.options import CacheConfig
 from tests.cli.conftest import Cli, flat
 from tests.scoring.test_arpa import TOY
 

@@ -9,7 +9,7 @@ import pytest
 
 import spanlm
 from spanlm.errors import InputError
-from spanlm.scoring.dynamic.update import DynamicConfig
+from spanlm.scoring.options import DynamicConfig
 from tests.cli.conftest import Cli, flat
 from tests.cli.test_cloze import make_block
 from tests.conftest import TINY_WORDS

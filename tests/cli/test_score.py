@@ -17,7 +17,8 @@ import spanlm
 from spanlm.cli.main import main
 from spanlm.models.ops.precision import usable
 from spanlm.scoring.attention import attention_record
-from spanlm.scoring.cache import CacheConfig, cached_words
+from spanlm.scoring.cache import cached_words
+from spanlm.scoring.options import CacheConfig
 from spanlm.store.plain import cell
 from tests.cli.conftest import Cli, Typed, read_rows
 from tests.conftest import TINY_WORDS

@@ -16,9 +16,8 @@ import spanlm
 from spanlm.errors import InputError
 from spanlm.papers.plan import Plan, Request
 from spanlm.papers.run import Run, finished
-from spanlm.scoring.cache import CacheConfig
 from spanlm.scoring.dynamic.tuning import TRIALS
-from spanlm.scoring.dynamic.update import DynamicConfig
+from spanlm.scoring.options import CacheConfig, DynamicConfig
 from tests.conftest import tiny_lines
 
 CACHE, SENTENCE_CACHE, ENSEMBLE = "grave-lstm-ptb-cache-500", "single-ptb-cache-500", "medium-x2"

@@ -19,7 +19,7 @@ import spanlm
 from spanlm.data.cbt import Question
 from spanlm.runs.model import TrainedModel
 from spanlm.scoring.dynamic.statistics import gather_statistics
-from spanlm.scoring.dynamic.update import DynamicConfig
+from spanlm.scoring.options import DynamicConfig
 from spanlm.scoring.protocol import Protocol
 from tests.cases import rest_slow
 from tests.conftest import tiny_lines

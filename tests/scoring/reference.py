@@ -28,9 +28,9 @@ from spanlm.models.memories import (
     PointerSentinelConfig,
     SpanBufferConfig,
 )
-from spanlm.scoring.cache import CacheConfig
+from spanlm.scoring.options import CacheConfig, Context
 from spanlm.scoring.perplexity import Evaluation, evaluate
-from spanlm.scoring.protocol import Context, Protocol
+from spanlm.scoring.protocol import Protocol
 from tests.models.small import language_model, model_config
 
 WORDS = (EOS, "the", "cat", UNK, "dog", "sat", "on", "mat", "ran", "naïve", ".")

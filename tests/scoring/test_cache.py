@@ -23,8 +23,9 @@ from spanlm.models.language_model import LanguageModel
 from spanlm.models.ops.neural_cache import Lookup, cache_log_prob
 from spanlm.runs.texts import text_to_attend
 from spanlm.scoring.attention import attention_record
-from spanlm.scoring.cache import CacheConfig, CacheTuning, NeuralCache, cached_words, mixed, tune_cache
-from spanlm.scoring.protocol import STANDARD, Context, Protocol
+from spanlm.scoring.cache import CacheTuning, NeuralCache, cached_words, mixed, tune_cache
+from spanlm.scoring.options import CacheConfig, Context
+from spanlm.scoring.protocol import STANDARD, Protocol
 from spanlm.scoring.stream import Reading, log_p, read
 from tests.scoring import reference
 from tests.scoring.reference import CONTEXTS, CORPUS, TARGETS, evaluated, small_model

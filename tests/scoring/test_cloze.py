@@ -16,18 +16,8 @@ from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.scoring import cloze
-from spanlm.scoring.cloze import (
-    BATCHES,
-    CONTEXTS,
-    SCORES,
-    Accuracy,
-    ClozeContext,
-    ClozeOptions,
-    ClozeTally,
-    RankedQuestion,
-    macro_average,
-    rank_questions,
-)
+from spanlm.scoring.cloze import BATCHES, SCORES, Accuracy, ClozeTally, RankedQuestion, macro_average, rank_questions
+from spanlm.scoring.options import CONTEXTS, ClozeContext, ClozeOptions
 from tests.models.small import language_model, models, one_of_each_kind
 from tests.scoring import reference
 

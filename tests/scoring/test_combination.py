@@ -13,8 +13,9 @@ from torch import Tensor
 from spanlm.models.ensemble import Ensemble
 from spanlm.models.language_model import LanguageModel
 from spanlm.scoring.combination import em_weights, evaluate_members, tune_weights
+from spanlm.scoring.options import Context
 from spanlm.scoring.perplexity import evaluate
-from spanlm.scoring.protocol import Context, Protocol
+from spanlm.scoring.protocol import Protocol
 from tests.scoring import reference
 from tests.scoring.reference import CONTEXTS, CORPUS, TEXT, VOCABULARY, small_model
 

@@ -28,9 +28,10 @@ from spanlm.scoring.dynamic.statistics import (
     segment_gradients,
 )
 from spanlm.scoring.dynamic.tuning import tune_dynamic
-from spanlm.scoring.dynamic.update import DynamicConfig, adapting
+from spanlm.scoring.dynamic.update import adapting
+from spanlm.scoring.options import Context, DynamicConfig
 from spanlm.scoring.perplexity import Evaluation
-from spanlm.scoring.protocol import STANDARD, Context, Protocol
+from spanlm.scoring.protocol import STANDARD, Protocol
 from spanlm.scoring.tally import tally
 from spanlm.store.run_folder import model_digest
 from tests import reference_dynamic

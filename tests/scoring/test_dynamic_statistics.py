@@ -32,8 +32,8 @@ from spanlm.scoring.dynamic.statistics import (
     read_statistics,
     save_statistics,
 )
-from spanlm.scoring.dynamic.update import DynamicConfig
-from spanlm.scoring.protocol import Context, Protocol
+from spanlm.scoring.options import Context, DynamicConfig
+from spanlm.scoring.protocol import Protocol
 from spanlm.store.checkpoints import to_bytes
 from tests import reference_dynamic
 from tests.models import small

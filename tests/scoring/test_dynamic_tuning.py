@@ -17,10 +17,10 @@ from spanlm.errors import InputError, RunError
 from spanlm.runs.model import TrainedModel
 from spanlm.scoring.dynamic.evaluate import evaluate_dynamic, read_adapting
 from spanlm.scoring.dynamic.statistics import gather_statistics
-from spanlm.scoring.dynamic.tuning import TRIALS, DynamicTuning, Trials, dynamic_grid, tune_dynamic
-from spanlm.scoring.dynamic.update import DynamicConfig
+from spanlm.scoring.dynamic.tuning import TRIALS, DynamicTuning, Trials, tune_dynamic
+from spanlm.scoring.options import Context, DynamicConfig, dynamic_grid
 from spanlm.scoring.perplexity import evaluate
-from spanlm.scoring.protocol import STANDARD, Context, Protocol
+from spanlm.scoring.protocol import STANDARD, Protocol
 from spanlm.scoring.tally import perplexity, tally
 from tests.cases import rest_slow
 from tests.scoring import reference

@@ -11,7 +11,8 @@ import torch
 
 from spanlm.errors import InputError
 from spanlm.models.language_model import LanguageModel
-from spanlm.scoring.generation import GenerationOptions, draw, draw_samples, sample
+from spanlm.scoring.generation import draw, draw_samples, sample
+from spanlm.scoring.options import GenerationOptions
 from tests.cases import rest_slow
 from tests.scoring import reference
 

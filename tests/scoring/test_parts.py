@@ -18,12 +18,11 @@ from spanlm.models.interfaces import LMState, metric_sums
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.models.memories.span_buffer import GateConfig, SpanBufferMemory
-from spanlm.scoring.cache import CacheConfig
 from spanlm.scoring.dynamic.evaluate import evaluate_dynamic
 from spanlm.scoring.dynamic.statistics import gather_statistics
-from spanlm.scoring.dynamic.update import DynamicConfig
+from spanlm.scoring.options import CacheConfig, Context, DynamicConfig
 from spanlm.scoring.perplexity import Parts
-from spanlm.scoring.protocol import STANDARD, Context, Protocol
+from spanlm.scoring.protocol import STANDARD, Protocol
 from spanlm.scoring.stream import distribution, read
 from tests.models import small
 from tests.reference_dynamic import Ids, adapted

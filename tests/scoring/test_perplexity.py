@@ -9,8 +9,8 @@ import torch
 
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
+from spanlm.scoring.options import Context
 from spanlm.scoring.perplexity import evaluate
-from spanlm.scoring.protocol import Context
 from spanlm.scoring.stream import Scored
 from spanlm.scoring.tally import Tally, perplexity
 from tests.scoring import reference

@@ -31,9 +31,10 @@ from spanlm.models.ops import precision
 from spanlm.runs.texts import text_to_attend
 from spanlm.scoring import stream, words
 from spanlm.scoring.attention import attention_record
+from spanlm.scoring.options import Context, ScoreOptions
 from spanlm.scoring.perplexity import evaluate
-from spanlm.scoring.protocol import Context, Protocol
-from spanlm.scoring.words import ScoreOptions, WordScore, score_words, written_scores
+from spanlm.scoring.protocol import Protocol
+from spanlm.scoring.words import WordScore, score_words, written_scores
 from tests.scoring import reference
 from tests.scoring.reference import CONTEXTS
 

@@ -20,7 +20,7 @@ import pytest
 import torch
 
 import spanlm
-from spanlm.scoring.generation import GenerationOptions
+from spanlm.scoring.options import GenerationOptions
 from spanlm.serve.fields import NEURAL_CACHE
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")

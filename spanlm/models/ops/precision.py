@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from functools import cache, wraps
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import torch
 from torch import Tensor
 
 from spanlm.errors import InputError
+from spanlm.options import Precision
 
 Gradients = TypeVar("Gradients")
-Precision = Literal["fp32", "bf16"]
 
 
 def autocast(device: torch.device, precision: Precision) -> torch.autocast:

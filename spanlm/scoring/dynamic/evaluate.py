@@ -16,9 +16,10 @@ from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
 from spanlm.errors import ABSENT, RunError, require
 from spanlm.models.interfaces import NextWordModel
-from spanlm.models.ops.precision import Precision
-from spanlm.scoring.dynamic.statistics import LENGTH, DynamicStatistics, segment_gradients
-from spanlm.scoring.dynamic.update import DynamicConfig, adapting, require_fit, require_own
+from spanlm.options import Precision
+from spanlm.scoring.dynamic.statistics import DynamicStatistics, segment_gradients
+from spanlm.scoring.dynamic.update import adapting, require_fit, require_own
+from spanlm.scoring.options import LENGTH, DynamicConfig
 from spanlm.scoring.perplexity import Evaluation, counted_with, evaluate, measure
 from spanlm.scoring.protocol import STANDARD, Protocol
 from spanlm.scoring.stream import Report, Scored, quiet

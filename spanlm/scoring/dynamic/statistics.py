@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -35,7 +35,9 @@ from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError, SpanlmError, require
 from spanlm.models.interfaces import Head, LMState, Memory, MixingHead, NextWordModel, Readout, Scores
-from spanlm.models.ops.precision import Precision, autocast
+from spanlm.models.ops.precision import autocast
+from spanlm.options import Precision
+from spanlm.scoring.options import LENGTH, DynamicLoss
 from spanlm.scoring.protocol import STANDARD, Protocol
 from spanlm.scoring.stream import Report, Scored, evaluating, next_state, quiet, reading_of, scored_of
 from spanlm.store.checkpoints import read_tensors, to_bytes
@@ -45,8 +47,9 @@ from spanlm.store.run_folder import model_digest
 DYNAMIC = "dynamic.safetensors"
 """Their name in the folder of a run."""
 
-STREAMS, LENGTH = 100, 5
+STREAMS = 100
 """Published."""
+
 
 PART: Split = "train"
 
@@ -54,7 +57,6 @@ ADVANCE = 64
 """Segments that are cut at a time. Between two passes of a model, whose weights fill the processor's caches, this takes
 twenty times as long (measured: 0.44 ms a segment against 0.02; the passes of a small model: 6)."""
 
-DynamicLoss = Literal["likelihood", "training"]
 
 _KEPT = ("text", "segments", "read", "tokens", "whole", "gate_temperature")
 """Fields that the file has beside the tensors."""

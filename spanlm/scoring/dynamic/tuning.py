@@ -20,30 +20,21 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, RunError, named, require, require_several
+from spanlm.errors import RunError, require
 from spanlm.models.interfaces import NextWordModel
-from spanlm.options import at_least, option, options
 from spanlm.scoring.dynamic.evaluate import DivergedError, diverged, read_adapting
-from spanlm.scoring.dynamic.statistics import LENGTH, DynamicLoss, DynamicStatistics
-from spanlm.scoring.dynamic.update import DynamicConfig, require_fit, require_own
+from spanlm.scoring.dynamic.statistics import DynamicStatistics
+from spanlm.scoring.dynamic.update import require_fit, require_own
+from spanlm.scoring.options import LENGTH, DynamicConfig
 from spanlm.scoring.protocol import STANDARD, Protocol
 from spanlm.scoring.stream import Report, quiet, read
 from spanlm.scoring.tally import Tally, edge_note, perplexity, tally
 from spanlm.store.files import own, regular
 from spanlm.store.plain import finite, json_object
-
-RATES = (3e-5, 4e-5, 5e-5, 6e-5, 7e-5, 1e-4)
-"""η of the published grid."""
-
-DECAYS = (0.001, 0.002, 0.003, 0.005)
-"""λ of the published grid."""
-
-EPSILON = DynamicConfig().epsilon
 
 FIRST_TOKENS = 30_000
 """Tokens that every point reads."""
@@ -97,68 +88,6 @@ class DynamicTuning:
     def to_json(self) -> dict[str, Any]:
         plain = {name: value for name, value in asdict(self).items() if name != "seconds_before"}
         return plain | {"best": self.best.to_json()}
-
-
-def dynamic_grid(
-    rates: Sequence[float] | None,
-    decays: Sequence[float] | None,
-    epsilon: float = EPSILON,
-    loss: DynamicLoss = "likelihood",
-) -> list[DynamicConfig]:
-    """Return every η with every λ; None: the published grid. InputError: an empty list, or a value out of range."""
-    rates, decays = RATES if rates is None else rates, DECAYS if decays is None else decays
-    for name, values in (("rate", rates), ("decay", decays)):
-        require_several(f"dynamic.{name}", values)
-    pairs = product(rates, decays)
-    return [DynamicConfig(rate=rate, decay=decay, epsilon=epsilon, loss=loss) for rate, decay in pairs]
-
-
-@options("dynamic")
-class DynamicOptions:
-    """The settings of a dynamic evaluation as a user gives them: one point, or a grid to search.
-
-    Raises:
-        InputError: a value outside its range, or several values without `tune`.
-    """
-
-    rate: Sequence[float] | None = option(
-        "η, how fast the weights learn (default: 5e-05; to tune, the published grid); several: a grid to tune",
-        default=None,
-    )
-    decay: Sequence[float] | None = option(
-        "λ, how fast they return (default: 0.002; to tune, the published grid); several: a grid to tune",
-        default=None,
-    )
-    epsilon: float | None = option("ε, how much weights with small gradients are held (default: 2e-05)", default=None)
-    loss: DynamicLoss = option(
-        "what they learn from: the likelihood, or, of a model with a span buffer, the loss of its training (its "
-        "temperature, if annealed the last, and the reward)",
-        default="likelihood",
-    )
-    statistics: int | None = option(
-        "gather the gradient statistics from the first N segments (of 100 streams) of the training text (default: "
-        "from all of it)",
-        default=None,
-        limit=at_least(1, "at least 1 segment"),
-    )
-    tune: bool = option("first find the η and λ that fit the valid part best", default=False)
-
-    def __post_init__(self) -> None:
-        for name, values in (("rate", self.rate), ("decay", self.decay)):
-            if values is not None and len(values) > 1 and not self.tune:
-                limit = f"{len(values)} values are a grid; choose one, or add {named('dynamic.tune')}"
-                raise InputError(f"dynamic.{name}", limit=limit)
-        _ = self.points  # refuses the rest
-
-    @property
-    def points(self) -> list[DynamicConfig]:
-        """What to try; one without `tune`."""
-        epsilon, rates, decays = EPSILON if self.epsilon is None else self.epsilon, self.rate, self.decay
-        if not self.tune:
-            usual = DynamicConfig()
-            rates = [usual.rate] if rates is None else rates
-            decays = [usual.decay] if decays is None else decays
-        return dynamic_grid(rates, decays, epsilon, self.loss)
 
 
 class Trials:

@@ -20,80 +20,20 @@ n segments in MS nor over the K tensors in ḡ:
 from __future__ import annotations
 
 import copy
-import math
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from spanlm.errors import InputError, require
 from spanlm.models.interfaces import NextWordModel
-from spanlm.options import NOT_NEGATIVE, POSITIVE, SHARE, option, options
-from spanlm.scoring.dynamic.statistics import (
-    LENGTH,
-    DynamicLoss,
-    DynamicStatistics,
-    SegmentGradients,
-    gate_temperature,
-    learning_weights,
-)
+from spanlm.scoring.dynamic.statistics import DynamicStatistics, SegmentGradients, gate_temperature, learning_weights
+from spanlm.scoring.options import DynamicConfig, DynamicLoss
 from spanlm.store.run_folder import model_digest
 
 BLOCK = 2**17
 """Weights that a CPU changes at a time: between the two passes over them they stay in its cache."""
-
-
-@options("dynamic")
-class DynamicConfig:
-    """The settings of the update rule. The defaults are the published ones, for an AWD-LSTM on Penn Treebank.
-
-    Raises:
-        InputError: a rate that is negative or not finite, a decay outside [0, 1], an epsilon that is not positive, or
-            another loss.
-
-    Example:
-        >>> learns = spanlm.DynamicConfig(rate=1e-4)  # for model.evaluate(dynamic=learns)
-        >>> learns.decay
-        0.002
-    """
-
-    rate: float = option("η", default=5e-5, limit=NOT_NEGATIVE)
-    decay: float = option("λ", default=0.002, limit=SHARE)
-    epsilon: float = option("ε", default=2e-5, limit=POSITIVE)
-    loss: DynamicLoss = option(
-        "what the weights learn from: likelihood, or, with a span buffer, training (temperature of training and "
-        "reward). The statistics are of the likelihood in evaluation either way",
-        default="likelihood",
-    )
-    tuned_on: str | None = option("the text on which η and λ were chosen, if they were", default=None)
-
-    @staticmethod
-    def from_sum_convention(
-        *, rate: float, decay: float, epsilon: float, segments: float, tensors: int
-    ) -> DynamicConfig:
-        """Convert η, λ and ε of the first release, given n and K of the statistics."""
-        root = math.sqrt(segments)
-        return DynamicConfig(rate=rate / root, decay=decay / tensors, epsilon=epsilon / root)
-
-    def sum_convention(self, segments: float, tensors: int) -> tuple[float, float, float]:
-        """Return η, λ and ε as the first release would have them, given n and K of the statistics."""
-        root = math.sqrt(segments)
-        return self.rate * root, self.decay * tensors, self.epsilon * root
-
-    @property
-    def description(self) -> str:
-        chosen = "" if self.tuned_on is None else f" (tuned on {self.tuned_on})"
-        learnt = ", learning from the loss of training" if self.loss == "training" else ""
-        return (
-            f"dynamic evaluation, weights adapted after every {LENGTH} tokens, η {self.rate:.3g}, "
-            f"λ {self.decay:.3g}, ε {self.epsilon:.3g}{learnt}{chosen}"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "length": LENGTH}
 
 
 def adapting(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spanlm.data.tokenizer import written_words
 from spanlm.errors import InputError, installation
-from spanlm.models.ops.precision import Precision
+from spanlm.options import Precision
 from spanlm.scoring.ngram.model import END, require_no_marks
 from spanlm.scoring.prefix_tree import Prefixes, TextScore, by_written_words
 

@@ -1,0 +1,350 @@
+"""What the ways to score are asked: groups of options. No torch here, so that help and refusals come at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import product
+from typing import Any, Literal, get_args
+
+from spanlm.errors import InputError, named, require_several
+from spanlm.options import (
+    NOT_NEGATIVE,
+    POSITIVE,
+    SEED,
+    SHARE,
+    Limit,
+    Precision,
+    at_least,
+    option,
+    options,
+)
+
+Context = Literal["carry", "document", "line"]
+
+State = Literal["auto", "carry", "document", "line"]
+"""A word's context; auto: as in training."""
+
+BASES = {"2": 2.0, "e": math.e, "10": 10.0}
+"""Of logarithms, as they are written: bits, nats and bans."""
+
+
+@options()
+class ScoreOptions:
+    """How words are scored.
+
+    Raises:
+        InputError: a value outside its range.
+    """
+
+    state: Context = option(
+        "a word's context: the text so far (carry), its line, the lines since a blank one (document)",
+        default="line",
+    )
+    base: float = option(
+        "of the logarithm: 2 gives bits, e nats, 10 bans",
+        default=2.0,
+        limit=Limit(lambda base: 1 < base < math.inf, "above 1 and finite"),
+    )
+    oov: Literal["flag", "error"] = option(
+        "words outside the vocabulary: score as <unk> and flag, or refuse (error)",
+        default="flag",
+    )
+    eos: bool = option("give line ends rows, too", default=False)
+    looks: bool = option("give columns on where the model looked, too", default=False)
+    precision: Precision = option("of matrix products", default="fp32")
+
+
+ClozeContext = Literal["full", "query"]
+
+CONTEXTS: tuple[ClozeContext, ...] = get_args(ClozeContext)
+
+
+@options()
+class ClozeOptions:
+    """How questions are read; any `batch_size` gives the same values, up to rounding.
+
+    Raises:
+        InputError: an unknown context, or a batch size below 1.
+    """
+
+    contexts: Sequence[ClozeContext] | None = option(
+        "what is read before the query: its context sentences (full, the default); nothing (query, the default of "
+        "models trained on single sentences, which can use no other)",
+        default=None,
+    )
+    batch_size: int = option("questions side by side", default=64, limit=at_least(1))
+    precision: Precision = option("of matrix products", default="fp32")
+
+
+LEAST_TEMPERATURE = 0.001
+"""Below it the division overflows; 0 takes the most probable word without a division."""
+
+
+@options()
+class GenerationOptions:
+    """The sampling distribution.
+
+    p'(w) ∝ p(w)^{1 / temperature} over the words that remain: the `top_k` most probable, then of these the fewest that
+    hold the share `top_p` of their probability.
+
+    Raises:
+        InputError: a value outside its range.
+    """
+
+    length: int = option("how many words", default=50, limit=at_least(1))
+    temperature: float = option(
+        "1: the model's own probabilities; 0: always the most probable word",
+        default=1.0,
+        limit=Limit(lambda t: t == 0 or LEAST_TEMPERATURE <= t < math.inf, f"0, or from {LEAST_TEMPERATURE} on"),
+    )
+    top_k: int | None = option("draw from the k most probable words", default=None, limit=at_least(1))
+    top_p: float | None = option(
+        "draw from the fewest words that hold this share of the probability (of the k words', with top_k)",
+        default=None,
+        limit=Limit(lambda share: 0 < share <= 1, "in (0, 1]"),
+    )
+    seed: int = option("the same seed gives the same words", default=1, limit=SEED)
+    unk: bool = option("let <unk> be drawn, too", default=False)
+
+
+@options("cache")
+class CacheConfig:
+    """A cache and its share.
+
+    Raises:
+        InputError: a window below 1, a theta that is negative or not finite, a lambda outside [0, 1].
+
+    Example:
+        >>> words = spanlm.CacheConfig(window=500, theta=0.3, lambda_=0.1)
+        >>> found = spanlm.load("runs/demo").evaluate(split="valid", cache=words)
+        >>> gain = found.without_cache.perplexity - found.perplexity
+    """
+
+    window: int = option(
+        "C, how many pairs of each stream are kept",
+        limit=Limit(lambda window: 1 <= window < 2**31, "at least 1, and less than 2^31"),
+    )
+    theta: float = option("θ, how much the similarity of states counts; 0: all pairs count alike", limit=NOT_NEGATIVE)
+    lambda_: float = option("λ, the cache's share of the probability", limit=SHARE)
+    tuned_on: str | None = option("the text on which θ and λ were chosen, if they were", default=None)
+
+    @property
+    def description(self) -> str:
+        chosen = "" if self.tuned_on is None else f" (tuned on {self.tuned_on})"
+        return f"neural cache of the last {self.window:,} words, θ {self.theta:g}, λ {self.lambda_:g}{chosen}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"window": self.window, "theta": self.theta, "lambda": self.lambda_, "tuned_on": self.tuned_on}
+
+
+THETAS = (0.0, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 1.6, 2.4, 4.0)
+"""Published: 0.3 to 1. The larger the features, the less."""
+
+LAMBDAS = tuple(number / 50 for number in range(31))
+"""0 to 0.6. Published: 0.1 to 0.13 for large models; weak ones want more, and 0 is no cache."""
+
+
+def require_grid(windows: Sequence[int], thetas: Sequence[float], lambdas: Sequence[float]) -> None:
+    for name, values in (("window", windows), ("theta", thetas), ("lambda", lambdas)):
+        require_several(f"cache.{name}", values)
+    for window, theta, lambda_ in product(windows, thetas, lambdas):
+        CacheConfig(window=window, theta=theta, lambda_=lambda_)
+
+
+@options("cache")
+class CacheOptions:
+    """A cache as a user gives it: one, or a grid to search.
+
+    Raises:
+        InputError: a value outside its range; without `tune`, several values, or none.
+    """
+
+    window: int = option(
+        "mix in a neural cache of the last C words, with "
+        f"{named('cache.tune')}, or {named('cache.theta')} and {named('cache.lambda')}"
+    )
+    theta: Sequence[float] | None = option(
+        "how much similarity of states counts; several: a grid to tune",
+        default=None,
+    )
+    lambda_: Sequence[float] | None = option("the cache's share, 0 to 1; several: a grid to tune", default=None)
+    tune: bool = option("first find the θ and λ that fit the valid part best", default=False)
+
+    def __post_init__(self) -> None:
+        for name, values in {} if self.tune else {"theta": self.theta, "lambda": self.lambda_}.items():
+            if values is None:
+                how = f"needs {named(f'cache.{name}')}, or {named('cache.tune')}, which finds what fits best"
+                raise InputError("cache.window", self.window, how)
+            if len(values) > 1:
+                limit = f"{len(values)} values are a grid; choose one, or add {named('cache.tune')}"
+                raise InputError(f"cache.{name}", limit=limit)
+        require_grid((self.window,), self.thetas, self.lambdas)
+
+    @property
+    def thetas(self) -> Sequence[float]:
+        return THETAS if self.theta is None else self.theta
+
+    @property
+    def lambdas(self) -> Sequence[float]:
+        return LAMBDAS if self.lambda_ is None else self.lambda_
+
+
+LENGTH = 5
+"""Published: tokens after which the weights are adapted."""
+
+DynamicLoss = Literal["likelihood", "training"]
+
+
+@options("dynamic")
+class DynamicConfig:
+    """The settings of the update rule. The defaults are the published ones, for an AWD-LSTM on Penn Treebank.
+
+    Raises:
+        InputError: a rate that is negative or not finite, a decay outside [0, 1], an epsilon that is not positive, or
+            another loss.
+
+    Example:
+        >>> learns = spanlm.DynamicConfig(rate=1e-4)  # for model.evaluate(dynamic=learns)
+        >>> learns.decay
+        0.002
+    """
+
+    rate: float = option("η", default=5e-5, limit=NOT_NEGATIVE)
+    decay: float = option("λ", default=0.002, limit=SHARE)
+    epsilon: float = option("ε", default=2e-5, limit=POSITIVE)
+    loss: DynamicLoss = option(
+        "what the weights learn from: likelihood, or, with a span buffer, training (temperature of training and "
+        "reward). The statistics are of the likelihood in evaluation either way",
+        default="likelihood",
+    )
+    tuned_on: str | None = option("the text on which η and λ were chosen, if they were", default=None)
+
+    @staticmethod
+    def from_sum_convention(
+        *, rate: float, decay: float, epsilon: float, segments: float, tensors: int
+    ) -> DynamicConfig:
+        """Convert η, λ and ε of the first release, given n and K of the statistics."""
+        root = math.sqrt(segments)
+        return DynamicConfig(rate=rate / root, decay=decay / tensors, epsilon=epsilon / root)
+
+    def sum_convention(self, segments: float, tensors: int) -> tuple[float, float, float]:
+        """Return η, λ and ε as the first release would have them, given n and K of the statistics."""
+        root = math.sqrt(segments)
+        return self.rate * root, self.decay * tensors, self.epsilon * root
+
+    @property
+    def description(self) -> str:
+        chosen = "" if self.tuned_on is None else f" (tuned on {self.tuned_on})"
+        learnt = ", learning from the loss of training" if self.loss == "training" else ""
+        return (
+            f"dynamic evaluation, weights adapted after every {LENGTH} tokens, η {self.rate:.3g}, "
+            f"λ {self.decay:.3g}, ε {self.epsilon:.3g}{learnt}{chosen}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "length": LENGTH}
+
+
+RATES = (3e-5, 4e-5, 5e-5, 6e-5, 7e-5, 1e-4)
+"""η of the published grid."""
+
+DECAYS = (0.001, 0.002, 0.003, 0.005)
+"""λ of the published grid."""
+
+EPSILON = DynamicConfig().epsilon
+
+
+def dynamic_grid(
+    rates: Sequence[float] | None,
+    decays: Sequence[float] | None,
+    epsilon: float = EPSILON,
+    loss: DynamicLoss = "likelihood",
+) -> list[DynamicConfig]:
+    """Return every η with every λ; None: the published grid. InputError: an empty list, or a value out of range."""
+    rates, decays = RATES if rates is None else rates, DECAYS if decays is None else decays
+    for name, values in (("rate", rates), ("decay", decays)):
+        require_several(f"dynamic.{name}", values)
+    pairs = product(rates, decays)
+    return [DynamicConfig(rate=rate, decay=decay, epsilon=epsilon, loss=loss) for rate, decay in pairs]
+
+
+@options("dynamic")
+class DynamicOptions:
+    """The settings of a dynamic evaluation as a user gives them: one point, or a grid to search.
+
+    Raises:
+        InputError: a value outside its range, or several values without `tune`.
+    """
+
+    rate: Sequence[float] | None = option(
+        "η, how fast the weights learn (default: 5e-05; to tune, the published grid); several: a grid to tune",
+        default=None,
+    )
+    decay: Sequence[float] | None = option(
+        "λ, how fast they return (default: 0.002; to tune, the published grid); several: a grid to tune",
+        default=None,
+    )
+    epsilon: float | None = option("ε, how much weights with small gradients are held (default: 2e-05)", default=None)
+    loss: DynamicLoss = option(
+        "what they learn from: the likelihood, or, of a model with a span buffer, the loss of its training (its "
+        "temperature, if annealed the last, and the reward)",
+        default="likelihood",
+    )
+    statistics: int | None = option(
+        "gather the gradient statistics from the first N segments (of 100 streams) of the training text (default: "
+        "from all of it)",
+        default=None,
+        limit=at_least(1, "at least 1 segment"),
+    )
+    tune: bool = option("first find the η and λ that fit the valid part best", default=False)
+
+    def __post_init__(self) -> None:
+        for name, values in (("rate", self.rate), ("decay", self.decay)):
+            if values is not None and len(values) > 1 and not self.tune:
+                limit = f"{len(values)} values are a grid; choose one, or add {named('dynamic.tune')}"
+                raise InputError(f"dynamic.{name}", limit=limit)
+        _ = self.points  # refuses the rest
+
+    @property
+    def points(self) -> list[DynamicConfig]:
+        """What to try; one without `tune`."""
+        epsilon, rates, decays = EPSILON if self.epsilon is None else self.epsilon, self.rate, self.decay
+        if not self.tune:
+            usual = DynamicConfig()
+            rates = [usual.rate] if rates is None else rates
+            decays = [usual.decay] if decays is None else decays
+        return dynamic_grid(rates, decays, epsilon, self.loss)
+
+
+LENGTHS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200)
+
+
+@options()
+class ContextOptions:
+    """What is measured.
+
+    Raises:
+        InputError: a number below its least.
+    """
+
+    positions: int = option(
+        "how many places in the text words are counted from; at each length a target a place",
+        default=2_000,
+        limit=at_least(2),
+    )
+    lengths: Sequence[int] = option(
+        "the numbers n of words that stay as they are",
+        default=LENGTHS,
+        limit=Limit(lambda lengths: len(lengths) > 0 and min(lengths) >= 1, "numbers of at least 1"),
+    )
+    far: int = option(
+        "how many words before these are shuffled, dropped or replaced, at lengths up to as many; 0: none of it",
+        default=100,
+        limit=Limit(lambda far: far == 0 or far >= 2, "0, or at least 2"),
+    )
+    seed: int = option("of the places, and of what is drawn at each", default=1, limit=SEED)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lengths", tuple(sorted(set(self.lengths))))
