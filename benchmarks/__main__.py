@@ -29,7 +29,7 @@ from benchmarks.lstm import (
 )
 from benchmarks.mixture import MOS_PTB, mixture_group
 from benchmarks.race import matrix_gflops, race
-from spanlm.cli.options import keep_freed_memory
+from spanlm.cli.parser import keep_freed_memory
 from spanlm.store.machine import pick_device
 from spanlm.store.provenance import provenance
 from spanlm.training.bench import precisions

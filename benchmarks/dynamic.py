@@ -19,7 +19,7 @@ import torch
 from benchmarks.awd import AWD_PTB
 from benchmarks.race import Aim, Contender
 from benchmarks.setting import VOCABULARY, Size, Step, random_segments, training_flops
-from spanlm.cli.options import keep_freed_memory
+from spanlm.cli.parser import keep_freed_memory
 from spanlm.data.batching import Segment
 from spanlm.models.encoders import AWDLSTMConfig, awd_lstm
 from spanlm.models.kernels import loop_is_faster

@@ -24,16 +24,8 @@ from spanlm.analysis.sentences import (
 )
 from spanlm.analysis.utilisation import EXPLAINED, read_utilisation, spread_epochs
 from spanlm.cli.evaluation_report import departures
-from spanlm.cli.options import (
-    Parser,
-    check_gate,
-    check_output,
-    corpus_of,
-    load_run,
-    own_texts,
-    run_names,
-    standard_input,
-)
+from spanlm.cli.options import check_gate, check_output, corpus_of, load_run, own_texts, run_names, standard_input
+from spanlm.cli.parser import Parser
 from spanlm.cli.render import grid, note, out, paragraph, table
 from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher

@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from spanlm.cli.options import Parser, add_fields, field_values
+from spanlm.cli.parser import field_values
 from spanlm.cli.render import grid, note, out
 from spanlm.config import RunConfig
 from spanlm.data.corpora import load_corpus
@@ -16,24 +16,18 @@ from spanlm.papers import PRESETS, find_preset
 from spanlm.store.machine import pick_device
 from spanlm.store.provenance import provenance
 from spanlm.store.run_folder import CONFIG
-from spanlm.training.bench import BenchOptions, TimedTraining, WatchedStep, time_training
-
-_DESCRIPTION = """
-Time the training of presets, or of configurations in files, on this machine and on the corpus they name: a step, an
-epoch and its validation, in float32 and in bfloat16, and the memory of a step. --operations shows where the time of a
-step goes.
-
-Times are medians over steps from a whole epoch. Averaged weights (training.optimizer.kind=nt_asgd), which begin in a
-later epoch, make steps longer. Nothing is written.
-
-  spanlm bench merity2018/awd-ptb yang2018/mos-ptb --operations 10
-  spanlm bench daniluk2017/kvp-w5 --corpus wikitext-2
-  spanlm bench mine.yaml --rounds 50
-"""
+from spanlm.training.bench import TimedTraining, WatchedStep, time_training
+from spanlm.training.config import BenchOptions
 
 
-def run(arguments: list[str]) -> None:
-    options = _options(arguments)
+def run(options: argparse.Namespace) -> None:
+    if not options.names:
+        families = ", ".join(dict.fromkeys(name.replace("/", "/… ").split()[0] for name in PRESETS))
+        raise InputError(
+            "bench", limit=f"name a PRESET ({families}; `spanlm presets` lists all) or a YAML FILE to time."
+        )
+    if twice := [name for name in options.names if options.names.count(name) > 1]:
+        raise InputError(f"{twice[0]}: is named twice; name each once")
     asked = field_values(options, BenchOptions)
     named = {}
     for name in options.names:
@@ -60,26 +54,6 @@ def run(arguments: list[str]) -> None:
         for speed in training.speeds:
             if speed.watched:
                 _show_operations(speed.precision, speed.watched)
-
-
-def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = Parser("bench", _DESCRIPTION)
-    text = "a published row (`spanlm presets` lists them), or a YAML file as `spanlm train --print_config` writes it"
-    parser.add_argument("names", nargs="*", metavar="PRESET|FILE", help=text)
-    parser.add_device()
-    add_fields(parser, BenchOptions, "rounds", "operations")
-    parser.add_argument("--corpus", metavar="NAME|PATH", help="train all on this corpus (default: each on its own)")
-    parser.add_argument("--data-dir", metavar="DIR", help="where corpora are (default: $SPANLM_DATA)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args(arguments)
-    if not options.names:
-        families = ", ".join(dict.fromkeys(name.replace("/", "/… ").split()[0] for name in PRESETS))
-        raise InputError(
-            "bench", limit=f"name a PRESET ({families}; `spanlm presets` lists all) or a YAML FILE to time."
-        )
-    if twice := [name for name in options.names if options.names.count(name) > 1]:
-        raise InputError(f"{twice[0]}: is named twice; name each once")
-    return options
 
 
 def _note(text: str) -> None:

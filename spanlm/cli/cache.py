@@ -6,23 +6,14 @@ import argparse
 from typing import Any
 
 from spanlm.cli.evaluation_report import Rows, both_counts, tuned_rows
-from spanlm.cli.main import VerbParser
-from spanlm.cli.options import TUNED_ON, add_fields, field_values, refuse_given, tuning_part
+from spanlm.cli.options import TUNED_ON, tuning_part
+from spanlm.cli.parser import field_values, refuse_given
 from spanlm.errors import InputError
 from spanlm.runs.model import Model
 from spanlm.runs.texts import Texts
 from spanlm.scoring.cache import CacheTuning
 from spanlm.scoring.options import CacheConfig, CacheOptions
 from spanlm.scoring.perplexity import Evaluation
-
-
-def add_cache(parser: VerbParser) -> None:
-    common: dict[str, Any] = {
-        "window": {"option": "--cache", "dest": "cache", "metavar": "C", "rare": False},
-        "tune": {"option": "--tune-cache", "rare": False},
-    }
-    symbols = {"theta": {"metavar": "θ"}, "lambda_": {"metavar": "λ"}}
-    add_fields(parser, CacheOptions, prefix="cache", rare="neural cache", **common, **symbols)
 
 
 def check_cache(options: argparse.Namespace) -> None:

@@ -12,16 +12,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from spanlm.cli.evaluation_report import departures, described, run_field
-from spanlm.cli.options import (
-    Parser,
-    add_fields,
-    check_kind,
-    check_output,
-    field_values,
-    load_runs,
-    output,
-    runs_and_files,
-)
+from spanlm.cli.options import check_kind, check_output, load_runs, output, runs_and_files
+from spanlm.cli.parser import field_values
 from spanlm.cli.render import Progress, grid, out, out_json, paragraph
 from spanlm.data.cbt import Defect, is_cbt_like, read_questions, word_class
 from spanlm.errors import InputError, require
@@ -29,20 +21,6 @@ from spanlm.models.ops.precision import usable
 from spanlm.runs.model import Model
 from spanlm.scoring.cloze import SCORES, Accuracy, ClozeTally, RankedQuestion, Score, macro_average
 from spanlm.scoring.options import ClozeContext, ClozeOptions
-
-_DESCRIPTION = """
-Cloze questions in the format of the Children's Book Test: how often does the model put the right word into the gap?
-Candidates are ranked by two scores, side by side: "sentence" is the log-probability of the whole query sentence with
-the candidate in it, "candidate" that of the candidate at its place. An answer is right only if it scores higher than
-every other candidate. Words outside the vocabulary are read and scored as <unk>.
-
-  spanlm cloze runs/cbt cbtest_NE_test_2500ex.txt --out ranks.jsonl
-  spanlm cloze runs/cbt questions.txt.gz --context full --context query
-
-A question that cannot be scored is reported with its line and left out: a query without XXXXX, fewer than two
-candidates, an answer that is none of them, no candidate in the vocabulary, a missing line; or, if the model predicts no
-first words (training.batching.predict_first=false), a gap that comes first.
-"""
 
 MOST_SHOWN = 20
 """Defects of a file that are printed; `--out` has them all."""
@@ -79,12 +57,16 @@ class _File:
         }
 
 
-def run(arguments: list[str]) -> None:
-    options = _parse(arguments)
-    check_output(options.out, map(Path, options.questions))
+def run(options: argparse.Namespace) -> None:
+    runs, questions = runs_and_files(options)
+    if not questions:
+        raise InputError("QUESTIONS: name a file of questions after the models (see `spanlm cloze --help`)")
+    require(options.limit is None or options.limit >= 1, "limit", options.limit, "at least 1")
+    field_values(options, ClozeOptions, contexts=())  # checks the batch size before anything is loaded
+    check_output(options.out, map(Path, questions))
     check_kind(options.out, "--out", ["jsonl"], "JSON lines are written, not a table. Name it .jsonl.")
-    files = [_file(name, options.word_class) for name in options.questions]
-    model = load_runs(options.runs, options)
+    files = [_file(name, options.word_class) for name in questions]
+    model = load_runs(runs, options)
     contexts = model.texts.cloze_contexts(options.contexts and list(dict.fromkeys(options.contexts)))
     how: dict[str, Any] = {"contexts": contexts, "batch_size": options.batch_size, "precision": options.precision}
     with output(options.out) if options.out else nullcontext() as records, Progress() as progress:
@@ -103,28 +85,6 @@ def run(arguments: list[str]) -> None:
         _show(model, files, macro)
     if all(tally.questions == 0 for file in files for tally in file.tallies.values()):
         raise InputError(f"{', '.join(file.name for file in files)}: no question could be scored")
-
-
-def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = Parser("cloze", _DESCRIPTION)
-    parser.add_runs("QUESTIONS", "files [.gz]; - is standard input", hf=False)
-    parser.add_attention()
-    context: dict[str, Any] = {"option": "--context", "action": "append", "nargs": None, "default": None}
-    add_fields(parser, ClozeOptions, "contexts", contexts=context)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write a JSON object a line for every question")
-    text = "what the questions ask for (default: NE, CN, V or P from a file's name)"
-    parser.add_argument("--class", dest="word_class", metavar="NAME", help=text)
-    parser.add_argument("--limit", type=int, metavar="N", help="of each file only the first N questions")
-    parser.add_argument("--strict", action="store_true", help="stop at the first question that cannot be scored")
-    add_fields(parser, ClozeOptions, "batch_size", "precision")
-    parser.add_argument("--json", action="store_true", help="print the accuracies as one JSON object")
-    options = parser.parse_intermixed_args(arguments)
-    options.runs, options.questions = runs_and_files(options)
-    if not options.questions:
-        parser.error("the following arguments are required: QUESTIONS")
-    require(options.limit is None or options.limit >= 1, "limit", options.limit, "at least 1")
-    field_values(options, ClozeOptions, contexts=())  # checks the batch size before anything is loaded
-    return options
 
 
 def _file(name: str, given_class: str | None) -> _File:

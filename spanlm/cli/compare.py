@@ -25,18 +25,10 @@ from spanlm.analysis.compare import (
 from spanlm.analysis.comparison_page import render_comparison
 from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.analysis.figures import FIGURES, Value, differences_figure, figure_bytes
-from spanlm.cli.cache import add_cache, cache_fields, check_cache, choose_cache
+from spanlm.cli.cache import cache_fields, check_cache, choose_cache
 from spanlm.cli.family import family_members
-from spanlm.cli.options import (
-    Parser,
-    check_hf,
-    check_output,
-    corpus_of,
-    note_unfinished,
-    own_texts,
-    run_names,
-    standard_input,
-)
+from spanlm.cli.options import check_hf, check_output, corpus_of, note_unfinished, own_texts, run_names, standard_input
+from spanlm.cli.parser import Parser, add_cache
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError

@@ -12,7 +12,8 @@ from spanlm.analysis.compare import training_counts
 from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.analysis.figures import FIGURES, Point, Series, context_figure, figure_bytes
 from spanlm.cli.evaluation_report import Rows, model_rows, run_field
-from spanlm.cli.options import Parser, add_fields, check_output, corpus_of, field_values, load_runs, own_texts
+from spanlm.cli.options import check_output, corpus_of, load_runs, own_texts
+from spanlm.cli.parser import Parser, add_fields, field_values
 from spanlm.cli.render import grid, out, out_json, paragraph, progress, table
 from spanlm.scoring.options import ContextOptions
 from spanlm.scoring.protocol import Protocol

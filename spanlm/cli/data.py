@@ -7,8 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from spanlm.cli.main import VerbParser
-from spanlm.cli.options import add_fields, field_values
+from spanlm.cli.parser import VerbParser, add_fields, field_values
 from spanlm.cli.render import Progress, eta, out, table
 from spanlm.data.wikipedia import WikipediaConfig, build_corpus, cut_sources
 from spanlm.data.wikipedia.shards import Progress as Step

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spanlm.cli.cache import add_cache, cache_fields, cache_notes, cache_rows, check_cache, choose_cache
+from spanlm.cli.cache import cache_fields, cache_notes, cache_rows, check_cache, choose_cache
 from spanlm.cli.evaluation_report import (
     both_counts,
     members_fields,
@@ -21,17 +21,8 @@ from spanlm.cli.evaluation_report import (
     tuned_rows,
     weights_rows,
 )
-from spanlm.cli.options import (
-    TUNED_ON,
-    Parser,
-    add_fields,
-    corpus_of,
-    field_values,
-    load_runs,
-    output,
-    refuse_given,
-    tuning_part,
-)
+from spanlm.cli.options import TUNED_ON, corpus_of, load_runs, output, tuning_part
+from spanlm.cli.parser import field_values, refuse_given
 from spanlm.cli.render import out_json, progress
 from spanlm.data.corpora import Corpus
 from spanlm.data.synthetic import PREFIX
@@ -47,88 +38,12 @@ from spanlm.scoring.excess import Excess
 from spanlm.scoring.ngram.next_word import NgramModel
 from spanlm.scoring.options import DynamicConfig, DynamicOptions
 from spanlm.scoring.perplexity import Evaluation, padded_perplexity, require_pad
-from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import Report
 from spanlm.scoring.tally import edge_note, shown
 from spanlm.scoring.toolkits import arpa_lines, kenlm_report, scored_lines, srilm_report
 
-_DESCRIPTION = """
-Perplexity of a trained model: exp(total NLL / predicted tokens), with every token of the split predicted exactly
-once, <eos> counted, and words outside the vocabulary predicted as <unk>. A table has it without <unk>, without <eos>,
-by word and by character, too.
 
-  spanlm evaluate runs/demo
-  spanlm evaluate runs/demo --cache 500 --tune-cache
-  spanlm evaluate runs/demo --dynamic --tune-dynamic
-  spanlm evaluate runs/spans --parts
-  spanlm evaluate runs/spans --gate-temperature 1
-  spanlm evaluate runs/demo --attention none
-  spanlm evaluate runs/family/seed-1 runs/family/seed-2 --tune-weights
-  spanlm evaluate kn5.arpa --corpus test.txt --format kenlm
-  spanlm evaluate hf:models/gpt2 --corpus test.txt
-
-Several runs are evaluated side by side in one pass: each alone, all as one (an ensemble), and the oracle bound, which
-is what the best of them at each token would give and no model's perplexity.
-"""
-_MORE = """
-A cache looks at the last words of the text for situations like now, and gives what followed them a share of the
-probability (Grave et al., 2017). It is empty wherever --state begins anew, but goes on over lines. The
-perplexity without it is shown, too; of several runs, which have one cache together, each run's is without it.
-
-Dynamic evaluation lets a copy of the weights go on learning from the text, each word after it was predicted (Krause et
-al., 2018). It needs to know how large each weight's gradients were on the training text; that is found out once, for
-each --gate-temperature, and kept in the run's folder. --tune-dynamic looks for the rates on the valid part; stopped,
-the same command goes on with the trials that it had finished. The perplexity with the trained weights throughout is
-shown, too.
-
-A model with a span buffer mixes two predictions (Li et al., 2020). --parts shows each of them alone, the bound that no
-choice between them passes, both mixed by the gate without its temperature and equally, and how often the gate prefers
-the buffer (PoU) and the buffer is better (oracle PoU), from the same pass; with --dynamic those of the weights that
-follow the text. --gate-temperature evaluates the same weights with another temperature of the gate than the run's (the
-paper's "w/o annealing in test" is 1).
-
-hf:FOLDER is a causal model of Hugging Face as a yardstick: what counts are words between white space and line ends, so
-its numbers per word and per character stand beside a run's on the same text (extra `hf`; nothing is fetched).
-
---format prints what KenLM's `query` or SRILM's `ngram -ppl` (without -unk) prints, of runs and ARPA files alike. Each
-line is read alone, from <s>, which is <eos> to a run, to </s>. Of a run the number after = is the word's place in the
-vocabulary, from 1, and the one after that says how many words of the line were read, <s> and the word itself included.
-"""
-
-
-def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = Parser("evaluate", _DESCRIPTION, more=_MORE)
-    parser.add_runs()
-    parser.add_corpus()
-    text = "a word's context: the whole split, its document, its line (default: as the model was trained)"
-    parser.add_argument("--state", choices=("auto", "carry", "document", "line"), default="auto", help=text)
-    text = "streams side by side (default: as many as change nothing; 1 for one stream of text)"
-    add_fields(parser, Protocol, "batch_size", "precision", batch_size={"help": text})
-    text = "several runs: first find the weights that fit the valid part best (linear only)"
-    parser.add_argument("--tune-weights", rare=True, action="store_true", help=text)
-    text = "show also the perplexity over N words: the N - K that the vocabulary of K lacks share p(<unk>) equally"
-    parser.add_argument("--vocab-pad", rare=True, type=int, metavar="N", help=text)
-    add_cache(parser)
-    text = "let the weights follow the text, which is read as one stream (Krause et al., 2018); the defaults of η, λ "
-    text += "and ε are those published for AWD-LSTM on Penn Treebank: `spanlm presets --json` has those of other models"
-    parser.add_argument("--dynamic", action="store_true", help=text)
-    changes: dict[str, Any] = {"rate": {"metavar": "η"}, "decay": {"metavar": "λ"}, "epsilon": {"metavar": "ε"}}
-    changes["tune"] = {"option": "--tune-dynamic", "rare": False}
-    add_fields(parser, DynamicOptions, prefix="dynamic", rare="dynamic evaluation", **changes)
-    text = "of a model with a span buffer: what the encoder and the buffer are worth alone, and how much it is used"
-    parser.add_argument("--parts", rare=True, action="store_true", help=text)
-    parser.add_gate()
-    parser.add_attention()
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    text = "print as KenLM's query or SRILM's ngram -ppl does"
-    parser.add_argument("--format", choices=("kenlm", "srilm"), metavar="kenlm|srilm", help=text)
-    text = "of --format srilm: 1 prints each line, too, 2 each word, too (default: 0)"
-    parser.add_argument("--debug", rare=True, type=int, choices=(0, 1, 2), help=text)
-    return parser.parse_intermixed_args(arguments)
-
-
-def run(arguments: list[str]) -> None:
-    options = _parsed(arguments)
+def run(options: argparse.Namespace) -> None:
     runs = [options.run, *options.more]
     check_cache(options)
     _check(options, len(runs))

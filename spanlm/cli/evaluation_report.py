@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spanlm.cli.main import in_options
 from spanlm.cli.options import TUNED_ON, run_names
+from spanlm.cli.parser import in_options
 from spanlm.cli.render import grid, out, paragraph, table
 from spanlm.data.corpora import shown_name
 from spanlm.models.counting import count_parameters

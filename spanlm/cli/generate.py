@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 
 from spanlm.cli.evaluation_report import departures
-from spanlm.cli.options import Parser, add_fields, field_values, load_runs
+from spanlm.cli.options import load_runs
+from spanlm.cli.parser import field_values
 from spanlm.cli.render import note
 from spanlm.data.vocabulary import EOS
 from spanlm.scoring.options import GenerationOptions
 
-_DESCRIPTION = """
-Continue a prompt, word by word. Where the model ends a line (<eos>), a line ends.
 
-  spanlm generate runs/demo --prompt "the name" --length 100
-  spanlm generate runs/demo --prompt "the name" --temperature 0.8 --top-p 0.9
-  spanlm generate runs/demo --prompt "the name" --samples 5 --length 20
-"""
-_MORE = """
-The prompt is cut into words as the training text was, and into sentences if its lines were (data.lines=sentences); a
-line end in it is <eos>.
-
-At a line end the model keeps its state and memory, unless it was trained on independent sentences
-(training.batching.kind=sentences): then both are emptied, and only the last line of the prompt is read. A model that
-does not predict first words (training.batching.predict_first=false) needs a prompt, and stops at the end of its line.
-
-Of --samples N, text 1 has the words of --seed alone, text 2 those of the next seed, and so on.
-"""
-
-
-def run(arguments: list[str]) -> None:
-    parser = Parser("generate", _DESCRIPTION, more=_MORE)
-    parser.add_runs(hf=False)
-    parser.add_argument("--prompt", default="", metavar="TEXT", help="words to continue (default: start a line)")
-    parser.add_argument("--samples", type=int, default=1, metavar="N", help="draw N texts, each under its number")
-    add_fields(parser, GenerationOptions)
-    parser.add_gate(texts=True)
-    options = parser.parse_intermixed_args(arguments)
+def run(options: argparse.Namespace) -> None:
     drawn = field_values(options, GenerationOptions)
     model = load_runs([options.run, *options.more], options)
     given = dict.fromkeys(model.texts.prompt(options.prompt))

@@ -7,34 +7,19 @@ from functools import partial
 from pathlib import Path
 
 from spanlm.cli.evaluation_report import departures, model_rows, run_field
-from spanlm.cli.options import Parser, add_fields, check_output, load_kenlm, load_runs, output, runs_and_files
+from spanlm.cli.options import check_output, load_kenlm, load_runs, output, runs_and_files
 from spanlm.cli.render import grid, note, out, out_json, table
 from spanlm.data.tables import DELIMITERS, Kind, Row, RowNotes, read_table, repeated, row_line, table_kind
 from spanlm.errors import InputError
 from spanlm.models.ops.precision import usable
 from spanlm.scoring.ngram.kenlm import Kenlm
 from spanlm.scoring.pairs import ANSWERS, Accuracy, Pair, accuracies, compare_pairs, regions_of
-from spanlm.scoring.protocol import Protocol
 from spanlm.store.plain import cells_line
 
-_DESCRIPTION = """
-Minimal pairs: is the good sentence of each pair more probable than the bad one? A sentence's log-probability is the
-sum over its words and its line end, each sentence read by itself. Equal ones are a wrong answer.
-
-  spanlm pairs runs/demo pairs.jsonl --out answers.jsonl
-  spanlm pairs runs/demo pairs.csv --good yes --bad no --by condition
-  spanlm pairs runs/demo pairs.csv --critical region
-  spanlm pairs kn5.arpa pairs.jsonl
-
-The pairs are a row each of a CSV or TSV file with a line of names, or of JSON lines, as those of BLiMP
-(sentence_good, sentence_bad, UID). Pairs with a word outside the vocabulary are counted apart, too: there both
-sentences may hold the same <unk>.
-"""
 _PARADIGMS = ("UID", "paradigm", "condition")
 
 
-def run(arguments: list[str]) -> None:
-    options = _parsed(arguments)
+def run(options: argparse.Namespace) -> None:
     runs, files = runs_and_files(options)
     if len(files) != 1:
         raise InputError(f"{' '.join(files) or 'pairs'}: name one file of pairs after the models")
@@ -92,26 +77,6 @@ _UNPREDICTED = (
     "note: the first word of each sentence counts nothing: in this model's training it was only read "
     "(training.batching.predict_first=false)"
 )
-
-
-def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = Parser("pairs", _DESCRIPTION)
-    parser.add_runs("PAIRS", "a file of pairs")
-    parser.add_argument("--good", default="sentence_good", metavar="COLUMN", help="of the acceptable sentences")
-    parser.add_argument("--bad", default="sentence_bad", metavar="COLUMN", help="of the others")
-    text = "count pairs by this column, too (default: UID, paradigm or condition, if there)"
-    parser.add_argument("--by", metavar="COLUMN", help=text)
-    text = "compare a region alone: a column with its words, or the number of its word (4, 4-6), in both sentences; "
-    parser.add_argument("--critical", metavar="COLUMN[,COLUMN]", help=f"{text}two columns: of the good, of the bad")
-    parser.add_argument("--format", choices=("csv", "tsv", "jsonl"), help="of the pairs (default: by the file's name)")
-    parser.add_gate(texts=True)
-    add_fields(parser, Protocol, "precision")
-    parser.add_attention()
-    text = "every pair with its log-probabilities (nats): .jsonl, .csv or .tsv"
-    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
-    parser.add_row_options()
-    parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
-    return parser.parse_intermixed_args(arguments)
 
 
 def _read(path: Path, options: argparse.Namespace, bad: RowNotes) -> list[Pair]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from spanlm.cli.family import family_members
-from spanlm.cli.options import Parser, check_output, run_names
+from spanlm.cli.options import check_output, run_names
+from spanlm.cli.parser import Parser
 from spanlm.cli.render import out
 from spanlm.errors import InputError
 from spanlm.store.run_folder import METRICS, seed_folders

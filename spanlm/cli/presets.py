@@ -15,7 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spanlm.cli.main import VerbParser
+from spanlm.cli.parser import VerbParser
 from spanlm.cli.render import grid, out, table
 from spanlm.errors import InputError, nearest
 from spanlm.store.plain import TABLES, Grid, grids_bytes

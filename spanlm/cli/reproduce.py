@@ -10,7 +10,7 @@ from pathlib import Path
 from signal import SIGINT
 from typing import Any
 
-from spanlm.cli.options import Parser, add_fields, field_values
+from spanlm.cli.parser import Parser, add_fields, field_values
 from spanlm.cli.render import grid, note, out, paragraph, progress
 from spanlm.cli.training_report import TrainingReport
 from spanlm.errors import InputError, Interrupted, RunError, SpanlmError, require

@@ -6,11 +6,11 @@ import argparse
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
-from spanlm.cli.options import Parser, add_fields, check_kind, check_output, load_kenlm, load_run, output, run_names
+from spanlm.cli.options import check_kind, check_output, load_kenlm, load_run, output, run_names
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
 from spanlm.data.packed import opened
 from spanlm.data.tables import DELIMITERS, table_kind
@@ -21,42 +21,16 @@ from spanlm.rescoring.references import read_references
 from spanlm.rescoring.rescore import WORDS, Scored, Weighted, WordErrors, plain_rate, weight_grid, word_errors
 from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap, edits
 from spanlm.scoring.prefix_tree import Prefixes
-from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.resampling import FEWEST_BLOCKS
 from spanlm.store.machine import pick_device
 from spanlm.store.plain import c_number, cells_line, json_object
 
-_DESCRIPTION = """
-n-best lists of speech recognition or translation: score every hypothesis with language models, weight the scores, and
-take the best of each list.
-
-  spanlm rescore runs/kvp --nbest dev.nbest --refs dev.txt --tune
-  spanlm rescore runs/kvp --nbest test.nbest --weights kvp=0.6 words=1.2
-
-The score of a hypothesis is its own (or its own scores, each), log p by each model, and its number of words, each with
-a weight; --tune searches for those with the fewest word errors against --refs. Tune on other lists than you report.
-Formats: Moses, Kaldi, SRILM (plain, NBestList1.0), ESPnet folders, NeMo TSV, JSON lines; found out by themselves.
-"""
-_MORE = """
-Every score is a natural logarithm: SRILM's log10 and bytelogs are converted, Kaldi's costs negated. A list's
-hypotheses are scored each by itself, from the beginning of a line; what several have in common at their beginning is
-read once. The search moves one weight at a time, and sums of them, to the middle of the interval with the fewest
-errors (Och, 2003); the first score keeps the weight 1. With one other weight it finds the fewest errors that there are,
-with more a local optimum, the best of 8 starts. Intervals of error rates are those of 2,000 draws of lists.
-
-References are read as text, NIST's .trn (of alternatives { a / b / @ } the best counts) and .stm, or manifests of JSON
-lines (audio_filepath's name or id, utt; text). Words to --leave-out are in no score and in no error, but are written.
-
---out has a line a list: `ID words`, or, of Moses and NeMo lists, which have numbers alone, the words. --nbest-out has
-all hypotheses in the format that was read, best first, with the models' scores and the new total.
-"""
 _LARGE = 0.05
 """Of a word error rate: so much less without case and punctuation is told."""
 _BARE: tuple[Format, ...] = ("moses", "nemo")
 
 
-def run(arguments: list[str]) -> None:
-    options = _parsed(arguments)
+def run(options: argparse.Namespace) -> None:
     given = _weights(options.weights or ())
     if options.tune and options.refs is None:
         raise InputError("--tune: needs --refs, what was said or meant, to count word errors")
@@ -90,35 +64,6 @@ def run(arguments: list[str]) -> None:
         out_json({**_found(scored, weights, tuned, errors, prefixes, form), "precision": precision})
         return
     _print(scored, weights, tuned, errors, prefixes, form, oov, candidates)
-
-
-def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = Parser("rescore", _DESCRIPTION, more=_MORE)
-    text = "a trained run's folder, an n-gram model, NAME.arpa[.gz] or KenLM's, or hf:FOLDER"
-    parser.add_argument("run", metavar="RUN", nargs="+", type=Path, help=text)
-    parser.add_device()
-    parser.add_argument("--nbest", type=Path, required=True, metavar="FILE", help="the lists: a file, or a folder")
-    parser.add_argument("--format", choices=get_args(Format), help="of the lists (default: found out)")
-    parser.add_argument("--list-size", type=int, metavar="N", help="hypotheses a list; NeMo's files do not say it")
-    text = "a line a list: `ID words`, or the words in their order; .trn, .stm, or a manifest of JSON lines"
-    parser.add_argument("--refs", type=Path, metavar="FILE", help=text)
-    text = "words that do not count, as noises: -pau-,[laugh]"
-    parser.add_argument("--leave-out", type=lambda text: text.split(","), default=(), metavar="WORDS", help=text)
-    text = "of scores by name, or the --json of a tuning; a score without one counts 1 (the list's own) or nothing"
-    parser.add_argument("--weights", nargs="+", metavar="NAME=W|FILE", help=text)
-    text = "search for the weights with the fewest word errors on these lists"
-    parser.add_argument("--tune", action="store_true", help=text)
-    parser.add_argument("--strict", action="store_true", help="refuse a bad row; else it is named and left out")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the best hypothesis of each list")
-    parser.add_argument("--scores", type=Path, metavar="FILE", help="every hypothesis with all its scores, TSV or .csv")
-    parser.add_argument("--nbest-out", type=Path, metavar="FILE", help="the lists, best first, in their format")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    add_fields(parser, Protocol, "precision")
-    parser.add_gate(texts=True)
-    # a noise word may begin as an option does
-    for place in reversed([place for place, word in enumerate(arguments[:-1]) if word == "--leave-out"]):
-        arguments = [*arguments[:place], "=".join(arguments[place : place + 2]), *arguments[place + 2 :]]
-    return parser.parse_intermixed_args(arguments)
 
 
 def _weights(given: Sequence[str]) -> dict[str, float]:

@@ -15,19 +15,10 @@ from itertools import chain, groupby, islice, pairwise, tee
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from spanlm.cli.cache import add_cache, cache_notes, check_cache, choose_cache
+from spanlm.cli.cache import cache_notes, check_cache, choose_cache
 from spanlm.cli.evaluation_report import departures
-from spanlm.cli.options import (
-    Parser,
-    add_fields,
-    check_gate,
-    check_output,
-    field_values,
-    load_runs,
-    output,
-    run_names,
-    runs_and_files,
-)
+from spanlm.cli.options import check_gate, check_output, load_runs, output, run_names, runs_and_files
+from spanlm.cli.parser import field_values
 from spanlm.cli.render import note
 from spanlm.data import tables
 from spanlm.data.text import Text, lines_of, pieces
@@ -43,40 +34,6 @@ from spanlm.scoring.words import Looked, WordScore, WrittenScore, as_row, item_r
 from spanlm.store.plain import c_number, cells_line
 from spanlm.store.provenance import file_provenance
 from spanlm.store.run_folder import model_digest
-
-_DESCRIPTION = """
-Surprisal −log p(word | context) of every word, the entropy of the distribution it was drawn from, its rank in it, and
-whether the vocabulary has it. Text is cut into words as the training text was, and lines into sentences if its lines
-were (data.lines=sentences: a sentence then is what a line is to others); it streams, whatever its size.
-
-  spanlm score runs/demo stimuli.csv --text sentence --out surprisal.csv
-  spanlm score runs/demo text.txt --base 2 > surprisal.tsv
-  echo "the name is bound ." | spanlm score runs/demo - --format jsonl
-
-Of a table (CSV, TSV, JSON lines) each row is an item, by default a context of its own. Each word of it as written gives
-a row with its place, its tokens, its entropy reduction and the item's own columns, and so for each of several runs
-(column `run`). Of plain text each token gives a row, and several runs are one.
-"""
-_MORE = """
-The first word of a line is scored from the line end before it (<eos>), so no word is left out. A model that was trained
-on sentences of which the first word is only read (training.batching.predict_first=false) has no distribution to draw
-that word from: its row has NaN for surprisal, entropy and rank (null in jsonl), with a note on standard error. Each
-line stands alone there; --state has no other choice.
-
-Beside --out of a table OUT.meta.json says how the numbers were made, and what each column is. The kind that comes out
-is that of --format, of --out's name, or of the table that was read; else TSV. Several runs of a table are one if
---combine or --weights is given; with --rows words plain text is treated as a table of lines.
-
-A row that cannot be used (an empty cell, a number where text is needed) is left out, and a note names its line. Where a
-table has a column that is called as one that is written, such as `word`, --prefix lm_ writes `lm_word`, `lm_surprisal`.
-
-A neural cache (--cache) begins anew where the context does: at each line or item; with --state document, at each
-document; with --state carry, at each file. Entropy and rank are then NaN (null). --tune-cache reads valid likewise.
-
-Words that hold a quotation mark are quoted, as R (read.delim, read.csv), pandas and spreadsheets read it. Of several
-files the rows follow each other, and a first column (key, in jsonl) `file` names theirs; in each the context begins
-anew and lines are numbered from 1.
-"""
 
 _NO_TABLES = (".xlsx", ".xls", ".ods", ".json", ".html", ".pdf", ".parquet", ".npz")
 UNITS = {"2": "bits", "e": "nats", "10": "bans"}
@@ -103,8 +60,7 @@ class _Item(NamedTuple):
     order: tuple[float, ...] = ()
 
 
-def run(arguments: list[str]) -> None:
-    options = _parsed(arguments)
+def run(options: argparse.Namespace) -> None:
     runs, names = runs_and_files(options)
     names = names or ["-"]
     paths = [Path("/dev/stdin" if name == "-" else name) for name in names]
@@ -196,54 +152,6 @@ class _Unknown:
         )
         if ways := ", ".join(f"{number:,} {way}" for way, number in self.otherwise.most_common() if way):
             yield f"note: the vocabulary has some of them if they are written otherwise: {ways}"
-
-
-def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = Parser("score", _DESCRIPTION, more=_MORE)
-    parser.add_runs("FILE", "text files or tables [.gz]; - or nothing: standard input")
-    table = parser.add_argument_group("tables")
-    text = "score what is in this column"
-    table.add_argument("--text", "--column", dest="column", metavar="COLUMN", help=text)
-    text = "columns to repeat (default: all but the text's)"
-    table.add_argument("--keep", metavar="COLUMN[,…]", help=text)
-    text = "rows in succession that agree here are read as one line, as where each row is a word"
-    table.add_argument("--line", metavar="COLUMN[,…]", help=text)
-    text = "with --state carry: a new value begins a new context"
-    table.add_argument("--document", metavar="COLUMN[,…]", help=text)
-    text = "sort the rows of a line, or else of a document, by the numbers in these columns"
-    parser.add_argument("--order", rare=True, metavar="COLUMN[,…]", help=text)
-    parser.add_row_options()
-    text = "words as written, or what the model reads (default: words of tables, tokens of plain text)"
-    parser.add_argument("--rows", choices=("words", "tokens"), help=text)
-    text = "of the output (default: by --out, or the table's own; else tsv)"
-    parser.add_argument("--format", choices=("csv", "tsv", "jsonl"), help=text)
-    text = "what is read (default: by the file's name or first line; a table from standard input needs it)"
-    parser.add_argument("--input", rare=True, choices=("csv", "tsv", "jsonl", "text"), help=text)
-    add_fields(parser, ScoreOptions, base={"type": str, "choices": tuple(BASES), "default": "2"})
-    parser.add_gate(texts=True)
-    parser.add_attention()
-    add_cache(parser)
-    parser.set_defaults(tune_weights=False, corpus=None, data_dir=None, download=False, over_lines=False)
-    parser.add_as_text()
-    parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
-    options = parser.parse_intermixed_args(arguments)
-    options.as_text = options.as_text or options.input == "text"
-    if options.column is None and (
-        given := [name for name in ("keep", "line", "document", "order") if vars(options)[name] is not None]
-    ):
-        raise InputError(f"--{given[0]}: is for tables; say by --text which column holds the text")
-    if options.column is not None and options.as_text:
-        raise InputError(f"--text={options.column}: is for tables, and --input text (--as-text) reads plain text")
-    if options.document is not None and options.state == "line":
-        each = "each row" if options.line is None else "each line"
-        raise InputError(f"--document={options.document}: {each} is a context of its own; add --state carry")
-    if options.order is not None and options.line is None and options.state == "line":
-        raise InputError(f"--order={options.order}: each row is a context of its own; add --line or --state carry")
-    if options.line is not None and options.rows == "tokens":
-        raise InputError(f"--line={options.line}: words as written find their rows again; leave out --rows tokens")
-    if options.column is not None and options.document is None and options.state == "document":
-        raise InputError("--state=document: say by --document COLUMN what a document is, or take --state carry")
-    return options
 
 
 def _kind(path: Path, options: argparse.Namespace) -> tables.Kind | None:

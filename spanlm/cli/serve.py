@@ -12,41 +12,15 @@ import threading
 import webbrowser
 from pathlib import Path
 
-from spanlm.cli.options import Parser, note_unfinished
+from spanlm.cli.options import note_unfinished
 from spanlm.cli.render import note, out
 from spanlm.errors import InputError, installation, require
-
-_DESCRIPTION = """
-A page to play with trained models, in your browser: type a text and see how surprising each word is and where the model
-looked; let it write, and choose among its candidates; put runs side by side. Needs the extra serve. With no run it is
-the demo, which is trained first if runs/demo is not there.
-
-  spanlm serve
-  spanlm serve runs/kvp runs/lstm --open
-  spanlm serve runs/kvp --host 0.0.0.0 --token
-
-Programs ask the same under /api; the page /schema says how.
-"""
-_MORE = """
-Only this machine can reach it, unless --host names another address: then everything under /api needs the token, which
-is printed once as part of the page's address. Models and texts stay on this machine, and nothing is written but the
-demo's run. Traffic is not encrypted: on a network that you do not trust, use a tunnel (ssh -L) in place of --host.
-"""
 
 MOST_REQUESTS = 64
 """At work or waiting; to more the answer is 429."""
 
 
-def run(arguments: list[str]) -> None:
-    parser = Parser("serve", _DESCRIPTION, more=_MORE)
-    parser.add_argument("runs", metavar="RUN", nargs="*", help="a run's folder, NAME.arpa[.gz] or hf:FOLDER")
-    parser.add_argument("--port", type=int, default=8000, metavar="N", help="default: 8000; 0: any that is free")
-    parser.add_argument("--host", default="127.0.0.1", metavar="NAME", help="where to listen (default: 127.0.0.1)")
-    text = "ask for a token: TOKEN, or a new one; --host other than this machine needs it"
-    parser.add_argument("--token", nargs="?", const="", metavar="TOKEN", help=text)
-    parser.add_argument("--open", action="store_true", help="open the page in the browser")
-    parser.add_device()
-    options = parser.parse_args(arguments)
+def run(options: argparse.Namespace) -> None:
     if any(importlib.util.find_spec(name) is None for name in ("starlette", "uvicorn", "msgspec")):
         raise InputError(f"needs starlette, uvicorn and msgspec: {installation('serve')}")
     _serve(options)

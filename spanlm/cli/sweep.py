@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from spanlm.analysis import figures
 from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.cli.family import train_side_by_side
-from spanlm.cli.options import Parser, check_output, field_values
+from spanlm.cli.options import check_output
+from spanlm.cli.parser import Parser, field_values
 from spanlm.cli.render import grid, out
 from spanlm.cli.train import matched, matched_field, named_config, refuse_twice, with_words
 from spanlm.config import RunConfig, flat, nested, with_options

@@ -10,25 +10,24 @@ from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from spanlm.cli.demo_report import print_demo_report
 from spanlm.cli.family import family, train_in_turn, train_together
-from spanlm.cli.main import filled
-from spanlm.cli.options import Fields, Parser, field_values, free_folder, split_fields, text_and_preset
+from spanlm.cli.options import free_folder, text_and_preset
+from spanlm.cli.parser import field_values, filled
 from spanlm.cli.render import out, quiet
 from spanlm.cli.training_report import TrainingReport
-from spanlm.config import RunConfig, group_names, option_rows, overlaid, read_config, with_options
+from spanlm.cli.training_verbs import Fields, train_parser
+from spanlm.config import RunConfig, option_rows, overlaid, read_config, with_options
 from spanlm.data.corpora import Corpus, load_corpus, with_own_documents
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, Interrupted, as_written, nearest, require
 from spanlm.jobs import Engine
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
-from spanlm.options import leaves
-from spanlm.papers import NGRAM_PRESETS, PRESETS, find_preset
+from spanlm.papers import PRESETS, find_preset
 from spanlm.store.files import expanded
 from spanlm.store.run_folder import CONFIG, SEED, VOCABULARY, seed_folders
 from spanlm.training import distributed
@@ -37,56 +36,28 @@ from spanlm.training.progress import Watcher
 from spanlm.training.run import train
 from spanlm.training.setup import refuse_unfit
 
-_DESCRIPTION = """
-Train a language model. With nothing else: a small Key-Value-Predict model on the embedded corpus, in about a minute.
-
-  spanlm train
-  spanlm train daniluk2017/kvp-w5 --corpus ptb --match-parameters LSTM300
-  spanlm train my-text.txt --epochs 5
-  spanlm train ngram --order 5 --corpus ptb
-  spanlm train --out runs/demo --resume auto
-  spanlm train daniluk2017/kvp-w5 --corpus ptb --seeds 8 --jobs 2
-
-On CPU a resumed run ends with the same weights, bit for bit, as one that was never stopped.
-Every field of the configuration is an option, too (--training.epochs 5, --model.memory='{kind: ngram, order: 3}');
-`--print_config` shows them all as YAML, `--config FILE` reads that.
-"""
-
-SHORT = {
-    "--epochs": ("training.epochs", "N", "passes over the text, at most"),
-    "--seed": ("training.seed", "N", "seed of the weights and of all random draws"),
-    "--lr": ("training.optimizer.lr", "RATE", "the learning rate at first"),
-    "--batch-size": ("training.batching.batch_size", "N", "streams, or sentences, side by side"),
-    "--hidden-size": ("model.encoder.hidden_size", "N", "units of each layer of the encoder"),
-    "--memory": ("model.memory.kind", "KIND", "the memory: none, key_value, ngram, attentive, …"),
-    "--precision": ("training.precision", "P", "fp32, or bf16, which is faster on most processors"),
-    "--device": ("training.device", "NAME", "auto (a GPU if there is one), cpu or cuda"),
-    "--data-dir": ("data.dir", "DIR", "where corpora are (default: $SPANLM_DATA)"),
-}
-"""Options that are short for a field of the configuration: its name, the metavariable, the help."""
-
 _BUDGET = re.compile(r"LSTM(?P<units>\d{1,5})|(?P<number>\d{1,15}(\.\d*)?(E\d{1,2})?)(?P<scale>[KM]?)")
 _DEFAULT_PRESET = "demo"
 
 
-def run(arguments: list[str]) -> None:
+def run(asked: tuple[argparse.Namespace, Fields]) -> None:
     ranks = distributed.found()
     if ranks.rank:
         quiet()
     with distributed.joined(ranks):
-        _run(arguments, ranks)
+        _run(*asked, ranks)
 
 
-def _run(arguments: list[str], ranks: Ranks) -> None:
-    if _of_ngram(arguments):
+def _run(own: argparse.Namespace, fields: Fields, ranks: Ranks) -> None:
+    if own.ngram:
         from spanlm.cli import train_ngram
 
         require(ranks.count == 1, "WORLD_SIZE", ranks.count, "1 for an n-gram model, which one process counts")
-        train_ngram.run(arguments)
+        train_ngram.run(own, fields)
         return
-    own, fields = parsed_options(arguments)
+    fields = completed(own, fields)
     if own.help is not None:
-        _print_help(own.help, own.preset, fields)
+        _print_help(own.preset, fields)
         return
     begun: Path | None = own.begun
     if begun is not None and own.preset is None and own.config is None:
@@ -135,15 +106,6 @@ def _run(arguments: list[str], ranks: Ranks) -> None:
         raise Interrupted(f"{stop}. Go on with: {again}", stop.signal_number) from None
 
 
-def _of_ngram(arguments: list[str]) -> bool:
-    """Whether an operand, not the value of an option (`--memory ngram`), is the preset of an n-gram model."""
-    flags = ("--print_config", "--as-text")
-    return any(
-        name in NGRAM_PRESETS and (before in flags or not before.startswith("-"))
-        for before, name in pairwise(["", *arguments])
-    )
-
-
 def train_and_report(
     config: RunConfig, corpus: Corpus, folder: Path, *, resume: bool, track: Any, ranks: Ranks = ALONE
 ) -> None:
@@ -171,56 +133,22 @@ def _train_family(members: Mapping[Path, RunConfig], corpus: Corpus, folder: Pat
 # --- options ---
 
 
-def _print_help(asked: str, preset: str | None, fields: Fields) -> None:
-    """Print the help; if `asked` is "all", that of every field with its value, too."""
-    out(_own_parser().help_text(everything=asked == "all"))
-    if asked != "all":
-        out("It shows every field of the configuration, too.")
-        return
+def _print_help(preset: str | None, fields: Fields) -> None:
+    """Print the whole help, with every field of the configuration and its value."""
+    out(train_parser().help_text(everything=True))
     out("fields of the configuration, each with its value:")
     for name, value, meaning in option_rows(named_config(preset, None), fields):
         out(f"  --{name} {as_written(value)}")
         out(textwrap.indent(filled(meaning, 8), " " * 6))
 
 
-def _own_parser() -> Parser:
-    parser = Parser("train", _DESCRIPTION, help_action="store")
-    parser.elsewhere = lambda: [f"--{name}" for name, _, _ in leaves(RunConfig())]
-    parser.add_argument(
-        "names", nargs="*", metavar="PRESET|TEXT", help="a row of `spanlm presets`; a file, folder or corpus"
-    )
-    parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
-    for option, (field, metavar, meaning) in SHORT.items():
-        parser.add_argument(option, metavar=metavar, help=f"{meaning} ({field})")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")
-    text = "auto: go on from the last checkpoint, if any"
-    parser.add_argument("--resume", choices=("auto", "never"), default="never", help=text)
-    text = "train N runs, of training.seed and the seeds after it, in DIR/seed-1, DIR/seed-2, …"
-    parser.add_argument("--seeds", type=int, metavar="N", help=text)
-    text = "choose the hidden size so that θ_M (parameters without word representations) is this number, or that of "
-    text += "a one-layer LSTM with n units"
-    parser.add_argument("--match-parameters", metavar="LSTMn|NUMBER", help=text)
-    parser.add_argument("--config", type=Path, metavar="FILE", help="read the configuration from YAML")
-    parser.add_argument("--print_config", action="store_true", help="print the configuration as YAML and stop")
-    text = "write numbers and a generated text to this tracker, too"
-    parser.add_argument("--track", rare=True, choices=("tensorboard", "wandb", "trackio"), help=text)
-    text = "then test it beside a same-size LSTM, generate lines, draw the attention page (default: of the demo alone)"
-    parser.add_argument("--tour", action=argparse.BooleanOptionalAction, help=text)
-    parser.add_engine(rare="runs on Ray")
-    parser.add_as_text()
-    return parser
+def completed(own: argparse.Namespace, fields: Fields) -> Fields:
+    """Return the fields of the configuration that are given, by the verb's own options, too.
 
-
-def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
-    """Return this verb's own options and those of the configuration's fields.
-
-    Beside the options, the former have `preset`, `begun` (the folder of the run to go on with, or of the first of a
+    The options are completed with `preset`, `begun` (the folder of the run to go on with, or of the first of a
     family), `engine`, and `resume` and `tour` as true or false.
     """
-    mine, fields = split_fields(arguments, SHORT, group_names())
-    own = _own_parser().parse_intermixed_args(mine)
-    names = [*own.names, *([own.help] if own.help not in (None, "", "all") else [])]
-    own.preset, own.corpus = text_and_preset(names, own.corpus, PRESETS)
+    own.preset, own.corpus = text_and_preset(own.names, own.corpus, PRESETS)
     if own.preset is not None and own.preset not in PRESETS and "/" in own.preset:
         raise InputError(f"{own.preset}: neither a text that is there nor a preset.{nearest(own.preset, PRESETS)}")
     if own.corpus is not None:
@@ -257,7 +185,7 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
         raise InputError(f"--out={own.out}: holds no run to go on with. To begin one there, name a text or a preset.")
     if own.tour is None:
         own.tour = nothing and own.seeds is None
-    return own, fields
+    return fields
 
 
 def refuse_twice(fields: Mapping[str, str], field: str, option: str) -> None:

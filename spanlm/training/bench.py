@@ -26,35 +26,16 @@ from spanlm.errors import RunError
 from spanlm.models.counting import count_configured
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import usable
-from spanlm.options import Precision, at_least, option, options
+from spanlm.options import Precision
 from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import read
+from spanlm.training.config import BenchOptions
 from spanlm.training.progress import Watcher
 from spanlm.training.trainer import Trainer
 
 Result = TypeVar("Result")
 
 _WARM_UP, _SCORED = 2, 5
-
-
-@options()
-class BenchOptions:
-    """What is timed.
-
-    Raises:
-        InputError: a number outside its range.
-    """
-
-    rounds: int = option(
-        "timed steps of each, from all over an epoch; the median counts",
-        default=15,
-        limit=at_least(1),
-    )
-    operations: int = option(
-        "profile a step: the N operations that take longest, on a GPU by its own time (default 0)",
-        default=0,
-        limit=at_least(0),
-    )
 
 
 @dataclass(frozen=True)

@@ -338,3 +338,23 @@ class TrainingConfig:
             ("learns", self.learns == "all" or self.start_from is not None, drawn),
         )
         require(in_time, "training.optimizer.switch_after", switch_after, too_late)
+
+
+@options()
+class BenchOptions:
+    """What is timed.
+
+    Raises:
+        InputError: a number outside its range.
+    """
+
+    rounds: int = option(
+        "timed steps of each, from all over an epoch; the median counts",
+        default=15,
+        limit=at_least(1),
+    )
+    operations: int = option(
+        "profile a step: the N operations that take longest, on a GPU by its own time (default 0)",
+        default=0,
+        limit=at_least(0),
+    )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from spanlm.cli.main import VERBS
-from spanlm.cli.train import SHORT
+from spanlm.cli.training_verbs import SHORT
 from spanlm.config import RunConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.memories import SpanBufferConfig
@@ -114,3 +117,17 @@ def test_the_examples_of_the_help_exist(cli: Cli, verb: str) -> None:
 def test_help_of_a_verb_is_its_help(cli: Cli) -> None:
     for verb in (["score"], ["data"], ["data", "wikipedia"]):
         assert cli("help", *verb).done == cli(*verb, "--help").done
+
+
+def test_neither_help_nor_a_wrong_option_loads_torch() -> None:
+    """Both are answered at once; what computes is loaded when a verb computes."""
+    asked = [[*verb.split(), word] for verb in [*VERBS, "train ngram", "data wikipedia"] for word in ("-h", "--epohcs")]
+    program = (
+        "import json, sys; from spanlm.cli.main import main\n"
+        "for words in json.loads(sys.argv[1]):\n"
+        "    status = main(words)\n"
+        "    assert status == (0 if words[-1] == '-h' else 2), (words, status)\n"
+        "    assert 'torch' not in sys.modules, words"
+    )
+    done = subprocess.run([sys.executable, "-c", program, json.dumps(asked)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-500:]

@@ -16,9 +16,9 @@ import yaml
 from safetensors.torch import load_file
 
 import spanlm
+from spanlm.cli import train, training_verbs
 from spanlm.cli.demo_report import THETAS
 from spanlm.cli.options import free_folder
-from spanlm.cli.train import parsed_options
 from spanlm.config import RunConfig, nested
 from spanlm.data.config import DataConfig
 from spanlm.models.counting import count_parameters, lstm_budget, match_parameters
@@ -201,7 +201,8 @@ def test_the_next_free_folder(tmp_path: Path) -> None:
     ids=str,
 )
 def test_who_gets_the_tour(tiny_run: Path, words: list[str], tour: bool) -> None:
-    own, _ = parsed_options([str(tiny_run) if word == "RUN" else word for word in words])
+    own, fields = training_verbs.train([str(tiny_run) if word == "RUN" else word for word in words])
+    train.completed(own, fields)
     assert own.tour is tour
 
 

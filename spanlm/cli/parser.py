@@ -1,0 +1,359 @@
+"""Parsers of verbs: argparse, whose options are fields of groups, with a short and a long help. No torch here."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import re
+import shutil
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeVar, get_args, get_origin
+
+from spanlm.data.config import SPLITS
+from spanlm.errors import InputError, Note, nearest, require, told
+from spanlm.jobs import Engine
+from spanlm.options import Precision, kinds
+from spanlm.scoring.options import CacheOptions
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+PROCESSORS = os.cpu_count() or 1
+
+
+GATE = "--gate-temperature"
+
+
+ATTENTION = "--attention"
+
+
+Owner = TypeVar("Owner", bound="DataclassInstance")
+
+
+_LAST = ("--data-dir", "--device", "--precision", "--threads", "--as-text", "--json", "--help")
+"""Options that many verbs share; they come after the verb's own."""
+
+
+_MORE = "more options"
+
+
+def filled(text: str, margin: int = 2) -> str:
+    """Break paragraphs to the width of the terminal; examples, which are indented, stay as they are."""
+    width = shutil.get_terminal_size().columns - margin
+    return "\n\n".join(
+        part if part.startswith(" ") else textwrap.fill(" ".join(part.split()), width, break_on_hyphens=False)
+        for part in text.strip("\n").split("\n\n")
+    )
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if "--help" in action.option_strings:
+            return "-h, --help [all]"
+        return super()._format_action_invocation(action)
+
+
+class _Help(argparse.Action):
+    def __call__(self, parser: Any, namespace: argparse.Namespace, value: Any, option: object = None) -> None:
+        if value not in ("", "all"):
+            raise InputError(f"--help {value}: there is the help, and `--help all`")
+        print(parser.help_text(value == "all"), end="")
+        parser.exit()
+
+
+class VerbParser(argparse.ArgumentParser):
+    """A parser whose errors are InputErrors that name the nearest option, with a short and a long help.
+
+    `current` is the parser that was made last, that of the running verb. `elsewhere` gives options of another parser,
+    which errors suggest, too. `more` is a description that `--help all` adds. `library_names` maps fields that the
+    library knows by a prefix to their options.
+    """
+
+    current: ClassVar[VerbParser | None] = None
+
+    def __init__(
+        self, verb: str, description: str, *, more: str = "", help_action: str | type[argparse.Action] = _Help
+    ) -> None:
+        super().__init__(
+            prog=f"spanlm {verb}",
+            description=filled(description),
+            formatter_class=_Formatter,
+            add_help=False,
+            allow_abbrev=False,
+        )
+        self.register("type", Path, path)
+        self._more, self._rare = filled(more), dict[str, argparse._ArgumentGroup]()
+        self._positionals.title = "arguments"
+        self.elsewhere: Callable[[], Sequence[str]] = tuple
+        self.library_names: dict[str, str] = {}
+        settings: dict[str, Any] = {"default": argparse.SUPPRESS} if help_action is _Help else {}
+        meaning = "show this; all: every option"
+        self.add_argument(
+            "-h", "--help", nargs="?", const="", metavar="all", action=help_action, help=meaning, **settings
+        )
+        VerbParser.current = self
+
+    def add_argument(self, *names: Any, rare: bool | str = False, **settings: Any) -> argparse.Action:
+        """Add an argument; one that is `rare` is in `--help all` alone, in the group of that name."""
+        if not rare:
+            return super().add_argument(*names, **settings)
+        group = _MORE if rare is True else rare
+        if group not in self._rare:
+            self._rare[group] = self.add_argument_group(group)
+        return self._rare[group].add_argument(*names, **settings)
+
+    def help_text(self, everything: bool) -> str:
+        """Return the help, with the rare options or without them."""
+        usage, words = self._get_formatter(), [self.prog]
+        for action in sorted(self._actions, key=lambda action: len(action.option_strings)):
+            action.help = told(action.help or "", self.option_of)
+            # argparse hides the number of operands while it reads them between options
+            action.nargs = getattr(action, "save_nargs", action.nargs)
+            if action.required or not action.option_strings:
+                words += [*action.option_strings[-1:], usage._format_args(action, action.dest)]
+        self.usage = f"{' '.join(words)} [OPTIONS]"
+        last = {name: place for place, name in enumerate(_LAST)}
+        self._optionals._group_actions.sort(key=lambda action: last.get(action.option_strings[-1], -1))
+        if everything:
+            self._action_groups.sort(key=lambda group: group.title == _MORE)
+            self.epilog = self._more
+            return self.format_help()
+        rare = [action for group in self._rare.values() for action in group._group_actions]
+        for action in rare:
+            action.help = argparse.SUPPRESS
+        count = f"{len(rare)} more options" if len(rare) > 1 else "one more option"
+        explained = ", with more explanation" if self._more else ""
+        return self.format_help() + f"\n`{self.prog} --help all` shows {count}{explained}.\n" * bool(rare)
+
+    def option_of(self, field: str) -> str:
+        """Return the option that a field of the library, or a setting that it advises, is here; else the field."""
+        action = self._option_string_actions.get(f"--{field.replace('_', '-')}")
+        plain = field if action is None else action.option_strings[-1]
+        return _ADVICE.get(field) or self.library_names.get(field, plain)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of exiting: `main` prints."""
+        words = message.split()
+        if message.startswith("unrecognized arguments") and words[2].startswith("-"):
+            options = [name for action in self._actions for name in action.option_strings]
+            like = nearest(words[2], options)
+            like = like if "Did you mean" in like else nearest(words[2], [*options, *self.elsewhere()])
+            message = f"unknown option {words[2]}.{like}"
+        if wrong := re.fullmatch(r"argument (?:.*/)?(-\S+): invalid (int|float) value: '(.*)'", message):
+            option, kind, value = wrong.groups()
+            message = f"{option}={value}: must be a {'whole number' if kind == 'int' else 'number'}"
+        raise InputError(f"{message.removeprefix('argument ')} (see `{self.prog} --help`)")
+
+
+def path(text: str) -> Path:
+    """Return the path of an argument; a shell leaves the ~ of `--out=~/run` as it is."""
+    if not text:
+        raise argparse.ArgumentTypeError("is empty; name a file or a folder")
+    from spanlm.store.files import expanded
+
+    return expanded(text)
+
+
+_ADVICE = {
+    "as_text=True": "--as-text",
+    "corpus=…": "--corpus",
+    "data.dir": "--data-dir",
+    "oov=flag": "--oov flag",
+    "resume=True": "--resume auto",
+    "weights=…": "--weights",
+}
+"""Settings that messages of the library advise, and their options."""
+
+
+def in_options(note: str) -> str:
+    """Return a note of the library with the running verb's options in place of fields."""
+    parser = VerbParser.current
+    return note if parser is None or not isinstance(note, Note) else told(note.marked, parser.option_of)
+
+
+class _Threads(argparse.Action):
+    """Sets the number of threads of this process as soon as it is read."""
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, value: Any, option: object = None) -> None:
+        import torch
+
+        require(0 < value <= PROCESSORS, "--threads", value, f"1 to {PROCESSORS}, the processors of this machine")
+        torch.set_num_threads(value)
+        namespace.threads = value
+
+
+class _Attention(argparse.Action):
+    """Checks a lesion as soon as it is read."""
+
+    def __call__(self, parser: object, namespace: object, value: Any, option: object = None) -> None:
+        from spanlm.models.lesions import require_lesion
+
+        require_lesion(value)
+        setattr(namespace, self.dest, value)
+
+
+class Parser(VerbParser):
+    """The parser of a verb that computes: it has `--threads`, and methods for the options that several verbs share."""
+
+    def __init__(self, verb: str, description: str, *, threads: bool = True, **settings: Any) -> None:
+        super().__init__(verb, description, **settings)
+        keep_freed_memory()
+        if threads:
+            text = "threads of the processor to compute with (default: all cores; 1 is best for small models beside "
+            text += "other work)"
+            self.add_argument("--threads", type=int, metavar="N", action=_Threads, help=text)
+
+    def add_engine(self, rare: str = "") -> None:
+        """Add where runs are done, and how many at a time; `field_values` makes the `Engine`."""
+        add_fields(self, Engine, on={"metavar": "ray[:ADDRESS]"}, jobs={"rare": ""}, rare=rare)
+
+    def add_device(self) -> None:
+        self.add_argument("--device", default="auto", metavar="NAME", help="auto (a GPU if there is one), cpu or cuda")
+
+    def add_as_text(self) -> None:
+        text = "read a file as text even if it looks like another format"
+        self.add_argument("--as-text", action="store_true", rare=True, help=text)
+
+    def add_row_options(self, prefix: bool = True, **settings: Any) -> None:
+        """Add what is done with rows that cannot be used, and with columns named as those that are written."""
+        if prefix:
+            text = "put this before the names of the columns that are added to a table's own, as in lm_"
+            self.add_argument("--prefix", rare=True, metavar="TEXT", default="", help=text)
+        text = "refuse a table with a row that cannot be used (default: the row is left out, and noted)"
+        self.add_argument("--strict", action="store_true", rare=True, help=text, **settings)
+
+    def add_corpus(self) -> None:
+        """Add the options that name a corpus and a part of it, for `corpus_of`."""
+        text = "a registered corpus, a folder, a whole text file or - (default: as in training)"
+        self.add_argument("--corpus", metavar="NAME|PATH", help=text)
+        text = "which part of a corpus (default: test); a text file alone is taken whole"
+        self.add_argument("--split", choices=SPLITS, help=text)
+        self.add_argument("--data-dir", metavar="DIR", help="where corpora are (default: $SPANLM_DATA)")
+        text = "fetch a registered corpus that is not there"
+        self.add_argument("--download", action="store_true", rare=True, help=text)
+        self.add_as_text()
+
+    def add_runs(self, files: str = "", files_help: str = "", *, hf: bool = True) -> None:
+        """Add the runs, how several are combined, `files` that may follow, and the device; parse intermixed."""
+        text = f"a trained run's folder, {'NAME.arpa[.gz] or hf:FOLDER' if hf else 'or NAME.arpa[.gz]'};"
+        self.add_argument("run", metavar="RUN", type=Path, help=text)
+        text = f"more of them predict with it as one{f'; then {files_help}' if files else ''}"
+        self.add_argument("more", metavar=f"RUN|{files}" if files else "RUN", nargs="*", default=[], help=text)
+        several = "several runs as one"
+        text = "the average of their probabilities (linear, the default)"
+        self.add_argument("--combine", rare=several, choices=("linear",), help=text)
+        text = "the weight of each run, in their order (default: equal)"
+        self.add_argument("--weights", rare=several, type=float, nargs="+", metavar="W", help=text)
+        self.add_device()
+
+    def add_gate(self, *, texts: bool = False) -> None:
+        """Add another temperature of a span buffer's gate and, for `texts` of a user, how words are read."""
+        if texts:
+            text = "read words as they are written (default of models of ptb and wikitext-2: as their corpus writes "
+            text += "them)"
+            self.add_argument("--as-written", rare=True, action="store_true", help=text)
+        text = "of a model with a span buffer: the gate's temperature (default: the run's "
+        text += "model.memory.gate.evaluation_temperature)"
+        self.add_argument(GATE, rare=True, type=float, metavar="T", help=text)
+
+    def add_precision(self, **settings: Any) -> None:
+        text = "of matrix products (default fp32)"
+        self.add_argument("--precision", choices=get_args(Precision), default="fp32", help=text, **settings)
+
+    def add_attention(self) -> None:
+        text = "change where the trained model looks: at all slots of its memory alike (uniform), at an empty memory "
+        text += "(none), at the nearest K slots (window=K)"
+        self.add_argument(ATTENTION, rare=True, action=_Attention, metavar="HOW", help=text)
+
+
+def add_fields(
+    parser: VerbParser,
+    owner: type[DataclassInstance],
+    *names: str,
+    prefix: str = "",
+    rare: str = "",
+    **changes: Mapping[str, Any],
+) -> None:
+    """Add an option for each field, or for those in `names`, of a library dataclass.
+
+    Type, choices, default and help are the field's. `changes` has, by field, other arguments of
+    `VerbParser.add_argument`, and `option` for another name. `field_values` makes the dataclass; where it refuses
+    `top_k=0`, `main` prints `--top-k=0`. Fields are bool, int, float, str, Path or Literal, optional ones, tuples or
+    sequences.
+
+    All are `rare`, in that group, unless `changes` say otherwise. With a `prefix` such as cache, a field `theta` is
+    `--cache-theta`, None if it was not given, and called `cache.theta` in messages of the library.
+    """
+    for field in fields(owner):
+        if names and field.name not in names:
+            continue
+        dest, kind = f"{prefix}_{field.name}" if prefix else field.name, _settings(kinds(owner)[field.name])
+        usual = {"required": True} if field.default is MISSING else {"default": field.default}
+        meaning = field.metadata["help"].replace("%", "%%")
+        settings = {"dest": dest, "help": meaning, "rare": rare, **usual, **kind, **changes.get(field.name, {})}
+        option, value = settings.pop("option", f"--{dest.rstrip('_').replace('_', '-')}"), settings.get("default")
+        if value not in (None, False) and "default" not in settings["help"]:
+            settings["help"] += f" (default {value:g})" if isinstance(value, float) else f" (default {value})"
+        if prefix:
+            parser.library_names[f"{prefix}.{field.name.rstrip('_')}"] = option
+            settings |= {"default": None, "required": False}
+        parser.add_argument(option, **settings)
+
+
+def _settings(kind: Any) -> dict[str, Any]:
+    """Return the arguments that argparse needs for a type."""
+    if kind is bool:
+        return {"action": "store_true"}
+    if get_origin(kind) is Literal:
+        return {"choices": get_args(kind)}
+    if get_origin(kind) in (tuple, Sequence):
+        return {"nargs": "+", **_settings(get_args(kind)[0])}
+    given = [one for one in get_args(kind) if one is not NoneType]  # of `X | None`
+    return _settings(given[0]) if given else {"type": kind, "metavar": {int: "N", float: "X"}.get(kind)}
+
+
+def field_values(options: argparse.Namespace, owner: type[Owner], prefix: str = "", **changes: Any) -> Owner:
+    """Make a library dataclass from the options of `add_fields`; `changes` has its other fields."""
+    given = given_with(options, prefix) if prefix else vars(options)
+    return owner(**{field.name: given[field.name] for field in fields(owner) if field.name in given} | changes)
+
+
+def given_with(options: argparse.Namespace, prefix: str) -> dict[str, Any]:
+    """Return the fields of a prefix for which options were given."""
+    found = {name.partition("_"): value for name, value in vars(options).items() if value is not None}
+    return {name: value for (first, _, name), value in found.items() if first == prefix and name}
+
+
+def refuse_given(options: argparse.Namespace, prefix: str, why: str) -> None:
+    """Raise InputError if an option of a prefix was given without the option that it belongs to."""
+    for name in given_with(options, prefix):
+        raise InputError(f"{prefix}.{name.rstrip('_')}", limit=why)
+
+
+def keep_freed_memory() -> None:
+    """Let the large tensors of one step serve the next, instead of going back to the system page by page.
+
+    The logits of a step are tens of megabytes, which the C library maps anew for every step; touching new pages cost
+    a quarter of a training step of a small model. For the whole process, so only for verbs that compute. Elsewhere
+    than with the GNU C library nothing happens.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError, TypeError):
+        return
+    for parameter, value in ((-4, 0), (-1, 2**31 - 1), (-2, 64 * 2**20)):  # M_MMAP_MAX, M_TRIM_THRESHOLD, M_TOP_PAD
+        mallopt(parameter, value)
+
+
+def add_cache(parser: VerbParser) -> None:
+    common: dict[str, Any] = {
+        "window": {"option": "--cache", "dest": "cache", "metavar": "C", "rare": False},
+        "tune": {"option": "--tune-cache", "rare": False},
+    }
+    symbols = {"theta": {"metavar": "θ"}, "lambda_": {"metavar": "λ"}}
+    add_fields(parser, CacheOptions, prefix="cache", rare="neural cache", **common, **symbols)

@@ -1,0 +1,224 @@
+"""What verbs that train, time and export are asked. No torch here: help and wrong options are answered at once."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from spanlm.cli.parser import Parser, add_fields
+from spanlm.cli.presets import read_listing
+from spanlm.cli.render import out
+from spanlm.errors import InputError, as_written
+from spanlm.options import leaves
+from spanlm.training.config import BenchOptions
+
+BENCH = """
+Time the training of presets, or of configurations in files, on this machine and on the corpus they name: a step, an
+epoch and its validation, in float32 and in bfloat16, and the memory of a step. --operations shows where the time of a
+step goes.
+
+Times are medians over steps from a whole epoch. Averaged weights (training.optimizer.kind=nt_asgd), which begin in a
+later epoch, make steps longer. Nothing is written.
+
+  spanlm bench merity2018/awd-ptb yang2018/mos-ptb --operations 10
+  spanlm bench daniluk2017/kvp-w5 --corpus wikitext-2
+  spanlm bench mine.yaml --rounds 50
+"""
+
+
+def bench(arguments: list[str]) -> argparse.Namespace:
+    parser = Parser("bench", BENCH)
+    text = "a published row (`spanlm presets` lists them), or a YAML file as `spanlm train --print_config` writes it"
+    parser.add_argument("names", nargs="*", metavar="PRESET|FILE", help=text)
+    parser.add_device()
+    add_fields(parser, BenchOptions, "rounds", "operations")
+    parser.add_argument("--corpus", metavar="NAME|PATH", help="train all on this corpus (default: each on its own)")
+    parser.add_argument("--data-dir", metavar="DIR", help="where corpora are (default: $SPANLM_DATA)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser.parse_args(arguments)
+
+
+EXPORT = """
+Write a trained model in the format of another library. hf: a folder with model and tokenizer for Hugging Face's
+transformers.
+
+  spanlm export runs/demo --to hf --out demo-hf
+
+The folder holds no model code: in Python `import spanlm.interop.hf` registers the classes, or trust_remote_code=True
+does. Needs the extra hf.
+"""
+
+
+def export(arguments: list[str]) -> argparse.Namespace:
+    parser = Parser("export", EXPORT)
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run")
+    parser.add_argument("--to", choices=("hf",), default="hf", help="the library (default: hf)")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder")
+    return parser.parse_intermixed_args(arguments)
+
+
+# --- training ---
+
+_GROUPS = "data", "model", "training", "ngram"
+
+Fields = dict[str, str]
+"""Options that are fields of the configuration: full name → value as it was typed."""
+
+TRAIN = """
+Train a language model. With nothing else: a small Key-Value-Predict model on the embedded corpus, in about a minute.
+
+  spanlm train
+  spanlm train daniluk2017/kvp-w5 --corpus ptb --match-parameters LSTM300
+  spanlm train my-text.txt --epochs 5
+  spanlm train ngram --order 5 --corpus ptb
+  spanlm train --out runs/demo --resume auto
+  spanlm train daniluk2017/kvp-w5 --corpus ptb --seeds 8 --jobs 2
+
+On CPU a resumed run ends with the same weights, bit for bit, as one that was never stopped.
+Every field of the configuration is an option, too (--training.epochs 5, --model.memory='{kind: ngram, order: 3}');
+`--print_config` shows them all as YAML, `--config FILE` reads that.
+"""
+
+SHORT = {
+    "--epochs": ("training.epochs", "N", "passes over the text, at most"),
+    "--seed": ("training.seed", "N", "seed of the weights and of all random draws"),
+    "--lr": ("training.optimizer.lr", "RATE", "the learning rate at first"),
+    "--batch-size": ("training.batching.batch_size", "N", "streams, or sentences, side by side"),
+    "--hidden-size": ("model.encoder.hidden_size", "N", "units of each layer of the encoder"),
+    "--memory": ("model.memory.kind", "KIND", "the memory: none, key_value, ngram, attentive, …"),
+    "--precision": ("training.precision", "P", "fp32, or bf16, which is faster on most processors"),
+    "--device": ("training.device", "NAME", "auto (a GPU if there is one), cpu or cuda"),
+    "--data-dir": ("data.dir", "DIR", "where corpora are (default: $SPANLM_DATA)"),
+}
+"""Options that are short for a field of the configuration: its name, the metavariable, the help."""
+
+
+def train(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
+    """Return the verb's own options, and the fields of the configuration that are options, too."""
+    if is_ngram(arguments):
+        own, fields = split_fields(arguments, NGRAM_SHORT)
+        return ngram_parser().parse_intermixed_args(own), fields
+    own, fields = split_fields(arguments, SHORT)
+    parser = train_parser()
+    options = parser.parse_intermixed_args(own)
+    if options.help not in (None, "all"):
+        out(f"{parser.help_text(everything=False)}\nIt shows every field of the configuration, too.")
+        parser.exit()
+    return options, fields
+
+
+def train_parser() -> Parser:
+    parser = Parser("train", TRAIN, help_action="store")
+    parser.set_defaults(ngram=False)
+    parser.elsewhere = _fields_of_runs
+    parser.add_argument(
+        "names", nargs="*", metavar="PRESET|TEXT", help="a row of `spanlm presets`; a file, folder or corpus"
+    )
+    parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
+    for option, (field, metavar, meaning) in SHORT.items():
+        parser.add_argument(option, metavar=metavar, help=f"{meaning} ({field})")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")
+    text = "auto: go on from the last checkpoint, if any"
+    parser.add_argument("--resume", choices=("auto", "never"), default="never", help=text)
+    text = "train N runs, of training.seed and the seeds after it, in DIR/seed-1, DIR/seed-2, …"
+    parser.add_argument("--seeds", type=int, metavar="N", help=text)
+    text = "choose the hidden size so that θ_M (parameters without word representations) is this number, or that of "
+    text += "a one-layer LSTM with n units"
+    parser.add_argument("--match-parameters", metavar="LSTMn|NUMBER", help=text)
+    parser.add_argument("--config", type=Path, metavar="FILE", help="read the configuration from YAML")
+    parser.add_argument("--print_config", action="store_true", help="print the configuration as YAML and stop")
+    text = "write numbers and a generated text to this tracker, too"
+    parser.add_argument("--track", rare=True, choices=("tensorboard", "wandb", "trackio"), help=text)
+    text = "then test it beside a same-size LSTM, generate lines, draw the attention page (default: of the demo alone)"
+    parser.add_argument("--tour", action=argparse.BooleanOptionalAction, help=text)
+    parser.add_engine(rare="runs on Ray")
+    parser.add_as_text()
+    return parser
+
+
+def _fields_of_runs() -> list[str]:
+    from spanlm.config import RunConfig  # loads torch: only for the nearest name of a wrong option
+
+    return [f"--{name}" for name, _, _ in leaves(RunConfig())]
+
+
+def is_ngram(arguments: list[str]) -> bool:
+    """Whether an operand, not the value of an option (`--memory ngram`), is the preset of an n-gram model."""
+    names = [row["name"] for row in read_listing() if not row["units"]]  # of a network
+    flags = ("--print_config", "--as-text")
+    return any(
+        name in names and (before in flags or not before.startswith("-")) for before, name in pairwise(["", *arguments])
+    )
+
+
+NGRAM = """
+Estimate an n-gram model: interpolated modified Kneser-Ney, as KenLM's lmplz does. evaluate,
+score, cloze, pairs, rescore and generate take its folder as any run's; other tools read its model.arpa, too.
+
+  spanlm train ngram --order 5 --corpus ptb --out runs/kn5
+  spanlm train ngram my-text.txt --order 3
+  spanlm train daniluk2017/kn-5-cache --corpus cbt
+
+Every field of the configuration is an option, too (--ngram.fallback '[0.5, 1, 1.5]', --data.tokenizer words);
+`--print_config` shows them all as YAML.
+"""
+
+NGRAM_SHORT = {
+    "--order": ("ngram.order", "N", "the length of the longest n-grams, 1 to 6"),
+    "--cache": ("ngram.cache", "C", "mix in a unigram cache of the last C words, its share fitted on the valid part"),
+    "--data-dir": ("data.dir", "DIR", "where corpora are (default: $SPANLM_DATA)"),
+}
+
+
+def ngram_parser() -> Parser:
+    parser = Parser("train ngram", NGRAM, threads=False)
+    parser.set_defaults(ngram=True)
+    parser.add_argument("names", nargs="*", metavar="ngram|PRESET|TEXT", help="a preset; a file, folder or corpus")
+    parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
+    for option, (field, metavar, meaning) in NGRAM_SHORT.items():
+        parser.add_argument(option, metavar=metavar, help=f"{meaning} ({field})")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")
+    parser.add_argument("--print_config", action="store_true", help="print the configuration as YAML and stop")
+    parser.add_as_text()
+    return parser
+
+
+def split_fields(arguments: list[str], short: Mapping[str, tuple[str, str, str]]) -> tuple[list[str], Fields]:
+    """Separate this verb's own arguments from the fields of the configuration: `--group.field VALUE` or `=VALUE`.
+
+    All fields of a group can be one option, as in YAML: `--group='{field: VALUE, …}'`.
+    """
+    mine: list[str] = []
+    fields: Fields = {}
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        name = f"--{short[name][0]}" if name in short else name
+        field = name.removeprefix("--")
+        if field == name or not ("." in field or field in _GROUPS):
+            mine.append(argument)
+            continue
+        value = value if equals else next(rest, "--")
+        if not equals and value.startswith("--"):
+            raise InputError(f"{name}: expected one argument")
+        if field in _GROUPS or value.lstrip().startswith("{"):
+            from spanlm.config import group_names, yaml_group  # loads torch: only where a group is given as one
+
+            if field in _GROUPS or field in group_names():
+                fields |= _of_group(field, yaml_group(value, field))
+                continue
+        fields[field] = value
+    return mine, fields
+
+
+def _of_group(name: str, group: Mapping[str, Any]) -> Fields:
+    if not group:
+        raise InputError(name, "{}", "names no field")
+    fields: Fields = {}
+    for inner, value in group.items():
+        full = f"{name}.{inner}"
+        fields |= _of_group(full, value) if isinstance(value, dict) else {full: as_written(value)}
+    return fields
