@@ -5,29 +5,33 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from io import StringIO
 from itertools import zip_longest
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from spanlm.store.plain import finite, visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
+    from rich.text import Text
 
 PLAIN_SECONDS = 60.0
 """Seconds between lines of progress where there is no terminal to draw a bar on."""
 
-_BLANK = r"(?<= )"
-_IN_NAMES = r"(?<= )|(?<=[,/_=])(?=[^\W\d_])"
-"""Where a line may end: after a blank, and in names such as reads=sum,memory=none before a word."""
+_NAME = 16
+"""Columns of a long name, at least; numbers are never broken."""
+
+_UNLIMITED = 10**6
+"""Columns of what is no terminal."""
 
 _BAR = 10
 """The least width of a bar, in columns."""
@@ -55,10 +59,10 @@ def out_json(value: Any) -> None:
     out(json.dumps(finite(value), allow_nan=False))
 
 
-def paragraph(*texts: str, ends: str = _BLANK) -> None:
-    """Print prose; a terminal's lines are broken between words, or where else `ends` says."""
+def paragraph(*texts: str) -> None:
+    """Print prose; a terminal's lines are broken between words."""
     for text in texts:
-        for line in _broken(text, _columns(), ends):
+        for line in _wrapped(text, _columns()):
             out(line)
 
 
@@ -66,71 +70,49 @@ def table(rows: Sequence[tuple[str, str]]) -> None:
     """Print names and values side by side; a terminal's lines are broken between words."""
     width, columns = max(len(name) for name, _ in rows), _columns()
     for name, value in rows:
-        lines = _broken(value, columns and max(columns - width - 2, 20))
+        lines = _wrapped(value, columns and max(columns - width - 2, 20))
         for first, line in zip_longest([name], lines, fillvalue=""):
             out(f"{first:<{width}}  {line}")
 
 
 def grid(header: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
-    """Print a column of text and columns of numbers.
+    """Print a column of text and columns of numbers: in a file or a pipe a row is a line, as wide as its cells need."""
+    from rich.console import Console  # imported here: not every verb prints a table
+    from rich.table import Table
 
-    In a file or a pipe a row is a line, as wide as its cells need. A terminal's cells are broken between words, and the
-    text within long names if it must be; where even that does not fit, each row becomes a list of names and values.
-    """
-    cells, columns = [header, *rows], _columns()
     if title is not None:
-        paragraph(title, ends=_IN_NAMES)
-    fitting = ((ends, widths) for ends in (_BLANK, _IN_NAMES) if (widths := _fitted(cells, columns, ends)))
-    ends, widths = next(fitting, (_BLANK, None))
-    if widths is None:
-        _stacked(header, cells[1:])
-        return
-    for text, *numbers in cells:
-        others = [_broken(cell, width) for cell, width in zip(numbers, widths[1:], strict=True)]
-        for first, *right in zip_longest(_broken(text, widths[0], ends), *others, fillvalue=""):
-            line = "".join(f"  {cell:>{width}}" for cell, width in zip(right, widths[1:], strict=True))
-            out(f"{first:<{widths[0]}}{line}".rstrip())
+        paragraph(title)
+    cells = [header, *rows]
+    least = [max(len(word) for cell in column for word in ["", *cell.split()]) for column in zip(*cells, strict=True)]
+    least[0] = min(least[0], _NAME)
+    columns, shown = _columns(), Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+    for number, (name, width) in enumerate(zip(header, least, strict=True)):
+        side: Literal["left", "right"] = "right" if number else "left"
+        shown.add_column(_plain(name), justify=side, overflow="fold", min_width=width)
+    for row in cells[1:]:
+        shown.add_row(*map(_plain, row))
+    # where no number can be whole the terminal breaks the lines itself
+    fits = columns is not None and sum(least) + 2 * (len(least) - 1) <= columns
+    console = Console(file=StringIO(), width=columns if fits else _UNLIMITED, color_system=None, force_terminal=False)
+    console.print(shown)
+    for line in console.file.getvalue().splitlines():  # type: ignore[attr-defined]  # it is a StringIO
+        out(line.rstrip())
 
 
-def _fitted(cells: Sequence[Sequence[str]], columns: int | None, ends: str) -> list[int] | None:
-    """Return the widths of a grid whose first column is broken at `ends`; None: it cannot be so narrow."""
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    breaks = [ends, *[_BLANK] * (len(widths) - 1)]
-    least = [
-        max(len(piece.rstrip()) for cell in column for piece in re.split(where, cell))
-        for column, where in zip(zip(*cells, strict=True), breaks, strict=True)
-    ]
-    while columns is not None and sum(widths) + 2 * (len(widths) - 1) > columns:
-        wide = max(range(len(widths)), key=lambda n: widths[n] if widths[n] > least[n] else -1)
-        if widths[wide] <= least[wide]:
-            return None
-        widths[wide] -= 1
-    return widths
+def _plain(cell: str) -> Text:
+    """Return a cell on which no markup acts, with line ends that a name may hold written out."""
+    from rich.text import Text
 
-
-def _stacked(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    for first, *others in rows:
-        paragraph(f"{header[0]} {first}".strip(), ends=_IN_NAMES)
-        for name, cell in zip(header[1:], others, strict=True):
-            if cell:
-                paragraph(f"  {name}  {cell}")
+    return Text(visible(cell).replace("\n", r"\n"))
 
 
 def _columns() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def _broken(text: str, width: int | None, ends: str = _BLANK) -> list[str]:
-    """Break a text where lines may end, keeping the blanks that it begins with; a name may hold a line end."""
+def _wrapped(text: str, width: int | None) -> list[str]:
     text = text.replace("\n", r"\n")
-    if width is None or len(text) <= width:
-        return [text]
-    lines = [""]
-    for piece in re.split(ends, text):
-        if lines[-1].strip() and len((lines[-1] + piece).rstrip()) > width:
-            lines.append("")
-        lines[-1] += piece if lines[-1] or len(lines) == 1 else piece.lstrip()
-    return [line.rstrip() for line in lines]
+    return [text] if width is None else textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
 class Progress:
