@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spanlm.analysis.flatness import Flatness, FlatnessAccumulator
 from spanlm.analysis.lags import LagAccumulator, LagProfile
-from spanlm.analysis.sentences import Flatness, FlatnessAccumulator
 from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
@@ -83,7 +83,7 @@ def attention_by_lag(model: NextWordModel, batcher: Batcher, nearest: int | None
 def attention_flatness(model: NextWordModel, batcher: Batcher) -> Flatness:
     """How flat attention is over a whole split, over words or over spans; only sums are kept.
 
-    See `spanlm.analysis.sentences` for the equation.
+    See `spanlm.analysis.flatness` for the equation.
 
     Raises:
         InputError: a model that attends to nothing, or a split in which it never has a choice.

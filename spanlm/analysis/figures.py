@@ -1,7 +1,7 @@
 """Figures of numbers, drawn by matplotlib in one style, and files of every figure.
 
 There are three kinds of plot: curves, bars by lag, and dots on a line for each of several rows; matplotlib lays them
-out on a sheet with a title, a legend and a caption. `spanlm.analysis.word_figures` draws words. The style is in
+out on a sheet with a title, a legend and a caption. `spanlm.analysis.heat_maps` draws words. The style is in
 `figures.mplstyle`. A figure made again has the same bytes: no date, a fixed salt for ids, and the one font that comes
 with matplotlib, whatever the user's own settings. In `.svg` a viewer without DejaVu Sans takes its own font, which is
 narrower.
@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from numpy.typing import NDArray
 
 from spanlm.analysis.curves import LABELS, Curve
 from spanlm.analysis.lags import HOLLOW, LAST, MeasuredLags, PublishedRow, axis_title, notes
@@ -113,12 +115,12 @@ def wrap(text: str, size: float, width: float) -> str:
     return textwrap.fill(xml_text(text), max(int(width / (0.57 * size)), 1), break_on_hyphens=False)
 
 
-def sheet(width: float, height: float, panels: int = 1, **shared: Any) -> tuple[Figure, list[Axes]]:
-    """Make a figure of panels, all of them so many points wide and high."""
+def sheet(width: float, height: float, rows: int = 1, columns: int = 1, **shared: Any) -> tuple[Figure, NDArray[Any]]:
+    """Make a figure of panels (rows, columns), all of them together so many points wide and high."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
-    return figure, list(figure.subplots(1, panels, squeeze=False, **shared)[0])
+    return figure, figure.subplots(rows, columns, squeeze=False, **shared)
 
 
 def finished(figure: Figure, title: str, keys: Sequence[Artist], caption: str) -> Figure:
@@ -188,7 +190,7 @@ def lag_figure(measured: Sequence[MeasuredLags]) -> Figure:
     that was inferred is a hollow mark.
     """
     check_series(len(measured))
-    figure, (axes,) = sheet(600, 270)
+    figure, ((axes,),) = sheet(600, 270)
     alone, first = len(measured) == 1, measured[0].profile
     keys: list[Artist] = []
     papers: dict[str | None, tuple[PublishedRow, Style]] = {}
@@ -280,7 +282,7 @@ def _curves(panels: Sequence[Panel], x_label: str, y_label: str, *, settings: bo
     values = sorted({point.x for one in every for point in one.points})
     least, most = values[0], values[-1]
     wide = settings and least > 0 and most / least >= _WIDE
-    figure, plots = sheet(620, 270, len(panels), sharex=True, sharey=True)
+    figure, (plots,) = sheet(620, 270, 1, len(panels), sharex=True, sharey=True)
     keys: dict[str, Artist] = {}
     for panel, axes in zip(panels, plots, strict=True):
         axes.set_title(clip(panel.title, 100 // len(panels)), loc="left", size=HEAD_SIZE, weight="bold", color=INK)
@@ -501,7 +503,7 @@ def _dot_panels(rows: Sequence[str], heads: Sequence[str]) -> tuple[Figure, list
 
     letters = min(max(map(len, rows)), _MOST_LETTERS)
     width = 220 * len(heads) + 5 * letters
-    figure, plots = sheet(width, 18 * len(rows) + 30, len(heads), sharex=True, sharey=True)
+    figure, (plots,) = sheet(width, 18 * len(rows) + 30, 1, len(heads), sharex=True, sharey=True)
     for head, axes in zip(heads, plots, strict=True):
         axes.set_title(clip(head, 36), loc="left", size=LEGEND_SIZE, weight="bold", color=INK)
         axes.spines["bottom"].set_visible(False)
@@ -510,7 +512,7 @@ def _dot_panels(rows: Sequence[str], heads: Sequence[str]) -> tuple[Figure, list
         axes.xaxis.set_major_formatter("{x:g}")
     plots[0].set_yticks(range(len(rows)), [clip(row, _MOST_LETTERS) for row in rows], color=INK)
     plots[0].set_ylim(len(rows) - 0.4, -0.6)
-    return figure, plots
+    return figure, [*plots]
 
 
 _MOST_LETTERS = 60  # of the name of a row

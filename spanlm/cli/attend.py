@@ -6,22 +6,16 @@ import argparse
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from spanlm.analysis import export
 from spanlm.analysis.attend import Excerpt, attention_by_lag, attention_flatness, excerpt
 from spanlm.analysis.figures import FIGURES, check_series
+from spanlm.analysis.flatness import Flatness, mean_flatness
+from spanlm.analysis.heat_maps import marked
 from spanlm.analysis.lags import LEAST_SHOWN, RECURRENT_MEMORY, MeasuredLags, check_alike, lag_columns, notes, signed
-from spanlm.analysis.sentences import (
-    Flatness,
-    SentenceMap,
-    attend_sentence,
-    common_scale,
-    mean_flatness,
-    triangle_lines,
-)
 from spanlm.analysis.utilisation import EXPLAINED, read_utilisation, spread_epochs
 from spanlm.cli.evaluation_report import departures
 from spanlm.cli.options import (
@@ -68,7 +62,7 @@ it does: Penn Treebank is lower case, with N for numbers and 's and n't apart.
 _MORE = """
   spanlm attend runs/demo --document 3 --words 60 --out article.svg
   spanlm attend runs/demo --by-lag --split valid --out lags.svg
-  spanlm attend runs/single runs/combined --sentence "the law was long ." --out triangles.svg
+  spanlm attend runs/single runs/combined --sentence "the law was long ." --out maps.svg
   spanlm attend runs/spans --from 5000 --words 600 --out spans.html
   spanlm attend runs/spans --by-epoch --out use.svg
 
@@ -76,9 +70,10 @@ With --by-lag, mean attention by distance over a whole split: a table, and (--ou
 table. Several runs stand side by side, each with what the paper printed. Of a memory that holds the whole sentence the
 nearest 15 words are told apart, what is older is one number. A table of more than 50 lags has groups of them.
 
-With --sentence, a triangle of weights: a row for each predicted word, a column for each word before it. Each sentence
-is read alone, and every run that is named has a panel beside the others; printed where there is no --out (.svg, .png,
-.pdf, .csv, .json). With --flatness, how equal the weights are over a whole split: a table, and (--out) .csv or .json.
+With --sentence, a map of weights: a row for each predicted word, a column for each word before it. Each sentence is
+read alone, and every run that is named has a panel beside the others (.svg, .png, .pdf, .csv, .json). Without --out the
+largest weights of each word are printed. With --flatness, how equal the weights are over a whole split: a table, and
+(--out) .csv or .json.
 
 A model with a span buffer looks at spans of several words. What is printed of a text is which of them had the largest
 weights when its last word was guessed, and what the buffer, the encoder and both expected there. The page (.html)
@@ -92,6 +87,8 @@ commit and the time that made it.
 
 MOST_WORDS = 20_000
 """Of one text: a page of more is no longer pleasant, and its weights no longer small."""
+MOST_SENTENCE_WORDS = 120
+"""More do not fit on a figure."""
 WORDS = 60
 """Of a stretch of a corpus, unless --words says another number."""
 NEAREST = 15
@@ -99,7 +96,7 @@ NEAREST = 15
 _FLATNESS = "entropy of a row over that of equal weights: 1 is flat, 0 all on one word"
 
 LOOKS = 8
-"""Spans that are printed."""
+"""Words or spans that are printed."""
 CONTEXT = 16
 """Words before the next one that are printed."""
 EPOCHS = 30
@@ -299,32 +296,43 @@ def _models(options: argparse.Namespace, most: float = math.inf) -> dict[str, Tr
 
 def _sentences(options: argparse.Namespace) -> None:
     models = _models(options, most=1)
-    sentences = [[_map(name, model, sentence) for name, model in models.items()] for sentence in options.sentence]
-    for maps in sentences if options.out is None else ():
-        top, _ = common_scale(maps)
-        for one in maps:
-            out(f"{one.name}: {one.memory}")
-            for line in triangle_lines(one, top):
-                out(f"  {line}")
+    sentences = [[_sentence(name, model, text) for name, model in models.items()] for text in options.sentence]
+    if options.out is None:
+        for record in chain.from_iterable(sentences):
+            paragraph(f"{record.title}: {record.about}; next word, and where the weight was, in percent")
+            table([(marked(record, target), _weights(record, t)) for t, target in enumerate(record.targets)])
             out()
-    rows = [(f"sentence {number}", [one.flatness for one in maps]) for number, maps in enumerate(sentences, start=1)]
+    rows = [(f"sentence {number}", [mean_flatness([one]) for one in row]) for number, row in enumerate(sentences, 1)]
     if len(sentences) > 1:
-        rows.append(("all sentences", [mean_flatness(maps) for maps in zip(*sentences, strict=True)]))
-    shown = [[name, *("-" if one is None else f"{one.overall.flatness:.3f}" for one in found)] for name, found in rows]
-    grid(["", *models], shown, f"flatness ({_FLATNESS})")
+        rows.append(("all sentences", [mean_flatness(records) for records in zip(*sentences, strict=True)]))
+    cells = [[name, *("-" if one is None else f"{one.overall.flatness:.3f}" for one in row)] for name, row in rows]
+    grid(["", *models], cells, f"flatness ({_FLATNESS})")
     if options.out is not None:
-        export.save_sentence_maps(sentences, options.out)
+        export.save_sentences(sentences, options.out)
 
 
-def _map(name: str, model: TrainedModel, text: str) -> SentenceMap:
+def _sentence(name: str, model: TrainedModel, text: str) -> attention.AttentionRecord:
+    """Read one sentence, closed by <eos>, from an empty state."""
     words = words_of(model.texts.pieces([text]))[:-1]
     if EOS in words:
         raise InputError(
             f"--sentence={text!r}: is {1 + words.count(EOS)} sentences to a model trained on text cut into sentences "
             "(data.lines=sentences); give each with its own --sentence"
         )
-    memory, predict_first = model.config.model.memory.description, model.texts.predict_first
-    return attend_sentence(model.model, model.vocabulary, words, name=name, memory=memory, predict_first=predict_first)
+    require(len(words) > 0, "sentence", "''", "at least one word")
+    if len(words) > MOST_SENTENCE_WORDS:
+        raise InputError(
+            f"a sentence of {len(words):,} words: must be at most {MOST_SENTENCE_WORDS}; --text takes longer texts"
+        )
+    about, predict_first = model.config.model.memory.description, model.texts.predict_first
+    how: dict[str, Any] = {"title": name, "about": about, "predict_first": predict_first}
+    return attention.attention_record(model.model, model.vocabulary, [*words, EOS], **how)
+
+
+def _weights(record: attention.AttentionRecord, position: int) -> str:
+    looks = record.looks(position)
+    weights = [f"{marked(record, record.words_of(look))} {100 * look.weight:.0f}" for look in looks[:LOOKS]]
+    return ", ".join([*weights, *["…"] * (len(looks) > LOOKS)]) or "–"
 
 
 def _split(model: TrainedModel, options: argparse.Namespace) -> tuple[str, Batcher]:

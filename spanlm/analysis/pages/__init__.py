@@ -11,6 +11,7 @@ import base64
 import hashlib
 import html
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
@@ -20,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanlm.analysis.lags import LagAccumulator
-from spanlm.analysis.sentences import scale_top
 from spanlm.data.vocabulary import EOS
 from spanlm.scoring.attention import AttentionRecord, Expected, Look, PartsRecord
 from spanlm.scoring.cache import CachedWords
@@ -115,7 +115,7 @@ def cached_content(content: Mapping[str, Any], surprisal: NDArray[np.float64], c
             "chance": _numbers(cached.chance, ".3g"),
             "gain": _numbers(gain, f".{_DIGITS}f"),
             "places": [_rounded(row) for row in cached.places],
-            "darkest": _darkest(np.array([share for row in cached.places for _, share in row])),
+            "darkest": darkest(np.array([share for row in cached.places for _, share in row])),
         },
     }
 
@@ -128,7 +128,7 @@ def _word_content(record: AttentionRecord) -> dict[str, Any]:
         "weights": np.rint(_UNITS * record.weights.astype(np.float64)).astype(int).tolist(),
         "held": record.occupied.sum(axis=1).tolist(),
         "mean": _mean_percent(record),
-        "darkest": _darkest(record.settled[record.settled > 0]),
+        "darkest": darkest(record.settled[record.settled > 0]),
     }
 
 
@@ -148,7 +148,7 @@ def _span_content(record: AttentionRecord, parts: PartsRecord) -> dict[str, Any]
         "first": [record.first(t) for t in range(len(record))],
         "expected": {part: [*map(_rounded, rows)] for part, rows in parts.expected.items()},
         # of rows with at least half as many spans as the longest: where few share all, each has much
-        "darkest": _darkest(np.concatenate([row for row in weights if 2 * len(row) >= longest])),
+        "darkest": darkest(np.concatenate([row for row in weights if 2 * len(row) >= longest])),
     }
 
 
@@ -182,13 +182,18 @@ def _newest_first(looks: Sequence[Look], span: int) -> tuple[int, NDArray[np.flo
     return newest, row
 
 
-def _darkest(seen: NDArray[np.floating[Any]]) -> float:
+def darkest(seen: NDArray[np.floating[Any]]) -> float:
     """Return the weight shown in the darkest blue, a round one for the whole text, so that shades can be compared.
 
     Args:
         seen: weights that were looked with; without any, it is 1.
     """
-    return scale_top(float(np.quantile(seen, _SHADE_QUANTILE))) if seen.size else 1.0
+    usual = float(np.quantile(seen, _SHADE_QUANTILE)) if seen.size else 1.0
+    if not 0 < usual < 1:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(usual))
+    # a hair wider: 0.1 as a float32 is more than 0.1
+    return next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if usual <= step * power * (1 + 1e-6))
 
 
 def filled_page(
