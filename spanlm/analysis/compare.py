@@ -150,6 +150,11 @@ class ClassDifference:
     part: float  # Σ d_t over them, shared out over all tokens that are compared
     lopsided: bool = False  # few blocks make most of what it differs by, so that the interval may be too short
 
+    @property
+    def sure(self) -> bool:
+        """Whether there is an interval."""
+        return math.isfinite(self.interval[0])
+
 
 @dataclass(frozen=True)
 class MovedWord:
@@ -185,6 +190,11 @@ class Comparison:
     @property
     def perplexity(self) -> float:
         return perplexity(self.bits * math.log(2))
+
+    @property
+    def rows(self) -> list[tuple[str, ClassDifference]]:
+        """All tokens, and each class with the title of its way to sort them."""
+        return [("all", self.whole), *((title, row) for title, rows in self.where.items() for row in rows)]
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "perplexity": self.perplexity}
@@ -354,7 +364,7 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
             raise InputError(f"{one.name}: {word}, token {lost[0] + 1} of {text.name}: bits must be finite.")
     generator = np.random.default_rng(SEED)
     (whole,), draws = _differences(text, text.everything, baseline, model, generator)
-    p = drawn_p(draws[:, 0], whole.difference) if math.isfinite(whole.interval[0]) else math.nan
+    p = drawn_p(draws[:, 0], whole.difference) if whole.sure else math.nan
     sorted_by = text.classes()
     # where the model looked or, if it does not attend, the baseline
     looking = baseline if model.looks is None else model

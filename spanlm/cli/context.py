@@ -167,7 +167,7 @@ def _figure(found: context.ContextUse) -> Figure:
     length, low, high = _lengths(found)
     marks = []
     if math.isfinite(found.effective) and found.effective >= 1:
-        marks.append((f"1 % of the gain left: {length} ({low} to {high})", Point(found.effective, 0.0)))
+        marks.append((f"1 % of the gain left: {length} ({low} to {high})", found.effective))
     caption = f"{found.text}. Bands: 95 % intervals, drawn from {found.blocks}."
     if any(name in found.curves for name in (context.SHUFFLED, context.DROPPED, context.REPLACED)):
         caption += f" Shuffled, half dropped, replaced: the {found.far} words before."

@@ -186,7 +186,7 @@ def test_every_row_has_its_dot_its_whisker_and_one_number() -> None:
 
 def test_more_than_can_be_told_apart_is_refused() -> None:
     with pytest.raises(InputError, match=r"of 8 models: must be at most 7"):
-        lag_figure([SHORT] * 8)
+        lag_figure([replace(SHORT, name=str(n)) for n in range(8)])
     with pytest.raises(InputError, match=r"of 8 models: must be at most 7"):
         utilisation_figure("t", [replace(ONE, name=str(n)) for n in range(8)])
     with pytest.raises(InputError, match="of 8 models: must be at most 7"):
