@@ -93,18 +93,26 @@ def write_whole(path: Path, content: bytes) -> None:
         raise RunError(f"{path}: could not be written: {error.strerror or error}") from error
 
 
-Writers = Mapping[str, Callable[[], bytes]]
-"""By suffix, the content of the file."""
+Table = tuple[tuple[str, ...], Iterable[Row]]
+"""Columns and rows."""
 
 
-def save(path: Path, writers: Writers) -> None:
-    """Write the file that the suffix of `path` names."""
+def save(
+    path: Path,
+    table: Table,
+    content: Callable[[], Mapping[str, Any]] | None = None,
+    figure: Callable[[], Figure] | None = None,
+    more: Mapping[str, Callable[[], bytes]] | None = None,
+) -> None:
+    """Write the file that the suffix of `path` names: a table as CSV, content as JSON, a figure, or what is `more`."""
+    columns, rows = table
+    writers = {".csv": lambda: csv_bytes([columns, *rows])}
+    if content is not None:
+        writers[".json"] = lambda: json_bytes(content())
+    if figure is not None:
+        writers |= {suffix: partial(lambda suffix: figure_bytes(figure(), suffix), suffix) for suffix in FIGURES}
+    writers |= more or {}
     write_whole(path, writers[checked_suffix(path, [*writers])]())
-
-
-def drawn(figure: Callable[[], Figure]) -> Writers:
-    """Return the writers of a figure, which is drawn only if it is written."""
-    return {suffix: partial(lambda suffix: figure_bytes(figure(), suffix), suffix) for suffix in FIGURES}
 
 
 def _shortest(weights: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -136,18 +144,13 @@ def save_attention(record: AttentionRecord, path: Path) -> None:
 
     * `.json`: every position with all numbers.
     """
-    parts = record.parts
+    page, parts = {".html": lambda: render_page(record).encode("utf-8")}, record.parts
     attention_suffixes(path, parts is not None)
-    columns, rows = attention_table(record)
-    writers: dict[str, Callable[[], bytes]] = {
-        ".html": lambda: render_page(record).encode("utf-8"),
-        ".csv": lambda: csv_bytes([columns, *rows]),
-    }
-    if parts is None:
-        writers |= {**drawn(lambda: text_figure(record)), ".npz": lambda: _attention_npz(record)}
-    else:
-        writers[".json"] = lambda: json_bytes(_attention_json(record, parts))
-    save(path, writers)
+    if parts is not None:
+        save(path, attention_table(record), lambda: _attention_json(record, parts), more=page)
+        return
+    arrays = {".npz": lambda: _attention_npz(record)}
+    save(path, attention_table(record), figure=lambda: text_figure(record), more=page | arrays)
 
 
 def attention_suffixes(path: Path | None, parts: bool) -> tuple[str, ...]:
@@ -250,14 +253,8 @@ def save_sentences(sentences: Sentences, path: Path) -> None:
     * `.csv`: one row for each weight of each panel. Sentences count from 1, positions from 0, the opening `<eos>`.
     * `.json`: the same, with the flatness of each panel and of each model.
     """
-    save(
-        path,
-        {
-            **drawn(lambda: sentence_figure(sentences)),
-            ".csv": lambda: csv_bytes([SENTENCE_COLUMNS, *_sentence_rows(sentences)]),
-            ".json": lambda: json_bytes(_sentences(sentences)),
-        },
-    )
+    table = SENTENCE_COLUMNS, _sentence_rows(sentences)
+    save(path, table, lambda: _sentences(sentences), lambda: sentence_figure(sentences))
 
 
 def _sentence_rows(sentences: Sentences) -> Iterator[Row]:
@@ -310,7 +307,7 @@ def save_flatness(measured: Measured, path: Path) -> None:
     columns = ("run", "text", "span", *FlatnessRow._fields)
     rows = [(name, text, one.span, *row) for name, (text, one) in measured.items() for row in one.rows]
     runs = [{"run": name, "text": text, **one.to_json()} for name, (text, one) in measured.items()]
-    save(path, {".csv": lambda: csv_bytes([columns, *rows]), ".json": lambda: json_bytes({"runs": runs})})
+    save(path, (columns, rows), lambda: {"runs": runs})
 
 
 # --- by lag ---
@@ -331,24 +328,17 @@ def save_lags(measured: Sequence[MeasuredLags], path: Path) -> None:
       numbers of the paper that are not scaled.
     * `.json`: the same; several have the notes, too.
     """
-    (_, *header), *table = zip(*lag_columns(measured), strict=True)
-    alone = len(measured) == 1
+    (_, *header), *lines = zip(*lag_columns(measured), strict=True)
+    alone, said = len(measured) == 1, notes(measured)
+    content = _lags_alone(measured[0]) if alone else {"notes": said, "runs": [*map(_lags_beside, measured)]}
     columns = LAG_COLUMNS if alone else COMPARISON_COLUMNS
-    rows = (row for model in measured for row in _lag_rows(model, _published(model, alone=alone)))
-    said = notes(measured)
-    save(
-        path,
-        {
-            **drawn(lambda: lag_figure(measured)),
-            ".csv": lambda: csv_bytes(
-                [columns, *(tuple(row.get(name, "") for name in columns) for row in rows)], gaps=True
-            ),
-            ".json": lambda: json_bytes(
-                _lags_alone(measured[0]) if alone else {"notes": said, "runs": [*map(_lags_beside, measured)]}
-            ),
-            ".md": lambda: f"{markdown_table(('model', *header), table)}\n\n{markdown(' '.join(said))}\n".encode(),
-        },
-    )
+    cells = (row for model in measured for row in _lag_rows(model, _published(model, alone=alone)))
+    table = columns, [tuple(row.get(name, "") for name in columns) for row in cells]
+    more = {
+        ".csv": lambda: csv_bytes([table[0], *table[1]], gaps=True),
+        ".md": lambda: f"{markdown_table(('model', *header), lines)}\n\n{markdown(' '.join(said))}\n".encode(),
+    }
+    save(path, table, lambda: content, lambda: lag_figure(measured), more)
 
 
 def _published(model: MeasuredLags, *, alone: bool) -> PublishedRow | None:
@@ -404,11 +394,5 @@ def save_utilisation(measured: Sequence[Utilisation], path: Path) -> None:
         for epoch, shares in enumerate(zip(run.learned, run.oracle, strict=True), start=1)
     ]
     runs = [{"run": run.name, "utilisation": run.learned, "oracle_utilisation": run.oracle} for run in measured]
-    save(
-        path,
-        {
-            **drawn(lambda: utilisation_figure("Use of the span buffer by epoch", measured)),
-            ".csv": lambda: csv_bytes([UTILISATION_COLUMNS, *rows]),
-            ".json": lambda: json_bytes({"split": "valid", "runs": runs}),
-        },
-    )
+    figure = partial(utilisation_figure, "Use of the span buffer by epoch", measured)
+    save(path, (UTILISATION_COLUMNS, rows), lambda: {"split": "valid", "runs": runs}, figure)

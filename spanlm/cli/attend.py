@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -31,7 +31,7 @@ from spanlm.cli.options import (
 from spanlm.cli.render import grid, note, out, paragraph, table
 from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher
-from spanlm.data.pieces import Piece, words_of
+from spanlm.data.pieces import words_of
 from spanlm.data.tables import RowNotes, first_line_kind, read_table, refuse_without_column, table_kind
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import EOS
@@ -41,6 +41,7 @@ from spanlm.runs.model import TrainedModel, require_weights
 from spanlm.runs.texts import text_to_attend
 from spanlm.scoring import attention
 from spanlm.scoring.words import places_of
+from spanlm.store.plain import several
 
 _DESCRIPTION = """
 Where the model looked.
@@ -158,8 +159,7 @@ def _of(options: argparse.Namespace, name: str) -> Any:
 
 
 def _what(options: argparse.Namespace) -> str:
-    values = {name: _of(options, name) for name in VIEWS}
-    given = [name for name, value in values.items() if value is not None and value is not False]
+    given = [name for name in VIEWS if _of(options, name) not in (None, False)]
     if not given:
         raise InputError(f"one of {' '.join(VIEWS)} is required (see `spanlm attend --help`)")
     if len(given) > 1 and given != ["--document", "--from"]:
@@ -208,14 +208,8 @@ def _text(options: argparse.Namespace) -> None:
         attention.check_attends(model.model)
         raise InputError(f"--out is missing: name a file that ends in {export.listed(suffixes)}")
     text = _excerpt(model, options)
-    how: dict[str, Any] = {
-        **model.headings(text.source),
-        "expected": options.top,
-        "predict_first": model.texts.predict_first,
-        "first_token": text.first,
-        "starts": text.starts,
-        "places": text.places,
-    }
+    how: dict[str, Any] = {**model.headings(text.source), "predict_first": model.texts.predict_first}
+    how |= {"expected": options.top, "first_token": text.first, "starts": text.starts, "places": text.places}
     record = attention.attention_record(model.model, model.vocabulary, text.words, **how)
     if options.out is not None:
         export.save_attention(record, options.out)
@@ -232,18 +226,23 @@ def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
         corpus, split = corpus_of(model, options)
         start, length = _of(options, "--from"), options.words or WORDS
         found = excerpt(corpus, split, document=options.document, start=start, length=length)
-        lines = [0, *(at for at, word in enumerate(found.words[:-1], 1) if word == EOS)]
-        starts = {"carry": [0], "document": found.starts, "line": lines}
+        line_starts = [0, *(at for at, word in enumerate(found.words[:-1], 1) if word == EOS)]
+        starts = {"carry": [0], "document": found.starts, "line": line_starts}
         return replace(found, starts=starts[options.state or model.texts.protocol(corpus, split).context])
-    read, numbers = (options.text.split("\n"), []) if options.text is not None else _lines(model, options)
-    pieces = _few(model.texts.pieces(read), options.file)
+    lines, numbers = (options.text.split("\n"), []) if options.text is not None else _lines(model, options)
+    # a line has an end at least: of a huge file no more is read than what is refused
+    pieces = list(islice(model.texts.pieces(lines), MOST_WORDS + 1))
     words, starts_of_lines = text_to_attend(pieces, options.state or "line")
+    if options.file is not None and max(len(words), len(pieces)) > MOST_WORDS:
+        file = options.file
+        raise InputError(f"--file={file}: more than {MOST_WORDS:,} words and line ends; attend to a part of it")
     if any(word not in model.vocabulary for word in words):
         note(*(f"note: {line}" for line in model.texts.unk_notes()))
     source = "a text" if options.file is None else options.file.name
-    unmarked = [] if isinstance(read, Text) else [*model.texts.unmarked(read)]
-    items = [] if isinstance(read, Text) or not numbers else places_of(pieces, unmarked, model.texts.cut)[: len(words)]
-    places = [(numbers[item - 1], token, word) for item, token, word in items]
+    places = []
+    if numbers and not isinstance(lines, Text):  # the rows of a table
+        items = places_of(pieces, [*model.texts.unmarked(lines)], model.texts.cut)[: len(words)]
+        places = [(numbers[item - 1], token, word) for item, token, word in items]
     return Excerpt(words, source, 1, starts_of_lines, places)
 
 
@@ -262,16 +261,6 @@ def _lines(model: TrainedModel, options: argparse.Namespace) -> tuple[Text | lis
     rows = list(islice(read_table(options.file, kind, [column], **how), MOST_WORDS + 1))
     note(*bad.lines())
     return [row.values[column] for row in rows], [row.number for row in rows]
-
-
-def _few(pieces: Iterable[Piece], file: Path | None) -> list[Piece]:
-    found, held = [], 0
-    for piece in pieces:
-        held += len(piece.words) + piece.closes
-        if file is not None and held > MOST_WORDS:
-            raise InputError(f"--file={file}: more than {MOST_WORDS:,} words and line ends; attend to a part of it")
-        found.append(piece)
-    return found
 
 
 # --- several runs side by side ---
@@ -325,8 +314,10 @@ def _sentence(name: str, model: TrainedModel, text: str) -> attention.AttentionR
             f"a sentence of {len(words):,} words: must be at most {MOST_SENTENCE_WORDS}; --text takes longer texts"
         )
     about, predict_first = model.config.model.memory.description, model.texts.predict_first
-    how: dict[str, Any] = {"title": name, "about": about, "predict_first": predict_first}
-    return attention.attention_record(model.model, model.vocabulary, [*words, EOS], **how)
+    words = [*words, EOS]
+    return attention.attention_record(
+        model.model, model.vocabulary, words, title=name, about=about, predict_first=predict_first
+    )
 
 
 def _weights(record: attention.AttentionRecord, position: int) -> str:
@@ -420,29 +411,29 @@ def print_record(record: attention.AttentionRecord, temperature: float | None) -
     """Print the last position of a record with parts: after what, where it looked, and what each part expected."""
     last, parts = len(record) - 1, record.parts
     assert parts is not None  # of others there are files
+    came, read = record.targets[last], record.words[max(last + 1 - CONTEXT, 0) :]
     paragraph(record.title)
-    read = record.words[max(last + 1 - CONTEXT, 0) :]
-    rows = [("after", " ".join(["…"] * (last + 1 > CONTEXT) + read)), ("came", record.targets[last])]
-    if unknown := [word for word in dict.fromkeys([*read, record.targets[last]]) if word in record.unknown]:
+    rows = [("after", " ".join(["…"] * (last + 1 > CONTEXT) + read)), ("came", came)]
+    if unknown := [word for word in dict.fromkeys([*read, came]) if word in record.unknown]:
         rows.append(("read as <unk>", " ".join(unknown)))
-    said = {
-        part: f"{', '.join(f'{word} {chance:.3f}' for word, chance in expected[last])}; "
-        f'"{record.targets[last]}" {parts.chance[part][last]:.3f}'
+    guesses = {
+        part: ", ".join(f"{word} {chance:.3f}" for word, chance in expected[last])
+        + f'; "{came}" {parts.chance[part][last]:.3f}'
         for part, expected in parts.expected.items()
     }
-    own, other, both = said
+    own, other, both = guesses
     if parts.there[last]:
         preferred = other if parts.preference[last] >= 0.5 else own
         shares = f"λ {parts.preference[last]:.3f}, used as {parts.share[last]:.3f} (T {temperature:g})"
-        rows += [("gate", f"{shares}: the {preferred} is preferred"), (f"{other} alone", said[other])]
-    table([*rows, (f"{own} alone", said[own]), ("both", said[both])])
+        rows += [("gate", f"{shares}: the {preferred} is preferred"), (f"{other} alone", guesses[other])]
+    table([*rows, (f"{own} alone", guesses[own]), ("both", guesses[both])])
     looks = record.looks(last)
     if not looks:
         out(f"the {other} is empty: no span has ended yet")
         return
     out()
-    what = f"{len(looks)} {'word' if record.span == 1 else 'span'}{'s' if len(looks) > 1 else ''}"
-    out(f"it looked at {what}{f'; the {LOOKS} with the largest weights' if len(looks) > LOOKS else ''}:")
+    slots = several(len(looks), "word" if record.span == 1 else "span")
+    out(f"it looked at {slots}{f'; the {LOOKS} with the largest weights' if len(looks) > LOOKS else ''}:")
     for look in looks[:LOOKS]:
         start, end = look.first + record.first_token, look.last + record.first_token
         place = f"{end:>6}" if record.span == 1 else f"{start:>6}–{end:<6}"
