@@ -10,7 +10,7 @@ and a part in the whole: the parts of classes that sort all tokens sum to the me
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from spanlm.analysis.attend import Attended
 from spanlm.analysis.classes import (
@@ -56,7 +57,7 @@ from spanlm.scoring.resampling import (
     interval_of,
     lopsided,
 )
-from spanlm.scoring.stream import Question, Scored, log_p, read
+from spanlm.scoring.stream import Question, Reading, Scored, log_p, read
 from spanlm.scoring.tally import perplexity
 
 SEED = 1
@@ -260,28 +261,30 @@ def read_tokens(
             raise InputError(f"state={state}: must be carry or line of {model.folder}, which is {model.kind}")
         rows = model.as_written().score(corpus.written_lines(split), state=protocol.context, eos=True)
         return TokenBits(name, np.array([[row.surprisal for row in rows]]), runs=runs, protocol=protocol)
-    column, questions, attended = "log_p", list[Question]([log_p]), None
+    column, questions, peaks = "log_p", list[Question]([log_p]), _Peaks()
     if cache is not None:
         column, questions = "cached", [log_p, NeuralCache(cache, across=protocol.context == "line")]
     config = model.config.model if isinstance(model, TrainedModel) and model.attention is None else None
-    if config is not None and config.memory.slots != 0:
-        attended = Attended()
-        questions.append(attended)
-    found, looks = list[Array](), list[tuple[NDArray[Any], ...]]()
-    for block in text_blocks(model.model, corpus, split, protocol, *questions):
-        found.append(block.numpy(column).astype(np.float64))
-        if attended is not None:
-            weights = block.answers["weights"]
-            # a sentinel, or a slot of zeros, has a part of the weight
-            shares = weights / weights.sum(-1, keepdim=True)
-            peak, at = shares.nan_to_num(0.0).max(-1)
-            lag = (weights.shape[-1] - 1 - at) * attended.stride + attended.nearest_lag
-            looks.append((lag.cpu().numpy(), peak.cpu().numpy(), block.numpy("slots")))
-    bits = -np.concatenate(found)[None] / math.log(2)
-    if attended is None:
-        return TokenBits(name, bits, runs=runs, protocol=protocol)
-    lags, peaks, counts = (np.concatenate(column) for column in zip(*looks, strict=True))
-    return TokenBits(name, bits, Looks(lags, peaks, counts, attended.stride, attended.nearest_lag), runs, protocol)
+    if attends := config is not None and config.memory.slots != 0:
+        questions.append(peaks)
+    scored = Scored.joined([*text_blocks(model.model, corpus, split, protocol, *questions)])
+    bits, looks = -scored.numpy(column).astype(np.float64)[None] / math.log(2), None
+    if attends:
+        columns: Any = [scored.numpy(name) for name in ("lag", "peak", "slots")]
+        looks = Looks(*columns, stride=peaks.stride, nearest=peaks.nearest_lag)
+    return TokenBits(name, bits, looks, runs, protocol)
+
+
+class _Peaks(Attended):
+    """Answers the `lag` of the slot with the largest weight, its share of all slots' (`peak`), and their `slots`."""
+
+    def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
+        answers = super().__call__(reading)
+        weights = answers["weights"]
+        # a sentinel, or a slot of zeros, has a part of the weight
+        peak, at = (weights / weights.sum(-1, keepdim=True)).nan_to_num(0.0).max(-1)
+        lag = (weights.shape[-1] - 1 - at) * self.stride + self.nearest_lag
+        return {"lag": lag, "peak": peak, "slots": answers["slots"]}
 
 
 def text_blocks(
@@ -292,41 +295,22 @@ def text_blocks(
     return read(model, first.segments(), protocol, *questions)
 
 
-def check_alike(baseline: Model, text: SharedText, model: Model, corpus: Corpus, split: str) -> SharedText:
-    """Return the text with the tokens whose word another model with other words knows, too."""
-    if model.vocabulary.hash == baseline.vocabulary.hash:
-        return text
+def refuse_other_text(baseline: Model, model: Model) -> None:
+    """Refuse a model with other words."""
     if not model.predicts_words:
-        words = [word for line in corpus.written_lines(split) for word in (*written_words(line), None)]
-        same = len(words) == len(text.ids)
-        known = text.ids != text.vocabulary.unk_id
-    else:
-        theirs = np.asarray(corpus.splits[split].ids, np.int64)
-        to_mine = np.array([text.vocabulary.id(word) for word in model.vocabulary.words])
-        mine, same = to_mine[theirs] if len(theirs) == len(text.ids) else theirs, len(theirs) == len(text.ids)
-        known = (text.ids != text.vocabulary.unk_id) & (theirs != model.vocabulary.unk_id) if same else text.known
-        same = same and bool((mine == text.ids)[known].all())
-    if not same:
-        raise InputError(
-            f"{baseline.folder} and {model.folder}: cut the text into other words, which cannot be compared one by one"
-        )
-    return replace(text, known=text.known & known)
-
-
-def refuse_other_text(baseline: Model, model: Model, *, common: bool) -> None:
-    """Refuse a model with other words, unless the `common` ones are compared."""
-    if not common and not model.predicts_words:
         why = "predicts any word. Add --words common to compare it at the words that the baseline knows."
         raise InputError(f"{model.folder}: {why}")
-    if not common:
-        instead = "Add --words common to compare them on the words that both know."
-        refuse_other_words(baseline, model, instead)
+    refuse_other_words(baseline, model, "Add --words common to compare them on the words that both know.")
 
 
-def refuse_other_context(
-    baseline: Model, text: SharedText, model: Model, corpus: Corpus, split: str, state: State
-) -> None:
-    """Refuse a model that reads a word in another context than the baseline does."""
+def shared_with(
+    text: SharedText, baseline: Model, model: Model, corpus: Corpus, split: str, state: State
+) -> SharedText:
+    """Return the baseline's text with the tokens whose word another model knows, too.
+
+    Raises:
+        InputError: the model reads a word in another context, or cuts the text into other words.
+    """
     context = model.texts.protocol(corpus, split, state).context
     if context != text.context:
         # a model of Hugging Face's knows no documents
@@ -336,6 +320,22 @@ def refuse_other_context(
             f"{baseline.folder} and {model.folder}: a word's context is {text.context} to one and {context} to the "
             f"other. Name one for both by {' or '.join(ways)}."
         )
+    if model.vocabulary.hash == baseline.vocabulary.hash:
+        return text
+    known = text.ids != text.vocabulary.unk_id
+    if not model.predicts_words:
+        same = sum(1 + len(written_words(line)) for line in corpus.written_lines(split)) == len(text.ids)
+    else:
+        ids = np.asarray(corpus.splits[split].ids, np.int64)
+        if same := len(ids) == len(text.ids):
+            known &= ids != model.vocabulary.unk_id
+            translated = np.array([text.vocabulary.id(word) for word in model.vocabulary.words])[ids]
+            same = bool((translated == text.ids)[known].all())
+    if not same:
+        raise InputError(
+            f"{baseline.folder} and {model.folder}: cut the text into other words, which cannot be compared one by one"
+        )
+    return replace(text, known=text.known & known)
 
 
 # --- comparing ---

@@ -14,12 +14,11 @@ from spanlm.analysis.compare import (
     Comparison,
     SharedText,
     TokenBits,
-    check_alike,
     compare,
     read_tokens,
-    refuse_other_context,
     refuse_other_text,
     shared_text,
+    shared_with,
 )
 from spanlm.analysis.comparison_page import render_comparison
 from spanlm.analysis.export import checked_suffix, write_whole
@@ -223,22 +222,23 @@ def _read(
 ) -> tuple[SharedText, TokenBits, _Cache]:
     """Read the text with each run of a side, one at a time; return it with the tokens that all know so far.
 
-    The third is the side's cache: the one that is given, or None, and it is chosen for the first run.
+    Third: this side's cache; if not given, tuned on its first run.
     """
     members: list[TokenBits] = []
     chosen: _Cache = None, None
     for model in _loaded(side, first, options):
-        read = corpus
-        refuse_other_text(first, model, common=options.words is not None)
+        corpus_read = corpus
+        if options.words is None:
+            refuse_other_text(first, model)
         if model.vocabulary.hash != first.vocabulary.hash:
             split = None if WHOLE in corpus.splits else options.split
             how = {"data_dir": options.data_dir, "download": options.download, "as_text": options.as_text}
-            read = first.texts.corpus(LoadCorpus(options.corpus, split, **how), model.texts)
-        refuse_other_context(first, text, model, read, options.split, options.state)
-        text = check_alike(first, text, model, read, options.split)
+            corpus_read = first.texts.corpus(LoadCorpus(options.corpus, split, **how), model.texts)
+        text = shared_with(text, first, model, corpus_read, options.split, options.state)
         if side.cached and not members:
             chosen = cache or choose_cache(model, options, first.texts)
-        members.append(read_tokens(model, read, options.split, options.state, name=side.name, cache=chosen[0]))
+        bits = read_tokens(model, corpus_read, options.split, options.state, name=side.name, cache=chosen[0])
+        members.append(bits)
     return text, TokenBits.family(side.name, members), chosen
 
 
