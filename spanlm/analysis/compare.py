@@ -270,8 +270,8 @@ def read_tokens(
     scored = Scored.joined([*text_blocks(model.model, corpus, split, protocol, *questions)])
     bits, looks = -scored.numpy(column).astype(np.float64)[None] / math.log(2), None
     if attends:
-        columns: Any = [scored.numpy(name) for name in ("lag", "peak", "slots")]
-        looks = Looks(*columns, stride=peaks.stride, nearest=peaks.nearest_lag)
+        lag, peak, slots = (scored.answers[name].cpu().numpy() for name in ("lag", "peak", "slots"))
+        looks = Looks(lag, peak, slots, peaks.stride, peaks.nearest_lag)
     return TokenBits(name, bits, looks, runs, protocol)
 
 
