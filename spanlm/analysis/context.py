@@ -100,6 +100,11 @@ class ContextPoint:
     excess: float  # E(n), so that `bits` − `excess` is with the whole context, at the same targets
     interval: Interval  # 95 % of E(n); NaN where the targets are in fewer than `FEWEST_BLOCKS` blocks
 
+    @property
+    def sure(self) -> bool:
+        """Whether there is an interval."""
+        return math.isfinite(self.interval[0])
+
 
 @dataclass(frozen=True)
 class ContextUse:
@@ -352,7 +357,7 @@ def measure_context(
             log_p = np.column_stack([nothing, log_p])
             excess = np.column_stack([reader.whole[text.starts] - nothing, excess])
             points, draws = _points(-log_p, excess, [0, *lengths], text, generator)
-            sure = [point for point in points if math.isfinite(point.interval[0])]
+            sure = [point for point in points if point.sure]
             if sure and sure[0].interval[0] > 0:
                 means = np.array([point.excess for point in sure])
                 effective, interval = effective_context([point.words for point in sure], means, draws)
