@@ -101,14 +101,14 @@ class SharedText:
             raise InputError(f"{self.name}: {error}") from None
 
     def classes(self) -> list[Classes]:
-        found = [] if self.counts is None else [by_frequency(self.ids, self.vocabulary, self.counts)]
-        found.append(by_recurrence(self.ids, self.vocabulary, self.openings))
+        ways = [] if self.counts is None else [by_frequency(self.ids, self.vocabulary, self.counts)]
+        ways.append(by_recurrence(self.ids, self.vocabulary, self.openings))
         in_line = places(len(self.ids), line_starts(self.ids, self.vocabulary.eos_id))
-        found.append(by_edges("place in sentence (line)", in_line, (1, 2, 3, 6, 11, 21)))
+        ways.append(by_edges("place in sentence (line)", in_line, (1, 2, 3, 6, 11, 21)))
         if len(self.documents) > 1:
             in_document = places(len(self.ids), self.documents)
-            found.append(by_edges("place in document", in_document, (1, 11, 51, 201, 1_001, 10_001)))
-        return found if self.tags is None else [*found, self.tags]
+            ways.append(by_edges("place in document", in_document, (1, 11, 51, 201, 1_001, 10_001)))
+        return ways if self.tags is None else [*ways, self.tags]
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,8 +135,8 @@ class TokenBits:
 
     @staticmethod
     def family(name: str, members: Sequence[TokenBits]) -> TokenBits:
-        runs = tuple(path for one in members for path in one.runs)
-        bits = np.concatenate([one.bits for one in members])
+        runs = tuple(path for member in members for path in member.runs)
+        bits = np.concatenate([member.bits for member in members])
         return TokenBits(name, bits, members[0].looks, runs, members[0].protocol)
 
 
@@ -314,7 +314,7 @@ def shared_with(
     context = model.texts.protocol(corpus, split, state).context
     if context != text.context:
         # a model of Hugging Face's knows no documents
-        words = all(one.predicts_words for one in (baseline, model))
+        words = all(side.predicts_words for side in (baseline, model))
         ways = [f"--state {way}" for way in (text.context, context) if words or way != "document"]
         raise InputError(
             f"{baseline.folder} and {model.folder}: a word's context is {text.context} to one and {context} to the "
@@ -348,20 +348,20 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
         InputError: the text is too short, no word of it is known to both, or one has read another text or in another
             context.
     """
-    for one in (baseline, model):
-        if one.bits.shape[1] != len(text.ids):
+    for side in (baseline, model):
+        if side.bits.shape[1] != len(text.ids):
             raise InputError(
-                f"{one.name}: has read {one.bits.shape[1]:,} tokens, and {text.name} has {len(text.ids):,}"
+                f"{side.name}: has read {side.bits.shape[1]:,} tokens, and {text.name} has {len(text.ids):,}"
             )
-        if one.protocol is not None and one.protocol.context != text.context:
-            what = f"{one.protocol.context} to it, and {text.context} in {text.name}"
-            raise InputError(f"{one.name}: a word's context is {what}")
+        if side.protocol is not None and side.protocol.context != text.context:
+            contexts = f"{side.protocol.context} to it, and {text.context} in {text.name}"
+            raise InputError(f"{side.name}: a word's context is {contexts}")
     if not text.known.any():
         raise InputError(f"{text.name}: has no word that both {baseline.name} and {model.name} know")
-    for one in (baseline, model):
-        if len(lost := np.flatnonzero(text.known & ~np.isfinite(one.mean))):
+    for side in (baseline, model):
+        if len(lost := np.flatnonzero(text.known & ~np.isfinite(side.mean))):
             word = text.vocabulary.word(int(text.ids[lost[0]]))
-            raise InputError(f"{one.name}: {word}, token {lost[0] + 1} of {text.name}: bits must be finite.")
+            raise InputError(f"{side.name}: {word}, token {lost[0] + 1} of {text.name}: bits must be finite.")
     generator = np.random.default_rng(SEED)
     (whole,), draws = _differences(text, text.everything, baseline, model, generator)
     p = drawn_p(draws[:, 0], whole.difference) if whole.sure else math.nan
@@ -370,7 +370,7 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
     looking = baseline if model.looks is None else model
     if looking.looks is not None:
         sorted_by.append(by_attention(looking.looks, text.ids, text.openings, text.vocabulary.eos_id, looking.name))
-    classes = {each.title: _differences(text, each, baseline, model, generator)[0] for each in sorted_by}
+    classes = {way.title: _differences(text, way, baseline, model, generator)[0] for way in sorted_by}
     where = {title: rows for title, rows in classes.items() if rows}
     gains, losses = _moved(text, baseline.mean, model.mean)
     bits = model.by_run(text.known)
@@ -401,13 +401,13 @@ def _differences(
         draws = draws + drawn_shifts(seeds[:, present] / tokens[present], generator)
     totals, intervals, kept = sums.sum(0), interval_of(draws), int(text.known.sum())
     few = (counts > 0).sum(0) < FEWEST_BLOCKS
-    intervals = [(math.nan, math.nan) if none else both for none, both in zip(few, intervals, strict=True)]
+    intervals = [(math.nan, math.nan) if too_few else ends for too_few, ends in zip(few, intervals, strict=True)]
     columns = zip(present.tolist(), totals.tolist(), intervals, unsure, strict=True)
-    found = [
-        ClassDifference(classes.names[n], int(tokens[n]), float(total / tokens[n]), both, total / kept, skewed)
-        for n, total, both, skewed in columns
+    rows = [
+        ClassDifference(classes.names[n], int(tokens[n]), float(total / tokens[n]), ends, total / kept, skewed)
+        for n, total, ends, skewed in columns
     ]
-    return found, draws
+    return rows, draws
 
 
 def _moved(text: SharedText, baseline: Array, model: Array) -> tuple[list[MovedWord], list[MovedWord]]:
@@ -415,8 +415,8 @@ def _moved(text: SharedText, baseline: Array, model: Array) -> tuple[list[MovedW
     order = np.argsort(difference, kind="stable")
     gains = [n for n in order[:MOVED].tolist() if difference[n] < 0]
     losses = [n for n in order[::-1][:MOVED].tolist() if difference[n] > 0]
-    found = [[_in_context(text, n, baseline, model) for n in some] for some in (gains, losses)]
-    return found[0], found[1]
+    moved = [[_in_context(text, n, baseline, model) for n in some] for some in (gains, losses)]
+    return moved[0], moved[1]
 
 
 def _in_context(text: SharedText, place: int, baseline: Array, model: Array) -> MovedWord:

@@ -377,10 +377,10 @@ def _points(
     bits: Array, excess: Array, words: Sequence[int], text: _Text, generator: np.random.Generator
 ) -> tuple[list[ContextPoint], Array]:
     """Return a point for each length that has targets, and the draws of E for those that have them in enough blocks."""
-    there, blocks = ~np.isnan(excess), np.unique(text.blocks.of[text.starts], return_inverse=True)[1]
+    measured, blocks = ~np.isnan(excess), np.unique(text.blocks.of[text.starts], return_inverse=True)[1]
     sums, counts = (np.zeros((int(blocks.max()) + 1, len(words))) for _ in range(2))
-    np.add.at(sums, blocks, np.where(there, excess, 0.0))
-    np.add.at(counts, blocks, there)
+    np.add.at(sums, blocks, np.where(measured, excess, 0.0))
+    np.add.at(counts, blocks, measured)
     enough = np.flatnonzero((counts > 0).sum(0) >= FEWEST_BLOCKS)
     draws, intervals = np.empty((0, 0)), dict[int, Interval]()
     if len(enough):
@@ -389,12 +389,12 @@ def _points(
     points = [
         ContextPoint(
             words[n],
-            int(there[:, n].sum()),
-            float(bits[there[:, n], n].mean()),
+            int(measured[:, n].sum()),
+            float(bits[measured[:, n], n].mean()),
             float(sums[:, n].sum() / counts[:, n].sum()),
             intervals.get(n, UNKNOWN),
         )
-        for n in np.flatnonzero(there.any(0)).tolist()
+        for n in np.flatnonzero(measured.any(0)).tolist()
     ]
     return points, draws
 

@@ -305,8 +305,8 @@ Measured = Mapping[str, tuple[str, Flatness]]
 def save_flatness(measured: Measured, path: Path) -> None:
     """Write the flatness of models, each with its text, as `.csv` (a row for each model and group) or `.json`."""
     columns = ("run", "text", "span", *FlatnessRow._fields)
-    rows = [(name, text, one.span, *row) for name, (text, one) in measured.items() for row in one.rows]
-    runs = [{"run": name, "text": text, **one.to_json()} for name, (text, one) in measured.items()]
+    rows = [(name, text, flatness.span, *row) for name, (text, flatness) in measured.items() for row in flatness.rows]
+    runs = [{"run": name, "text": text, **flatness.to_json()} for name, (text, flatness) in measured.items()]
     save(path, (columns, rows), lambda: {"runs": runs})
 
 

@@ -99,10 +99,10 @@ class FlatnessAccumulator:
     def result(self) -> Flatness:
         """Return the means so far."""
         if self.rows == 0:
-            what = "words" if self.span == 1 else "spans"
-            raise InputError(f"flatness: none of {self.left_out} positions has two {what} to look at")
-        found = zip(GROUPS, self._counts.tolist(), self._sums, strict=True)
-        groups = tuple(_row(name, count, sums) for name, count, sums in found if count > 0)
+            slots = "words" if self.span == 1 else "spans"
+            raise InputError(f"flatness: none of {self.left_out} positions has two {slots} to look at")
+        columns = zip(GROUPS, self._counts.tolist(), self._sums, strict=True)
+        groups = tuple(_row(name, count, sums) for name, count, sums in columns if count > 0)
         overall = _row(ALL, self.rows, self._sums.sum(axis=0))
         return Flatness(groups, overall, self.left_out, self.nearest_lag, self.span)
 

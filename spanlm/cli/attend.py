@@ -106,11 +106,11 @@ EPOCHS = 30
 
 def run(arguments: list[str]) -> None:
     options = _parser().parse_args(arguments)
-    what = _what(options)
-    _check(options, what)
+    view = _view_name(options)
+    _check(options, view)
     if options.corpus == "-":  # which several runs read
         options.corpus = standard_input()
-    VIEWS[what].show(options)
+    VIEWS[view].show(options)
     if options.out is not None:
         out(f"wrote {options.out}")
 
@@ -121,17 +121,17 @@ def _parser() -> Parser:
     text = f"the folder of a trained run; several with {several}"
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help=text)
     parser.add_device()
-    what = parser.add_argument_group("what to read, one of")
-    what.add_argument("--text", help="this text")
-    what.add_argument("--file", type=Path, help="this file: plain text, or a table")
-    what.add_argument("--column", metavar="COLUMN", help="of a table (CSV, TSV, JSON lines): this column")
-    what.add_argument("--sentence", action="append", metavar="WORDS", help="this sentence; can be given again")
-    what.add_argument("--document", type=int, metavar="N", help="document N of a split of a corpus; the first is 1")
+    group = parser.add_argument_group("what to read, one of")
+    group.add_argument("--text", help="this text")
+    group.add_argument("--file", type=Path, help="this file: plain text, or a table")
+    group.add_argument("--column", metavar="COLUMN", help="of a table (CSV, TSV, JSON lines): this column")
+    group.add_argument("--sentence", action="append", metavar="WORDS", help="this sentence; can be given again")
+    group.add_argument("--document", type=int, metavar="N", help="document N of a split of a corpus; the first is 1")
     text = "a split, from the line that holds this token; the first is 1; with --document, a token of that"
-    what.add_argument("--from", type=int, metavar="TOKEN", help=text)
-    what.add_argument("--by-lag", action="store_true", help="a whole split, for mean attention by lag")
-    what.add_argument("--flatness", action="store_true", help="a whole split, for how equal the weights are")
-    what.add_argument("--by-epoch", action="store_true", help="a span buffer's use while its run was trained")
+    group.add_argument("--from", type=int, metavar="TOKEN", help=text)
+    group.add_argument("--by-lag", action="store_true", help="a whole split, for mean attention by lag")
+    group.add_argument("--flatness", action="store_true", help="a whole split, for how equal the weights are")
+    group.add_argument("--by-epoch", action="store_true", help="a span buffer's use while its run was trained")
     parser.add_argument("--words", type=int, metavar="N", help=f"how much of --document or --from (default: {WORDS})")
     text = f"how many of the most probable next words to show (default: {attention.EXPECTED}; of a span buffer, "
     text += f"for each part, {attention.EXPECTED_OF_PART})"
@@ -149,7 +149,7 @@ def _parser() -> Parser:
         "of spans ": export.SPAN_SUFFIXES,
         "by epoch ": export.UTILISATION_SUFFIXES,
     }
-    text = "; ".join(f"{what}{export.listed(suffixes)}" for what, suffixes in kinds.items())
+    text = "; ".join(f"{kind}{export.listed(suffixes)}" for kind, suffixes in kinds.items())
     parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     return parser
 
@@ -158,38 +158,40 @@ def _of(options: argparse.Namespace, name: str) -> Any:
     return vars(options)[name.removeprefix("--").replace("-", "_")]
 
 
-def _what(options: argparse.Namespace) -> str:
-    given = [name for name in VIEWS if _of(options, name) not in (None, False)]
-    if not given:
+def _view_name(options: argparse.Namespace) -> str:
+    chosen = [name for name in VIEWS if _of(options, name) not in (None, False)]
+    if not chosen:
         raise InputError(f"one of {' '.join(VIEWS)} is required (see `spanlm attend --help`)")
-    if len(given) > 1 and given != ["--document", "--from"]:
-        raise InputError(f"{' and '.join(given)} do not go together: take one (or --document with --from)")
-    return given[0]
+    if len(chosen) > 1 and chosen != ["--document", "--from"]:
+        raise InputError(f"{' and '.join(chosen)} do not go together: take one (or --document with --from)")
+    return chosen[0]
 
 
-def _check(options: argparse.Namespace, what: str) -> None:
+def _check(options: argparse.Namespace, view_name: str) -> None:
     """Refuse options that do not go with what is read, before anything is loaded.
 
     The files that a text can be written to depend on the model, and are checked when that is loaded.
     """
-    view, count = VIEWS[what], len(options.runs)
+    view, count = VIEWS[view_name], len(options.runs)
     for name in (*_CORPUS, *_TEXT, "--words", "--column", "--strict"):
         if (value := _of(options, name)) is not None and name not in view.uses:
             users = [user for user, other in VIEWS.items() if name in other.uses]
-            raise InputError(f"{name}={value}: is for {' and '.join(users)}, not for {what}")
+            raise InputError(f"{name}={value}: is for {' and '.join(users)}, not for {view_name}")
     if options.words is not None:
         require(1 <= options.words <= MOST_WORDS, "--words", options.words, f"from 1 to {MOST_WORDS:,}")
     require(options.top is None or options.top >= 1, "--top", options.top, "at least 1")
     if not view.suffixes and count > 1:
         several = [name for name, other in VIEWS.items() if other.suffixes]
-        raise InputError(f"{count} runs: {what} takes one; several stand side by side with {' and '.join(several)}")
+        raise InputError(
+            f"{count} runs: {view_name} takes one; several stand side by side with {' and '.join(several)}"
+        )
     check_gate(options.gate_temperature, count)
     if options.column is not None and options.state == "document":
         raise InputError("--state=document: rows of a table are no documents; take line or carry")
     check_output(options.out, own_texts(options))
     if view.suffixes and options.out is not None:
         suffix = export.checked_suffix(options.out, view.suffixes)
-        if suffix in FIGURES and what != "--sentence":  # where each run has a panel of its own
+        if suffix in FIGURES and view_name != "--sentence":  # where each run has a panel of its own
             check_series(count, "write .csv or .json")
 
 
@@ -225,10 +227,10 @@ def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
     if options.text is None and options.file is None:
         corpus, split = corpus_of(model, options)
         start, length = _of(options, "--from"), options.words or WORDS
-        found = excerpt(corpus, split, document=options.document, start=start, length=length)
-        line_starts = [0, *(at for at, word in enumerate(found.words[:-1], 1) if word == EOS)]
-        starts = {"carry": [0], "document": found.starts, "line": line_starts}
-        return replace(found, starts=starts[options.state or model.texts.protocol(corpus, split).context])
+        stretch = excerpt(corpus, split, document=options.document, start=start, length=length)
+        line_starts = [0, *(at for at, word in enumerate(stretch.words[:-1], 1) if word == EOS)]
+        starts = {"carry": [0], "document": stretch.starts, "line": line_starts}
+        return replace(stretch, starts=starts[options.state or model.texts.protocol(corpus, split).context])
     lines, numbers = (options.text.split("\n"), []) if options.text is not None else _lines(model, options)
     # a line has an end at least: of a huge file no more is read than what is refused
     pieces = list(islice(model.texts.pieces(lines), MOST_WORDS + 1))
@@ -291,10 +293,16 @@ def _sentences(options: argparse.Namespace) -> None:
             paragraph(f"{record.title}: {record.about}; next word, and where the weight was, in percent")
             table([(marked(record, target), _weights(record, t)) for t, target in enumerate(record.targets)])
             out()
-    rows = [(f"sentence {number}", [mean_flatness([one]) for one in row]) for number, row in enumerate(sentences, 1)]
+    rows = [
+        (f"sentence {number}", [mean_flatness([record]) for record in records])
+        for number, records in enumerate(sentences, 1)
+    ]
     if len(sentences) > 1:
         rows.append(("all sentences", [mean_flatness(records) for records in zip(*sentences, strict=True)]))
-    cells = [[name, *("-" if one is None else f"{one.overall.flatness:.3f}" for one in row)] for name, row in rows]
+    cells = [
+        [name, *("-" if flatness is None else f"{flatness.overall.flatness:.3f}" for flatness in row)]
+        for name, row in rows
+    ]
     grid(["", *models], cells, f"flatness ({_FLATNESS})")
     if options.out is not None:
         export.save_sentences(sentences, options.out)
@@ -369,9 +377,9 @@ def published_name(config: RunConfig) -> str | None:
 def _by_epoch(options: argparse.Namespace) -> None:
     """From the logs of runs: no model is loaded."""
     measured = [*map(read_utilisation, options.runs, run_names(options.runs))]
-    header = ["epoch", *(head for one in measured for head in (one.name, "oracle"))]
+    header = ["epoch", *(head for run in measured for head in (run.name, "oracle"))]
     rows = [
-        [str(epoch + 1), *(_percent(shares, epoch) for one in measured for shares in (one.learned, one.oracle))]
+        [str(epoch + 1), *(_percent(shares, epoch) for run in measured for shares in (run.learned, run.oracle))]
         for epoch in spread_epochs(max(map(len, measured)), EPOCHS)
     ]
     grid(header, rows, "use of the span buffer on valid, in percent")
@@ -399,7 +407,7 @@ def print_flatness(measured: Mapping[str, tuple[str, Flatness]]) -> None:
     paragraph(
         "largest, at ...: mean share of the largest weight and of the nearest word; equal: of each if all were equal"
     )
-    if any(one.span > 1 for _, one in measured.values()):
+    if any(flatness.span > 1 for _, flatness in measured.values()):
         out("newest: mean share of the span that ended last")
 
 

@@ -202,8 +202,8 @@ def _first(sides: Sequence[_Side], options: argparse.Namespace) -> Model:
     if not first.any_words:
         return first
     others = (load(run, options.device) for run in runs[1:])
-    own = (model for model in others if not model.any_words and model.predicts_words)
-    return first.in_words_of(next(own, first))
+    with_words = (model for model in others if not model.any_words and model.predicts_words)
+    return first.in_words_of(next(with_words, first))
 
 
 def _loaded(side: _Side, first: Model, options: argparse.Namespace) -> Iterator[Model]:
@@ -279,7 +279,9 @@ class _Report:
                 "perplexity": perplexity(self.bits * math.log(2)),
                 **more[0],
             },
-            "comparisons": [{**one.to_json(), **side} for one, side in zip(self.comparisons, more[1:], strict=True)],
+            "comparisons": [
+                {**other.to_json(), **side} for other, side in zip(self.comparisons, more[1:], strict=True)
+            ],
         }
 
     def print(self, notes: Sequence[str]) -> None:
@@ -314,18 +316,23 @@ class _Report:
         rows = [
             [self.baseline.name, *[str(len(self.baseline.bits))] * self.families, f"{self.bits:.3f}", ppl, "", "", ""]
         ]
-        for one in self.comparisons:
-            numbers = [f"{one.bits:.3f}", shown(one.perplexity), signed(one.whole.difference), _interval(one.whole)]
-            rows.append([one.name, *[str(one.runs)] * self.families, *numbers, of_chance(one.p)])
+        for other in self.comparisons:
+            numbers = [
+                f"{other.bits:.3f}",
+                shown(other.perplexity),
+                signed(other.whole.difference),
+                _interval(other.whole),
+            ]
+            rows.append([other.name, *[str(other.runs)] * self.families, *numbers, of_chance(other.p)])
         yield ["", *seeds, "bits", "perplexity", "difference", "95 %", "p"], rows, None
-        for one in self.comparisons:
+        for other in self.comparisons:
             rows = []
-            for title, classes in one.where.items():
+            for title, classes in other.where.items():
                 rows.append([title, "", "", "", ""])
                 for row in classes:
                     numbers = [f"{row.tokens:,}", signed(row.difference), _interval(row), signed(row.part)]
                     rows.append([f"  {row.name}", *numbers])
-            title = f"{one.name} − {self.baseline.name}, bits a token; part: of the difference, over all tokens"
+            title = f"{other.name} − {self.baseline.name}, bits a token; part: of the difference, over all tokens"
             yield ["", "tokens", "difference", "95 %", "part"], rows, title
 
     def write(self, path: Path) -> None:
@@ -336,9 +343,9 @@ class _Report:
             content = grids_bytes(self.tables(), suffix)
         elif suffix == ".csv":
             rows = (
-                (one.name, self.baseline.name, title, row.name, row.tokens, row.difference, *row.interval, row.part)
-                for one in self.comparisons
-                for title, row in one.rows
+                (other.name, self.baseline.name, title, row.name, row.tokens, row.difference, *row.interval, row.part)
+                for other in self.comparisons
+                for title, row in other.rows
             )
             content = table_bytes(_COLUMNS, rows)
         else:
@@ -348,8 +355,8 @@ class _Report:
     def figure(self, path: Path) -> Figure:
         """Draw the classes that have an interval, each way to sort tokens under its title."""
         names: dict[str, dict[str, None]] = {}
-        for one in self.comparisons:
-            for title, row in one.rows[1:]:
+        for other in self.comparisons:
+            for title, row in other.rows[1:]:
                 if row.sure:
                     names.setdefault(title, {})[row.name] = None
         if not names:
@@ -357,11 +364,11 @@ class _Report:
             raise InputError(f"{path}: {few}; take a longer text, or write .html")
         lines = [(title, name) for title, classes in names.items() for name in ("", *classes)]
         panels = []
-        for one in self.comparisons:
+        for other in self.comparisons:
             values = {
-                (title, row.name): Value(row.difference, *row.interval) for title, row in one.rows[1:] if row.sure
+                (title, row.name): Value(row.difference, *row.interval) for title, row in other.rows[1:] if row.sure
             }
-            panels.append(RowsPanel(one.name, tuple(map(values.get, lines)), digits=None))
+            panels.append(RowsPanel(other.name, tuple(map(values.get, lines)), digits=None))
         caption = f"{self.text.name}. Left of 0 the model is better."
         caption += " Whiskers: 95 % intervals; classes without one are left out."
         if unsure := self.lopsided:

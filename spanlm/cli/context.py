@@ -42,14 +42,14 @@ def run(arguments: list[str]) -> None:
     if options.out is not None:
         check_output(options.out, own_texts(options))
         checked_suffix(options.out, (".csv", *FIGURES))
-    asked = field_values(options, context.ContextOptions)
+    settings = field_values(options, context.ContextOptions)
     model = load_runs([options.run, *options.more], options)
     network = model.predictor("context")
     corpus, split = corpus_of(model, options)
     protocol = model.texts.protocol(corpus, split, options.state, precision=options.precision)
     counts = training_counts(model, corpus)
     with progress(shown=not options.json) as report:
-        use = context.measure_context(network, corpus, split, protocol, asked, counts=counts, report=report)
+        use = context.measure_context(network, corpus, split, protocol, settings, counts=counts, report=report)
     if options.out is not None:
         suffix = options.out.suffix.lower()
         write_whole(options.out, _csv(use) if suffix == ".csv" else figure_bytes(_figure(use), suffix))

@@ -134,7 +134,8 @@ def _word_content(record: AttentionRecord) -> dict[str, Any]:
 
 def _span_content(record: AttentionRecord, parts: PartsRecord) -> dict[str, Any]:
     gates = [
-        round(gate, 4) if there else None for gate, there in zip(parts.preference.tolist(), parts.there, strict=True)
+        round(gate, 4) if is_there else None
+        for gate, is_there in zip(parts.preference.tolist(), parts.there, strict=True)
     ]
     newest, weights = zip(*(_newest_first(record.looks(t), record.span) for t in range(len(record))), strict=True)
     longest = max(map(len, weights))
@@ -153,7 +154,7 @@ def _span_content(record: AttentionRecord, parts: PartsRecord) -> dict[str, Any]
 
 
 def _rounded(shares: Sequence[tuple[Any, float]]) -> list[list[Any]]:
-    return [[what, float(f"{share:.3g}")] for what, share in shares]
+    return [[item, float(f"{share:.3g}")] for item, share in shares]
 
 
 def _numbers(numbers: NDArray[np.float64], form: str) -> Any:
