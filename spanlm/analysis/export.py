@@ -275,9 +275,9 @@ def _sentences(sentences: Sentences) -> dict[str, Any]:
 
 
 def _panel(record: AttentionRecord) -> dict[str, Any]:
-    weights, slots = _shortest(by_word(record)), record.occupied.sum(axis=1)
+    weights, slots = by_word(record), record.occupied.sum(axis=1)
     ends = np.maximum(np.arange(len(record)) + 1 - record.nearest_lag, 0)
-    missing = 1 - np.nansum(weights, axis=1)
+    missing = 1 - np.nansum(weights, axis=1, dtype=np.float64)
     return {
         "run": record.title,
         "words": record.words,
@@ -286,7 +286,7 @@ def _panel(record: AttentionRecord) -> dict[str, Any]:
         "surprisal_nats": record.surprisal.tolist(),
         "nearest_lag": record.nearest_lag,
         "first_word_of_row": (ends - slots).tolist(),
-        "weights": [row[~np.isnan(row)].tolist() for row in weights],
+        "weights": [row[~np.isnan(row)].tolist() for row in _shortest(weights)],
         "on_no_word": np.where(slots > 0, np.maximum(missing, 0.0), 0.0).tolist(),
         "flatness": _flatness(mean_flatness([record])),
     }

@@ -72,9 +72,9 @@ table. Several runs stand side by side, each with what the paper printed. Of a m
 nearest 15 words are told apart, what is older is one number. A table of more than 50 lags has groups of them.
 
 With --sentence, a map of weights: a row for each predicted word, a column for each word before it. Each sentence is
-read alone, and every run that is named has a panel beside the others (.svg, .png, .pdf, .csv, .json). Without --out the
-largest weights of each word are printed. With --flatness, how equal the weights are over a whole split: a table, and
-(--out) .csv or .json.
+read alone, and every run that is named has a panel beside the others (.svg, .png, .pdf, .csv, .json; of one run .html).
+Without --out the largest weights of each word are printed. With --flatness, how equal the weights are over a whole
+split: a table, and (--out) .csv or .json.
 
 A model with a span buffer looks at spans of several words. What is printed of a text is which of them had the largest
 weights when its last word was guessed, and what the buffer, the encoder and both expected there. The page (.html)
@@ -144,7 +144,7 @@ def _parser() -> Parser:
     kinds = {
         "": export.ATTENTION_SUFFIXES,
         "by lag ": export.LAG_SUFFIXES,
-        "of sentences ": export.SENTENCE_SUFFIXES,
+        "of sentences ": (".html", *export.SENTENCE_SUFFIXES),
         "of flatness ": export.FLATNESS_SUFFIXES,
         "of spans ": export.SPAN_SUFFIXES,
         "by epoch ": export.UTILISATION_SUFFIXES,
@@ -286,6 +286,14 @@ def _models(options: argparse.Namespace, most: float = math.inf) -> dict[str, Tr
 
 
 def _sentences(options: argparse.Namespace) -> None:
+    if options.out is not None and options.out.suffix.lower() == ".html":  # the page of a text has a line for each
+        if len(options.runs) > 1:
+            raise InputError(
+                f"{options.out}: a page shows one run; end it in {export.listed(export.SENTENCE_SUFFIXES)}"
+            )
+        options.text = "\n".join(options.sentence)
+        _text(options)
+        return
     models = _models(options, most=1)
     sentences = [[_sentence(name, model, text) for name, model in models.items()] for text in options.sentence]
     if options.out is None:
@@ -462,7 +470,7 @@ _STRETCH = View(_text, (*_CORPUS, *_TEXT, "--words"))
 VIEWS = {
     "--text": View(_text, _TEXT),
     "--file": View(_text, (*_TEXT, "--column", "--strict")),
-    "--sentence": View(_sentences, (), export.SENTENCE_SUFFIXES),
+    "--sentence": View(_sentences, (), (".html", *export.SENTENCE_SUFFIXES)),
     "--by-lag": View(_by_lag, _CORPUS, export.LAG_SUFFIXES),
     "--flatness": View(_flatness, _CORPUS, export.FLATNESS_SUFFIXES),
     "--document": _STRETCH,

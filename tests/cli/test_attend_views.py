@@ -149,6 +149,9 @@ def test_a_model_of_sentences_reads_one_sentence(cli: Cli, sentence_run: Path) -
 def test_several_runs_and_sentences_are_one_file(cli: Cli, tiny_run: Path, attentive_run: Path) -> None:
     command = ("attend", attentive_run, tiny_run, "--sentence", SENTENCE, "--sentence", "the dog", "--out", "a.json")
     assert cli(*command).done.endswith("wrote a.json\n")
+    cli(*command[:-1], "a.html").refused("a.html: a page shows one run")
+    cli("attend", tiny_run, "--sentence", SENTENCE, "--sentence", "the dog", "--out", "a.html").done  # noqa: B018
+    assert '"zebra"' in Path("a.html").read_text(encoding="utf-8")
     panels = json.loads(Path("a.json").read_bytes())["sentences"]
     assert [[panel["run"] for panel in row] for row in panels] == [["attentive", "tiny"]] * 2
 

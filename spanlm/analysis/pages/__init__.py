@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.analysis.lags import LagAccumulator
 from spanlm.data.vocabulary import EOS
-from spanlm.scoring.attention import AttentionRecord, Expected, Look, PartsRecord
+from spanlm.scoring.attention import AttentionRecord, Expected, PartsRecord
 from spanlm.scoring.cache import CachedWords
 from spanlm.store.plain import finite
 
@@ -121,13 +120,16 @@ def cached_content(content: Mapping[str, Any], surprisal: NDArray[np.float64], c
 
 
 def _word_content(record: AttentionRecord) -> dict[str, Any]:
+    full = record.weights[record.occupied.all(axis=1)]
+    # of a window that grows with the text only the last is full, which has no mean
+    mean = np.round(100 * full.mean(axis=0, dtype=np.float64), 2).tolist() if len(full) > 1 else None
     return {
         "window": record.window,
         "nearest": record.nearest_lag,
         # weights and probabilities in thousandths keep long texts small
         "weights": np.rint(_UNITS * record.weights.astype(np.float64)).astype(int).tolist(),
         "held": record.occupied.sum(axis=1).tolist(),
-        "mean": _mean_percent(record),
+        "mean": mean,
         "darkest": darkest(record.settled[record.settled > 0]),
     }
 
@@ -137,7 +139,7 @@ def _span_content(record: AttentionRecord, parts: PartsRecord) -> dict[str, Any]
         round(gate, 4) if is_there else None
         for gate, is_there in zip(parts.preference.tolist(), parts.there, strict=True)
     ]
-    newest, weights = zip(*(_newest_first(record.looks(t), record.span) for t in range(len(record))), strict=True)
+    newest, weights = zip(*(_newest_first(record, t) for t in range(len(record))), strict=True)
     longest = max(map(len, weights))
     return {
         "spans": True,
@@ -161,34 +163,21 @@ def _numbers(numbers: NDArray[np.float64], form: str) -> Any:
     return finite([float(f"{x:{form}}") for x in numbers.tolist()])
 
 
-def _mean_percent(record: AttentionRecord) -> list[float] | None:
-    """Return the mean attention by lag, or None where the window is not full, or only in the end."""
-    accumulator = LagAccumulator()
-    accumulator.update(record.weights, record.occupied.sum(axis=1))
-    # of a window that grows with the text only the last is full
-    if accumulator.positions <= 1:
-        return None
-    return [round(percent, 2) for percent in accumulator.profile().percent]
-
-
-def _newest_first(looks: Sequence[Look], span: int) -> tuple[int, NDArray[np.float64]]:
+def _newest_first(record: AttentionRecord, position: int) -> tuple[int, NDArray[np.float32]]:
     """Return where a position's newest span ends, before the text without any, and all weights, the newest first.
 
     Each span ends `span` words before the last.
     """
-    newest = max((look.last for look in looks), default=-1)
-    row = np.zeros(max(((newest - look.last) // span + 1 for look in looks), default=0))
-    for look in looks:
-        row[(newest - look.last) // span] = look.weight
-    return newest, row
+    row = record.weights[position, ::-1]
+    columns = np.flatnonzero(row)
+    if not columns.size:
+        return -1, row[:0]
+    first, last = columns[[0, -1]].tolist()
+    return position - record.nearest_lag - first, row[first : last + 1 : record.span]
 
 
 def darkest(seen: NDArray[np.floating[Any]]) -> float:
-    """Return the weight shown in the darkest blue, a round one for the whole text, so that shades can be compared.
-
-    Args:
-        seen: weights that were looked with; without any, it is 1.
-    """
+    """Return the weight shown in the darkest blue: a round one for all `seen` in a text, 1 without any."""
     usual = float(np.quantile(seen, _SHADE_QUANTILE)) if seen.size else 1.0
     if not 0 < usual < 1:
         return 1.0
