@@ -67,23 +67,21 @@ _MORE = """
   spanlm attend runs/spans --from 5000 --words 600 --out spans.html
   spanlm attend runs/spans --by-epoch --out use.svg
 
-With --by-lag, mean attention by distance over a whole split: a table, and (--out) a figure, data or a Markdown
-table. Several runs stand side by side, each with what the paper printed. Of a memory that holds the whole sentence the
-nearest 15 words are told apart, what is older is one number. A table of more than 50 lags has groups of them.
+With --by-lag, mean attention by distance over a whole split: a table, and (--out) a figure, data (.csv, .json) or .md.
+Several runs stand side by side, each with what the paper printed. Of a memory that holds the whole sentence the nearest
+15 words are told apart, what is older is one number. A table of more than 50 lags has groups of them.
 
 With --sentence, a map of weights: a row for each predicted word, a column for each word before it. Each sentence is
 read alone, and every run that is named has a panel beside the others (.svg, .png, .pdf, .csv, .json; of one run .html).
 Without --out the largest weights of each word are printed. With --flatness, how equal the weights are over a whole
 split: a table, and (--out) .csv or .json.
 
-A model with a span buffer looks at spans of several words. What is printed of a text is which of them had the largest
-weights when its last word was guessed, and what the buffer, the encoder and both expected there. The page (.html)
-shows it of every word, and .json has it; .csv has a row for every span that a word looked at, and the gate, λ before
-its temperature. Of spans, too, --flatness shows how equal their weights are, and --by-lag which get them, by the lag of
-a span's last word; beside each other by lag stand only runs whose spans have one length. With --by-epoch, how often its
-gate preferred the buffer on valid after each epoch of training, and how often the buffer was better: a table, and
-(--out) a figure or data. A run that is still in training can be looked at, too. Every .json file has the command, the
-commit and the time that made it.
+A model with a span buffer looks at spans of several words. Of a text its last word is printed: which spans had the
+largest weights, and what the buffer, the encoder and both expected. Of every word the page (.html) and .json have that;
+.csv has a row for every span that a word looked at, and the gate, λ before its temperature. --flatness and --by-lag (by
+a span's last word) are of spans, too; by lag only runs whose spans have one length stand beside each other. With
+--by-epoch, how often its gate preferred the buffer on valid after each epoch, and how often the buffer was better: a
+table, and (--out) a figure or data, also of a run that is still in training.
 """
 
 MOST_WORDS = 20_000
@@ -141,15 +139,9 @@ def _parser() -> Parser:
     parser.add_gate(texts=True)
     parser.add_row_options(prefix=False, default=None)
     parser.add_corpus()
-    kinds = {
-        "": export.ATTENTION_SUFFIXES,
-        "by lag ": export.LAG_SUFFIXES,
-        "of sentences ": (".html", *export.SENTENCE_SUFFIXES),
-        "of flatness ": export.FLATNESS_SUFFIXES,
-        "of spans ": export.SPAN_SUFFIXES,
-        "by epoch ": export.UTILISATION_SUFFIXES,
-    }
-    text = "; ".join(f"{kind}{export.listed(suffixes)}" for kind, suffixes in kinds.items())
+    text = (
+        "a page (.html), a figure (.svg, .png, .pdf), data (.csv, .npz, .json) or a table (.md); which: see --help all"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     return parser
 
@@ -301,16 +293,11 @@ def _sentences(options: argparse.Namespace) -> None:
             paragraph(f"{record.title}: {record.about}; next word, and where the weight was, in percent")
             table([(marked(record, target), _weights(record, t)) for t, target in enumerate(record.targets)])
             out()
-    rows = [
-        (f"sentence {number}", [mean_flatness([record]) for record in records])
-        for number, records in enumerate(sentences, 1)
-    ]
+    groups = [(f"sentence {number}", [[record] for record in row]) for number, row in enumerate(sentences, 1)]
     if len(sentences) > 1:
-        rows.append(("all sentences", [mean_flatness(records) for records in zip(*sentences, strict=True)]))
-    cells = [
-        [name, *("-" if flatness is None else f"{flatness.overall.flatness:.3f}" for flatness in row)]
-        for name, row in rows
-    ]
+        groups.append(("all sentences", [[*records] for records in zip(*sentences, strict=True)]))
+    means = [(name, map(mean_flatness, group)) for name, group in groups]
+    cells = [[name, *(f"{mean.overall.flatness:.3f}" if mean else "-" for mean in row)] for name, row in means]
     grid(["", *models], cells, f"flatness ({_FLATNESS})")
     if options.out is not None:
         export.save_sentences(sentences, options.out)
