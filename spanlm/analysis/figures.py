@@ -36,7 +36,7 @@ FIGURES = (".svg", ".png", ".pdf")
 """Suffixes of figures."""
 
 INK, MUTED, FAINT, PAPER = "#1c1f24", "#5b626d", "#dfe3e8", "#ffffff"
-TITLE_SIZE, HEAD_SIZE, LEGEND_SIZE, TEXT_SIZE = 11.5, 10.0, 9.0, 8.5
+TITLE_SIZE, LEGEND_SIZE, TEXT_SIZE = 11.5, 9.0, 8.5
 """In points."""
 
 
@@ -144,7 +144,6 @@ def _hollow(style: Style) -> dict[str, Any]:
 
 def _percent(axes: Axes) -> None:
     axes.yaxis.set_major_formatter("{x:g} %")
-    axes.grid(axis="y")
     axes.autoscale_view()
     axes.set_ylim(0)
 
@@ -213,12 +212,11 @@ def _curves(panels: Sequence[Panel], x_label: str, y_label: str = "") -> tuple[F
     figure, (plots,) = sheet(620, 270, 1, len(panels), sharex=True, sharey=True)
     keys: dict[str, Artist] = {}
     for panel, axes in zip(panels, plots, strict=True):
-        axes.set_title(clip(panel.title, 100 // len(panels)), loc="left", size=HEAD_SIZE, weight="bold", color=INK)
+        axes.set_title(clip(panel.title, 100 // len(panels)))
         for series in panel.series:
             drawn = _draw(axes, series, styles[series.name])
             if not series.thin:
                 keys.setdefault(series.label or series.name, drawn)
-        axes.grid(axis="y")
         axes.set_xlabel(x_label)
     plots[0].set_ylabel(y_label)
     return figure, [*plots], [*keys.values()]
@@ -290,14 +288,6 @@ def _setting_axis(plots: Sequence[Axes], panels: Sequence[Panel]) -> None:
     plots[0].xaxis.set_minor_locator(NullLocator())
 
 
-def _pair_keys(full: str, thin: str) -> list[Artist]:
-    from matplotlib.lines import Line2D
-
-    grey: dict[str, Any] = {"color": MUTED, "marker": "o"}
-    hollow = {**grey, "linewidth": 0.75, **_hollow(Style(MUTED, "o"))}
-    return [Line2D([], [], label=full, **grey), Line2D([], [], label=thin, **hollow)]
-
-
 @styled()
 def lag_figure(measured: Sequence[MeasuredLags]) -> Figure:
     """Draw mean attention by lag: one model as bars, several as lines.
@@ -367,8 +357,8 @@ def utilisation_figure(title: str, measured: Sequence[Utilisation], caption: str
         where = axes.get_yaxis_transform()
         axes.text(1.01, percent, f"paper: {name}{percent:g} %", color=MUTED, va=side, transform=where)
     _percent(axes)
-    text = " ".join([caption, f"{EXPLAINED}.", _PAPER]).strip()
-    return finished(figure, title, [*keys, *_pair_keys("PoU", "oracle PoU")], text)
+    text = " ".join([caption, f"{EXPLAINED}. Thin, with hollow marks: oracle PoU.", _PAPER]).strip()
+    return finished(figure, title, keys, text)
 
 
 @styled()
@@ -389,10 +379,11 @@ def curves_figure(curves: Sequence[Curve]) -> Figure:
     figure, (axes,), keys = _curves(panels, LABELS[by], "perplexity")
     _count_axis(axes, panels)
     _perplexities(axes, panels)
-    caption = "train: of the weights as they moved through the epoch, with dropout. The vertical axis is logarithmic."
+    caption = "Thin, with hollow marks: train, of the weights as they moved through the epoch, with dropout."
+    caption += " Others: valid. The vertical axis is logarithmic."
     seeds = max(len(curve.valid) for curve in curves)
     caption += f" Bands go from the least to the greatest of {seeds} seeds." if seeds > 1 else ""
-    return finished(figure, "Learning curves", [*keys, *_pair_keys("valid", "train")], caption)
+    return finished(figure, "Learning curves", keys, caption)
 
 
 @styled()
@@ -482,9 +473,9 @@ def rows_figure(
     room = max(high - low, 0.01 * abs(high)) or 0.01
     ends = number_at(low - 0.15 * room), number_at(high + 0.35 * room)
     for panel, axes in zip(panels, plots, strict=True):
-        axes.set_title(clip(panel.title, 36), loc="left", size=LEGEND_SIZE, weight="bold", color=INK)
+        axes.set_title(clip(panel.title, 36))
         axes.spines["bottom"].set_visible(False)
-        axes.grid()
+        axes.grid(visible=True)
         axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.set_xlim(*ends)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.analysis.figures import INK, LEGEND_SIZE, PAPER, TEXT_SIZE, clip, finished, sheet, styled, wrap
+from spanlm.analysis.figures import INK, PAPER, TEXT_SIZE, clip, finished, sheet, styled, wrap
 from spanlm.analysis.flatness import mean_flatness
 from spanlm.analysis.lags import axis_title, signed
 from spanlm.data.vocabulary import UNK
@@ -121,7 +121,8 @@ def _figure(title: str, panels: Sequence[Sequence[_Map]], caption: str, *, unkno
             axes.set_ylabel(panel.row_title, loc="top")
             axes.set_xticks(np.arange(table.shape[1]) + 0.5, panel.columns, rotation=90, color=INK)
             axes.set_yticks(np.arange(table.shape[0]) + 0.5, panel.rows, color=INK)
-            axes.set_title(clip(panel.title, 34), loc="left", size=LEGEND_SIZE, weight="bold")
+            axes.set_title(clip(panel.title, 34))
+            axes.grid(visible=False)
             if panel.beside:
                 beside = axes.secondary_yaxis("right")
                 beside.set_yticks(np.arange(table.shape[0]) + 0.5, panel.beside)
