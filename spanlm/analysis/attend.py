@@ -35,10 +35,9 @@ class Excerpt:
 def excerpt(
     corpus: Corpus, split: str, *, document: int | None = None, start: int | None = None, length: int = 60
 ) -> Excerpt:
-    """Take `length` tokens, line ends included, of a split, or fewer where it ends.
+    """Take `length` tokens of a split, line ends included, or fewer where it ends.
 
-    `document` counts from 1; None: the whole split is one. So does `start`, the token of it that is wanted: the excerpt
-    begins with its line.
+    `document` counts from 1; None: the whole split. `start` is a token of it, from 1; the excerpt begins with its line.
 
     Raises:
         InputError: there is no such document or token, or `length` is below 1.

@@ -34,7 +34,7 @@ class Classes:
     labels: Counts
 
     def where(self, kept: NDArray[np.bool_]) -> Classes:
-        """Return the same with tokens that are not kept in no class."""
+        """Take all tokens that are not `kept` out of their classes."""
         return Classes(self.title, self.names, np.where(kept, self.labels, -1))
 
 
@@ -82,7 +82,7 @@ def is_word(ids: Counts, vocabulary: Vocabulary) -> NDArray[np.bool_]:
 
 
 def distances(ids: Counts, starts: Counts) -> Counts:
-    """Return how many tokens back each token last stood in the same context, which begin at `starts`; 0: it is new."""
+    """Return how many tokens back each word last stood in its context; 0: it is new. Contexts begin at `starts`."""
     context = np.searchsorted(starts, np.arange(len(ids)), side="right")
     order = np.lexsort((ids, context))  # stable: in the order of the text within each
     same = (np.diff(ids[order]) == 0) & (np.diff(context[order]) == 0)
@@ -107,7 +107,7 @@ def by_novelty(ids: Counts, vocabulary: Vocabulary, starts: Counts) -> Classes:
 
 
 def places(tokens: int, begins: Counts) -> Counts:
-    """Return the place of each token from the last beginning, from 1."""
+    """Number the tokens from each beginning on, from 1."""
     at = np.arange(tokens)
     return at + 1 - begins[np.searchsorted(begins, at, side="right") - 1]
 
@@ -126,7 +126,7 @@ def by_attention(looks: Looks, ids: Counts, starts: Counts, eos_id: int, name: s
     inputs = np.where(at == first, eos_id, np.append(eos_id, ids[:-1]))
 
     def held(word: Counts, later: int = 0) -> NDArray[np.bool_]:
-        """Whether a slot holds a word, or, `later`, has it after its last one."""
+        """Whether a slot holds a word; `later` 1: whether the word stands after its last one."""
         matches = np.zeros(len(ids), np.bool_)
         for back in range(1 if later else looks.stride):
             source = at - looks.lag - back + later

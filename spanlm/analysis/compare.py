@@ -113,7 +113,7 @@ class SharedText:
 
 @dataclass(frozen=True, eq=False)
 class TokenBits:
-    """What a model, or each of a family of R, gives to each of N tokens."""
+    """Bits of N tokens, by a model or by each run of a family of R."""
 
     name: str  # for people
     bits: Array  # (R, N), −log2 p
@@ -142,7 +142,7 @@ class TokenBits:
 
 @dataclass(frozen=True)
 class ClassDifference:
-    """The tokens of a class."""
+    """The difference over the tokens of one class."""
 
     name: str  # of the class
     tokens: int  # how many
@@ -229,7 +229,7 @@ def shared_text(
 
 
 def training_counts(model: Model, read: Corpus) -> Counts | None:
-    """Count the words of the training text, if that is where it was or in the folder in which `read` was found."""
+    """Count the words of the training text, if it is where it was or in the folder of the corpus `read`."""
     for folder in dict.fromkeys((None, None if read.config is None else read.config.dir)):
         with suppress(SpanlmError):
             corpus = model.corpus(None, "train", data_dir=folder)
@@ -296,7 +296,7 @@ def text_blocks(
 
 
 def refuse_other_text(baseline: Model, model: Model) -> None:
-    """Refuse a model with other words."""
+    """Refuse a model whose vocabulary is not the baseline's."""
     if not model.predicts_words:
         why = "predicts any word. Add --words common to compare it at the words that the baseline knows."
         raise InputError(f"{model.folder}: {why}")

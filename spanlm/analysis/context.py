@@ -66,7 +66,7 @@ SHUFFLED, DROPPED, REPLACED = "shuffled", "half dropped", "replaced"
 
 @dataclass(frozen=True, kw_only=True)
 class ContextOptions:
-    """What is measured.
+    """Where, and at which lengths, context is changed.
 
     Attributes:
         positions: how many places in the text words are counted from; at each length a target a place.
@@ -92,7 +92,7 @@ class ContextOptions:
 
 @dataclass(frozen=True)
 class ContextPoint:
-    """One change at one length."""
+    """E(n) of one change at one length."""
 
     words: int  # n
     positions: int  # how many targets there were
@@ -202,7 +202,7 @@ class _Replacer:
 
 
 def _joined(sizes: Counts) -> Counts:
-    """Number bands of so many words each, in order, so that no number is of one word, if there are two."""
+    """Number bands, of which `sizes` count the words, and merge a band of one word with the next."""
     numbers, number, held = np.zeros_like(sizes), 0, 0
     for band, size in enumerate(sizes.tolist()):
         numbers[band], held = number, held + size
@@ -400,7 +400,7 @@ def _points(
 
 
 def effective_context(words: Sequence[int], excess: Array, draws: Array) -> tuple[float, Interval]:
-    """Return n*, and its 95 % interval, of E at lengths, of which the first is 0, and of draws (DRAWS, K) of it."""
+    """Return n* and its 95 % interval, of E at K lengths, the first of which is 0, and of its draws (DRAWS, K)."""
     draws = draws[~np.isnan(draws).any(axis=1)]
     surely = np.quantile(draws - LEFT * draws[:, :1], 0.025, axis=0) > 0
     last = int(np.flatnonzero(surely).max(initial=0))
@@ -410,7 +410,7 @@ def effective_context(words: Sequence[int], excess: Array, draws: Array) -> tupl
 
 
 def effective_length(words: Sequence[int], excess: Array, last: int) -> float:
-    """Return n* of E at lengths, of which the first is 0; infinite: more than `LEFT` of the gain is left at the last.
+    """Return n* of E at lengths, the first of which is 0; infinite if more than `LEFT` of the gain is left at the last.
 
     `last` is the place of a, the last length at which more is left for sure. Without a gain n* is 0. Between lengths E
     is on a line over log n; from 0 to 1 over n.

@@ -104,7 +104,7 @@ def save(
     figure: Callable[[], Figure] | None = None,
     more: Mapping[str, Callable[[], bytes]] | None = None,
 ) -> None:
-    """Write the file that the suffix of `path` names: a table as CSV, content as JSON, a figure, or what is `more`."""
+    """Write the format that the suffix of `path` names: .csv of the table, .json of the content, a figure, or more."""
     columns, rows = table
     writers = {".csv": lambda: csv_bytes([columns, *rows])}
     if content is not None:
@@ -179,7 +179,7 @@ def attention_table(record: AttentionRecord) -> tuple[tuple[str, ...], Iterator[
 
 
 def _slots(record: AttentionRecord) -> Iterator[dict[str, object]]:
-    """Yield each slot that held a word, with what its columns are of."""
+    """Yield a row, by column, for each slot that held a word."""
     weights, bits = _shortest(record.weights), record.bits.tolist()
     for t, column in np.argwhere(record.occupied).tolist():
         target, source = record.targets[t], t - record.lags[column]

@@ -104,7 +104,7 @@ def xml_text(text: str) -> str:
 
 
 def clip(text: str, letters: int) -> str:
-    """Return text for every format, of at most so many letters, the last of which then is …."""
+    """Cut text to so many letters, the last of which then is …, and make it fit for every format."""
     return xml_text(text if len(text) <= letters else f"{text[: letters - 1]}…")
 
 
@@ -115,7 +115,7 @@ def wrap(text: str, size: float, width: float) -> str:
 
 
 def sheet(width: float, height: float, rows: int = 1, columns: int = 1, **shared: Any) -> tuple[Figure, NDArray[Any]]:
-    """Make a figure of panels (rows, columns), all of them together so many points wide and high."""
+    """Make a figure of panels (rows, columns), which together have this width and height in points."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
@@ -181,7 +181,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """A curve: the points, at least one, of a model, which has one colour in all panels."""
+    """A curve of at least one point; its model has one colour in all panels."""
 
     name: str  # of the model
     points: tuple[Point, ...]

@@ -32,7 +32,7 @@ MOST_ROWS = 50
 
 
 def _lag_range(window: int, nearest_lag: int, span: int = 1) -> range:
-    """Oldest first; for spans the lag where each ends."""
+    """Return lags, oldest first; a span has the lag of its last word."""
     return range((window - 1) * span + nearest_lag, nearest_lag - 1, -span)
 
 

@@ -213,7 +213,7 @@ def _text(options: argparse.Namespace) -> None:
 
 
 def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
-    """Return the words to read and where contexts begin: at lines, or of a corpus as in training, unless --state is."""
+    """Return the words to read; contexts begin at lines, or in a corpus as in training, unless --state says so."""
     if options.state is not None:
         model.texts.refuse_context(options.state)
     if options.text is None and options.file is None:
@@ -444,7 +444,7 @@ def print_record(record: attention.AttentionRecord, temperature: float | None) -
 
 
 class View(NamedTuple):
-    """What an option shows, which other options it uses, and the suffixes that several runs side by side can have."""
+    """What an option shows, which other options go with it, and the formats of several runs side by side."""
 
     show: Callable[[argparse.Namespace], None]
     uses: tuple[str, ...] = ()

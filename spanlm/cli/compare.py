@@ -194,7 +194,7 @@ def _sides(options: argparse.Namespace) -> list[_Side]:
 
 
 def _first(sides: Sequence[_Side], options: argparse.Namespace) -> Model:
-    """Load the baseline; an n-gram model takes the words of the next that has words of its own."""
+    """Load the baseline; an n-gram model takes over the vocabulary of the next run that has one."""
     runs = [side.runs[0] for side in sides]
     if is_hf(runs[0]) and not all(map(is_hf, runs)):
         raise InputError(f"{runs[0]}: predicts any word, and the words of the first run are compared. Name it last.")

@@ -60,7 +60,7 @@ def render_page(record: AttentionRecord) -> str:
 
 
 def render_content(content: Mapping[str, Any], title: str, about: str) -> str:
-    """Return what `page_content` or `plain_content` gives as a page of its own."""
+    """Return a page of what `page_content` or `plain_content` gives."""
     introduction = _SPANS if content["spans"] else _PLAIN if content["weights"] is None else _WORDS
     introduction += _CACHED * ("cache" in content)
     data = json.dumps(content, allow_nan=False, separators=(",", ":"))
@@ -80,7 +80,7 @@ def page_content(record: AttentionRecord) -> dict[str, Any]:
 def plain_content(
     tokens: Sequence[str], unknown: Iterable[str], bits: Sequence[float | None], expected: Sequence[Expected]
 ) -> dict[str, Any]:
-    """Return the same of a model that looks at nothing.
+    """Return `page_content` of a model without attention.
 
     Args:
         tokens: those that were read, and last the one that only came.
@@ -102,9 +102,9 @@ def plain_content(
 
 
 def cached_content(content: Mapping[str, Any], surprisal: NDArray[np.float64], cached: CachedWords) -> dict[str, Any]:
-    """Return the same of a model with a cache, and what that added; `surprisal` is the model's without, nats.
+    """Add what a cache gave each word to a page's content; `surprisal` is the model's without the cache, in nats.
 
-    What was expected stays the model's own.
+    The expected words remain those of the model alone.
     """
     bits, gain = (nats / np.log(2.0) for nats in (cached.surprisal, surprisal - cached.surprisal))
     return {
