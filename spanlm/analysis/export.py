@@ -11,6 +11,7 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,23 +176,24 @@ def attention_table(record: AttentionRecord) -> tuple[tuple[str, ...], Iterator[
             for look in record.looks(t)
         )
     columns = (*CSV_COLUMNS, *(PLACE_COLUMNS if record.places else ()))
-    return columns, (tuple(map(slot.__getitem__, columns)) for slot in _slots(record))
+    return columns, map(itemgetter(*columns), _slots(record))
 
 
 def _slots(record: AttentionRecord) -> Iterator[dict[str, object]]:
     """Yield a row, by column, for each slot that held a word."""
-    weights, bits = _shortest(record.weights), record.bits.tolist()
+    weights, nats, bits = (x.tolist() for x in (_shortest(record.weights), record.surprisal, record.bits))
+    lags = [*record.lags]
     for t, column in np.argwhere(record.occupied).tolist():
-        target, source = record.targets[t], t - record.lags[column]
+        target, source = record.targets[t], t - lags[column]
         slot = {
             "position": t,
             "word": record.words[t],
             "target": target,
-            "surprisal_nats": float(record.surprisal[t]),
-            "lag": record.lags[column],
+            "surprisal_nats": nats[t],
+            "lag": lags[column],
             "source_position": source,
             "source_word": record.words[source],
-            "weight": float(weights[t, column]),
+            "weight": weights[t][column],
         }
         if record.places:
             slot |= dict(zip(("sentence", "index", "written"), record.places[t], strict=True))
@@ -263,7 +265,7 @@ def _sentence_rows(sentences: Sentences) -> Iterator[Row]:
             for slot in _slots(record):
                 unknown = int(record.is_unknown(str(slot["source_word"])))
                 slot |= {"sentence": number, "run": record.title, "source_unknown": unknown}
-                yield tuple(map(slot.__getitem__, SENTENCE_COLUMNS))
+                yield itemgetter(*SENTENCE_COLUMNS)(slot)
 
 
 def _sentences(sentences: Sentences) -> dict[str, Any]:
