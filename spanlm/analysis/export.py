@@ -332,7 +332,7 @@ def save_lags(measured: Sequence[MeasuredLags], path: Path) -> None:
     """
     (_, *header), *lines = zip(*lag_columns(measured), strict=True)
     alone, said = len(measured) == 1, notes(measured)
-    content = _lags_alone(measured[0]) if alone else {"notes": said, "runs": [*map(_lags_beside, measured)]}
+    runs = [_lags_json(model, alone=alone) for model in measured]
     columns = LAG_COLUMNS if alone else COMPARISON_COLUMNS
     cells = (row for model in measured for row in _lag_rows(model, _published(model, alone=alone)))
     table = columns, [tuple(row.get(name, "") for name in columns) for row in cells]
@@ -340,7 +340,7 @@ def save_lags(measured: Sequence[MeasuredLags], path: Path) -> None:
         ".csv": lambda: csv_bytes([table[0], *table[1]], gaps=True),
         ".md": lambda: f"{markdown_table(('model', *header), lines)}\n\n{markdown(' '.join(said))}\n".encode(),
     }
-    save(path, table, lambda: content, lambda: lag_figure(measured), more)
+    save(path, table, lambda: runs[0] if alone else {"notes": said, "runs": runs}, lambda: lag_figure(measured), more)
 
 
 def _published(model: MeasuredLags, *, alone: bool) -> PublishedRow | None:
@@ -359,28 +359,15 @@ def _lag_rows(model: MeasuredLags, row: PublishedRow | None) -> Iterator[dict[st
         yield cells
 
 
-def _lags_alone(model: MeasuredLags) -> dict[str, Any]:
-    row = _published(model, alone=True)
-    return {
-        **model.profile.to_json(),
-        "published_model": model.model if row else None,
-        "published_percent": row.percent if row else None,
-        "published_inferred_lags": row.inferred_lags if row else None,
-        "published_source": PUBLISHED_SOURCE if row else None,
-    }
-
-
-def _lags_beside(model: MeasuredLags) -> dict[str, Any]:
-    row = model.published
-    published = row and {
-        "model": model.model,
-        "source": PUBLISHED_SOURCE,
-        "lags": list(row.lags),
-        "percent": row.percent,
-        "scaled": row.scaled,
-        "inferred_lags": row.inferred_lags,
-    }
-    return {"run": model.name, "text": model.text, **model.profile.to_json(), "published": published}
+def _lags_json(model: MeasuredLags, *, alone: bool) -> dict[str, Any]:
+    row, published = _published(model, alone=alone), dict[str, Any]()
+    if row is not None:
+        published = {"model": model.model, "source": PUBLISHED_SOURCE, "lags": [*row.lags], "percent": row.percent}
+        published |= {"scaled": row.scaled, "inferred_lags": row.inferred_lags}
+    if not alone:
+        return {"run": model.name, "text": model.text, **model.profile.to_json(), "published": published or None}
+    keys = ("model", "percent", "inferred_lags", "source")
+    return {**model.profile.to_json(), **{f"published_{key}": published.get(key) for key in keys}}
 
 
 # --- the use of parts by epoch ---
