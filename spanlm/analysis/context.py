@@ -36,7 +36,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -215,29 +215,24 @@ def _joined(sizes: Counts) -> Counts:
 
 
 Far = Callable[[Counts, np.random.Generator], Counts]
+"""Gives what is read in place of the `far` words."""
+
+_KEPT = {TRUNCATED: (False, False), NO_MEMORY: (True, False), NO_ENCODER: (False, True)}
+"""Whether a stream begins with encoder and memory as they were before it; where words are changed, with both."""
 
 
-class _Change(NamedTuple):
-    """How a stream begins: what it keeps of the state before it, and what it reads in place of the `far` words (R,)."""
+def _changes(model: NextWordModel, options: ContextOptions, replacer: _Replacer) -> dict[str, Far | None]:
+    """Return what each change makes of the `far` words; None: it has none, and its words begin at its start."""
 
-    encoder: bool = False
-    memory: bool = False
-    far: Far | None = None  # None: its words begin at its start
-
-
-def _changes(model: NextWordModel, options: ContextOptions, replacer: _Replacer) -> dict[str, _Change]:
     def shuffled(words: Counts, generator: np.random.Generator) -> Counts:
         return generator.permutation(words)
 
     def halved(words: Counts, generator: np.random.Generator) -> Counts:
         return words[np.sort(generator.choice(len(words), len(words) // 2, replace=False))]
 
-    changes = {TRUNCATED: _Change()}
-    if model.init_state(1).memory:
-        changes |= {NO_MEMORY: _Change(encoder=True), NO_ENCODER: _Change(memory=True)}
+    changes: dict[str, Far | None] = dict.fromkeys(_KEPT if model.init_state(1).memory else [TRUNCATED])
     if options.far >= min(options.lengths):
-        far: dict[str, Far] = {SHUFFLED: shuffled, DROPPED: halved, REPLACED: replacer}
-        changes |= {name: _Change(True, True, change) for name, change in far.items()}
+        changes |= {SHUFFLED: shuffled, DROPPED: halved, REPLACED: replacer}
     return changes
 
 
@@ -298,16 +293,16 @@ class _Reader:
         if chunk:
             yield np.array(chunk), LMState.beside(states)
 
-    def changed(self, chunk: Counts, state: LMState, change: _Change) -> Array:
+    def changed(self, chunk: Counts, state: LMState, change: Far | None) -> Array:
         """Return log2 p (B, K) of the targets after each length; NaN where a context has ended."""
-        text, options, far = self.text, self.options, 0 if change.far is None else self.options.far
+        text, options, far = self.text, self.options, 0 if change is None else self.options.far
         starts, last = text.starts[chunk], len(text.ids) - 1
-        if change.far is not None:
+        if change is not None:
             words = [text.inputs[np.minimum(np.arange(s, s + far), last)] for s in starts.tolist()]
             draws = [np.random.default_rng([options.seed, s]) for s in starts.tolist()]
-            read = np.stack([change.far(*both) for both in zip(words, draws, strict=True)], 1)
+            read = np.stack([change(*both) for both in zip(words, draws, strict=True)], 1)
             _, state = self.log_p(read, np.empty((0, len(chunk)), np.int64), np.empty(0, np.int64), state)
-        lengths = np.array([n for n in options.lengths if change.far is None or n <= far])
+        lengths = np.array([n for n in options.lengths if change is None or n <= far])
         inputs = text.inputs[np.minimum(starts + far + np.arange(lengths[-1])[:, None], last)]
         at = starts + far + lengths[:, None] - 1
         log_p, _ = self.log_p(inputs, text.ids[np.minimum(at, last)], lengths - 1, state)
@@ -334,21 +329,19 @@ def measure_context(
     options = options or ContextOptions()
     text = _Text(corpus, split, protocol, options)
     counts = np.bincount(text.ids, minlength=len(corpus.vocabulary)) if counts is None else counts
-    changes, reader = (
-        _changes(model, options, _Replacer(counts, corpus.vocabulary)),
-        _Reader(model, protocol.precision, text, options),
-    )
+    changes = _changes(model, options, _Replacer(counts, corpus.vocabulary))
+    reader = _Reader(model, protocol.precision, text, options)
     changed = {name: np.full((len(text.starts), len(options.lengths)), np.nan) for name in changes}
     for chunk, state in reader.snapshots(report):
         empty = model.init_state(len(chunk))
         for name, change in changes.items():
-            encoder, memory = (state if kept else empty for kept in (change.encoder, change.memory))
+            encoder, memory = (state if kept else empty for kept in _KEPT.get(name, (True, True)))
             changed[name][chunk] = reader.changed(chunk, LMState(encoder.encoder, memory.memory), change)
     generator = np.random.default_rng(options.seed)
     curves, targets, lengths = {}, np.zeros(len(text.ids), np.bool_), list(options.lengths)
     effective, interval = math.nan, UNKNOWN
     for name, log_p in changed.items():
-        at = text.starts[:, None] + (0 if changes[name].far is None else options.far) + np.array(lengths) - 1
+        at = text.starts[:, None] + (0 if changes[name] is None else options.far) + np.array(lengths) - 1
         at = np.where(np.isnan(log_p), text.starts[:, None], at)
         targets[at[~np.isnan(log_p)]] = True
         excess = reader.whole[at] - log_p
@@ -365,12 +358,16 @@ def measure_context(
             points, _ = _points(-log_p, excess, lengths, text, generator)
         if points:
             curves[name] = points
-    name, bits, described = (
-        f"{corpus.name} {split}",
-        -float(reader.whole[targets].mean()),
-        protocol.description(corpus, split),
+    return ContextUse(
+        text=f"{corpus.name} {split}",
+        protocol=protocol.description(corpus, split),
+        bits=-float(reader.whole[targets].mean()),
+        curves=curves,
+        effective=effective,
+        effective_interval=interval,
+        blocks=text.blocks.description,
+        far=options.far,
     )
-    return ContextUse(name, described, bits, curves, effective, interval, text.blocks.description, options.far)
 
 
 def _points(
