@@ -202,9 +202,9 @@ def _text(options: argparse.Namespace) -> None:
         attention.check_attends(model.model)
         raise InputError(f"--out is missing: name a file that ends in {export.listed(suffixes)}")
     text = _excerpt(model, options)
-    how: dict[str, Any] = {**model.headings(text.source), "predict_first": model.texts.predict_first}
-    how |= {"expected": options.top, "first_token": text.first, "starts": text.starts, "places": text.places}
-    record = attention.attention_record(model.model, model.vocabulary, text.words, **how)
+    settings: dict[str, Any] = {**model.headings(text.source), "predict_first": model.texts.predict_first}
+    settings |= {"expected": options.top, "first_token": text.first, "starts": text.starts, "places": text.places}
+    record = attention.attention_record(model.model, model.vocabulary, text.words, **settings)
     if options.out is not None:
         export.save_attention(record, options.out)
     else:
@@ -250,9 +250,9 @@ def _lines(model: TrainedModel, options: argparse.Namespace) -> tuple[Text | lis
     if (kind := kind or first_line_kind(options.file)) is None:
         raise InputError(f"--file={options.file}: is no table that has a column {options.column}: CSV, TSV, JSON lines")
     bad, column = RowNotes(strict=bool(options.strict)), options.column
-    how: dict[str, Any] = {"check": lambda row: model.tokenize(row.values[column]), "bad": bad}
+    settings: dict[str, Any] = {"check": lambda row: model.tokenize(row.values[column]), "bad": bad}
     # a row has a word at least
-    rows = list(islice(read_table(options.file, kind, [column], **how), MOST_WORDS + 1))
+    rows = list(islice(read_table(options.file, kind, [column], **settings), MOST_WORDS + 1))
     note(*bad.lines())
     return [row.values[column] for row in rows], [row.number for row in rows]
 
@@ -262,8 +262,8 @@ def _lines(model: TrainedModel, options: argparse.Namespace) -> tuple[Text | lis
 
 def _models(options: argparse.Namespace, most: float = math.inf) -> dict[str, TrainedModel]:
     """Load and name models that attend to something, at slots of at most `most` words."""
-    how = options.device, None, options.as_written
-    models = [require_weights(load_run(folder, *how), "attend") for folder in options.runs]
+    settings = options.device, None, options.as_written
+    models = [require_weights(load_run(folder, *settings), "attend") for folder in options.runs]
     for model in models:
         try:
             span = attention.check_attends(model.model).stride

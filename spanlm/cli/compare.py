@@ -232,8 +232,8 @@ def _read(
             refuse_other_text(first, model)
         if model.vocabulary.hash != first.vocabulary.hash:
             split = None if WHOLE in corpus.splits else options.split
-            how = {"data_dir": options.data_dir, "download": options.download, "as_text": options.as_text}
-            corpus_read = first.texts.corpus(LoadCorpus(options.corpus, split, **how), model.texts)
+            settings = {"data_dir": options.data_dir, "download": options.download, "as_text": options.as_text}
+            corpus_read = first.texts.corpus(LoadCorpus(options.corpus, split, **settings), model.texts)
         text = shared_with(text, first, model, corpus_read, options.split, options.state)
         if side.cached and not members:
             chosen = cache or choose_cache(model, options, first.texts)
@@ -264,8 +264,8 @@ class _Report:
         return [row for comparison in self.comparisons for _, row in comparison.rows]
 
     def fields(self, sides: Sequence[_Side], caches: Sequence[_Cache]) -> dict[str, Any]:
-        each = zip(sides, caches, strict=True)
-        more = [{"runs": [str(path) for path in side.runs], **cache_fields(*cache)} for side, cache in each]
+        pairs = zip(sides, caches, strict=True)
+        more = [{"runs": [str(path) for path in side.runs], **cache_fields(*cache)} for side, cache in pairs]
         return {
             "text": self.text.name,
             "protocol": self.text.protocol,
