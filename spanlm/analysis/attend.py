@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spanlm.analysis.flatness import Flatness, FlatnessAccumulator
 from spanlm.analysis.lags import LagAccumulator, LagProfile
-from spanlm.analysis.sentences import Flatness, FlatnessAccumulator
 from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
@@ -35,10 +35,9 @@ class Excerpt:
 def excerpt(
     corpus: Corpus, split: str, *, document: int | None = None, start: int | None = None, length: int = 60
 ) -> Excerpt:
-    """Take `length` tokens, line ends included, of a split, or fewer where it ends.
+    """Take `length` tokens of a split, line ends included, or fewer where it ends.
 
-    `document` counts from 1; None: the whole split is one. So does `start`, the token of it that is wanted: the excerpt
-    begins with its line.
+    `document` counts from 1; None: the whole split. `start` is a token of it, from 1; the excerpt begins with its line.
 
     Raises:
         InputError: there is no such document or token, or `length` is below 1.
@@ -83,7 +82,7 @@ def attention_by_lag(model: NextWordModel, batcher: Batcher, nearest: int | None
 def attention_flatness(model: NextWordModel, batcher: Batcher) -> Flatness:
     """How flat attention is over a whole split, over words or over spans; only sums are kept.
 
-    See `spanlm.analysis.sentences` for the equation.
+    See `spanlm.analysis.flatness` for the equation.
 
     Raises:
         InputError: a model that attends to nothing, or a split in which it never has a choice.

@@ -34,7 +34,7 @@ class Classes:
     labels: Counts
 
     def where(self, kept: NDArray[np.bool_]) -> Classes:
-        """Return the same with tokens that are not kept in no class."""
+        """Take all tokens that are not `kept` out of their classes."""
         return Classes(self.title, self.names, np.where(kept, self.labels, -1))
 
 
@@ -70,10 +70,10 @@ def by_edges(title: str, values: Counts, firsts: Sequence[int], unit: str = "") 
 
 def by_frequency(ids: Counts, vocabulary: Vocabulary, counts: Counts) -> Classes:
     """By how often a word stands in the training text; <eos> and <unk> apart."""
-    found = by_edges("frequency in training", counts[ids], (0, 1, 10, 100, 1_000, 10_000), " times")
+    by_count = by_edges("frequency in training", counts[ids], (0, 1, 10, 100, 1_000, 10_000), " times")
     special = np.select([ids == vocabulary.eos_id, ids == vocabulary.unk_id], [0, 1], -1)
-    labels = np.where(special >= 0, special + len(found.names), found.labels)
-    return Classes(found.title, (*found.names, *SPECIAL), labels)
+    labels = np.where(special >= 0, special + len(by_count.names), by_count.labels)
+    return Classes(by_count.title, (*by_count.names, *SPECIAL), labels)
 
 
 def is_word(ids: Counts, vocabulary: Vocabulary) -> NDArray[np.bool_]:
@@ -82,19 +82,19 @@ def is_word(ids: Counts, vocabulary: Vocabulary) -> NDArray[np.bool_]:
 
 
 def distances(ids: Counts, starts: Counts) -> Counts:
-    """Return how many tokens back each token last stood in the same context, which begin at `starts`; 0: it is new."""
+    """Return how many tokens back each word last stood in its context; 0: it is new. Contexts begin at `starts`."""
     context = np.searchsorted(starts, np.arange(len(ids)), side="right")
     order = np.lexsort((ids, context))  # stable: in the order of the text within each
     same = (np.diff(ids[order]) == 0) & (np.diff(context[order]) == 0)
-    found = np.zeros(len(ids), np.int64)
-    found[order[1:]] = np.where(same, np.diff(order), 0)
-    return found
+    back = np.zeros(len(ids), np.int64)
+    back[order[1:]] = np.where(same, np.diff(order), 0)
+    return back
 
 
 def by_recurrence(ids: Counts, vocabulary: Vocabulary, starts: Counts) -> Classes:
     """Words by how many tokens back they last stood."""
-    found = by_edges("words by last occurrence", distances(ids, starts), (0, 1, 6, 51, 501), " back")
-    return Classes(found.title, ("new", *found.names[1:]), found.labels).where(is_word(ids, vocabulary))
+    back = by_edges("words by last occurrence", distances(ids, starts), (0, 1, 6, 51, 501), " back")
+    return Classes(back.title, ("new", *back.names[1:]), back.labels).where(is_word(ids, vocabulary))
 
 
 REPEATED, NEW = "words that repeat", "new ones"
@@ -107,7 +107,7 @@ def by_novelty(ids: Counts, vocabulary: Vocabulary, starts: Counts) -> Classes:
 
 
 def places(tokens: int, begins: Counts) -> Counts:
-    """Return the place of each token from the last beginning, from 1."""
+    """Number the tokens from each beginning on, from 1."""
     at = np.arange(tokens)
     return at + 1 - begins[np.searchsorted(begins, at, side="right") - 1]
 
@@ -126,13 +126,13 @@ def by_attention(looks: Looks, ids: Counts, starts: Counts, eos_id: int, name: s
     inputs = np.where(at == first, eos_id, np.append(eos_id, ids[:-1]))
 
     def held(word: Counts, later: int = 0) -> NDArray[np.bool_]:
-        """Whether a slot holds a word, or, `later`, has it after its last one."""
-        found = np.zeros(len(ids), np.bool_)
+        """Whether a slot holds a word; `later` 1: whether the word stands after its last one."""
+        matches = np.zeros(len(ids), np.bool_)
         for back in range(1 if later else looks.stride):
             source = at - looks.lag - back + later
-            there = (source >= first) & (source <= at)
-            found |= there & (inputs[np.where(there, source, 0)] == word)
-        return found
+            inside = (source >= first) & (source <= at)
+            matches |= inside & (inputs[np.where(inside, source, 0)] == word)
+        return matches
 
     holds = [
         looks.slots == 0,

@@ -10,7 +10,7 @@ and a part in the whole: the parts of classes that sort all tokens sum to the me
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from spanlm.analysis.attend import Attended
 from spanlm.analysis.classes import (
@@ -56,7 +57,7 @@ from spanlm.scoring.resampling import (
     interval_of,
     lopsided,
 )
-from spanlm.scoring.stream import Question, Scored, log_p, read
+from spanlm.scoring.stream import Question, Reading, Scored, log_p, read
 from spanlm.scoring.tally import perplexity
 
 SEED = 1
@@ -100,19 +101,19 @@ class SharedText:
             raise InputError(f"{self.name}: {error}") from None
 
     def classes(self) -> list[Classes]:
-        found = [] if self.counts is None else [by_frequency(self.ids, self.vocabulary, self.counts)]
-        found.append(by_recurrence(self.ids, self.vocabulary, self.openings))
+        ways = [] if self.counts is None else [by_frequency(self.ids, self.vocabulary, self.counts)]
+        ways.append(by_recurrence(self.ids, self.vocabulary, self.openings))
         in_line = places(len(self.ids), line_starts(self.ids, self.vocabulary.eos_id))
-        found.append(by_edges("place in sentence (line)", in_line, (1, 2, 3, 6, 11, 21)))
+        ways.append(by_edges("place in sentence (line)", in_line, (1, 2, 3, 6, 11, 21)))
         if len(self.documents) > 1:
             in_document = places(len(self.ids), self.documents)
-            found.append(by_edges("place in document", in_document, (1, 11, 51, 201, 1_001, 10_001)))
-        return found if self.tags is None else [*found, self.tags]
+            ways.append(by_edges("place in document", in_document, (1, 11, 51, 201, 1_001, 10_001)))
+        return ways if self.tags is None else [*ways, self.tags]
 
 
 @dataclass(frozen=True, eq=False)
 class TokenBits:
-    """What a model, or each of a family of R, gives to each of N tokens."""
+    """Bits of N tokens, by a model or by each run of a family of R."""
 
     name: str  # for people
     bits: Array  # (R, N), −log2 p
@@ -134,14 +135,14 @@ class TokenBits:
 
     @staticmethod
     def family(name: str, members: Sequence[TokenBits]) -> TokenBits:
-        runs = tuple(path for one in members for path in one.runs)
-        bits = np.concatenate([one.bits for one in members])
+        runs = tuple(path for member in members for path in member.runs)
+        bits = np.concatenate([member.bits for member in members])
         return TokenBits(name, bits, members[0].looks, runs, members[0].protocol)
 
 
 @dataclass(frozen=True)
 class ClassDifference:
-    """The tokens of a class."""
+    """The difference over the tokens of one class."""
 
     name: str  # of the class
     tokens: int  # how many
@@ -149,6 +150,11 @@ class ClassDifference:
     interval: Interval  # 95 %; NaN where they are in fewer than `FEWEST_BLOCKS` blocks, which say nothing of others
     part: float  # Σ d_t over them, shared out over all tokens that are compared
     lopsided: bool = False  # few blocks make most of what it differs by, so that the interval may be too short
+
+    @property
+    def sure(self) -> bool:
+        """Whether there is an interval."""
+        return math.isfinite(self.interval[0])
 
 
 @dataclass(frozen=True)
@@ -186,6 +192,11 @@ class Comparison:
     def perplexity(self) -> float:
         return perplexity(self.bits * math.log(2))
 
+    @property
+    def rows(self) -> list[tuple[str, ClassDifference]]:
+        """All tokens, and each class with the title of its way to sort them."""
+        return [("all", self.whole), *((title, row) for title, rows in self.where.items() for row in rows)]
+
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "perplexity": self.perplexity}
 
@@ -218,7 +229,7 @@ def shared_text(
 
 
 def training_counts(model: Model, read: Corpus) -> Counts | None:
-    """Count the words of the training text, if that is where it was or in the folder in which `read` was found."""
+    """Count the words of the training text, if it is where it was or in the folder of the corpus `read`."""
     for folder in dict.fromkeys((None, None if read.config is None else read.config.dir)):
         with suppress(SpanlmError):
             corpus = model.corpus(None, "train", data_dir=folder)
@@ -250,28 +261,30 @@ def read_tokens(
             raise InputError("state", state, f"must be carry or line of {model.folder}, which is {model.kind}")
         rows = model.as_written().score(corpus.written_lines(split), state=protocol.context, eos=True)
         return TokenBits(name, np.array([[row.surprisal for row in rows]]), runs=runs, protocol=protocol)
-    column, questions, attended = "log_p", list[Question]([log_p]), None
+    column, questions, peaks = "log_p", list[Question]([log_p]), _Peaks()
     if cache is not None:
         column, questions = "cached", [log_p, NeuralCache(cache, across=protocol.context == "line")]
     config = model.config.model if isinstance(model, TrainedModel) and model.attention is None else None
-    if config is not None and config.memory.slots != 0:
-        attended = Attended()
-        questions.append(attended)
-    found, looks = list[Array](), list[tuple[NDArray[Any], ...]]()
-    for block in text_blocks(model.model, corpus, split, protocol, *questions):
-        found.append(block.numpy(column).astype(np.float64))
-        if attended is not None:
-            weights = block.answers["weights"]
-            # a sentinel, or a slot of zeros, has a part of the weight
-            shares = weights / weights.sum(-1, keepdim=True)
-            peak, at = shares.nan_to_num(0.0).max(-1)
-            lag = (weights.shape[-1] - 1 - at) * attended.stride + attended.nearest_lag
-            looks.append((lag.cpu().numpy(), peak.cpu().numpy(), block.numpy("slots")))
-    bits = -np.concatenate(found)[None] / math.log(2)
-    if attended is None:
-        return TokenBits(name, bits, runs=runs, protocol=protocol)
-    lags, peaks, counts = (np.concatenate(column) for column in zip(*looks, strict=True))
-    return TokenBits(name, bits, Looks(lags, peaks, counts, attended.stride, attended.nearest_lag), runs, protocol)
+    if attends := config is not None and config.memory.slots != 0:
+        questions.append(peaks)
+    scored = Scored.joined([*text_blocks(model.model, corpus, split, protocol, *questions)])
+    bits, looks = -scored.numpy(column).astype(np.float64)[None] / math.log(2), None
+    if attends:
+        lag, peak, slots = (scored.answers[name].cpu().numpy() for name in ("lag", "peak", "slots"))
+        looks = Looks(lag, peak, slots, peaks.stride, peaks.nearest_lag)
+    return TokenBits(name, bits, looks, runs, protocol)
+
+
+class _Peaks(Attended):
+    """Answers the `lag` of the slot with the largest weight, its share of all slots' (`peak`), and their `slots`."""
+
+    def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
+        answers = super().__call__(reading)
+        weights = answers["weights"]
+        # a sentinel, or a slot of zeros, has a part of the weight
+        peak, at = (weights / weights.sum(-1, keepdim=True)).nan_to_num(0.0).max(-1)
+        lag = (weights.shape[-1] - 1 - at) * self.stride + self.nearest_lag
+        return {"lag": lag, "peak": peak, "slots": answers["slots"]}
 
 
 def text_blocks(
@@ -282,50 +295,47 @@ def text_blocks(
     return read(model, first.segments(), protocol, *questions)
 
 
-def check_alike(baseline: Model, text: SharedText, model: Model, corpus: Corpus, split: str) -> SharedText:
-    """Return the text with the tokens whose word another model with other words knows, too."""
-    if model.vocabulary.hash == baseline.vocabulary.hash:
-        return text
+def refuse_other_text(baseline: Model, model: Model) -> None:
+    """Refuse a model whose vocabulary is not the baseline's."""
     if not model.predicts_words:
-        words = [word for line in corpus.written_lines(split) for word in (*written_words(line), None)]
-        same = len(words) == len(text.ids)
-        known = text.ids != text.vocabulary.unk_id
-    else:
-        theirs = np.asarray(corpus.splits[split].ids, np.int64)
-        to_mine = np.array([text.vocabulary.id(word) for word in model.vocabulary.words])
-        mine, same = to_mine[theirs] if len(theirs) == len(text.ids) else theirs, len(theirs) == len(text.ids)
-        known = (text.ids != text.vocabulary.unk_id) & (theirs != model.vocabulary.unk_id) if same else text.known
-        same = same and bool((mine == text.ids)[known].all())
-    if not same:
-        raise InputError(
-            f"{baseline.folder} and {model.folder}: cut the text into other words, which cannot be compared one by one"
-        )
-    return replace(text, known=text.known & known)
-
-
-def refuse_other_text(baseline: Model, model: Model, *, common: bool) -> None:
-    """Refuse a model with other words, unless the `common` ones are compared."""
-    if not common and not model.predicts_words:
         why = "predicts any word. Add --words common to compare it at the words that the baseline knows."
         raise InputError(f"{model.folder}: {why}")
-    if not common:
-        instead = "Add --words common to compare them on the words that both know."
-        refuse_other_words(baseline, model, instead)
+    refuse_other_words(baseline, model, "Add --words common to compare them on the words that both know.")
 
 
-def refuse_other_context(
-    baseline: Model, text: SharedText, model: Model, corpus: Corpus, split: str, state: State
-) -> None:
-    """Refuse a model that reads a word in another context than the baseline does."""
+def shared_with(
+    text: SharedText, baseline: Model, model: Model, corpus: Corpus, split: str, state: State
+) -> SharedText:
+    """Return the baseline's text with the tokens whose word another model knows, too.
+
+    Raises:
+        InputError: the model reads a word in another context, or cuts the text into other words.
+    """
     context = model.texts.protocol(corpus, split, state).context
     if context != text.context:
         # a model of Hugging Face's knows no documents
-        words = all(one.predicts_words for one in (baseline, model))
+        words = all(side.predicts_words for side in (baseline, model))
         ways = [f"--state {way}" for way in (text.context, context) if words or way != "document"]
         raise InputError(
             f"{baseline.folder} and {model.folder}: a word's context is {text.context} to one and {context} to the "
             f"other. Name one for both by {' or '.join(ways)}."
         )
+    if model.vocabulary.hash == baseline.vocabulary.hash:
+        return text
+    known = text.ids != text.vocabulary.unk_id
+    if not model.predicts_words:
+        same = sum(1 + len(written_words(line)) for line in corpus.written_lines(split)) == len(text.ids)
+    else:
+        ids = np.asarray(corpus.splits[split].ids, np.int64)
+        if same := len(ids) == len(text.ids):
+            known &= ids != model.vocabulary.unk_id
+            translated = np.array([text.vocabulary.id(word) for word in model.vocabulary.words])[ids]
+            same = bool((translated == text.ids)[known].all())
+    if not same:
+        raise InputError(
+            f"{baseline.folder} and {model.folder}: cut the text into other words, which cannot be compared one by one"
+        )
+    return replace(text, known=text.known & known)
 
 
 # --- comparing ---
@@ -338,29 +348,29 @@ def compare(text: SharedText, baseline: TokenBits, model: TokenBits) -> Comparis
         InputError: the text is too short, no word of it is known to both, or one has read another text or in another
             context.
     """
-    for one in (baseline, model):
-        if one.bits.shape[1] != len(text.ids):
+    for side in (baseline, model):
+        if side.bits.shape[1] != len(text.ids):
             raise InputError(
-                f"{one.name}: has read {one.bits.shape[1]:,} tokens, and {text.name} has {len(text.ids):,}"
+                f"{side.name}: has read {side.bits.shape[1]:,} tokens, and {text.name} has {len(text.ids):,}"
             )
-        if one.protocol is not None and one.protocol.context != text.context:
-            what = f"{one.protocol.context} to it, and {text.context} in {text.name}"
-            raise InputError(f"{one.name}: a word's context is {what}")
+        if side.protocol is not None and side.protocol.context != text.context:
+            contexts = f"{side.protocol.context} to it, and {text.context} in {text.name}"
+            raise InputError(f"{side.name}: a word's context is {contexts}")
     if not text.known.any():
         raise InputError(f"{text.name}: has no word that both {baseline.name} and {model.name} know")
-    for one in (baseline, model):
-        if len(lost := np.flatnonzero(text.known & ~np.isfinite(one.mean))):
+    for side in (baseline, model):
+        if len(lost := np.flatnonzero(text.known & ~np.isfinite(side.mean))):
             word = text.vocabulary.word(int(text.ids[lost[0]]))
-            raise InputError(f"{one.name}: {word}, token {lost[0] + 1} of {text.name}: bits must be finite.")
+            raise InputError(f"{side.name}: {word}, token {lost[0] + 1} of {text.name}: bits must be finite.")
     generator = np.random.default_rng(SEED)
     (whole,), draws = _differences(text, text.everything, baseline, model, generator)
-    p = drawn_p(draws[:, 0], whole.difference) if math.isfinite(whole.interval[0]) else math.nan
+    p = drawn_p(draws[:, 0], whole.difference) if whole.sure else math.nan
     sorted_by = text.classes()
     # where the model looked or, if it does not attend, the baseline
     looking = baseline if model.looks is None else model
     if looking.looks is not None:
         sorted_by.append(by_attention(looking.looks, text.ids, text.openings, text.vocabulary.eos_id, looking.name))
-    classes = {each.title: _differences(text, each, baseline, model, generator)[0] for each in sorted_by}
+    classes = {way.title: _differences(text, way, baseline, model, generator)[0] for way in sorted_by}
     where = {title: rows for title, rows in classes.items() if rows}
     gains, losses = _moved(text, baseline.mean, model.mean)
     bits = model.by_run(text.known)
@@ -391,13 +401,13 @@ def _differences(
         draws = draws + drawn_shifts(seeds[:, present] / tokens[present], generator)
     totals, intervals, kept = sums.sum(0), interval_of(draws), int(text.known.sum())
     few = (counts > 0).sum(0) < FEWEST_BLOCKS
-    intervals = [(math.nan, math.nan) if none else both for none, both in zip(few, intervals, strict=True)]
+    intervals = [(math.nan, math.nan) if too_few else ends for too_few, ends in zip(few, intervals, strict=True)]
     columns = zip(present.tolist(), totals.tolist(), intervals, unsure, strict=True)
-    found = [
-        ClassDifference(classes.names[n], int(tokens[n]), float(total / tokens[n]), both, total / kept, skewed)
-        for n, total, both, skewed in columns
+    rows = [
+        ClassDifference(classes.names[n], int(tokens[n]), float(total / tokens[n]), ends, total / kept, skewed)
+        for n, total, ends, skewed in columns
     ]
-    return found, draws
+    return rows, draws
 
 
 def _moved(text: SharedText, baseline: Array, model: Array) -> tuple[list[MovedWord], list[MovedWord]]:
@@ -405,8 +415,8 @@ def _moved(text: SharedText, baseline: Array, model: Array) -> tuple[list[MovedW
     order = np.argsort(difference, kind="stable")
     gains = [n for n in order[:MOVED].tolist() if difference[n] < 0]
     losses = [n for n in order[::-1][:MOVED].tolist() if difference[n] > 0]
-    found = [[_in_context(text, n, baseline, model) for n in some] for some in (gains, losses)]
-    return found[0], found[1]
+    moved = [[_in_context(text, n, baseline, model) for n in some] for some in (gains, losses)]
+    return moved[0], moved[1]
 
 
 def _in_context(text: SharedText, place: int, baseline: Array, model: Array) -> MovedWord:

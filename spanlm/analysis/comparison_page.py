@@ -15,19 +15,19 @@ _INTRODUCTION = (
 )
 
 
-def render_comparison(found: Sequence[Comparison], baseline: str, text: str) -> str:
+def render_comparison(comparisons: Sequence[Comparison], baseline: str, text: str) -> str:
     """Return the words that gain and lose most in each comparison with the baseline, two lists each."""
-    lists = "".join(_lists(one, baseline) for one in found)
-    names = " and ".join(one.name for one in found)
+    lists = "".join(_lists(other, baseline) for other in comparisons)
+    names = " and ".join(other.name for other in comparisons)
     introduction = _INTRODUCTION.format(model=_escaped(names), baseline=_escaped(baseline))
     parts = {"introduction": introduction, "lists": lists, "footnote": _escaped(f"{text}. ¶ is a line end.")}
     return filled_page("compare.html", parts, ("reader.css", "compare.css"), (), f"{names} against {baseline}")
 
 
-def _lists(one: Comparison, baseline: str) -> str:
-    heads = ((f"{one.name}: gains most", one.gains, "gain"), (f"{one.name}: loses most", one.losses, "loss"))
+def _lists(other: Comparison, baseline: str) -> str:
+    heads = ((f"{other.name}: gains most", other.gains, "gain"), (f"{other.name}: loses most", other.losses, "loss"))
     return "".join(
-        f"<section><h2>{_escaped(head)}</h2><ol>{''.join(_item(word, kind, one.name, baseline) for word in words)}"
+        f"<section><h2>{_escaped(head)}</h2><ol>{''.join(_item(word, kind, other.name, baseline) for word in words)}"
         "</ol></section>\n"
         for head, words, kind in heads
     )

@@ -36,11 +36,10 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from spanlm.analysis.classes import Counts, openings
@@ -58,19 +57,27 @@ LEFT = 0.01
 STREAMS, HELD, STEPS = 128, 1 << 28, 64
 """Streams read side by side at most, bytes of their states, and steps at a time."""
 
+UNKNOWN = math.nan, math.nan
+"""The interval of what is in too few blocks."""
+
 TRUNCATED, NO_MEMORY, NO_ENCODER = "truncated", "memory emptied", "encoder emptied"
 SHUFFLED, DROPPED, REPLACED = "shuffled", "half dropped", "replaced"
 
 
 @dataclass(frozen=True)
 class ContextPoint:
-    """One change at one length."""
+    """E(n) of one change at one length."""
 
     words: int  # n
     positions: int  # how many targets there were
     bits: float  # with the change, a token, at these targets
     excess: float  # E(n), so that `bits` − `excess` is with the whole context, at the same targets
     interval: Interval  # 95 % of E(n); NaN where the targets are in fewer than `FEWEST_BLOCKS` blocks
+
+    @property
+    def sure(self) -> bool:
+        """Whether there is an interval."""
+        return math.isfinite(self.interval[0])
 
 
 @dataclass(frozen=True)
@@ -100,40 +107,43 @@ class ContextUse:
 # --- the text ---
 
 
-@dataclass(frozen=True, eq=False)
-class _Places:
-    """Where streams begin."""
+class _Text:
+    """A text of N words, and the P places at which streams begin in it.
 
-    ids: Counts  # (N,) the text
-    inputs: Counts  # (N,) what is read before each of its words
-    starts: Counts  # (P,) in order; of a stream's first input
-    ends: Counts  # (P,) of its context
-    contexts: list[tuple[int, int]]  # those that have a start, from their first word to the last that is a target
+    Attributes:
+        ids: (N,) its words; `inputs` are what is read before each.
+        starts: (P,) of each stream's first input, in order; `ends` are those of their contexts.
+        contexts: those that have a start, from their first word to the last that is a target.
+        blocks: what is drawn anew for intervals.
 
+    Raises:
+        InputError: the text is too short.
+    """
 
-def _places(corpus: Corpus, split: str, protocol: Protocol, options: ContextOptions) -> _Places:
-    tokens, eos = corpus.splits[split], corpus.vocabulary.eos_id
-    ids = np.asarray(tokens.ids, np.int64)
-    begins = openings(protocol.context, ids, np.asarray(tokens.documents), eos)
-    stops = np.append(begins[1:], len(ids))
-    inputs = np.append(eos, ids[:-1])
-    inputs[begins] = eos
-    # at an opening nothing comes before
-    candidates = np.setdiff1d(np.arange(len(ids)), begins)
-    if len(candidates) < 2:
-        raise InputError(f"{corpus.name} {split}: has no word with a context to cut")
-    count = min(options.positions, len(candidates))
-    starts = np.sort(np.random.default_rng(options.seed).choice(candidates, count, replace=False))
-    of = np.searchsorted(begins, starts, side="right") - 1
-    longest = int((stops[of] - starts).max())
-    if longest < min(options.lengths):
-        raise InputError(
-            "lengths", min(options.lengths), f"at the places that were drawn a context has at most {longest} words"
-        )
-    farthest = max(n + options.far * (n <= options.far) for n in options.lengths)
-    needed = np.minimum(starts + farthest, stops[of])
-    contexts = [(int(begins[n]), int(needed[of == n].max())) for n in np.unique(of)]
-    return _Places(ids, inputs, starts, stops[of], contexts)
+    def __init__(self, corpus: Corpus, split: str, protocol: Protocol, options: ContextOptions) -> None:
+        tokens, eos = corpus.splits[split], corpus.vocabulary.eos_id
+        self.ids, documents = np.asarray(tokens.ids, np.int64), np.asarray(tokens.documents, np.int64)
+        begins = openings(protocol.context, self.ids, documents, eos)
+        stops = np.append(begins[1:], len(self.ids))
+        self.inputs = np.append(eos, self.ids[:-1])
+        self.inputs[begins] = eos
+        # at an opening nothing comes before
+        candidates = np.setdiff1d(np.arange(len(self.ids)), begins)
+        if len(candidates) < 2:
+            raise InputError(f"{corpus.name} {split}: has no word with a context to cut")
+        count = min(options.positions, len(candidates))
+        self.starts = np.sort(np.random.default_rng(options.seed).choice(candidates, count, replace=False))
+        contexts = np.searchsorted(begins, self.starts, side="right") - 1
+        self.ends = stops[contexts]
+        longest = int((self.ends - self.starts).max())
+        if longest < min(options.lengths):
+            raise InputError(
+                "lengths", min(options.lengths), f"at the places that were drawn a context has at most {longest} words"
+            )
+        farthest = max(n + options.far * (n <= options.far) for n in options.lengths)
+        needed = np.minimum(self.starts + farthest, self.ends)
+        self.contexts = [(int(begins[n]), int(needed[contexts == n].max())) for n in np.unique(contexts)]
+        self.blocks = blocks_of(len(self.ids), documents)
 
 
 class _Replacer:
@@ -166,54 +176,50 @@ class _Replacer:
 
 
 def _joined(sizes: Counts) -> Counts:
-    """Number bands of so many words each, in order, so that no number is of one word, if there are two."""
-    found, number, held = np.zeros_like(sizes), 0, 0
+    """Number bands, of which `sizes` count the words, and merge a band of one word with the next."""
+    numbers, number, held = np.zeros_like(sizes), 0, 0
     for band, size in enumerate(sizes.tolist()):
-        found[band], held = number, held + size
+        numbers[band], held = number, held + size
         if held > 1:
             number, held = number + 1, 0
-    return np.minimum(found, max(number - 1, 0))
+    return np.minimum(numbers, max(number - 1, 0))
 
 
 # --- reading ---
 
 
 Far = Callable[[Counts, np.random.Generator], Counts]
+"""Gives what is read in place of the `far` words."""
+
+_KEPT = {TRUNCATED: (False, False), NO_MEMORY: (True, False), NO_ENCODER: (False, True)}
+"""Whether a stream begins with encoder and memory as they were before it; where words are changed, with both."""
 
 
-class _Change(NamedTuple):
-    """How a stream begins: what it keeps of the state before it, and what it reads in place of the `far` words (R,)."""
+def _changes(model: NextWordModel, options: ContextOptions, replacer: _Replacer) -> dict[str, Far | None]:
+    """Return what each change makes of the `far` words; None: it has none, and its words begin at its start."""
 
-    encoder: bool = False
-    memory: bool = False
-    far: Far | None = None  # None: its words begin at its start
-
-
-def _changes(model: NextWordModel, options: ContextOptions, replacer: _Replacer) -> dict[str, _Change]:
     def shuffled(words: Counts, generator: np.random.Generator) -> Counts:
         return generator.permutation(words)
 
     def halved(words: Counts, generator: np.random.Generator) -> Counts:
         return words[np.sort(generator.choice(len(words), len(words) // 2, replace=False))]
 
-    found = {TRUNCATED: _Change()}
-    if model.init_state(1).memory:
-        found |= {NO_MEMORY: _Change(encoder=True), NO_ENCODER: _Change(memory=True)}
+    changes: dict[str, Far | None] = dict.fromkeys(_KEPT if model.init_state(1).memory else [TRUNCATED])
     if options.far >= min(options.lengths):
-        far: dict[str, Far] = {SHUFFLED: shuffled, DROPPED: halved, REPLACED: replacer}
-        found |= {name: _Change(True, True, change) for name, change in far.items()}
-    return found
+        changes |= {SHUFFLED: shuffled, DROPPED: halved, REPLACED: replacer}
+    return changes
 
 
 class _Reader:
-    """Reads with a model in evaluation mode, at a precision."""
+    """Reads a text with a model in evaluation mode, at a precision."""
 
-    def __init__(self, model: NextWordModel, precision: Any) -> None:
-        self.model, self.precision = model, precision
+    def __init__(self, model: NextWordModel, precision: Any, text: _Text, options: ContextOptions) -> None:
+        self.model, self.precision, self.text, self.options = model, precision, text, options
+        self.whole = np.full(len(text.ids), np.nan)  # (N,) log2 p with the whole context, as far as it is read
 
     def log_p(self, inputs: Counts, targets: Counts, steps: Counts, state: LMState) -> tuple[Array, LMState]:
         """Read inputs (T, B); return log2 p of targets (K, B) at K of its steps, and the state after."""
-        device, found = self.model.device, []
+        device, parts = self.model.device, [np.empty((0, inputs.shape[1]))]
         for begin in range(0, len(inputs), STEPS):
             x = torch.from_numpy(inputs[begin : begin + STEPS]).to(device)
             here = np.flatnonzero((steps >= begin) & (steps < begin + STEPS))
@@ -221,10 +227,62 @@ class _Reader:
                 readout, state = self.model(x, state)
                 if len(here):
                     at = torch.from_numpy(steps[here] - begin).to(device)
-                    asked = readout.map(itemgetter(at))
-                    log_p = self.model.head.log_prob(asked, torch.from_numpy(targets[here]).to(device))
-                    found.append(log_p.double().cpu().numpy() / math.log(2))
-        return (np.concatenate(found) if found else np.empty((0, inputs.shape[1]))), state
+                    log_p = self.model.head.log_prob(
+                        readout.map(itemgetter(at)), torch.from_numpy(targets[here]).to(device)
+                    )
+                    parts.append(log_p.double().cpu().numpy() / math.log(2))
+        return np.concatenate(parts), state
+
+    def nothing(self, eos_id: int) -> Array:
+        """Return log2 p (P,) of the words at the starts after <eos> alone."""
+        with evaluating(self.model, self.precision):
+            opening = torch.full((1, 1), eos_id, device=self.model.device)
+            every: Tensor = self.model.log_probs(opening, self.model.init_state(1))[0][0, 0]  # (V,)
+        return np.asarray(every.double().cpu().numpy()[self.text.ids[self.text.starts]] / math.log(2))
+
+    def snapshots(self, report: Report) -> Iterator[tuple[Counts, LMState]]:
+        """Read the text into `whole`; give streams, a chunk at a time, and the states with which they begin."""
+        text, chunk, states, held = self.text, list[int](), list[LMState](), 0
+        total, done = sum(end - begin for begin, end in text.contexts), 0
+        for begin, end in text.contexts:
+            state, at = self.model.init_state(1), begin
+            first, last = np.searchsorted(text.starts, [begin, end])
+            for number in (*range(first, last), -1):
+                stop = end if number < 0 else int(text.starts[number])
+                for piece in range(at, stop, LENGTH):
+                    here = slice(piece, min(piece + LENGTH, stop))
+                    inputs, targets, steps = text.inputs[here, None], text.ids[here, None], np.arange(here.stop - piece)
+                    log_p, state = self.log_p(inputs, targets, steps, state)
+                    self.whole[here] = log_p[:, 0]
+                done, at = done + stop - at, stop
+                if number < 0:
+                    break
+                chunk.append(number)
+                states.append(state.map(Tensor.clone))  # what they are parts of goes
+                held += state.nbytes
+                if len(chunk) == STREAMS or held > HELD:
+                    yield np.array(chunk), LMState.beside(states)
+                    report("reading", done, total)
+                    chunk, states, held = [], [], 0
+        if chunk:
+            yield np.array(chunk), LMState.beside(states)
+
+    def changed(self, chunk: Counts, state: LMState, change: Far | None) -> Array:
+        """Return log2 p (B, K) of the targets after each length; NaN where a context has ended."""
+        text, options, far = self.text, self.options, 0 if change is None else self.options.far
+        starts, last = text.starts[chunk], len(text.ids) - 1
+        if change is not None:
+            words = [text.inputs[np.minimum(np.arange(s, s + far), last)] for s in starts.tolist()]
+            draws = [np.random.default_rng([options.seed, s]) for s in starts.tolist()]
+            read = np.stack([change(*both) for both in zip(words, draws, strict=True)], 1)
+            _, state = self.log_p(read, np.empty((0, len(chunk)), np.int64), np.empty(0, np.int64), state)
+        lengths = np.array([n for n in options.lengths if change is None or n <= far])
+        inputs = text.inputs[np.minimum(starts + far + np.arange(lengths[-1])[:, None], last)]
+        at = starts + far + lengths[:, None] - 1
+        log_p, _ = self.log_p(inputs, text.ids[np.minimum(at, last)], lengths - 1, state)
+        targets = np.full((len(chunk), len(options.lengths)), np.nan)
+        targets[:, : len(lengths)] = np.where(at < text.ends[chunk], log_p, np.nan).T
+        return targets
 
 
 def measure_context(
@@ -243,143 +301,77 @@ def measure_context(
         InputError: the text is too short.
     """
     options = options or ContextOptions()
-    places = _places(corpus, split, protocol, options)
-    counts = np.bincount(places.ids, minlength=len(corpus.vocabulary)) if counts is None else counts
+    text = _Text(corpus, split, protocol, options)
+    counts = np.bincount(text.ids, minlength=len(corpus.vocabulary)) if counts is None else counts
     changes = _changes(model, options, _Replacer(counts, corpus.vocabulary))
-    whole = np.full(len(places.ids), np.nan)
-    found = {name: np.full((len(places.starts), len(options.lengths)), np.nan) for name in changes}
-    reader = _Reader(model, protocol.precision)
-    for chunk, state in _snapshots(reader, places, whole, report):
+    reader = _Reader(model, protocol.precision, text, options)
+    changed = {name: np.full((len(text.starts), len(options.lengths)), np.nan) for name in changes}
+    for chunk, state in reader.snapshots(report):
         empty = model.init_state(len(chunk))
         for name, change in changes.items():
-            encoder, memory = (state if kept else empty for kept in (change.encoder, change.memory))
-            begun = LMState(encoder.encoder, memory.memory)
-            found[name][chunk] = _read_changed(reader, places, chunk, begun, change, options)
-    with evaluating(model, protocol.precision):
-        opening = torch.full((1, 1), corpus.vocabulary.eos_id, device=model.device)
-        every: Tensor = model.log_probs(opening, model.init_state(1))[0][0, 0]  # (V,), after <eos> alone
-    nothing = every.double().cpu().numpy()[places.ids[places.starts]] / math.log(2)
-    return _use(corpus, split, protocol, options, places, whole, found, nothing)
-
-
-def _snapshots(reader: _Reader, places: _Places, whole: Array, report: Report) -> Iterator[tuple[Counts, LMState]]:
-    """Read the text and write log2 p of its words into `whole`; give streams, a chunk at a time, and their states."""
-    chunk, states, held = list[int](), list[LMState](), 0
-    total, done = sum(end - begin for begin, end in places.contexts), 0
-    for begin, end in places.contexts:
-        state, at = reader.model.init_state(1), begin
-        first, last = np.searchsorted(places.starts, [begin, end])
-        for number in (*range(first, last), -1):
-            stop = end if number < 0 else int(places.starts[number])
-            for piece in range(at, stop, LENGTH):
-                here = slice(piece, min(piece + LENGTH, stop))
-                read, steps = places.inputs[here, None], np.arange(here.stop - piece)
-                log_p, state = reader.log_p(read, places.ids[here, None], steps, state)
-                whole[here] = log_p[:, 0]
-            done, at = done + stop - at, stop
-            if number < 0:
-                break
-            chunk.append(number)
-            states.append(state.map(Tensor.clone))  # what they are parts of goes
-            held += state.nbytes
-            if len(chunk) == STREAMS or held > HELD:
-                yield np.array(chunk), LMState.beside(states)
-                report("reading", done, total)
-                chunk, states, held = [], [], 0
-    if chunk:
-        yield np.array(chunk), LMState.beside(states)
-
-
-def _read_changed(
-    reader: _Reader, places: _Places, chunk: Counts, state: LMState, change: _Change, options: ContextOptions
-) -> Array:
-    """Return log2 p (B, K) of the targets after each length; NaN where a context has ended."""
-    starts, last = places.starts[chunk], len(places.ids) - 1
-    far = 0 if change.far is None else options.far
-    if change.far is not None:
-        words = [places.inputs[np.minimum(np.arange(s, s + far), last)] for s in starts.tolist()]
-        draws = [np.random.default_rng([options.seed, s]) for s in starts.tolist()]
-        read = np.stack([change.far(*both) for both in zip(words, draws, strict=True)], 1)
-        _, state = reader.log_p(read, np.empty((0, len(chunk)), np.int64), np.empty(0, np.int64), state)
-    lengths = np.array([n for n in options.lengths if change.far is None or n <= far])
-    inputs = places.inputs[np.minimum(starts + far + np.arange(lengths[-1])[:, None], last)]
-    at = starts + far + lengths[:, None] - 1
-    log_p, _ = reader.log_p(inputs, places.ids[np.minimum(at, last)], lengths - 1, state)
-    found = np.full((len(chunk), len(options.lengths)), np.nan)
-    found[:, : len(lengths)] = np.where(at < places.ends[chunk], log_p, np.nan).T
-    return found
-
-
-# --- what it comes to ---
-
-
-def _use(
-    corpus: Corpus,
-    split: str,
-    protocol: Protocol,
-    options: ContextOptions,
-    places: _Places,
-    whole: Array,
-    found: dict[str, Array],
-    nothing: Array,
-) -> ContextUse:
-    blocks = blocks_of(len(places.ids), np.asarray(corpus.splits[split].documents, np.int64))
-    _, of = np.unique(blocks.of[places.starts], return_inverse=True)
+            encoder, memory = (state if kept else empty for kept in _KEPT.get(name, (True, True)))
+            changed[name][chunk] = reader.changed(chunk, LMState(encoder.encoder, memory.memory), change)
     generator = np.random.default_rng(options.seed)
-    curves, targets = {}, np.zeros(len(whole), np.bool_)
-    effective, interval = math.nan, (math.nan, math.nan)
-    for name, log_p in found.items():
-        far = options.far if name in (SHUFFLED, DROPPED, REPLACED) else 0
-        at = places.starts[:, None] + far + np.array(options.lengths) - 1
-        at = np.where(np.isnan(log_p), places.starts[:, None], at)
+    curves, targets, lengths = {}, np.zeros(len(text.ids), np.bool_), list(options.lengths)
+    effective, interval = math.nan, UNKNOWN
+    for name, log_p in changed.items():
+        at = text.starts[:, None] + (0 if changes[name] is None else options.far) + np.array(lengths) - 1
+        at = np.where(np.isnan(log_p), text.starts[:, None], at)
         targets[at[~np.isnan(log_p)]] = True
-        excess, words = whole[at] - log_p, list(options.lengths)
+        excess = reader.whole[at] - log_p
         if name == TRUNCATED:
+            nothing = reader.nothing(corpus.vocabulary.eos_id)
             log_p = np.column_stack([nothing, log_p])
-            excess = np.column_stack([whole[places.starts] - nothing, excess])
-            words = [0, *words]
-        points, draws = _points(-log_p, excess, words, of, generator)
+            excess = np.column_stack([reader.whole[text.starts] - nothing, excess])
+            points, draws = _points(-log_p, excess, [0, *lengths], text, generator)
+            sure = [point for point in points if point.sure]
+            if sure and sure[0].interval[0] > 0:
+                means = np.array([point.excess for point in sure])
+                effective, interval = effective_context([point.words for point in sure], means, draws)
+        else:
+            points, _ = _points(-log_p, excess, lengths, text, generator)
         if points:
             curves[name] = points
-        if name == TRUNCATED and draws.shape[1]:
-            sure = [point for point in points if math.isfinite(point.interval[0])]
-            means = np.array([point.excess for point in sure])
-            if sure[0].interval[0] > 0:
-                effective, interval = effective_context([point.words for point in sure], means, draws)
-    text = f"{corpus.name} {split}"
-    bits, described = -float(whole[targets].mean()), protocol.description(corpus, split)
-    return ContextUse(text, described, bits, curves, effective, interval, blocks.description, options.far)
+    return ContextUse(
+        text=f"{corpus.name} {split}",
+        protocol=protocol.description(corpus, split),
+        bits=-float(reader.whole[targets].mean()),
+        curves=curves,
+        effective=effective,
+        effective_interval=interval,
+        blocks=text.blocks.description,
+        far=options.far,
+    )
 
 
 def _points(
-    bits: Array, excess: Array, words: Sequence[int], of: NDArray[np.int64], generator: np.random.Generator
+    bits: Array, excess: Array, words: Sequence[int], text: _Text, generator: np.random.Generator
 ) -> tuple[list[ContextPoint], Array]:
     """Return a point for each length that has targets, and the draws of E for those that have them in enough blocks."""
-    there = ~np.isnan(excess)
-    sums, counts = (np.zeros((int(of.max()) + 1, len(words))) for _ in range(2))
-    np.add.at(sums, of, np.where(there, excess, 0.0))
-    np.add.at(counts, of, there)
+    measured, blocks = ~np.isnan(excess), np.unique(text.blocks.of[text.starts], return_inverse=True)[1]
+    sums, counts = (np.zeros((int(blocks.max()) + 1, len(words))) for _ in range(2))
+    np.add.at(sums, blocks, np.where(measured, excess, 0.0))
+    np.add.at(counts, blocks, measured)
     enough = np.flatnonzero((counts > 0).sum(0) >= FEWEST_BLOCKS)
     draws, intervals = np.empty((0, 0)), dict[int, Interval]()
     if len(enough):
         draws = drawn_means(sums[:, enough], counts[:, enough], generator)
         intervals = dict(zip(enough.tolist(), interval_of(draws), strict=True))
-    unknown = math.nan, math.nan
-    found = [
+    points = [
         ContextPoint(
             words[n],
-            int(there[:, n].sum()),
-            float(bits[there[:, n], n].mean()),
+            int(measured[:, n].sum()),
+            float(bits[measured[:, n], n].mean()),
             float(sums[:, n].sum() / counts[:, n].sum()),
-            intervals.get(n, unknown),
+            intervals.get(n, UNKNOWN),
         )
-        for n in np.flatnonzero(there.any(0)).tolist()
+        for n in np.flatnonzero(measured.any(0)).tolist()
     ]
-    return found, draws
+    return points, draws
 
 
 def effective_context(words: Sequence[int], excess: Array, draws: Array) -> tuple[float, Interval]:
-    """Return n*, and its 95 % interval, of E at lengths, of which the first is 0, and of draws (DRAWS, K) of it."""
+    """Return n* and its 95 % interval, of E at K lengths, the first of which is 0, and of its draws (DRAWS, K)."""
     draws = draws[~np.isnan(draws).any(axis=1)]
     surely = np.quantile(draws - LEFT * draws[:, :1], 0.025, axis=0) > 0
     last = int(np.flatnonzero(surely).max(initial=0))
@@ -389,7 +381,7 @@ def effective_context(words: Sequence[int], excess: Array, draws: Array) -> tupl
 
 
 def effective_length(words: Sequence[int], excess: Array, last: int) -> float:
-    """Return n* of E at lengths, of which the first is 0; infinite: more than `LEFT` of the gain is left at the last.
+    """Return n* of E at lengths, the first of which is 0; infinite if more than `LEFT` of the gain is left at the last.
 
     `last` is the place of a, the last length at which more is left for sure. Without a gain n* is 0. Between lengths E
     is on a line over log n; from 0 to 1 over n.

@@ -53,7 +53,7 @@ def curve_of(folder: Path, name: str, by: By = "tokens") -> Curve:
 
 def _logs(folder: Path) -> list[list[dict[str, Any]]]:
     seeds = [] if (folder / METRICS).exists() else seed_folders(folder, METRICS)
-    logs = [epoch_rows(each) for each in seeds or [folder]]
+    logs = [epoch_rows(run) for run in seeds or [folder]]
     count = min(map(len, logs))
     if not count:
         raise InputError(f"{folder}: no epoch is finished yet, so there is nothing to draw")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanlm.analysis.figures import FIGURES, figure_bytes, lag_figure, utilisation_figure
-from spanlm.analysis.lags import PUBLISHED_SOURCE, MeasuredLags, lag_columns, notes
+from spanlm.analysis.flatness import Flatness, FlatnessRow, mean_flatness
+from spanlm.analysis.heat_maps import by_word, sentence_figure, text_figure
+from spanlm.analysis.lags import PUBLISHED_SOURCE, MeasuredLags, PublishedRow, lag_columns, notes
 from spanlm.analysis.pages import render_page
-from spanlm.analysis.sentences import Flatness, FlatnessRow, SentenceMap, mean_flatness
 from spanlm.analysis.utilisation import Utilisation
-from spanlm.analysis.word_figures import heatmap, triangle_figure
 from spanlm.errors import InputError, RunError
 from spanlm.scoring.attention import AttentionRecord, PartsRecord
 from spanlm.store.files import replacing
@@ -39,7 +40,6 @@ FLATNESS_SUFFIXES = (".csv", ".json")
 SPAN_SUFFIXES = (".html", ".csv", ".json")
 UTILISATION_SUFFIXES = (*FIGURES, ".csv", ".json")
 
-PathLike = str | os.PathLike[str]
 Row = tuple[object, ...]
 
 
@@ -94,16 +94,26 @@ def write_whole(path: Path, content: bytes) -> None:
         raise RunError(f"{path}: could not be written: {error.strerror or error}") from error
 
 
-def _save(
-    path: PathLike,
-    legal: Sequence[str],
-    writers: Mapping[str, Callable[[], bytes]],
+Table = tuple[tuple[str, ...], Iterable[Row]]
+"""Columns and rows."""
+
+
+def save(
+    path: Path,
+    table: Table,
+    content: Callable[[], Mapping[str, Any]] | None = None,
     figure: Callable[[], Figure] | None = None,
+    more: Mapping[str, Callable[[], bytes]] | None = None,
 ) -> None:
-    """Write what `writers` has for the suffix of `path`, else the figure."""
-    suffix = checked_suffix(Path(path), legal)
-    content = figure_bytes(figure(), suffix) if figure and suffix in FIGURES else writers[suffix]()
-    write_whole(Path(path), content)
+    """Write the format that the suffix of `path` names: .csv of the table, .json of the content, a figure, or more."""
+    columns, rows = table
+    writers = {".csv": lambda: csv_bytes([columns, *rows])}
+    if content is not None:
+        writers[".json"] = lambda: json_bytes(content())
+    if figure is not None:
+        writers |= {suffix: partial(lambda suffix: figure_bytes(figure(), suffix), suffix) for suffix in FIGURES}
+    writers |= more or {}
+    write_whole(path, writers[checked_suffix(path, [*writers])]())
 
 
 def _shortest(weights: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -119,7 +129,7 @@ PLACE_COLUMNS = ("sentence", "index", "surprisal", "oov", "source_oov", "written
 SPAN_COLUMNS = ("position", "word", "target", "gate", "span_from", "span_to", "span_words", "weight")
 
 
-def save_attention(record: AttentionRecord, path: PathLike) -> None:
+def save_attention(record: AttentionRecord, path: Path) -> None:
     """Write `record` in the format that the suffix of `path` names.
 
     * `.html`: a page to explore, one file, no network; `page.html#pos=12` opens position 12.
@@ -135,16 +145,13 @@ def save_attention(record: AttentionRecord, path: PathLike) -> None:
 
     * `.json`: every position with all numbers.
     """
-    columns, rows = attention_table(record)
-    writers = {
-        ".html": lambda: render_page(record).encode("utf-8"),
-        ".csv": lambda: csv_bytes([columns, *rows]),
-        ".npz": lambda: _attention_npz(record),
-    }
-    parts = record.parts
+    page, parts = {".html": lambda: render_page(record).encode("utf-8")}, record.parts
+    attention_suffixes(path, parts is not None)
     if parts is not None:
-        writers[".json"] = lambda: json_bytes(_attention_json(record, parts))
-    _save(path, attention_suffixes(Path(path), parts is not None), writers, lambda: heatmap(record))
+        save(path, attention_table(record), lambda: _attention_json(record, parts), more=page)
+        return
+    arrays = {".npz": lambda: _attention_npz(record)}
+    save(path, attention_table(record), figure=lambda: text_figure(record), more=page | arrays)
 
 
 def attention_suffixes(path: Path | None, parts: bool) -> tuple[str, ...]:
@@ -168,20 +175,31 @@ def attention_table(record: AttentionRecord) -> tuple[tuple[str, ...], Iterator[
             for t, row in enumerate(before)
             for look in record.looks(t)
         )
-    return (*CSV_COLUMNS, *(PLACE_COLUMNS if record.places else ())), _word_rows(record)
+    columns = (*CSV_COLUMNS, *(PLACE_COLUMNS if record.places else ()))
+    return columns, map(itemgetter(*columns), _slots(record))
 
 
-def _word_rows(record: AttentionRecord) -> Iterator[Row]:
-    weights = _shortest(record.weights)
+def _slots(record: AttentionRecord) -> Iterator[dict[str, object]]:
+    """Yield a row, by column, for each slot that held a word."""
+    weights, nats, bits = (x.tolist() for x in (_shortest(record.weights), record.surprisal, record.bits))
+    lags = [*record.lags]
     for t, column in np.argwhere(record.occupied).tolist():
-        word, target, surprisal = record.words[t], record.targets[t], float(record.surprisal[t])
-        lag = record.lags[column]
-        place: Row = ()
+        target, source = record.targets[t], t - lags[column]
+        slot = {
+            "position": t,
+            "word": record.words[t],
+            "target": target,
+            "surprisal_nats": nats[t],
+            "lag": lags[column],
+            "source_position": source,
+            "source_word": record.words[source],
+            "weight": weights[t][column],
+        }
         if record.places:
-            oov = (int(word in record.unknown) for word in (target, record.words[t - lag]))
-            item, token, written = record.places[t]
-            place = (item, token, float(record.bits[t]), *oov, written)
-        yield t, word, target, surprisal, lag, t - lag, record.words[t - lag], float(weights[t, column]), *place
+            slot |= dict(zip(("sentence", "index", "written"), record.places[t], strict=True))
+            slot |= {"surprisal": bits[t], "oov": int(target in record.unknown)}
+            slot["source_oov"] = int(record.words[source] in record.unknown)
+        yield slot
 
 
 def _attention_json(record: AttentionRecord, parts: PartsRecord) -> dict[str, Any]:
@@ -219,6 +237,81 @@ def _attention_npz(record: AttentionRecord) -> bytes:
     return file.getvalue()
 
 
+# --- sentences ---
+
+Sentences = Sequence[Sequence[AttentionRecord]]
+"""For each sentence a record of each model, titled with the run's name, in one order."""
+
+SENTENCE_COLUMNS = (
+    *("sentence", "run", "position", "target", "surprisal_nats"),
+    *("lag", "source_position", "source_word", "source_unknown", "weight"),
+)
+
+
+def save_sentences(sentences: Sentences, path: Path) -> None:
+    """Write the attention in sentences as the suffix of `path` says.
+
+    * `.svg`, `.png`, `.pdf`: heat maps, a panel for each sentence and model.
+    * `.csv`: one row for each weight of each panel. Sentences count from 1, positions from 0, the opening `<eos>`.
+    * `.json`: the same, with the flatness of each panel and of each model.
+    """
+    table = SENTENCE_COLUMNS, _sentence_rows(sentences)
+    save(path, table, lambda: _sentences(sentences), lambda: sentence_figure(sentences))
+
+
+def _sentence_rows(sentences: Sentences) -> Iterator[Row]:
+    for number, records in enumerate(sentences, start=1):
+        for record in records:
+            for slot in _slots(record):
+                unknown = int(record.is_unknown(str(slot["source_word"])))
+                slot |= {"sentence": number, "run": record.title, "source_unknown": unknown}
+                yield itemgetter(*SENTENCE_COLUMNS)(slot)
+
+
+def _sentences(sentences: Sentences) -> dict[str, Any]:
+    runs = [
+        {"run": records[0].title, "memory": records[0].about, "flatness": _flatness(mean_flatness(records))}
+        for records in zip(*sentences, strict=True)
+    ]
+    return {"runs": runs, "sentences": [[_panel(record) for record in records] for records in sentences]}
+
+
+def _panel(record: AttentionRecord) -> dict[str, Any]:
+    weights, slots = by_word(record), record.occupied.sum(axis=1)
+    ends = np.maximum(np.arange(len(record)) + 1 - record.nearest_lag, 0)
+    missing = 1 - np.nansum(weights, axis=1, dtype=np.float64)
+    return {
+        "run": record.title,
+        "words": record.words,
+        "targets": record.targets,
+        "unknown": [word for word in dict.fromkeys(record.targets) if record.is_unknown(word)],
+        "surprisal_nats": record.surprisal.tolist(),
+        "nearest_lag": record.nearest_lag,
+        "first_word_of_row": (ends - slots).tolist(),
+        "weights": [row[~np.isnan(row)].tolist() for row in _shortest(weights)],
+        "on_no_word": np.where(slots > 0, np.maximum(missing, 0.0), 0.0).tolist(),
+        "flatness": _flatness(mean_flatness([record])),
+    }
+
+
+def _flatness(flatness: Flatness | None) -> dict[str, Any] | None:
+    return None if flatness is None else flatness.to_json()
+
+
+# --- flatness ---
+
+Measured = Mapping[str, tuple[str, Flatness]]
+"""For each model, by name, the text it read and how flat its attention was."""
+
+
+def save_flatness(measured: Measured, path: Path) -> None:
+    """Write the flatness of models, each with its text, as `.csv` (a row for each model and group) or `.json`."""
+    columns = ("run", "text", "span", *FlatnessRow._fields)
+    rows = [(name, text, flatness.span, *row) for name, (text, flatness) in measured.items() for row in flatness.rows]
+    runs = [{"run": name, "text": text, **flatness.to_json()} for name, (text, flatness) in measured.items()]
+    save(path, (columns, rows), lambda: {"runs": runs})
+
+
 # --- by lag ---
 
 LAG_COLUMNS = ("lag", "measured_percent", "published_percent", "published_inferred")
@@ -228,7 +321,7 @@ COMPARISON_COLUMNS = (
 )
 
 
-def save_lags(measured: Sequence[MeasuredLags], path: PathLike) -> None:
+def save_lags(measured: Sequence[MeasuredLags], path: Path) -> None:
     """Write one model, or several side by side, and beside them the paper's numbers, as the suffix of `path` says.
 
     * `.svg`, `.png`, `.pdf`: see `lag_figure`.
@@ -237,146 +330,44 @@ def save_lags(measured: Sequence[MeasuredLags], path: PathLike) -> None:
       numbers of the paper that are not scaled.
     * `.json`: the same; several have the notes, too.
     """
-    said = notes(measured)
-    (_, *header), *table = zip(*lag_columns(measured), strict=True)
-    if len(measured) == 1:
-        # what is scaled stands only beside others
-        found = ((*row[3:5], *(("", "") if row[7] else (row[6], row[8]))) for row in _comparison_rows(measured[0]))
-        rows = [LAG_COLUMNS, *found]
-        content = _lags_alone(measured[0])
-    else:
-        rows = [COMPARISON_COLUMNS, *(row for one in measured for row in _comparison_rows(one))]
-        content = {"notes": said, "runs": [_lags_beside(one) for one in measured]}
-    writers = {
-        ".csv": lambda: csv_bytes(rows, gaps=True),
-        ".json": lambda: json_bytes(content),
-        ".md": lambda: f"{markdown_table(('model', *header), table)}\n\n{markdown(' '.join(said))}\n".encode(),
+    (_, *header), *lines = zip(*lag_columns(measured), strict=True)
+    alone, said = len(measured) == 1, notes(measured)
+    runs = [_lags_json(model, alone=alone) for model in measured]
+    columns = LAG_COLUMNS if alone else COMPARISON_COLUMNS
+    cells = (row for model in measured for row in _lag_rows(model, _published(model, alone=alone)))
+    table = columns, [tuple(row.get(name, "") for name in columns) for row in cells]
+    more = {
+        ".csv": lambda: csv_bytes([table[0], *table[1]], gaps=True),
+        ".md": lambda: f"{markdown_table(('model', *header), lines)}\n\n{markdown(' '.join(said))}\n".encode(),
     }
-    _save(path, LAG_SUFFIXES, writers, lambda: lag_figure(measured))
+    save(path, table, lambda: runs[0] if alone else {"notes": said, "runs": runs}, lambda: lag_figure(measured), more)
 
 
-def _comparison_rows(one: MeasuredLags) -> Iterator[Row]:
-    row = one.published
+def _published(model: MeasuredLags, *, alone: bool) -> PublishedRow | None:
+    """Return the paper's row; a scaled one stands only beside others."""
+    return None if alone and model.published and model.published.scaled else model.published
+
+
+def _lag_rows(model: MeasuredLags, row: PublishedRow | None) -> Iterator[dict[str, object]]:
     published = {} if row is None else dict(zip(row.lags, row.percent, strict=True))
-    for lag, percent in zip(one.profile.lags, one.profile.percent, strict=True):
-        beside: Row = ("", "", "", "")
+    for lag, percent in zip(model.profile.lags, model.profile.percent, strict=True):
+        cells = {"run": model.name, "text": model.text, "window": model.profile.window}
+        cells |= {"lag": lag, "measured_percent": percent}
         if row is not None and lag in published:
-            beside = (one.model, published[lag], int(row.scaled), int(lag in row.inferred_lags))
-        yield one.name, one.text, one.profile.window, lag, percent, *beside
+            cells |= {"published_model": model.model, "published_percent": published[lag]}
+            cells |= {"published_scaled": int(row.scaled), "published_inferred": int(lag in row.inferred_lags)}
+        yield cells
 
 
-def _lags_alone(one: MeasuredLags) -> dict[str, Any]:
-    row = one.published if one.published and not one.published.scaled else None
-    return {
-        **one.profile.to_json(),
-        "published_model": one.model if row else None,
-        "published_percent": row.percent if row else None,
-        "published_inferred_lags": row.inferred_lags if row else None,
-        "published_source": PUBLISHED_SOURCE if row else None,
-    }
-
-
-def _lags_beside(one: MeasuredLags) -> dict[str, Any]:
-    row = one.published
-    published = row and {
-        "model": one.model,
-        "source": PUBLISHED_SOURCE,
-        "lags": list(row.lags),
-        "percent": row.percent,
-        "scaled": row.scaled,
-        "inferred_lags": row.inferred_lags,
-    }
-    return {"run": one.name, "text": one.text, **one.profile.to_json(), "published": published}
-
-
-# --- sentences and flatness ---
-
-Sentences = Sequence[Sequence[SentenceMap]]
-"""For each sentence the maps of the models, in one order."""
-
-SENTENCE_COLUMNS = (
-    *("sentence", "run", "position", "target", "surprisal_nats"),
-    *("lag", "source_position", "source_word", "source_unknown", "weight"),
-)
-
-Measured = Mapping[str, tuple[str, Flatness]]
-"""For each model, by name, the text it read and how flat its attention was."""
-
-
-def save_sentence_maps(sentences: Sentences, path: PathLike) -> None:
-    """Write maps of sentences as the suffix of `path` says.
-
-    * `.svg`, `.png`, `.pdf`: triangles, a panel for each sentence and model.
-    * `.csv`: one row for each weight of each panel. Sentences count from 1, positions from 0, the opening `<eos>`.
-    * `.json`: the same, with the flatness of each panel and of each model.
-    """
-    rows = ((n, *row) for n, maps in enumerate(sentences, start=1) for one in maps for row in _sentence_rows(one))
-    writers = {
-        ".csv": lambda: csv_bytes([SENTENCE_COLUMNS, *rows]),
-        ".json": lambda: json_bytes(_sentences(sentences)),
-    }
-    _save(path, SENTENCE_SUFFIXES, writers, lambda: triangle_figure(sentences))
-
-
-def save_flatness(measured: Measured, path: PathLike) -> None:
-    """Write the flatness of models, each with its text, as `.csv` (a row for each model and group) or `.json`."""
-    rows = (
-        (name, text, flatness.span, *row)
-        for name, (text, flatness) in measured.items()
-        for row in (*flatness.groups, flatness.overall)
-    )
-    runs = [{"run": name, "text": text, **_flatness(flatness)} for name, (text, flatness) in measured.items()]
-    writers = {
-        ".csv": lambda: csv_bytes([("run", "text", "span", *FlatnessRow._fields), *rows]),
-        ".json": lambda: json_bytes({"runs": runs}),
-    }
-    _save(path, FLATNESS_SUFFIXES, writers)
-
-
-def _sentence_rows(one: SentenceMap) -> Iterator[Row]:
-    record, weights = one.record, _shortest(one.matrix)
-    for t, s in np.argwhere(~np.isnan(one.matrix)).tolist():
-        source, surprisal = record.words[s], float(record.surprisal[t])
-        unknown, weight = int(record.is_unknown(source)), float(weights[t, s])
-        yield one.name, t, record.targets[t], surprisal, t - s, s, source, unknown, weight
-
-
-def _sentences(sentences: Sentences) -> dict[str, Any]:
-    by_model = zip(sentences[0], map(mean_flatness, zip(*sentences, strict=True)), strict=True)
-    return {
-        "runs": [
-            {"run": one.name, "memory": one.memory, "flatness": flatness and _flatness(flatness)}
-            for one, flatness in by_model
-        ],
-        "sentences": [[_panel(one) for one in maps] for maps in sentences],
-    }
-
-
-def _panel(one: SentenceMap) -> dict[str, Any]:
-    record = one.record
-    starts = [max(t + 1 - record.nearest_lag, 0) - slots for t, slots in enumerate(one.slots.tolist())]
-    return {
-        "run": one.name,
-        "words": record.words,
-        "targets": record.targets,
-        "unknown": [word for word in dict.fromkeys(record.targets) if record.is_unknown(word)],
-        "surprisal_nats": record.surprisal.tolist(),
-        "nearest_lag": record.nearest_lag,
-        "first_word_of_row": starts,
-        "weights": [row[~np.isnan(row)].tolist() for row in _shortest(one.matrix)],
-        "on_no_word": one.on_no_word.tolist(),
-        "flatness": one.flatness and _flatness(one.flatness),
-    }
-
-
-def _flatness(flatness: Flatness) -> dict[str, Any]:
-    return {
-        "overall": flatness.overall._asdict(),
-        "by_slots": [group._asdict() for group in flatness.groups],
-        "left_out": flatness.left_out,
-        "nearest_lag": flatness.nearest_lag,
-        "span": flatness.span,
-    }
+def _lags_json(model: MeasuredLags, *, alone: bool) -> dict[str, Any]:
+    row, published = _published(model, alone=alone), dict[str, Any]()
+    if row is not None:
+        published = {"model": model.model, "source": PUBLISHED_SOURCE, "lags": [*row.lags], "percent": row.percent}
+        published |= {"scaled": row.scaled, "inferred_lags": row.inferred_lags}
+    if not alone:
+        return {"run": model.name, "text": model.text, **model.profile.to_json(), "published": published or None}
+    keys = ("model", "percent", "inferred_lags", "source")
+    return {**model.profile.to_json(), **{f"published_{key}": published.get(key) for key in keys}}
 
 
 # --- the use of parts by epoch ---
@@ -384,16 +375,13 @@ def _flatness(flatness: Flatness) -> dict[str, Any]:
 UTILISATION_COLUMNS = ("run", "epoch", "utilisation", "oracle_utilisation")
 
 
-def save_utilisation(measured: Sequence[Utilisation], path: PathLike) -> None:
+def save_utilisation(measured: Sequence[Utilisation], path: Path) -> None:
     """Write how several runs used their span buffer by epoch, as the suffix of `path` says; shares in data are of 1."""
-    rows = (
-        (one.name, epoch, *shares)
-        for one in measured
-        for epoch, shares in enumerate(zip(one.learned, one.oracle, strict=True), start=1)
-    )
-    runs = [{"run": x.name, "utilisation": x.learned, "oracle_utilisation": x.oracle} for x in measured]
-    writers = {
-        ".csv": lambda: csv_bytes([UTILISATION_COLUMNS, *rows]),
-        ".json": lambda: json_bytes({"split": "valid", "runs": runs}),
-    }
-    _save(path, UTILISATION_SUFFIXES, writers, lambda: utilisation_figure("Use of the span buffer by epoch", measured))
+    rows = [
+        (run.name, epoch, *shares)
+        for run in measured
+        for epoch, shares in enumerate(zip(run.learned, run.oracle, strict=True), start=1)
+    ]
+    runs = [{"run": run.name, "utilisation": run.learned, "oracle_utilisation": run.oracle} for run in measured]
+    figure = partial(utilisation_figure, "Use of the span buffer by epoch", measured)
+    save(path, (UTILISATION_COLUMNS, rows), lambda: {"split": "valid", "runs": runs}, figure)

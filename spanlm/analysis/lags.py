@@ -32,7 +32,7 @@ MOST_ROWS = 50
 
 
 def _lag_range(window: int, nearest_lag: int, span: int = 1) -> range:
-    """Oldest first; for spans the lag where each ends."""
+    """Return lags, oldest first; a span has the lag of its last word."""
     return range((window - 1) * span + nearest_lag, nearest_lag - 1, -span)
 
 
@@ -210,19 +210,19 @@ class MeasuredLags:
         return replace(row, percent=tuple(100 * x / sum(kept) for x in kept), scaled=True)
 
 
-def check_alike(looked: Mapping[str, Attention]) -> None:
+def check_alike(attentions: Mapping[str, Attention]) -> None:
     """Refuse models whose shares cannot be compared: by name, how each attends."""
-    whats = {
+    slots = {
         name: "words"
-        if at.stride == 1
-        else f"spans of {at.stride} words{', up to the current word' * (not at.nearest_lag)}"
-        for name, at in looked.items()
+        if attention.stride == 1
+        else f"spans of {attention.stride} words{', up to the current word' * (not attention.nearest_lag)}"
+        for name, attention in attentions.items()
     }
-    (first, of_first), *others = whats.items()
-    for name, what in others:
-        if what != of_first:
+    (first, of_first), *others = slots.items()
+    for name, of_other in others:
+        if of_other != of_first:
             raise InputError(
-                f"by lag: {first} looks at {of_first} and {name} at {what}, whose shares cannot be compared: "
+                f"by lag: {first} looks at {of_first} and {name} at {of_other}, whose shares cannot be compared: "
                 "name one alone, or models that look at the same"
             )
 
@@ -233,32 +233,34 @@ def notes(measured: Sequence[MeasuredLags], rows: Sequence[PublishedRow] | None 
     `rows` are the paper's that are shown; None: all that `measured` can be compared with. `mark` marks inferred ones.
     """
     if rows is None:
-        rows = [one.published for one in measured if one.published is not None]
-    profiles = [one.profile for one in measured]
+        rows = [model.published for model in measured if model.published is not None]
+    profiles = [model.profile for model in measured]
     counted = " or ".join(dict.fromkeys(profile.counted for profile in profiles))
-    found = [f"Mean over positions {counted}: {', '.join(dict.fromkeys(one.text for one in measured))}."]
+    sentences = [f"Mean over positions {counted}: {', '.join(dict.fromkeys(model.text for model in measured))}."]
     if (span := profiles[0].span) > 1:
-        found.append(f"A span of {span} words stands at the lag of its last word; none ends at the lags between.")
+        sentences.append(f"A span of {span} words stands at the lag of its last word; none ends at the lags between.")
     if len({(profile.window, profile.older is None) for profile in profiles}) > 1:
-        found.append("Shares of windows of different lengths cannot be compared with each other.")
-    older = [f"{one.name} {one.profile.older:.1f} %" for one in measured if one.profile.older is not None]
+        sentences.append("Shares of windows of different lengths cannot be compared with each other.")
+    older = [f"{model.name} {model.profile.older:.1f} %" for model in measured if model.profile.older is not None]
     if older:
-        found.append(f"On older words, of memories that hold all since the last reset: {', '.join(older)}.")
-    null = [f"{one.name} {one.profile.null_mass:.1f} %" for one in measured if one.profile.null_mass >= LEAST_SHOWN]
+        sentences.append(f"On older words, of memories that hold all since the last reset: {', '.join(older)}.")
+    null = [
+        f"{model.name} {model.profile.null_mass:.1f} %" for model in measured if model.profile.null_mass >= LEAST_SHOWN
+    ]
     if null:
-        found.append(f"On no word: {', '.join(null)}.")
+        sentences.append(f"On no word: {', '.join(null)}.")
     if rows:
-        found.append(f"Paper: {PUBLISHED_SOURCE}.")
+        sentences.append(f"Paper: {PUBLISHED_SOURCE}.")
     if any(row.scaled for row in rows):
-        found.append("The paper's windows are 15: for shorter ones its rows are cut, and scaled to sum to 100.")
+        sentences.append("The paper's windows are 15: for shorter ones its rows are cut, and scaled to sum to 100.")
     if inferred := sorted({signed(lag) for row in rows for lag in row.inferred_lags}):
         lags = ", ".join(inferred)
-        found.append(
+        sentences.append(
             f"{mark} (lag {lags}): illegible in the text of the paper that we have; what its row lacks to 100."
         )
     if any(row.nearest_lag == 0 for row in rows):
-        found.append("The paper's position −1 of RM(+tM-g) is the current word: lag 0 here.")
-    return found
+        sentences.append("The paper's position −1 of RM(+tM-g) is the current word: lag 0 here.")
+    return sentences
 
 
 def lag_columns(measured: Sequence[MeasuredLags]) -> list[list[str]]:
@@ -266,26 +268,26 @@ def lag_columns(measured: Sequence[MeasuredLags]) -> list[list[str]]:
 
     Many lags are summed in groups; one model then has a column with the shares of equal weights.
     """
-    profiles = [one.profile for one in measured]
+    profiles = [model.profile for model in measured]
     first, span = profiles[0], profiles[0].span
     far, near = max(profile.lags[0] for profile in profiles), min(profile.lags[-1] for profile in profiles)
     groups = _lag_groups(range(far, near - 1, -span))
-    older = any(profile.older is not None for profile in profiles)
-    last = f"last {LAST}{' spans' if span > 1 else ''}"
-    ends = [(signed(group[0]), signed(group[-1]) if group[-1] else "0 (current word)") for group in groups]
-    labels = [f"{far} … {near}" if len(group) > 1 else near for group, (far, near) in zip(groups, ends, strict=True)]
-    columns = [["lag", *["older"] * older, *labels, last, "positions"]]
-    for one in measured:
-        profile, row = one.profile, one.published
+    labels = [signed(group[-1]) if group[-1] else "0 (current word)" for group in groups]
+    labels = [
+        f"{signed(group[0])} … {label}" if len(group) > 1 else label
+        for group, label in zip(groups, labels, strict=True)
+    ]
+    columns = [["lag", "older", *labels, f"last {LAST}{' spans' * (span > 1)}", "positions"]]
+    for model in measured:
+        profile, row = model.profile, model.published
+        older = "" if profile.older is None else f"{profile.older:.1f}"
         cells = _cells(groups, profile.lags, profile.percent)
-        beyond = "" if profile.older is None else f"{profile.older:.1f}"
-        columns.append([one.name, *[beyond] * older, *cells, f"{profile.positions:,}"])
+        columns.append([model.name, older, *cells, f"{profile.positions:,}"])
         if row is not None:
-            columns.append(["paper", *[""] * older, *_cells(groups, row.lags, row.percent, row.inferred_lags), ""])
+            columns.append(["paper", "", *_cells(groups, row.lags, row.percent, row.inferred_lags), ""])
     if len(measured) == 1 and len(groups) < first.window:
-        equal = _cells(groups, first.lags, [100 / first.window] * first.window)
-        columns.append(["if equal", *[""] * older, *equal, ""])
-    return [list(row) for row in zip(*columns, strict=True)]
+        columns.append(["if equal", "", *_cells(groups, first.lags, [100 / first.window] * first.window), ""])
+    return [[*row] for row in zip(*columns, strict=True) if row[0] != "older" or any(row[1:])]
 
 
 def _lag_groups(lags: range) -> list[range]:
@@ -300,7 +302,7 @@ def _cells(groups: Sequence[range], lags: range, percent: Sequence[float], infer
     """Write the share of each group, and of the nearest five lags."""
     by_lag, cells = dict(zip(lags, percent, strict=True)), []
     for group in (*groups, lags[-LAST:]):
-        there = [lag for lag in group if lag in by_lag]
-        about = ABOUT * any(lag in inferred for lag in there)
-        cells.append(f"{about}{sum(by_lag[lag] for lag in there):.1f}" if there else "")
+        measured = [lag for lag in group if lag in by_lag]
+        about = ABOUT * any(lag in inferred for lag in measured)
+        cells.append(f"{about}{sum(by_lag[lag] for lag in measured):.1f}" if measured else "")
     return cells

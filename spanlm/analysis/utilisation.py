@@ -30,16 +30,16 @@ class Utilisation:
 
 def utilisation_of(rows: Sequence[Mapping[str, Any]], name: str) -> Utilisation | None:
     """Return the utilisation of a run's span buffer; None without a buffer, or if it never held a span."""
-    found = [row["parts"]["valid"] for row in rows if "valid" in row.get("parts", {})]
-    learned, oracle = (tuple(parts[which] for parts in found) for which in ("utilisation", "oracle_utilisation"))
-    return Utilisation(name, learned, oracle) if found else None
+    validations = [row["parts"]["valid"] for row in rows if "valid" in row.get("parts", {})]
+    learned, oracle = (tuple(parts[which] for parts in validations) for which in ("utilisation", "oracle_utilisation"))
+    return Utilisation(name, learned, oracle) if validations else None
 
 
 def read_utilisation(folder: Path, name: str) -> Utilisation:
     """Read the utilisation of the span buffer of the run in `folder`; it may be in training."""
     rows = epoch_rows(folder)
-    if found := utilisation_of(rows, name):
-        return found
+    if utilisation := utilisation_of(rows, name):
+        return utilisation
     if not rows:
         why = "has finished no epoch yet"
     elif any("parts" in row for row in rows):

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from spanlm.analysis import export
 from spanlm.analysis.attend import Excerpt, attention_by_lag, attention_flatness, excerpt
 from spanlm.analysis.figures import FIGURES, check_series
+from spanlm.analysis.flatness import Flatness, mean_flatness
+from spanlm.analysis.heat_maps import marked
 from spanlm.analysis.lags import LEAST_SHOWN, RECURRENT_MEMORY, MeasuredLags, check_alike, lag_columns, notes, signed
-from spanlm.analysis.sentences import (
-    Flatness,
-    SentenceMap,
-    attend_sentence,
-    common_scale,
-    mean_flatness,
-    triangle_lines,
-)
 from spanlm.analysis.utilisation import EXPLAINED, read_utilisation, spread_epochs
 from spanlm.cli.evaluation_report import departures
 from spanlm.cli.options import check_gate, check_output, corpus_of, load_run, own_texts, run_names, standard_input
@@ -29,7 +23,7 @@ from spanlm.cli.parser import Parser
 from spanlm.cli.render import grid, note, out, paragraph, table
 from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher
-from spanlm.data.pieces import Piece, words_of
+from spanlm.data.pieces import words_of
 from spanlm.data.tables import RowNotes, first_line_kind, read_table, refuse_without_column, table_kind
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import EOS
@@ -39,6 +33,7 @@ from spanlm.runs.model import TrainedModel, require_weights
 from spanlm.runs.texts import text_to_attend
 from spanlm.scoring import attention
 from spanlm.scoring.words import places_of
+from spanlm.store.plain import several
 
 _DESCRIPTION = """
 Where the model looked.
@@ -60,30 +55,31 @@ it does: Penn Treebank is lower case, with N for numbers and 's and n't apart.
 _MORE = """
   spanlm attend runs/demo --document 3 --words 60 --out article.svg
   spanlm attend runs/demo --by-lag --split valid --out lags.svg
-  spanlm attend runs/single runs/combined --sentence "the law was long ." --out triangles.svg
+  spanlm attend runs/single runs/combined --sentence "the law was long ." --out maps.svg
   spanlm attend runs/spans --from 5000 --words 600 --out spans.html
   spanlm attend runs/spans --by-epoch --out use.svg
 
-With --by-lag, mean attention by distance over a whole split: a table, and (--out) a figure, data or a Markdown
-table. Several runs stand side by side, each with what the paper printed. Of a memory that holds the whole sentence the
-nearest 15 words are told apart, what is older is one number. A table of more than 50 lags has groups of them.
+With --by-lag, mean attention by distance over a whole split: a table, and (--out) a figure, data (.csv, .json) or .md.
+Several runs stand side by side, each with what the paper printed. Of a memory that holds the whole sentence the nearest
+15 words are told apart, what is older is one number. A table of more than 50 lags has groups of them.
 
-With --sentence, a triangle of weights: a row for each predicted word, a column for each word before it. Each sentence
-is read alone, and every run that is named has a panel beside the others; printed where there is no --out (.svg, .png,
-.pdf, .csv, .json). With --flatness, how equal the weights are over a whole split: a table, and (--out) .csv or .json.
+With --sentence, a map of weights: a row for each predicted word, a column for each word before it. Each sentence is
+read alone, and every run that is named has a panel beside the others (.svg, .png, .pdf, .csv, .json; of one run .html).
+Without --out the largest weights of each word are printed. With --flatness, how equal the weights are over a whole
+split: a table, and (--out) .csv or .json.
 
-A model with a span buffer looks at spans of several words. What is printed of a text is which of them had the largest
-weights when its last word was guessed, and what the buffer, the encoder and both expected there. The page (.html)
-shows it of every word, and .json has it; .csv has a row for every span that a word looked at, and the gate, λ before
-its temperature. Of spans, too, --flatness shows how equal their weights are, and --by-lag which get them, by the lag of
-a span's last word; beside each other by lag stand only runs whose spans have one length. With --by-epoch, how often its
-gate preferred the buffer on valid after each epoch of training, and how often the buffer was better: a table, and
-(--out) a figure or data. A run that is still in training can be looked at, too. Every .json file has the command, the
-commit and the time that made it.
+A model with a span buffer looks at spans of several words. Of a text its last word is printed: which spans had the
+largest weights, and what the buffer, the encoder and both expected. Of every word the page (.html) and .json have that;
+.csv has a row for every span that a word looked at, and the gate, λ before its temperature. --flatness and --by-lag (by
+a span's last word) are of spans, too; by lag only runs whose spans have one length stand beside each other. With
+--by-epoch, how often its gate preferred the buffer on valid after each epoch, and how often the buffer was better: a
+table, and (--out) a figure or data, also of a run that is still in training.
 """
 
 MOST_WORDS = 20_000
 """Of one text: a page of more is no longer pleasant, and its weights no longer small."""
+MOST_SENTENCE_WORDS = 120
+"""More do not fit on a figure."""
 WORDS = 60
 """Of a stretch of a corpus, unless --words says another number."""
 NEAREST = 15
@@ -91,7 +87,7 @@ NEAREST = 15
 _FLATNESS = "entropy of a row over that of equal weights: 1 is flat, 0 all on one word"
 
 LOOKS = 8
-"""Spans that are printed."""
+"""Words or spans that are printed."""
 CONTEXT = 16
 """Words before the next one that are printed."""
 EPOCHS = 30
@@ -100,11 +96,11 @@ EPOCHS = 30
 
 def run(arguments: list[str]) -> None:
     options = _parser().parse_args(arguments)
-    what = _what(options)
-    _check(options, what)
+    view = _view_name(options)
+    _check(options, view)
     if options.corpus == "-":  # which several runs read
         options.corpus = standard_input()
-    VIEWS[what].show(options)
+    VIEWS[view].show(options)
     if options.out is not None:
         out(f"wrote {options.out}")
 
@@ -115,17 +111,17 @@ def _parser() -> Parser:
     text = f"the folder of a trained run; several with {several}"
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help=text)
     parser.add_device()
-    what = parser.add_argument_group("what to read, one of")
-    what.add_argument("--text", help="this text")
-    what.add_argument("--file", type=Path, help="this file: plain text, or a table")
-    what.add_argument("--column", metavar="COLUMN", help="of a table (CSV, TSV, JSON lines): this column")
-    what.add_argument("--sentence", action="append", metavar="WORDS", help="this sentence; can be given again")
-    what.add_argument("--document", type=int, metavar="N", help="document N of a split of a corpus; the first is 1")
+    group = parser.add_argument_group("what to read, one of")
+    group.add_argument("--text", help="this text")
+    group.add_argument("--file", type=Path, help="this file: plain text, or a table")
+    group.add_argument("--column", metavar="COLUMN", help="of a table (CSV, TSV, JSON lines): this column")
+    group.add_argument("--sentence", action="append", metavar="WORDS", help="this sentence; can be given again")
+    group.add_argument("--document", type=int, metavar="N", help="document N of a split of a corpus; the first is 1")
     text = "a split, from the line that holds this token; the first is 1; with --document, a token of that"
-    what.add_argument("--from", type=int, metavar="TOKEN", help=text)
-    what.add_argument("--by-lag", action="store_true", help="a whole split, for mean attention by lag")
-    what.add_argument("--flatness", action="store_true", help="a whole split, for how equal the weights are")
-    what.add_argument("--by-epoch", action="store_true", help="a span buffer's use while its run was trained")
+    group.add_argument("--from", type=int, metavar="TOKEN", help=text)
+    group.add_argument("--by-lag", action="store_true", help="a whole split, for mean attention by lag")
+    group.add_argument("--flatness", action="store_true", help="a whole split, for how equal the weights are")
+    group.add_argument("--by-epoch", action="store_true", help="a span buffer's use while its run was trained")
     parser.add_argument("--words", type=int, metavar="N", help=f"how much of --document or --from (default: {WORDS})")
     text = f"how many of the most probable next words to show (default: {attention.EXPECTED}; of a span buffer, "
     text += f"for each part, {attention.EXPECTED_OF_PART})"
@@ -135,15 +131,9 @@ def _parser() -> Parser:
     parser.add_gate(texts=True)
     parser.add_row_options(prefix=False, default=None)
     parser.add_corpus()
-    kinds = {
-        "": export.ATTENTION_SUFFIXES,
-        "by lag ": export.LAG_SUFFIXES,
-        "of sentences ": export.SENTENCE_SUFFIXES,
-        "of flatness ": export.FLATNESS_SUFFIXES,
-        "of spans ": export.SPAN_SUFFIXES,
-        "by epoch ": export.UTILISATION_SUFFIXES,
-    }
-    text = "; ".join(f"{what}{export.listed(suffixes)}" for what, suffixes in kinds.items())
+    text = (
+        "a page (.html), a figure (.svg, .png, .pdf), data (.csv, .npz, .json) or a table (.md); which: see --help all"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     return parser
 
@@ -152,39 +142,40 @@ def _of(options: argparse.Namespace, name: str) -> Any:
     return vars(options)[name.removeprefix("--").replace("-", "_")]
 
 
-def _what(options: argparse.Namespace) -> str:
-    values = {name: _of(options, name) for name in VIEWS}
-    given = [name for name, value in values.items() if value is not None and value is not False]
-    if not given:
+def _view_name(options: argparse.Namespace) -> str:
+    chosen = [name for name in VIEWS if _of(options, name) not in (None, False)]
+    if not chosen:
         raise InputError(f"one of {' '.join(VIEWS)} is required (see `spanlm attend --help`)")
-    if len(given) > 1 and given != ["--document", "--from"]:
-        raise InputError(f"{' and '.join(given)} do not go together: take one (or --document with --from)")
-    return given[0]
+    if len(chosen) > 1 and chosen != ["--document", "--from"]:
+        raise InputError(f"{' and '.join(chosen)} do not go together: take one (or --document with --from)")
+    return chosen[0]
 
 
-def _check(options: argparse.Namespace, what: str) -> None:
+def _check(options: argparse.Namespace, view_name: str) -> None:
     """Refuse options that do not go with what is read, before anything is loaded.
 
     The files that a text can be written to depend on the model, and are checked when that is loaded.
     """
-    view, count = VIEWS[what], len(options.runs)
+    view, count = VIEWS[view_name], len(options.runs)
     for name in (*_CORPUS, *_TEXT, "--words", "--column", "--strict"):
         if (value := _of(options, name)) is not None and name not in view.uses:
             users = [user for user, other in VIEWS.items() if name in other.uses]
-            raise InputError(name, value, f"is for {' and '.join(users)}, not for {what}")
+            raise InputError(name, value, f"is for {' and '.join(users)}, not for {view_name}")
     if options.words is not None:
         require(1 <= options.words <= MOST_WORDS, "--words", options.words, f"from 1 to {MOST_WORDS:,}")
     require(options.top is None or options.top >= 1, "--top", options.top, "at least 1")
     if not view.suffixes and count > 1:
         several = [name for name, other in VIEWS.items() if other.suffixes]
-        raise InputError(f"{count} runs: {what} takes one; several stand side by side with {' and '.join(several)}")
+        raise InputError(
+            f"{count} runs: {view_name} takes one; several stand side by side with {' and '.join(several)}"
+        )
     check_gate(options.gate_temperature, count)
     if options.column is not None and options.state == "document":
         raise InputError("--state=document: rows of a table are no documents; take line or carry")
     check_output(options.out, own_texts(options))
     if view.suffixes and options.out is not None:
         suffix = export.checked_suffix(options.out, view.suffixes)
-        if suffix in FIGURES and what != "--sentence":  # where each run has a panel of its own
+        if suffix in FIGURES and view_name != "--sentence":  # where each run has a panel of its own
             check_series(count, "write .csv or .json")
 
 
@@ -203,15 +194,9 @@ def _text(options: argparse.Namespace) -> None:
         attention.check_attends(model.model)
         raise InputError(f"--out is missing: name a file that ends in {export.listed(suffixes)}")
     text = _excerpt(model, options)
-    how: dict[str, Any] = {
-        **model.headings(text.source),
-        "expected": options.top,
-        "predict_first": model.texts.predict_first,
-        "first_token": text.first,
-        "starts": text.starts,
-        "places": text.places,
-    }
-    record = attention.attention_record(model.model, model.vocabulary, text.words, **how)
+    settings: dict[str, Any] = {**model.headings(text.source), "predict_first": model.texts.predict_first}
+    settings |= {"expected": options.top, "first_token": text.first, "starts": text.starts, "places": text.places}
+    record = attention.attention_record(model.model, model.vocabulary, text.words, **settings)
     if options.out is not None:
         export.save_attention(record, options.out)
     else:
@@ -220,25 +205,30 @@ def _text(options: argparse.Namespace) -> None:
 
 
 def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
-    """Return the words to read and where contexts begin: at lines, or of a corpus as in training, unless --state is."""
+    """Return the words to read; contexts begin at lines, or in a corpus as in training, unless --state says so."""
     if options.state is not None:
         model.texts.refuse_context(options.state)
     if options.text is None and options.file is None:
         corpus, split = corpus_of(model, options)
         start, length = _of(options, "--from"), options.words or WORDS
-        found = excerpt(corpus, split, document=options.document, start=start, length=length)
-        lines = [0, *(at for at, word in enumerate(found.words[:-1], 1) if word == EOS)]
-        starts = {"carry": [0], "document": found.starts, "line": lines}
-        return replace(found, starts=starts[options.state or model.texts.protocol(corpus, split).context])
-    read, numbers = (options.text.split("\n"), []) if options.text is not None else _lines(model, options)
-    pieces = _few(model.texts.pieces(read), options.file)
+        stretch = excerpt(corpus, split, document=options.document, start=start, length=length)
+        line_starts = [0, *(at for at, word in enumerate(stretch.words[:-1], 1) if word == EOS)]
+        starts = {"carry": [0], "document": stretch.starts, "line": line_starts}
+        return replace(stretch, starts=starts[options.state or model.texts.protocol(corpus, split).context])
+    lines, numbers = (options.text.split("\n"), []) if options.text is not None else _lines(model, options)
+    # a line has an end at least: of a huge file no more is read than what is refused
+    pieces = list(islice(model.texts.pieces(lines), MOST_WORDS + 1))
     words, starts_of_lines = text_to_attend(pieces, options.state or "line")
+    if options.file is not None and max(len(words), len(pieces)) > MOST_WORDS:
+        file = options.file
+        raise InputError(f"--file={file}: more than {MOST_WORDS:,} words and line ends; attend to a part of it")
     if any(word not in model.vocabulary for word in words):
         note(*(f"note: {line}" for line in model.texts.unk_notes()))
     source = "a text" if options.file is None else options.file.name
-    unmarked = [] if isinstance(read, Text) else [*model.texts.unmarked(read)]
-    items = [] if isinstance(read, Text) or not numbers else places_of(pieces, unmarked, model.texts.cut)[: len(words)]
-    places = [(numbers[item - 1], token, word) for item, token, word in items]
+    places = []
+    if numbers and not isinstance(lines, Text):  # the rows of a table
+        items = places_of(pieces, [*model.texts.unmarked(lines)], model.texts.cut)[: len(words)]
+        places = [(numbers[item - 1], token, word) for item, token, word in items]
     return Excerpt(words, source, 1, starts_of_lines, places)
 
 
@@ -252,21 +242,11 @@ def _lines(model: TrainedModel, options: argparse.Namespace) -> tuple[Text | lis
     if (kind := kind or first_line_kind(options.file)) is None:
         raise InputError(f"--file={options.file}: is no table that has a column {options.column}: CSV, TSV, JSON lines")
     bad, column = RowNotes(strict=bool(options.strict)), options.column
-    how: dict[str, Any] = {"check": lambda row: model.tokenize(row.values[column]), "bad": bad}
+    settings: dict[str, Any] = {"check": lambda row: model.tokenize(row.values[column]), "bad": bad}
     # a row has a word at least
-    rows = list(islice(read_table(options.file, kind, [column], **how), MOST_WORDS + 1))
+    rows = list(islice(read_table(options.file, kind, [column], **settings), MOST_WORDS + 1))
     note(*bad.lines())
     return [row.values[column] for row in rows], [row.number for row in rows]
-
-
-def _few(pieces: Iterable[Piece], file: Path | None) -> list[Piece]:
-    found, held = [], 0
-    for piece in pieces:
-        held += len(piece.words) + piece.closes
-        if file is not None and held > MOST_WORDS:
-            raise InputError(f"--file={file}: more than {MOST_WORDS:,} words and line ends; attend to a part of it")
-        found.append(piece)
-    return found
 
 
 # --- several runs side by side ---
@@ -274,8 +254,8 @@ def _few(pieces: Iterable[Piece], file: Path | None) -> list[Piece]:
 
 def _models(options: argparse.Namespace, most: float = math.inf) -> dict[str, TrainedModel]:
     """Load and name models that attend to something, at slots of at most `most` words."""
-    how = options.device, None, options.as_written
-    models = [require_weights(load_run(folder, *how), "attend") for folder in options.runs]
+    settings = options.device, None, options.as_written
+    models = [require_weights(load_run(folder, *settings), "attend") for folder in options.runs]
     for model in models:
         try:
             span = attention.check_attends(model.model).stride
@@ -290,33 +270,55 @@ def _models(options: argparse.Namespace, most: float = math.inf) -> dict[str, Tr
 
 
 def _sentences(options: argparse.Namespace) -> None:
+    if options.out is not None and options.out.suffix.lower() == ".html":  # the page of a text has a line for each
+        if len(options.runs) > 1:
+            raise InputError(
+                f"{options.out}: a page shows one run; end it in {export.listed(export.SENTENCE_SUFFIXES)}"
+            )
+        options.text = "\n".join(options.sentence)
+        _text(options)
+        return
     models = _models(options, most=1)
-    sentences = [[_map(name, model, sentence) for name, model in models.items()] for sentence in options.sentence]
-    for maps in sentences if options.out is None else ():
-        top, _ = common_scale(maps)
-        for one in maps:
-            out(f"{one.name}: {one.memory}")
-            for line in triangle_lines(one, top):
-                out(f"  {line}")
+    sentences = [[_sentence(name, model, text) for name, model in models.items()] for text in options.sentence]
+    if options.out is None:
+        for record in chain.from_iterable(sentences):
+            paragraph(f"{record.title}: {record.about}; next word, and where the weight was, in percent")
+            table([(marked(record, target), _weights(record, t)) for t, target in enumerate(record.targets)])
             out()
-    rows = [(f"sentence {number}", [one.flatness for one in maps]) for number, maps in enumerate(sentences, start=1)]
+    groups = [(f"sentence {number}", [[record] for record in row]) for number, row in enumerate(sentences, 1)]
     if len(sentences) > 1:
-        rows.append(("all sentences", [mean_flatness(maps) for maps in zip(*sentences, strict=True)]))
-    shown = [[name, *("-" if one is None else f"{one.overall.flatness:.3f}" for one in found)] for name, found in rows]
-    grid(["", *models], shown, f"flatness ({_FLATNESS})")
+        groups.append(("all sentences", [[*records] for records in zip(*sentences, strict=True)]))
+    means = [(name, map(mean_flatness, group)) for name, group in groups]
+    cells = [[name, *(f"{mean.overall.flatness:.3f}" if mean else "-" for mean in row)] for name, row in means]
+    grid(["", *models], cells, f"flatness ({_FLATNESS})")
     if options.out is not None:
-        export.save_sentence_maps(sentences, options.out)
+        export.save_sentences(sentences, options.out)
 
 
-def _map(name: str, model: TrainedModel, text: str) -> SentenceMap:
+def _sentence(name: str, model: TrainedModel, text: str) -> attention.AttentionRecord:
+    """Read one sentence, closed by <eos>, from an empty state."""
     words = words_of(model.texts.pieces([text]))[:-1]
     if EOS in words:
         raise InputError(
             f"--sentence={text!r}: is {1 + words.count(EOS)} sentences to a model trained on text cut into sentences "
             "(data.lines=sentences); give each with its own --sentence"
         )
-    memory, predict_first = model.config.model.memory.description, model.texts.predict_first
-    return attend_sentence(model.model, model.vocabulary, words, name=name, memory=memory, predict_first=predict_first)
+    require(len(words) > 0, "sentence", "''", "at least one word")
+    if len(words) > MOST_SENTENCE_WORDS:
+        raise InputError(
+            f"a sentence of {len(words):,} words: must be at most {MOST_SENTENCE_WORDS}; --text takes longer texts"
+        )
+    about, predict_first = model.config.model.memory.description, model.texts.predict_first
+    words = [*words, EOS]
+    return attention.attention_record(
+        model.model, model.vocabulary, words, title=name, about=about, predict_first=predict_first
+    )
+
+
+def _weights(record: attention.AttentionRecord, position: int) -> str:
+    looks = record.looks(position)
+    weights = [f"{marked(record, record.words_of(look))} {100 * look.weight:.0f}" for look in looks[:LOOKS]]
+    return ", ".join([*weights, *["…"] * (len(looks) > LOOKS)]) or "–"
 
 
 def _split(model: TrainedModel, options: argparse.Namespace) -> tuple[str, Batcher]:
@@ -362,9 +364,9 @@ def published_name(config: RunConfig) -> str | None:
 def _by_epoch(options: argparse.Namespace) -> None:
     """From the logs of runs: no model is loaded."""
     measured = [*map(read_utilisation, options.runs, run_names(options.runs))]
-    header = ["epoch", *(head for one in measured for head in (one.name, "oracle"))]
+    header = ["epoch", *(head for run in measured for head in (run.name, "oracle"))]
     rows = [
-        [str(epoch + 1), *(_percent(shares, epoch) for one in measured for shares in (one.learned, one.oracle))]
+        [str(epoch + 1), *(_percent(shares, epoch) for run in measured for shares in (run.learned, run.oracle))]
         for epoch in spread_epochs(max(map(len, measured)), EPOCHS)
     ]
     grid(header, rows, "use of the span buffer on valid, in percent")
@@ -392,7 +394,7 @@ def print_flatness(measured: Mapping[str, tuple[str, Flatness]]) -> None:
     paragraph(
         "largest, at ...: mean share of the largest weight and of the nearest word; equal: of each if all were equal"
     )
-    if any(one.span > 1 for _, one in measured.values()):
+    if any(flatness.span > 1 for _, flatness in measured.values()):
         out("newest: mean share of the span that ended last")
 
 
@@ -404,29 +406,29 @@ def print_record(record: attention.AttentionRecord, temperature: float | None) -
     """Print the last position of a record with parts: after what, where it looked, and what each part expected."""
     last, parts = len(record) - 1, record.parts
     assert parts is not None  # of others there are files
+    came, read = record.targets[last], record.words[max(last + 1 - CONTEXT, 0) :]
     paragraph(record.title)
-    read = record.words[max(last + 1 - CONTEXT, 0) :]
-    rows = [("after", " ".join(["…"] * (last + 1 > CONTEXT) + read)), ("came", record.targets[last])]
-    if unknown := [word for word in dict.fromkeys([*read, record.targets[last]]) if word in record.unknown]:
+    rows = [("after", " ".join(["…"] * (last + 1 > CONTEXT) + read)), ("came", came)]
+    if unknown := [word for word in dict.fromkeys([*read, came]) if word in record.unknown]:
         rows.append(("read as <unk>", " ".join(unknown)))
-    said = {
-        part: f"{', '.join(f'{word} {chance:.3f}' for word, chance in expected[last])}; "
-        f'"{record.targets[last]}" {parts.chance[part][last]:.3f}'
+    guesses = {
+        part: ", ".join(f"{word} {chance:.3f}" for word, chance in expected[last])
+        + f'; "{came}" {parts.chance[part][last]:.3f}'
         for part, expected in parts.expected.items()
     }
-    own, other, both = said
+    own, other, both = guesses
     if parts.there[last]:
         preferred = other if parts.preference[last] >= 0.5 else own
         shares = f"λ {parts.preference[last]:.3f}, used as {parts.share[last]:.3f} (T {temperature:g})"
-        rows += [("gate", f"{shares}: the {preferred} is preferred"), (f"{other} alone", said[other])]
-    table([*rows, (f"{own} alone", said[own]), ("both", said[both])])
+        rows += [("gate", f"{shares}: the {preferred} is preferred"), (f"{other} alone", guesses[other])]
+    table([*rows, (f"{own} alone", guesses[own]), ("both", guesses[both])])
     looks = record.looks(last)
     if not looks:
         out(f"the {other} is empty: no span has ended yet")
         return
     out()
-    what = f"{len(looks)} {'word' if record.span == 1 else 'span'}{'s' if len(looks) > 1 else ''}"
-    out(f"it looked at {what}{f'; the {LOOKS} with the largest weights' if len(looks) > LOOKS else ''}:")
+    slots = several(len(looks), "word" if record.span == 1 else "span")
+    out(f"it looked at {slots}{f'; the {LOOKS} with the largest weights' if len(looks) > LOOKS else ''}:")
     for look in looks[:LOOKS]:
         start, end = look.first + record.first_token, look.last + record.first_token
         place = f"{end:>6}" if record.span == 1 else f"{start:>6}–{end:<6}"
@@ -434,7 +436,7 @@ def print_record(record: attention.AttentionRecord, temperature: float | None) -
 
 
 class View(NamedTuple):
-    """What an option shows, which other options it uses, and the suffixes that several runs side by side can have."""
+    """What an option shows, which other options go with it, and the formats of several runs side by side."""
 
     show: Callable[[argparse.Namespace], None]
     uses: tuple[str, ...] = ()
@@ -447,7 +449,7 @@ _STRETCH = View(_text, (*_CORPUS, *_TEXT, "--words"))
 VIEWS = {
     "--text": View(_text, _TEXT),
     "--file": View(_text, (*_TEXT, "--column", "--strict")),
-    "--sentence": View(_sentences, (), export.SENTENCE_SUFFIXES),
+    "--sentence": View(_sentences, (), (".html", *export.SENTENCE_SUFFIXES)),
     "--by-lag": View(_by_lag, _CORPUS, export.LAG_SUFFIXES),
     "--flatness": View(_flatness, _CORPUS, export.FLATNESS_SUFFIXES),
     "--document": _STRETCH,

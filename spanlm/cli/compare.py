@@ -6,25 +6,23 @@ import argparse
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spanlm.analysis.compare import (
     ClassDifference,
     Comparison,
     SharedText,
     TokenBits,
-    check_alike,
     compare,
     read_tokens,
-    refuse_other_context,
     refuse_other_text,
     shared_text,
+    shared_with,
 )
 from spanlm.analysis.comparison_page import render_comparison
 from spanlm.analysis.export import checked_suffix, write_whole
-from spanlm.analysis.figures import FIGURES, Value, differences_figure, figure_bytes
+from spanlm.analysis.figures import FIGURES, RowsPanel, Value, figure_bytes, rows_figure
 from spanlm.cli.cache import cache_fields, check_cache, choose_cache
 from spanlm.cli.family import family_members
 from spanlm.cli.options import check_hf, check_output, corpus_of, note_unfinished, own_texts, run_names, standard_input
@@ -43,6 +41,9 @@ from spanlm.scoring.tally import perplexity, shown
 from spanlm.store.files import is_hf
 from spanlm.store.plain import TABLES, Grid, grids_bytes, table_bytes
 from spanlm.store.run_folder import CONFIG
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _DESCRIPTION = """
 Is one model better than another, by how much, how surely, and at which words? The first run is the baseline. Each other
@@ -107,26 +108,26 @@ def run(arguments: list[str]) -> None:
         options.corpus = standard_input()
     corpus, options.split = corpus_of(first, options)
     text = shared_text(first, corpus, options.split, options.state, options.tags)
-    asked = choose_cache(first, options)  # refused before anything is read
-    read, caches = [], []
+    cache_of_first = choose_cache(first, options)  # refused before anything is read
+    models, caches = [], []
     for side in sides:
-        own = asked if side.runs == sides[0].runs and not side.combined else None
-        text, bits, cache = _read(side, first, corpus, text, own, options)
-        read.append(bits)
+        cache = cache_of_first if side.runs == sides[0].runs and not side.combined else None
+        text, bits, cache = _read(side, first, corpus, text, cache, options)
+        models.append(bits)
         caches.append(cache)
-    baseline, *others = read
+    baseline, *others = models
     notes = [*corpus.notes]
     if baseline.protocol is not None and baseline.protocol.predict_first:
-        what = "never learnt to predict the first word of a line, and is measured at it, too"
-        notes += [f"{one.name} {what}" for one in others if one.protocol and not one.protocol.predict_first]
-    found = [compare(text, baseline, other) for other in others]
+        why = "never learnt to predict the first word of a line, and is measured at it, too"
+        notes += [f"{model.name} {why}" for model in others if model.protocol and not model.protocol.predict_first]
+    report = _Report(text, baseline, [compare(text, baseline, other) for other in others])
     if options.out is not None:
-        _write(found, text, baseline, options.out)
+        report.write(options.out)
     if options.json:
-        out_json({**_fields(found, text, baseline, sides, caches), "notes": notes})
+        out_json({**report.fields(sides, caches), "notes": notes})
         return
     described = [f"{side.name}: {cache.description}" for side, (cache, _) in zip(sides, caches, strict=True) if cache]
-    _print(found, text, baseline, [*notes, *described])
+    report.print([*notes, *described])
     if options.out is not None:
         out(f"wrote {options.out}")
 
@@ -159,19 +160,19 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
 
 def _sides(options: argparse.Namespace) -> list[_Side]:
     """Return what is compared, the baseline first; refuse what leaves nothing to compare."""
-    folders, how = options.runs, options.attention
+    folders, lesion = options.runs, options.attention
     sides = []
-    for name, folder in zip(_names(folders), folders, strict=True):
+    for name, folder in zip(run_names(folders), folders, strict=True):
         sides.append(_Side(name, [folder] if (folder / CONFIG).exists() else family_members(folder) or [folder]))
     cached = [replace(side, name=f"{side.name}, cache", cached=True) for side in sides]
     cached = [] if options.cache is None else cached
     if len(sides) > 1:
-        if how is not None:
+        if lesion is not None:
             raise InputError(f"--attention: compares one run with itself, so changed; name {folders[0]} alone")
         sides = cached or sides
     else:  # the same run with a lesion, with a cache, or both apart
-        if how is not None:
-            sides.append(replace(sides[0], name=f"{sides[0].name}, attention {how}", attention=how))
+        if lesion is not None:
+            sides.append(replace(sides[0], name=f"{sides[0].name}, attention {lesion}", attention=lesion))
         sides += cached
     if options.combine is not None:
         runs = [path for side in sides for path in side.runs]
@@ -182,22 +183,11 @@ def _sides(options: argparse.Namespace) -> list[_Side]:
     return sides
 
 
-def _names(folders: Sequence[Path]) -> list[str]:
-    """Name runs as other verbs do; a run may be named twice, to see that it does not differ from itself."""
-    once = list(dict.fromkeys(folder.resolve() for folder in folders))
-    names, seen = dict(zip(once, run_names(once), strict=True)), set[Path]()
-    found = []
-    for path in (folder.resolve() for folder in folders):
-        found.append(f"{names[path]} again" if path in seen else names[path])
-        seen.add(path)
-    return found
-
-
 # --- reading ---
 
 
 def _first(sides: Sequence[_Side], options: argparse.Namespace) -> Model:
-    """Load the baseline; an n-gram model takes the words of the next that has words of its own."""
+    """Load the baseline; an n-gram model takes over the vocabulary of the next run that has one."""
     runs = [side.runs[0] for side in sides]
     if is_hf(runs[0]) and not all(map(is_hf, runs)):
         raise InputError(f"{runs[0]}: predicts any word, and the words of the first run are compared. Name it last.")
@@ -205,8 +195,8 @@ def _first(sides: Sequence[_Side], options: argparse.Namespace) -> Model:
     if not first.any_words:
         return first
     others = (load(run, options.device) for run in runs[1:])
-    own = (model for model in others if not model.any_words and model.predicts_words)
-    return first.in_words_of(next(own, first))
+    with_words = (model for model in others if not model.any_words and model.predicts_words)
+    return first.in_words_of(next(with_words, first))
 
 
 def _loaded(side: _Side, first: Model, options: argparse.Namespace) -> Iterator[Model]:
@@ -225,149 +215,163 @@ def _read(
 ) -> tuple[SharedText, TokenBits, _Cache]:
     """Read the text with each run of a side, one at a time; return it with the tokens that all know so far.
 
-    The third is the side's cache: the one that is given, or None, and it is chosen for the first run.
+    Third: this side's cache; if not given, tuned on its first run.
     """
     members: list[TokenBits] = []
     chosen: _Cache = None, None
     for model in _loaded(side, first, options):
-        read = corpus
-        refuse_other_text(first, model, common=options.words is not None)
+        corpus_read = corpus
+        if options.words is None:
+            refuse_other_text(first, model)
         if model.vocabulary.hash != first.vocabulary.hash:
             split = None if WHOLE in corpus.splits else options.split
-            how = {"data_dir": options.data_dir, "download": options.download, "as_text": options.as_text}
-            read = first.texts.corpus(LoadCorpus(options.corpus, split, **how), model.texts)
-        refuse_other_context(first, text, model, read, options.split, options.state)
-        text = check_alike(first, text, model, read, options.split)
+            settings = {"data_dir": options.data_dir, "download": options.download, "as_text": options.as_text}
+            corpus_read = first.texts.corpus(LoadCorpus(options.corpus, split, **settings), model.texts)
+        text = shared_with(text, first, model, corpus_read, options.split, options.state)
         if side.cached and not members:
             chosen = cache or choose_cache(model, options, first.texts)
-        members.append(read_tokens(model, read, options.split, options.state, name=side.name, cache=chosen[0]))
+        bits = read_tokens(model, corpus_read, options.split, options.state, name=side.name, cache=chosen[0])
+        members.append(bits)
     return text, TokenBits.family(side.name, members), chosen
 
 
 # --- what is printed and written ---
 
 
-def _fields(
-    found: Sequence[Comparison], text: SharedText, baseline: TokenBits, sides: Sequence[_Side], caches: Sequence[_Cache]
-) -> dict[str, Any]:
-    each = zip(sides, caches, strict=True)
-    more = [{"runs": [str(path) for path in side.runs], **cache_fields(*cache)} for side, cache in each]
-    bits = float(baseline.by_run(text.known).mean())
-    return {
-        "text": text.name,
-        "protocol": text.protocol,
-        "tokens": len(text.ids),
-        "compared": int(text.known.sum()),
-        "blocks": text.blocks.description,
-        "baseline": {
-            "name": baseline.name,
-            "bits": bits,
-            "bits_by_run": baseline.by_run(text.known).tolist(),
-            "perplexity": perplexity(bits * math.log(2)),
-            **more[0],
-        },
-        "comparisons": [{**one.to_json(), **how} for one, how in zip(found, more[1:], strict=True)],
-    }
+@dataclass(frozen=True)
+class _Report:
+    text: SharedText
+    baseline: TokenBits
+    comparisons: Sequence[Comparison]
 
+    @property
+    def bits(self) -> float:
+        return float(self.baseline.by_run(self.text.known).mean())
 
-def _families(found: Sequence[Comparison], baseline: TokenBits) -> bool:
-    return max(len(baseline.bits), *(one.runs for one in found)) > 1
+    @property
+    def families(self) -> bool:
+        return max(len(self.baseline.bits), *(comparison.runs for comparison in self.comparisons)) > 1
 
+    @property
+    def rows(self) -> list[ClassDifference]:
+        return [row for comparison in self.comparisons for _, row in comparison.rows]
 
-def _print(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, notes: Sequence[str]) -> None:
-    paragraph(*notes)
-    kept, tokens = int(text.known.sum()), len(text.ids)
-    only = "" if kept == tokens else f", {kept:,} of them compared: those that every model knows"
-    seeds = " and from the seeds" * _families(found, baseline)
-    table(
-        [
-            ("text", f"{text.name}: {tokens:,} tokens{only}"),
-            ("protocol", text.protocol),
-            ("intervals", f"95 %, drawn from {text.blocks.description}{seeds}"),
+    def fields(self, sides: Sequence[_Side], caches: Sequence[_Cache]) -> dict[str, Any]:
+        pairs = zip(sides, caches, strict=True)
+        more = [{"runs": [str(path) for path in side.runs], **cache_fields(*cache)} for side, cache in pairs]
+        return {
+            "text": self.text.name,
+            "protocol": self.text.protocol,
+            "tokens": len(self.text.ids),
+            "compared": int(self.text.known.sum()),
+            "blocks": self.text.blocks.description,
+            "baseline": {
+                "name": self.baseline.name,
+                "bits": self.bits,
+                "bits_by_run": self.baseline.by_run(self.text.known).tolist(),
+                "perplexity": perplexity(self.bits * math.log(2)),
+                **more[0],
+            },
+            "comparisons": [
+                {**other.to_json(), **side} for other, side in zip(self.comparisons, more[1:], strict=True)
+            ],
+        }
+
+    def print(self, notes: Sequence[str]) -> None:
+        paragraph(*notes)
+        kept, tokens = int(self.text.known.sum()), len(self.text.ids)
+        only = "" if kept == tokens else f", {kept:,} of them compared: those that every model knows"
+        seeds = " and from the seeds" * self.families
+        table(
+            [
+                ("text", f"{self.text.name}: {tokens:,} tokens{only}"),
+                ("protocol", self.text.protocol),
+                ("intervals", f"95 %, drawn from {self.text.blocks.description}{seeds}"),
+            ]
+        )
+        for cells in self.tables():
+            out()
+            grid(*cells)
+        if not all(row.sure for row in self.rows):
+            paragraph(f"– in fewer than {FEWEST_BLOCKS} of the blocks that intervals are drawn from")
+        if self.lopsided:
+            paragraph(f"{_UNSURE} {_LOPSIDED}")
+        if self.text.counts is None:
+            where = "the baseline's training text is not there (--data-dir names the folder that holds it now)"
+            note(f"note: {where}, so that words are not sorted by their frequency")
+
+    @property
+    def lopsided(self) -> list[str]:
+        return [row.name for row in self.rows if row.lopsided and row.sure]
+
+    def tables(self) -> Iterator[Grid]:
+        seeds, ppl = ["seeds"] * self.families, shown(perplexity(self.bits * math.log(2)))
+        rows = [
+            [self.baseline.name, *[str(len(self.baseline.bits))] * self.families, f"{self.bits:.3f}", ppl, "", "", ""]
         ]
-    )
-    for each in _tables(found, text, baseline):
-        out()
-        grid(*each)
-    if not all(map(_is_sure, _classes(found))):
-        paragraph(f"– in fewer than {FEWEST_BLOCKS} of the blocks that intervals are drawn from")
-    if any(row.lopsided and _is_sure(row) for row in _classes(found)):
-        paragraph(f"{_UNSURE} {_LOPSIDED}")
-    if text.counts is None:
-        where = "the baseline's training text is not there (--data-dir names the folder that holds it now)"
-        note(f"note: {where}, so that words are not sorted by their frequency")
+        for other in self.comparisons:
+            numbers = [
+                f"{other.bits:.3f}",
+                shown(other.perplexity),
+                signed(other.whole.difference),
+                _interval(other.whole),
+            ]
+            rows.append([other.name, *[str(other.runs)] * self.families, *numbers, of_chance(other.p)])
+        yield ["", *seeds, "bits", "perplexity", "difference", "95 %", "p"], rows, None
+        for other in self.comparisons:
+            rows = []
+            for title, classes in other.where.items():
+                rows.append([title, "", "", "", ""])
+                for row in classes:
+                    numbers = [f"{row.tokens:,}", signed(row.difference), _interval(row), signed(row.part)]
+                    rows.append([f"  {row.name}", *numbers])
+            title = f"{other.name} − {self.baseline.name}, bits a token; part: of the difference, over all tokens"
+            yield ["", "tokens", "difference", "95 %", "part"], rows, title
 
+    def write(self, path: Path) -> None:
+        suffix = path.suffix.lower()
+        if suffix == ".html":
+            content = render_comparison(self.comparisons, self.baseline.name, self.text.name).encode("utf-8")
+        elif suffix in TABLES:
+            content = grids_bytes(self.tables(), suffix)
+        elif suffix == ".csv":
+            rows = (
+                (other.name, self.baseline.name, title, row.name, row.tokens, row.difference, *row.interval, row.part)
+                for other in self.comparisons
+                for title, row in other.rows
+            )
+            content = table_bytes(_COLUMNS, rows)
+        else:
+            content = figure_bytes(self.figure(path), suffix)
+        write_whole(path, content)
 
-def _tables(found: Sequence[Comparison], text: SharedText, baseline: TokenBits) -> Iterator[Grid]:
-    bits, families = float(baseline.by_run(text.known).mean()), _families(found, baseline)
-    seeds, ppl = ["seeds"] * families, shown(perplexity(bits * math.log(2)))
-    rows = [[baseline.name, *[str(len(baseline.bits))] * families, f"{bits:.3f}", ppl, "", "", ""]]
-    for one in found:
-        whole, p = one.whole, of_chance(one.p)
-        numbers = [f"{one.bits:.3f}", shown(one.perplexity), signed(whole.difference), _interval(whole), p]
-        rows.append([one.name, *[str(one.runs)] * families, *numbers])
-    yield ["", *seeds, "bits", "perplexity", "difference", "95 %", "p"], rows, None
-    for one in found:
-        rows = []
-        for title, classes in one.where.items():
-            rows.append([title, "", "", "", ""])
-            rows += [[f"  {row.name}", *_cells(row)] for row in classes]
-        title = f"{one.name} − {baseline.name}, bits a token; part: of the difference, over all tokens"
-        yield ["", "tokens", "difference", "95 %", "part"], rows, title
-
-
-def _cells(row: ClassDifference) -> list[str]:
-    return [f"{row.tokens:,}", signed(row.difference), _interval(row), signed(row.part)]
+    def figure(self, path: Path) -> Figure:
+        """Draw the classes that have an interval, each way to sort tokens under its title."""
+        names: dict[str, dict[str, None]] = {}
+        for other in self.comparisons:
+            for title, row in other.rows[1:]:
+                if row.sure:
+                    names.setdefault(title, {})[row.name] = None
+        if not names:
+            few = f"no class of words is in {FEWEST_BLOCKS} of the blocks that intervals are drawn from"
+            raise InputError(f"{path}: {few}; take a longer text, or write .html")
+        lines = [(title, name) for title, classes in names.items() for name in ("", *classes)]
+        panels = []
+        for other in self.comparisons:
+            values = {
+                (title, row.name): Value(row.difference, *row.interval) for title, row in other.rows[1:] if row.sure
+            }
+            panels.append(RowsPanel(other.name, tuple(map(values.get, lines)), digits=None))
+        caption = f"{self.text.name}. Left of 0 the model is better."
+        caption += " Whiskers: 95 % intervals; classes without one are left out."
+        if unsure := self.lopsided:
+            caption += f" Of {', '.join(dict.fromkeys(unsure))} {_LOPSIDED}."
+        headings = [number for number, (_, name) in enumerate(lines) if not name]
+        rows = [name or title for title, name in lines]
+        title = f"Bits a token beside {self.baseline.name}"
+        return rows_figure(title, rows, panels, caption, zero=True, headings=headings)
 
 
 def _interval(row: ClassDifference) -> str:
     low, high = map(signed, row.interval)
-    return f"{_UNSURE * row.lopsided}{low} to {high}" if _is_sure(row) else "–"
-
-
-def _write(found: Sequence[Comparison], text: SharedText, baseline: TokenBits, path: Path) -> None:
-    suffix = checked_suffix(path, _SUFFIXES)
-    if suffix == ".html":
-        write_whole(path, render_comparison(found, baseline.name, text.name).encode("utf-8"))
-        return
-    if suffix in TABLES:
-        write_whole(path, grids_bytes(_tables(found, text, baseline), suffix))
-        return
-    if suffix == ".csv":
-        table_rows = (
-            (one.name, baseline.name, title, row.name, row.tokens, row.difference, *row.interval, row.part)
-            for one in found
-            for title, classes in {"all": [one.whole], **one.where}.items()
-            for row in classes
-        )
-        write_whole(path, table_bytes(_COLUMNS, table_rows))
-        return
-    rows, panels = _rows(found), []
-    if not rows:
-        few = f"no class of words is in {FEWEST_BLOCKS} of the blocks that intervals are drawn from"
-        raise InputError(f"{path}: {few}; take a longer text, or write .html")
-    for one in found:
-        each = ((title, row) for title, classes in one.where.items() for row in classes)
-        values = {(title, row.name): Value(row.difference, *row.interval) for title, row in each if _is_sure(row)}
-        panels.append((one.name, [values.get(row) for row in rows]))
-    title = f"Bits a token beside {baseline.name}"
-    caption = f"{text.name}. Left of 0 the model is better. Whiskers: 95 % intervals; classes without one are left out."
-    if unsure := [row.name for row in _classes(found) if row.lopsided and _is_sure(row)]:
-        caption += f" Of {', '.join(dict.fromkeys(unsure))} {_LOPSIDED}."
-    write_whole(path, figure_bytes(differences_figure(title, rows, panels, caption), suffix))
-
-
-def _classes(found: Sequence[Comparison]) -> list[ClassDifference]:
-    return [row for one in found for row in (one.whole, *chain.from_iterable(one.where.values()))]
-
-
-def _is_sure(row: ClassDifference) -> bool:
-    return math.isfinite(row.interval[0])
-
-
-def _rows(found: Sequence[Comparison]) -> list[tuple[str, str]]:
-    names: dict[str, dict[str, None]] = {}
-    for one in found:
-        for title, classes in one.where.items():
-            names.setdefault(title, {}).update(dict.fromkeys(row.name for row in classes if _is_sure(row)))
-    return [(title, name) for title, of in names.items() for name in of]
+    return f"{_UNSURE * row.lopsided}{low} to {high}" if row.sure else "–"

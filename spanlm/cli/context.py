@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,23 +44,22 @@ def run(arguments: list[str]) -> None:
     if options.out is not None:
         check_output(options.out, own_texts(options))
         checked_suffix(options.out, (".csv", *FIGURES))
-    asked = field_values(options, ContextOptions)
+    settings = field_values(options, ContextOptions)
     model = load_runs([options.run, *options.more], options)
     network = model.predictor("context")
     corpus, split = corpus_of(model, options)
     protocol = model.texts.protocol(corpus, split, options.state, precision=options.precision)
+    counts = training_counts(model, corpus)
     with progress(shown=not options.json) as report:
-        found = context.measure_context(
-            network, corpus, split, protocol, asked, counts=training_counts(model, corpus), report=report
-        )
+        use = context.measure_context(network, corpus, split, protocol, settings, counts=counts, report=report)
     if options.out is not None:
         suffix = options.out.suffix.lower()
-        write_whole(options.out, _csv(found) if suffix == ".csv" else figure_bytes(_figure(found), suffix))
+        write_whole(options.out, _csv(use) if suffix == ".csv" else figure_bytes(_figure(use), suffix))
     if options.json:
-        out_json({**run_field(model), "notes": corpus.notes, **found.to_json(), "gain": found.gain})
+        out_json({**run_field(model), "notes": corpus.notes, **use.to_json(), "gain": use.gain})
         return
     paragraph(*corpus.notes)
-    _print(found, model_rows(model))
+    _print(use, model_rows(model))
     if options.out is not None:
         out(f"wrote {options.out}")
 
@@ -80,97 +80,97 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_intermixed_args(arguments)
 
 
-def _csv(found: context.ContextUse) -> bytes:
-    points = [(change, point) for change, curve in found.curves.items() for point in curve]
-    rows = ((change, at.words, at.positions, at.bits, at.excess, *at.interval) for change, at in points)
+def _csv(use: context.ContextUse) -> bytes:
+    rows = (
+        (change, point.words, point.positions, point.bits, point.excess, *point.interval)
+        for change, curve in use.curves.items()
+        for point in curve
+    )
     return table_bytes(("change", "words", "positions", "bits", "excess", "low", "high"), rows)
 
 
-def _print(found: context.ContextUse, model: Rows) -> None:
-    length, low, high = _lengths(found)
-    used = f"{length} words back (95 %: {low} to {high}); further ones are worth at most 1 % of the gain"
-    if math.isinf(found.effective):
-        left = _left(found, found.curves[context.TRUNCATED][-1])
-        used = f"{length} words back, the most that were tried: {left} of the gain is left there"
-    least, most = found.curves[context.TRUNCATED][0].interval
-    if math.isnan(least):
-        used = f"not known: no length has targets in {FEWEST_BLOCKS} of these blocks"
-    elif math.isnan(found.effective):
-        used = f"none: with no word of context it predicts {'better' if most < 0 else 'as well, but for chance'}"
+def _print(use: context.ContextUse, model: Rows) -> None:
+    truncated = use.curves[context.TRUNCATED]
     table(
         [
             *model,
-            ("text", found.text),
-            ("protocol", found.protocol),
-            ("intervals", f"95 %, drawn from {found.blocks}"),
-            ("whole context", f"{found.bits:.3f} bits a token"),
-            ("gain", f"{_bits(found.gain)} bits a token, over no word of context"),
-            ("effective", used),
+            ("text", use.text),
+            ("protocol", use.protocol),
+            ("intervals", f"95 %, drawn from {use.blocks}"),
+            ("whole context", f"{use.bits:.3f} bits a token"),
+            ("gain", f"{_bits(use.gain)} bits a token, over no word of context"),
+            ("effective", _effective(use)),
         ]
     )
     out()
-    rows = []
-    for point in found.curves[context.TRUNCATED]:
-        low, high = map(_bits, point.interval)
-        interval = "–" if math.isnan(point.interval[0]) else f"{low} to {high}"
-        bits = [f"{point.bits - point.excess:.3f}", f"{point.bits:.3f}", _bits(point.excess)]
-        rows.append([f"{point.words}", f"{point.positions:,}", *bits, interval, _left(found, point)])
-    header = ["words", "targets", "whole", "alone", "more", "95 %", "gain left"]
-    grid(header, rows, "bits a token, with the whole context and with the last n words alone")
-    if any(math.isnan(point.interval[0]) for points in found.curves.values() for point in points):
+    columns: dict[str, Callable[[context.ContextPoint], str]] = {
+        "words": lambda point: f"{point.words}",
+        "targets": lambda point: f"{point.positions:,}",
+        "whole": lambda point: f"{point.bits - point.excess:.3f}",
+        "alone": lambda point: f"{point.bits:.3f}",
+        "more": lambda point: _bits(point.excess),
+        "95 %": lambda point: " to ".join(map(_bits, point.interval)) if point.sure else "–",
+        "gain left": lambda point: _left(use, point),
+    }
+    rows = [[cell(point) for cell in columns.values()] for point in truncated]
+    grid([*columns], rows, "bits a token, with the whole context and with the last n words alone")
+    if not all(point.sure for points in use.curves.values() for point in points):
         paragraph(f"– in fewer than {FEWEST_BLOCKS} of the blocks that intervals are drawn from")
-    _print_changes(found)
-
-
-def _print_changes(found: context.ContextUse) -> None:
-    names = [name for name in _COLUMNS if name in found.curves]
-    if not names:
+    if not (names := [name for name in _COLUMNS if name in use.curves]):
         return
-    cells = {name: {point.words: _around(point) for point in found.curves[name]} for name in names}
-    words = sorted({n for each in cells.values() for n in each})
+    cells = {(name, point.words): _around(point) for name in names for point in use.curves[name]}
     out()
-    rows = [[f"{n}", *(cells[name].get(n, "") for name in names)] for n in words]
+    rows = [[f"{n}", *(cells.get((name, n), "") for name in names)] for n in sorted({n for _, n in cells})]
     grid(["words", *names], rows, "bits a token more, ± half of the 95 % interval, where beyond the last n words")
-    far = f"the {found.far} words before these are shuffled, half of them dropped, or each replaced by one as frequent"
+    far = f"the {use.far} words before these are shuffled, half of them dropped, or each replaced by one as frequent"
     parts = "the memory, or the encoder, has read nothing but the last n words"
     paragraph("; ".join([far] * (context.SHUFFLED in names) + [parts] * (context.NO_MEMORY in names)))
 
 
+def _effective(use: context.ContextUse) -> str:
+    length, low, high = _lengths(use)
+    first, *_, last = use.curves[context.TRUNCATED]
+    if not first.sure:
+        return f"not known: no length has targets in {FEWEST_BLOCKS} of these blocks"
+    if math.isnan(use.effective):
+        worse = "better" if first.interval[1] < 0 else "as well, but for chance"
+        return f"none: with no word of context it predicts {worse}"
+    if math.isinf(use.effective):
+        return f"{length} words back, the most that were tried: {_left(use, last)} of the gain is left there"
+    return f"{length} words back (95 %: {low} to {high}); further ones are worth at most 1 % of the gain"
+
+
 def _around(point: context.ContextPoint) -> str:
     low, high = point.interval
-    return f"{_bits(point.excess)} {'  –' if math.isnan(low) else f'±{(high - low) / 2:.3f}'}"
+    return f"{_bits(point.excess)} {f'±{(high - low) / 2:.3f}' if point.sure else '  –'}"
 
 
 def _bits(value: float) -> str:
     return f"{value:z.3f}".replace("-", "−")
 
 
-def _left(found: context.ContextUse, point: context.ContextPoint) -> str:
-    share = 100 * point.excess / found.gain
-    return f"{share:z.1f} %".replace("-", "−") if found.gain > 0 else ""
+def _left(use: context.ContextUse, point: context.ContextPoint) -> str:
+    share = 100 * point.excess / use.gain
+    return f"{share:z.1f} %".replace("-", "−") if use.gain > 0 else ""
 
 
-def _lengths(found: context.ContextUse) -> list[str]:
-    """Write the effective length and its interval; beyond the longest that was tried, so."""
-    longest = found.curves[context.TRUNCATED][-1].words
-    values = (found.effective, *found.effective_interval)
+def _lengths(use: context.ContextUse) -> list[str]:
+    """Write the effective length and its interval; `over N` if it is beyond the longest that was measured."""
+    longest = use.curves[context.TRUNCATED][-1].words
+    values = (use.effective, *use.effective_interval)
     return [f"over {longest}" if math.isinf(value) else f"{value:.0f}" for value in values]
 
 
-def _drawn(point: context.ContextPoint) -> Point:
-    low, high = (point.excess,) * 2 if math.isnan(point.interval[0]) else point.interval
-    return Point(point.words, point.excess, low, high)
-
-
-def _figure(found: context.ContextUse) -> Figure:
-    curves = [
-        Series(name, tuple(_drawn(point) for point in points if point.words)) for name, points in found.curves.items()
-    ]
-    length, low, high = _lengths(found)
+def _figure(use: context.ContextUse) -> Figure:
+    curves = []
+    for name, points in use.curves.items():
+        sides = [(point, point.interval if point.sure else (point.excess,) * 2) for point in points if point.words]
+        curves.append(Series(name, tuple(Point(point.words, point.excess, *interval) for point, interval in sides)))
+    length, low, high = _lengths(use)
     marks = []
-    if math.isfinite(found.effective) and found.effective >= 1:
-        marks.append((f"1 % of the gain left: {length} ({low} to {high})", Point(found.effective, 0.0)))
-    caption = f"{found.text}. Bands: 95 % intervals, drawn from {found.blocks}."
-    if any(name in found.curves for name in (context.SHUFFLED, context.DROPPED, context.REPLACED)):
-        caption += f" Shuffled, half dropped, replaced: the {found.far} words before."
+    if math.isfinite(use.effective) and use.effective >= 1:
+        marks.append((f"1 % of the gain left: {length} ({low} to {high})", use.effective))
+    caption = f"{use.text}. Bands: 95 % intervals, drawn from {use.blocks}."
+    if any(name in use.curves for name in (context.SHUFFLED, context.DROPPED, context.REPLACED)):
+        caption += f" Shuffled, half dropped, replaced: the {use.far} words before."
     return context_figure("What words further back are worth", curves, marks, caption)

@@ -36,7 +36,7 @@ def run(arguments: list[str]) -> None:
     if options.out.suffix not in FIGURES:
         raise InputError(f"--out={options.out}: must end in {', '.join(FIGURES)}")
     check_output(options.out)
-    options.runs = [each for folder in options.runs for each in _inside(folder)]
+    options.runs = [run_folder for folder in options.runs for run_folder in _inside(folder)]
     for folder in options.runs:
         family_members(folder)  # refuses what is none
     names = run_names(options.runs)
@@ -55,5 +55,5 @@ def _inside(folder: Path) -> list[Path]:
     """Return a run or a family itself, else the runs and families in a folder."""
     if (folder / METRICS).exists() or seed_folders(folder, METRICS):
         return [folder]
-    there = sorted(path for path in folder.glob("*") if (path / METRICS).exists() or seed_folders(path, METRICS))
-    return there or [folder]
+    folders = sorted(path for path in folder.glob("*") if (path / METRICS).exists() or seed_folders(path, METRICS))
+    return folders or [folder]

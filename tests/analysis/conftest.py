@@ -7,7 +7,6 @@ import pytest
 from numpy.typing import ArrayLike
 
 from spanlm.analysis.lags import LagAccumulator, LagProfile
-from spanlm.analysis.sentences import SentenceMap
 from spanlm.scoring.attention import AttentionRecord, Expected, PartsRecord
 
 HOSTILE = (
@@ -62,7 +61,7 @@ def make_sentence(
     gate: float = 0.0,
     name: str = "a model",
     memory: str = "a memory of some kind",
-) -> SentenceMap:
+) -> AttentionRecord:
     """Random weights over all words before, or the last `window`; `gate` of each row lies on no word."""
     read, targets = ["<eos>", *words], [*words, "<eos>"]
     window = window or max(len(words), 1)
@@ -74,8 +73,7 @@ def make_sentence(
             weights[t, window - slots :] = (1 - gate) * draw.dirichlet(np.full(slots, 3.0))
     surprisal = np.linspace(0.5, 6.0, len(read))
     record = AttentionRecord(read, targets, weights, surprisal, *UNKNOWN, [[]] * len(read), name, nearest_lag)
-    record = replace(record, unknown=frozenset(unknown))
-    return SentenceMap(name, memory, record)
+    return replace(record, about=memory, unknown=frozenset(unknown))
 
 
 PARTS = ("encoder", "buffer", "mixture")

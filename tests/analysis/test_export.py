@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spanlm.analysis.export import save_attention, save_sentence_maps
+from spanlm.analysis.export import save_attention, save_sentences
+from spanlm.analysis.heat_maps import by_word
 from spanlm.scoring.attention import AttentionRecord
 
 from .conftest import HOSTILE, UNKNOWN, make_sentence
@@ -54,22 +55,21 @@ def test_npz_gives_the_record_back_without_pickle(tmp_path: Path, hostile: Atten
 
 
 def test_csv_of_sentences_gives_every_weight_back(tmp_path: Path) -> None:
-    save_sentence_maps(SENTENCES, tmp_path / "a.csv")
+    save_sentences(SENTENCES, tmp_path / "a.csv")
     rows = _rows(tmp_path / "a.csv")
-    assert len(rows) == sum(one.slots.sum() for maps in SENTENCES for one in maps)
-    found = {(row["sentence"], row["run"]): [] for row in rows}  # type: ignore[var-annotated]
+    assert len(rows) == sum(record.occupied.sum() for records in SENTENCES for record in records)
+    cells = [(row["sentence"], row["run"], row["position"], row["source_position"]) for row in rows]
+    assert len(cells) == len(set(cells))
     for row in rows:
-        one = SENTENCES[int(row["sentence"]) - 1][["one", "other"].index(row["run"])]
+        record = SENTENCES[int(row["sentence"]) - 1][["one", "other"].index(row["run"])]
         t, s = int(row["position"]), int(row["source_position"])
-        found[row["sentence"], row["run"]].append((t, s))
-        assert np.float32(row["weight"]) == one.matrix[t, s]
-        assert (row["target"], row["source_word"]) == (one.record.targets[t], one.record.words[s])
-        assert int(row["lag"]) == t - s and float(row["surprisal_nats"]) == one.record.surprisal[t]
-        assert bool(int(row["source_unknown"])) == one.record.is_unknown(row["source_word"])
-    assert all(len(cells) == len(set(cells)) for cells in found.values())
+        assert np.float32(row["weight"]) == by_word(record)[t, s]
+        assert (row["target"], row["source_word"]) == (record.targets[t], record.words[s])
+        assert int(row["lag"]) == t - s and float(row["surprisal_nats"]) == record.surprisal[t]
+        assert bool(int(row["source_unknown"])) == record.is_unknown(row["source_word"])
 
 
 def test_a_sentence_without_a_choice_has_no_flatness(tmp_path: Path) -> None:
-    save_sentence_maps([[make_sentence(["yes"])]], tmp_path / "a.json")
+    save_sentences([[make_sentence(["yes"])]], tmp_path / "a.json")
     content = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
     assert content["runs"][0]["flatness"] is None and content["sentences"][0][0]["flatness"] is None

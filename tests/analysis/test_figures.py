@@ -32,14 +32,13 @@ from spanlm.analysis.figures import (
 )
 from spanlm.analysis.lags import PUBLISHED, LagProfile, MeasuredLags
 from spanlm.analysis.utilisation import Utilisation
-from spanlm.analysis.word_figures import UNKNOWN_INK, blue, ink_on
 from spanlm.errors import InputError
 from tests.cases import rest_slow
 
 from .shown import assert_texts_apart, lines, texts
+from .test_heat_maps import KINDS as WORDS
 from .test_lags import CURRENT, RM, SHORT, SPANS, WHOLE, as_published
 from .test_utilisation import LONG, ONE
-from .test_word_figures import KINDS as WORDS
 
 EQUAL = LagProfile(tuple([100 / 15] * 15), 1234, 5)
 SPANS_ALONE = MeasuredLags("spans", "a text", SPANS)
@@ -91,8 +90,7 @@ every_kind = pytest.mark.parametrize(
 
 @every_kind
 def test_no_words_stand_on_others(name: str) -> None:
-    if "60 words" not in name:  # the heads of narrow columns are as close as lines of text
-        assert_texts_apart(EVERY[name]())
+    assert_texts_apart(EVERY[name]())
 
 
 @pytest.mark.parametrize("name", rest_slow(EVERY, always=3))
@@ -188,14 +186,11 @@ def test_every_row_has_its_dot_its_whisker_and_one_number() -> None:
 
 def test_more_than_can_be_told_apart_is_refused() -> None:
     with pytest.raises(InputError, match=r"of 8 models: must be at most 7"):
-        lag_figure([SHORT] * 8)
+        lag_figure([replace(SHORT, name=str(n)) for n in range(8)])
     with pytest.raises(InputError, match=r"of 8 models: must be at most 7"):
         utilisation_figure("t", [replace(ONE, name=str(n)) for n in range(8)])
     with pytest.raises(InputError, match="of 8 models: must be at most 7"):
         sweep_figure("t", "x", "y", (Panel("p", tuple(replace(LADDER, name=str(n)) for n in range(8))),))
-
-
-# Machado, Oliveira and Fernandes (2009), severity 1, on linear RGB
 
 
 def linear(colour: str) -> np.ndarray:
@@ -208,15 +203,7 @@ def contrast_on_white(colour: str) -> float:
     return 1.05 / (float(np.array([0.2126, 0.7152, 0.0722]) @ linear(colour)) + 0.05)
 
 
-def test_darker_means_more_and_every_number_can_be_read() -> None:
-    shares = np.linspace(0, 1, 200).tolist()
-    inks = [ink_on(blue(share)) for share in shares]
-    for share, ink in zip(shares, inks, strict=True):
-        on_white, ink_on_white = contrast_on_white(blue(share)), contrast_on_white(ink)
-        assert max(on_white / ink_on_white, ink_on_white / on_white) >= 4.5  # WCAG 2.1, 1.4.3
-    assert inks == sorted(inks) and set(inks) == {"#000000", PAPER}, "dark on light, then light on dark"
+def test_every_colour_can_be_seen() -> None:
     assert all(contrast_on_white(style.colour) >= 3 for style in STYLES)  # WCAG 2.1, 1.4.11: graphical objects
     assert len({style.mark for style in STYLES}) == len({style.colour for style in STYLES}) == 7
-    shades = [linear(blue(share)).sum() for share in shares]
-    assert shades == sorted(shades, reverse=True) and re.fullmatch(r"#[0-9a-f]{6}", blue(2)) and blue(2) == blue(1)
-    assert all(contrast_on_white(ink) >= 4.5 for ink in (MUTED, UNKNOWN_INK))
+    assert contrast_on_white(MUTED) >= 4.5  # WCAG 2.1, 1.4.3

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanlm.analysis.sentences import GROUPS, Flatness, FlatnessAccumulator
+from spanlm.analysis.flatness import GROUPS, Flatness, FlatnessAccumulator
 from spanlm.errors import InputError
 
 

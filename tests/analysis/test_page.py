@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spanlm.analysis.pages import render_page
-from spanlm.analysis.sentences import scale_top
+from spanlm.analysis.pages import darkest, render_page
 from spanlm.scoring.attention import AttentionRecord
 
 from .conftest import HOSTILE, WORDS, make_record, make_spans, mean_by_lag
@@ -149,7 +148,7 @@ def test_the_page_of_a_span_buffer_holds_the_record(record: AttentionRecord) -> 
     np.testing.assert_allclose(content["bits"], record.bits, atol=0.000051)
     every = [weight / 1e4 for row in content["weights"] for weight in row]
     assert sum(weight > content["darkest"] for weight in every) <= 0.05 * len(every)
-    assert content["darkest"] == scale_top(content["darkest"]), "a round number: no legend says ≥ 99.7 %"
+    assert content["darkest"] == darkest(np.array([content["darkest"]])), "a round number: no legend says ≥ 99.7 %"
     assert every or content["darkest"] == 1.0
 
 
@@ -251,3 +250,12 @@ console.log(JSON.stringify([{shares}.map(percent), {shares}.map(wholePercent),
     assert spelled == ["99.7 %", "99.9 %", "100 %", "100 %", "98 %", "9.9 %", "0.12 %", "< 0.001 %", "0 %"]
     assert whole == [99, 99, 100, 100, 98, 10, 0, 0, 0]
     assert hits == [[], ["hit"]]
+
+
+@pytest.mark.parametrize(
+    ("largest", "top"),
+    [(0.004, 0.004), (0.0041, 0.005), (0.1, 0.1), (0.11, 0.15), (0.61, 0.8), (0.97, 1.0), (1.0, 1.0), (0.0, 1.0)],
+)
+def test_a_scale_ends_at_a_round_number_not_below_the_largest(largest: float, top: float) -> None:
+    assert darkest(np.array([largest])) == pytest.approx(top)
+    assert darkest(np.array([largest], dtype=np.float32)) == pytest.approx(top)

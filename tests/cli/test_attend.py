@@ -35,7 +35,7 @@ def test_the_file_that_is_read_is_not_written(cli: Cli, tiny_run: Path, tmp_path
     cli("attend", tiny_run, *asked).refused("--out=mine.csv: is the file that is read")
     assert (tmp_path / "mine.csv").read_text() == "sentence\nthe cat sat\n"
     (tmp_path / "t.svg").write_text("the cat sat .\n")
-    for verb in (("context",), ("compare", tiny_run)):
+    for verb in (("context",), ("compare", "--attention", "none")):
         cli(*verb, tiny_run, "--corpus", "t.svg", "--as-text", "--out", "t.svg").refused("is the file that is read")
 
 

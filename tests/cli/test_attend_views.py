@@ -130,11 +130,12 @@ def attentive_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_a_sentence_is_printed_where_there_is_no_file(cli: Cli, tiny_run: Path) -> None:
-    lines = cli("attend", tiny_run, "--sentence", SENTENCE).done.splitlines()
-    assert lines[0] == "tiny: key-value-predict memory, window 3"
-    rows = [line.split() for line in lines[1:10]]
-    assert rows[0] == ["the", "<eos>"] and rows[1] == ["cat", "100", "the"]
-    assert rows[2][:2] == ["zebra", "<unk>"] and rows[3][-2:] == ["zebra", "<unk>"], "by its row and by its column"
+    first, *lines = cli("attend", tiny_run, "--sentence", SENTENCE).done.splitlines()
+    assert first.startswith("tiny: key-value-predict memory, window 3; ")
+    rows = [line.split() for line in lines[:9]]
+    assert rows[:2] == [["the", "–"], ["cat", "<eos>", "100"]]
+    assert rows[2][:2] == ["zebra", "<unk>"] and "zebra <unk> " in lines[4], "by the row and in those after it"
+    assert [len(row) for row in rows[4:8]] == [1 + 2 * 3 + row.count("<unk>") for row in rows[4:8]]
     said = cli("attend", tiny_run, "--sentence", SENTENCE, "--sentence", "the cat").done
     assert [line.split()[:2] for line in said.splitlines()[-3:]] == [
         *(["sentence", "1"], ["sentence", "2"], ["all", "sentences"])
@@ -148,6 +149,9 @@ def test_a_model_of_sentences_reads_one_sentence(cli: Cli, sentence_run: Path) -
 def test_several_runs_and_sentences_are_one_file(cli: Cli, tiny_run: Path, attentive_run: Path) -> None:
     command = ("attend", attentive_run, tiny_run, "--sentence", SENTENCE, "--sentence", "the dog", "--out", "a.json")
     assert cli(*command).done.endswith("wrote a.json\n")
+    cli(*command[:-1], "a.html").refused("a.html: a page shows one run")
+    cli("attend", tiny_run, "--sentence", SENTENCE, "--sentence", "the dog", "--out", "a.html").done  # noqa: B018
+    assert '"zebra"' in Path("a.html").read_text(encoding="utf-8")
     panels = json.loads(Path("a.json").read_bytes())["sentences"]
     assert [[panel["run"] for panel in row] for row in panels] == [["attentive", "tiny"]] * 2
 

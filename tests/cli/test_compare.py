@@ -55,10 +55,8 @@ def test_tables_in_a_file_have_the_rows_of_the_terminal(cli: Cli, tiny_run: Path
     assert latex.count(r"\toprule") == latex.count(r"\bottomrule") == 2 and r"\textless{}eos\textgreater{}" in latex
 
 
-def test_a_run_against_itself_and_changed(cli: Cli, tiny_run: Path) -> None:
-    (same,) = json.loads(cli("compare", tiny_run, tiny_run, "--json").done)["comparisons"]
-    assert (same["name"], same["whole"]["difference"], same["p"]) == ("tiny again", 0.0, 1.0)
-    assert same["whole"]["interval"] == [0.0, 0.0] and same["gains"] == same["losses"] == []
+def test_a_run_against_itself_changed(cli: Cli, tiny_run: Path) -> None:
+    cli("compare", tiny_run, tiny_run).refused("is named twice")
     changed = json.loads(cli("compare", tiny_run, "--attention", "none", *CACHE, "--json").done)["comparisons"]
     model = spanlm.load(tiny_run)
     cache = spanlm.CacheConfig(window=20, theta=0.5, lambda_=0.3)

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import html
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
@@ -19,10 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.analysis.lags import LagAccumulator
-from spanlm.analysis.sentences import scale_top
 from spanlm.data.vocabulary import EOS
-from spanlm.scoring.attention import AttentionRecord, Expected, Look, PartsRecord
+from spanlm.scoring.attention import AttentionRecord, Expected, PartsRecord
 from spanlm.scoring.cache import CachedWords
 from spanlm.store.plain import finite
 
@@ -61,7 +60,7 @@ def render_page(record: AttentionRecord) -> str:
 
 
 def render_content(content: Mapping[str, Any], title: str, about: str) -> str:
-    """Return what `page_content` or `plain_content` gives as a page of its own."""
+    """Return a page of what `page_content` or `plain_content` gives."""
     introduction = _SPANS if content["spans"] else _PLAIN if content["weights"] is None else _WORDS
     introduction += _CACHED * ("cache" in content)
     data = json.dumps(content, allow_nan=False, separators=(",", ":"))
@@ -81,7 +80,7 @@ def page_content(record: AttentionRecord) -> dict[str, Any]:
 def plain_content(
     tokens: Sequence[str], unknown: Iterable[str], bits: Sequence[float | None], expected: Sequence[Expected]
 ) -> dict[str, Any]:
-    """Return the same of a model that looks at nothing.
+    """Return `page_content` of a model without attention.
 
     Args:
         tokens: those that were read, and last the one that only came.
@@ -103,9 +102,9 @@ def plain_content(
 
 
 def cached_content(content: Mapping[str, Any], surprisal: NDArray[np.float64], cached: CachedWords) -> dict[str, Any]:
-    """Return the same of a model with a cache, and what that added; `surprisal` is the model's without, nats.
+    """Add what a cache gave each word to a page's content; `surprisal` is the model's without the cache, in nats.
 
-    What was expected stays the model's own.
+    The expected words remain those of the model alone.
     """
     bits, gain = (nats / np.log(2.0) for nats in (cached.surprisal, surprisal - cached.surprisal))
     return {
@@ -115,28 +114,32 @@ def cached_content(content: Mapping[str, Any], surprisal: NDArray[np.float64], c
             "chance": _numbers(cached.chance, ".3g"),
             "gain": _numbers(gain, f".{_DIGITS}f"),
             "places": [_rounded(row) for row in cached.places],
-            "darkest": _darkest(np.array([share for row in cached.places for _, share in row])),
+            "darkest": darkest(np.array([share for row in cached.places for _, share in row])),
         },
     }
 
 
 def _word_content(record: AttentionRecord) -> dict[str, Any]:
+    full = record.weights[record.occupied.all(axis=1)]
+    # of a window that grows with the text only the last is full, which has no mean
+    mean = np.round(100 * full.mean(axis=0, dtype=np.float64), 2).tolist() if len(full) > 1 else None
     return {
         "window": record.window,
         "nearest": record.nearest_lag,
         # weights and probabilities in thousandths keep long texts small
         "weights": np.rint(_UNITS * record.weights.astype(np.float64)).astype(int).tolist(),
         "held": record.occupied.sum(axis=1).tolist(),
-        "mean": _mean_percent(record),
-        "darkest": _darkest(record.settled[record.settled > 0]),
+        "mean": mean,
+        "darkest": darkest(record.settled[record.settled > 0]),
     }
 
 
 def _span_content(record: AttentionRecord, parts: PartsRecord) -> dict[str, Any]:
     gates = [
-        round(gate, 4) if there else None for gate, there in zip(parts.preference.tolist(), parts.there, strict=True)
+        round(gate, 4) if is_there else None
+        for gate, is_there in zip(parts.preference.tolist(), parts.there, strict=True)
     ]
-    newest, weights = zip(*(_newest_first(record.looks(t), record.span) for t in range(len(record))), strict=True)
+    newest, weights = zip(*(_newest_first(record, t) for t in range(len(record))), strict=True)
     longest = max(map(len, weights))
     return {
         "spans": True,
@@ -148,47 +151,39 @@ def _span_content(record: AttentionRecord, parts: PartsRecord) -> dict[str, Any]
         "first": [record.first(t) for t in range(len(record))],
         "expected": {part: [*map(_rounded, rows)] for part, rows in parts.expected.items()},
         # of rows with at least half as many spans as the longest: where few share all, each has much
-        "darkest": _darkest(np.concatenate([row for row in weights if 2 * len(row) >= longest])),
+        "darkest": darkest(np.concatenate([row for row in weights if 2 * len(row) >= longest])),
     }
 
 
 def _rounded(shares: Sequence[tuple[Any, float]]) -> list[list[Any]]:
-    return [[what, float(f"{share:.3g}")] for what, share in shares]
+    return [[item, float(f"{share:.3g}")] for item, share in shares]
 
 
 def _numbers(numbers: NDArray[np.float64], form: str) -> Any:
     return finite([float(f"{x:{form}}") for x in numbers.tolist()])
 
 
-def _mean_percent(record: AttentionRecord) -> list[float] | None:
-    """Return the mean attention by lag, or None where the window is not full, or only in the end."""
-    accumulator = LagAccumulator()
-    accumulator.update(record.weights, record.occupied.sum(axis=1))
-    # of a window that grows with the text only the last is full
-    if accumulator.positions <= 1:
-        return None
-    return [round(percent, 2) for percent in accumulator.profile().percent]
-
-
-def _newest_first(looks: Sequence[Look], span: int) -> tuple[int, NDArray[np.float64]]:
+def _newest_first(record: AttentionRecord, position: int) -> tuple[int, NDArray[np.float32]]:
     """Return where a position's newest span ends, before the text without any, and all weights, the newest first.
 
     Each span ends `span` words before the last.
     """
-    newest = max((look.last for look in looks), default=-1)
-    row = np.zeros(max(((newest - look.last) // span + 1 for look in looks), default=0))
-    for look in looks:
-        row[(newest - look.last) // span] = look.weight
-    return newest, row
+    row = record.weights[position, ::-1]
+    columns = np.flatnonzero(row)
+    if not columns.size:
+        return -1, row[:0]
+    first, last = columns[[0, -1]].tolist()
+    return position - record.nearest_lag - first, row[first : last + 1 : record.span]
 
 
-def _darkest(seen: NDArray[np.floating[Any]]) -> float:
-    """Return the weight shown in the darkest blue, a round one for the whole text, so that shades can be compared.
-
-    Args:
-        seen: weights that were looked with; without any, it is 1.
-    """
-    return scale_top(float(np.quantile(seen, _SHADE_QUANTILE))) if seen.size else 1.0
+def darkest(seen: NDArray[np.floating[Any]]) -> float:
+    """Return the weight shown in the darkest blue: a round one for all `seen` in a text, 1 without any."""
+    usual = float(np.quantile(seen, _SHADE_QUANTILE)) if seen.size else 1.0
+    if not 0 < usual < 1:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(usual))
+    # a hair wider: 0.1 as a float32 is more than 0.1
+    return next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if usual <= step * power * (1 + 1e-6))
 
 
 def filled_page(

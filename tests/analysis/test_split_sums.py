@@ -9,15 +9,8 @@ import pytest
 import torch
 
 from spanlm.analysis.attend import attention_by_lag, attention_flatness
-from spanlm.analysis.sentences import (
-    SHADES,
-    FlatnessAccumulator,
-    SentenceMap,
-    attend_sentence,
-    mean_flatness,
-    scale_top,
-    triangle_lines,
-)
+from spanlm.analysis.flatness import FlatnessAccumulator, mean_flatness
+from spanlm.analysis.heat_maps import by_word
 from spanlm.data.batching import make_batcher
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
@@ -25,11 +18,9 @@ from spanlm.errors import InputError
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig
-from spanlm.scoring.attention import STEPS, attention_record
+from spanlm.scoring.attention import STEPS, AttentionRecord, attention_record
 from tests.cases import rest_slow
 from tests.models.small import SMALL_MEMORIES, identify
-
-from .conftest import make_sentence
 
 VOCABULARY = Vocabulary((EOS, UNK, *"abcdefgh"))
 WORDS = ["a", "b", "zebra", "c", "d", "e", "<unk>", "f", "g", "h", "a", "b"]
@@ -52,8 +43,8 @@ LONG = TEXT * 6
 """More words than are read at a time."""
 
 
-def make_map(config: Any, words: list[str] = WORDS) -> SentenceMap:
-    return attend_sentence(make_model(config), VOCABULARY, words, name="m", memory=config.description)
+def make_map(config: Any, words: list[str] = WORDS) -> AttentionRecord:
+    return attention_record(make_model(config), VOCABULARY, [*words, EOS])
 
 
 def stepwise(config: Any, words: list[str]) -> np.ndarray:
@@ -72,15 +63,12 @@ def stepwise(config: Any, words: list[str]) -> np.ndarray:
 
 @pytest.mark.parametrize("config", ATTENDING)
 def test_a_map_has_every_weight_at_its_word(config: Any) -> None:
-    one = make_map(config)
-    assert (one.record.words, one.record.targets) == ([EOS, *WORDS], [*WORDS, EOS])
-    expected = stepwise(config, one.record.words)
-    np.testing.assert_array_equal(np.isnan(one.matrix), np.isnan(expected))
-    np.testing.assert_allclose(one.matrix, expected, atol=1e-6)
-    assert (~np.isnan(one.matrix)).sum(axis=1).tolist() == one.slots.tolist()
-    np.testing.assert_allclose(np.nansum(one.matrix, axis=1) + one.on_no_word, one.slots > 0, atol=1e-6)
-    if one.flatness is not None:  # a window of one word has none
-        assert one.flatness.nearest_lag == one.record.nearest_lag
+    record = make_map(config)
+    assert (record.words, record.targets) == ([EOS, *WORDS], [*WORDS, EOS])
+    matrix, expected = by_word(record), stepwise(config, record.words)
+    if record.span > 1:  # there is no slot at the lags where no span ends
+        matrix, expected = np.nan_to_num(matrix), np.nan_to_num(expected)
+    np.testing.assert_allclose(matrix, expected, atol=1e-6)  # NaN stands at the same places
 
 
 @pytest.mark.parametrize("config", ATTENDING)
@@ -102,7 +90,7 @@ def test_sums_over_a_corpus_are_those_of_its_pieces_read_alone(config: Any, kind
     tokens = TokenFile(np.array(VOCABULARY.encode(TEXT), np.int32), documents)
     ends = np.flatnonzero(tokens.ids == 0) + 1 if kind == "sentences" else [*documents[1:], len(TEXT)]
     batcher = make_batcher(kind, tokens, 0, batch_size=2, length=4)
-    model, lag = make_model(config), make_map(config).record.nearest_lag
+    model, lag = make_model(config), make_map(config).nearest_lag
     slots = config.slots
     expected, full = FlatnessAccumulator(lag), []
     for start, end in zip([0, *ends[:-1]], ends, strict=True):
@@ -159,49 +147,8 @@ def test_a_window_is_full_even_where_weights_are_0_in_float32() -> None:
 
 
 def test_a_sentence_of_one_word_has_no_flatness() -> None:
-    assert make_map(AttentiveConfig(), ["a"]).flatness is None
+    assert mean_flatness([make_map(AttentiveConfig(), ["a"])]) is None
     two = [make_map(AttentiveConfig(), ["a"]), make_map(AttentiveConfig())]
     both, long = mean_flatness(two), mean_flatness(two[1:])
     assert both is not None and long is not None
     assert (both.overall, both.left_out) == (long.overall, long.left_out + 2)
-
-
-@pytest.mark.parametrize(
-    ("largest", "top"),
-    [(0.004, 0.004), (0.0041, 0.005), (0.1, 0.1), (0.11, 0.15), (0.61, 0.8), (0.97, 1.0), (1.0, 1.0), (0.0, 1.0)],
-)
-def test_a_scale_ends_at_a_round_number_not_below_the_largest(largest: float, top: float) -> None:
-    assert scale_top(largest) == pytest.approx(top)
-    assert scale_top(float(np.float32(largest))) == pytest.approx(top)
-
-
-SENTENCE = ["the", "law", "which", "he", "wrote", "in", "N", "was", "long"]
-
-
-@pytest.mark.parametrize("how", [{}, {"window": 3}, {"window": 3, "nearest_lag": 0}], ids=str)
-def test_text_has_the_numbers_of_each_row_and_the_head_above_each_column(how: dict[str, int]) -> None:
-    one = make_sentence(SENTENCE, **how)  # type: ignore[arg-type]
-    lines = list(triangle_lines(one, 1.0))
-    key = lines.pop()
-    assert "percent" in key
-    lag, width = one.record.nearest_lag, max(map(len, one.record.targets)) + 1
-    lines = lines[1:] if lag == 0 else lines
-    for t, line in enumerate(lines):
-        assert line[:width].strip() == one.record.targets[t]
-        for s in range(max(t + 1 - lag, 0)):
-            weight, cell = float(one.matrix[t, s]), line[width + 4 * s : width + 4 * s + 4].strip()
-            assert cell == ("" if np.isnan(weight) else "100" if weight > 0.9995 else f"{100 * weight:.0f}")
-        head = t + 1 - lag
-        if head < len(one.record):
-            assert line[width + 4 * head :].strip() == one.record.words[head]
-
-
-def test_long_sentences_in_text_are_shaded_and_fit_a_line() -> None:
-    one = make_sentence([f"word{n}" for n in range(60)])
-    lines = list(triangle_lines(one, 6))
-    *lines, first, second = lines
-    assert "6 times an equal share or more" in first and len(first) < 80 and "on the diagonal" in second
-    assert max(map(len, lines)) <= 96
-    body = lines[-1].split()[1]
-    assert len(body) == 60 and set(body) <= set(SHADES)
-    assert body == "".join(SHADES[min(round(float(w) * 60 / 6 * 4), 4)] for w in one.matrix[-1, :60])
