@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from spanlm.analysis import export
@@ -18,8 +17,8 @@ from spanlm.analysis.heat_maps import marked
 from spanlm.analysis.lags import LEAST_SHOWN, RECURRENT_MEMORY, MeasuredLags, check_alike, lag_columns, notes, signed
 from spanlm.analysis.utilisation import EXPLAINED, read_utilisation, spread_epochs
 from spanlm.cli.evaluation_report import departures
+from spanlm.cli.model_verbs import WORDS
 from spanlm.cli.options import check_gate, check_output, corpus_of, load_run, own_texts, run_names, standard_input
-from spanlm.cli.parser import Parser
 from spanlm.cli.render import grid, note, out, paragraph, table
 from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher
@@ -35,53 +34,10 @@ from spanlm.scoring import attention
 from spanlm.scoring.words import places_of
 from spanlm.store.plain import several
 
-_DESCRIPTION = """
-Where the model looked.
-
-  spanlm attend runs/demo --text "the name is bound ." --out look.html
-  spanlm attend runs/demo --file chapter.txt --out look.csv
-  spanlm attend runs/demo --file stimuli.csv --column sentence --out look.csv
-  spanlm attend runs/kv runs/kvp --by-lag --split valid --out lags.svg
-  spanlm attend runs/single --sentence "the law which he wrote was long ."
-  spanlm attend runs/single runs/combined --flatness --split valid
-
-Of one text, a file, or a stretch of the corpus the run was trained on: a page (.html, one self-contained file:
-hover a word), a figure (.svg, .png, .pdf) or data (.csv, .npz). It is read alone: what comes before it is not read.
-Nor does a line of a text or a file know of the others, as in `spanlm score`, unless --state says so.
-
-Words are cut as in the training text, and lines into sentences if its lines were (data.lines=sentences). Write them as
-it does: Penn Treebank is lower case, with N for numbers and 's and n't apart.
-"""
-_MORE = """
-  spanlm attend runs/demo --document 3 --words 60 --out article.svg
-  spanlm attend runs/demo --by-lag --split valid --out lags.svg
-  spanlm attend runs/single runs/combined --sentence "the law was long ." --out maps.svg
-  spanlm attend runs/spans --from 5000 --words 600 --out spans.html
-  spanlm attend runs/spans --by-epoch --out use.svg
-
-With --by-lag, mean attention by distance over a whole split: a table, and (--out) a figure, data (.csv, .json) or .md.
-Several runs stand side by side, each with what the paper printed. Of a memory that holds the whole sentence the nearest
-15 words are told apart, what is older is one number. A table of more than 50 lags has groups of them.
-
-With --sentence, a map of weights: a row for each predicted word, a column for each word before it. Each sentence is
-read alone, and every run that is named has a panel beside the others (.svg, .png, .pdf, .csv, .json; of one run .html).
-Without --out the largest weights of each word are printed. With --flatness, how equal the weights are over a whole
-split: a table, and (--out) .csv or .json.
-
-A model with a span buffer looks at spans of several words. Of a text its last word is printed: which spans had the
-largest weights, and what the buffer, the encoder and both expected. Of every word the page (.html) and .json have that;
-.csv has a row for every span that a word looked at, and the gate, λ before its temperature. --flatness and --by-lag (by
-a span's last word) are of spans, too; by lag only runs whose spans have one length stand beside each other. With
---by-epoch, how often its gate preferred the buffer on valid after each epoch, and how often the buffer was better: a
-table, and (--out) a figure or data, also of a run that is still in training.
-"""
-
 MOST_WORDS = 20_000
 """Of one text: a page of more is no longer pleasant, and its weights no longer small."""
 MOST_SENTENCE_WORDS = 120
 """More do not fit on a figure."""
-WORDS = 60
-"""Of a stretch of a corpus, unless --words says another number."""
 NEAREST = 15
 """Lags told apart of a memory that grows with the text: as many as the paper's windows have."""
 _FLATNESS = "entropy of a row over that of equal weights: 1 is flat, 0 all on one word"
@@ -94,8 +50,7 @@ EPOCHS = 30
 """Epochs that are printed; a file has all of them."""
 
 
-def run(arguments: list[str]) -> None:
-    options = _parser().parse_args(arguments)
+def run(options: argparse.Namespace) -> None:
     view = _view_name(options)
     _check(options, view)
     if options.corpus == "-":  # which several runs read
@@ -105,45 +60,12 @@ def run(arguments: list[str]) -> None:
         out(f"wrote {options.out}")
 
 
-def _parser() -> Parser:
-    parser = Parser("attend", _DESCRIPTION, more=_MORE)
-    several = ", ".join(name for name, view in VIEWS.items() if view.suffixes)
-    text = f"the folder of a trained run; several with {several}"
-    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help=text)
-    parser.add_device()
-    group = parser.add_argument_group("what to read, one of")
-    group.add_argument("--text", help="this text")
-    group.add_argument("--file", type=Path, help="this file: plain text, or a table")
-    group.add_argument("--column", metavar="COLUMN", help="of a table (CSV, TSV, JSON lines): this column")
-    group.add_argument("--sentence", action="append", metavar="WORDS", help="this sentence; can be given again")
-    group.add_argument("--document", type=int, metavar="N", help="document N of a split of a corpus; the first is 1")
-    text = "a split, from the line that holds this token; the first is 1; with --document, a token of that"
-    group.add_argument("--from", type=int, metavar="TOKEN", help=text)
-    group.add_argument("--by-lag", action="store_true", help="a whole split, for mean attention by lag")
-    group.add_argument("--flatness", action="store_true", help="a whole split, for how equal the weights are")
-    group.add_argument("--by-epoch", action="store_true", help="a span buffer's use while its run was trained")
-    parser.add_argument("--words", type=int, metavar="N", help=f"how much of --document or --from (default: {WORDS})")
-    text = f"how many of the most probable next words to show (default: {attention.EXPECTED}; of a span buffer, "
-    text += f"for each part, {attention.EXPECTED_OF_PART})"
-    parser.add_argument("--top", type=int, metavar="N", rare=True, help=text)
-    text = "a word's context: all that is read, its line or its document (default: line; of a corpus as in training)"
-    parser.add_argument("--state", choices=("carry", "line", "document"), help=text)
-    parser.add_gate(texts=True)
-    parser.add_row_options(prefix=False, default=None)
-    parser.add_corpus()
-    text = (
-        "a page (.html), a figure (.svg, .png, .pdf), data (.csv, .npz, .json) or a table (.md); which: see --help all"
-    )
-    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
-    return parser
-
-
 def _of(options: argparse.Namespace, name: str) -> Any:
     return vars(options)[name.removeprefix("--").replace("-", "_")]
 
 
 def _view_name(options: argparse.Namespace) -> str:
-    chosen = [name for name in VIEWS if _of(options, name) not in (None, False)]
+    chosen = [name for name in VIEWS if _of(options, name) is not None and _of(options, name) is not False]
     if not chosen:
         raise InputError(f"one of {' '.join(VIEWS)} is required (see `spanlm attend --help`)")
     if len(chosen) > 1 and chosen != ["--document", "--from"]:

@@ -26,7 +26,6 @@ from spanlm.analysis.figures import FIGURES, RowsPanel, Value, figure_bytes, row
 from spanlm.cli.cache import cache_fields, check_cache, choose_cache
 from spanlm.cli.family import family_members
 from spanlm.cli.options import check_hf, check_output, corpus_of, note_unfinished, own_texts, run_names, standard_input
-from spanlm.cli.parser import Parser, add_cache
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError
@@ -45,35 +44,6 @@ from spanlm.store.run_folder import CONFIG
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_DESCRIPTION = """
-Is one model better than another, by how much, how surely, and at which words? The first run is the baseline. Each other
-is compared with it at every token of one text: the difference in bits, its 95 % interval, and p, how often a
-difference as large would come by chance. Negative: the run is better than the baseline.
-
-  spanlm compare runs/demo/lstm runs/demo
-  spanlm compare runs/demo --attention none
-  spanlm compare runs/demo --cache 500 --tune-cache
-  spanlm compare runs/lstm runs/kvp --cache 500 --tune-cache
-  spanlm compare runs/lstm runs/kvp --out where.svg
-  spanlm compare kn5.arpa runs/kvp --out words.html
-
-A folder with seed-1, seed-2 and so on, as --seeds of `spanlm train` makes it, is a family: one model in several seeds,
-of which the text and the seeds are both drawn anew. One run alone is compared with itself, changed by --attention or
---cache; of several, each has a cache.
-"""
-_MORE = """
-Interval: the text's documents, or blocks of it, are drawn with replacement (a paired bootstrap: both models read each).
-Of families: seeds are drawn, too, from Student's distribution around their mean. p is the interval's: below 0.05 where
-it is without 0. Classes of words are many, so that one in twenty has an interval without 0 by chance alone.
-
---tune-cache: each model has the θ and λ that fit it best, and a family those of its first seed. With --combine, the
-runs are one without their caches, and have one cache together.
-
-Words: by how often they stand in the baseline's training text; by how far back they last stood in the same text or
-document; by their place in line and document; and, of a model with attention, by where it looked most. --tags has
-the text's lines with each word as word_TAG. --words common compares models of different vocabularies at the words that
-both know; they share out their probability over different words, so that the smaller vocabulary has it easier.
-"""
 _Cache = tuple[CacheConfig | None, CacheTuning | None]  # and how it was tuned
 _UNSURE = "?"
 _LOPSIDED = "a few blocks make most of the spread, so that the interval may be too short"
@@ -92,8 +62,7 @@ class _Side:
     combined: bool = False
 
 
-def run(arguments: list[str]) -> None:
-    options = _parsed(arguments)
+def run(options: argparse.Namespace) -> None:
     sides = _sides(options)
     check_cache(options)
     for side in sides:
@@ -130,29 +99,6 @@ def run(arguments: list[str]) -> None:
     report.print([*notes, *described])
     if options.out is not None:
         out(f"wrote {options.out}")
-
-
-def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = Parser("compare", _DESCRIPTION, more=_MORE)
-    text = "a run's folder, one with seed-1 and so on (a family), NAME.arpa[.gz] or hf:FOLDER; the first: the baseline"
-    parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help=text)
-    parser.add_device()
-    parser.add_corpus()
-    text = "a word's context: the whole split, its document, its line (default: as the models were trained)"
-    parser.add_argument("--state", choices=("auto", "carry", "document", "line"), default="auto", help=text)
-    text = "models of different vocabularies: compare them at the words that all know"
-    parser.add_argument("--words", choices=("common",), help=text)
-    text = "parts of speech: a file with the text's lines, each word as word_TAG"
-    parser.add_argument("--tags", type=Path, metavar="FILE", help=text)
-    text = "the average of all runs' probabilities (linear) as one model more"
-    parser.add_argument("--combine", rare=True, choices=("linear",), help=text)
-    parser.add_attention()
-    add_cache(parser)
-    text = "tables (.md, .tex), the classes (.svg, .png, .pdf, .csv), or the words that gain and lose most (.html)"
-    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(tune_weights=False, precision="fp32")
-    return parser.parse_intermixed_args(arguments)
 
 
 # --- what is compared ---

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spanlm.analysis import context
@@ -14,33 +13,19 @@ from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.analysis.figures import FIGURES, Point, Series, context_figure, figure_bytes
 from spanlm.cli.evaluation_report import Rows, model_rows, run_field
 from spanlm.cli.options import check_output, corpus_of, load_runs, own_texts
-from spanlm.cli.parser import Parser, add_fields, field_values
+from spanlm.cli.parser import field_values
 from spanlm.cli.render import grid, out, out_json, paragraph, progress, table
 from spanlm.scoring.options import ContextOptions
-from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.resampling import FEWEST_BLOCKS
 from spanlm.store.plain import table_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_DESCRIPTION = """
-How much context does a model use, and what of it? Words before a target are taken away, shuffled, thinned out or
-replaced beyond the last n, for several n, and the loss is compared with that with the whole context (Khandelwal et al.,
-2018). The effective context length is the n beyond which no more than 1 % of the gain over no context is left, lengths
-aside at which more may be left by chance.
-
-  spanlm context runs/demo --split valid
-  spanlm context runs/kvp --lengths 1 2 5 10 20 --far 50 --out context.svg
-
-Of a model with a memory, encoder and memory are emptied apart, too: what is left when only one of them has read more
-than the last n words?
-"""
 _COLUMNS = (context.SHUFFLED, context.DROPPED, context.REPLACED, context.NO_MEMORY, context.NO_ENCODER)
 
 
-def run(arguments: list[str]) -> None:
-    options = _parsed(arguments)
+def run(options: argparse.Namespace) -> None:
     if options.out is not None:
         check_output(options.out, own_texts(options))
         checked_suffix(options.out, (".csv", *FIGURES))
@@ -62,22 +47,6 @@ def run(arguments: list[str]) -> None:
     _print(use, model_rows(model))
     if options.out is not None:
         out(f"wrote {options.out}")
-
-
-def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = Parser("context", _DESCRIPTION)
-    parser.add_runs(hf=False)
-    parser.add_corpus()
-    text = "a word's whole context: the split before it, its document, its line (default: as the model was trained)"
-    parser.add_argument("--state", choices=("auto", "carry", "document", "line"), default="auto", help=text)
-    shown = {"rare": ""}
-    lengths = {**shown, "metavar": "N", "help": "the numbers n of words that stay as they are (default 1 to 200)"}
-    add_fields(parser, ContextOptions, positions=shown, lengths=lengths, far=shown, seed={"rare": True})
-    add_fields(parser, Protocol, "precision", rare="more options")
-    parser.add_gate()
-    parser.add_argument("--out", type=Path, metavar="FILE", help="a figure (.svg, .png, .pdf) or a table (.csv)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    return parser.parse_intermixed_args(arguments)
 
 
 def _csv(use: context.ContextUse) -> bytes:

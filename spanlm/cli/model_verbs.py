@@ -9,7 +9,16 @@ from typing import Any, get_args
 from spanlm.cli.parser import Parser, add_cache, add_fields
 from spanlm.errors import InputError
 from spanlm.rescoring.formats import Format
-from spanlm.scoring.options import BASES, ClozeOptions, DynamicOptions, GenerationOptions, ScoreOptions
+from spanlm.scoring.options import (
+    BASES,
+    EXPECTED,
+    EXPECTED_OF_PART,
+    ClozeOptions,
+    ContextOptions,
+    DynamicOptions,
+    GenerationOptions,
+    ScoreOptions,
+)
 
 EVALUATE = """
 Perplexity of a trained model: exp(total NLL / predicted tokens), with every token of the split predicted exactly
@@ -348,3 +357,184 @@ def serve(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.add_device()
     return parser.parse_args(arguments)
+
+
+COMPARE = """
+Is one model better than another, by how much, how surely, and at which words? The first run is the baseline. Each other
+is compared with it at every token of one text: the difference in bits, its 95 % interval, and p, how often a
+difference as large would come by chance. Negative: the run is better than the baseline.
+
+  spanlm compare runs/demo/lstm runs/demo
+  spanlm compare runs/demo --attention none
+  spanlm compare runs/demo --cache 500 --tune-cache
+  spanlm compare runs/lstm runs/kvp --cache 500 --tune-cache
+  spanlm compare runs/lstm runs/kvp --out where.svg
+  spanlm compare kn5.arpa runs/kvp --out words.html
+
+A folder with seed-1, seed-2 and so on, as --seeds of `spanlm train` makes it, is a family: one model in several seeds,
+of which the text and the seeds are both drawn anew. One run alone is compared with itself, changed by --attention or
+--cache; of several, each has a cache.
+"""
+MORE_COMPARE = """
+Interval: the text's documents, or blocks of it, are drawn with replacement (a paired bootstrap: both models read each).
+Of families: seeds are drawn, too, from Student's distribution around their mean. p is the interval's: below 0.05 where
+it is without 0. Classes of words are many, so that one in twenty has an interval without 0 by chance alone.
+
+--tune-cache: each model has the θ and λ that fit it best, and a family those of its first seed. With --combine, the
+runs are one without their caches, and have one cache together.
+
+Words: by how often they stand in the baseline's training text; by how far back they last stood in the same text or
+document; by their place in line and document; and, of a model with attention, by where it looked most. --tags has
+the text's lines with each word as word_TAG. --words common compares models of different vocabularies at the words that
+both know; they share out their probability over different words, so that the smaller vocabulary has it easier.
+"""
+
+
+def compare(arguments: list[str]) -> argparse.Namespace:
+    parser = Parser("compare", COMPARE, more=MORE_COMPARE)
+    text = "a run's folder, one with seed-1 and so on (a family), NAME.arpa[.gz] or hf:FOLDER; the first: the baseline"
+    parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help=text)
+    parser.add_device()
+    parser.add_corpus()
+    text = "a word's context: the whole split, its document, its line (default: as the models were trained)"
+    parser.add_argument("--state", choices=("auto", "carry", "document", "line"), default="auto", help=text)
+    text = "models of different vocabularies: compare them at the words that all know"
+    parser.add_argument("--words", choices=("common",), help=text)
+    text = "parts of speech: a file with the text's lines, each word as word_TAG"
+    parser.add_argument("--tags", type=Path, metavar="FILE", help=text)
+    text = "the average of all runs' probabilities (linear) as one model more"
+    parser.add_argument("--combine", rare=True, choices=("linear",), help=text)
+    parser.add_attention()
+    add_cache(parser)
+    text = "tables (.md, .tex), the classes (.svg, .png, .pdf, .csv), or the words that gain and lose most (.html)"
+    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(tune_weights=False, precision="fp32")
+    return parser.parse_intermixed_args(arguments)
+
+
+CONTEXT = """
+How much context does a model use, and what of it? Words before a target are taken away, shuffled, thinned out or
+replaced beyond the last n, for several n, and the loss is compared with that with the whole context (Khandelwal et al.,
+2018). The effective context length is the n beyond which no more than 1 % of the gain over no context is left, lengths
+aside at which more may be left by chance.
+
+  spanlm context runs/demo --split valid
+  spanlm context runs/kvp --lengths 1 2 5 10 20 --far 50 --out context.svg
+
+Of a model with a memory, encoder and memory are emptied apart, too: what is left when only one of them has read more
+than the last n words?
+"""
+
+
+def context(arguments: list[str]) -> argparse.Namespace:
+    parser = Parser("context", CONTEXT)
+    parser.add_runs(hf=False)
+    parser.add_corpus()
+    text = "a word's whole context: the split before it, its document, its line (default: as the model was trained)"
+    parser.add_argument("--state", choices=("auto", "carry", "document", "line"), default="auto", help=text)
+    shown = {"rare": ""}
+    lengths = {**shown, "metavar": "N", "help": "the numbers n of words that stay as they are (default 1 to 200)"}
+    add_fields(parser, ContextOptions, positions=shown, lengths=lengths, far=shown, seed={"rare": True})
+    parser.add_precision(rare=True)
+    parser.add_gate()
+    parser.add_argument("--out", type=Path, metavar="FILE", help="a figure (.svg, .png, .pdf) or a table (.csv)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser.parse_intermixed_args(arguments)
+
+
+WORDS = 60
+"""Of a stretch of a corpus to attend to, unless --words says another number."""
+
+ATTEND = """
+Where the model looked.
+
+  spanlm attend runs/demo --text "the name is bound ." --out look.html
+  spanlm attend runs/demo --file chapter.txt --out look.csv
+  spanlm attend runs/demo --file stimuli.csv --column sentence --out look.csv
+  spanlm attend runs/kv runs/kvp --by-lag --split valid --out lags.svg
+  spanlm attend runs/single --sentence "the law which he wrote was long ."
+  spanlm attend runs/single runs/combined --flatness --split valid
+
+Of one text, a file, or a stretch of the corpus the run was trained on: a page (.html, one self-contained file:
+hover a word), a figure (.svg, .png, .pdf) or data (.csv, .npz). It is read alone: what comes before it is not read.
+Nor does a line of a text or a file know of the others, as in `spanlm score`, unless --state says so.
+
+Words are cut as in the training text, and lines into sentences if its lines were (data.lines=sentences). Write them as
+it does: Penn Treebank is lower case, with N for numbers and 's and n't apart.
+"""
+MORE_ATTEND = """
+  spanlm attend runs/demo --document 3 --words 60 --out article.svg
+  spanlm attend runs/demo --by-lag --split valid --out lags.svg
+  spanlm attend runs/single runs/combined --sentence "the law was long ." --out maps.svg
+  spanlm attend runs/spans --from 5000 --words 600 --out spans.html
+  spanlm attend runs/spans --by-epoch --out use.svg
+
+With --by-lag, mean attention by distance over a whole split: a table, and (--out) a figure, data (.csv, .json) or .md.
+Several runs stand side by side, each with what the paper printed. Of a memory that holds the whole sentence the nearest
+15 words are told apart, what is older is one number. A table of more than 50 lags has groups of them.
+
+With --sentence, a map of weights: a row for each predicted word, a column for each word before it. Each sentence is
+read alone, and every run that is named has a panel beside the others (.svg, .png, .pdf, .csv, .json; of one run .html).
+Without --out the largest weights of each word are printed. With --flatness, how equal the weights are over a whole
+split: a table, and (--out) .csv or .json.
+
+A model with a span buffer looks at spans of several words. Of a text its last word is printed: which spans had the
+largest weights, and what the buffer, the encoder and both expected. Of every word the page (.html) and .json have that;
+.csv has a row for every span that a word looked at, and the gate, λ before its temperature. --flatness and --by-lag (by
+a span's last word) are of spans, too; by lag only runs whose spans have one length stand beside each other. With
+--by-epoch, how often its gate preferred the buffer on valid after each epoch, and how often the buffer was better: a
+table, and (--out) a figure or data, also of a run that is still in training.
+"""
+
+
+def attend(arguments: list[str]) -> argparse.Namespace:
+    parser = Parser("attend", ATTEND, more=MORE_ATTEND)
+    text = "the folder of a trained run; several with --sentence, --by-lag, --flatness, --by-epoch"
+    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help=text)
+    parser.add_device()
+    group = parser.add_argument_group("what to read, one of")
+    group.add_argument("--text", help="this text")
+    group.add_argument("--file", type=Path, help="this file: plain text, or a table")
+    group.add_argument("--column", metavar="COLUMN", help="of a table (CSV, TSV, JSON lines): this column")
+    group.add_argument("--sentence", action="append", metavar="WORDS", help="this sentence; can be given again")
+    group.add_argument("--document", type=int, metavar="N", help="document N of a split of a corpus; the first is 1")
+    text = "a split, from the line that holds this token; the first is 1; with --document, a token of that"
+    group.add_argument("--from", type=int, metavar="TOKEN", help=text)
+    group.add_argument("--by-lag", action="store_true", help="a whole split, for mean attention by lag")
+    group.add_argument("--flatness", action="store_true", help="a whole split, for how equal the weights are")
+    group.add_argument("--by-epoch", action="store_true", help="a span buffer's use while its run was trained")
+    parser.add_argument("--words", type=int, metavar="N", help=f"how much of --document or --from (default: {WORDS})")
+    text = f"how many of the most probable next words to show (default: {EXPECTED}; of a span buffer, for each part, "
+    text += f"{EXPECTED_OF_PART})"
+    parser.add_argument("--top", type=int, metavar="N", rare=True, help=text)
+    text = "a word's context: all that is read, its line or its document (default: line; of a corpus as in training)"
+    parser.add_argument("--state", choices=("carry", "line", "document"), help=text)
+    parser.add_gate(texts=True)
+    parser.add_row_options(prefix=False, default=None)
+    parser.add_corpus()
+    text = (
+        "a page (.html), a figure (.svg, .png, .pdf), data (.csv, .npz, .json) or a table (.md); which: see --help all"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
+    return parser.parse_args(arguments)
+
+
+PLOT = """
+Draw learning curves: the perplexity of valid after each epoch, and of train in it, from the runs' metrics.jsonl. A run
+may still be in training. A folder that holds runs, as --seeds of `spanlm train` makes it, is one curve with a band; of
+one that `spanlm sweep` or `reproduce` made, each run or family is a curve.
+
+  spanlm plot runs/demo --out curves.svg
+  spanlm plot runs/lstm runs/kvp --by seconds --out curves.png
+"""
+
+
+def plot(arguments: list[str]) -> argparse.Namespace:
+    parser = Parser("plot", PLOT)
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders of runs, or of families of runs")
+    units = ("tokens", "epochs", "steps", "seconds")
+    parser.add_argument("--by", choices=units, default="tokens", help="the horizontal axis (default: tokens)")
+    text = ".svg, .png or .pdf (default curves.svg)"
+    parser.add_argument("--out", type=Path, default=Path("curves.svg"), metavar="FILE", help=text)
+    return parser.parse_intermixed_args(arguments)

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 from spanlm.cli.family import family_members
 from spanlm.cli.options import check_output, run_names
-from spanlm.cli.parser import Parser
 from spanlm.cli.render import out
 from spanlm.errors import InputError
 from spanlm.store.run_folder import METRICS, seed_folders
 
-_DESCRIPTION = """
-Draw learning curves: the perplexity of valid after each epoch, and of train in it, from the runs' metrics.jsonl. A run
-may still be in training. A folder that holds runs, as --seeds of `spanlm train` makes it, is one curve with a band; of
-one that `spanlm sweep` or `reproduce` made, each run or family is a curve.
 
-  spanlm plot runs/demo --out curves.svg
-  spanlm plot runs/lstm runs/kvp --by seconds --out curves.png
-"""
-
-
-def run(arguments: list[str]) -> None:
-    parser = Parser("plot", _DESCRIPTION)
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders of runs, or of families of runs")
-    units = ("tokens", "epochs", "steps", "seconds")
-    parser.add_argument("--by", choices=units, default="tokens", help="the horizontal axis (default: tokens)")
-    text = ".svg, .png or .pdf (default curves.svg)"
-    parser.add_argument("--out", type=Path, default=Path("curves.svg"), metavar="FILE", help=text)
-    options = parser.parse_intermixed_args(arguments)
+def run(options: argparse.Namespace) -> None:
     from spanlm.analysis.curves import curve_of
     from spanlm.analysis.export import write_whole
     from spanlm.analysis.figures import FIGURES, curves_figure, figure_bytes

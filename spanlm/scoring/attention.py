@@ -23,11 +23,9 @@ from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require, whole_number
 from spanlm.models.ensemble import EnsembleReadout
 from spanlm.models.interfaces import Attention, Head, MixingHead, NextWordModel, Parts, Readout
+from spanlm.scoring.options import EXPECTED, EXPECTED_OF_PART
 from spanlm.scoring.protocol import STANDARD
 from spanlm.scoring.stream import STEPS, Reading, Scored, evaluating, read, word_values
-
-EXPECTED, EXPECTED_OF_PART = 5, 4
-"""How many of the most probable next words are kept: of a model, and of each of several parts."""
 
 MOST_WEIGHTS = 20_000_000
 """Of one record: of a memory that holds the whole text they are as many as the square of its words."""

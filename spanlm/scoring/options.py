@@ -348,3 +348,7 @@ class ContextOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lengths", tuple(sorted(set(self.lengths))))
+
+
+EXPECTED, EXPECTED_OF_PART = 5, 4
+"""How many of the most probable next words are kept: of a model, and of each of several parts."""

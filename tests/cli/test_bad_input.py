@@ -119,7 +119,6 @@ attend RUN --by-lag --document 3 --out a.svg | --by-lag and --document do not go
 attend RUN --by-lag --out a.npz | cannot write .npz
 attend RUN --text the --out a | without a suffix
 attend RUN --text the --out folder | --out=folder
-attend RUN --sentence a --out a.html | cannot write .html
 attend RUN --by-lag --gate-temperature 1 | --gate-temperature=1.0
 rescore RUN --nbest n.txt | --weights
 rescore RUN --nbest n.txt --tune | --tune
