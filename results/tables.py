@@ -9,18 +9,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import fmean
-from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from results import scaling
 from results.record import KINDS
-from results.records import PARTS, Record, at, records
+from results.records import PARTS, Record, records
 from spanlm.analysis.figures import Value
 from spanlm.papers import PAPERS
-from spanlm.papers.certainty import NONE, certainty
-from spanlm.papers.plan import Plan, Task
-from spanlm.papers.run import Outcome
-from spanlm.papers.table import COLUMNS, Grid, Overview, Page, in_words, spread
+from spanlm.papers.certainty import NONE
+from spanlm.papers.table import COLUMNS, FilledTable, Grid, at, in_words, spread
+from spanlm.papers.table import overview as overview_of
 from spanlm.scoring.resampling import of_chance, signed
 from spanlm.store.plain import several
 
@@ -30,17 +28,15 @@ SURE = -1
 
 
 @cache
-def _page(paper: str, text: str, name: str) -> Page:
+def _filled(paper: str, text: str, name: str) -> FilledTable:
     """Return a table of a paper with the runs on one text."""
-    of = PAPERS[paper]
-    table = next(table for table in of.tables if table.name == name)
-    ended = ((SimpleNamespace(row=of.rows[one["row"]]), one) for one in records(paper, text))
-    return Page(cast(Plan, SimpleNamespace(paper=of)), table, [Outcome(cast(Task, task), one) for task, one in ended])
+    (table,) = (table for table in PAPERS[paper].tables if table.name == name)
+    return FilledTable(PAPERS[paper], table, records(paper, text))
 
 
 @cache
 def _grids(paper: str, text: str, name: str) -> list[Grid]:
-    return _page(paper, text, name).grids()
+    return _filled(paper, text, name).grids()
 
 
 def _columns(grid: Grid, columns: Sequence[str], scale: str = "") -> Rows:
@@ -246,9 +242,8 @@ def controls() -> Rows:
 
 def _in_order(text: str) -> str:
     """Return how many pairs of rows stand in the paper's order, of how many, and between which in 95 % of the draws."""
-    lines = _page("daniluk2017", text, "2c").done
-    sure = certainty({line.row.name: line.records for line in lines})
-    agreed = sure and sure.agreement([line.row.reported.test_ppl for line in lines])
+    (group,) = _filled("daniluk2017", text, "2c").groups
+    agreed = group.sure and group.sure.agreement([line.row.reported.test_ppl for line in group.trained])
     return "{} of {} ({} to {})".format(agreed[0], agreed[2], *agreed[1]) if agreed else NONE
 
 
@@ -502,7 +497,7 @@ YARDSTICK = "markov", "copy", "copy-lag-20", "agreement", "recall", "topics"
 
 def yardstick() -> Rows:
     """Return the excess of each memory over the law of each text."""
-    grid = Overview([_page("yardstick", f"{text}-small", text) for text in YARDSTICK]).grid()
+    grid = overview_of([_filled("yardstick", f"{text}-small", text) for text in YARDSTICK])
     scale = records("yardstick", f"{YARDSTICK[0]}-small")[0]["scale"]
     return _columns(grid, ("model", "scale", *YARDSTICK), scale)
 

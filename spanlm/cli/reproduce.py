@@ -16,9 +16,10 @@ from spanlm.cli.training_report import TrainingReport
 from spanlm.errors import InputError, Interrupted, RunError, SpanlmError, require
 from spanlm.jobs import Engine
 from spanlm.papers import PAPERS
+from spanlm.papers.page import Page, write_overview, write_pages
 from spanlm.papers.plan import Plan, Request, Task, for_each_corpus
 from spanlm.papers.run import DIVERGED, Estimator, Outcome, Run, finished, finished_before
-from spanlm.papers.table import Overview, Page, write_pages
+from spanlm.papers.table import FilledTable, overview
 from spanlm.store.plain import several
 
 _DESCRIPTION = """
@@ -54,7 +55,7 @@ def run(arguments: list[str]) -> None:
     engine = field_values(options, Engine)
     require(len(set(options.seeds)) == len(options.seeds), "--seeds", options.seeds, "different numbers")
     request = field_values(options, Request)
-    pages, failed = list[Page](), list[str]()
+    tables, failed = list[FilledTable](), list[str]()
     for one in for_each_corpus(request):
         plan = Plan(one)
         if not options.no_tables:
@@ -62,14 +63,13 @@ def run(arguments: list[str]) -> None:
         if options.dry_run:
             _dry_run(plan)
             continue
-        shown, error = _run(plan, engine, tables=not options.no_tables)
-        pages += shown
+        pages, error = _run(plan, engine, tables=not options.no_tables)
+        tables += [page.filled for page in pages]
         failed += [error] if error else []
-    if len(pages) > 1 and pages[0].paper.overview and any(page.done for page in pages):
-        overview = Overview(pages)
+    if len(tables) > 1 and tables[0].paper.overview and any(filled.lines for filled in tables):
         out()
-        grid(*overview.grid())
-        for path in overview.write(request):
+        grid(*overview(tables))
+        for path in write_overview(request, tables):
             out(f"written: {path}")
     if failed:
         raise RunError("; ".join(failed))
@@ -199,10 +199,10 @@ def _show(page: Page) -> None:
     out(f"\n{page.table.title}")
     for line in page.protocol():
         paragraph(f"  {line}")
-    for one in page.grids():
+    for header, rows, caption in page.filled.grids():
         out()
-        grid(one.header, one.rows, one.caption or None)
-    for line in page.order():
+        grid(header, rows, caption or None)
+    for line in page.filled.order():
         out()
         paragraph(line)
 

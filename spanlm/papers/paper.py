@@ -1,19 +1,20 @@
-"""What a file of a paper is made of: presets, rows with their published numbers, and tables.
+"""What a file of a paper is made of: presets, rows with their published numbers, tables, and scales.
 
 A preset is a whole configuration. A row is a preset and how its trained model is evaluated. A table is rows, each
-trained and evaluated in one way, with named columns.
+trained and evaluated in one way, with named columns (`spanlm.papers.table`). A scale is the size of a reproduction
+(`spanlm.papers.scales`).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from spanlm.config import RunConfig
-from spanlm.papers.scales import Scale
+from spanlm.papers.scales import Scale, changed
 from spanlm.scoring.dynamic.update import DynamicConfig
+from spanlm.scoring.ngram.config import NgramRunConfig
 
 Measure = Literal["perplexity", "cloze", "attention", "excess"]
 
@@ -73,27 +74,22 @@ class Preset:
     paper: str
     sources: tuple[str, ...]  # the table rows it is
     title: str = ""  # the paper's name for the row
-    figures: tuple[str, ...] = ()  # of the paper that it is in
-    curve: tuple[str, int] | None = None  # in a figure of curves: the curve's name, and this point's x
     config: RunConfig  # the corpus is the user's to choose
     reported: Reported = field(default_factory=Reported)
     remark: str = ""  # where the paper contradicts itself, or this entry departs from it
     dynamic: DynamicConfig | None = None  # settings of dynamic evaluation that were published with it
+    own_size: bool = False  # where models have as many parameters as one LSTM, it has as many units, as in its paper
 
 
-Part = TypeVar("Part")
+@dataclass(frozen=True, kw_only=True)
+class NgramPreset:
+    """The configuration of an n-gram run with its provenance."""
 
-
-def changed(part: Part, changes: Mapping[str, Any]) -> Part:
-    """Return a configuration with other values, by the full names of their fields: `training.batching.length`."""
-    groups = defaultdict[str, dict[str, Any]](dict)
-    for name, value in changes.items():
-        group, _, field_name = name.partition(".")
-        groups[group][field_name] = value
-    config: Any = part
-    inner = {name: new[""] if "" in new else changed(getattr(config, name), new) for name, new in groups.items()}
-    new_part: Part = replace(config, **inner)
-    return new_part
+    name: str
+    paper: str
+    sources: tuple[str, ...]
+    config: NgramRunConfig
+    remark: str = ""
 
 
 def preset_on(text: PublishedText, config: RunConfig, *printed: float | None, **more: Any) -> Preset:
@@ -145,6 +141,8 @@ class Row:
     accuracies: tuple[float, ...] = ()  # that it printed for the `WORD_CLASSES`
     in_paper: bool = True  # False: a control of ours
     control: str = ""  # the row that it is compared with, under the same protocol
+    figures: tuple[str, ...] = ()  # of the paper that it is in
+    curve: tuple[str, int] = ("", 0)  # in a figure of curves: the curve's name, and this point's x
 
     @property
     def reported(self) -> Reported:

@@ -179,7 +179,13 @@ class Plan:
             preset = row.preset.config
             data = replace(self._data, lines=preset.data.lines)
             text = self.texts[data.lines]
-            found = scaled(self.scale, preset, data, len(text.vocabulary), len(text.splits["train"]))
+            found = scaled(
+                self.scale,
+                replace(preset, data=data),
+                len(text.vocabulary),
+                len(text.splits["train"]),
+                own_size=row.preset.own_size,
+            )
             self._configs[row.name] = found, count_configured(found.model, len(text.vocabulary))
         config, parameters = self._configs[row.name]
         training = replace(config.training, seed=seed, device=self.request.device)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spanlm.papers.daniluk2017 import PAPER as DANILUK
+from spanlm.papers.published.daniluk2017 import PAPER as DANILUK
 from tests.cli.conftest import Cli
 from tests.cli.test_process import shell
 from tests.conftest import tiny_lines

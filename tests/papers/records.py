@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from spanlm.papers import PAPERS
 from spanlm.papers.paper import WORD_CLASSES, Averaged, Cached, Dynamic, Plain
-from spanlm.papers.plan import Plan, Request, Task
-from spanlm.papers.run import Outcome
+from spanlm.papers.plan import Plan, Request
 from spanlm.papers.table import Grid
 
 
@@ -90,10 +88,9 @@ def attention(lags: Sequence[int]) -> dict[str, Any]:
     return {"split": "test", "nearest_lag": lags[-1], "percent": percent, "positions": 9, "left_out": 1}
 
 
-def ended(name: str, *tests: float, **more: Any) -> list[Outcome]:
+def ended(name: str, *tests: float, **more: Any) -> list[dict[str, Any]]:
     """A test perplexity for each of the seeds 1, 2, …."""
-    task = cast("Task", SimpleNamespace(row=ROWS[name], seeds="seed 1"))
-    return [Outcome(task, record(name, test, seed, **more)) for seed, test in enumerate(tests, 1)]
+    return [record(name, test, seed, **more) for seed, test in enumerate(tests, 1)]
 
 
 def cells(grid: Grid) -> dict[str, dict[str, str]]:

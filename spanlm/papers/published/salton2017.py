@@ -34,7 +34,6 @@ from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig, NoMemoryConfig
 from spanlm.models.memories.attentive import Score
-from spanlm.papers import grave2017, merity2017, press2017, zaremba2014
 from spanlm.papers.paper import (
     TABLES,
     TEXTS,
@@ -47,11 +46,11 @@ from spanlm.papers.paper import (
     Row,
     Section,
     Table,
-    changed,
     preset_on,
     row_of,
 )
-from spanlm.papers.scales import Proportional, Scale, smoke_scale
+from spanlm.papers.published import grave2017, merity2017, press2017, zaremba2014
+from spanlm.papers.scales import Proportional, Scale, changed, smoke_scale
 from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 
 _REMARK = (

@@ -20,8 +20,9 @@ from dataclasses import replace
 from spanlm.config import RunConfig
 from spanlm.models.encoders import VariationalLSTMConfig
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.papers import zaremba2014
-from spanlm.papers.paper import PENN_TREEBANK, Preset, changed, preset_on
+from spanlm.papers.paper import PENN_TREEBANK, Preset, preset_on
+from spanlm.papers.published import zaremba2014
+from spanlm.papers.scales import changed
 
 _UNKNOWN = "the paper's perplexities for it were not at hand"
 _FROM_MEMORY = "the published perplexities are from memory"

@@ -26,8 +26,8 @@ from spanlm.models.memories import (
     RecurrentMemoryConfig,
     SpanBufferConfig,
 )
-from spanlm.papers.li2020 import reading_state
 from spanlm.papers.paper import BY_LAG, Cached, Details, Paper, Preset, Table, row_of
+from spanlm.papers.published.li2020 import reading_state
 from spanlm.papers.scales import Matched, Scale
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
 
@@ -137,7 +137,7 @@ PAPER = Paper(
         Scale(
             name="small",
             purpose="as many parameters as an LSTM of 64 units; all six tables take about an hour of two CPU cores",
-            sizes=Matched(units=64, init_range=0.2, recurrent_memory_too=True),
+            sizes=Matched(units=64, init_range=0.2),
         ),
     ),
     note="Excess: how many bits a target the model needs above the law of the text, which is the least that any can",

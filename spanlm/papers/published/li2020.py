@@ -28,11 +28,11 @@ The paper leaves open the following; options of `model.memory` are in parenthese
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferConfig
-from spanlm.papers import merity2018, wang2019, yang2018
 from spanlm.papers.paper import (
     BY_EPOCH,
     TABLES,
@@ -46,13 +46,11 @@ from spanlm.papers.paper import (
     Row,
     Section,
     Table,
-    changed,
     preset_on,
     row_of,
 )
-from spanlm.papers.scales import DynamicSearch, Proportional, Scale, Shortened, smoke_scale
-
-_REWARD = 0.1
+from spanlm.papers.published import merity2018, wang2019, yang2018
+from spanlm.papers.scales import DynamicSearch, Proportional, Scale, changed, smoke_scale
 
 _REMARK = (
     "η is not printed; 0.1 is ours. What the paper leaves open is read so: tanh in Eq. 7; spans end at t − 1, "
@@ -65,7 +63,6 @@ _STATE_REMARK = (
     "our own reading, not the paper's: q of tanh(W [h_t; ξ_t]), both temperatures 1, no reward; the rest is "
     "li2020/{printed}. The buffer adds {added:.2f}M, 4d² + 3d of d = {width}, which makes {total:.2f}M"
 )
-_MEASURED = "Table 3: the same model, one part alone, the oracle policy, and w/o annealing in test"
 
 BASES = {"awd": merity2018.AWD, "mos": yang2018.MOS, "mos-ps": wang2019.SHUFFLED, "mos-ps-at": wang2019.ADVERSARIAL}
 """The models without a buffer, by corpus; each adds one thing to the one before."""
@@ -73,13 +70,74 @@ BASES = {"awd": merity2018.AWD, "mos": yang2018.MOS, "mos-ps": wang2019.SHUFFLED
 TOP = "mos-ps-at"
 """What the models of Table 3 have below the buffer."""
 
+_AWD = {"ptb": 24_221_600, "wt2": 33_556_078}
+_MOS = {"ptb": 21_500_620, "wt2": 34_909_528}
+_PARAMETERS = {"awd": _AWD, "mos": _MOS, "mos-ps": _MOS, "mos-ps-at": _MOS}
+"""How many a base has, by corpus."""
+
+_ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "unannealed": ("w/o annealing in training", {"gate.training_temperature": 1.0}),
+    "unrewarded": ("w/o reward", {"reward.weight": 0.0}),
+    "words": ("w/o RNNs-minus feature", {"words": True}),
+}
+"""Table 3: models trained without one thing."""
+_STATIC = (None, None, None, None)  # nothing is printed of these models without dynamic evaluation, but for its valid
+
+_MEASURED = "Table 3: the same model, one part alone, the oracle policy, and w/o annealing in test"
+_PARTS = {
+    "encoder": "using only sequential RNN",
+    "buffer": "using only sequential neural buffer",
+    "oracle": "oracle policy",
+}
+
+
+class Printed(NamedTuple):
+    """What the paper prints on a corpus, and the settings of Table 5 there."""
+
+    label: str
+    buffer: SpanBufferConfig
+    rungs: Mapping[str, tuple[float, ...]]  # valid, test, millions of parameters, dynamic valid and test, by base
+    ablations: tuple[float, float, float]  # dynamic test
+    unannealed_test: float  # dynamic test
+    parts: tuple[float, float, float]  # dynamic test
+    tables: tuple[str, str, str]  # our names of the ladder, its topmost rung taken apart, and our reading of SNB
+
 
 def _buffer(size: int, length: int, training: float, evaluation: float) -> SpanBufferConfig:
     gate = GateConfig(training_temperature=training, evaluation_temperature=evaluation)
-    return SpanBufferConfig(buffer_size=size, span_length=length, gate=gate, reward=RewardConfig(weight=_REWARD))
+    return SpanBufferConfig(buffer_size=size, span_length=length, gate=gate, reward=RewardConfig(weight=0.1))
 
 
-BUFFERS = {"ptb": _buffer(2048, 8, 100.0, 0.1), "wt2": _buffer(512, 4, 10.0, 0.01)}
+PRINTED = (
+    Printed(
+        label="ptb",
+        buffer=_buffer(2048, 8, 100.0, 0.1),
+        rungs={
+            "awd": (56.82, 54.92, 24, 48.23, 47.54),
+            "mos": (54.21, 52.62, 22, 46.53, 45.41),
+            "mos-ps": (53.45, 51.1, 22, 45.51, 45.33),
+            "mos-ps-at": (52.37, 50.18, 22, 44.37, 43.87),
+        },
+        ablations=(45.64, 45.92, 44.72),
+        unannealed_test=44.12,
+        parts=(46.85, 52.54, 38.72),
+        tables=("1", "3", "state"),
+    ),
+    Printed(
+        label="wt2",
+        buffer=_buffer(512, 4, 10.0, 0.01),
+        rungs={
+            "awd": (63.07, 60.43, 33, 40.72, 38.59),
+            "mos": (60.62, 58.79, 35, 40.61, 37.76),
+            "mos-ps": (60.11, 57.87, 35, 39.98, 37.01),
+            "mos-ps-at": (58.75, 56.12, 35, 38.42, 35.16),
+        },
+        ablations=(38.23, 38.76, 37.88),
+        unannealed_test=37.45,
+        parts=(39.11, 45.57, 32.35),
+        tables=("2", "3-wt2", "state-wt2"),
+    ),
+)
 
 
 def reading_state(buffer: SpanBufferConfig) -> SpanBufferConfig:
@@ -88,91 +146,28 @@ def reading_state(buffer: SpanBufferConfig) -> SpanBufferConfig:
     return changed(buffer, {"reads": "merge", **gate, "reward.weight": 0.0})
 
 
-_AWD = {"ptb": 24_221_600, "wt2": 33_556_078}
-_MOS = {"ptb": 21_500_620, "wt2": 34_909_528}
-_PARAMETERS = {"awd": _AWD, "mos": _MOS, "mos-ps": _MOS, "mos-ps-at": _MOS}
-"""How many a base has, by corpus."""
-
-
 def _preset(
-    name: str, base: str, label: str, buffer: SpanBufferConfig, *printed: float | None, ours: str = "", **more: Any
+    of: Printed, name: str, title: str, source: str, buffer: SpanBufferConfig, base: str, *printed: Any, ours: str = ""
 ) -> Preset:
-    """Return a row; `ours` is the row of the paper that it reads in our own way."""
-    config = BASES[base][label].config
-    width = config.model.encoder.output_size
+    """Return a model with a buffer; `ours` is the row of the paper that it reads in our own way."""
+    config = BASES[base][of.label].config
+    width, dropout = config.model.encoder.output_size, config.model.output_dropout
     # matrices (d, d), v (d) and W_g (2, d)
     added = (4 if ours else 2) * width**2 + 3 * width
-    sizes = {"added": added / 1e6, "width": width, "total": (_PARAMETERS[base][label] + added) / 1e6}
+    sizes = {"added": added / 1e6, "width": width, "total": (_PARAMETERS[base][of.label] + added) / 1e6}
     millions = f", {printed[2]:g}M" if printed[2:] and printed[2] else ""
-    remark = (_STATE_REMARK if ours else _REMARK).format(**sizes, printed=ours or millions)
-    # the dropout of the buffer replaces the output dropout
-    memory = replace(buffer, dropout=config.model.output_dropout)
-    config = changed(config, {"model.memory": memory, "model.output_dropout": 0.0})
-    more |= {"name": f"li2020/{name}-{label}", "paper": "Li et al. 2020", "remark": remark}
-    return preset_on(TEXTS[label], config, *printed, **more)
-
-
-def _printed(base: str, label: str, *printed: float) -> Preset:
-    title = f"{BASES[base][label].title} + SNB"
-    sources = (f"{TABLES[label]}, {title}", *((_MEASURED,) if base == TOP else ()))
-    return _preset(f"{base}-snb", base, label, BUFFERS[label], *printed, title=title, sources=sources)
-
-
-def _state(base: str, label: str) -> Preset:
-    title = f"{BASES[base][label].title} + SNB"
-    buffer, more = reading_state(BUFFERS[label]), {"ours": f"{base}-snb-{label}", "title": f"{title}, q sees h_t, too"}
-    sources = (f"not in the paper: {title} whose q sees h_t, too",)
-    return _preset(f"{base}-snb-state", base, label, buffer, sources=sources, **more)
-
-
-def _ablations(label: str, annealed: float, rewarded: float, spans: float) -> list[Preset]:
-    """Table 3 on a corpus: models trained without one thing, with their test perplexity in dynamic evaluation."""
-    buffer = BUFFERS[label]
-    models = (
-        ("unannealed", "w/o annealing in training", {"gate.training_temperature": 1.0}, annealed),
-        ("unrewarded", "w/o reward", {"reward.weight": 0.0}, rewarded),
-        ("words", "w/o RNNs-minus feature", {"words": True}, spans),
+    return preset_on(
+        TEXTS[of.label],
+        # the dropout of the buffer replaces the output dropout
+        changed(config, {"model.memory": replace(buffer, dropout=dropout), "model.output_dropout": 0.0}),
+        *printed,
+        name=f"li2020/{name}-{of.label}",
+        paper="Li et al. 2020",
+        title=title,
+        sources=(source, *((_MEASURED,) if name == f"{TOP}-snb" else ())),
+        remark=(_STATE_REMARK if ours else _REMARK).format(**sizes, printed=ours or millions),
     )
-    return [
-        _preset(
-            name,
-            TOP,
-            label,
-            changed(buffer, changes),
-            *(None, None, None, None, test),
-            title=title,
-            sources=(f"Table 3, {title}",),
-        )
-        for name, title, changes, test in models
-    ]
 
-
-_PRINTED = {
-    "ptb": [
-        _printed("awd", "ptb", 56.82, 54.92, 24, 48.23, 47.54),
-        _printed("mos", "ptb", 54.21, 52.62, 22, 46.53, 45.41),
-        _printed("mos-ps", "ptb", 53.45, 51.1, 22, 45.51, 45.33),
-        _printed("mos-ps-at", "ptb", 52.37, 50.18, 22, 44.37, 43.87),
-    ],
-    "wt2": [
-        _printed("awd", "wt2", 63.07, 60.43, 33, 40.72, 38.59),
-        _printed("mos", "wt2", 60.62, 58.79, 35, 40.61, 37.76),
-        _printed("mos-ps", "wt2", 60.11, 57.87, 35, 39.98, 37.01),
-        _printed("mos-ps-at", "wt2", 58.75, 56.12, 35, 38.42, 35.16),
-    ],
-}
-_ABLATIONS = {"ptb": _ablations("ptb", 45.64, 45.92, 44.72), "wt2": _ablations("wt2", 38.23, 38.76, 37.88)}
-_STATES = {label: [_state(base, label) for base in BASES] for label in TEXTS}
-
-PRESETS = [preset for label in TEXTS for presets in (_PRINTED, _ABLATIONS, _STATES) for preset in presets[label]]
-
-_UNANNEALED_TEST = {"ptb": 44.12, "wt2": 37.45}
-_PARTS_TEST = {"ptb": (46.85, 52.54, 38.72), "wt2": (39.11, 45.57, 32.35)}
-_PARTS = {
-    "encoder": "using only sequential RNN",
-    "buffer": "using only sequential neural buffer",
-    "oracle": "oracle policy",
-}
 
 _CONTRADICTIONS = (
     "rows without SNB are quoted from other papers, and have as many parameters as those with it, though the buffer "
@@ -225,64 +220,88 @@ def _twice(preset: Preset, control: str, **more: Any) -> tuple[Row, Row]:
     return plain, replace(plain, name=f"{plain.name}-dynamic", how=Dynamic(), control=adapting)
 
 
-def _tables(label: str, names: tuple[str, str, str], remark: str) -> tuple[list[Row], list[Table]]:
+def _table(name: str, about: str, of: Printed, rows: list[Row], remark: str, **more: Any) -> Table:
+    names = tuple(row.name for row in rows)
+    return Table(name=name, about=about, rows=names, text=TEXTS[of.label], columns=_COLUMNS, remark=remark, **more)
+
+
+def _tables(of: Printed) -> tuple[list[Row], list[Table]]:
     """Return the rows of a corpus and its tables: the ladder, its topmost rung taken apart, our reading of SNB."""
-    rungs, beside, below = list[Row](), list[Row](), ""
-    for (name, base), printed, state in zip(BASES.items(), _PRINTED[label], _STATES[label], strict=True):
-        bare = _twice(base[label], below)
-        below = f"{name}-{label}"
-        rungs += [*bare, *_twice(printed, below)]
+    rungs, beside, label, below = list[Row](), list[Row](), of.label, ""
+    for base, presets in BASES.items():
+        bare, title = _twice(presets[label], below), f"{presets[label].title} + SNB"
+        below, read = f"{base}-{label}", f"{title}, q sees h_t, too"
+        snb = _preset(of, f"{base}-snb", title, f"{TABLES[label]}, {title}", of.buffer, base, *of.rungs[base])
+        source, ours = f"not in the paper: {title} whose q sees h_t, too", f"{base}-snb-{label}"
+        state = _preset(of, f"{base}-snb-state", read, source, reading_state(of.buffer), base, ours=ours)
+        rungs += [*bare, *_twice(snb, below)]
         beside += [*bare, *_twice(state, below, in_paper=False)]
     whole, adapting = rungs[-2:]
-    first, *others = (_twice(preset, whole.name) for preset in _ABLATIONS[label])
+    reduced = list[tuple[Row, Row]]()
+    for (name, (title, changes)), ppl in zip(_ABLATIONS.items(), of.ablations, strict=True):
+        preset = _preset(of, name, title, f"Table 3, {title}", changed(of.buffer, changes), TOP, *_STATIC, ppl)
+        reduced.append(_twice(preset, whole.name))
+    unannealed, *others = reduced
     tempered = replace(
         adapting,
         name=f"unannealed-test-{label}-dynamic",
         title="w/o annealing in test",
         how=Dynamic(gate_temperature=1.0),
-        published=Reported(test_ppl=_UNANNEALED_TEST[label]),
+        published=Reported(test_ppl=of.unannealed_test),
         control=adapting.name,
     )
-    ablations = [whole, adapting, *first, tempered, *(row for pair in others for row in pair)]
-    printed_parts = zip(_PARTS.items(), _PARTS_TEST[label], strict=True)
+    apart = [whole, adapting, *unannealed, tempered, *(row for pair in others for row in pair)]
     parts = {
         whole.name: tuple(Component(key, title) for key, title in _PARTS.items()),
-        adapting.name: tuple(Component(key, title, ppl) for (key, title), ppl in printed_parts),
+        adapting.name: tuple(map(Component, _PARTS, _PARTS.values(), of.parts)),
     }
-
-    def table(name: str, about: str, rows: list[Row], remark: str, **more: Any) -> Table:
-        more |= {"rows": tuple(row.name for row in rows), "text": TEXTS[label], "remark": remark}
-        return Table(name=name, about=about, columns=_COLUMNS, **more)
-
-    return [*rungs, *ablations, *beside], [
-        table(names[0], "perplexity", rungs, remark, details=_DETAILS),
-        table(names[1], "what is in it,", ablations, _ANALYSED, details=_DETAILS[1:], parts=parts),
-        table(names[2], "q sees h_t, too,", beside, _OURS, details=_DETAILS),
+    ladder, analysis, reading = of.tables
+    remark = _CONTRADICTIONS + (_MISPRINTED if label == "wt2" else "")
+    return [*rungs, *apart, *beside], [
+        _table(ladder, "perplexity", of, rungs, remark, details=_DETAILS),
+        _table(analysis, "what is in it,", of, apart, _ANALYSED, details=_DETAILS[1:], parts=parts),
+        _table(reading, "q sees h_t, too,", of, beside, _OURS, details=_DETAILS),
     ]
 
 
-_PTB, _TABLES_PTB = _tables("ptb", ("1", "3", "state"), _CONTRADICTIONS)
-_WT2, _TABLES_WT2 = _tables("wt2", ("2", "3-wt2", "state-wt2"), f"{_CONTRADICTIONS}{_MISPRINTED}")
+_ALL = [_tables(of) for of in PRINTED]
+_ROWS = {row.name: row for rows, _ in _ALL for row in rows}
 
-_SMOKE_RECIPE = Shortened(lr=10.0, epochs=2, switch_after=1, finetune_epochs=1)
-_SMALL_RECIPE = Shortened(lr=20.0, epochs=6, switch_after=4, finetune_epochs=2)
+PRESETS = list({row.preset.name: row.preset for row in _ROWS.values() if row.preset.paper == "Li et al. 2020"}.values())
+
+_SHORT = {
+    "optimizer.lr": 20.0,
+    "epochs": 6,
+    "optimizer.switch_after": 4,
+    "finetune.epochs": 2,
+    "batching.batch_size": 12,
+    "batching.length": 35,
+    "batching.group_size": None,
+    # one stage, at the same rate, which shuffles as the main training does; its ε and noise stay
+    "finetune.stages": 1,
+    "finetune.lr": None,
+    "finetune.last_latent_dropout": None,
+    "finetune.partial_shuffle": None,
+}
+"""One recipe in few epochs for all rows."""
+_SHORTEST = _SHORT | {"optimizer.lr": 10.0, "epochs": 2, "optimizer.switch_after": 1, "finetune.epochs": 1}
 _RATES, _DECAYS = (5e-5, 1e-4, 2e-4, 4e-4), (0.0005, 0.002, 0.008, 0.032)
 
 PAPER = Paper(
     name="li2020",
     title="Li et al. 2020",
-    rows={row.name: row for row in (*_PTB, *_WT2)},
-    tables=tuple(table for both in zip(_TABLES_PTB, _TABLES_WT2, strict=True) for table in both),
+    rows=_ROWS,
+    tables=tuple(table for both in zip(*(tables for _, tables in _ALL), strict=True) for table in both),
     scales=(
         smoke_scale(
-            Proportional(width=0.025, dropout=0.5, recipe=_SMOKE_RECIPE, experts=2, buffer_size=64),
+            Proportional(width=0.025, dropout=0.5, recipe=_SHORTEST, experts=2, buffer_size=64),
             dynamic=DynamicSearch(rates=(5e-5, 2e-4), decays=(0.002,), first_tokens=500, finalists=0, statistics=5),
         ),
         Scale(
             name="small",
             purpose="a fifth of every width; hours of two CPU cores (see --dry-run)",
             precision="bf16",
-            sizes=Proportional(width=0.2, dropout=0.5, recipe=_SMALL_RECIPE, experts=3, buffer_size=256),
+            sizes=Proportional(width=0.2, dropout=0.5, recipe=_SHORT, experts=3, buffer_size=256),
             dynamic=DynamicSearch(rates=_RATES, decays=_DECAYS, first_tokens=5_000, finalists=3, statistics=200),
         ),
         Scale(name="paper", purpose="the papers' sizes and recipes; for a GPU", sizes=Proportional()),
