@@ -17,7 +17,7 @@ from results.records import PARTS, Record, records
 from spanlm.analysis.figures import Value
 from spanlm.papers import PAPERS
 from spanlm.papers.certainty import NONE
-from spanlm.papers.table import COLUMNS, FilledTable, Grid, at, in_words, spread
+from spanlm.papers.table import FilledTable, Grid, at, in_words, spread
 from spanlm.papers.table import overview as overview_of
 from spanlm.scoring.resampling import of_chance, signed
 from spanlm.store.plain import several
@@ -42,8 +42,7 @@ def _grids(paper: str, text: str, name: str) -> list[Grid]:
 def _columns(grid: Grid, columns: Sequence[str], scale: str = "") -> Rows:
     """Return columns of a grid; what it leaves out because no row has it is a dash."""
     lines = [dict(zip(grid.header, cells, strict=True)) | {"scale": scale} for cells in grid.rows]
-    left_out = dict.fromkeys(COLUMNS, NONE)
-    return [list(columns), *([(left_out | line)[column] for column in columns] for line in lines)]
+    return [list(columns), *([line.get(column, NONE) for column in columns] for line in lines)]
 
 
 @dataclass(frozen=True)

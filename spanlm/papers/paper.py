@@ -181,11 +181,26 @@ class Section:
 
 
 @dataclass(frozen=True)
+class Column:
+    """Where the facts of a row have a number (`spanlm.papers.table`), and how it is written.
+
+    Without a form it is the mean over the seeds, with the least and the greatest.
+    """
+
+    path: str
+    form: str = ""
+    scale: float = 1
+    digits: int | None = None  # None: those of the paper's perplexities
+    seeds: Literal["mean", "first", "each"] = "mean"
+    interval: str = ""  # path of the interval that one seed has in place of a range
+
+
+@dataclass(frozen=True)
 class Details:
     """Another table of the same rows; rows and columns without a value are left out."""
 
     caption: str
-    columns: tuple[str, ...]  # names in `spanlm.papers.table.COLUMNS`
+    columns: tuple[str, ...]  # by name, as those of `Table`
     notes: bool = False  # the caption ends with the notes of the measurements
 
 
@@ -207,7 +222,7 @@ class Table:
     about: str  # equal for tables that differ only in their text
     rows: tuple[str, ...]  # in the paper's order
     measure: Measure = "perplexity"  # taken of every row beside perplexity
-    columns: tuple[str, ...] = ()  # names in `spanlm.papers.table.COLUMNS`; none: `details` alone
+    columns: tuple[str, ...] = ()  # names of the paper's, or in `spanlm.papers.table.COLUMNS`; none: `details` alone
     details: tuple[Details, ...] = ()  # tables that follow it
     parts: Mapping[str, tuple[Component, ...]] = field(default_factory=dict)  # of rows
     x_label: str = ""  # of a figure of curves
@@ -241,6 +256,7 @@ class Paper:
     rows: Mapping[str, Row]  # of all its tables, by name
     tables: tuple[Table, ...]
     scales: tuple[Scale, ...]
+    columns: Mapping[str, Column] = field(default_factory=dict)  # those that only this paper has, by heading
     sections: tuple[Section, ...] = (Section(),)
     note: str = ""  # how to read its tables; printed under each of them
     overview: str = ""  # of a paper whose tables have a corpus each: the column that one more table shows of them all

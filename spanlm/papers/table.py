@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from statistics import fmean
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,19 @@ from spanlm.analysis.figures import Value
 from spanlm.analysis.lags import PUBLISHED, LagProfile, MeasuredLags, lag_columns, notes
 from spanlm.analysis.utilisation import spread_epochs
 from spanlm.papers.certainty import NONE, Certainty, certainty
-from spanlm.papers.paper import BY_EPOCH, BY_LAG, WORD_CLASSES, Averaged, Paper, Plain, Reported, Row, Section, Table
+from spanlm.papers.paper import (
+    BY_EPOCH,
+    BY_LAG,
+    WORD_CLASSES,
+    Averaged,
+    Column,
+    Paper,
+    Plain,
+    Reported,
+    Row,
+    Section,
+    Table,
+)
 from spanlm.scoring.tally import shown
 
 Record = Mapping[str, Any]
@@ -59,48 +71,29 @@ def seeds_of(record: Record) -> tuple[int, ...]:
     return (record["seed"],) if "seed" in record else tuple(member["seed"] for member in record["members"])
 
 
-@dataclass(frozen=True)
-class Column:
-    """Where the facts of a row have a number, and how it is written.
-
-    Without a form it is the mean over the seeds, with the least and the greatest.
-    """
-
-    path: str
-    form: str = ""
-    scale: float = 1
-    digits: int | None = None  # None: those of the paper's perplexities
-    seeds: Literal["mean", "first", "each"] = "mean"
-    interval: str = ""  # path of the interval that one seed has in place of a range
-
-    def cell(self, line: Line) -> str:
-        """Return the cell of a row; a dash where it has no such number."""
-        facts = line.facts[:1] if self.seeds == "first" else line.facts
-        values = [at(one, self.path) for one in facts]
-        if any(value is None for value in values):
-            return NONE
-        if self.seeds != "mean" and self.form:
-            return "; ".join(map(self.form.format, values))
-        value = spread(self.scale * float(number) for value in values for number in np.ravel(value))
-        if self.form:
-            return self.form.format(value.value)
-        if self.interval and len(facts) == 1:
-            value = Value(value.value, *at(facts[0], self.interval))
-            return "{:.{digits}f} [{:.{digits}f}, {:.{digits}f}]".format(*value, digits=self.digits)
-        return in_words(value, line.paper.digits if self.digits is None else self.digits)
+def cell(line: Line, column: Column) -> str:
+    """Return the cell of a row; a dash where it has no such number."""
+    facts = line.facts[:1] if column.seeds == "first" else line.facts
+    values = [at(one, column.path) for one in facts]
+    if any(value is None for value in values):
+        return NONE
+    if column.seeds != "mean" and column.form:
+        return "; ".join(map(column.form.format, values))
+    value = spread(column.scale * float(number) for value in values for number in np.ravel(value))
+    if column.form:
+        return column.form.format(value.value)
+    if column.interval and len(facts) == 1:
+        value = Value(value.value, *at(facts[0], column.interval))
+        return "{:.{digits}f} [{:.{digits}f}, {:.{digits}f}]".format(*value, digits=column.digits)
+    return in_words(value, line.paper.digits if column.digits is None else column.digits)
 
 
 def _of_split(split: str) -> dict[str, Column]:
     return {
         f"{split} ppl": Column(f"{split}.perplexity"),
-        f"their count: {split}": Column(f"{split}.salton2017.perplexity"),
-        f"per predicted word: {split}": Column(f"{split}.salton2017.perplexity_per_predicted"),
         f"{split}: without": Column(f"{split}.without_cache.perplexity"),
         f"members: {split}": Column(f"details.{split}.members"),
         f"oracle bound: {split}": Column(f"details.{split}.oracle_bound"),
-        f"{split}: RNN": Column(f"{split}.parts.encoder"),
-        f"{split}: buffer": Column(f"{split}.parts.buffer"),
-        f"{split}: oracle": Column(f"{split}.parts.oracle"),
         f"paper: {split}": Column(f"published.{split}_ppl", seeds="first"),
     }
 
@@ -122,12 +115,8 @@ COLUMNS: dict[str, Column] = {
     **_of_split("valid"),
     **_of_split("test"),
     "over": Column("over", "{}", seeds="first"),
-    "excess": Column("excess_bits", digits=3),
-    "law": Column("law.test", digits=3),
     "paper: parameters": Column("published.all_parameters", "{:g}M", seeds="first"),
     "paper: over": Column("published_over", "{}", seeds="first"),
-    "PoU": Column("test.parts.utilisation", scale=100, digits=1),
-    "oracle PoU": Column("test.parts.oracle_utilisation", scale=100, digits=1),
     "best epoch": Column("best_of_epochs", "{}", seeds="each"),
     "train ppl": Column("train_perplexity_at_best", digits=1),
     "tokens/s": Column("tokens_per_second", "{:,.0f}"),
@@ -143,7 +132,7 @@ COLUMNS: dict[str, Column] = {
     "MS over words": Column("gathered", "{}", seeds="first"),
     **{title: column for both in WORD_CLASSES.items() for title, column in _of_class(*both).items()},
 }
-"""The columns of all tables by their headings."""
+"""Columns by their headings; a paper may have others of its own."""
 
 
 def _derived(record: Record) -> dict[str, Any]:
@@ -278,11 +267,11 @@ class FilledTable:
         for group in self.groups if self.table.columns else ():
             caption = ". ".join(text for text in (group.section.title, group.section.note, self.paper.note) if text)
             with_parts = [line for whole in group.lines for line in (whole, *whole.parts())]
-            found.append(_grid(with_parts, {name: COLUMNS[name] for name in self.table.columns}, caption))
+            found.append(_grid(with_parts, {name: self._column(name) for name in self.table.columns}, caption))
         for details in self.table.details:
             columns = {title: column for name in details.columns for title, column in self._columns(name).items()}
             first = next(iter(columns.values()), None)
-            able = [line for line in self.lines.values() if first and first.cell(line) != NONE]
+            able = [line for line in self.lines.values() if first and cell(line, first) != NONE]
             found += [_grid(able, columns, details.caption + (_noted(able) if details.notes else ""))] if able else []
         return [*found, *(_sure_grid(group.trained, group.sure) for group in self.groups if group.sure)]
 
@@ -297,7 +286,10 @@ class FilledTable:
             items = next(iter(self.records), {}).get("excess", ())[1:]  # the first is that of all lags
             titles = [f"lag {'–'.join(map(str, dict.fromkeys(item['lags'])))}" for item in items]
             return {title: Column(f"excess.{n}.excess", digits=3, seeds="first") for n, title in enumerate(titles, 1)}
-        return {name: COLUMNS[name]}
+        return {name: self._column(name)}
+
+    def _column(self, name: str) -> Column:
+        return self.paper.columns[name] if name in self.paper.columns else COLUMNS[name]
 
     def lags(self) -> list[MeasuredLags]:
         """Return the mean attention by lag of each row's first seed, beside the row of the paper's figure."""
@@ -335,7 +327,7 @@ def _order_by_test(section: Section, lines: Sequence[Line]) -> list[str]:
 
 
 def _grid(lines: Sequence[Line], columns: Mapping[str, Column], caption: str) -> Grid:
-    by_column = {name: [column.cell(line) for line in lines] for name, column in columns.items()}
+    by_column = {name: [cell(line, column) for line in lines] for name, column in columns.items()}
     kept = {name: cells for name, cells in by_column.items() if set(cells) != {NONE}}
     rows = zip((line.title for line in lines), *kept.values(), strict=True)
     return Grid(("model", *kept), tuple(rows), caption)
@@ -363,12 +355,13 @@ def _noted(lines: Sequence[Line]) -> str:
 
 def overview(tables: Sequence[FilledTable]) -> Grid:
     """Return one column of several tables, a table each, for the rows that have a finished run in any of them."""
-    paper, column = tables[0].paper, COLUMNS[tables[0].paper.overview]
+    paper = tables[0].paper
+    column = paper.columns[paper.overview]
     names = [name for name in paper.rows if any(name in filled.lines for filled in tables)]
     rows = tuple(
         (
             paper.rows[name].title,
-            *(column.cell(filled.lines[name]) if name in filled.lines else NONE for filled in tables),
+            *(cell(filled.lines[name], column) if name in filled.lines else NONE for filled in tables),
         )
         for name in names
     )

@@ -26,7 +26,7 @@ from spanlm.models.memories import (
     RecurrentMemoryConfig,
     SpanBufferConfig,
 )
-from spanlm.papers.paper import BY_LAG, Cached, Details, Paper, Preset, Table, row_of
+from spanlm.papers.paper import BY_LAG, Cached, Column, Details, Paper, Preset, Table, row_of
 from spanlm.papers.published.li2020 import reading_state
 from spanlm.papers.scales import Matched, Scale
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
@@ -133,6 +133,7 @@ PAPER = Paper(
         )
         for name, (source, what, use) in SOURCES.items()
     ),
+    columns={"excess": Column("excess_bits", digits=3), "law": Column("law.test", digits=3)},
     scales=(
         Scale(
             name="small",

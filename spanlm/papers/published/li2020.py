@@ -37,6 +37,7 @@ from spanlm.papers.paper import (
     BY_EPOCH,
     TABLES,
     TEXTS,
+    Column,
     Component,
     Details,
     Dynamic,
@@ -190,13 +191,14 @@ _COLUMNS = (
     *("parameters", "seeds", "valid ppl", "test ppl", "over", "paper: valid", "paper: test", "paper: over"),
     *("PoU", "oracle PoU"),
 )
-_OF_PARTS = tuple(
-    column
+_PART_COLUMNS = {
+    f"{split}: {title}": Column(f"{split}.parts.{part}")
     for split in ("valid", "test")
-    for column in (f"{split}: RNN", f"{split}: buffer", f"{split}: oracle", f"{split} ppl")
-)
+    for title, part in (("RNN", "encoder"), ("buffer", "buffer"), ("oracle", "oracle"))
+}
+_VALID, _TEST = list(_PART_COLUMNS)[:3], list(_PART_COLUMNS)[3:]
 _DETAILS = (
-    Details("Each part of the trained models by itself, and both", _OF_PARTS),
+    Details("Each part of the trained models by itself, and both", (*_VALID, "valid ppl", *_TEST, "test ppl")),
     Details(
         "PoU on valid after each epoch, in percent, first seed (Figure 4). The paper's falls from about 50 to nearly 0 "
         "and then rises to about 10, with an oracle PoU of 7",
@@ -292,6 +294,11 @@ PAPER = Paper(
     title="Li et al. 2020",
     rows=_ROWS,
     tables=tuple(table for both in zip(*(tables for _, tables in _ALL), strict=True) for table in both),
+    columns=_PART_COLUMNS
+    | {
+        "PoU": Column("test.parts.utilisation", scale=100, digits=1),
+        "oracle PoU": Column("test.parts.oracle_utilisation", scale=100, digits=1),
+    },
     scales=(
         smoke_scale(
             Proportional(width=0.025, dropout=0.5, recipe=_SHORTEST, experts=2, buffer_size=64),

@@ -39,6 +39,7 @@ from spanlm.papers.paper import (
     TEXTS,
     Averaged,
     Cached,
+    Column,
     Details,
     Paper,
     Preset,
@@ -280,6 +281,14 @@ PAPER = Paper(
     title="Salton et al. 2017",
     rows={row.name: row for row in (*_PENN_TREEBANK, *_WIKITEXT_2)},
     tables=(_table("1", "ptb", _PENN_TREEBANK, _REMARK_1), _table("2", "wt2", _WIKITEXT_2, _REMARK_2)),
+    columns={
+        heading: Column(f"{split}.salton2017.{field}")
+        for split in ("valid", "test")
+        for heading, field in (
+            (f"their count: {split}", "perplexity"),
+            (f"per predicted word: {split}", "perplexity_per_predicted"),
+        )
+    },
     scales=(
         smoke_scale(Proportional(width=0.025, dropout=0.5, max_epochs=1), most_members=3),
         Scale(
