@@ -267,7 +267,7 @@ class FilledTable:
         for group in self.groups if self.table.columns else ():
             caption = ". ".join(text for text in (group.section.title, group.section.note, self.paper.note) if text)
             with_parts = [line for whole in group.lines for line in (whole, *whole.parts())]
-            found.append(_grid(with_parts, {name: self._column(name) for name in self.table.columns}, caption))
+            found.append(_grid(with_parts, {name: self.column(name) for name in self.table.columns}, caption))
         for details in self.table.details:
             columns = {title: column for name in details.columns for title, column in self._columns(name).items()}
             first = next(iter(columns.values()), None)
@@ -286,9 +286,9 @@ class FilledTable:
             items = next(iter(self.records), {}).get("excess", ())[1:]  # the first is that of all lags
             titles = [f"lag {'–'.join(map(str, dict.fromkeys(item['lags'])))}" for item in items]
             return {title: Column(f"excess.{n}.excess", digits=3, seeds="first") for n, title in enumerate(titles, 1)}
-        return {name: self._column(name)}
+        return {name: self.column(name)}
 
-    def _column(self, name: str) -> Column:
+    def column(self, name: str) -> Column:
         return self.paper.columns[name] if name in self.paper.columns else COLUMNS[name]
 
     def lags(self) -> list[MeasuredLags]:
