@@ -45,11 +45,11 @@ class Page:
                 f" The paper's numbers are those of {text.described}: compare orders and differences, not values."
             )
         lines += dict.fromkeys(f"Corpus: {escape(note)}." for text in plan.texts.values() for note in text.notes)
-        adapting = any(isinstance(self.paper.rows[name].how, Dynamic) for name in self.table.rows)
+        adapting = any(isinstance(self.paper.rows[name].evaluation, Dynamic) for name in self.table.rows)
         lines += plan.scale.describe(adapting)
         lines += ["What the published rows leave open: `spanlm presets`."] if text else []
         # what a cache adds is in the notes on it
-        plain = [line for line in filled.lines.values() if isinstance(line.row.how, Plain)]
+        plain = [line for line in filled.lines.values() if isinstance(line.row.evaluation, Plain)]
         if counted := dict.fromkeys(line.records[0]["test"]["protocol"] for line in plain):
             ways = "; or: ".join(counted)
             lines.append(f"Perplexity: exp(NLL / token); {ways}. The best epoch is that of the best validation.")

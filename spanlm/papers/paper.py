@@ -136,7 +136,7 @@ class Row:
     name: str  # for `--rows` and file names
     title: str  # the paper's name for it
     preset: Preset  # of the training; every preset of a paper has one plain row
-    how: Plain | Cached | Averaged | Dynamic = Plain()
+    evaluation: Plain | Cached | Averaged | Dynamic = Plain()
     published: Reported | None = None  # what the paper printed for this row; None: the preset has it
     accuracies: tuple[float, ...] = ()  # that it printed for the `WORD_CLASSES`
     in_paper: bool = True  # False: a control of ours
@@ -149,9 +149,9 @@ class Row:
         if self.published is not None:
             return self.published
         printed = self.preset.reported
-        if isinstance(self.how, Dynamic):
+        if isinstance(self.evaluation, Dynamic):
             return replace(printed, valid_ppl=printed.dynamic_valid_ppl, test_ppl=printed.dynamic_test_ppl)
-        return printed if isinstance(self.how, Plain) else Reported()
+        return printed if isinstance(self.evaluation, Plain) else Reported()
 
     @property
     def by_sentence(self) -> bool:
@@ -176,7 +176,7 @@ class Section:
 
     def holds(self, row: Row) -> bool:
         """Whether a row can be here; it belongs to the first section that holds it."""
-        adapting = isinstance(row.how, Dynamic)
+        adapting = isinstance(row.evaluation, Dynamic)
         return self.adapting in (None, adapting) and self.by_sentence in (None, row.by_sentence)
 
 
@@ -264,4 +264,4 @@ class Paper:
     digits: int = 1  # of perplexities, after the point
 
     def plain(self, row: Row) -> Row:
-        return next(r for r in self.rows.values() if r.preset is row.preset and isinstance(r.how, Plain))
+        return next(r for r in self.rows.values() if r.preset is row.preset and isinstance(r.evaluation, Plain))

@@ -160,16 +160,16 @@ class Plan:
         return task.row.name if len(self.request.seeds) == 1 else f"{task.row.name}, {task.seeds}"
 
     def _tasks(self, row: Row, seeds: Sequence[int]) -> Iterator[Task]:
-        if isinstance(row.how, Averaged):
-            jobs = tuple(self._job(self.paper.plain(row), seed) for seed in range(1, row.how.members + 1))
+        if isinstance(row.evaluation, Averaged):
+            jobs = tuple(self._job(self.paper.plain(row), seed) for seed in range(1, row.evaluation.members + 1))
             yield from jobs
             yield replace(jobs[0], row=row, models=jobs, record=self.out / f"{row.name}.json")
             return
         for job in (self._job(self.paper.plain(row), seed) for seed in seeds):
             yield job
-            if not isinstance(row.how, Plain):
+            if not isinstance(row.evaluation, Plain):
                 record = self.out / f"{row.name}-seed-{job.seed}.json"
-                search = self.scale.dynamic if isinstance(row.how, Dynamic) else None
+                search = self.scale.dynamic if isinstance(row.evaluation, Dynamic) else None
                 yield replace(job, row=row, models=(job,), record=record, search=search)
 
     def _job(self, row: Row, seed: int) -> Task:
@@ -244,9 +244,9 @@ def _too_large(rows: Iterable[Row], scale: Scale, seeds: int) -> Iterator[tuple[
     """Yield the ensembles that a scale leaves out, and why."""
     most = max(scale.most_members or 2**31, seeds)
     for row in rows:
-        if isinstance(row.how, Averaged) and row.how.members > most:
+        if isinstance(row.evaluation, Averaged) and row.evaluation.members > most:
             limit = f"at scale {scale.name} at most {scale.most_members}, unless --seeds names as many"
-            yield row.name, f"an ensemble of {row.how.members}: {limit}"
+            yield row.name, f"an ensemble of {row.evaluation.members}: {limit}"
 
 
 def chosen_text(published: DataConfig, corpus: str, data_dir: str | None) -> DataConfig:

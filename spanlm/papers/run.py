@@ -97,13 +97,13 @@ def finished(task: Task, corpus: Corpus) -> dict[str, Any] | None:
 def _read(task: Task) -> dict[str, Any]:
     record = json_object(task.record.read_text(encoding="utf-8"))
     _ = record["row"], record["starts"]
-    if not (isinstance(task.row.how, Dynamic) and isinstance(record.get(DIVERGED), str) and record[DIVERGED]):
+    if not (isinstance(task.row.evaluation, Dynamic) and isinstance(record.get(DIVERGED), str) and record[DIVERGED]):
         _ = [float(record[split]["perplexity"]) for split in MEASURED]
     return record
 
 
 def _how(task: Task) -> dict[str, Any]:
-    how = {"kind": type(task.row.how).__name__.lower(), **asdict(task.row.how)}
+    how = {"kind": type(task.row.evaluation).__name__.lower(), **asdict(task.row.evaluation)}
     # with lists for tuples, as JSON has them
     return how | ({"search": json.loads(json.dumps(asdict(task.search)))} if task.search else {})
 
@@ -250,7 +250,7 @@ def _evaluated(
     task: Task, models: Sequence[TrainedModel], corpus: Corpus, details: dict[str, Any], report: Report
 ) -> Iterator[tuple[Split, Evaluation]]:
     """Yield the evaluation of each part as the row says, and put into `details` how it came about."""
-    how, model = task.row.how, models[0]
+    how, model = task.row.evaluation, models[0]
     options: dict[str, Any] = {}
     if isinstance(how, Averaged):
         ensemble = TrainedEnsemble(models)
@@ -439,7 +439,7 @@ class Estimator:
             epochs = training.epochs + training.finetune.stages * training.finetune.epochs
             return token * (epochs * (train + _BATCHED * valid) + valid + test), epochs, 1 / token
         if search is None:
-            tuning = valid if isinstance(task.row.how, Cached) else 0
+            tuning = valid if isinstance(task.row.evaluation, Cached) else 0
             return token * len(task.jobs) * (tuning + valid + test), 0, 0
         # the trained weights read valid for the search and, as test, for the result; adapting weights read it once for
         # each finalist, one of which is the result

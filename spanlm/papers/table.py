@@ -33,6 +33,7 @@ from spanlm.papers.paper import (
     Section,
     Table,
 )
+from spanlm.scoring.resampling import of_chance, signed
 from spanlm.scoring.tally import shown
 
 Record = Mapping[str, Any]
@@ -74,7 +75,7 @@ def seeds_of(record: Record) -> tuple[int, ...]:
 def cell(line: Line, column: Column) -> str:
     """Return the cell of a row; a dash where it has no such number."""
     facts = line.facts[:1] if column.seeds == "first" else line.facts
-    values = [at(one, column.path) for one in facts]
+    values = [at(of_seed, column.path) for of_seed in facts]
     if any(value is None for value in values):
         return NONE
     if column.seeds != "mean" and column.form:
@@ -173,11 +174,11 @@ class Line:
     @cached_property
     def facts(self) -> list[Record]:
         """Return the records with what follows from them and what the paper printed; columns are paths into these."""
-        members = f"1–{self.row.how.members}" if isinstance(self.row.how, Averaged) else str(len(self.records))
+        trained = len(seeds_of(self.records[0]))  # several are the members of an ensemble
         about = {
             "published": vars(self.row.reported),
             "accuracies": dict(zip(WORD_CLASSES, self.row.accuracies, strict=False)),
-            "seeds": members,
+            "seeds": f"1–{trained}" if trained > 1 else str(len(self.records)),
             "over": self._over(),
             "published_over": self._published_over(),
         }
@@ -185,7 +186,7 @@ class Line:
 
     def of(self, path: str) -> Value | None:
         """Summarise a number of all seeds; None where one has none."""
-        values = [at(one, path) for one in self.facts]
+        values = [at(of_seed, path) for of_seed in self.facts]
         return None if any(value is None for value in values) else spread(map(float, values))
 
     def by(self, difference: float) -> str:
@@ -194,7 +195,7 @@ class Line:
     def _over(self) -> str | None:
         """`−3.2 (medium)`: less the control's at the seeds that both have; an ensemble's, less its members' mean."""
         tests = {seeds_of(record): record["test"]["perplexity"] for record in self.records}
-        if isinstance(self.row.how, Averaged):
+        if isinstance(self.row.evaluation, Averaged):
             members = [ppl for record in self.records for ppl in record["details"]["test"]["members"]]
             return f"{self.by(fmean(tests.values()) - fmean(members))} (its members)"
         if (control := self.filled.lines.get(self.row.control)) is None:
@@ -215,7 +216,7 @@ class Line:
             if any(at(record, f"test.parts.{part.key}") is None for record in self.records):
                 continue  # a buffer that never held anything
             published = Reported(test_ppl=part.test_ppl)
-            row = replace(self.row, title=part.title, how=Plain(), published=published, control=self.row.name)
+            row = replace(self.row, title=part.title, evaluation=Plain(), published=published, control=self.row.name)
             yield replace(self, row=row, records=tuple(_of_part(record, part.key) for record in self.records))
 
 
@@ -249,31 +250,31 @@ class FilledTable:
 
     @cached_property
     def groups(self) -> list[Group]:
-        found, left = list[Group](), list(self.lines.values())
+        groups, left = list[Group](), list(self.lines.values())
         for section in self.paper.sections:
-            mine = [line for line in left if section.holds(line.row)]
-            left = [line for line in left if line not in mine]
+            lines = [line for line in left if section.holds(line.row)]
+            left = [line for line in left if line not in lines]
             as_counted = self.table.measure in ("perplexity", "cloze") and section.counted == Section.counted
-            trained = [line for line in mine if as_counted and isinstance(line.row.how, Plain)]
+            trained = [line for line in lines if as_counted and isinstance(line.row.evaluation, Plain)]
             sure = certainty({line.row.name: line.records for line in trained})
-            found += [Group(section, mine, trained, sure)] if mine else []
-        return found
+            groups += [Group(section, lines, trained, sure)] if lines else []
+        return groups
 
     def grids(self) -> list[Grid]:
         if self.table.measure == "attention" and self.lines:  # a line a lag, measured and published columns
             header, *rows = map(tuple, lag_columns(measured := self.lags()))
             return [Grid(header, tuple(rows), f"Mean attention in percent, first seed. {' '.join(notes(measured))}")]
-        found = []
+        grids = []
         for group in self.groups if self.table.columns else ():
             caption = ". ".join(text for text in (group.section.title, group.section.note, self.paper.note) if text)
             with_parts = [line for whole in group.lines for line in (whole, *whole.parts())]
-            found.append(_grid(with_parts, {name: self.column(name) for name in self.table.columns}, caption))
+            grids.append(_grid(with_parts, {name: self.column(name) for name in self.table.columns}, caption))
         for details in self.table.details:
             columns = {title: column for name in details.columns for title, column in self._columns(name).items()}
             first = next(iter(columns.values()), None)
-            able = [line for line in self.lines.values() if first and cell(line, first) != NONE]
-            found += [_grid(able, columns, details.caption + (_noted(able) if details.notes else ""))] if able else []
-        return [*found, *(_sure_grid(group.trained, group.sure) for group in self.groups if group.sure)]
+            if lines := [line for line in self.lines.values() if first and cell(line, first) != NONE]:
+                grids.append(_grid(lines, columns, details.caption + (_noted(lines) if details.notes else "")))
+        return [*grids, *(_sure_grid(group.trained, group.sure) for group in self.groups if group.sure)]
 
     def _columns(self, name: str) -> dict[str, Column]:
         """Return the column of a name, or those that it stands for."""
@@ -303,7 +304,7 @@ class FilledTable:
 
     def order(self) -> list[str]:
         """Say of each section how many pairs of rows stand in the paper's order."""
-        found = []
+        sentences = []
         for section, lines, trained, sure in self.groups:
             settled = set[str]()
             if sure:
@@ -312,18 +313,18 @@ class FilledTable:
                 text = sure.sentences([line.row.reported.test_ppl for line in trained] if ordered else [])
                 text += f" Without blocks of this text in their records: {', '.join(without)}." if without else ""
                 settled = set() if without else set(sure.names)
-                found.append(text)
+                sentences.append(text)
             if self.table.measure == "perplexity" and any(line.row.name not in settled for line in lines):
-                found += _order_by_test(section, lines)
-        return found
+                sentences += _order_by_test(section, lines)
+        return sentences
 
 
 def _order_by_test(section: Section, lines: Sequence[Line]) -> list[str]:
     tests = [(line.of(f"test.{section.counted}"), line.row.reported.test_ppl) for line in lines]
-    both = combinations([(ours.value, theirs) for ours, theirs in tests if ours and theirs], 2)
-    alike = [(a - b) * (x - y) > 0 for (a, x), (b, y) in both if x != y]
-    title, pairs = f"{section.title}. " if section.title else "", f"{sum(alike)} of {len(alike)} pairs"
-    return [f"{title}By test perplexity {pairs} of rows stand in the paper's order."] if alike else []
+    pairs = combinations([(ours.value, theirs) for ours, theirs in tests if ours and theirs], 2)
+    agree = [(a - b) * (x - y) > 0 for (a, x), (b, y) in pairs if x != y]
+    title, count = f"{section.title}. " if section.title else "", f"{sum(agree)} of {len(agree)} pairs"
+    return [f"{title}By test perplexity {count} of rows stand in the paper's order."] if agree else []
 
 
 def _grid(lines: Sequence[Line], columns: Mapping[str, Column], caption: str) -> Grid:
@@ -337,20 +338,24 @@ def _sure_grid(lines: Sequence[Line], sure: Certainty) -> Grid:
     """Say of each row how sure its difference from its control is, and which place it may have."""
     by_name, rows = {line.row.name: line for line in lines}, list[tuple[str, ...]]()
     for number, name in enumerate(sure.names):
-        control = by_name[name].row.control
-        there = control in sure.names
-        bits, *cells = sure.cells(number, sure.names.index(control) if there else None)
-        rows.append((by_name[name].title, bits, by_name[control].title if there else NONE, *cells))
+        control = difference = p = NONE
+        if (other := by_name[name].row.control) in sure.names:
+            mean, (low, high), chance = sure.against(number, sure.names.index(other))
+            control, p = by_name[other].title, of_chance(chance)
+            difference = f"{signed(mean)} ({signed(low)} to {signed(high)})"
+        place, best, last = sure.place(number)
+        places = f"{place}" if best == last else f"{place} ({best}–{last})"
+        rows.append((by_name[name].title, f"{sure.means[number]:.2f}", control, difference, p, places))
     header = ("model", "bits", "control", "difference", "p", "place")
     return Grid(header, tuple(rows), "How sure differences are: bits a token on test, + is worse")
 
 
 def _noted(lines: Sequence[Line]) -> str:
     records = [(line.title, record) for line in lines for record in line.records]
-    found = [f"{title}: {note}" for title, record in records for note in record.get("details", {}).get("notes", ())]
-    if any(record.get("cloze", {}).get("cbt_like") for _, record in records):
-        found.append("CBT-like questions, which are not comparable with the published ones.")
-    return ". " + " ".join(found) if found else ""
+    noted = [f"{title}: {note}" for title, record in records for note in at(record, "details.notes") or ()]
+    if any(at(record, "cloze.cbt_like") for _, record in records):
+        noted.append("CBT-like questions, which are not comparable with the published ones.")
+    return ". " + " ".join(noted) if noted else ""
 
 
 def overview(tables: Sequence[FilledTable]) -> Grid:

@@ -38,9 +38,9 @@ def record(name: str, test: float, seed: int = 1, **more: Any) -> dict[str, Any]
         if row.preset.name.startswith("li2020/"):
             parts = {"encoder": ppl + 3, "buffer": ppl + 23, "oracle": ppl - 4}
             found[split]["parts"] = {**parts, "utilisation": 0.1, "oracle_utilisation": 0.0725}
-        if isinstance(row.how, Cached):
+        if isinstance(row.evaluation, Cached):
             found[split]["without_cache"] = {"perplexity": ppl + 40}
-    if isinstance(row.how, Plain):
+    if isinstance(row.evaluation, Plain):
         found |= {
             "seed": seed,
             "units": 100,
@@ -53,13 +53,13 @@ def record(name: str, test: float, seed: int = 1, **more: Any) -> dict[str, Any]
         if row.preset.name.startswith("li2020/"):
             found |= {"utilisation_by_epoch": [0.5, 0.0, 0.1], "oracle_utilisation_by_epoch": [0.4, 0.1, 0.07]}
     else:
-        members = row.how.members if isinstance(row.how, Averaged) else 1
+        members = row.evaluation.members if isinstance(row.evaluation, Averaged) else 1
         found |= {
-            "how": {"window": getattr(row.how, "window", None)},
+            "how": {"window": getattr(row.evaluation, "window", None)},
             "members": [{"seed": seed + n} for n in range(members)],
             "seconds": 120.0,
         }
-        found["details"] = _details(row.how)
+        found["details"] = _details(row.evaluation)
     return found | more
 
 

@@ -64,7 +64,7 @@ def test_rows_share_their_trainings(tiny_corpus: Path) -> None:
     assert len({task.record for task in made.tasks}) == len(made.tasks)
     assert all(task.config.training.seed == task.seed for task in made.tasks if not task.models)
     (pair,) = (task for task in made.tasks if task.row.name == "medium-x2")
-    assert pair.row.how == Averaged(2)
+    assert pair.row.evaluation == Averaged(2)
     assert pair.models == made.jobs[:2]
 
 

@@ -8,7 +8,7 @@ stays above the least that is possible.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
@@ -106,8 +106,8 @@ SOURCES = {
 """Table -> its source, what that is, and what can use it."""
 
 _PLAIN = {row.name: row for row in map(row_of, PRESETS)}
-_CACHED = replace(_PLAIN["lstm"], name="lstm-cache", title="LSTM with a cache", how=Cached(10 * REACH), control="lstm")
-_ROWS = {**_PLAIN, _CACHED.name: _CACHED}
+_CACHED: dict[str, Any] = {"title": "LSTM with a cache", "evaluation": Cached(10 * REACH), "control": "lstm"}
+_ROWS = _PLAIN | {"lstm-cache": replace(_PLAIN["lstm"], name="lstm-cache", **_CACHED)}
 _COLUMNS = ("units", "θ_M", "excess", "law", "test ppl", "best epoch", "tokens/s", "minutes")
 _BY_LAG = Details(
     "Excess in bits a target, by how many words back the word stands that the best prediction needs (0: none), first "

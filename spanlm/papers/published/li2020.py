@@ -229,7 +229,7 @@ def _twice(preset: Preset, control: str, **more: Any) -> tuple[Row, Row]:
     """Return the rows of a preset without and with dynamic evaluation, each compared with its control's own."""
     plain = row_of(preset, control=control, **more)
     adapting = control and f"{control}-dynamic"
-    return plain, replace(plain, name=f"{plain.name}-dynamic", how=Dynamic(), control=adapting)
+    return plain, replace(plain, name=f"{plain.name}-dynamic", evaluation=Dynamic(), control=adapting)
 
 
 def _table(name: str, about: str, of: Printed, rows: list[Row], remark: str, **more: Any) -> Table:
@@ -259,7 +259,7 @@ def _tables(of: Printed) -> tuple[list[Row], list[Table]]:
         adapting,
         name=f"unannealed-test-{label}-dynamic",
         title="w/o annealing in test",
-        how=Dynamic(gate_temperature=1.0),
+        evaluation=Dynamic(gate_temperature=1.0),
         published=Reported(test_ppl=of.unannealed_test),
         control=adapting.name,
     )

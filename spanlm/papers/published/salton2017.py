@@ -164,7 +164,7 @@ def _cached(plain: Row, window: int, title: str, control: str = "", test_ppl: fl
         plain,
         name=f"{plain.name}-cache-{window}",
         title=title,
-        how=Cached(window),
+        evaluation=Cached(window),
         published=Reported(test_ppl=test_ppl),
         control=control or plain.name,
         in_paper=test_ppl is not None,
@@ -174,7 +174,7 @@ def _cached(plain: Row, window: int, title: str, control: str = "", test_ppl: fl
 def _ensemble(size: str, members: int, *printed: float) -> Row:
     """Return an ensemble; `printed`: valid and test perplexity and millions of parameters, none of a control."""
     row = _row(f"zaremba2014/{size}", f"{members} {size} regularized LSTMs", size, ours=not printed)
-    return replace(row, name=f"{size}-x{members}", how=Averaged(members), published=Reported(*printed))
+    return replace(row, name=f"{size}-x{members}", evaluation=Averaged(members), published=Reported(*printed))
 
 
 def _attentive(size: Size) -> tuple[list[Row], list[Row]]:
