@@ -18,7 +18,8 @@ from spanlm.jobs import Engine
 from spanlm.papers import PAPERS
 from spanlm.papers.page import Page, write_overview, write_pages
 from spanlm.papers.plan import Plan, Request, Task, for_each_corpus
-from spanlm.papers.run import DIVERGED, Estimator, Outcome, Run, finished, finished_before
+from spanlm.papers.record import DIVERGED, finished
+from spanlm.papers.run import Estimator, Outcome, Run, finished_before
 from spanlm.papers.table import FilledTable, overview
 from spanlm.store.plain import several
 
@@ -56,8 +57,8 @@ def run(arguments: list[str]) -> None:
     require(len(set(options.seeds)) == len(options.seeds), "--seeds", options.seeds, "different numbers")
     request = field_values(options, Request)
     tables, failed = list[FilledTable](), list[str]()
-    for one in for_each_corpus(request):
-        plan = Plan(one)
+    for part in for_each_corpus(request):
+        plan = Plan(part)
         if not options.no_tables:
             _introduce(plan)
         if options.dry_run:
@@ -148,7 +149,7 @@ def _run(plan: Plan, engine: Engine, tables: bool) -> tuple[list[Page], str]:
 
     def heard(task: Task, line: str) -> None:
         if line not in plan.corpus.notes:  # every process prints them
-            out(f"{plan.label(task)}  {line.partition('. Test it once')[0]}")
+            out(f"{plan.label(task)}  {line}")
 
     try:
         with TrainingReport(notes=False) as report:
@@ -156,7 +157,7 @@ def _run(plan: Plan, engine: Engine, tables: bool) -> tuple[list[Page], str]:
             for outcome in work.outcomes(engine):
                 out((f"{plan.label(outcome.task)}  " if not engine.here else "") + _ended(outcome))
                 ran.append(outcome)
-                ran.sort(key=lambda one: plan.tasks.index(one.task))  # side by side they end in any order
+                ran.sort(key=lambda outcome: plan.tasks.index(outcome.task))  # side by side they end in any order
                 if tables:
                     try:
                         written, problem = write_pages(plan, [*others, *ran]), None

@@ -204,7 +204,7 @@ Named = TypeVar("Named", Paper, Scale, Table)
 
 
 def _named(known: Iterable[Named], name: str, error: str) -> Named:
-    by_name = {one.name: one for one in known}
+    by_name = {item.name: item for item in known}
     if name not in by_name:
         raise InputError(f"{error.format(name)}{nearest(name, by_name)}")
     return by_name[name]
