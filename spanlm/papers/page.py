@@ -131,14 +131,14 @@ class Page:
             titles = list(dict.fromkeys(line.title for line in lines))
             panels = list(self._accuracies() if cloze else self._perplexities(titles))
             drawn = figures.rows_figure(heading, titles, panels, caption, logarithmic=not cloze)
-        found = {f"{self.table.file}.svg": drawn}
+        by_file = {f"{self.table.file}.svg": drawn}
         fields = "utilisation_by_epoch", "oracle_utilisation_by_epoch"
         if used := [line for line in lines if fields[0] in line.records[0]]:
             use = [Utilisation(line.row.title, *(tuple(line.records[0][name]) for name in fields)) for line in used]
             heading = f"{self.paper.title}, {self.paper.by_epoch}: use of the span buffer by epoch"
             caption = f"{self.plan.corpus.name}, scale {self.plan.scale.name}, first seed."
-            found[f"{self.table.file}-by-epoch.svg"] = figures.utilisation_figure(heading, use, caption)
-        return found
+            by_file[f"{self.table.file}-by-epoch.svg"] = figures.utilisation_figure(heading, use, caption)
+        return by_file
 
     def _perplexities(self, titles: Sequence[str]) -> Iterator[RowsPanel]:
         nothing = (None,) * len(titles)

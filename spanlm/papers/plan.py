@@ -100,6 +100,11 @@ class Task:
         return f"seed {first}" if len(self.jobs) == 1 else f"seeds {first} to {last}"
 
 
+def record_name(row: str, seed: int | None = None) -> str:
+    """Return the file name of a record; an ensemble has no seed of its own."""
+    return f"{row}.json" if seed is None else f"{row}-seed-{seed}.json"
+
+
 class Plan:
     """All tasks of a request.
 
@@ -135,14 +140,15 @@ class Plan:
         place = Path(self.paper.name) / f"{text}-{scale.name}"
         self.out, self._runs = request.out / place, request.runs / place
         self._sizes: dict[str, tuple[RunConfig, ParameterCount]] = {}
-        asked = [row for row in rows if row.name not in self.left_out and row.name in (request.rows or [row.name])]
-        self.tasks = tuple(dict.fromkeys(task for row in asked for task in self._tasks(row, request.seeds)))
+        chosen = [row for row in rows if row.name not in self.left_out and row.name in (request.rows or [row.name])]
+        self.tasks = tuple(dict.fromkeys(task for row in chosen for task in self._tasks(row, request.seeds)))
         names = (re.fullmatch(r".*-seed-(\d+)", path.stem) for path in self.out.glob("*-seed-*.json"))
         seeds = sorted({int(name[1]) for name in names if name})
-        kept = (task for row in rows if any(self.out.glob(f"{row.name}*.json")) for task in self._tasks(row, seeds))
-        self.others = tuple(task for task in dict.fromkeys(kept) if task.record.exists() and task not in self.tasks)
-        asks = any("cloze" in self._measures(row) for row in asked)
-        self.questions = find_questions(request.data_dir, request.questions) if asks else ()
+        recorded = (row for row in rows if any(self.out.glob(f"{row.name}*.json")))
+        known = dict.fromkeys(task for row in recorded for task in self._tasks(row, seeds))
+        self.others = tuple(task for task in known if task.record.exists() and task not in self.tasks)
+        questions = any("cloze" in self._measures(row) for row in chosen)
+        self.questions = find_questions(request.data_dir, request.questions) if questions else ()
 
     @property
     def jobs(self) -> tuple[Task, ...]:
@@ -163,12 +169,12 @@ class Plan:
         if isinstance(row.evaluation, Averaged):
             jobs = tuple(self._job(self.paper.plain(row), seed) for seed in range(1, row.evaluation.members + 1))
             yield from jobs
-            yield replace(jobs[0], row=row, models=jobs, record=self.out / f"{row.name}.json")
+            yield replace(jobs[0], row=row, models=jobs, record=self.out / record_name(row.name))
             return
         for job in (self._job(self.paper.plain(row), seed) for seed in seeds):
             yield job
             if not isinstance(row.evaluation, Plain):
-                record = self.out / f"{row.name}-seed-{job.seed}.json"
+                record = self.out / record_name(row.name, job.seed)
                 search = self.scale.dynamic if isinstance(row.evaluation, Dynamic) else None
                 yield replace(job, row=row, models=(job,), record=record, search=search)
 
@@ -181,7 +187,7 @@ class Plan:
             config=replace(config, training=training),
             parameters=parameters,
             folder=self._runs / row.name / f"seed-{seed}",
-            record=self.out / f"{row.name}-seed-{seed}.json",
+            record=self.out / record_name(row.name, seed),
             measures=self._measures(row),
         )
 
@@ -221,18 +227,18 @@ def _tables(request: Request, paper: Paper, scale: Scale) -> tuple[str, tuple[Ta
         homes = ", ".join(f"{table.name} ({table.home})" for table in paper.tables)
         raise InputError(f"--table: must be given at scale {scale.name}: {homes}; or name a --corpus")
     # a source of texts may have other options: synthetic:copy,lag=20
-    able = [table for table in paper.tables if table.corpus in (None, corpus, corpus.partition(",")[0])]
-    if named is not None and named not in able:
+    possible = [table for table in paper.tables if table.corpus in (None, corpus, corpus.partition(",")[0])]
+    if named is not None and named not in possible:
         raise InputError(f"--table={named.name}: needs --corpus {named.corpus}, not {corpus}.")
-    at_home = [table for table in able if table.home == corpus]
-    twin = next((table for table in at_home if named and table.about == named.about), None)
+    printed = [table for table in possible if table.home == corpus]
+    twin = next((table for table in printed if named and table.about == named.about), None)
     if named is not None and named.home not in (None, corpus) and twin:
         raise InputError(
             f"--corpus={corpus}: table {named.name} has the settings of {named.home}; those of {corpus} are table "
             f"{twin.name}. Use --table {twin.name}, or --corpus {named.home}."
         )
-    own = [table for table in able if table.corpus == corpus]
-    chosen = [named] if named else at_home or own or able
+    exact = [table for table in possible if table.corpus == corpus]
+    chosen = [named] if named else printed or exact or possible
     known = {row for table in chosen for row in table.rows}
     for row in request.rows or ():
         if row not in known:
@@ -275,11 +281,11 @@ def find_questions(data_dir: str | None, given: tuple[Path, ...]) -> tuple[Path,
             )
     root = data_dir or os.environ.get(DATA_VARIABLE)
     folder = expanded(root) / CBT if root else None
-    found = sorted(folder.rglob("cbt*_test_2500*.txt*") if folder else (), key=lambda path: (is_cbt_like(path), path))
-    if not given and not found:
+    files = sorted(folder.rglob("cbt*_test_2500*.txt*") if folder else (), key=lambda path: (is_cbt_like(path), path))
+    if not given and not files:
         where = f"in {folder}" if folder else f"({DATA_VARIABLE} is not set)"
         raise InputError(
             f"--questions: no test questions {where}. Put cbtest_NE_test_2500ex.txt and the like there, or name files."
         )
-    by_class = {word_class(path): path for path in reversed(found)}
+    by_class = {word_class(path): path for path in reversed(files)}
     return given or tuple(by_class[name] for name in WORD_CLASSES if name in by_class)

@@ -158,14 +158,13 @@ _KVP_REMARK = (
     "daniluk2017/kvp-786-w{window} is that"
 )
 _KVP_MATCHED_REMARK = "786 units, which fit the printed 23.9M; the paper's number is that of its 834 units"
-_KVP = "Key-Value-Predict", KeyValueConfig(roles=3), {1: 76.1, 5: 75.8, 10: 76.0, 15: 75.8}, (5, 74.2)
-
-
-def _predicting(label: str, units: int, remark: str) -> list[Row]:
-    title, memory, tests, valid = _KVP
-    return _windows(label, title, units, memory, tests, valid, remark)
-
-
+_KVP: dict[str, Any] = {
+    "title": "Key-Value-Predict",
+    "memory": KeyValueConfig(roles=3),
+    "tests": {1: 76.1, 5: 75.8, 10: 76.0, 15: 75.8},
+    "valid": (5, 74.2),
+}
+_MATCHED = _windows("kvp-786", units=786, remark=_KVP_MATCHED_REMARK, **_KVP)
 _MODELS = [
     _row("rnn", "RNN", RNNConfig(hidden_size=307), NoMemoryConfig(), 125.7, 121.7),
     _row("lstm", "LSTM", LSTMConfig(hidden_size=300), NoMemoryConfig(), 85.2, 83.2),
@@ -201,7 +200,7 @@ _MODELS = [
         "attention", "Attention", 296, KeyValueConfig(roles=1), {1: 82.2, 5: 82.2, 10: 82.0, 15: 82.8}, (10, 80.6)
     ),
     *_windows("kv", "Key-Value", 560, KeyValueConfig(roles=2), {1: 78.7, 5: 79.0, 10: 78.2, 15: 78.9}, (10, 77.1)),
-    *_predicting("kvp", 834, _KVP_REMARK),
+    *_windows("kvp", units=834, remark=_KVP_REMARK, **_KVP),
 ]
 _ORDERS = [
     _ngram(2, 564, 77.1, 76.0),
@@ -211,7 +210,7 @@ _ORDERS = [
 ]
 _ROWS = {row.name: row for row in (*_MODELS, *_ORDERS)}
 
-PRESETS = [DEMO, *(row.preset for row in (*_MODELS, *_predicting("kvp-786", 786, _KVP_MATCHED_REMARK), *_ORDERS))]
+PRESETS = [DEMO, *(row.preset for row in (*_MODELS, *_MATCHED, *_ORDERS))]
 
 _HILL = "published accuracies on CBT, by class: NE {}, CN {}, V {}, P {}; from Hill et al. 2016, by KenLM"
 _ARTICLES = DataConfig(documents="auto")
