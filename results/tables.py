@@ -480,14 +480,14 @@ def questions() -> Rows:
     return [["model", *classes, "scale", "test ppl"], *rows]
 
 
-YARDSTICK = "markov", "copy", "copy-lag-20", "agreement", "recall", "topics"
+KNOWN_LAWS = "markov", "copy", "copy-lag-20", "agreement", "recall", "topics"
 
 
-def yardstick() -> Rows:
+def known_laws() -> Rows:
     """Return the excess of each memory over the law of each text."""
-    grid = overview_of([_filled("yardstick", f"{text}-small", text) for text in YARDSTICK])
-    scale = records("yardstick", f"{YARDSTICK[0]}-small")[0]["scale"]
-    return [["model", "scale", *YARDSTICK], *([title, scale, *cells] for title, *cells in grid.rows)]
+    grid = overview_of([_filled("yardstick", f"{text}-small", text) for text in KNOWN_LAWS])
+    scale = records("yardstick", f"{KNOWN_LAWS[0]}-small")[0]["scale"]
+    return [["model", "scale", *KNOWN_LAWS], *([title, scale, *cells] for title, *cells in grid.rows)]
 
 
 # --- speed ---
@@ -606,7 +606,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "li2020-readings": other_readings,
     "li2020-reads": reads,
     # memories
-    "yardstick": yardstick,
+    "yardstick": known_laws,
     "demo": on_the_demo,
     # speed
     "speed-ratios": ratios,

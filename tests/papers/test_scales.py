@@ -183,7 +183,7 @@ def test_the_published_grid_has_the_point_of_the_models_authors_too() -> None:
         assert not own.own_point(published)
 
 
-def test_memories_of_the_yardstick_have_as_many_parameters_as_its_lstm() -> None:
+def test_memories_on_texts_of_known_laws_have_as_many_parameters_as_their_lstm() -> None:
     (scale,) = PAPERS["yardstick"].scales
     counts = {name: count_configured(at(scale, name, 60, 200_000).model, 60).model for name in PRESETS["yardstick"]}
     assert all(abs(count / counts["yardstick/lstm"] - 1) < 0.05 for count in counts.values()), counts

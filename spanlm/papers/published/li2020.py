@@ -159,7 +159,7 @@ def reading_state(buffer: SpanBufferConfig) -> SpanBufferConfig:
 
 
 def _preset(
-    of: Printed,
+    numbers: Printed,
     name: str,
     title: str,
     sources: list[str],
@@ -169,18 +169,18 @@ def _preset(
     ours: str = "",
 ) -> Preset:
     """Return a model with a buffer; `ours` is the row of the paper that it reads in our own way."""
-    config = BASES[base][of.label].config
+    config = BASES[base][numbers.label].config
     width, dropout = config.model.encoder.output_size, config.model.output_dropout
     # matrices (d, d), v (d) and W_g (2, d)
     added = (4 if ours else 2) * width**2 + 3 * width
-    sizes = {"added": added / 1e6, "width": width, "total": (_PARAMETERS[base][of.label] + added) / 1e6}
+    sizes = {"added": added / 1e6, "width": width, "total": (_PARAMETERS[base][numbers.label] + added) / 1e6}
     millions = f", {printed[2]:g}M" if printed[2:] and printed[2] else ""
     return preset_on(
-        TEXTS[of.label],
+        TEXTS[numbers.label],
         # the dropout of the buffer replaces the output dropout
         changed(config, {"model.memory": replace(buffer, dropout=dropout), "model.output_dropout": 0.0}),
         *printed,
-        name=f"li2020/{name}-{of.label}",
+        name=f"li2020/{name}-{numbers.label}",
         paper="Li et al. 2020",
         title=title,
         sources=tuple(sources),
@@ -232,27 +232,29 @@ def _twice(preset: Preset, control: str, **more: Any) -> tuple[Row, Row]:
     return plain, replace(plain, name=f"{plain.name}-dynamic", evaluation=Dynamic(), control=adapting)
 
 
-def _table(name: str, about: str, of: Printed, rows: list[Row], remark: str, **more: Any) -> Table:
+def _table(name: str, about: str, numbers: Printed, rows: list[Row], remark: str, **more: Any) -> Table:
     names = tuple(row.name for row in rows)
-    return Table(name=name, about=about, rows=names, text=TEXTS[of.label], columns=_COLUMNS, remark=remark, **more)
+    return Table(name=name, about=about, rows=names, text=TEXTS[numbers.label], columns=_COLUMNS, remark=remark, **more)
 
 
-def _tables(of: Printed) -> tuple[list[Row], list[Table]]:
+def _tables(numbers: Printed) -> tuple[list[Row], list[Table]]:
     """Return the rows of a corpus and its tables: the ladder, its topmost rung taken apart, our reading of SNB."""
-    rungs, beside, label, below = list[Row](), list[Row](), of.label, ""
+    rungs, beside, label, below = list[Row](), list[Row](), numbers.label, ""
     for base, presets in BASES.items():
         bare, title = _twice(presets[label], below), f"{presets[label].title} + SNB"
         below, read = f"{base}-{label}", f"{title}, q sees h_t, too"
         sources = [f"{TABLES[label]}, {title}", *([_MEASURED] if base == TOP else [])]
-        snb = _preset(of, f"{base}-snb", title, sources, of.buffer, base, *of.rungs[base])
+        snb = _preset(numbers, f"{base}-snb", title, sources, numbers.buffer, base, *numbers.rungs[base])
         sources, ours = [f"not in the paper: {title} whose q sees h_t, too"], f"{base}-snb-{label}"
-        state = _preset(of, f"{base}-snb-state", read, sources, reading_state(of.buffer), base, ours=ours)
+        state = _preset(numbers, f"{base}-snb-state", read, sources, reading_state(numbers.buffer), base, ours=ours)
         rungs += [*bare, *_twice(snb, below)]
         beside += [*bare, *_twice(state, below, in_paper=False)]
     whole, adapting = rungs[-2:]
     reduced = list[tuple[Row, Row]]()
-    for (name, (title, changes)), ppl in zip(_ABLATIONS.items(), of.ablations, strict=True):
-        preset = _preset(of, name, title, [f"Table 3, {title}"], changed(of.buffer, changes), TOP, *_STATIC, ppl)
+    for (name, (title, changes)), ppl in zip(_ABLATIONS.items(), numbers.ablations, strict=True):
+        preset = _preset(
+            numbers, name, title, [f"Table 3, {title}"], changed(numbers.buffer, changes), TOP, *_STATIC, ppl
+        )
         reduced.append(_twice(preset, whole.name))
     unannealed, *others = reduced
     tempered = replace(
@@ -260,23 +262,23 @@ def _tables(of: Printed) -> tuple[list[Row], list[Table]]:
         name=f"unannealed-test-{label}-dynamic",
         title="w/o annealing in test",
         evaluation=Dynamic(gate_temperature=1.0),
-        published=Reported(test_ppl=of.unannealed_test),
+        published=Reported(test_ppl=numbers.unannealed_test),
         control=adapting.name,
     )
     apart = [whole, adapting, *unannealed, tempered, *(row for pair in others for row in pair)]
     parts = {
         whole.name: tuple(Component(key, title) for key, title in _PARTS.items()),
-        adapting.name: tuple(map(Component, _PARTS, _PARTS.values(), of.parts)),
+        adapting.name: tuple(map(Component, _PARTS, _PARTS.values(), numbers.parts)),
     }
-    ladder, analysis, reading = of.tables
+    ladder, analysis, reading = numbers.tables
     return [*rungs, *apart, *beside], [
-        _table(ladder, "perplexity", of, rungs, of.remark, details=_DETAILS),
-        _table(analysis, "what is in it,", of, apart, _ANALYSED, details=_DETAILS[1:], parts=parts),
-        _table(reading, "q sees h_t, too,", of, beside, _OURS, details=_DETAILS),
+        _table(ladder, "perplexity", numbers, rungs, numbers.remark, details=_DETAILS),
+        _table(analysis, "what is in it,", numbers, apart, _ANALYSED, details=_DETAILS[1:], parts=parts),
+        _table(reading, "q sees h_t, too,", numbers, beside, _OURS, details=_DETAILS),
     ]
 
 
-_ALL = [_tables(of) for of in PRINTED]
+_ALL = [_tables(numbers) for numbers in PRINTED]
 _ROWS = {row.name: row for rows, _ in _ALL for row in rows}
 
 PRESETS = list({row.preset.name: row.preset for row in _ROWS.values() if row.preset.paper == "Li et al. 2020"}.values())
