@@ -6,10 +6,9 @@ Rows of published tables are written by `spanlm.papers`, as its pages have them;
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from statistics import fmean
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from results import scaling
 from results.record import KINDS
@@ -48,33 +47,6 @@ def running_text() -> Rows:
     columns = ("scale", "parameters", "seeds", "valid ppl", "test ppl", "paper: valid", "paper: test")
     rows = _cells("salton2017", "ptb-small", "1", columns)
     return [["model", *columns], *([title, *cells] for title, cells in rows.items())]
-
-
-class Column(NamedTuple):
-    """A number of each record: where it is, its digits, and by what it is multiplied."""
-
-    title: str
-    path: str
-    digits: int = 1
-    factor: int = 1
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A line a record, which `row` names."""
-
-    file: str
-    table: str
-    columns: tuple[Column | tuple[str, str] | tuple[str, str, int] | tuple[str, str, int, int], ...]
-    row: str = "row"
-
-    def __call__(self) -> Rows:
-        """Return the table."""
-        columns = [Column(*column) for column in self.columns]
-        lines = records(self.file, self.table)
-        cells = ([_number(at(one, path), *how) for _, path, *how in columns] for one in lines)
-        titles = ["", *(column.title for column in columns)]
-        return [titles, *([str(at(one, self.row)), *row] for one, row in zip(lines, cells, strict=True))]
 
 
 def _number(value: object, digits: int = 1, factor: int = 1) -> str:
@@ -565,6 +537,13 @@ def steps() -> Rows:
     return rows
 
 
+def verbs() -> Rows:
+    """Return the seconds of each verb's command, with the least and the most."""
+    paths = {"seconds": "after.seconds", "least": "after.from", "most": "after.to"}
+    lines = ([one["row"], *(_number(at(one, path)) for path in paths.values())] for one in records("speed", "verbs"))
+    return [["", *paths], *lines]
+
+
 def busy_cores() -> Rows:
     """Return tokens a second for each number of busy processes; "short": `GOMP_SPINCOUNT=1000`."""
     found: dict[str, dict[str, int]] = {}
@@ -611,11 +590,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     # speed
     "speed-ratios": ratios,
     "speed-steps": steps,
-    "speed-verbs": Measured(
-        "speed",
-        "verbs",
-        (("seconds", "after.seconds"), ("least", "after.from"), ("most", "after.to")),
-    ),
+    "speed-verbs": verbs,
     "speed-busy-cores": busy_cores,
     "speed-operations": operations,
     # the plan past these machines
