@@ -197,9 +197,8 @@ class Estimator:
             streams, length = (1, LENGTH) if adapting else (streams, length)
             batching = replace(config.training.batching, batch_size=streams, length=length, group_size=None)
             config = replace(config, training=replace(config.training, batching=batching))
-            trainer, steps = idle_trainer(config, self.plan.text_of(job)), 1
-            if adapting:
-                steps = max(1, min(5, int(1e7 / parameters)))
+            trainer = idle_trainer(config, self.plan.text_of(job))
+            steps = max(1, min(5, int(1e7 / parameters))) if adapting else 1
             first, *segments = islice(trainer.batcher.segments(start=trainer.batcher.count() // 2), steps + 1)
             trainer.step(first)  # does what is done only once
             segments = segments or [first]

@@ -18,24 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.models.encoders import AnyEncoderConfig, HORNNConfig, LSTMConfig, RNNConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
-from spanlm.papers.paper import (
-    WORD_CLASSES,
-    Details,
-    NgramPreset,
-    Paper,
-    Preset,
-    PublishedText,
-    Row,
-    Table,
-    row_of,
-)
+from spanlm.papers.paper import WORD_CLASSES, Details, NgramPreset, Paper, Preset, PublishedText, Row, Table, row_of
 from spanlm.papers.scales import Matched, Scale, smoke_scale
 from spanlm.scoring.ngram.config import NgramConfig, NgramRunConfig
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
@@ -144,6 +134,12 @@ def _windows(
     ]
 
 
+def _hornn(pooling: Literal["fofe", "gated"], title: str, units: int, test: float, valid: float, count: str) -> Row:
+    encoder, remark = HORNNConfig(hidden_size=units, pooling=pooling), _HORNN_REMARK.format(units=units, count=count)
+    name, title = f"{pooling}-hornn-3", f"{title} HORNN (3rd order)"
+    return _row(name, title, encoder, NoMemoryConfig(), test, valid, remark=remark)
+
+
 def _ngram(order: int, units: int, test: float, valid: float) -> Row:
     figures, curve = ("2b", "2c") if order == 4 else ("2b",), ("N-gram RNN", order)
     encoder, memory = LSTMConfig(hidden_size=units), NGramConfig(order=order)
@@ -168,24 +164,8 @@ _MATCHED = _windows("kvp-786", units=786, remark=_KVP_MATCHED_REMARK, **_KVP)
 _MODELS = [
     _row("rnn", "RNN", RNNConfig(hidden_size=307), NoMemoryConfig(), 125.7, 121.7),
     _row("lstm", "LSTM", LSTMConfig(hidden_size=300), NoMemoryConfig(), 85.2, 83.2),
-    _row(
-        "fofe-hornn-3",
-        "FOFE HORNN (3rd order)",
-        HORNNConfig(hidden_size=303, pooling="fofe"),
-        NoMemoryConfig(),
-        120.5,
-        116.7,
-        remark=_HORNN_REMARK.format(units=303, count="23.77"),
-    ),
-    _row(
-        "gated-hornn-3",
-        "Gated HORNN (3rd order)",
-        HORNNConfig(hidden_size=297, pooling="gated"),
-        NoMemoryConfig(),
-        97.1,
-        93.9,
-        remark=_HORNN_REMARK.format(units=297, count="23.83"),
-    ),
+    _hornn("fofe", "FOFE", 303, 120.5, 116.7, "23.77"),
+    _hornn("gated", "Gated", 297, 97.1, 93.9, "23.83"),
     *_windows(
         "rm",
         "RM(+tM-g)",
