@@ -45,7 +45,7 @@ class Page:
                 f" The paper's numbers are those of {text.described}: compare orders and differences, not values."
             )
         lines += dict.fromkeys(f"Corpus: {escape(note)}." for text in plan.texts.values() for note in text.notes)
-        adapting = any(isinstance(self.paper.rows[name].evaluation, Dynamic) for name in self.table.rows)
+        adapting = any(isinstance(row.evaluation, Dynamic) for row in self.table.rows.values())
         lines += plan.scale.describe(adapting)
         lines += ["What the published rows leave open: `spanlm presets`."] if text else []
         # what a cache adds is in the notes on it
@@ -74,7 +74,7 @@ class Page:
         return _page(parts)
 
     def _missing(self) -> str:
-        titles = {row: self.paper.rows[row].title for row in self.table.rows}
+        titles = {name: row.title for name, row in self.table.rows.items()}
         alike = Counter(titles.values())  # rows with one title differ in how they are evaluated
         titles = {row: title if alike[title] == 1 else f"{title} (`{row}`)" for row, title in titles.items()}
         reasons = {task.row.name: "not run yet" for task in self.plan.tasks}
@@ -161,7 +161,7 @@ class Page:
 
     def _curves(self) -> tuple[Panel, Panel]:
         curves = defaultdict[str, list[Row]](list)
-        for row in (self.paper.rows[name] for name in self.table.rows):
+        for row in self.table.rows.values():
             curves[row.curve[0]].append(row)
         measured, published = [], []
         for name, rows in curves.items():

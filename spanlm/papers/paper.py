@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from spanlm.config import RunConfig
@@ -163,6 +164,10 @@ def row_of(preset: Preset, title: str = "", control: str = "", **more: Any) -> R
     return Row(name=preset.name.partition("/")[2], title=title or preset.title, preset=preset, control=control, **more)
 
 
+def by_name(*rows: Row) -> dict[str, Row]:
+    return {row.name: row for row in rows}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Section:
     """Rows of a table that can be compared with each other, but not with other rows."""
@@ -220,7 +225,7 @@ class Table:
     kind: Literal["table", "figure"] = "table"
     label: str = ""  # what the paper calls it; empty: its kind and name
     about: str  # equal for tables that differ only in their text
-    rows: tuple[str, ...]  # in the paper's order
+    rows: Mapping[str, Row]  # by name, in the paper's order
     measure: Measure = "perplexity"  # taken of every row beside perplexity
     columns: tuple[str, ...] = ()  # names of the paper's, or in `spanlm.papers.table.COLUMNS`; none: `details` alone
     details: tuple[Details, ...] = ()  # tables that follow it
@@ -253,7 +258,6 @@ class Paper:
 
     name: str  # what `reproduce` takes
     title: str  # authors and year
-    rows: Mapping[str, Row]  # of all its tables, by name
     tables: tuple[Table, ...]
     scales: tuple[Scale, ...]
     columns: Mapping[str, Column] = field(default_factory=dict)  # those that only this paper has, by heading
@@ -262,6 +266,11 @@ class Paper:
     overview: str = ""  # of a paper whose tables have a corpus each: the column that one more table shows of them all
     by_epoch: str = ""  # what it calls its figure of the use of a span buffer by epoch
     digits: int = 1  # of perplexities, after the point
+
+    @cached_property
+    def rows(self) -> dict[str, Row]:
+        """Return those of all its tables, by name."""
+        return {name: row for table in self.tables for name, row in table.rows.items()}
 
     def plain(self, row: Row) -> Row:
         return next(r for r in self.rows.values() if r.preset is row.preset and isinstance(r.evaluation, Plain))

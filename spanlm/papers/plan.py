@@ -19,7 +19,7 @@ from spanlm.errors import InputError, nearest, nearest_or_all
 from spanlm.models.counting import ParameterCount, count_configured
 from spanlm.models.ops.precision import Precision
 from spanlm.papers import PAPERS, PRESETS
-from spanlm.papers.paper import WORD_CLASSES, Averaged, Dynamic, Measure, Paper, Plain, Row, Table
+from spanlm.papers.paper import WORD_CLASSES, Averaged, Dynamic, Measure, Paper, Plain, Row, Table, by_name
 from spanlm.papers.scales import DynamicSearch, Scale, scaled
 from spanlm.store.files import expanded
 
@@ -124,7 +124,7 @@ class Plan:
         scale = _named(self.paper.scales, request.scale, "--scale={}: unknown.")
         self.scale = replace(scale, precision=request.precision or scale.precision)
         corpus, self.tables = _tables(request, self.paper, scale)
-        rows = [self.paper.rows[row] for row in dict.fromkeys(row for table in self.tables for row in table.rows)]
+        rows = list(by_name(*(row for table in self.tables for row in table.rows.values())).values())
         self.left_out = dict(_too_large(rows, scale, len(request.seeds)))
         for name in request.rows or ():
             if name in self.left_out:

@@ -205,9 +205,9 @@ class Line:
         return f"{self.by(fmean(differences))} ({self.row.control})" if differences else None
 
     def _published_over(self) -> str | None:
-        if self.row.control not in self.filled.table.rows:
+        if (control := self.filled.table.rows.get(self.row.control)) is None:
             return None
-        ours, theirs = self.row.reported.test_ppl, self.paper.rows[self.row.control].reported.test_ppl
+        ours, theirs = self.row.reported.test_ppl, control.reported.test_ppl
         return self.by(ours - theirs) if ours and theirs else None
 
     def parts(self) -> Iterator[Line]:
@@ -240,9 +240,9 @@ class FilledTable:
         self.paper, self.table = paper, table
         self.records = [record for record in records if record["row"] in table.rows]
         self.lines = dict[str, Line]()
-        for name in table.rows:
+        for name, row in table.rows.items():
             if mine := [record for record in self.records if record["row"] == name]:
-                self.lines[name] = Line(paper.rows[name], self, tuple(sorted(mine, key=seeds_of)))
+                self.lines[name] = Line(row, self, tuple(sorted(mine, key=seeds_of)))
 
     @property
     def most_seeds(self) -> int:

@@ -21,7 +21,7 @@ every_paper = pytest.mark.parametrize("paper", PAPERS.values(), ids=lambda paper
 @every_paper
 def test_every_table_has_rows_and_columns_that_there_are(paper: Paper) -> None:
     for table in paper.tables:
-        assert set(table.rows) <= set(paper.rows) and set(table.parts) <= set(table.rows)
+        assert set(table.parts) <= set(table.rows) <= set(paper.rows)
         columns = {*table.columns, *(column for details in table.details for column in details.columns)}
         assert columns <= {*COLUMNS, *paper.columns, BY_EPOCH, BY_LAG}
 
@@ -29,8 +29,7 @@ def test_every_table_has_rows_and_columns_that_there_are(paper: Paper) -> None:
 @every_paper
 def test_every_preset_has_one_plain_row_and_it_is_in_the_tables_that_need_it(paper: Paper) -> None:
     for table in paper.tables:
-        for name in table.rows:
-            row = paper.rows[name]
+        for row in table.rows.values():
             plain = [r.name for r in paper.rows.values() if r.preset == row.preset and r.evaluation == Plain()]
             assert plain == [paper.plain(row).name]
             assert plain[0] in table.rows
@@ -38,10 +37,9 @@ def test_every_preset_has_one_plain_row_and_it_is_in_the_tables_that_need_it(pap
 
 def test_a_control_is_a_plain_lstm_of_the_same_table_counted_alike() -> None:
     for table in SALTON.tables:
-        for row in (SALTON.rows[name] for name in table.rows):
+        for row in table.rows.values():
             if row.control:
-                control = SALTON.rows[row.control]
-                assert control.name in table.rows
+                control = table.rows[row.control]
                 # a cache on an attentive model is compared with one of the same size on the model without attention
                 assert control.evaluation in (Plain(), row.evaluation)
                 assert control.evaluation == Plain() or "single" in row.name
@@ -54,8 +52,7 @@ TABLES = {table.name: table for table in LI.tables}
 
 
 def rows(table: str, *, adapting: bool) -> list[Row]:
-    found = [LI.rows[name] for name in TABLES[table].rows]
-    return [row for row in found if isinstance(row.evaluation, Dynamic) == adapting]
+    return [row for row in TABLES[table].rows.values() if isinstance(row.evaluation, Dynamic) == adapting]
 
 
 @pytest.mark.parametrize(("table", "label"), [("1", "ptb"), ("2", "wt2")])

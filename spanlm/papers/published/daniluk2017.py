@@ -25,7 +25,18 @@ from spanlm.data.config import DataConfig
 from spanlm.models.encoders import AnyEncoderConfig, HORNNConfig, LSTMConfig, RNNConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
-from spanlm.papers.paper import WORD_CLASSES, Details, NgramPreset, Paper, Preset, PublishedText, Row, Table, row_of
+from spanlm.papers.paper import (
+    WORD_CLASSES,
+    Details,
+    NgramPreset,
+    Paper,
+    Preset,
+    PublishedText,
+    Row,
+    Table,
+    by_name,
+    row_of,
+)
 from spanlm.papers.scales import Matched, Scale, smoke_scale
 from spanlm.scoring.ngram.config import NgramConfig, NgramRunConfig
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
@@ -188,7 +199,7 @@ _ORDERS = [
     _ngram(4, 968, 75.9, 74.8),
     _ngram(5, 1120, 77.3, 76.0),
 ]
-_ROWS = {row.name: row for row in (*_MODELS, *_ORDERS)}
+_ROWS = by_name(*_MODELS, *_ORDERS)
 
 PRESETS = [DEMO, *(row.preset for row in (*_MODELS, *_MATCHED, *_ORDERS))]
 
@@ -225,10 +236,10 @@ _COLUMNS = (
 )
 
 
-def _figure(name: str, about: str, rows: tuple[str, ...] = (), **more: Any) -> Table:
+def _figure(name: str, about: str, *rows: Row, **more: Any) -> Table:
     """Return a figure of the rows that are in it, unless it names others."""
-    rows = rows or tuple(row.name for row in _ROWS.values() if name in row.figures)
-    return Table(name=name, kind="figure", about=about, rows=rows, text=TEXT, **more)
+    rows = rows or tuple(row for row in _ROWS.values() if name in row.figures)
+    return Table(name=name, kind="figure", about=about, rows=by_name(*rows), text=TEXT, **more)
 
 
 def _accuracy(by: str, words: str) -> Details:
@@ -239,7 +250,6 @@ def _accuracy(by: str, words: str) -> Details:
 PAPER = Paper(
     name="daniluk2017",
     title="Daniluk et al. 2017",
-    rows=_ROWS,
     scales=(
         smoke_scale(Matched(units=16, max_epochs=1, init_range=0.4), "a minute or two"),
         Scale(
@@ -263,7 +273,7 @@ PAPER = Paper(
         _figure(
             "2d",
             "accuracy on the Children's Book Test",
-            rows=tuple(_ACCURACIES),
+            *map(_ROWS.__getitem__, _ACCURACIES),
             measure="cloze",
             details=(
                 _accuracy("sentence", "whole query sentence"),
@@ -279,7 +289,7 @@ PAPER = Paper(
         _figure(
             "3",
             "mean attention by lag",
-            tuple(row.name for row in _ROWS.values() if row.curve[1] == 15),
+            *(row for row in _ROWS.values() if row.curve[1] == 15),
             label="Figure 3b",
             measure="attention",
         ),

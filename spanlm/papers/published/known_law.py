@@ -26,7 +26,7 @@ from spanlm.models.memories import (
     RecurrentMemoryConfig,
     SpanBufferConfig,
 )
-from spanlm.papers.paper import BY_LAG, Cached, Column, Details, Paper, Preset, Table, row_of
+from spanlm.papers.paper import BY_LAG, Cached, Column, Details, Paper, Preset, Table, by_name, row_of
 from spanlm.papers.published.li2020 import reading_state
 from spanlm.papers.scales import Matched, Scale
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
@@ -105,7 +105,7 @@ SOURCES = {
 }
 """Table -> its source, what that is, and what can use it."""
 
-_PLAIN = {row.name: row for row in map(row_of, PRESETS)}
+_PLAIN = by_name(*map(row_of, PRESETS))
 _CACHED: dict[str, Any] = {"title": "LSTM with a cache", "evaluation": Cached(10 * REACH), "control": "lstm"}
 _ROWS = _PLAIN | {"lstm-cache": replace(_PLAIN["lstm"], name="lstm-cache", **_CACHED)}
 _COLUMNS = ("units", "θ_M", "excess", "law", "test ppl", "best epoch", "tokens/s", "minutes")
@@ -118,13 +118,12 @@ _BY_LAG = Details(
 PAPER = Paper(
     name="yardstick",
     title="Every memory on texts with a known law",
-    rows=_ROWS,
     tables=tuple(
         Table(
             name=name,
             label=name,
             about=what,
-            rows=tuple(_ROWS),
+            rows=_ROWS,
             measure="excess",
             columns=_COLUMNS,
             details=(_BY_LAG,),

@@ -47,6 +47,7 @@ from spanlm.papers.paper import (
     Row,
     Section,
     Table,
+    by_name,
     preset_on,
     row_of,
 )
@@ -233,12 +234,12 @@ def _twice(preset: Preset, control: str, **more: Any) -> tuple[Row, Row]:
 
 
 def _table(name: str, about: str, numbers: Printed, rows: list[Row], remark: str, **more: Any) -> Table:
-    names = tuple(row.name for row in rows)
-    return Table(name=name, about=about, rows=names, text=TEXTS[numbers.label], columns=_COLUMNS, remark=remark, **more)
+    more |= {"rows": by_name(*rows), "text": TEXTS[numbers.label], "remark": remark}
+    return Table(name=name, about=about, columns=_COLUMNS, **more)
 
 
-def _tables(numbers: Printed) -> tuple[list[Row], list[Table]]:
-    """Return the rows of a corpus and its tables: the ladder, its topmost rung taken apart, our reading of SNB."""
+def _tables(numbers: Printed) -> list[Table]:
+    """Return the tables of a corpus: the ladder, its topmost rung taken apart, our reading of SNB."""
     rungs, beside, label, below = list[Row](), list[Row](), numbers.label, ""
     for base, presets in BASES.items():
         bare, title = _twice(presets[label], below), f"{presets[label].title} + SNB"
@@ -271,17 +272,17 @@ def _tables(numbers: Printed) -> tuple[list[Row], list[Table]]:
         adapting.name: tuple(map(Component, _PARTS, _PARTS.values(), numbers.parts)),
     }
     ladder, analysis, reading = numbers.tables
-    return [*rungs, *apart, *beside], [
+    return [
         _table(ladder, "perplexity", numbers, rungs, numbers.remark, details=_DETAILS),
         _table(analysis, "what is in it,", numbers, apart, _ANALYSED, details=_DETAILS[1:], parts=parts),
         _table(reading, "q sees h_t, too,", numbers, beside, _OURS, details=_DETAILS),
     ]
 
 
-_ALL = [_tables(numbers) for numbers in PRINTED]
-_ROWS = {row.name: row for rows, _ in _ALL for row in rows}
+_BY_CORPUS = [_tables(numbers) for numbers in PRINTED]
+_ROWS = [row for tables in _BY_CORPUS for table in tables for row in table.rows.values()]
 
-PRESETS = list({row.preset.name: row.preset for row in _ROWS.values() if row.preset.paper == "Li et al. 2020"}.values())
+PRESETS = list({row.preset.name: row.preset for row in _ROWS if row.preset.paper == "Li et al. 2020"}.values())
 
 _SHORT = {
     "optimizer.lr": 20.0,
@@ -304,8 +305,7 @@ _RATES, _DECAYS = (5e-5, 1e-4, 2e-4, 4e-4), (0.0005, 0.002, 0.008, 0.032)
 PAPER = Paper(
     name="li2020",
     title="Li et al. 2020",
-    rows=_ROWS,
-    tables=tuple(table for both in zip(*(tables for _, tables in _ALL), strict=True) for table in both),
+    tables=tuple(table for both in zip(*_BY_CORPUS, strict=True) for table in both),
     columns=_PART_COLUMNS
     | {
         "PoU": Column("test.parts.utilisation", scale=100, digits=1),

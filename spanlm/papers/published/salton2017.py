@@ -47,6 +47,7 @@ from spanlm.papers.paper import (
     Row,
     Section,
     Table,
+    by_name,
     preset_on,
     row_of,
 )
@@ -269,7 +270,7 @@ def _table(name: str, label: str, rows: tuple[Row, ...], remark: str) -> Table:
         name=name,
         about="perplexity",
         text=TEXTS[label],
-        rows=tuple(row.name for row in rows),
+        rows=by_name(*rows),
         columns=_COLUMNS,
         details=_DETAILS,
         remark=f"{_COUNT}, {remark}",
@@ -279,7 +280,6 @@ def _table(name: str, label: str, rows: tuple[Row, ...], remark: str) -> Table:
 PAPER = Paper(
     name="salton2017",
     title="Salton et al. 2017",
-    rows={row.name: row for row in (*_PENN_TREEBANK, *_WIKITEXT_2)},
     tables=(_table("1", "ptb", _PENN_TREEBANK, _REMARK_1), _table("2", "wt2", _WIKITEXT_2, _REMARK_2)),
     columns={
         heading: Column(f"{split}.salton2017.{field}")
