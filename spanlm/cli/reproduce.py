@@ -191,9 +191,9 @@ def _ended(outcome: Outcome) -> str:
         valid, test = (outcome.record[split]["perplexity"] for split in ("valid", "test"))
         return f"valid ppl {valid:,.2f}, test ppl {test:,.2f} ({when})"
     record = outcome.task.record
-    tried = outcome.task.models and record.exists()
-    kept = f" {record} lists what was tried; delete it to try the row again." if tried else ""
-    return f"failed{' before' if outcome.done_before else ''}: {outcome.error}{kept}"
+    tried = f" {record} lists what was tried; delete it to try the row again."
+    advice = tried if outcome.task.models and record.exists() else ""
+    return f"failed{' before' if outcome.done_before else ''}: {outcome.error}{advice}"
 
 
 def _show(page: Page) -> None:

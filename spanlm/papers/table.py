@@ -1,7 +1,7 @@
 """A table of a paper filled with the records of its rows: cells by named columns, and how sure their order is.
 
-A record is what a finished row left (`spanlm.papers.run`); the facts of a row are its records, what follows from them,
-and what the paper printed. A column is a path into the facts and how the number there is written.
+A record is what a finished row left (`spanlm.papers.record`); the facts of a row are its records, what follows from
+them, and what the paper printed. A column is a path into the facts and how the number there is written.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ def at(record: Record, path: str) -> Any:
     """Follow a path with dots into a record; None where it ends before."""
     value: Any = record
     for key in path.split("."):
-        value = dict(enumerate(value)).get(int(key)) if isinstance(value, list) else (value or {}).get(key)
+        if isinstance(value, list):
+            value = value[int(key)] if int(key) < len(value) else None
+        else:
+            value = (value or {}).get(key)
     return value
 
 
@@ -241,8 +244,8 @@ class FilledTable:
         self.records = [record for record in records if record["row"] in table.rows]
         self.lines = dict[str, Line]()
         for name, row in table.rows.items():
-            if mine := [record for record in self.records if record["row"] == name]:
-                self.lines[name] = Line(row, self, tuple(sorted(mine, key=seeds_of)))
+            if runs := [record for record in self.records if record["row"] == name]:
+                self.lines[name] = Line(row, self, tuple(sorted(runs, key=seeds_of)))
 
     @property
     def most_seeds(self) -> int:
