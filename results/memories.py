@@ -12,7 +12,7 @@ from typing import Any
 
 from results.record import asked, save
 from results.records import Record, records
-from spanlm.papers.yardstick import MODELS, SOURCES
+from spanlm.papers.published.known_law import MODELS, SOURCES
 
 FAMILIES = {"none": "LSTM, no memory", "ngram": "4-gram", "roles=1": "Attention, window 15"}
 FAMILIES |= {"roles=3": "Key-Value-Predict, window 5", "reads=spans": "Span buffer"}

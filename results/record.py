@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from results.records import Record, read, write
+from spanlm.papers.plan import record_name
+from spanlm.papers.table import seeds_of
 from spanlm.store.machine import processor_name
 from spanlm.store.provenance import file_provenance
 
@@ -109,9 +111,8 @@ def _summed(speed: Record) -> Record:
 def _written(name: str, folder: Path) -> None:
     for table, found in read(name).items():
         for record in (one for one in found if {"preset", "corpus", "starts"} <= one.keys()):
-            seeds = [model["seed"] for model in record.get("members", (record,))]
-            one_model = f"-seed-{seeds[0]}" if len(seeds) == 1 else ""
-            path = folder / name / table / f"{record['row']}{one_model}.json"
+            seeds = seeds_of(record)
+            path = folder / name / table / record_name(record["row"], seeds[0] if len(seeds) == 1 else None)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -286,11 +286,3 @@ def _pruned(value: Any) -> Any:
         inner["shares"] = _without(inner["shares"], implied)
         inner["shares"] = {name: x for name, x in inner["shares"].items() if x}
     return inner
-
-
-def at(record: Mapping[str, Any], path: str) -> Any:
-    """Follow a path with dots into a record; None where it ends before."""
-    value: Any = record
-    for key in path.split("."):
-        value = value[int(key)] if isinstance(value, list) else (value or {}).get(key)
-    return value

@@ -6,91 +6,47 @@ Rows of published tables are written by `spanlm.papers`, as its pages have them;
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from statistics import fmean
-from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from results import scaling
 from results.record import KINDS
-from results.records import PARTS, Record, at, records
+from results.records import PARTS, Record, records
 from spanlm.analysis.figures import Value
 from spanlm.papers import PAPERS
-from spanlm.papers.certainty import NONE, certainty
-from spanlm.papers.plan import Plan, Task
-from spanlm.papers.run import Outcome
-from spanlm.papers.table import COLUMNS, Grid, Overview, Page, in_words, spread
+from spanlm.papers.certainty import NONE
+from spanlm.papers.table import FilledTable, at, cell, in_words, spread
+from spanlm.papers.table import overview as overview_of
 from spanlm.scoring.resampling import of_chance, signed
 from spanlm.store.plain import several
 
 Rows = list[list[str]]  # the first is the header
-SURE = -1
-"""Of the tables of a page the last says how sure its differences are."""
 
 
 @cache
-def _page(paper: str, text: str, name: str) -> Page:
+def _filled(paper: str, text: str, name: str) -> FilledTable:
     """Return a table of a paper with the runs on one text."""
-    of = PAPERS[paper]
-    table = next(table for table in of.tables if table.name == name)
-    ended = ((SimpleNamespace(row=of.rows[one["row"]]), one) for one in records(paper, text))
-    return Page(cast(Plan, SimpleNamespace(paper=of)), table, [Outcome(cast(Task, task), one) for task, one in ended])
+    (table,) = (table for table in PAPERS[paper].tables if table.name == name)
+    return FilledTable(PAPERS[paper], table, records(paper, text))
 
 
-@cache
-def _grids(paper: str, text: str, name: str) -> list[Grid]:
-    return _page(paper, text, name).grids()
+def _cells(paper: str, text: str, name: str, columns: Sequence[str], section: int = 0) -> dict[str, list[str]]:
+    """Return columns of the rows of a published table by title; they are named as there, or `scale`."""
+    filled = _filled(paper, text, name)
+    lines = [line for whole in filled.groups[section].lines for line in (whole, *whole.parts())]
+    scale = ", ".join(dict.fromkeys(one["scale"] for one in records(paper, text)))
+    return {
+        line.title: [scale if column == "scale" else cell(line, filled.column(column)) for column in columns]
+        for line in lines
+    }
 
 
-def _columns(grid: Grid, columns: Sequence[str], scale: str = "") -> Rows:
-    """Return columns of a grid; what it leaves out because no row has it is a dash."""
-    lines = [dict(zip(grid.header, cells, strict=True)) | {"scale": scale} for cells in grid.rows]
-    left_out = dict.fromkeys(COLUMNS, NONE)
-    return [list(columns), *([(left_out | line)[column] for column in columns] for line in lines)]
-
-
-@dataclass(frozen=True)
-class Trained:
-    """Runs of a published table on one text, with columns that `spanlm.papers.table` names, and `scale`."""
-
-    paper: str
-    text: str
-    name: str
-    columns: tuple[str, ...]
-    which: int = 0  # of the page's tables
-
-    def __call__(self) -> Rows:
-        """Return the table."""
-        scale = ", ".join(dict.fromkeys(one["scale"] for one in records(self.paper, self.text)))
-        return _columns(_grids(self.paper, self.text, self.name)[self.which], ("model", *self.columns), scale)
-
-
-class Column(NamedTuple):
-    """A number of each record: where it is, its digits, and by what it is multiplied."""
-
-    title: str
-    path: str
-    digits: int = 1
-    factor: int = 1
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A line a record, which `row` names."""
-
-    file: str
-    table: str
-    columns: tuple[Column | tuple[str, str] | tuple[str, str, int] | tuple[str, str, int, int], ...]
-    row: str = "row"
-
-    def __call__(self) -> Rows:
-        """Return the table."""
-        columns = [Column(*column) for column in self.columns]
-        lines = records(self.file, self.table)
-        cells = ([_number(at(one, path), *how) for _, path, *how in columns] for one in lines)
-        titles = ["", *(column.title for column in columns)]
-        return [titles, *([str(at(one, self.row)), *row] for one, row in zip(lines, cells, strict=True))]
+def running_text() -> Rows:
+    """Return Table 1 of Salton et al. for models that read a running text."""
+    columns = ("scale", "parameters", "seeds", "valid ppl", "test ppl", "paper: valid", "paper: test")
+    rows = _cells("salton2017", "ptb-small", "1", columns)
+    return [["model", *columns], *([title, *cells] for title, cells in rows.items())]
 
 
 def _number(value: object, digits: int = 1, factor: int = 1) -> str:
@@ -135,12 +91,15 @@ def _head(text: str, of: str = "") -> str:
 @cache
 def _of_text(text: str) -> dict[str, str]:
     """Return the differences of Figure 2c's rows from the LSTM on a text, by title; of the LSTM its seeds."""
-    (_, *seeds), (_, *sure) = (
-        Trained("daniluk2017", text, "2c", (column,), which)() for column, which in (("seeds", 0), ("difference", SURE))
-    )
-    count = dict(seeds)
-    shown = {title: f"{cell.removesuffix(')')}; {count[title]})" for title, cell in sure}
-    return shown | {_title("lstm"): f"0 ({several(int(count[_title('lstm')]), 'seed')})"}
+    (group,) = _filled("daniluk2017", text, "2c").groups
+    sure, lines = group.sure, {line.row.name: line for line in group.trained}
+    assert sure is not None
+    shown = {}
+    for number, (name, seeds) in enumerate(zip(sure.names, sure.seeds, strict=True)):
+        difference, interval, _ = sure.against(number, sure.names.index("lstm"))
+        plain = f"0 ({several(seeds, 'seed')})"
+        shown[lines[name].title] = plain if name == "lstm" else _bits(difference, interval, seeds)
+    return shown
 
 
 @cache
@@ -246,9 +205,8 @@ def controls() -> Rows:
 
 def _in_order(text: str) -> str:
     """Return how many pairs of rows stand in the paper's order, of how many, and between which in 95 % of the draws."""
-    lines = _page("daniluk2017", text, "2c").done
-    sure = certainty({line.row.name: line.records for line in lines})
-    agreed = sure and sure.agreement([line.row.reported.test_ppl for line in lines])
+    (group,) = _filled("daniluk2017", text, "2c").groups
+    agreed = group.sure and group.sure.agreement([line.row.reported.test_ppl for line in group.trained])
     return "{} of {} ({} to {})".format(agreed[0], agreed[2], *agreed[1]) if agreed else NONE
 
 
@@ -273,26 +231,31 @@ def _of_larger() -> dict[str, str]:
 
 def perplexities() -> Rows:
     """Return test perplexities of Figure 2c: the paper's, and on each text."""
-    every = [dict(Trained("daniluk2017", text, "2c", ("test ppl",))()) for text in TEXTS]
-    printed = dict(Trained("daniluk2017", "ptb-small", "2c", ("paper: test",))()[1:])
-    lines = ([name, paper, *(one.get(name, NONE) for one in (*every, _of_larger()))] for name, paper in printed.items())
+    measured = [_cells("daniluk2017", text, "2c", ("test ppl",)) for text in TEXTS]
+    printed, larger = _cells("daniluk2017", "ptb-small", "2c", ("paper: test",)), _of_larger()
+    lines = [
+        [title, *paper, *(cells.get(title, [NONE])[0] for cells in measured), larger.get(title, NONE)]
+        for title, paper in printed.items()
+    ]
     return [["model", "paper (its Wikipedia)", *map(_head, TEXTS), LARGER], *lines]
 
 
 def orders() -> Rows:
     """Return Figure 2b: test perplexities by N, at two sizes."""
     columns = "scale", "readout", "seeds", "test ppl", "paper: test"
-    head, *rows = Trained("daniluk2017", "ptb-small", "2b", columns)()
-    return [[*head, LARGER], *([*row, _of_larger().get(row[0], NONE)] for row in rows)]
+    rows, larger = _cells("daniluk2017", "ptb-small", "2b", columns), _of_larger()
+    lines = ([title, *cells, larger.get(title, NONE)] for title, cells in rows.items())
+    return [["model", *columns, LARGER], *lines]
 
 
 def windows() -> Rows:
     """Return Figure 2a: test perplexities by window, the paper's beside them."""
     found: dict[str, dict[str, str]] = {}
-    for title, *cells in Trained("daniluk2017", "ptb-small", "2a", ("test ppl", "paper: test", "seeds", "scale"))()[1:]:
-        name, window = title.split(", window ")
-        mine = cells[0] if cells[2] == "1" else f"{cells[0]}, {cells[2]} seeds"
-        found.setdefault(name, {"scale": cells[3]}).update({window: mine, f"paper: {window}": cells[1]})
+    shown = _cells("daniluk2017", "ptb-small", "2a", ("test ppl", "paper: test", "seeds", "scale"))
+    for line in _filled("daniluk2017", "ptb-small", "2a").lines.values():
+        (name, window), (test, paper, seeds, scale) = line.row.curve, shown[line.title]
+        mine = test if seeds == "1" else f"{test}, {seeds} seeds"
+        found.setdefault(name, {"scale": scale}).update({str(window): mine, f"paper: {window}": paper})
     columns = ["scale", *(f"{paper}{window}" for paper in ("", "paper: ") for window in (1, 5, 10, 15))]
     return [["window", *columns], *([name, *(one.get(x, NONE) for x in columns)] for name, one in found.items())]
 
@@ -318,12 +281,8 @@ def lags() -> Rows:
 
 def rungs() -> Rows:
     """Return Table 1 of Li et al., with dynamic evaluation in columns of its own, then what reads otherwise."""
-    plain, dynamic = (
-        {row[0]: row[1:] for row in _columns(_grids("li2020", "ptb-small", "1")[which], ("model", *columns))[1:]}
-        for which, columns in enumerate(
-            (("seeds", "test ppl", "PoU", "paper: test"), ("test ppl", "PoU", "paper: test")),
-        )
-    )
+    plain = _cells("li2020", "ptb-small", "1", ("scale", "seeds", "test ppl", "PoU", "paper: test"))
+    dynamic = _cells("li2020", "ptb-small", "1", ("test ppl", "PoU", "paper: test"), section=1)
     head = (
         "model",
         "scale",
@@ -335,8 +294,7 @@ def rungs() -> Rows:
         "PoU, %; dynamic",
     )
     rows = [[*head]]
-    scale = records("li2020", "ptb-small")[0]["scale"]
-    for model, (seeds, test, pou, paper) in plain.items():
+    for model, (scale, seeds, test, pou, paper) in plain.items():
         adapted, opened, printed = dynamic[model]
         shares = NONE if pou == NONE else f"{pou}; {opened}"
         rows.append([model, scale, seeds, test, paper, adapted, printed, shares])
@@ -363,13 +321,10 @@ def _state(share: float | None, perplexities: Sequence[float | None], worst: flo
 
 def taken_apart() -> Rows:
     """Return Table 3 of Li et al., its two ways of evaluation side by side."""
-    columns = ("model", "valid ppl", "test ppl", "PoU", "paper: test")
+    columns = ("valid ppl", "test ppl", "PoU", "paper: test")
     (words,) = (one["buffer"] for one in records("li2020", "readings/beside") if one["row"] == "unigram-oracle-awd-ptb")
     scale = records("li2020", "ptb-small")[0]["scale"]
-    left, right = (
-        {row[0]: row[1:] for row in _columns(_grids("li2020", "ptb-small", "3")[which], columns)[1:]}
-        for which in (0, 1)
-    )
+    left, right = (_cells("li2020", "ptb-small", "3", columns, section) for section in (0, 1))
     rows = [
         ["model", "scale", "test ppl", "PoU, %", "dynamic: test", "dynamic: PoU, %", "paper, dynamic: test", "state"]
     ]
@@ -486,7 +441,7 @@ def questions() -> Rows:
     """Return accuracies on CBT-like questions: the figure's rows, and below them the n-gram models'."""
     classes = ("named entities", "common nouns", "verbs", "prepositions")
     columns = (*(f"sentence: {name}" for name in classes), "scale", "test ppl")
-    _, *rows = Trained("daniluk2017", "cbt-small", "2d", columns)()
+    rows = [[title, *cells] for title, cells in _cells("daniluk2017", "cbt-small", "2d", columns).items()]
     for one in records("daniluk2017", "cbt-ngrams"):
         answers = {file["class"]: file["contexts"]["full"]["sentence"] for file in one["cloze"]["files"]}
         held = " + cache" if one["config"]["ngram"]["cache"] else ""
@@ -497,14 +452,14 @@ def questions() -> Rows:
     return [["model", *classes, "scale", "test ppl"], *rows]
 
 
-YARDSTICK = "markov", "copy", "copy-lag-20", "agreement", "recall", "topics"
+KNOWN_LAWS = "markov", "copy", "copy-lag-20", "agreement", "recall", "topics"
 
 
-def yardstick() -> Rows:
+def known_laws() -> Rows:
     """Return the excess of each memory over the law of each text."""
-    grid = Overview([_page("yardstick", f"{text}-small", text) for text in YARDSTICK]).grid()
-    scale = records("yardstick", f"{YARDSTICK[0]}-small")[0]["scale"]
-    return _columns(grid, ("model", "scale", *YARDSTICK), scale)
+    grid = overview_of([_filled("yardstick", f"{text}-small", text) for text in KNOWN_LAWS])
+    scale = records("yardstick", f"{KNOWN_LAWS[0]}-small")[0]["scale"]
+    return [["model", "scale", *KNOWN_LAWS], *([title, scale, *cells] for title, *cells in grid.rows)]
 
 
 # --- speed ---
@@ -582,6 +537,13 @@ def steps() -> Rows:
     return rows
 
 
+def verbs() -> Rows:
+    """Return the seconds of each verb's command, with the least and the most."""
+    paths = {"seconds": "after.seconds", "least": "after.from", "most": "after.to"}
+    lines = ([one["row"], *(_number(at(one, path)) for path in paths.values())] for one in records("speed", "verbs"))
+    return [["", *paths], *lines]
+
+
 def busy_cores() -> Rows:
     """Return tokens a second for each number of busy processes; "short": `GOMP_SPINCOUNT=1000`."""
     found: dict[str, dict[str, int]] = {}
@@ -616,28 +578,19 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "daniluk2017-questions": questions,
     # Salton et al.
     "salton2017": attentive,
-    "salton2017-running-text": Trained(
-        "salton2017",
-        "ptb-small",
-        "1",
-        ("scale", "parameters", "seeds", "valid ppl", "test ppl", "paper: valid", "paper: test"),
-    ),
+    "salton2017-running-text": running_text,
     # Li et al.
     "li2020": rungs,
     "li2020-3": taken_apart,
     "li2020-readings": other_readings,
     "li2020-reads": reads,
     # memories
-    "yardstick": yardstick,
+    "yardstick": known_laws,
     "demo": on_the_demo,
     # speed
     "speed-ratios": ratios,
     "speed-steps": steps,
-    "speed-verbs": Measured(
-        "speed",
-        "verbs",
-        (("seconds", "after.seconds"), ("least", "after.from"), ("most", "after.to")),
-    ),
+    "speed-verbs": verbs,
     "speed-busy-cores": busy_cores,
     "speed-operations": operations,
     # the plan past these machines

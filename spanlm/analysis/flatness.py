@@ -85,7 +85,7 @@ class FlatnessAccumulator:
         """Add attention (N, L), oldest first, of which (N,) slots from the nearest on held a word; L may change."""
         rows, held = np.asarray(weights, dtype=np.float64), np.asarray(slots)
         if not (np.isfinite(rows).all() and (rows >= 0).all()):
-            raise InputError("weights: every weight must be a finite number that is not negative")
+            raise InputError("weights", limit="every weight must be a finite number that is not negative")
         window = rows.shape[1]
         rows = np.where(np.arange(window) >= window - held[:, None], rows, 0.0)
         counted = (held >= 2) & (rows.sum(axis=1) > 0)
@@ -100,7 +100,7 @@ class FlatnessAccumulator:
         """Return the means so far."""
         if self.rows == 0:
             slots = "words" if self.span == 1 else "spans"
-            raise InputError(f"flatness: none of {self.left_out} positions has two {slots} to look at")
+            raise InputError("flatness", limit=f"none of {self.left_out} positions has two {slots} to look at")
         columns = zip(GROUPS, self._counts.tolist(), self._sums, strict=True)
         groups = tuple(_row(name, count, sums) for name, count, sums in columns if count > 0)
         overall = _row(ALL, self.rows, self._sums.sum(axis=0))

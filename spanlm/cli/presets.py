@@ -57,10 +57,10 @@ def run(arguments: list[str]) -> None:
     wanted = options.filter.lower()
     # kvp-w1 is the name of one preset, and should not list kvp-w10 and kvp-w15, too
     whole = [name for name in rows if name == wanted or name.endswith(f"/{wanted}")]
-    found = whole or [name for name in rows if wanted in name]
-    if not found:
+    names = whole or [name for name in rows if wanted in name]
+    if not names:
         raise InputError(f"no preset has {options.filter} in its name.{nearest(wanted, rows)}")
-    shown = [rows[name] for name in found]
+    shown = [rows[name] for name in names]
     if options.out is not None:
         from spanlm.analysis.export import checked_suffix, write_whole
 
@@ -68,9 +68,9 @@ def run(arguments: list[str]) -> None:
     if options.json:
         from spanlm.papers import NGRAM_PRESETS, PRESETS
 
-        described = [describe_preset(PRESETS.get(name) or NGRAM_PRESETS[name]) for name in found]
+        described = [describe_preset(PRESETS.get(name) or NGRAM_PRESETS[name]) for name in names]
         out(json.dumps(described, indent=1, ensure_ascii=False))
-    elif len(found) == 1:
+    elif len(names) == 1:
         _show_one(shown[0])
     else:
         width = max(len(row["name"]) for row in shown) + 2
@@ -184,8 +184,8 @@ def _show_one(row: dict[str, Any]) -> None:
 
 def _perplexities(row: dict[str, Any], which: str) -> str:
     """`valid 74.2, test 75.8`."""
-    found = {split: row[f"{which}_{split}_perplexity"] for split in ("valid", "test")}
-    return ", ".join(f"{split} {value}" for split, value in found.items() if value is not None) or "none"
+    values = {split: row[f"{which}_{split}_perplexity"] for split in ("valid", "test")}
+    return ", ".join(f"{split} {value}" for split, value in values.items() if value is not None) or "none"
 
 
 if __name__ == "__main__":

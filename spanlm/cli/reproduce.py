@@ -16,9 +16,11 @@ from spanlm.cli.training_report import TrainingReport
 from spanlm.errors import InputError, Interrupted, RunError, SpanlmError, require
 from spanlm.jobs import Engine
 from spanlm.papers import PAPERS
+from spanlm.papers.page import Page, write_overview, write_pages
 from spanlm.papers.plan import Plan, Request, Task, for_each_corpus
-from spanlm.papers.run import DIVERGED, Estimator, Outcome, Run, finished, finished_before
-from spanlm.papers.table import Overview, Page, write_pages
+from spanlm.papers.record import DIVERGED, finished
+from spanlm.papers.run import Estimator, Outcome, Run, finished_before
+from spanlm.papers.table import FilledTable, overview
 from spanlm.store.plain import several
 
 _DESCRIPTION = """
@@ -54,22 +56,21 @@ def run(arguments: list[str]) -> None:
     engine = field_values(options, Engine)
     require(len(set(options.seeds)) == len(options.seeds), "--seeds", options.seeds, "different numbers")
     request = field_values(options, Request)
-    pages, failed = list[Page](), list[str]()
-    for one in for_each_corpus(request):
-        plan = Plan(one)
+    tables, failed = list[FilledTable](), list[str]()
+    for part in for_each_corpus(request):
+        plan = Plan(part)
         if not options.no_tables:
             _introduce(plan)
         if options.dry_run:
             _dry_run(plan)
             continue
-        shown, error = _run(plan, engine, tables=not options.no_tables)
-        pages += shown
+        pages, error = _run(plan, engine, tables=not options.no_tables)
+        tables += [page.filled for page in pages]
         failed += [error] if error else []
-    if len(pages) > 1 and pages[0].paper.overview and any(page.done for page in pages):
-        overview = Overview(pages)
+    if len(tables) > 1 and tables[0].paper.overview and any(filled.lines for filled in tables):
         out()
-        grid(*overview.grid())
-        for path in overview.write(request):
+        grid(*overview(tables))
+        for path in write_overview(request, tables):
             out(f"written: {path}")
     if failed:
         raise RunError("; ".join(failed))
@@ -148,7 +149,7 @@ def _run(plan: Plan, engine: Engine, tables: bool) -> tuple[list[Page], str]:
 
     def heard(task: Task, line: str) -> None:
         if line not in plan.corpus.notes:  # every process prints them
-            out(f"{plan.label(task)}  {line.partition('. Test it once')[0]}")
+            out(f"{plan.label(task)}  {line}")
 
     try:
         with TrainingReport(notes=False) as report:
@@ -156,7 +157,7 @@ def _run(plan: Plan, engine: Engine, tables: bool) -> tuple[list[Page], str]:
             for outcome in work.outcomes(engine):
                 out((f"{plan.label(outcome.task)}  " if not engine.here else "") + _ended(outcome))
                 ran.append(outcome)
-                ran.sort(key=lambda one: plan.tasks.index(one.task))  # side by side they end in any order
+                ran.sort(key=lambda outcome: plan.tasks.index(outcome.task))  # side by side they end in any order
                 if tables:
                     try:
                         written, problem = write_pages(plan, [*others, *ran]), None
@@ -190,19 +191,19 @@ def _ended(outcome: Outcome) -> str:
         valid, test = (outcome.record[split]["perplexity"] for split in ("valid", "test"))
         return f"valid ppl {valid:,.2f}, test ppl {test:,.2f} ({when})"
     record = outcome.task.record
-    tried = outcome.task.models and record.exists()
-    kept = f" {record} lists what was tried; delete it to try the row again." if tried else ""
-    return f"failed{' before' if outcome.done_before else ''}: {outcome.error}{kept}"
+    tried = f" {record} lists what was tried; delete it to try the row again."
+    advice = tried if outcome.task.models and record.exists() else ""
+    return f"failed{' before' if outcome.done_before else ''}: {outcome.error}{advice}"
 
 
 def _show(page: Page) -> None:
     out(f"\n{page.table.title}")
     for line in page.protocol():
         paragraph(f"  {line}")
-    for one in page.grids():
+    for header, rows, caption in page.filled.grids():
         out()
-        grid(one.header, one.rows, one.caption or None)
-    for line in page.order():
+        grid(header, rows, caption or None)
+    for line in page.filled.order():
         out()
         paragraph(line)
 

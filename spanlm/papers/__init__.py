@@ -1,43 +1,22 @@
 """Published tables: one file a paper, with a preset for each row, and how the rows are run again and shown."""
 
-from spanlm.errors import InputError, nearest
-from spanlm.papers import (
-    daniluk2017,
-    grave2017,
-    li2020,
-    merity2017,
-    merity2018,
-    ngram,
-    press2017,
-    salton2017,
-    wang2019,
-    yang2018,
-    yardstick,
-    zaremba2014,
-)
-from spanlm.papers.ngram import NgramPreset
-from spanlm.papers.paper import Paper, Preset, Reported
+from importlib import import_module
+from pkgutil import iter_modules
 
-_FILES = (
-    daniluk2017,
-    salton2017,
-    zaremba2014,
-    press2017,
-    grave2017,
-    merity2017,
-    merity2018,
-    yang2018,
-    wang2019,
-    li2020,
-    yardstick,
-)
+from spanlm.errors import InputError, nearest
+from spanlm.papers import published
+from spanlm.papers.paper import NgramPreset, Paper, Preset, Reported
+
+_FILES = [import_module(f"{published.__name__}.{file.name}") for file in iter_modules(published.__path__)]
 
 PRESETS: dict[str, Preset] = {preset.name: preset for file in _FILES for preset in file.PRESETS}
 
-NGRAM_PRESETS: dict[str, NgramPreset] = {preset.name: preset for preset in ngram.PRESETS}
+NGRAM_PRESETS: dict[str, NgramPreset] = {
+    preset.name: preset for file in _FILES for preset in getattr(file, "NGRAM_PRESETS", ())
+}
 """Those of n-gram models, which `spanlm train` takes, too."""
 
-PAPERS: dict[str, Paper] = {file.PAPER.name: file.PAPER for file in (daniluk2017, salton2017, li2020, yardstick)}
+PAPERS: dict[str, Paper] = {file.PAPER.name: file.PAPER for file in _FILES if hasattr(file, "PAPER")}
 """Those whose tables `spanlm reproduce` runs again."""
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.scoring.resampling import Array, drawn_means, drawn_p, drawn_shifts, interval_of, of_chance, signed
+from spanlm.scoring.resampling import Array, drawn_means, drawn_p, drawn_shifts, interval_of
 
 NONE = "–"
 SEED = 1
@@ -48,22 +48,13 @@ class Certainty:
         low, high = _middle((self.draws < self.draws[:, [row]]).sum(1) + 1)
         return int((self.means < self.means[row]).sum()) + 1, low, high
 
-    def cells(self, row: int, control: int | None) -> tuple[str, str, str, str]:
-        """Write for people: bits, the difference from a control with its interval, p, and the place."""
-        difference = p = NONE
-        if control is not None:
-            mean, (low, high), found = self.against(row, control)
-            difference, p = f"{signed(mean)} ({signed(low)} to {signed(high)})", of_chance(found)
-        place, best, last = self.place(row)
-        return f"{self.means[row]:.2f}", difference, p, f"{place}{'' if best == last else f' ({best}–{last})'}"
-
     def sentences(self, published: Sequence[float | None]) -> str:
         """Say what was drawn and, where pairs of rows have published numbers, how sure their order is."""
         seeds = "" if min(self.seeds) > 1 else "; rows with one seed: without their own spread"
         text = f"In brackets 95 %, over {self.blocks} and over seeds{seeds}."
-        if agreed := self.agreement(published):
-            alike, (low, high), pairs, share = agreed
-            text += f" {alike} of {pairs} pairs of rows stand in the paper's order"
+        if agreement := self.agreement(published):
+            count, (low, high), pairs, share = agreement
+            text += f" {count} of {pairs} pairs of rows stand in the paper's order"
             text += f"; in 95 % of the draws {low} to {high} do, and in {share:.0%} of them all."
         return text
 
@@ -82,9 +73,9 @@ class Certainty:
         if not pairs:
             return None
         first, second = map(list, zip(*pairs, strict=True))
-        alike = (self.draws[:, first] < self.draws[:, second]).sum(1)
-        now = int((self.means[first] < self.means[second]).sum())
-        return now, _middle(alike), len(pairs), float((alike == len(pairs)).mean())
+        count = int((self.means[first] < self.means[second]).sum())
+        drawn = (self.draws[:, first] < self.draws[:, second]).sum(1)
+        return count, _middle(drawn), len(pairs), float((drawn == len(pairs)).mean())
 
 
 def _middle(counts: NDArray[np.int64]) -> tuple[int, int]:
@@ -94,16 +85,16 @@ def _middle(counts: NDArray[np.int64]) -> tuple[int, int]:
 
 def certainty(rows: Mapping[str, Records]) -> Certainty | None:
     """Return how sure the rows' differences are; None: fewer than two have blocks of one text in all their records."""
-    found = {name: [one.get("blocks") or {} for one in records] for name, records in rows.items()}
-    texts = {name: [tuple(one.get("tokens", ())) for one in blocks] for name, blocks in found.items()}
-    common = Counter(text for each in texts.values() for text in each if text).most_common(1)
-    alike = [name for name, each in texts.items() if common and set(each) == {common[0][0]}]
-    if len(alike) < 2:
+    blocks = {name: [record.get("blocks") or {} for record in records] for name, records in rows.items()}
+    texts = {name: [tuple(of_seed.get("tokens", ())) for of_seed in of_row] for name, of_row in blocks.items()}
+    common = Counter(text for of_row in texts.values() for text in of_row if text).most_common(1)
+    names = tuple(name for name, of_row in texts.items() if common and set(of_row) == {common[0][0]})
+    if len(names) < 2:
         return None
     generator = np.random.default_rng(SEED)
-    bits = [np.array([one["bits"] for one in found[name]], np.float64) for name in alike]  # (seeds, blocks) of each
+    bits = [np.array([of_seed["bits"] for of_seed in blocks[name]], np.float64) for name in names]  # (seeds, blocks)
     sums, counts = np.stack([of_row.mean(0) for of_row in bits], 1), np.array(common[0][0], np.float64)[:, None]
     draws = drawn_means(sums, np.repeat(counts, len(bits), 1), generator)
     shifts = np.concatenate([drawn_shifts(of_row.sum(1)[:, None] / counts.sum(), generator) for of_row in bits], 1)
-    seeds, blocks = tuple(map(len, bits)), found[alike[0]][0]["are"]
-    return Certainty(tuple(alike), seeds, sums, counts, sums.sum(0) / counts.sum(), shifts, draws + shifts, blocks)
+    means, seeds, description = sums.sum(0) / counts.sum(), tuple(map(len, bits)), blocks[names[0]][0]["are"]
+    return Certainty(names, seeds, sums, counts, means, shifts, draws + shifts, description)

@@ -1,18 +1,20 @@
-"""What a file of a paper is made of: presets, rows with their published numbers, and tables.
+"""What a file of a paper is made of: presets, rows with their published numbers, tables, and scales.
 
 A preset is a whole configuration. A row is a preset and how its trained model is evaluated. A table is rows, each
-trained and evaluated in one way, with named columns.
+trained and evaluated in one way, with named columns (`spanlm.papers.table`). A scale is the size of a reproduction
+(`spanlm.papers.scales`).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, TypeVar
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
 from spanlm.config import RunConfig
-from spanlm.papers.scales import Scale
+from spanlm.papers.scales import Scale, changed
+from spanlm.scoring.ngram.config import NgramRunConfig
 from spanlm.scoring.options import DynamicConfig
 
 Measure = Literal["perplexity", "cloze", "attention", "excess"]
@@ -73,27 +75,22 @@ class Preset:
     paper: str
     sources: tuple[str, ...]  # the table rows it is
     title: str = ""  # the paper's name for the row
-    figures: tuple[str, ...] = ()  # of the paper that it is in
-    curve: tuple[str, int] | None = None  # in a figure of curves: the curve's name, and this point's x
     config: RunConfig  # the corpus is the user's to choose
     reported: Reported = field(default_factory=Reported)
     remark: str = ""  # where the paper contradicts itself, or this entry departs from it
     dynamic: DynamicConfig | None = None  # settings of dynamic evaluation that were published with it
+    own_size: bool = False  # where models have as many parameters as one LSTM, it has as many units, as in its paper
 
 
-Part = TypeVar("Part")
+@dataclass(frozen=True, kw_only=True)
+class NgramPreset:
+    """The configuration of an n-gram run with its provenance."""
 
-
-def changed(part: Part, changes: Mapping[str, Any]) -> Part:
-    """Return a configuration with other values, by the full names of their fields: `training.batching.length`."""
-    groups = defaultdict[str, dict[str, Any]](dict)
-    for name, value in changes.items():
-        group, _, field_name = name.partition(".")
-        groups[group][field_name] = value
-    config: Any = part
-    inner = {name: new[""] if "" in new else changed(getattr(config, name), new) for name, new in groups.items()}
-    new_part: Part = replace(config, **inner)
-    return new_part
+    name: str
+    paper: str
+    sources: tuple[str, ...]
+    config: NgramRunConfig
+    remark: str = ""
 
 
 def preset_on(text: PublishedText, config: RunConfig, *printed: float | None, **more: Any) -> Preset:
@@ -140,20 +137,22 @@ class Row:
     name: str  # for `--rows` and file names
     title: str  # the paper's name for it
     preset: Preset  # of the training; every preset of a paper has one plain row
-    how: Plain | Cached | Averaged | Dynamic = Plain()
+    evaluation: Plain | Cached | Averaged | Dynamic = Plain()
     published: Reported | None = None  # what the paper printed for this row; None: the preset has it
     accuracies: tuple[float, ...] = ()  # that it printed for the `WORD_CLASSES`
     in_paper: bool = True  # False: a control of ours
     control: str = ""  # the row that it is compared with, under the same protocol
+    figures: tuple[str, ...] = ()  # of the paper that it is in
+    curve: tuple[str, int] = ("", 0)  # in a figure of curves: the curve's name, and this point's x
 
     @property
     def reported(self) -> Reported:
         if self.published is not None:
             return self.published
         printed = self.preset.reported
-        if isinstance(self.how, Dynamic):
+        if isinstance(self.evaluation, Dynamic):
             return replace(printed, valid_ppl=printed.dynamic_valid_ppl, test_ppl=printed.dynamic_test_ppl)
-        return printed if isinstance(self.how, Plain) else Reported()
+        return printed if isinstance(self.evaluation, Plain) else Reported()
 
     @property
     def by_sentence(self) -> bool:
@@ -163,6 +162,10 @@ class Row:
 def row_of(preset: Preset, title: str = "", control: str = "", **more: Any) -> Row:
     """Return the plain row of a preset, which has its name."""
     return Row(name=preset.name.partition("/")[2], title=title or preset.title, preset=preset, control=control, **more)
+
+
+def by_name(*rows: Row) -> dict[str, Row]:
+    return {row.name: row for row in rows}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,8 +181,23 @@ class Section:
 
     def holds(self, row: Row) -> bool:
         """Whether a row can be here; it belongs to the first section that holds it."""
-        adapting = isinstance(row.how, Dynamic)
+        adapting = isinstance(row.evaluation, Dynamic)
         return self.adapting in (None, adapting) and self.by_sentence in (None, row.by_sentence)
+
+
+@dataclass(frozen=True)
+class Column:
+    """Where the facts of a row have a number (`spanlm.papers.table`), and how it is written.
+
+    Without a form it is the mean over the seeds, with the least and the greatest.
+    """
+
+    path: str
+    form: str = ""
+    scale: float = 1
+    digits: int | None = None  # None: those of the paper's perplexities
+    seeds: Literal["mean", "first", "each"] = "mean"
+    interval: str = ""  # path of the interval that one seed has in place of a range
 
 
 @dataclass(frozen=True)
@@ -187,7 +205,7 @@ class Details:
     """Another table of the same rows; rows and columns without a value are left out."""
 
     caption: str
-    columns: tuple[str, ...]  # names in `spanlm.papers.table.COLUMNS`
+    columns: tuple[str, ...]  # by name, as those of `Table`
     notes: bool = False  # the caption ends with the notes of the measurements
 
 
@@ -207,9 +225,9 @@ class Table:
     kind: Literal["table", "figure"] = "table"
     label: str = ""  # what the paper calls it; empty: its kind and name
     about: str  # equal for tables that differ only in their text
-    rows: tuple[str, ...]  # in the paper's order
+    rows: Mapping[str, Row]  # by name, in the paper's order
     measure: Measure = "perplexity"  # taken of every row beside perplexity
-    columns: tuple[str, ...] = ()  # names in `spanlm.papers.table.COLUMNS`; none: `details` alone
+    columns: tuple[str, ...] = ()  # names of the paper's, or in `spanlm.papers.table.COLUMNS`; none: `details` alone
     details: tuple[Details, ...] = ()  # tables that follow it
     parts: Mapping[str, tuple[Component, ...]] = field(default_factory=dict)  # of rows
     x_label: str = ""  # of a figure of curves
@@ -240,14 +258,19 @@ class Paper:
 
     name: str  # what `reproduce` takes
     title: str  # authors and year
-    rows: Mapping[str, Row]  # of all its tables, by name
     tables: tuple[Table, ...]
     scales: tuple[Scale, ...]
+    columns: Mapping[str, Column] = field(default_factory=dict)  # those that only this paper has, by heading
     sections: tuple[Section, ...] = (Section(),)
     note: str = ""  # how to read its tables; printed under each of them
     overview: str = ""  # of a paper whose tables have a corpus each: the column that one more table shows of them all
     by_epoch: str = ""  # what it calls its figure of the use of a span buffer by epoch
     digits: int = 1  # of perplexities, after the point
 
+    @cached_property
+    def rows(self) -> dict[str, Row]:
+        """Return those of all its tables, by name."""
+        return {name: row for table in self.tables for name, row in table.rows.items()}
+
     def plain(self, row: Row) -> Row:
-        return next(r for r in self.rows.values() if r.preset is row.preset and isinstance(r.how, Plain))
+        return next(r for r in self.rows.values() if r.preset is row.preset and isinstance(r.evaluation, Plain))

@@ -6,19 +6,20 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
 from spanlm.config import RunConfig
 from spanlm.data.cbt import Defect, is_cbt_like, read_questions, word_class
-from spanlm.data.config import CBT, DATA_VARIABLE, DataConfig, Lines
+from spanlm.data.config import CBT, DATA_VARIABLE, DataConfig
 from spanlm.data.corpora import Corpus, is_built, load_corpus, text_path
 from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, nearest, nearest_or_all
 from spanlm.models.counting import ParameterCount, count_configured
 from spanlm.options import Precision, option, options
-from spanlm.papers import PAPERS
-from spanlm.papers.paper import WORD_CLASSES, Averaged, Dynamic, Measure, Paper, Plain, Row, Table
+from spanlm.papers import PAPERS, PRESETS
+from spanlm.papers.paper import WORD_CLASSES, Averaged, Dynamic, Measure, Paper, Plain, Row, Table, by_name
 from spanlm.papers.scales import DynamicSearch, Scale, scaled
 from spanlm.store.files import expanded
 
@@ -47,11 +48,11 @@ class Request:
     @property
     def words(self) -> list[str]:
         words = ["reproduce", self.paper, "--scale", self.scale]
-        for one in fields(self)[2:]:
-            value = getattr(self, one.name)
-            if value not in (None, one.default):
+        for field in fields(self)[2:]:
+            value = getattr(self, field.name)
+            if value not in (None, field.default):
                 values = value if isinstance(value, tuple) else (value,)
-                words += [f"--{one.name.replace('_', '-')}", *map(str, values)]
+                words += [f"--{field.name.replace('_', '-')}", *map(str, values)]
         return words
 
 
@@ -87,13 +88,18 @@ class Task:
         return f"seed {first}" if len(self.jobs) == 1 else f"seeds {first} to {last}"
 
 
+def record_name(row: str, seed: int | None = None) -> str:
+    """Return the file name of a record; an ensemble has no seed of its own."""
+    return f"{row}.json" if seed is None else f"{row}-seed-{seed}.json"
+
+
 class Plan:
     """All tasks of a request.
 
     Attributes:
         scale: the scale, with the precision that is asked for.
         tables: in the paper's order.
-        texts: the corpus, by how its lines are read; as they are written first.
+        texts: the corpus, as each kind of row reads it; as it is written first.
         left_out: the reasons for rows that this scale leaves out.
         tasks: trainings, each once, and measurements, each after the trainings it needs.
         others: tasks that were not asked for, but have a record; shown, not run.
@@ -106,32 +112,31 @@ class Plan:
         scale = _named(self.paper.scales, request.scale, "--scale={}: unknown.")
         self.scale = replace(scale, precision=request.precision or scale.precision)
         corpus, self.tables = _tables(request, self.paper, scale)
-        rows = [self.paper.rows[row] for row in dict.fromkeys(row for table in self.tables for row in table.rows)]
-        most = max(scale.most_members or 2**31, len(request.seeds))
-        too_large = "an ensemble of {}: at scale {} at most {}, unless --seeds names as many"
-        self.left_out = {
-            row.name: too_large.format(row.how.members, scale.name, scale.most_members)
-            for row in rows
-            if isinstance(row.how, Averaged) and row.how.members > most
-        }
+        rows = list(by_name(*(row for table in self.tables for row in table.rows.values())).values())
+        self.left_out = dict(_too_large(rows, scale, len(request.seeds)))
         for name in request.rows or ():
             if name in self.left_out:
                 raise InputError(f"--rows={name}: {self.left_out[name]}")
-        self._data = replace(chosen_text(corpus, request), max_size=scale.vocabulary_size)
-        ways: set[Lines] = {row.preset.config.data.lines for row in rows}
-        self.texts = {lines: load_corpus(replace(self._data, lines=lines)) for lines in sorted(ways)}
+        self._data = {
+            row.preset.name: replace(
+                chosen_text(row.preset.config.data, corpus, request.data_dir), max_size=scale.vocabulary_size
+            )
+            for row in rows
+        }
+        self.texts = {data: load_corpus(data) for data in sorted(set(self._data.values()), key=attrgetter("lines"))}
         text = re.sub(r"[^\w.-]+", "-", self.corpus.name.removeprefix(PREFIX))
         place = Path(self.paper.name) / f"{text}-{scale.name}"
         self.out, self._runs = request.out / place, request.runs / place
-        self._configs: dict[str, tuple[RunConfig, ParameterCount]] = {}
-        asked = [row for row in rows if row.name not in self.left_out and row.name in (request.rows or [row.name])]
-        self.tasks = tuple(dict.fromkeys(task for row in asked for task in self._tasks(row, request.seeds)))
-        found = (re.fullmatch(r".*-seed-(\d+)", path.stem) for path in self.out.glob("*-seed-*.json"))
-        seeds = sorted({int(match[1]) for match in found if match})
-        kept = (task for row in rows if any(self.out.glob(f"{row.name}*.json")) for task in self._tasks(row, seeds))
-        self.others = tuple(task for task in dict.fromkeys(kept) if task.record.exists() and task not in self.tasks)
-        asks = any("cloze" in self._measures(row) for row in asked)
-        self.questions = find_questions(request.data_dir, request.questions) if asks else ()
+        self._sizes: dict[str, tuple[RunConfig, ParameterCount]] = {}
+        chosen = [row for row in rows if row.name not in self.left_out and row.name in (request.rows or [row.name])]
+        self.tasks = tuple(dict.fromkeys(task for row in chosen for task in self._tasks(row, request.seeds)))
+        names = (re.fullmatch(r".*-seed-(\d+)", path.stem) for path in self.out.glob("*-seed-*.json"))
+        seeds = sorted({int(name[1]) for name in names if name})
+        recorded = (row for row in rows if any(self.out.glob(f"{row.name}*.json")))
+        known = dict.fromkeys(task for row in recorded for task in self._tasks(row, seeds))
+        self.others = tuple(task for task in known if task.record.exists() and task not in self.tasks)
+        questions = any("cloze" in self._measures(row) for row in chosen)
+        self.questions = find_questions(request.data_dir, request.questions) if questions else ()
 
     @property
     def jobs(self) -> tuple[Task, ...]:
@@ -143,33 +148,26 @@ class Plan:
         return next(iter(self.texts.values()))
 
     def text_of(self, task: Task) -> Corpus:
-        return self.texts[task.config.data.lines]
+        return self.texts[task.config.data]
 
     def label(self, task: Task) -> str:
         return task.row.name if len(self.request.seeds) == 1 else f"{task.row.name}, {task.seeds}"
 
     def _tasks(self, row: Row, seeds: Sequence[int]) -> Iterator[Task]:
-        seeds = range(1, row.how.members + 1) if isinstance(row.how, Averaged) else seeds
-        jobs = [self._job(self.paper.plain(row), seed) for seed in seeds]
-        search = self.scale.dynamic if isinstance(row.how, Dynamic) else None
-        if isinstance(row.how, Averaged):
+        if isinstance(row.evaluation, Averaged):
+            jobs = tuple(self._job(self.paper.plain(row), seed) for seed in range(1, row.evaluation.members + 1))
             yield from jobs
-            yield replace(jobs[0], row=row, models=tuple(jobs), record=self.out / f"{row.name}.json")
+            yield replace(jobs[0], row=row, models=jobs, record=self.out / record_name(row.name))
             return
-        for job in jobs:
+        for job in (self._job(self.paper.plain(row), seed) for seed in seeds):
             yield job
-            if not isinstance(row.how, Plain):
-                record = self.out / f"{row.name}-seed-{job.seed}.json"
+            if not isinstance(row.evaluation, Plain):
+                record = self.out / record_name(row.name, job.seed)
+                search = self.scale.dynamic if isinstance(row.evaluation, Dynamic) else None
                 yield replace(job, row=row, models=(job,), record=record, search=search)
 
     def _job(self, row: Row, seed: int) -> Task:
-        if row.name not in self._configs:  # the sizes of a row are searched for once
-            preset = row.preset.config
-            data = replace(self._data, lines=preset.data.lines)
-            text = self.texts[data.lines]
-            found = scaled(self.scale, preset, data, len(text.vocabulary), len(text.splits["train"]))
-            self._configs[row.name] = found, count_configured(found.model, len(text.vocabulary))
-        config, parameters = self._configs[row.name]
+        config, parameters = self._sized(row.preset.name)
         training = replace(config.training, seed=seed, device=self.request.device)
         return Task(
             row=row,
@@ -177,20 +175,30 @@ class Plan:
             config=replace(config, training=training),
             parameters=parameters,
             folder=self._runs / row.name / f"seed-{seed}",
-            record=self.out / f"{row.name}-seed-{seed}.json",
+            record=self.out / record_name(row.name, seed),
             measures=self._measures(row),
         )
 
+    def _sized(self, name: str) -> tuple[RunConfig, ParameterCount]:
+        """Return the configuration of a preset at this scale, which is searched for once, and its size."""
+        if name not in self._sizes:
+            preset, data = PRESETS[name], self._data[name]
+            tokens, words = len(self.texts[data].splits["train"]), len(self.texts[data].vocabulary)
+            published = replace(preset.config, data=data)
+            config = scaled(self.scale, published, words, tokens, own_size=preset.own_size)
+            self._sizes[name] = config, count_configured(config.model, words)
+        return self._sizes[name]
+
     def _measures(self, row: Row) -> tuple[Measure, ...]:
-        found: list[Measure] = [table.measure for table in self.tables if row.name in table.rows]
-        return tuple(dict.fromkeys(["perplexity", *found]))
+        measures: list[Measure] = [table.measure for table in self.tables if row.name in table.rows]
+        return tuple(dict.fromkeys(["perplexity", *measures]))
 
 
 Named = TypeVar("Named", Paper, Scale, Table)
 
 
 def _named(known: Iterable[Named], name: str, error: str) -> Named:
-    by_name = {one.name: one for one in known}
+    by_name = {item.name: item for item in known}
     if name not in by_name:
         raise InputError(f"{error.format(name)}{nearest(name, by_name)}")
     return by_name[name]
@@ -207,18 +215,18 @@ def _tables(request: Request, paper: Paper, scale: Scale) -> tuple[str, tuple[Ta
         homes = ", ".join(f"{table.name} ({table.home})" for table in paper.tables)
         raise InputError(f"--table: must be given at scale {scale.name}: {homes}; or name a --corpus")
     # a source of texts may have other options: synthetic:copy,lag=20
-    able = [table for table in paper.tables if table.corpus in (None, corpus, corpus.partition(",")[0])]
-    if named is not None and named not in able:
+    possible = [table for table in paper.tables if table.corpus in (None, corpus, corpus.partition(",")[0])]
+    if named is not None and named not in possible:
         raise InputError(f"--table={named.name}: needs --corpus {named.corpus}, not {corpus}.")
-    at_home = [table for table in able if table.home == corpus]
-    twin = next((table for table in at_home if named and table.about == named.about), None)
+    printed = [table for table in possible if table.home == corpus]
+    twin = next((table for table in printed if named and table.about == named.about), None)
     if named is not None and named.home not in (None, corpus) and twin:
         raise InputError(
             f"--corpus={corpus}: table {named.name} has the settings of {named.home}; those of {corpus} are table "
             f"{twin.name}. Use --table {twin.name}, or --corpus {named.home}."
         )
-    own = [table for table in able if table.corpus == corpus]
-    chosen = [named] if named else at_home or own or able
+    exact = [table for table in possible if table.corpus == corpus]
+    chosen = [named] if named else printed or exact or possible
     known = {row for table in chosen for row in table.rows}
     for row in request.rows or ():
         if row not in known:
@@ -226,17 +234,24 @@ def _tables(request: Request, paper: Paper, scale: Scale) -> tuple[str, tuple[Ta
     return corpus, tuple(table for table in chosen if request.rows is None or set(table.rows) & set(request.rows))
 
 
-def chosen_text(corpus: str, request: Request) -> DataConfig:
-    """Return the text that `corpus` means; an InputError if it is wikipedia, which is missing."""
-    path = text_path(DataConfig(corpus=corpus, dir=request.data_dir))
-    if corpus == "wikipedia" and not path.is_dir():
+def _too_large(rows: Iterable[Row], scale: Scale, seeds: int) -> Iterator[tuple[str, str]]:
+    """Yield the ensembles that a scale leaves out, and why."""
+    most = max(scale.most_members or 2**31, seeds)
+    for row in rows:
+        if isinstance(row.evaluation, Averaged) and row.evaluation.members > most:
+            limit = f"at scale {scale.name} at most {scale.most_members}, unless --seeds names as many"
+            yield row.name, f"an ensemble of {row.evaluation.members}: {limit}"
+
+
+def chosen_text(published: DataConfig, corpus: str, data_dir: str | None) -> DataConfig:
+    """Return `corpus` as a preset reads its text; an InputError if it is wikipedia, which is missing."""
+    data = replace(published, corpus=corpus, dir=data_dir)
+    if corpus == "wikipedia" and not text_path(data).is_dir():
         raise InputError(
             "--corpus=wikipedia: the paper's corpus is no longer available. Build one: `spanlm data wikipedia "
             "--source ARTICLES --out wikipedia`, then `--corpus wikipedia` (a folder of that name here or in "
             "--data-dir)."
         )
-    row = next(iter(PAPERS[request.paper].rows.values()))
-    data = DataConfig(corpus=corpus, dir=request.data_dir, documents=row.preset.config.data.documents)
     # articles are documents in all papers' tables
     return replace(data, documents="blank-line") if is_built(data) else data
 
@@ -254,11 +269,11 @@ def find_questions(data_dir: str | None, given: tuple[Path, ...]) -> tuple[Path,
             )
     root = data_dir or os.environ.get(DATA_VARIABLE)
     folder = expanded(root) / CBT if root else None
-    found = sorted(folder.rglob("cbt*_test_2500*.txt*") if folder else (), key=lambda path: (is_cbt_like(path), path))
-    if not given and not found:
+    files = sorted(folder.rglob("cbt*_test_2500*.txt*") if folder else (), key=lambda path: (is_cbt_like(path), path))
+    if not given and not files:
         where = f"in {folder}" if folder else f"({DATA_VARIABLE} is not set)"
         raise InputError(
             f"--questions: no test questions {where}. Put cbtest_NE_test_2500ex.txt and the like there, or name files."
         )
-    by_class = {word_class(path): path for path in reversed(found)}
+    by_class = {word_class(path): path for path in reversed(files)}
     return given or tuple(by_class[name] for name in WORD_CLASSES if name in by_class)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, TypeVar
 
 from spanlm.config import RunConfig
-from spanlm.data.config import DataConfig
 from spanlm.models.counting import lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
@@ -26,8 +27,20 @@ from spanlm.training.config import TrainingConfig
 _NEAR = 0.01  # published sizes are for vocabularies that differ from the paper's by at most this share
 
 SPENT = 256.0  # a learning rate divided by this teaches nothing more: the schedules of Zaremba et al. end about there
-Part = TypeVar("Part")
 _RATES = re.compile("dropout|zoneout|weight_drop")
+Part = TypeVar("Part")
+
+
+def changed(part: Part, changes: Mapping[str, Any]) -> Part:
+    """Return a configuration with other values, by the full names of their fields: `training.batching.length`."""
+    groups = defaultdict[str, dict[str, Any]](dict)
+    for name, value in changes.items():
+        group, _, field_name = name.partition(".")
+        groups[group][field_name] = value
+    config: Any = part
+    inner = {name: new[""] if "" in new else changed(getattr(config, name), new) for name, new in groups.items()}
+    new_part: Part = replace(config, **inner)
+    return new_part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,47 +70,21 @@ class Matched:
     training_tokens: int | None = None  # read in training, to the nearest whole epoch and at least one; None: no end
     max_epochs: int | None = None  # None: those of the preset
     init_range: float = 0.1  # initial weights are uniform in plus or minus this
-    # None: as in the paper, it has the LSTM's units and so three times its size
-    recurrent_memory_too: bool | None = None
     published_vocabulary: int | None = field(default=None, repr=False)  # with which the presets are matched already
 
-    def model(self, preset: RunConfig, vocabulary_size: int) -> ModelConfig:
-        model = replace(preset.model, embedding_size=self.units, init_range=self.init_range)
+    def model(self, published: ModelConfig, vocabulary_size: int, *, own_size: bool) -> ModelConfig:
+        model = replace(published, embedding_size=self.units, init_range=self.init_range)
         if self.published_vocabulary and abs(vocabulary_size / self.published_vocabulary - 1) <= _NEAR:
             return model
-        if not self.recurrent_memory_too and preset.model.memory.kind == "recurrent_memory":
+        if own_size:
             return replace(model, encoder=model.encoder.resized(self.units))
         return match_parameters(model, vocabulary_size, lstm_budget(self.units, model, vocabulary_size))
 
-    def training(self, preset: RunConfig, tokens: int) -> TrainingConfig:
-        epochs = preset.training.epochs if self.max_epochs is None else self.max_epochs
+    def training(self, published: TrainingConfig, tokens: int) -> TrainingConfig:
+        epochs = published.epochs if self.max_epochs is None else self.max_epochs
         if self.training_tokens is not None:
             epochs = max(1, min(epochs, math.floor(self.training_tokens / tokens + 0.5)))
-        return replace(preset.training, epochs=epochs)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shortened:
-    """One recipe in few epochs for all rows of a table."""
-
-    lr: float  # of all stages
-    epochs: int  # of the main training
-    switch_after: int  # epochs of SGD before averages begin
-    finetune_epochs: int  # of the one stage after it
-    batch_size: int = 12
-    length: int = 35
-
-    def of(self, training: TrainingConfig) -> TrainingConfig:
-        """Shorten a published recipe; what is not named above stays, also ε and noise of finetuning.
-
-        But the one stage of finetuning shuffles as the main training does, and has no rate of latent dropout of its
-        own, where the presets of `wang2019` have both.
-        """
-        optimizer = replace(training.optimizer, lr=self.lr, switch_after=self.switch_after)
-        batching = replace(training.batching, batch_size=self.batch_size, length=self.length, group_size=None)
-        stage = replace(training.finetune, stages=1, lr=None, epochs=self.finetune_epochs)
-        finetune = replace(stage, last_latent_dropout=None, partial_shuffle=None)
-        return replace(training, optimizer=optimizer, batching=batching, epochs=self.epochs, finetune=finetune)
+        return replace(published, epochs=epochs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,12 +104,13 @@ class Proportional:
     update_words: int | None = None
     experts: int | None = None  # most K of a mixture of softmaxes
     buffer_size: int | None = None  # most B of a span buffer
-    recipe: Shortened | None = None  # of all rows, where each is compared with the one below; None: each row's own
+    # fields of the training of all rows, where each is compared with the one below; None: each row has its own
+    recipe: Mapping[str, Any] | None = None
 
-    def training(self, preset: RunConfig, tokens: int) -> TrainingConfig:
-        training, batching = preset.training, preset.training.batching
+    def training(self, published: TrainingConfig, tokens: int) -> TrainingConfig:
+        training, batching = published, published.batching
         if self.recipe is not None:
-            return self.recipe.of(training)
+            return changed(training, self.recipe)
         if self.max_epochs is None:
             return training
         if self.update_words is not None and batching.kind != "sentences":
@@ -130,10 +118,10 @@ class Proportional:
             training = replace(training, batching=replace(batching, batch_size=streams))
         return compressed(training, self.max_epochs)
 
-    def model(self, preset: RunConfig, vocabulary_size: int) -> ModelConfig:
-        model, memory, head, encoder = preset.model, preset.model.memory, preset.model.head, preset.model.encoder
+    def model(self, published: ModelConfig, vocabulary_size: int, *, own_size: bool) -> ModelConfig:
+        memory, head, encoder = published.memory, published.head, published.encoder
         if self.width == 1:
-            return model
+            return published
         if isinstance(memory, SpanBufferConfig):
             size = min(memory.buffer_size, self.buffer_size or memory.buffer_size)
             memory = replace(self._drier(memory), buffer_size=size)
@@ -143,10 +131,10 @@ class Proportional:
             encoder = replace(encoder, hidden_size=self._units(encoder.hidden_size))
         wider = math.sqrt(1 / self.width)
         return replace(
-            self._drier(model),
-            embedding_size=self._units(model.embedding_size),
-            init_range=model.init_range * wider,
-            bias_range=model.bias_range and model.bias_range * wider,
+            self._drier(published),
+            embedding_size=self._units(published.embedding_size),
+            init_range=published.init_range * wider,
+            bias_range=published.bias_range and published.bias_range * wider,
             encoder=self._drier(encoder.resized(self._units(encoder.output_size))),
             memory=memory,
             head=head,
@@ -158,9 +146,8 @@ class Proportional:
     def _drier(self, part: Part) -> Part:
         """Scale each rate of dropout and zoneout of a configuration."""
         config: Any = part
-        names = [one.name for one in fields(config) if one.type == "float" and _RATES.search(one.name)]
-        dry: Part = replace(config, **{name: getattr(config, name) * self.dropout for name in names})
-        return dry
+        names = [item.name for item in fields(config) if item.type == "float" and _RATES.search(item.name)]
+        return changed(part, {name: getattr(config, name) * self.dropout for name in names})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,21 +176,23 @@ def smoke_scale(sizes: Matched | Proportional, lasts: str = "minutes", **more: A
 
 
 def _settings(config: Any) -> list[str]:
-    found: list[str] = []
-    for one in fields(config):
-        value = getattr(config, one.name) if one.repr else None
-        if is_dataclass(value):
-            found += _settings(value)
-        elif value is not None:
+    settings = {item.name: getattr(config, item.name) for item in fields(config) if item.repr}
+    settings |= settings.pop("recipe", None) or {}
+    lines = []
+    for name, value in settings.items():
+        if value is not None:
             shown = ", ".join(map(str, value)) if isinstance(value, tuple) else value
-            found.append(f"{one.name.replace('_', ' ')} {shown}")
-    return found
+            lines.append(f"{re.sub('[._]', ' ', name)} {shown}")
+    return lines
 
 
-def scaled(scale: Scale, preset: RunConfig, data: DataConfig, vocabulary_size: int, tokens: int) -> RunConfig:
-    """Return the configuration of a row on a corpus with this vocabulary and these training tokens."""
-    training = replace(scale.sizes.training(preset, tokens), precision=scale.precision)
-    return RunConfig(data=data, model=scale.sizes.model(preset, vocabulary_size), training=training)
+def scaled(
+    scale: Scale, published: RunConfig, vocabulary_size: int, tokens: int, *, own_size: bool = False
+) -> RunConfig:
+    """Return a preset's configuration on a corpus with this vocabulary and these training tokens."""
+    training = replace(scale.sizes.training(published.training, tokens), precision=scale.precision)
+    model = scale.sizes.model(published.model, vocabulary_size, own_size=own_size)
+    return replace(published, model=model, training=training)
 
 
 def compressed(training: TrainingConfig, most: int) -> TrainingConfig:

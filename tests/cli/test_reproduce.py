@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spanlm.papers.daniluk2017 import PAPER as DANILUK
+from spanlm.papers.published.daniluk2017 import PAPER as DANILUK
 from tests.cli.conftest import Cli
 from tests.cli.test_process import shell
 from tests.conftest import tiny_lines
@@ -156,7 +156,7 @@ def assert_complete(folder: Path, tables: Sequence[str]) -> None:
 
 
 @pytest.mark.slow
-def test_a_row_of_the_yardstick_says_how_far_it_is_above_the_law(cli: Cli) -> None:
+def test_a_row_says_how_far_it_is_above_the_law_of_its_text(cli: Cli) -> None:
     text = "synthetic:recall,tokens=4000"
     asked = ("reproduce", "yardstick", "--table", "recall", "--corpus", text, "--rows", "lstm", "lstm-cache")
     out = cli(*asked, "--device", "cpu").done

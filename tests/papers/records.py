@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from spanlm.papers import PAPERS
 from spanlm.papers.paper import WORD_CLASSES, Averaged, Cached, Dynamic, Plain
-from spanlm.papers.plan import Plan, Request, Task
-from spanlm.papers.run import Outcome
+from spanlm.papers.plan import Plan, Request
 from spanlm.papers.table import Grid
 
 
@@ -40,9 +38,9 @@ def record(name: str, test: float, seed: int = 1, **more: Any) -> dict[str, Any]
         if row.preset.name.startswith("li2020/"):
             parts = {"encoder": ppl + 3, "buffer": ppl + 23, "oracle": ppl - 4}
             found[split]["parts"] = {**parts, "utilisation": 0.1, "oracle_utilisation": 0.0725}
-        if isinstance(row.how, Cached):
+        if isinstance(row.evaluation, Cached):
             found[split]["without_cache"] = {"perplexity": ppl + 40}
-    if isinstance(row.how, Plain):
+    if isinstance(row.evaluation, Plain):
         found |= {
             "seed": seed,
             "units": 100,
@@ -55,13 +53,13 @@ def record(name: str, test: float, seed: int = 1, **more: Any) -> dict[str, Any]
         if row.preset.name.startswith("li2020/"):
             found |= {"utilisation_by_epoch": [0.5, 0.0, 0.1], "oracle_utilisation_by_epoch": [0.4, 0.1, 0.07]}
     else:
-        members = row.how.members if isinstance(row.how, Averaged) else 1
+        members = row.evaluation.members if isinstance(row.evaluation, Averaged) else 1
         found |= {
-            "how": {"window": getattr(row.how, "window", None)},
+            "how": {"window": getattr(row.evaluation, "window", None)},
             "members": [{"seed": seed + n} for n in range(members)],
             "seconds": 120.0,
         }
-        found["details"] = _details(row.how)
+        found["details"] = _details(row.evaluation)
     return found | more
 
 
@@ -90,10 +88,9 @@ def attention(lags: Sequence[int]) -> dict[str, Any]:
     return {"split": "test", "nearest_lag": lags[-1], "percent": percent, "positions": 9, "left_out": 1}
 
 
-def ended(name: str, *tests: float, **more: Any) -> list[Outcome]:
+def ended(name: str, *tests: float, **more: Any) -> list[dict[str, Any]]:
     """A test perplexity for each of the seeds 1, 2, …."""
-    task = cast("Task", SimpleNamespace(row=ROWS[name], seeds="seed 1"))
-    return [Outcome(task, record(name, test, seed, **more)) for seed, test in enumerate(tests, 1)]
+    return [record(name, test, seed, **more) for seed, test in enumerate(tests, 1)]
 
 
 def cells(grid: Grid) -> dict[str, dict[str, str]]:

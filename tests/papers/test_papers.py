@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from spanlm.papers import PAPERS
-from spanlm.papers.li2020 import PAPER as LI
-from spanlm.papers.paper import Dynamic, Paper, Plain, Row
-from spanlm.papers.salton2017 import PAPER as SALTON
-from spanlm.papers.table import BY_EPOCH, BY_LAG, COLUMNS
+from spanlm.papers.paper import BY_EPOCH, BY_LAG, Dynamic, Paper, Plain, Row
+from spanlm.papers.published.li2020 import PAPER as LI
+from spanlm.papers.published.salton2017 import PAPER as SALTON
+from spanlm.papers.table import COLUMNS
 
 RUNGS = ("AWD-LSTM", "AWD-LSTM + MoS", "AWD-LSTM + MoS + PS", "AWD-LSTM + MoS + PS + AT")  # of Li et al.'s ladder
 
@@ -21,29 +21,28 @@ every_paper = pytest.mark.parametrize("paper", PAPERS.values(), ids=lambda paper
 @every_paper
 def test_every_table_has_rows_and_columns_that_there_are(paper: Paper) -> None:
     for table in paper.tables:
-        assert set(table.rows) <= set(paper.rows) and set(table.parts) <= set(table.rows)
+        assert set(table.parts) <= set(table.rows) <= set(paper.rows)
         columns = {*table.columns, *(column for details in table.details for column in details.columns)}
-        assert columns <= {*COLUMNS, BY_EPOCH, BY_LAG}
+        assert columns <= {*COLUMNS, *paper.columns, BY_EPOCH, BY_LAG}
 
 
 @every_paper
 def test_every_preset_has_one_plain_row_and_it_is_in_the_tables_that_need_it(paper: Paper) -> None:
     for table in paper.tables:
-        for name in table.rows:
-            row = paper.rows[name]
-            plain = [r.name for r in paper.rows.values() if r.preset == row.preset and r.how == Plain()]
+        for row in table.rows.values():
+            plain = [r.name for r in paper.rows.values() if r.preset == row.preset and r.evaluation == Plain()]
             assert plain == [paper.plain(row).name]
             assert plain[0] in table.rows
 
 
 def test_a_control_is_a_plain_lstm_of_the_same_table_counted_alike() -> None:
     for table in SALTON.tables:
-        for row in (SALTON.rows[name] for name in table.rows):
+        for row in table.rows.values():
             if row.control:
-                control = SALTON.rows[row.control]
-                assert control.name in table.rows
+                control = table.rows[row.control]
                 # a cache on an attentive model is compared with one of the same size on the model without attention
-                assert control.how in (Plain(), row.how) and (control.how == Plain() or "single" in row.name)
+                assert control.evaluation in (Plain(), row.evaluation)
+                assert control.evaluation == Plain() or "single" in row.name
                 assert control.preset.config.model.memory.kind == "none"
                 assert control.by_sentence == row.by_sentence
                 assert control.preset.config.data.lines == row.preset.config.data.lines
@@ -53,8 +52,7 @@ TABLES = {table.name: table for table in LI.tables}
 
 
 def rows(table: str, *, adapting: bool) -> list[Row]:
-    found = [LI.rows[name] for name in TABLES[table].rows]
-    return [row for row in found if isinstance(row.how, Dynamic) == adapting]
+    return [row for row in TABLES[table].rows.values() if isinstance(row.evaluation, Dynamic) == adapting]
 
 
 @pytest.mark.parametrize(("table", "label"), [("1", "ptb"), ("2", "wt2")])
@@ -86,7 +84,7 @@ def test_our_reading_stands_beside_each_rung_and_is_no_row_of_the_paper(table: s
 def test_the_analysis_takes_the_whole_model_apart(table: str, label: str) -> None:
     parts = TABLES[table].parts
     for row in (row for adapting in (False, True) for row in rows(table, adapting=adapting)):
-        whole = f"mos-ps-at-snb-{label}" + "-dynamic" * isinstance(row.how, Dynamic)
+        whole = f"mos-ps-at-snb-{label}" + "-dynamic" * isinstance(row.evaluation, Dynamic)
         assert row.name == whole or row.control == whole
     for row in rows(table, adapting=False):  # nothing is printed of these
         assert all(part.test_ppl is None for part in parts.get(row.name, ()))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from spanlm.errors import InputError
-from spanlm.papers import PRESETS
+from spanlm.papers import PAPERS
 from spanlm.papers.paper import Averaged
 from spanlm.papers.plan import Plan, Request, chosen_text, find_questions
 from tests.papers.records import plan, salton
@@ -65,7 +64,7 @@ def test_rows_share_their_trainings(tiny_corpus: Path) -> None:
     assert len({task.record for task in made.tasks}) == len(made.tasks)
     assert all(task.config.training.seed == task.seed for task in made.tasks if not task.models)
     (pair,) = (task for task in made.tasks if task.row.name == "medium-x2")
-    assert pair.row.how == Averaged(2)
+    assert pair.row.evaluation == Averaged(2)
     assert pair.models == made.jobs[:2]
 
 
@@ -110,10 +109,8 @@ def test_a_table_is_refused_on_the_corpus_of_its_twin(
 )
 def test_the_documents_of_a_paper(paper: str, documents: str) -> None:
     for corpus, expected in (("wikitext-2", documents), ("ptb", "none"), ("cbt", "book-title"), ("mine", "none")):
-        assert chosen_text(corpus, Request(paper=paper)).effective_documents == expected
-        for name, preset in PRESETS.items():
-            if name.startswith(f"{paper}/"):
-                assert replace(preset.config.data, corpus=corpus).effective_documents == expected, name
+        for row in PAPERS[paper].rows.values():
+            assert chosen_text(row.preset.config.data, corpus, None).effective_documents == expected, row.name
 
 
 def test_a_name_must_tell_the_word_class(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ import pytest
 import spanlm
 from spanlm.errors import InputError
 from spanlm.papers.plan import Plan, Request
-from spanlm.papers.run import Run, finished
+from spanlm.papers.record import finished
+from spanlm.papers.run import Run
 from spanlm.scoring.dynamic.tuning import TRIALS
 from spanlm.scoring.options import CacheConfig, DynamicConfig
 from tests.conftest import tiny_lines

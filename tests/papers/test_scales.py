@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from spanlm.config import RunConfig
-from spanlm.data.config import DataConfig
 from spanlm.models.counting import count_configured, lstm_budget
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.papers import PAPERS, find_preset
-from spanlm.papers.daniluk2017 import TEXT
+from spanlm.papers.published.daniluk2017 import TEXT
 from spanlm.papers.scales import SPENT, DynamicSearch, Matched, Proportional, Scale, compressed, scaled
 from spanlm.training.config import FinetuneConfig, ScheduleConfig, TrainingConfig
 from spanlm.training.optimizers import next_rate
@@ -32,7 +31,8 @@ every_short_scale = pytest.mark.parametrize("scale", ["smoke", "small"])
 
 
 def at(scale: Scale, name: str, words: int = 10_000, tokens: int = 10**6) -> RunConfig:
-    return scaled(scale, find_preset(name).config, DataConfig(corpus="ptb"), words, tokens)
+    preset = find_preset(name)
+    return scaled(scale, preset.config, words, tokens, own_size=preset.own_size)
 
 
 def noise(config: Any, prefix: str = "") -> dict[str, float]:
@@ -85,8 +85,9 @@ def test_the_short_recipe_and_the_parts_keep_what_they_do_not_name(scale: str, n
     assert isinstance(sizes, Proportional) and sizes.recipe is not None
     short, theirs, recipe = config.training, published.training, sizes.recipe
     kept = {name: getattr(theirs.finetune, name) for name in ("adversarial", "input_noise")}
-    assert short.finetune == FinetuneConfig(stages=1, epochs=recipe.finetune_epochs, **kept)
-    assert (short.epochs, short.optimizer.lr, short.batching.length) == (recipe.epochs, recipe.lr, recipe.length)
+    assert short.finetune == FinetuneConfig(stages=1, epochs=recipe["finetune.epochs"], **kept)
+    settings = {"epochs": short.epochs, "optimizer.lr": short.optimizer.lr, "batching.length": short.batching.length}
+    assert settings == {name: recipe[name] for name in settings}
     parts = {name: getattr(short, name) for name in ("optimizer", "batching", "epochs", "finetune", "precision")}
     assert short == replace(theirs, **parts)
     memory, head = published.model.memory, published.model.head
@@ -182,7 +183,7 @@ def test_the_published_grid_has_the_point_of_the_models_authors_too() -> None:
         assert not own.own_point(published)
 
 
-def test_memories_of_the_yardstick_have_as_many_parameters_as_its_lstm() -> None:
+def test_memories_on_texts_of_known_laws_have_as_many_parameters_as_their_lstm() -> None:
     (scale,) = PAPERS["yardstick"].scales
     counts = {name: count_configured(at(scale, name, 60, 200_000).model, 60).model for name in PRESETS["yardstick"]}
     assert all(abs(count / counts["yardstick/lstm"] - 1) < 0.05 for count in counts.values()), counts

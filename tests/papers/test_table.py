@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from spanlm.papers import PAPERS
+from spanlm.papers.page import Page, write_overview
 from spanlm.papers.plan import Plan, Request, Task
 from spanlm.papers.run import Outcome
-from spanlm.papers.table import Grid, Overview, Page
+from spanlm.papers.table import FilledTable, Grid, overview
 from tests.analysis.shown import texts
 from tests.cases import rest_slow
 from tests.papers.records import START, attention, cells, cloze, ended, record
@@ -19,14 +19,13 @@ from tests.papers.records import START, attention, cells, cloze, ended, record
 WHOLE = "mos-ps-at-snb-ptb"
 
 
-def page(paper: str, name: str, *outcomes: list[Outcome]) -> Page:
-    """A table without a plan: only its rows."""
+def filled(paper: str, name: str, *records: list[dict[str, Any]]) -> FilledTable:
     (table,) = (table for table in PAPERS[paper].tables if table.name == name)
-    return Page(cast("Plan", SimpleNamespace(paper=PAPERS[paper])), table, [one for each in outcomes for one in each])
+    return FilledTable(PAPERS[paper], table, [record for row in records for record in row])
 
 
-def shown(paper: str, name: str, *outcomes: list[Outcome]) -> list[Grid]:
-    return page(paper, name, *outcomes).grids()
+def shown(paper: str, name: str, *records: list[dict[str, Any]]) -> list[Grid]:
+    return filled(paper, name, *records).grids()
 
 
 def titled(found: list[Grid], start: str) -> Grid:
@@ -35,8 +34,7 @@ def titled(found: list[Grid], start: str) -> Grid:
 
 
 def test_measured_and_published_stand_side_by_side_in_the_papers_order() -> None:
-    failed = [Outcome(ended("rnn", 90.0)[0].task, None, "no memory")]
-    rows = (ended("kvp-w5", 80.0), ended("lstm", 90.0, 91.0, 95.0), failed)
+    rows = (ended("kvp-w5", 80.0), ended("lstm", 90.0, 91.0, 95.0))
     (grid,) = shown("daniluk2017", "2c", *rows)
     lstm = cells(grid)["LSTM"]
     assert (lstm["test ppl"], lstm["seeds"], lstm["paper: test"]) == ("92.0 (90.0–95.0)", "3", "85.2")
@@ -51,28 +49,28 @@ def test_where_records_have_blocks_differences_come_with_how_sure_they_are() -> 
     difference = {"control": "LSTM", "difference": "+0.100 (+0.100 to +0.100)", "p": "<0.001"}
     assert cells(sure)["RNN"] == {"bits": "7.00", **difference, "place": "2"}
     assert cells(sure)["LSTM"] == {"bits": "6.90", **dict.fromkeys(difference, "–"), "place": "1"}
-    (text,) = page("daniluk2017", "2c", *rows).order()
+    (text,) = filled("daniluk2017", "2c", *rows).order()
     assert "over 100 blocks and over seeds; rows with one seed: without their own spread" in text
     assert text.endswith(
         "1 of 1 pairs of rows stand in the paper's order; in 95 % of the draws 1 to 1 do, and in 100% of them all."
     )
     more = (*rows, ended("kvp-w5", 80.0))  # a record of before
     assert list(cells(titled(shown("daniluk2017", "2c", *more), "How sure"))) == ["RNN", "LSTM"]
-    text, order = page("daniluk2017", "2c", *more).order()
+    text, order = filled("daniluk2017", "2c", *more).order()
     assert text.endswith("Without blocks of this text in their records: Key-Value-Predict, window 5.")
     assert order == "By test perplexity 3 of 3 pairs of rows stand in the paper's order."
     asked = [
         ended(name, 90.0, blocks=one, cloze=cloze(0.5)) for name, one in zip(("4-gram", "lstm"), blocks, strict=True)
     ]
     assert cells(titled(shown("daniluk2017", "2d", *asked), "How sure"))["4-gram RNN"] == cells(sure)["RNN"]
-    (text,) = page("daniluk2017", "2d", *asked).order()
+    (text,) = filled("daniluk2017", "2d", *asked).order()
     assert "paper's order" not in text, "the paper has no perplexities there"
 
 
 def test_where_a_section_counts_as_its_paper_did_blocks_do_not_say_how_sure_it_is() -> None:
     """Salton et al. do not predict first words; blocks do."""
     blocks = {"are": "100 blocks", "tokens": [9] * 100, "bits": [63.0] * 100}
-    found = page("salton2017", "1", *(ended(name, 90.0, blocks=blocks) for name in ("single-ptb", "combined-ptb")))
+    found = filled("salton2017", "1", *(ended(name, 90.0, blocks=blocks) for name in ("single-ptb", "combined-ptb")))
     assert not [one for one in found.grids() if one.caption.startswith("How sure")]
     assert len(found.order()) == 1 and "pairs of rows" in found.order()[0]
 
@@ -83,7 +81,7 @@ def test_accuracies_have_their_interval_and_the_papers_beside() -> None:
     assert cells(whole)["LSTM"]["sentence: verbs"] == cells(candidate)["LSTM"]["candidate: verbs"]
     assert cells(whole)["LSTM"]["sentence: verbs"] == "0.500 [0.480, 0.520]" and "CBT-like" in whole.caption
     assert tuple(cells(published)["LSTM"].values()) == ("0.523", "0.604", "0.819", "0.786")
-    both = [Outcome(ended("lstm", 90.0)[0].task, record("lstm", 90.0, n, cloze=cloze(n / 4))) for n in (2, 1)]
+    both = [record("lstm", 90.0, n, cloze=cloze(n / 4)) for n in (2, 1)]
     assert cells(shown("daniluk2017", "2d", both)[0])["LSTM"]["sentence: verbs"] == "0.375 (0.250–0.500)"
 
 
@@ -174,8 +172,8 @@ def test_use_over_the_epochs_shows_at_most_twelve_of_them() -> None:
 
 
 def test_the_order_is_that_of_each_section_alone() -> None:
-    def order(paper: str, name: str, *outcomes: list[Outcome]) -> list[str]:
-        return page(paper, name, *outcomes).order()
+    def order(paper: str, name: str, *records: list[dict[str, Any]]) -> list[str]:
+        return filled(paper, name, *records).order()
 
     (note,) = order("daniluk2017", "2c", ended("lstm", 80.0), ended("kvp-w5", 85.0), ended("rnn", 99.0))
     assert "2 of 3 pairs of rows" in note and order("daniluk2017", "2c", ended("lstm", 80.0)) == []
@@ -187,7 +185,7 @@ def test_the_order_is_that_of_each_section_alone() -> None:
 
 def test_the_first_record_is_that_of_the_lowest_seed_whatever_ran_first() -> None:
     later, first = ended("lstm", 90.0, 80.0)[::-1]
-    (grid,) = shown("daniluk2017", "2c", [Outcome(later.task, {**record("lstm", 80.0, 2), "best_epoch": 3}), first])
+    (grid,) = shown("daniluk2017", "2c", [{**later, "best_epoch": 3}, first])
     assert cells(grid)["LSTM"]["best epoch"] == "6 of 8; 3 of 8"
 
 
@@ -221,11 +219,15 @@ def test_figures_name_their_rows_and_the_papers_text(made: Any, paper: str, name
     assert all(word in found for word in words), found
 
 
-def test_accuracies_have_a_panel_for_every_word_class_of_which_something_could_be_scored() -> None:
+def test_accuracies_have_a_panel_for_every_word_class_of_which_something_could_be_scored(made: Any) -> None:
+    plan = made("daniluk2017", "2c")
+    (questions,) = (table for table in plan.paper.tables if table.measure == "cloze")
+    (task,) = (task for task in plan.tasks if task.row.name == "lstm")
     for accuracy in (0.6, None):
         found = cloze(0.6)
         found["classes"]["NE"] = {"sentence": {"accuracy": accuracy}}
-        (drawing,) = page("daniluk2017", "2d", ended("lstm", 80.0, cloze=found)).figures().values()
+        outcome = Outcome(task, record("lstm", 80.0, cloze=found))
+        (drawing,) = Page(plan, questions, [outcome]).figures().values()
         assert any("named entities" in text for text in texts(drawing)) == (accuracy is not None)
         assert any("verbs" in text for text in texts(drawing))
 
@@ -285,13 +287,11 @@ def test_a_page_says_what_ran_what_failed_and_what_is_missing(made: Any) -> None
 def test_an_overview_has_a_column_a_table_and_a_row_a_model(tmp_path: Path) -> None:
     law = {"law": {"valid": 1.0, "test": 2.0}}
     rows = [ended("lstm", 8.0, 16.0, **law), ended("4-gram", 2**2.5, **law)]
-    overview = Overview(
-        [page("yardstick", "copy", *rows), page("yardstick", "recall", rows[1]), page("yardstick", "topics")]
-    )
-    grid = overview.grid()
+    tables = [filled("yardstick", "copy", *rows), filled("yardstick", "recall", rows[1]), filled("yardstick", "topics")]
+    grid = overview(tables)
     assert grid.header == ("model", "copy", "recall", "topics")
     assert grid.rows == (("LSTM, no memory", "1.500 (1.000–2.000)", "–", "–"), ("4-gram", "0.500", "0.500", "–"))
-    written, figure = overview.write(Request(paper="yardstick", out=tmp_path))
+    written, figure = write_overview(Request(paper="yardstick", out=tmp_path), tables)
     text = written.read_text()
     assert "| 4-gram | 0.500 | 0.500 | – |" in text and "spanlm reproduce yardstick" in text and figure.name in text
     assert "recall" in figure.read_text(encoding="utf-8")

@@ -9,8 +9,9 @@ is as in Merity et al. (2018), except sizes, rates and batches: WikiText-2's 15 
 from __future__ import annotations
 
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
-from spanlm.papers import merity2018
-from spanlm.papers.paper import Preset, changed, rung
+from spanlm.papers.paper import Preset, rung
+from spanlm.papers.published import merity2018
+from spanlm.papers.scales import changed
 from spanlm.scoring.options import DynamicConfig
 
 _PENN_TREEBANK = {

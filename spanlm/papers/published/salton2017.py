@@ -34,12 +34,12 @@ from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig, NoMemoryConfig
 from spanlm.models.memories.attentive import Score
-from spanlm.papers import grave2017, merity2017, press2017, zaremba2014
 from spanlm.papers.paper import (
     TABLES,
     TEXTS,
     Averaged,
     Cached,
+    Column,
     Details,
     Paper,
     Preset,
@@ -47,11 +47,12 @@ from spanlm.papers.paper import (
     Row,
     Section,
     Table,
-    changed,
+    by_name,
     preset_on,
     row_of,
 )
-from spanlm.papers.scales import Proportional, Scale, smoke_scale
+from spanlm.papers.published import grave2017, merity2017, press2017, zaremba2014
+from spanlm.papers.scales import Proportional, Scale, changed, smoke_scale
 from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 
 _REMARK = (
@@ -164,7 +165,7 @@ def _cached(plain: Row, window: int, title: str, control: str = "", test_ppl: fl
         plain,
         name=f"{plain.name}-cache-{window}",
         title=title,
-        how=Cached(window),
+        evaluation=Cached(window),
         published=Reported(test_ppl=test_ppl),
         control=control or plain.name,
         in_paper=test_ppl is not None,
@@ -174,7 +175,7 @@ def _cached(plain: Row, window: int, title: str, control: str = "", test_ppl: fl
 def _ensemble(size: str, members: int, *printed: float) -> Row:
     """Return an ensemble; `printed`: valid and test perplexity and millions of parameters, none of a control."""
     row = _row(f"zaremba2014/{size}", f"{members} {size} regularized LSTMs", size, ours=not printed)
-    return replace(row, name=f"{size}-x{members}", how=Averaged(members), published=Reported(*printed))
+    return replace(row, name=f"{size}-x{members}", evaluation=Averaged(members), published=Reported(*printed))
 
 
 def _attentive(size: Size) -> tuple[list[Row], list[Row]]:
@@ -269,7 +270,7 @@ def _table(name: str, label: str, rows: tuple[Row, ...], remark: str) -> Table:
         name=name,
         about="perplexity",
         text=TEXTS[label],
-        rows=tuple(row.name for row in rows),
+        rows=by_name(*rows),
         columns=_COLUMNS,
         details=_DETAILS,
         remark=f"{_COUNT}, {remark}",
@@ -279,8 +280,15 @@ def _table(name: str, label: str, rows: tuple[Row, ...], remark: str) -> Table:
 PAPER = Paper(
     name="salton2017",
     title="Salton et al. 2017",
-    rows={row.name: row for row in (*_PENN_TREEBANK, *_WIKITEXT_2)},
     tables=(_table("1", "ptb", _PENN_TREEBANK, _REMARK_1), _table("2", "wt2", _WIKITEXT_2, _REMARK_2)),
+    columns={
+        heading: Column(f"{split}.salton2017.{field}")
+        for split in ("valid", "test")
+        for heading, field in (
+            (f"their count: {split}", "perplexity"),
+            (f"per predicted word: {split}", "perplexity_per_predicted"),
+        )
+    },
     scales=(
         smoke_scale(Proportional(width=0.025, dropout=0.5, max_epochs=1), most_members=3),
         Scale(

@@ -17,8 +17,9 @@ one direction for all predictions of a word, whichever is written last; here eac
 
 from __future__ import annotations
 
-from spanlm.papers import yang2018
-from spanlm.papers.paper import Preset, changed, rung
+from spanlm.papers.paper import Preset, rung
+from spanlm.papers.published import yang2018
+from spanlm.papers.scales import changed
 
 _SHUFFLED_REMARK = (
     "the dynamic evaluation is that of Li et al. 2020; the public code is for another model and shuffles in the main "

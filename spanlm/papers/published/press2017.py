@@ -20,8 +20,9 @@ from dataclasses import replace
 from spanlm.config import RunConfig
 from spanlm.models.encoders import VariationalLSTMConfig
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.papers import zaremba2014
-from spanlm.papers.paper import PENN_TREEBANK, Preset, changed, preset_on
+from spanlm.papers.paper import PENN_TREEBANK, Preset, preset_on
+from spanlm.papers.published import zaremba2014
+from spanlm.papers.scales import changed
 
 _UNKNOWN = "the paper's perplexities for it were not at hand"
 _FROM_MEMORY = "the published perplexities are from memory"
@@ -43,14 +44,13 @@ def variational(size: zaremba2014.Size, *, tied: bool) -> RunConfig:
     return changed(config, {f"model.{name}": value for name, value in changes.items()})
 
 
-def _preset(name: str, source: str, config: RunConfig, remark: str = "", *printed: float) -> Preset:
-    sources = (source, *(("Salton et al. 2017, Table 1",) if name == "large-bd-wt" else ()))
+def _preset(name: str, sources: tuple[str, ...], config: RunConfig, remark: str, *printed: float) -> Preset:
     more = {"name": f"press2017/{name}", "paper": "Press & Wolf 2017", "sources": sources, "remark": remark}
     return preset_on(PENN_TREEBANK, config, *printed, **more)
 
 
 _SMALL, _MEDIUM, _LARGE = (zaremba2014.config_of(size, tied=True) for size in SIZES.values())
-_PROJECTION = SoftmaxConfig(tied=True, projection=True, projection_penalty=PENALTY)
+_SMALL_PR = changed(_SMALL, {"model.head": SoftmaxConfig(tied=True, projection=True, projection_penalty=PENALTY)})
 _DECAY = (
     f"{_FROM_MEMORY}; Gal's code says that it gives 77.9 / 75.2. It decays weights by 1e-7 of their value a step, here "
     "times the learning rate"
@@ -59,9 +59,9 @@ _BD, _BD_WT = (variational(VARIATIONAL, tied=tied) for tied in (False, True))
 _BD = changed(_BD, {"training.optimizer.weight_decay": 1e-7})
 
 PRESETS = [
-    _preset("small-wt-pr", "small + WT + PR, without dropout", changed(_SMALL, {"model.head": _PROJECTION}), _UNKNOWN),
-    _preset("medium-wt", "medium + WT", _MEDIUM, _UNKNOWN),
-    _preset("large-wt", "large + WT", _LARGE, _FROM_MEMORY, 77.7, 74.3, 51),
-    _preset("large-bd", "large + BD", _BD, _DECAY, 78.1, 75.2, 66),
-    _preset("large-bd-wt", "large + BD + WT", _BD_WT, "", 75.8, 73.2, 51),
+    _preset("small-wt-pr", ("small + WT + PR, without dropout",), _SMALL_PR, _UNKNOWN),
+    _preset("medium-wt", ("medium + WT",), _MEDIUM, _UNKNOWN),
+    _preset("large-wt", ("large + WT",), _LARGE, _FROM_MEMORY, 77.7, 74.3, 51),
+    _preset("large-bd", ("large + BD",), _BD, _DECAY, 78.1, 75.2, 66),
+    _preset("large-bd-wt", ("large + BD + WT", "Salton et al. 2017, Table 1"), _BD_WT, "", 75.8, 73.2, 51),
 ]

@@ -8,7 +8,7 @@ stays above the least that is possible.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
@@ -26,8 +26,8 @@ from spanlm.models.memories import (
     RecurrentMemoryConfig,
     SpanBufferConfig,
 )
-from spanlm.papers.li2020 import reading_state
-from spanlm.papers.paper import BY_LAG, Cached, Details, Paper, Preset, Table, row_of
+from spanlm.papers.paper import BY_LAG, Cached, Column, Details, Paper, Preset, Table, by_name, row_of
+from spanlm.papers.published.li2020 import reading_state
 from spanlm.papers.scales import Matched, Scale
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
 
@@ -105,9 +105,9 @@ SOURCES = {
 }
 """Table -> its source, what that is, and what can use it."""
 
-_PLAIN = {row.name: row for row in map(row_of, PRESETS)}
-_CACHED = replace(_PLAIN["lstm"], name="lstm-cache", title="LSTM with a cache", how=Cached(10 * REACH), control="lstm")
-_ROWS = {**_PLAIN, _CACHED.name: _CACHED}
+_PLAIN = by_name(*map(row_of, PRESETS))
+_CACHED: dict[str, Any] = {"title": "LSTM with a cache", "evaluation": Cached(10 * REACH), "control": "lstm"}
+_ROWS = _PLAIN | {"lstm-cache": replace(_PLAIN["lstm"], name="lstm-cache", **_CACHED)}
 _COLUMNS = ("units", "θ_M", "excess", "law", "test ppl", "best epoch", "tokens/s", "minutes")
 _BY_LAG = Details(
     "Excess in bits a target, by how many words back the word stands that the best prediction needs (0: none), first "
@@ -118,13 +118,12 @@ _BY_LAG = Details(
 PAPER = Paper(
     name="yardstick",
     title="Every memory on texts with a known law",
-    rows=_ROWS,
     tables=tuple(
         Table(
             name=name,
             label=name,
             about=what,
-            rows=tuple(_ROWS),
+            rows=_ROWS,
             measure="excess",
             columns=_COLUMNS,
             details=(_BY_LAG,),
@@ -133,11 +132,12 @@ PAPER = Paper(
         )
         for name, (source, what, use) in SOURCES.items()
     ),
+    columns={"excess": Column("excess_bits", digits=3), "law": Column("law.test", digits=3)},
     scales=(
         Scale(
             name="small",
             purpose="as many parameters as an LSTM of 64 units; all six tables take about an hour of two CPU cores",
-            sizes=Matched(units=64, init_range=0.2, recurrent_memory_too=True),
+            sizes=Matched(units=64, init_range=0.2),
         ),
     ),
     note="Excess: how many bits a target the model needs above the law of the text, which is the least that any can",

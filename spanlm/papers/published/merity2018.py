@@ -19,7 +19,8 @@ from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import NoMemoryConfig
-from spanlm.papers.paper import Preset, changed, rung
+from spanlm.papers.paper import Preset, rung
+from spanlm.papers.scales import changed
 from spanlm.scoring.options import DynamicConfig
 from spanlm.training.config import BatchingConfig, FinetuneConfig, OptimizerConfig, TrainingConfig
 

@@ -70,14 +70,15 @@ def config_of(size: Size, *, tied: bool = False) -> RunConfig:
     )
 
 
-def _preset(name: str, title: str, remark: str = "", *printed: float) -> Preset:
-    sources = (f"Table 1, {title} LSTM", *(() if name == "small" else ("Salton et al. 2017, Table 1",)))
+def _preset(name: str, sources: tuple[str, ...], remark: str, *printed: float) -> Preset:
     more = {"name": f"zaremba2014/{name}", "paper": "Zaremba et al. 2014", "sources": sources, "remark": remark}
     return preset_on(PENN_TREEBANK, config_of(SIZES[name]), *printed, **more)
 
 
+_SALTON = "Salton et al. 2017, Table 1"
+
 PRESETS = [
-    _preset("small", "non-regularized", _SMALL_REMARK, 120.7, 114.5),
-    _preset("medium", "medium regularized", _MEDIUM_REMARK, 86.2, 82.7, 20),
-    _preset("large", "large regularized", "", 82.2, 78.4, 66),
+    _preset("small", ("Table 1, non-regularized LSTM",), _SMALL_REMARK, 120.7, 114.5),
+    _preset("medium", ("Table 1, medium regularized LSTM", _SALTON), _MEDIUM_REMARK, 86.2, 82.7, 20),
+    _preset("large", ("Table 1, large regularized LSTM", _SALTON), "", 82.2, 78.4, 66),
 ]

@@ -17,8 +17,9 @@ from spanlm.config import RunConfig
 from spanlm.models.encoders import VariationalLSTMConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import NoMemoryConfig, PointerSentinelConfig
-from spanlm.papers import press2017
-from spanlm.papers.paper import TABLES, TEXTS, Preset, changed, preset_on
+from spanlm.papers.paper import TABLES, TEXTS, Preset, preset_on
+from spanlm.papers.published import press2017
+from spanlm.papers.scales import changed
 from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 
 UNITS = 650

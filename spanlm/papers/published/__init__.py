@@ -1,0 +1,1 @@
+"""One file a paper: its `PRESETS`, `NGRAM_PRESETS` and, if `spanlm reproduce` runs its tables again, its `PAPER`."""
