@@ -28,12 +28,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, zip_longest
+from itertools import islice
 from statistics import fmean
 from typing import Any, Literal, get_args
-
-import torch
-from torch import Tensor
 
 from spanlm.data.cbt import Defect, Question
 from spanlm.data.config import Tokenizer
@@ -41,9 +38,9 @@ from spanlm.data.pieces import refuse_one_string
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, require, require_numbers
-from spanlm.models.interfaces import LMState, NextWordModel
+from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import Precision
-from spanlm.scoring.stream import evaluating
+from spanlm.scoring.prefix_tree import Ids, read_texts
 from spanlm.scoring.tally import wilson
 
 ClozeContext = Literal["full", "query"]
@@ -51,11 +48,6 @@ Score = Literal["sentence", "candidate"]
 
 CONTEXTS: tuple[ClozeContext, ...] = get_args(ClozeContext)
 SCORES: tuple[Score, ...] = get_args(Score)
-
-TOKENS = 4096
-"""Read at a time, over all streams; any number gives the same result, up to rounding."""
-
-Ids = Sequence[int]
 
 BATCHES = 8
 """Batches of questions held at a time, so that those of one batch are about equally long."""
@@ -169,10 +161,8 @@ def _ranked(
         gaps = sorted((item for item in prepared if isinstance(item, _Gap)), key=lambda gap: len(gap.context))
         found: dict[tuple[int, ClozeContext], RankedQuestion] = {}
         for context in contexts:
-            for begin in range(0, len(gaps), batch_size):
-                batch = gaps[begin : begin + batch_size]
-                for gap, ranked in zip(batch, ranker.rank(batch, context), strict=True):
-                    found[id(gap), context] = ranked
+            for gap, ranked in zip(gaps, ranker.rank(gaps, context, batch_size), strict=True):
+                found[id(gap), context] = ranked
         for item in prepared:
             if isinstance(item, Defect):
                 yield item
@@ -232,80 +222,21 @@ class _Ranker:
     def _ids(self, text: str) -> list[int]:
         return self.vocabulary.encode(tokenize(text, self.tokenizer))
 
-    def rank(self, gaps: Sequence[_Gap], context: ClozeContext) -> list[RankedQuestion]:
-        eos, device = self.vocabulary.eos_id, self.model.device
-        before = [[*self.opening, *gap.before] for gap in gaps]
-        # candidates of the same words are scored once: rounding must not make them differ
-        branches = [(stream, ids) for stream, gap in enumerate(gaps) for ids in dict.fromkeys(gap.candidates)]
-        owners = torch.tensor([stream for stream, _ in branches], device=device)
-        firsts = torch.tensor([ids[0] for _, ids in branches], device=device)
-        with evaluating(self.model, self.precision):
-            state = self.model.init_state(len(gaps))
-            if context == "full":
-                _, state = _read(self.model, [gap.context for gap in gaps], None, state)
-            opening, state = _read(self.model, [ids[:-1] for ids in before], [ids[1:] for ids in before], state)
-            last = torch.tensor([[ids[-1] for ids in before]], device=device)
-            log_p, state = self.model.log_probs(last, state)
-            first = log_p[0, owners, firsts].double()
-            inputs = [[*ids, *gaps[stream].after] for stream, ids in branches]
-            rest, _ = _read(self.model, inputs, [[*line[1:], eos] for line in inputs], state.select(owners))
-        sentence = (opening.sum(0)[owners] + first + rest.sum(0)).tolist()
-        # the words of a candidate after its first one are the first targets that follow
-        more = torch.tensor([len(ids) - 1 for _, ids in branches], device=device)
-        own = torch.arange(len(rest), device=device).unsqueeze(1) < more
-        candidate = (first + torch.where(own, rest, 0.0).sum(0)).tolist()
-        scores = {branch: both for branch, *both in zip(branches, sentence, candidate, strict=True)}
+    def rank(self, gaps: Sequence[_Gap], context: ClozeContext, batch_size: int) -> list[RankedQuestion]:
+        firsts, questions = dict[Ids, int](), []
+        for gap in gaps:
+            before = [*(gap.context if context == "full" else ()), *self.opening, *gap.before]
+            texts = [(*before, *ids, *gap.after, self.vocabulary.eos_id) for ids in gap.candidates]
+            firsts |= dict.fromkeys(texts, len(before) - len(gap.before) + (not self.opening))
+            questions.append((gap, len(gap.before) - (not self.opening), texts))
+        values, _ = read_texts(self.model, firsts, self.precision, batch_size * max(1, len(firsts) // len(gaps)))
         ranked = []
-        for stream, gap in enumerate(gaps):
-            whole, alone = zip(*(scores[stream, ids] for ids in gap.candidates), strict=True)
-            ranked.append(RankedQuestion(gap.question, context, whole, alone, gap.oov))
+        for gap, place, texts in questions:
+            sentence = tuple(float(values[text].sum()) for text in texts)
+            gaps_filled = zip(texts, gap.candidates, strict=True)
+            candidate = tuple(float(values[text][place : place + len(ids)].sum()) for text, ids in gaps_filled)
+            ranked.append(RankedQuestion(gap.question, context, sentence, candidate, gap.oov))
         return ranked
-
-
-def _read(
-    model: NextWordModel, inputs: Sequence[Ids], targets: Sequence[Ids] | None, state: LMState
-) -> tuple[Tensor, LMState]:
-    """Read streams of different lengths side by side, each as if it were alone; nothing is padded.
-
-    Return log p(target), float64 (T, B) with T the longest stream and 0 after the end of a shorter one, or where there
-    are no targets; and the state of each stream after its own last word.
-    """
-    device = model.device
-    lengths = torch.tensor([len(stream) for stream in inputs])
-    # from the longest to the shortest: those that go on are always the first ones
-    order = lengths.argsort(descending=True, stable=True)
-    words = _columns(inputs, order, device)
-    wanted = None if targets is None else _columns(targets, order, device)
-    log_p = torch.zeros(words.shape, dtype=torch.float64, device=device)
-    going, ended, everyone = state.select(order.to(device)), [], torch.arange(len(inputs), device=device)
-    held = len(inputs)
-    for begin, end, streams in _pieces(lengths[order].tolist()):
-        if streams < held:
-            ended.append(going.select(everyone[streams:held]))
-            going, held = going.select(everyone[:streams]), streams
-        readout, going = model(words[begin:end, :streams], going)
-        if wanted is not None:
-            log_p[begin:end, :streams] = model.head.log_prob(readout, wanted[begin:end, :streams]).double()
-    back = order.argsort().to(device)
-    return log_p.index_select(1, back), LMState.beside([going, *reversed(ended)]).select(back)
-
-
-def _columns(streams: Sequence[Ids], order: Tensor, device: torch.device) -> Tensor:
-    """Lay the streams out as columns (T, B); what fills up the shorter ones is never read."""
-    rows = list(zip_longest(*(streams[stream] for stream in order.tolist()), fillvalue=0))
-    return torch.tensor(rows, dtype=torch.long).view(len(rows), len(streams)).to(device)
-
-
-def _pieces(lengths: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Cut streams, the longest first, into pieces: the steps from begin to end of the first so many streams."""
-    begin, streams = 0, len(lengths)
-    while streams:
-        if lengths[streams - 1] <= begin:
-            streams -= 1
-            continue
-        end = min(lengths[streams - 1], begin + max(1, TOKENS // streams))
-        yield begin, end, streams
-        begin = end
 
 
 @dataclass(frozen=True, slots=True)

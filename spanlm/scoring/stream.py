@@ -161,13 +161,14 @@ def distribution(reading: Reading) -> Mapping[str, Tensor]:
     padded = torch.cat([rows, rows[:1].expand(-len(rows) % ROWS)])
     values = []
     for chunk in torch.split(padded, max(1, DISTRIBUTIONS // model.vocabulary_size)):
-        log_probs = model.head.log_probs(reading.readout.map(partial(_as_steps, chunk)))
+        log_probs = model.head.log_probs(reading.readout.map(partial(as_steps, chunk)))
         values.append(word_values(log_probs.squeeze(1), targets[chunk]))
     columns = (torch.cat(column)[: len(rows)] for column in zip(*values, strict=True))
     return dict(zip(("surprisal", "entropy", "rank"), columns, strict=True))
 
 
-def _as_steps(rows: Tensor, x: Tensor) -> Tensor:
+def as_steps(rows: Tensor, x: Tensor) -> Tensor:
+    """Take places (T, B, …) one after the other: (N, 1, …)."""
     return x.flatten(0, 1).index_select(0, rows).unsqueeze(1)
 
 
@@ -210,7 +211,7 @@ def read(
 def next_state(model: NextWordModel, state: LMState | None, segment: Segment) -> LMState:
     """Return the state before a segment from the one after the segment before it."""
     if state is not None and not bool(segment.reset.any()):
-        return state
+        return state if segment.after is None else state.select(segment.after.to(model.device))
     initial = model.init_state(len(segment.reset))
     return initial if state is None else state.reset(segment.reset, initial)
 
