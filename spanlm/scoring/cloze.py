@@ -49,6 +49,9 @@ Score = Literal["sentence", "candidate"]
 CONTEXTS: tuple[ClozeContext, ...] = get_args(ClozeContext)
 SCORES: tuple[Score, ...] = get_args(Score)
 
+CANDIDATES = 10
+"""Of a question, as in the Children's Book Test."""
+
 BATCHES = 8
 """Batches of questions held at a time, so that those of one batch are about equally long."""
 
@@ -229,7 +232,7 @@ class _Ranker:
             texts = [(*before, *ids, *gap.after, self.vocabulary.eos_id) for ids in gap.candidates]
             firsts |= dict.fromkeys(texts, len(before) - len(gap.before) + (not self.opening))
             questions.append((gap, len(gap.before) - (not self.opening), texts))
-        values, _ = read_texts(self.model, firsts, self.precision, batch_size * max(1, len(firsts) // len(gaps)))
+        values, _ = read_texts(self.model, firsts, self.precision, batch_size * CANDIDATES)
         ranked = []
         for gap, place, texts in questions:
             sentence = tuple(float(values[text].sum()) for text in texts)
