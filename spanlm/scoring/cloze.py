@@ -19,8 +19,8 @@ and the first word of the query has no score. If the gap comes first, the candid
 A word outside the vocabulary is read and scored as `<unk>`, so two such candidates score alike. An answer
 is right only if it scores higher than every other candidate.
 
-The context and q_< are read once for a question and the state is branched over its candidates; no distribution over
-words is computed in the context. Questions are read side by side, each as if it were alone.
+Questions are texts of `spanlm.scoring.prefix_tree`: the context and q_< are read once for all candidates of a question,
+and the words of the context are not scored. Questions are read side by side, each as if it were alone.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ CANDIDATES = 10
 """Of a question, as in the Children's Book Test."""
 
 BATCHES = 8
-"""Batches of questions held at a time, so that those of one batch are about equally long."""
+"""Batches of questions held at a time, so that those read side by side are about equally long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,19 +158,17 @@ def rank_questions(
 def _ranked(
     ranker: _Ranker, questions: Iterator[Question | Defect], options: ClozeOptions
 ) -> Iterator[RankedQuestion | Defect]:
-    contexts, batch_size = options.contexts or (), options.batch_size
-    while items := list(islice(questions, batch_size * BATCHES)):
+    while items := list(islice(questions, options.batch_size * BATCHES)):
         prepared = [ranker.prepared(item) for item in items]
-        gaps = sorted((item for item in prepared if isinstance(item, _Gap)), key=lambda gap: len(gap.context))
-        found: dict[tuple[int, ClozeContext], RankedQuestion] = {}
-        for context in contexts:
-            for gap, ranked in zip(gaps, ranker.rank(gaps, context, batch_size), strict=True):
-                found[id(gap), context] = ranked
+        gaps = [item for item in prepared if isinstance(item, _Gap)]
+        ranks = zip(
+            *(ranker.rank(gaps, context, options.batch_size) for context in options.contexts or ()), strict=True
+        )
         for item in prepared:
             if isinstance(item, Defect):
                 yield item
             else:
-                yield from (found[id(item), context] for context in contexts)
+                yield from next(ranks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,18 +224,22 @@ class _Ranker:
         return self.vocabulary.encode(tokenize(text, self.tokenizer))
 
     def rank(self, gaps: Sequence[_Gap], context: ClozeContext, batch_size: int) -> list[RankedQuestion]:
-        firsts, questions = dict[Ids, int](), []
+        texts, firsts = [], dict[Ids, int]()
         for gap in gaps:
-            before = [*(gap.context if context == "full" else ()), *self.opening, *gap.before]
-            texts = [(*before, *ids, *gap.after, self.vocabulary.eos_id) for ids in gap.candidates]
-            firsts |= dict.fromkeys(texts, len(before) - len(gap.before) + (not self.opening))
-            questions.append((gap, len(gap.before) - (not self.opening), texts))
+            read = [*(gap.context if context == "full" else ()), *self.opening]
+            candidates = [(*read, *gap.before, *ids, *gap.after, self.vocabulary.eos_id) for ids in gap.candidates]
+            # where nothing opens the query its first word is only read
+            firsts |= dict.fromkeys(candidates, max(len(read), 1))
+            texts.append(candidates)
         values, _ = read_texts(self.model, firsts, self.precision, batch_size * CANDIDATES)
         ranked = []
-        for gap, place, texts in questions:
-            sentence = tuple(float(values[text].sum()) for text in texts)
-            gaps_filled = zip(texts, gap.candidates, strict=True)
-            candidate = tuple(float(values[text][place : place + len(ids)].sum()) for text, ids in gaps_filled)
+        for gap, candidates in zip(gaps, texts, strict=True):
+            start = len(gap.before) - (not self.opening)
+            scores = [
+                (float(log_p.sum()), float(log_p[start : start + len(ids)].sum()))
+                for log_p, ids in zip(map(values.__getitem__, candidates), gap.candidates, strict=True)
+            ]
+            sentence, candidate = zip(*scores, strict=True)
             ranked.append(RankedQuestion(gap.question, context, sentence, candidate, gap.oov))
         return ranked
 
