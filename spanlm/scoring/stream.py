@@ -235,6 +235,21 @@ def scored_of(
     return Scored(ids, place, opens, answers, {name: reading.flat(x) for name, x in metrics.items()})
 
 
+def side_by_side(runs: Sequence[Sequence[int]], places: Sequence[int], *, steps: int, fresh: bool) -> Iterator[Segment]:
+    """Cut runs of words into segments of at most so many steps, from empty states if they are `fresh`.
+
+    Of each run the first word is only read; `places` are those of the words after it in the text.
+    """
+    longest = max(map(len, runs))
+    read = torch.tensor([[*run, *[0] * (longest - len(run))] for run in runs], dtype=torch.long).T
+    lengths, first = torch.tensor([len(run) for run in runs]), torch.tensor(places)
+    for start in range(0, longest - 1, steps):
+        inputs, targets = (ids[start : start + steps] for ids in (read[:-1], read[1:]))
+        at = torch.arange(start, start + len(inputs)).unsqueeze(1)
+        reset = torch.full((len(runs),), fresh and start == 0)
+        yield Segment(inputs, targets, at < lengths - 1, reset, first + at)
+
+
 def in_text_order(blocks: Iterable[Scored]) -> Iterator[Scored]:
     """Give blocks, whose places together are 0, 1, 2 …, in the order of the text; no more is held than that takes."""
     held: list[Scored] = []

@@ -215,7 +215,6 @@ def test_a_file_cut_at_any_line_is_refused(toy):
         ("-0.4\tthe cat", "-1_0\tthe cat", "line 14: .*log10 probability '-1_0'"),
         ("-0.4\tthe cat", "-\uff11\tthe cat", "line 14: .*log10 probability"),
         ("the\t-0.2", "the\t-inf", "line 9: .*back-off weight '-inf': must be a finite number"),
-        ("\\data\\", "mmap lm http://kheafield.com/code", "KenLM's binary format"),
     ],
 )
 def test_broken_files_are_refused_by_line(toy, old, new, message):
