@@ -26,11 +26,14 @@ and the words of the context are not scored. Questions are read side by side, ea
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, product
 from statistics import fmean
 from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
 
 from spanlm.data.cbt import Defect, Question
 from spanlm.data.config import Tokenizer
@@ -152,23 +155,7 @@ def rank_questions(
     for context in options.contexts or ():
         opened = predict_first or context == "query"
         require(opened, "context", context, "query where sentences are not opened by <eos>")
-    return _ranked(_Ranker(model, vocabulary, tokenizer, predict_first, options.precision), iter(questions), options)
-
-
-def _ranked(
-    ranker: _Ranker, questions: Iterator[Question | Defect], options: ClozeOptions
-) -> Iterator[RankedQuestion | Defect]:
-    while items := list(islice(questions, options.batch_size * BATCHES)):
-        prepared = [ranker.prepared(item) for item in items]
-        gaps = [item for item in prepared if isinstance(item, _Gap)]
-        ranks = zip(
-            *(ranker.rank(gaps, context, options.batch_size) for context in options.contexts or ()), strict=True
-        )
-        for item in prepared:
-            if isinstance(item, Defect):
-                yield item
-            else:
-                yield from next(ranks)
+    return _Ranker(model, vocabulary, tokenizer, [vocabulary.eos_id] * predict_first, options).ranked(iter(questions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,23 +166,47 @@ class _Gap:
     context: list[int]
     before: list[int]
     after: list[int]
-    candidates: list[tuple[int, ...]]
+    candidates: list[Ids]
     oov: tuple[bool, ...]
 
 
+@dataclass(frozen=True)
 class _Ranker:
-    def __init__(
-        self,
-        model: NextWordModel,
-        vocabulary: Vocabulary,
-        tokenizer: Tokenizer,
-        predict_first: bool,
-        precision: Precision,
-    ) -> None:
-        self.model, self.vocabulary, self.tokenizer, self.precision = model, vocabulary, tokenizer, precision
-        self.opening = [vocabulary.eos_id] * predict_first
+    model: NextWordModel
+    vocabulary: Vocabulary
+    tokenizer: Tokenizer
+    opening: list[int]
+    options: ClozeOptions
 
-    def prepared(self, item: Question | Defect) -> _Gap | Defect:
+    def ranked(self, questions: Iterator[Question | Defect]) -> Iterator[RankedQuestion | Defect]:
+        contexts, size = self.options.contexts or (), self.options.batch_size
+        while items := list(islice(questions, size * BATCHES)):
+            prepared = [self._prepared(item) for item in items]
+            gaps, firsts = [item for item in prepared if isinstance(item, _Gap)], dict[Ids, int]()
+            for gap, context in product(gaps, contexts):
+                texts, first = self._texts(gap, context)
+                firsts |= dict.fromkeys(texts, first)
+            log_p, _ = read_texts(self.model, firsts, self.options.precision, size * CANDIDATES)
+            for item in prepared:
+                if isinstance(item, Defect):
+                    yield item
+                else:
+                    yield from (self._scored(item, context, log_p) for context in contexts)
+
+    def _texts(self, gap: _Gap, context: ClozeContext) -> tuple[list[Ids], int]:
+        """Return what is read for each candidate, and where in it the words of the query begin that are predicted."""
+        read = [*(gap.context if context == "full" else ()), *self.opening]
+        texts = [(*read, *gap.before, *ids, *gap.after, self.vocabulary.eos_id) for ids in gap.candidates]
+        return texts, max(len(read), 1)
+
+    def _scored(self, gap: _Gap, context: ClozeContext, log_p: Mapping[Ids, NDArray[np.float64]]) -> RankedQuestion:
+        words = [log_p[text] for text in self._texts(gap, context)[0]]
+        start = len(gap.before) - (not self.opening)
+        own = (values[start : start + len(ids)] for values, ids in zip(words, gap.candidates, strict=True))
+        sentence, candidate = (tuple(float(values.sum()) for values in parts) for parts in (words, own))
+        return RankedQuestion(gap.question, context, sentence, candidate, gap.oov)
+
+    def _prepared(self, item: Question | Defect) -> _Gap | Defect:
         """Give ids to the words of a question; a defect where they are no words."""
         try:
             return item if isinstance(item, Defect) else self._gap(item)
@@ -222,26 +233,6 @@ class _Ranker:
 
     def _ids(self, text: str) -> list[int]:
         return self.vocabulary.encode(tokenize(text, self.tokenizer))
-
-    def rank(self, gaps: Sequence[_Gap], context: ClozeContext, batch_size: int) -> list[RankedQuestion]:
-        texts, firsts = [], dict[Ids, int]()
-        for gap in gaps:
-            read = [*(gap.context if context == "full" else ()), *self.opening]
-            candidates = [(*read, *gap.before, *ids, *gap.after, self.vocabulary.eos_id) for ids in gap.candidates]
-            # where nothing opens the query its first word is only read
-            firsts |= dict.fromkeys(candidates, max(len(read), 1))
-            texts.append(candidates)
-        values, _ = read_texts(self.model, firsts, self.precision, batch_size * CANDIDATES)
-        ranked = []
-        for gap, candidates in zip(gaps, texts, strict=True):
-            start = len(gap.before) - (not self.opening)
-            scores = [
-                (float(log_p.sum()), float(log_p[start : start + len(ids)].sum()))
-                for log_p, ids in zip(map(values.__getitem__, candidates), gap.candidates, strict=True)
-            ]
-            sentence, candidate = zip(*scores, strict=True)
-            ranked.append(RankedQuestion(gap.question, context, sentence, candidate, gap.oov))
-        return ranked
 
 
 @dataclass(frozen=True, slots=True)
