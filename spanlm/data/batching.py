@@ -42,6 +42,7 @@ class Segment:
         reset: The streams that begin anew with this segment, bool (B,).
         place: Where each target stands in the text, from 0, int64 (T, B).
         rate_share: Factor of the step's learning rate: the drawn length as a share of the usual one.
+        after: Which stream of the segment before each goes on from, (B,); None: from its own.
     """
 
     inputs: Tensor
@@ -50,6 +51,7 @@ class Segment:
     reset: Tensor
     place: Tensor
     rate_share: float = 1.0
+    after: Tensor | None = None
 
     def to(self, device: torch.device) -> Segment:
         if device.type == "cpu":

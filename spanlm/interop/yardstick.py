@@ -19,6 +19,9 @@ with `bos` and `eos` among those s; the first word of a line, which no space pre
 end has 1 above. The sum over a line is the same with it and without: it is the default because the surprisal of single
 words is not, and only with it is p a distribution over words. A tokenizer whose sub-words do not begin with white space
 needs none and gets none.
+
+Windows of sub-words overlap and words are sums over them, so this reads by itself: as blocks of
+`spanlm.scoring.stream.read` it would be more code.
 """
 
 from __future__ import annotations

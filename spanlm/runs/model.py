@@ -145,7 +145,7 @@ class Model:
     @property
     def gate_temperature(self) -> float | None:
         """The temperature at which a gate of its memory is evaluated; None: it has none."""
-        return None
+        return gate_temperature(self.model)
 
     @property
     def own_gate_temperature(self) -> float | None:
@@ -208,8 +208,8 @@ class Model:
         return self._scored(pieces, asked)
 
     def _scored(self, pieces: Iterable[Piece], asked: Score) -> Iterator[WordScore]:
-        how: dict[str, Any] = {"predict_first": self.texts.predict_first, "cache": asked.cache}
-        return score_words(self.predictor("score"), self.vocabulary, pieces, asked, **how)
+        network, predict_first = self.predictor("score"), self.texts.predict_first
+        return score_words(network, self.vocabulary, pieces, asked, predict_first=predict_first, cache=asked.cache)
 
     def score_items(
         self, items: Iterable[str], *, state: Context = "line", eos: bool = False, **options: Any
@@ -263,8 +263,8 @@ class Model:
 
     def _log_probs_of(self, texts: list[list[int]], precision: Precision) -> tuple[list[list[float]], Prefixes]:
         """Return log p of every word that is predicted of texts by id, and how much was read."""
-        how: dict[str, Any] = {"predict_first": self.texts.predict_first, "precision": precision}
-        return score_texts(self.predictor("score"), texts, self.vocabulary.eos_id, **how)
+        network, predict_first = self.predictor("score"), self.texts.predict_first
+        return score_texts(network, texts, self.vocabulary.eos_id, predict_first=predict_first, precision=precision)
 
     def compare(self, good: str, bad: str) -> Compared:
         """Say which of two sentences is more probable, each with its line end, and by how much."""
@@ -348,8 +348,9 @@ class TrainedModel(Model):
     """Of a model with a lesion, the one without."""
 
     def __init__(self, model: LanguageModel, vocabulary: Vocabulary, config: RunConfig, folder: Path) -> None:
-        how: dict[str, Any] = {"batching": config.training.batching, "memories": (config.model.memory,)}
-        super().__init__(model, Texts(vocabulary, config.data, folder, **how), config)
+        memories = (config.model.memory,)
+        texts = Texts(vocabulary, config.data, folder, batching=config.training.batching, memories=memories)
+        super().__init__(model, texts, config)
 
     def with_attention(self, how: str) -> TrainedModel:
         """Return the same weights with a lesion of the memory, `how` of `spanlm.models.lesions`: they never learnt it.
@@ -361,9 +362,8 @@ class TrainedModel(Model):
             InputError: `how` is none of these, the memory does not attend, or it has fewer than K slots.
         """
         trained = self._trained or self
-        model = lesioned(trained.model, how, self.title())
-        changed = TrainedModel(model, self.vocabulary, self.config, self.folder)
-        changed.attention, changed._trained, changed.texts = how, trained, self.texts
+        changed = trained.with_network(lesioned(trained.model, how, self.title()))
+        changed.attention, changed._trained = how, trained
         return changed
 
     @property
@@ -390,14 +390,7 @@ class TrainedModel(Model):
         memory = require_gate(config.memory, "gate_temperature").at_temperature(float(temperature))
         model = to_be_filled(replace(config, memory=memory), len(self.vocabulary))
         model.load_state_dict(self.model.state_dict())
-        changed = TrainedModel(model.to(self.model.device).eval(), self.vocabulary, self.config, self.folder)
-        changed.texts = self.texts
-        return changed
-
-    @property
-    def gate_temperature(self) -> float | None:
-        """The temperature at which a span buffer's gate is evaluated; None: the model has none."""
-        return gate_temperature(self.model)
+        return self.with_network(model.to(self.model.device).eval())
 
     @property
     def own_gate_temperature(self) -> float | None:

@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from spanlm.config import read_config, read_yaml, save_config
 from spanlm.data.config import SPLITS, DataConfig, Split
@@ -41,7 +40,7 @@ ARPA = "model.arpa"
 
 _TEXTLESS = "an ARPA file does not say which text it is of"
 _TOKENS = 1 << 16
-"""Words of short texts that are scored at a time."""
+"""Words of a text that are counted at a time."""
 
 
 class NgramTexts(Texts):
@@ -98,24 +97,13 @@ class NgramRun(Model):
         return run
 
     def _log_probs_of(self, texts: list[list[int]], precision: Precision) -> tuple[list[list[float]], Prefixes]:
-        """By KenLM, or as one stream: each text is opened by <eos>, before which nothing is to an n-gram model."""
-        if self.model.cache is not None:
+        """By KenLM, where it is installed and there is no cache, or as of any model."""
+        if self.model.cache is not None or self._kenlm is None:
             return super()._log_probs_of(texts, precision)
         first = 0 if self.texts.predict_first else 1
-        if self._kenlm is not None:
-            spelled = [END if word == EOS else word for word in self.vocabulary.words]
-            each = [self._kenlm.log_probs(map(spelled.__getitem__, text))[first:] for text in texts]
-            return each, Prefixes(read := sum(map(len, texts)) + len(texts), read)
-        opening = self.vocabulary.eos_id
-        words = torch.tensor([id for text in texts for id in (opening, *text)] + [opening])
-        state, found = self.model.init_state(1), list[float]()
-        for start in range(0, len(words) - 1, _TOKENS):
-            part = words[start : start + _TOKENS + 1].unsqueeze(1)
-            log_p, state = self.model.log_prob(part[:-1], part[1:], state)
-            found += log_p.squeeze(1).tolist()
-        ends = np.cumsum([len(text) + 1 for text in texts]).tolist()
-        values = [found[end - len(text) - 1 + first : end - 1] for end, text in zip(ends, texts, strict=True)]
-        return values, Prefixes(len(found), len(found))
+        spelled = [END if word == EOS else word for word in self.vocabulary.words]
+        each = [self._kenlm.log_probs(map(spelled.__getitem__, text))[first:] for text in texts]
+        return each, Prefixes(read := sum(map(len, texts)) + len(texts), read)
 
     @cached_property
     def _kenlm(self) -> Kenlm | None:

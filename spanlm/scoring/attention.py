@@ -7,7 +7,7 @@ those of them that there are (Li et al., 2020, Figure 5, Table 4).
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -18,14 +18,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spanlm.data.batching import Segment
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require, whole_number
 from spanlm.models.ensemble import EnsembleReadout
 from spanlm.models.interfaces import Attention, Head, MixingHead, NextWordModel, Parts, Readout
 from spanlm.scoring.options import EXPECTED, EXPECTED_OF_PART
 from spanlm.scoring.protocol import STANDARD
-from spanlm.scoring.stream import STEPS, Reading, Scored, evaluating, read, word_values
+from spanlm.scoring.stream import STEPS, Reading, Scored, evaluating, read, side_by_side, word_values
 
 MOST_WEIGHTS = 20_000_000
 """Of one record: of a memory that holds the whole text they are as many as the square of its words."""
@@ -248,7 +247,9 @@ def attention_record(
     whole = [EOS, *targets] if predict_first else targets
     require(len(whole) > 1, "targets", targets, f"at least {1 if predict_first else 2} words")
     asked = _Asked(len(whole) - 1, None if expected is None else whole_number("expected", expected), looks)
-    segments = one_text(vocabulary.encode(whole), starts, STEPS)
+    ids = vocabulary.encode(whole)
+    contexts = ((ids[begin : end + 1], begin) for begin, end in pairwise([*starts, len(ids) - 1]))
+    segments = (x for run, begin in contexts for x in side_by_side([run], [begin], steps=STEPS, fresh=True))
     scored = Scored.joined([*read(model, segments, STANDARD, asked, *[_features] * features)])
     numbers: dict[str, NDArray[Any]] = {name: scored.numpy(name) for name in scored.answers}
     # a context that nothing opens: these positions are before its first word
@@ -345,14 +346,3 @@ class _Asked:
 
 def _features(reading: Reading) -> Mapping[str, Tensor]:
     return {"features": reading.flat(reading.readout.features)}
-
-
-def one_text(ids: Sequence[int], starts: Sequence[int], steps: int) -> Iterator[Segment]:
-    """Cut one text into segments of at most so many steps; contexts begin at the steps `starts`."""
-    whole = torch.tensor(ids).unsqueeze(1)
-    for begin, end in pairwise([*starts, len(ids) - 1]):
-        for first in range(begin, end, steps):
-            last = min(first + steps, end)
-            targets, place = whole[first + 1 : last + 1], torch.arange(first, last).unsqueeze(1)
-            reset = torch.tensor([first == begin])
-            yield Segment(whole[first:last], targets, torch.ones_like(targets, dtype=torch.bool), reset, place)

@@ -37,28 +37,36 @@ from spanlm.scoring.stream import Reading, log_p, read
 from spanlm.scoring.tally import edge_note, perplexity
 
 
-def mixed(log_p: Tensor, log_cache: Tensor, empty: Tensor, lambda_: float | Tensor) -> Tensor:
-    """Log((1 − λ) p + λ p_cache) in float64, (N,), and log p where the cache is empty; (M, N) for λ (M, 1)."""
+def mixed(log_p: Tensor, log_cache: Tensor, lambda_: float | Tensor) -> Tensor:
+    """Log((1 − λ) p + λ p_cache) in float64, (N,), and log p where p_cache is NaN; (M, N) for λ (M, 1)."""
     share = torch.as_tensor(lambda_, dtype=torch.float64, device=log_p.device)
     both = torch.logaddexp(log_p.double() + torch.log1p(-share), log_cache.double() + share.log())
-    return torch.where(empty, log_p.double(), both)
+    return torch.where(log_cache.isnan(), log_p.double(), both)
 
 
-class _Pairs:
-    """The pairs that a cache of `window` holds while a text is read.
+class _Caches:
+    """Asks what caches of several windows and θ give: answers `cache`, (N, windows · θ), NaN while they are empty.
 
-    It is emptied where a stream begins anew. If `across`, the streams are lines in the order of the text, and it goes
-    on from one to the next.
+    They are emptied where a stream begins anew. If `across`, the streams are lines in the order of the text, and they
+    go on from one to the next.
     """
 
-    def __init__(self, window: int, across: bool) -> None:
-        self._window, self._across = window, across
+    def __init__(self, windows: Sequence[int], thetas: Sequence[float], *, across: bool) -> None:
+        self._windows, self._thetas, self._across = windows, thetas, across
         self._lookup: Lookup | None = None
 
-    def lookup(self, reading: Reading) -> Lookup:
+    def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
+        lookup, columns = self._looked_up(reading), []
+        for window in self._windows:
+            log_cache, empty = cache_log_prob(replace(lookup, window=window), self._thetas)
+            columns.append(log_cache.masked_fill(empty, torch.nan))
+        found = torch.cat(columns).movedim(0, -1)
+        return {"cache": found.squeeze(1) if self._across else reading.flat(found)}
+
+    def _looked_up(self, reading: Reading) -> Lookup:
         """Return what the steps of a segment look at, and keep their own pairs."""
         h, words, filled = reading.readout.features, reading.segment.targets, reading.segment.mask
-        before = self._lookup
+        before, most = self._lookup, max(self._windows)
         if self._across:
             h, words = reading.flat(h).unsqueeze(1), reading.flat(words).unsqueeze(1)
             filled = torch.ones_like(words, dtype=torch.bool)
@@ -66,44 +74,24 @@ class _Pairs:
             before = None if reading.fresh else replace(before, filled=before.filled & ~reading.segment.reset)
         keys, followed, there = h, words, filled
         if before is not None:
-            kept = (x[-self._window :] for x in (before.keys, before.words, before.filled))
+            kept = (x[-most:] for x in (before.keys, before.words, before.filled))
             keys, followed, there = map(torch.cat, zip(kept, (h, words, filled), strict=True))
-        self._lookup = Lookup(h, keys, followed, there, self._window)
+        self._lookup = Lookup(h, keys, followed, there, most)
         return self._lookup
-
-    def flat(self, reading: Reading, x: Tensor) -> Tensor:
-        """Return what was worked out of a lookup, (T, B, …), as rows of tokens (N, …)."""
-        return x.squeeze(1) if self._across else reading.flat(x)
 
 
 class NeuralCache:
     """Asks for log p with a cache mixed in: answers `cached`, (N,) float64. One reads one text.
 
-    See `_Pairs` for `across`.
+    See `_Caches` for `across`.
     """
 
     def __init__(self, config: CacheConfig, *, across: bool) -> None:
-        self._config, self._pairs = config, _Pairs(config.window, across)
+        self._share, self._cache = config.lambda_, _Caches([config.window], [config.theta], across=across)
 
     def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
-        log_cache, empty = cache_log_prob(self._pairs.lookup(reading), (self._config.theta,))
-        log_cache, empty = (self._pairs.flat(reading, x) for x in (log_cache[0], empty))
-        return {"cached": mixed(log_p(reading)["log_p"], log_cache, empty, self._config.lambda_)}
-
-
-class _Grid:
-    """Asks what caches of several windows and θ give: answers `cache`, (N, windows · θ), NaN while they are empty."""
-
-    def __init__(self, windows: Sequence[int], thetas: Sequence[float], *, across: bool) -> None:
-        self._windows, self._thetas = windows, thetas
-        self._pairs = _Pairs(max(windows), across)
-
-    def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
-        lookup, columns = self._pairs.lookup(reading), []
-        for window in self._windows:
-            log_cache, empty = cache_log_prob(replace(lookup, window=window), self._thetas)
-            columns.append(log_cache.masked_fill(empty, torch.nan))
-        return {"cache": self._pairs.flat(reading, torch.cat(columns).movedim(0, -1))}
+        log_cache = self._cache(reading)["cache"].squeeze(1)
+        return {"cached": mixed(log_p(reading)["log_p"], log_cache, self._share)}
 
 
 PLACES = 20
@@ -149,7 +137,7 @@ def cached_words(
         lookup = Lookup(h, h, targets, torch.ones_like(targets, dtype=torch.bool), config.window)
         chance, *looked = cache_places(lookup, config.theta, PLACES)
         log_p = -torch.from_numpy(surprisal[steps]).unsqueeze(1)
-        log_p = mixed(log_p, chance.double().log(), chance.isnan(), config.lambda_)
+        log_p = mixed(log_p, chance.double().log(), config.lambda_)
         found.surprisal[steps] = 0.0 - log_p.squeeze(1).numpy()
         found.chance[steps] = chance.squeeze(1).numpy()
         kept = zip(*(x.squeeze(1).tolist() for x in looked), strict=True)
@@ -212,7 +200,7 @@ def tune_cache(
     require_grid(windows, thetas, lambdas)
     # a cache over lines needs them in the order of the text
     batcher = replace(protocol, batch_size=None).batcher(corpus, split, in_order=True)
-    grid = _Grid(windows, thetas, across=protocol.context == "line" and over_lines)
+    grid = _Caches(windows, thetas, across=protocol.context == "line" and over_lines)
     shares = torch.tensor(lambdas, dtype=torch.float64, device=model.device).unsqueeze(1)
     plain = torch.zeros((), dtype=torch.float64, device=model.device)
     sums = plain.new_zeros(len(windows) * len(thetas), len(lambdas))
@@ -220,7 +208,7 @@ def tune_cache(
         log_model = block.answers["log_p"]
         plain -= log_model.double().sum()
         for number, log_cache in enumerate(block.answers["cache"].unbind(1)):
-            sums[number] -= mixed(log_model, log_cache, log_cache.isnan(), shares).sum(1)
+            sums[number] -= mixed(log_model, log_cache, shares).sum(1)
     points = zip(product(windows, thetas, lambdas), sums.flatten().tolist(), strict=True)
     tried = [Tried(*point, perplexity(nll / batcher.targets)) for point, nll in points]
     best, text = min(tried, key=lambda point: point.perplexity), f"{corpus.name} {split}"

@@ -19,44 +19,41 @@ and the first word of the query has no score. If the gap comes first, the candid
 A word outside the vocabulary is read and scored as `<unk>`, so two such candidates score alike. An answer
 is right only if it scores higher than every other candidate.
 
-The context and q_< are read once for a question and the state is branched over its candidates; no distribution over
-words is computed in the context. Questions are read side by side, each as if it were alone.
+Questions are texts of `spanlm.scoring.prefix_tree`: the context and q_< are read once for all candidates of a question,
+and the words of the context are not scored. Questions are read side by side, each as if it were alone.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice, zip_longest
+from itertools import islice, product
 from statistics import fmean
 from typing import Any, Literal, get_args
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from spanlm.data.cbt import Defect, Question
 from spanlm.data.config import Tokenizer
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, require
-from spanlm.models.interfaces import LMState, NextWordModel
-from spanlm.options import Precision
+from spanlm.models.interfaces import NextWordModel
 from spanlm.scoring.options import ClozeContext, ClozeOptions
-from spanlm.scoring.stream import evaluating
+from spanlm.scoring.prefix_tree import Ids, read_texts
 from spanlm.scoring.tally import wilson
 
 Score = Literal["sentence", "candidate"]
 
 SCORES: tuple[Score, ...] = get_args(Score)
 
-TOKENS = 4096
-"""Read at a time, over all streams; any number gives the same result, up to rounding."""
-
-Ids = Sequence[int]
+CANDIDATES = 10
+"""Of a question, as in the Children's Book Test."""
 
 BATCHES = 8
-"""Batches of questions held at a time, so that those of one batch are about equally long."""
+"""Batches of questions held at a time, so that those read side by side are about equally long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,27 +126,7 @@ def rank_questions(
     for context in options.contexts or ():
         opened = predict_first or context == "query"
         require(opened, "context", context, "query where sentences are not opened by <eos>")
-    return _ranked(_Ranker(model, vocabulary, tokenizer, predict_first, options.precision), iter(questions), options)
-
-
-def _ranked(
-    ranker: _Ranker, questions: Iterator[Question | Defect], options: ClozeOptions
-) -> Iterator[RankedQuestion | Defect]:
-    contexts, batch_size = options.contexts or (), options.batch_size
-    while items := list(islice(questions, batch_size * BATCHES)):
-        prepared = [ranker.prepared(item) for item in items]
-        gaps = sorted((item for item in prepared if isinstance(item, _Gap)), key=lambda gap: len(gap.context))
-        found: dict[tuple[int, ClozeContext], RankedQuestion] = {}
-        for context in contexts:
-            for begin in range(0, len(gaps), batch_size):
-                batch = gaps[begin : begin + batch_size]
-                for gap, ranked in zip(batch, ranker.rank(batch, context), strict=True):
-                    found[id(gap), context] = ranked
-        for item in prepared:
-            if isinstance(item, Defect):
-                yield item
-            else:
-                yield from (found[id(item), context] for context in contexts)
+    return _Ranker(model, vocabulary, tokenizer, [vocabulary.eos_id] * predict_first, options).ranked(iter(questions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,23 +137,47 @@ class _Gap:
     context: list[int]
     before: list[int]
     after: list[int]
-    candidates: list[tuple[int, ...]]
+    candidates: list[Ids]
     oov: tuple[bool, ...]
 
 
+@dataclass(frozen=True)
 class _Ranker:
-    def __init__(
-        self,
-        model: NextWordModel,
-        vocabulary: Vocabulary,
-        tokenizer: Tokenizer,
-        predict_first: bool,
-        precision: Precision,
-    ) -> None:
-        self.model, self.vocabulary, self.tokenizer, self.precision = model, vocabulary, tokenizer, precision
-        self.opening = [vocabulary.eos_id] * predict_first
+    model: NextWordModel
+    vocabulary: Vocabulary
+    tokenizer: Tokenizer
+    opening: list[int]
+    options: ClozeOptions
 
-    def prepared(self, item: Question | Defect) -> _Gap | Defect:
+    def ranked(self, questions: Iterator[Question | Defect]) -> Iterator[RankedQuestion | Defect]:
+        contexts, size = self.options.contexts or (), self.options.batch_size
+        while items := list(islice(questions, size * BATCHES)):
+            prepared = [self._prepared(item) for item in items]
+            gaps, firsts = [item for item in prepared if isinstance(item, _Gap)], dict[Ids, int]()
+            for gap, context in product(gaps, contexts):
+                texts, first = self._texts(gap, context)
+                firsts |= dict.fromkeys(texts, first)
+            log_p, _ = read_texts(self.model, firsts, self.options.precision, size * CANDIDATES)
+            for item in prepared:
+                if isinstance(item, Defect):
+                    yield item
+                else:
+                    yield from (self._scored(item, context, log_p) for context in contexts)
+
+    def _texts(self, gap: _Gap, context: ClozeContext) -> tuple[list[Ids], int]:
+        """Return what is read for each candidate, and where in it the words of the query begin that are predicted."""
+        read = [*(gap.context if context == "full" else ()), *self.opening]
+        texts = [(*read, *gap.before, *ids, *gap.after, self.vocabulary.eos_id) for ids in gap.candidates]
+        return texts, max(len(read), 1)
+
+    def _scored(self, gap: _Gap, context: ClozeContext, log_p: Mapping[Ids, NDArray[np.float64]]) -> RankedQuestion:
+        words = [log_p[text] for text in self._texts(gap, context)[0]]
+        start = len(gap.before) - (not self.opening)
+        own = (values[start : start + len(ids)] for values, ids in zip(words, gap.candidates, strict=True))
+        sentence, candidate = (tuple(float(values.sum()) for values in parts) for parts in (words, own))
+        return RankedQuestion(gap.question, context, sentence, candidate, gap.oov)
+
+    def _prepared(self, item: Question | Defect) -> _Gap | Defect:
         """Give ids to the words of a question; a defect where they are no words."""
         try:
             return item if isinstance(item, Defect) else self._gap(item)
@@ -203,81 +204,6 @@ class _Ranker:
 
     def _ids(self, text: str) -> list[int]:
         return self.vocabulary.encode(tokenize(text, self.tokenizer))
-
-    def rank(self, gaps: Sequence[_Gap], context: ClozeContext) -> list[RankedQuestion]:
-        eos, device = self.vocabulary.eos_id, self.model.device
-        before = [[*self.opening, *gap.before] for gap in gaps]
-        # candidates of the same words are scored once: rounding must not make them differ
-        branches = [(stream, ids) for stream, gap in enumerate(gaps) for ids in dict.fromkeys(gap.candidates)]
-        owners = torch.tensor([stream for stream, _ in branches], device=device)
-        firsts = torch.tensor([ids[0] for _, ids in branches], device=device)
-        with evaluating(self.model, self.precision):
-            state = self.model.init_state(len(gaps))
-            if context == "full":
-                _, state = _read(self.model, [gap.context for gap in gaps], None, state)
-            opening, state = _read(self.model, [ids[:-1] for ids in before], [ids[1:] for ids in before], state)
-            last = torch.tensor([[ids[-1] for ids in before]], device=device)
-            log_p, state = self.model.log_probs(last, state)
-            first = log_p[0, owners, firsts].double()
-            inputs = [[*ids, *gaps[stream].after] for stream, ids in branches]
-            rest, _ = _read(self.model, inputs, [[*line[1:], eos] for line in inputs], state.select(owners))
-        sentence = (opening.sum(0)[owners] + first + rest.sum(0)).tolist()
-        # the words of a candidate after its first one are the first targets that follow
-        more = torch.tensor([len(ids) - 1 for _, ids in branches], device=device)
-        own = torch.arange(len(rest), device=device).unsqueeze(1) < more
-        candidate = (first + torch.where(own, rest, 0.0).sum(0)).tolist()
-        scores = {branch: both for branch, *both in zip(branches, sentence, candidate, strict=True)}
-        ranked = []
-        for stream, gap in enumerate(gaps):
-            whole, alone = zip(*(scores[stream, ids] for ids in gap.candidates), strict=True)
-            ranked.append(RankedQuestion(gap.question, context, whole, alone, gap.oov))
-        return ranked
-
-
-def _read(
-    model: NextWordModel, inputs: Sequence[Ids], targets: Sequence[Ids] | None, state: LMState
-) -> tuple[Tensor, LMState]:
-    """Read streams of different lengths side by side, each as if it were alone; nothing is padded.
-
-    Return log p(target), float64 (T, B) with T the longest stream and 0 after the end of a shorter one, or where there
-    are no targets; and the state of each stream after its own last word.
-    """
-    device = model.device
-    lengths = torch.tensor([len(stream) for stream in inputs])
-    # from the longest to the shortest: those that go on are always the first ones
-    order = lengths.argsort(descending=True, stable=True)
-    words = _columns(inputs, order, device)
-    wanted = None if targets is None else _columns(targets, order, device)
-    log_p = torch.zeros(words.shape, dtype=torch.float64, device=device)
-    going, ended, everyone = state.select(order.to(device)), [], torch.arange(len(inputs), device=device)
-    held = len(inputs)
-    for begin, end, streams in _pieces(lengths[order].tolist()):
-        if streams < held:
-            ended.append(going.select(everyone[streams:held]))
-            going, held = going.select(everyone[:streams]), streams
-        readout, going = model(words[begin:end, :streams], going)
-        if wanted is not None:
-            log_p[begin:end, :streams] = model.head.log_prob(readout, wanted[begin:end, :streams]).double()
-    back = order.argsort().to(device)
-    return log_p.index_select(1, back), LMState.beside([going, *reversed(ended)]).select(back)
-
-
-def _columns(streams: Sequence[Ids], order: Tensor, device: torch.device) -> Tensor:
-    """Lay the streams out as columns (T, B); what fills up the shorter ones is never read."""
-    rows = list(zip_longest(*(streams[stream] for stream in order.tolist()), fillvalue=0))
-    return torch.tensor(rows, dtype=torch.long).view(len(rows), len(streams)).to(device)
-
-
-def _pieces(lengths: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Cut streams, the longest first, into pieces: the steps from begin to end of the first so many streams."""
-    begin, streams = 0, len(lengths)
-    while streams:
-        if lengths[streams - 1] <= begin:
-            streams -= 1
-            continue
-        end = min(lengths[streams - 1], begin + max(1, TOKENS // streams))
-        yield begin, end, streams
-        begin = end
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,8 @@ def evaluate_members(
     def reader(segments: Iterable[Segment]) -> Iterator[Scored]:
         return read(ensemble, segments, protocol, every)
 
-    *members, together, oracle = measure(reader, corpus, split, protocol, [*names, "ensemble", "oracle"])
+    columns = dict.fromkeys([*names, "ensemble", "oracle"], "")
+    *members, together, oracle = measure(reader, corpus, split, protocol, columns)
     return EnsembleEvaluation(
         combination="linear",
         weights=ensemble.head.weights,

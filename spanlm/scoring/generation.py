@@ -1,10 +1,13 @@
-"""Sampling from a language model."""
+"""Sampling from a language model.
+
+What is read here is what was drawn before, a word of each text at a time, so it is no stream of `scoring.stream.read`,
+whose text is there before it is read.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -47,8 +50,8 @@ def draw(
     Raises:
         InputError: no first word, without `predict_first`.
     """
-    texts = _Texts(model, vocabulary, line_by_line, predict_first)
-    return (drawn for (drawn,) in texts.drawn(texts.after(prompt), options, 1) if drawn is not None)
+    texts = _Texts(model, vocabulary, prompt, line_by_line, predict_first)
+    return (drawn for (drawn,) in texts.drawn(options, 1) if drawn is not None)
 
 
 def draw_samples(
@@ -66,47 +69,30 @@ def draw_samples(
     But for rounding, which differs with the number of texts that are read at a time. See `draw`.
 
     Raises:
-        InputError: at once, several samples at temperature 0, which are all the same; at the first sample, no first
-            word without `predict_first`.
+        InputError: several samples at temperature 0, which are all the same; or as `draw`.
     """
     count = whole_number("samples", count)
     same = "1 with temperature=0, where all are the same"
     require(count == 1 or options.temperature > 0, "samples", count, same)
-    texts = _Texts(model, vocabulary, line_by_line, predict_first)
-    after = cache(lambda: texts.after(prompt))
+    texts = _Texts(model, vocabulary, prompt, line_by_line, predict_first)
 
     def side_by_side(first: int) -> list[list[str]]:
         size, seeds = min(SIDE_BY_SIDE, count - first), replace(options, seed=(options.seed + first) % 2**63)
-        found: list[list[str]] = [[] for _ in range(size)]
-        for step in texts.drawn(after(), seeds, size):
-            for words, drawn in zip(found, step, strict=True):
-                if drawn is not None:
-                    words.append(drawn.word)
-        return found
+        columns = zip(*texts.drawn(seeds, size), strict=True)
+        return [[drawn.word for drawn in column if drawn is not None] for column in columns]
 
     return chain.from_iterable(map(side_by_side, range(0, count, SIDE_BY_SIDE)))
 
 
-class _Next(NamedTuple):
-    """The state after some words, and log p of the next one (B, V)."""
-
-    state: LMState
-    log_p: Tensor
-
-
-@dataclass(frozen=True)
 class _Texts:
     """Texts that continue one prompt, side by side."""
 
-    model: NextWordModel
-    vocabulary: Vocabulary
-    line_by_line: bool
-    predict_first: bool
-
-    def after(self, prompt: list[str]) -> _Next:
-        if self.line_by_line or not self.predict_first:
+    def __init__(
+        self, model: NextWordModel, vocabulary: Vocabulary, prompt: list[str], line_by_line: bool, predict_first: bool
+    ) -> None:
+        if line_by_line or not predict_first:
             prompt = prompt[len(prompt) - [*reversed(prompt), EOS].index(EOS) :]
-        if not (self.predict_first or prompt):
+        if not (predict_first or prompt):
             raise InputError(
                 "prompt",
                 "''",
@@ -115,40 +101,40 @@ class _Texts:
                     "give that word, or more"
                 ),
             )
-        tokens = [self.vocabulary.eos_id] * self.predict_first + self.vocabulary.encode(prompt)
-        state = self.model.init_state(1)
-        for start in range(0, len(tokens), STEPS):
-            after = self._next([[id] for id in tokens[start : start + STEPS]], state)
-            state = after.state
-        return after
+        self._read = [vocabulary.eos_id] * predict_first + vocabulary.encode(prompt)
+        self._model, self._vocabulary = model, vocabulary
+        self._line_by_line, self._predict_first = line_by_line, predict_first
 
-    def drawn(self, after: _Next, options: GenerationOptions, count: int) -> Iterator[list[Drawn | None]]:
+    def drawn(self, options: GenerationOptions, count: int) -> Iterator[list[Drawn | None]]:
         """Give at each step a word of each of `count` texts, None of one that has ended."""
-        eos, barred = self.vocabulary.eos_id, [] if options.unk else [self.vocabulary.unk_id]
+        eos, barred = self._vocabulary.eos_id, [] if options.unk else [self._vocabulary.unk_id]
         generators = [torch.Generator().manual_seed((options.seed + n) % 2**63) for n in range(count)]
-        goes_on = [True] * count
+        goes_on, state = [True] * count, self._model.init_state(1)
+        for start in range(0, len(self._read), STEPS):
+            log_p, state = self._next([[id] for id in self._read[start : start + STEPS]], state)
         if count > 1:
-            texts = torch.zeros(count, dtype=torch.int64, device=self.model.device)
-            after = _Next(after.state.select(texts), after.log_p.repeat(count, 1))
+            state = state.select(torch.zeros(count, dtype=torch.int64, device=self._model.device))
+            log_p = log_p.repeat(count, 1)
         for number in range(options.length):
-            rows = zip(after.log_p, generators, strict=True)
-            words = [sample(x, options.temperature, options.top_k, options.top_p, barred, each) for x, each in rows]
-            drawn = zip(words, after.log_p, goes_on, strict=True)
-            yield [Drawn(self.vocabulary.word(word), log_p) if on else None for word, log_p, on in drawn]
+            rows = zip(log_p, generators, strict=True)
+            cut = options.temperature, options.top_k, options.top_p, barred
+            words = [sample(row, *cut, generator) for row, generator in rows]
+            texts = zip(words, log_p, goes_on, strict=True)
+            yield [Drawn(self._vocabulary.word(word), row) if on else None for word, row, on in texts]
             ended = [word == eos for word in words]
-            if not self.predict_first:
+            if not self._predict_first:
                 goes_on = [on and not end for on, end in zip(goes_on, ended, strict=True)]
             if number == options.length - 1 or not any(goes_on):
                 return
-            state = after.state
-            if self.line_by_line and any(ended):
-                state = state.reset(torch.tensor(ended), self.model.init_state(count))
-            after = self._next([words], state)
+            if self._line_by_line and any(ended):
+                state = state.reset(torch.tensor(ended), self._model.init_state(count))
+            log_p, state = self._next([words], state)
 
-    def _next(self, ids: Sequence[Sequence[int]], state: LMState) -> _Next:
-        with evaluating(self.model):
-            readout, state = self.model(torch.tensor(ids, device=self.model.device), state)
-            return _Next(state, self.model.head.log_probs(readout.map(lambda x: x[-1:]))[0].cpu())
+    def _next(self, ids: Sequence[Sequence[int]], state: LMState) -> tuple[Tensor, LMState]:
+        """Read words (T, B): log p of those that may follow the last ones, (B, V), and the state after these."""
+        with evaluating(self._model):
+            readout, state = self._model(torch.tensor(ids, device=self._model.device), state)
+            return self._model.head.log_probs(readout.map(lambda x: x[-1:]))[0].cpu(), state
 
 
 def sample(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from spanlm.data.batching import Segment
@@ -22,7 +23,7 @@ from spanlm.scoring.tally import Tally, perplexity, tallies
 
 
 @dataclass(frozen=True)
-class FirstWordsUnscored:
+class SaltonCount:
     """The perplexity of the code of Salton et al. (2017), which no other paper's is comparable with.
 
     The first word of each sentence is never predicted, but counted: exp(NLL / all tokens). That is less than what a
@@ -148,7 +149,7 @@ class Evaluation:
     perplexity_without_unk: float | None
     tokens_per_second: float
     shares: dict[str, Share]
-    salton2017: FirstWordsUnscored | None = None
+    salton2017: SaltonCount | None = None
     without_cache: Evaluation | None = None
     without_dynamic: Evaluation | None = None
     parts: Parts | None = None
@@ -188,9 +189,9 @@ def evaluate(
         return read(model, segments, protocol, log_p, NeuralCache(cache, across=protocol.context == "line"))
 
     # a cache goes on over lines, so it needs them in the order of the text
-    columns = ("log_p", "cached")
-    plain, cached = measure(with_cache, corpus, split, protocol, columns, in_order=True)
-    return replace(counted_with(cached, cache.description, " over the lines before"), without_cache=plain)
+    done = cache.description + " over the lines before" * (protocol.context == "line")
+    plain, cached = measure(with_cache, corpus, split, protocol, {"log_p": "", "cached": done}, in_order=True)
+    return replace(cached, without_cache=plain)
 
 
 Reader = Callable[[Iterable[Segment]], Iterator[Scored]]
@@ -202,51 +203,37 @@ def measure(
     corpus: Corpus,
     split: str,
     protocol: Protocol,
-    columns: Sequence[str] = ("log_p",),
+    columns: Mapping[str, str] = MappingProxyType({"log_p": ""}),
     *,
     in_order: bool = False,
     length: int = LENGTH,
 ) -> list[Evaluation]:
-    """Read a split as `Protocol.readings` says, and count it by each of several columns of log p."""
+    """Read a split as `Protocol.readings` says, and count it by each of several columns of log p.
+
+    `columns` say what was done beside reading, which is added to the protocol.
+    """
     first, second = protocol.readings(corpus, split, in_order=in_order, length=length)
     began = time.perf_counter()
-    totals = tallies(reader(first.segments()), corpus.vocabulary, columns)
+    totals = tallies(reader(first.segments()), corpus.vocabulary, [*columns])
     seconds = time.perf_counter() - began
-    written = corpus.written(split)
-    results = [evaluation_of(total, seconds, corpus, split, protocol, written) for total in totals]
-    if protocol.context != "line":
-        return results
-    opened, counted = "opened by <eos>" if second is None else "not opened", totals[0].tokens
-    sums = [(total.nll - total.first_nll, total.tokens - total.first_tokens) for total in totals]
+    sums: Sequence[tuple[float, int]] = [(t.nll - t.first_nll, t.tokens - t.first_tokens) for t in totals]
     if second is not None:
-        sums = [(t.nll, t.tokens) for t in tallies(reader(second.segments()), corpus.vocabulary, columns)]
-    return [
-        replace(
-            result,
-            salton2017=FirstWordsUnscored(
-                protocol="Salton et al. (2017): the first word of each sentence is not predicted, but counted; state "
-                f"reset at each line, {opened}{lines_counted(corpus.lines)}",
-                predicted=predicted,
-                counted=counted,
-                nll=nll,
-                perplexity=perplexity(nll / counted),
-                perplexity_per_predicted=perplexity(nll / predicted) if predicted else math.nan,
-            ),
-        )
-        for result, (nll, predicted) in zip(results, sums, strict=True)
-    ]
-
-
-def counted_with(result: Evaluation, what: str, over_lines: str) -> Evaluation:
-    """Add to a result's protocol, and to that of Salton et al., `what` was done beside reading.
-
-    `over_lines` is added where the state begins anew at each sentence, and this goes on.
-    """
-    count = result.salton2017
-    if count is not None:
-        what += over_lines
-        count = replace(count, protocol=f"{count.protocol}; {what}")
-    return replace(result, protocol=f"{result.protocol}; {what}", salton2017=count)
+        sums = [(t.nll, t.tokens) for t in tallies(reader(second.segments()), corpus.vocabulary, [*columns])]
+    salton = (
+        "Salton et al. (2017): the first word of each sentence is not predicted, but counted; state reset at each "
+        f"line, {'opened by <eos>' if second is None else 'not opened'}{lines_counted(corpus.lines)}"
+    )
+    written, results = corpus.written(split), []
+    for total, (nll, predicted), done in zip(totals, sums, columns.values(), strict=True):
+        also = f"; {done}" if done else ""
+        result = evaluation_of(total, seconds, corpus, split, protocol, written)
+        count = None
+        if protocol.context == "line":
+            per_predicted = perplexity(nll / predicted) if predicted else math.nan
+            ppl = perplexity(nll / total.tokens)
+            count = SaltonCount(salton + also, predicted, total.tokens, nll, ppl, per_predicted)
+        results.append(replace(result, protocol=result.protocol + also, salton2017=count))
+    return results
 
 
 def evaluation_of(

@@ -1,31 +1,39 @@
-"""Log-probabilities of many short texts that begin alike: hypotheses of a list, minimal pairs.
+"""Log-probabilities of many short texts that begin alike: hypotheses of a list, minimal pairs, candidates for a gap.
 
-The texts are the paths of one tree: what several have in common is read once. All words of a depth are read in one
-step, from the states of the words before them, so that a step has as many streams as the tree is wide.
+The texts are the paths of one tree, which is cut into segments for `spanlm.scoring.stream.read`: what several texts
+have in common is one stream, which goes on as several where they part. A stream predicts one word a step, so the last
+word in common is read by each of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice, pairwise
+from functools import partial
+from itertools import islice, pairwise
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from spanlm.models.interfaces import LMState, NextWordModel
+from spanlm.data.batching import Segment
+from spanlm.models.interfaces import NextWordModel
 from spanlm.options import Precision
-from spanlm.scoring.stream import evaluating
+from spanlm.scoring.protocol import Protocol
+from spanlm.scoring.stream import Reading, as_steps, read
 
-STREAMS = 512
-"""Words read side by side, at most."""
+STREAMS = 1024
+"""Texts read side by side, at most."""
 
 STATE_BYTES = 1 << 28
-"""Of the states that are held at once: what looks back far has large ones, and then fewer words side by side."""
+"""Of the states that are held at once: what looks back far has large ones, and then fewer texts side by side."""
 
-LOGITS = 1 << 24
-"""Probabilities computed at a time: streams times V."""
+TOKENS = 4096
+"""Read at a time, over all streams; any number gives the same result, up to rounding."""
+
+Ids = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -34,7 +42,7 @@ class Prefixes:
 
     Attributes:
         tokens: of all texts, with the <eos> that opens each.
-        read: those of them that were read.
+        read: how many were read.
     """
 
     tokens: int = 0
@@ -51,7 +59,7 @@ def score_texts(
     *,
     predict_first: bool = True,
     precision: Precision = "fp32",
-    streams: int | None = None,
+    streams: int = STREAMS,
 ) -> tuple[list[list[float]], Prefixes]:
     """Return log p(word | <eos>, the words before it in its text), in nats, of every word of every text.
 
@@ -61,85 +69,84 @@ def score_texts(
         eos_id: opens every text.
         predict_first: if not, nothing opens a text: its first word is read, is not predicted, and has no value.
         precision: of matrix products.
-        streams: words read side by side, at most; None: as many as their states and their distributions leave room for.
+        streams: texts read side by side, at most; fewer where their states are large.
     """
-    found: list[list[float]] = []
-    saved = Prefixes()
-    opening = [eos_id] if predict_first else []
-    streams = streams or _streams(model)
-    with evaluating(model, precision):
-        # a tree is narrower than it has texts, since these begin alike
-        for start in range(0, len(texts), 2 * streams):
-            part = [[*opening, *text] for text in texts[start : start + 2 * streams]]
-            levels, paths = _tree(part)
-            values = _read(model, levels, streams)
-            found += [values[path[1:]].tolist() for path in paths]
-            saved += Prefixes(sum(map(len, part)), sum(len(level.open) for level in levels))
-    return found, saved
+    opened = [(*[eos_id] * predict_first, *text) for text in texts]
+    values, count = read_texts(model, dict.fromkeys(opened, 1), precision, streams)
+    return [values[text].tolist() for text in opened], Prefixes(sum(map(len, opened)), count)
 
 
-def _streams(model: NextWordModel) -> int:
-    return max(1, min(STREAMS, STATE_BYTES // max(1, model.init_state(1).nbytes), LOGITS // model.vocabulary_size))
+def read_texts(
+    model: NextWordModel, firsts: Mapping[Ids, int], precision: Precision = "fp32", streams: int = STREAMS
+) -> tuple[dict[Ids, NDArray[np.float64]], int]:
+    """Return log p of the words of each text from its `firsts` on, counted from 0, and how many words were read."""
+    values, count = dict[Ids, NDArray[np.float64]](), 0
+    by_state = STATE_BYTES // max(1, model.init_state(1).nbytes)
+    most = max(1, min(streams, by_state))
+    # texts with other first words have nothing in common, so that nobody's words are read without their log p
+    ordered = sorted(firsts, key=lambda text: (firsts[text], text))
+    for start in range(0, len(ordered), most):
+        tree = _Tree(ordered[start : start + most], firsts)
+        log_p = np.zeros(tree.ids.size)
+        for block in read(model, tree.segments(), Protocol(precision=precision), _log_p):
+            log_p[block.place.numpy()] = block.numpy()
+        for text, row in zip(tree.texts, tree.of_texts(log_p.reshape(tree.ids.shape)), strict=True):
+            values[text] = row[firsts[text] : len(text)]
+        count += tree.read
+    return values, count
 
 
-@dataclass(frozen=True)
-class _Level:
-    """The words of one depth of a tree of texts, each after those before it.
+def _log_p(reading: Reading) -> Mapping[str, Tensor]:
+    """Answer log p of the words that are predicted; the head does not score those that are only read."""
+    if not len(reading.rows):
+        return {"log_p": reading.rows.double()}
+    readout = reading.readout.map(partial(as_steps, reading.rows))
+    targets = reading.flat(reading.segment.targets).unsqueeze(1)
+    return {"log_p": reading.model.head.log_prob(readout, targets).squeeze(1)}
+
+
+class _Tree:
+    """Texts in the order of their words, so that those that begin alike stand together.
 
     Attributes:
-        words: their ids, (n,).
-        parents: which of the open words of the level above each follows, (n,).
-        open: the words that something follows, by their place in the level.
+        ids: (L, n) their words.
+        read: how many words its segments read.
     """
 
-    words: Tensor
-    parents: Tensor
-    open: Tensor
+    def __init__(self, texts: Sequence[Ids], firsts: Mapping[Ids, int]) -> None:
+        self.texts, self.read = texts, 0
+        self._steps = np.array([len(text) - 1 for text in texts], np.int64)
+        self._firsts = np.array([firsts[text] for text in texts])
+        self.ids = np.full((self._steps.max() + 1, len(texts)), -1)
+        for column, text in enumerate(texts):
+            self.ids[: len(text), column] = text
+        # the first step, from a word to the one after it, at which a text is not as the text before it
+        parts = np.argmax(self.ids[:, 1:] != self.ids[:, :-1], axis=0) - 1
+        self._parts = np.concatenate([[0], np.where(np.diff(self._firsts), 0, np.maximum(parts, 0))])
 
+    def segments(self) -> Iterator[Segment]:
+        before = np.zeros(0, np.int64)
+        for begin, end in pairwise(np.unique([*self._parts, *self._steps]).tolist()):
+            streams = np.flatnonzero((self._parts <= begin) & (begin < self._steps))
+            for first in range(begin, end, size := max(1, TOKENS // len(streams))):
+                last = min(first + size, end)
+                self.read += (last - first) * len(streams)
+                steps = np.arange(first + 1, last + 1)[:, None]
+                yield Segment(
+                    torch.from_numpy(self.ids[first:last, streams]),
+                    torch.from_numpy(self.ids[first + 1 : last + 1, streams]),
+                    torch.from_numpy(steps >= self._firsts[streams]),
+                    torch.full((len(streams),), first == 0),
+                    torch.from_numpy(steps * len(self.texts) + streams),
+                    after=torch.from_numpy(np.searchsorted(before, streams, side="right") - 1),
+                )
+                before = streams
 
-def _tree(texts: Sequence[Sequence[int]]) -> tuple[list[_Level], list[list[int]]]:
-    """Return the levels of the tree of texts, and the path of each text: its words, counted through all levels."""
-    nodes: list[dict[tuple[int, int], int]] = []
-    paths = []
-    for text in texts:
-        place, path = 0, []
-        for depth, word in enumerate(text):
-            if depth == len(nodes):
-                nodes.append({})
-            place = nodes[depth].setdefault((place, word), len(nodes[depth]))
-            path.append(place)
-        paths.append(path)
-    followed = [sorted({parent for parent, _ in level}) for level in nodes[1:]] + [[]]
-    levels, above = [], torch.zeros(1, dtype=torch.long)
-    for level, places in zip(nodes, followed, strict=True):
-        parents, words = torch.tensor(list(level), dtype=torch.long).T
-        followers = torch.tensor(places, dtype=torch.long)
-        levels.append(_Level(words, torch.searchsorted(above, parents.contiguous()), followers))
-        above = levels[-1].open
-    firsts = [0, *accumulate(len(level) for level in nodes)]
-    return levels, [[firsts[depth] + place for depth, place in enumerate(path)] for path in paths]
-
-
-def _read(model: NextWordModel, levels: list[_Level], streams: int) -> Tensor:
-    """Return log p of every word of the tree, level after level, (nodes,) float64; 0 of the first level."""
-    if not levels:
-        return torch.zeros(0, dtype=torch.float64)
-    state = model.init_state(1)
-    values = [torch.zeros(len(levels[0].words), dtype=torch.float64)]
-    for level, below in pairwise(levels):
-        found = torch.empty(len(below.words), dtype=torch.float64)
-        states = []
-        for chosen in torch.split(torch.arange(len(level.open)), streams):
-            nodes = level.open[chosen]
-            before = state.select(level.parents[nodes].to(model.device))
-            log_p, after = model.log_probs(level.words[nodes].to(model.device)[None], before)
-            own = (below.parents >= chosen[0]) & (below.parents <= chosen[-1])
-            rows, words = (below.parents[own] - chosen[0]).to(model.device), below.words[own].to(model.device)
-            found[own] = log_p[0, rows, words].double().cpu()
-            states.append(after)
-        state = LMState.beside(states)
-        values.append(found)
-    return torch.cat(values)
+    def of_texts(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Give each text what was worked out of its words, or of those of a text that begins alike, (n, L)."""
+        steps, texts = np.arange(len(self.ids))[:, None] - 1, np.arange(len(self.texts))
+        owners = np.maximum.accumulate(np.where(self._parts <= steps, texts, 0), axis=1)
+        return np.take_along_axis(values, owners, axis=1).T
 
 
 @dataclass(frozen=True)

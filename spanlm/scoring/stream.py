@@ -162,13 +162,14 @@ def distribution(reading: Reading) -> Mapping[str, Tensor]:
     padded = torch.cat([rows, rows[:1].expand(-len(rows) % ROWS)])
     values = []
     for chunk in torch.split(padded, max(1, DISTRIBUTIONS // model.vocabulary_size)):
-        log_probs = model.head.log_probs(reading.readout.map(partial(_as_steps, chunk)))
+        log_probs = model.head.log_probs(reading.readout.map(partial(as_steps, chunk)))
         values.append(word_values(log_probs.squeeze(1), targets[chunk]))
     columns = (torch.cat(column)[: len(rows)] for column in zip(*values, strict=True))
     return dict(zip(("surprisal", "entropy", "rank"), columns, strict=True))
 
 
-def _as_steps(rows: Tensor, x: Tensor) -> Tensor:
+def as_steps(rows: Tensor, x: Tensor) -> Tensor:
+    """Take places (T, B, …) one after the other: (N, 1, …)."""
     return x.flatten(0, 1).index_select(0, rows).unsqueeze(1)
 
 
@@ -211,7 +212,7 @@ def read(
 def next_state(model: NextWordModel, state: LMState | None, segment: Segment) -> LMState:
     """Return the state before a segment from the one after the segment before it."""
     if state is not None and not bool(segment.reset.any()):
-        return state
+        return state if segment.after is None else state.select(segment.after.to(model.device))
     initial = model.init_state(len(segment.reset))
     return initial if state is None else state.reset(segment.reset, initial)
 
@@ -233,6 +234,21 @@ def scored_of(
     first[0] = segment.reset
     ids, place, opens = (x.T[kept] for x in (segment.targets, segment.place, first))
     return Scored(ids, place, opens, answers, {name: reading.flat(x) for name, x in metrics.items()})
+
+
+def side_by_side(runs: Sequence[Sequence[int]], places: Sequence[int], *, steps: int, fresh: bool) -> Iterator[Segment]:
+    """Cut runs of words into segments of at most so many steps, from empty states if they are `fresh`.
+
+    Of each run the first word is only read; `places` are those of the words after it in the text.
+    """
+    longest = max(map(len, runs))
+    read = torch.tensor([[*run, *[0] * (longest - len(run))] for run in runs], dtype=torch.long).T
+    lengths, first = torch.tensor([len(run) for run in runs]), torch.tensor(places)
+    for start in range(0, longest - 1, steps):
+        inputs, targets = (ids[start : start + steps] for ids in (read[:-1], read[1:]))
+        at = torch.arange(start, start + len(inputs)).unsqueeze(1)
+        reset = torch.full((len(runs),), fresh and start == 0)
+        yield Segment(inputs, targets, at < lengths - 1, reset, first + at)
 
 
 def in_text_order(blocks: Iterable[Scored]) -> Iterator[Scored]:

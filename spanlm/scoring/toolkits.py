@@ -14,7 +14,6 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import tee
 from typing import NamedTuple
 
 import numpy as np
@@ -75,11 +74,9 @@ def arpa_lines(model: ArpaModel, pieces: Iterable[Piece]) -> Iterator[list[WordP
     Raises:
         InputError: a line holds `<s>` or `</s>` as a word.
     """
-    lines, scored = tee(line.words for line in whole_lines(pieces))
-    for words, scores in zip(lines, model.score(scored), strict=True):
-        ids = [model.ids.get(word, 0) for word in (*words, END)]
-        values = scores.lengths.tolist(), scores.log10.tolist(), scores.oov.tolist()
-        yield [WordProbability(*each) for each in zip((*words, END), ids, *values, strict=True)]
+    for line in model.score(line.words for line in whole_lines(pieces)):
+        columns = line.ids.tolist(), line.lengths.tolist(), line.log10.tolist(), line.oov.tolist()
+        yield [WordProbability(*word) for word in zip(line.words, *columns, strict=True)]
 
 
 def scored_lines(scores: Iterable[WordScore], vocabulary: Vocabulary) -> Iterator[list[WordProbability]]:

@@ -32,7 +32,7 @@ from spanlm.scoring.attention import Place, attention_of
 from spanlm.scoring.cache import NeuralCache
 from spanlm.scoring.options import CacheConfig, Context, ScoreOptions
 from spanlm.scoring.protocol import SENTENCES, Protocol
-from spanlm.scoring.stream import Question, Reading, Scored, distribution, in_text_order, read
+from spanlm.scoring.stream import Question, Reading, Scored, distribution, in_text_order, read, side_by_side
 
 STEPS = 128
 """Steps read at a time."""
@@ -244,15 +244,7 @@ class _Text:
         return run
 
     def _segments(self, runs: Sequence[_Run], fresh: bool) -> Iterator[Segment]:
-        """Read runs side by side, from empty states if they are `fresh`."""
-        longest, eos = max(len(run.read) for run in runs), self._vocabulary.eos_id
-        read = torch.tensor([run.read + [eos] * (longest - len(run.read)) for run in runs], dtype=torch.long).T
-        lengths, places = (torch.tensor(x) for x in zip(*((len(run.read), run.place) for run in runs), strict=True))
-        for start in range(0, longest - 1, STEPS):
-            inputs, targets = (ids[start : start + STEPS] for ids in (read[:-1], read[1:]))
-            steps = torch.arange(start, start + len(inputs)).unsqueeze(1)
-            reset = torch.full((len(runs),), fresh and start == 0)
-            yield Segment(inputs, targets, steps < lengths - 1, reset, places + steps)
+        return side_by_side([run.read for run in runs], [run.place for run in runs], steps=STEPS, fresh=fresh)
 
 
 class _Looks:

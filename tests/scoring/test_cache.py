@@ -180,7 +180,7 @@ def test_no_size_of_likeness_is_no_number(theta: float, scale: float) -> None:
     plain, h = model.head.log_prob(readout, words[1:]), readout.features * scale
     lookup = Lookup(h, h, words[1:], torch.ones_like(words[1:], dtype=torch.bool), USUAL.window)
     (log_cache,), empty = cache_log_prob(lookup, (theta,))
-    found = mixed(plain, log_cache, empty, USUAL.lambda_)
+    found = mixed(plain, log_cache.masked_fill(empty, torch.nan), USUAL.lambda_)
     assert bool(found.isfinite().all())
     assert bool((found >= plain + math.log(1 - USUAL.lambda_) - 1e-6).all())
 

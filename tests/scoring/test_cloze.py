@@ -15,7 +15,7 @@ from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
 from spanlm.models.language_model import LanguageModel, ModelConfig
-from spanlm.scoring import cloze
+from spanlm.scoring import prefix_tree
 from spanlm.scoring.cloze import BATCHES, SCORES, Accuracy, ClozeTally, RankedQuestion, macro_average, rank_questions
 from spanlm.scoring.options import CONTEXTS, ClozeContext, ClozeOptions
 from tests.models.small import language_model, models, one_of_each_kind
@@ -128,7 +128,7 @@ def test_where_nothing_opens_a_sentence_its_first_word_has_no_score(batch_size: 
 
 
 def test_contexts_too_long_to_be_read_at_once_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cloze, "TOKENS", 20)
+    monkeypatch.setattr(prefix_tree, "TOKENS", 20)
     assert_loop(ranks(QUESTIONS, batch_size=4))
 
 

@@ -47,7 +47,7 @@ def test_words_in_common_are_read_once() -> None:
     texts = [[1, 2, 3, EOS], [1, 2, 4, EOS], [1, 2, 3, EOS]]
     found, prefixes = score_texts(reference.small_model("none"), texts, EOS)
     assert found[0] == found[2] != found[1]
-    assert prefixes.read == 5  # <eos>, 1, 2, 3, 4; of the ends nothing is read
+    assert prefixes.read == 6  # <eos>, 1, 2 by each of both ways on, 3, 4; of the ends nothing is read
 
 
 def test_no_texts() -> None:

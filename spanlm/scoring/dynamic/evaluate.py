@@ -20,7 +20,7 @@ from spanlm.options import Precision
 from spanlm.scoring.dynamic.statistics import DynamicStatistics, segment_gradients
 from spanlm.scoring.dynamic.update import adapting, require_fit, require_own
 from spanlm.scoring.options import LENGTH, DynamicConfig
-from spanlm.scoring.perplexity import Evaluation, counted_with, evaluate, measure
+from spanlm.scoring.perplexity import Evaluation, evaluate, measure
 from spanlm.scoring.protocol import STANDARD, Protocol
 from spanlm.scoring.stream import Report, Scored, quiet
 from spanlm.scoring.tally import Tally
@@ -89,8 +89,10 @@ def evaluate_dynamic(
                 rate=f"{config.rate:g}",
             )
 
-    (adapted,) = measure(reader, corpus, split, replace(protocol, batch_size=1), in_order=True, length=LENGTH)
-    return replace(counted_with(adapted, config.description, ", on over the lines"), without_dynamic=static)
+    done = {"log_p": config.description + ", on over the lines" * (protocol.context == "line")}
+    one = replace(protocol, batch_size=1)
+    (adapted,) = measure(reader, corpus, split, one, done, in_order=True, length=LENGTH)
+    return replace(adapted, without_dynamic=static)
 
 
 def read_adapting(

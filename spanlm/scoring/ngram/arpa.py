@@ -51,8 +51,8 @@ NO_UNKNOWN = -100.0
 """log10 p of an unknown word of a file that does not list <unk>."""
 _HEAD = 1 << 16
 """Bytes within which `\\data\\` must come."""
-_KENLM, _IRSTLM = b"mmap lm http://kheafield.com/code", (b"iARPA", b"qARPA", b"blmt", b"Qblmt")
-"""How files in formats of their own begin."""
+_IRSTLM = b"iARPA", b"qARPA", b"blmt", b"Qblmt"
+"""How files in formats of IRSTLM's own begin."""
 _COUNT = re.compile(rb"ngram\s+(\d+)\s*=\s*(\d{1,15})")
 
 Rows = NDArray[np.int32]
@@ -154,8 +154,6 @@ class _Reader:
             size, self.line = size + len(raw), self.line + 1
             if line == b"\\data\\":
                 return _note_head(self.path, text) if text else None
-            if line.startswith(_KENLM):
-                self._refuse(self.line, "this is KenLM's binary format; give the ARPA file it was built from")
             if line.startswith(_IRSTLM):
                 way = f"`compile-lm {self.path.name} --text=yes NEW.arpa` converts it"
                 self._refuse(self.line, f"{line[:5].decode()} is a format of IRSTLM's alone: {way}")

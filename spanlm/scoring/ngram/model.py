@@ -70,14 +70,21 @@ class SentenceScores:
     """Scores of the words of a sentence and of the `</s>` after them.
 
     Attributes:
+        words: as written, and `</s>`.
+        ids: (n,) in the model's vocabulary; 0 outside of it.
         log10: (n,) log10 p(word | words before), float32.
         lengths: (n,) words in the longest listed n-gram that ends here.
-        oov: (n,) the word is not in the model's vocabulary, or is `<unk>` itself.
     """
 
+    words: Sequence[str]
+    ids: Integers
     log10: Floats
     lengths: NDArray[np.int8]
-    oov: NDArray[np.bool_]
+
+    @property
+    def oov(self) -> NDArray[np.bool_]:
+        """(n,) the word is not in the model's vocabulary, or is `<unk>` itself."""
+        return np.asarray(self.ids == 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +120,8 @@ class ArpaModel:
     def ids(self) -> dict[str, int]:
         return {word: index for index, word in enumerate(self.words)}
 
-    def score(self, sentences: Iterable[Sequence[str]], end: bool = True) -> Iterator[SentenceScores]:
-        """Score sentences, each from `<s>`, in batches of bounded memory.
-
-        Args:
-            sentences: The words of each.
-            end: Score the `</s>` after each sentence, too.
+    def score(self, sentences: Iterable[Sequence[str]]) -> Iterator[SentenceScores]:
+        """Score the words of sentences, each from `<s>`, in batches of bounded memory.
 
         Raises:
             InputError: A sentence holds `<s>` or `</s>` as a word.
@@ -129,10 +132,9 @@ class ArpaModel:
             contexts = np.concatenate(list(map(self._contexts, ids)))
             log10, lengths = self._looked_up(np.concatenate(ids), contexts)
             start = 0
-            for row in ids:
-                part = slice(start, start + len(row) - (not end))
-                yield SentenceScores(log10[part], lengths[part], row[: len(row) - (not end)] == 0)
-                start += len(row)
+            for words, row in zip(batch, ids, strict=True):
+                part = slice(start, start := start + len(row))
+                yield SentenceScores((*words, END), row, log10[part], lengths[part])
 
     def log10_probs(self, ids: Integers, contexts: Integers) -> Floats:
         """Return the log10 probability of each word after its context; (N,), bit for bit what `score` gives.
