@@ -7,7 +7,6 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from statistics import fmean
@@ -28,11 +27,11 @@ from spanlm.models.counting import count_configured
 from spanlm.scoring.tally import edge_note, shown
 from spanlm.store.files import make_folder
 from spanlm.store.plain import TABLES, Grid, grids_bytes, several
-from spanlm.store.run_folder import CONFIG, METRICS, SEED, epoch_rows, seed_folders
+from spanlm.store.run_folder import CONFIG, METRICS, epoch_rows, seed_folders
 from spanlm.training.progress import Position, training_seconds
 from spanlm.training.run import ended, refuse_changes
 from spanlm.training.setup import refuse_too_large, refuse_unfit
-from spanlm.training.sweep import Result, Setting, Sweep, differences, folder_name, labels, ranked, table_csv
+from spanlm.training.sweep import Result, Setting, Sweep, differences, folder_name, labels, ranked, seeded, table_csv
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -136,12 +135,8 @@ class _Sweep:
         plain = (self.asked.preset or "").rpartition("/")[2] or file.stem
         self.settings = []
         for own, fields, config in zip(values, given, configs, strict=True):
-            name, first = folder_name(own, self.short, plain), config.training.seed
-            members = {self.out / name: config} if self.asked.seeds is None else {}
-            for seed in range(first, first + (self.asked.seeds or 0)):
-                member = replace(config, training=replace(config.training, seed=seed))
-                members[self.out / name / f"{SEED}{seed}"] = member
-            self.settings.append(Setting(name, own, fields, members))
+            name = folder_name(own, self.short, plain)
+            self.settings.append(Setting(name, own, fields, seeded(config, self.out / name, self.asked.seeds)))
         names = [setting.name for setting in self.settings]
         for number, name in enumerate(names):
             if name in names[:number]:

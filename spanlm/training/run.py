@@ -115,28 +115,19 @@ def last_position(folder: Path) -> Position | None:
     return None if found is None else Position.from_json(found)
 
 
-def finished(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None:
-    """Return where the run of a folder ended; None if it is not begun, not finished, lost, or another one.
+def ended(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None:
+    """Return where the run of a folder ended; None if it is not begun, not finished, lost, damaged, or another one.
 
     The tensors of its checkpoints are not read: what the run gave is its `model.safetensors`.
-
-    Raises:
-        RunError: the positions of all its checkpoints are damaged.
     """
-    position = last_position(folder)
-    if position is None or not position.run_over(config.training) or not (folder / MODEL).is_file():
-        return None
-    if _first_change(RunConfig.load(folder / CONFIG, whole=True), config) is not None:
-        return None
-    return position if position.data == corpus.digest("train", "valid") else None
-
-
-def ended(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None:
-    """Return what `finished` does of a run that another process may train now; None where it cannot be read."""
     try:
-        return finished(config, corpus, folder) if folder.exists() else None
+        position = last_position(folder)
+        if position is None or not position.run_over(config.training) or not (folder / MODEL).is_file():
+            return None
+        changed = _first_change(RunConfig.load(folder / CONFIG, whole=True), config) is not None
     except SpanlmError:  # its own process reports that
         return None
+    return None if changed or position.data != corpus.digest("train", "valid") else position
 
 
 def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> RunConfig:

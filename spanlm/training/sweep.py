@@ -8,7 +8,7 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from spanlm.config import RunConfig, Tree, flat, read_yaml
 from spanlm.errors import InputError, as_written, nearest, require
 from spanlm.scoring.tally import perplexity
 from spanlm.store.files import expanded
+from spanlm.store.run_folder import SEED
 from spanlm.training.progress import Position
 
 MOST = 10_000
@@ -131,6 +132,15 @@ def folder_name(values: Mapping[str, str], short: Mapping[str, str], otherwise: 
     if len(whole := named.encode()) > _LONGEST_NAME:
         named = f"{whole[:_LONGEST_NAME].decode(errors='ignore')}-{hashlib.sha256(whole).hexdigest()[:8]}"
     return named or otherwise
+
+
+def seeded(config: RunConfig, folder: Path, seeds: int | None) -> dict[Path, RunConfig]:
+    """Return a setting's runs by their folders: FOLDER/seed-S from the configuration's seed on, or FOLDER alone."""
+    if seeds is None:
+        return {folder: config}
+    first = config.training.seed
+    configs = [replace(config, training=replace(config.training, seed=first + n)) for n in range(seeds)]
+    return {folder / f"{SEED}{member.training.seed}": member for member in configs}
 
 
 @dataclass(frozen=True)
