@@ -28,7 +28,7 @@ SHORTEST = 5
 """Steps of the shortest segment that is drawn, as in the code of Merity et al. (2018)."""
 BUILT = "corpus.json"
 """What `spanlm data wikipedia` writes beside the texts of a corpus."""
-_OWN: dict[str, Documents] = {CBT: "book-title", "wikitext-2": "heading"}
+_OWN: dict[str, Documents] = {CBT: "book-title", DEMO: "book-title", "wikitext-2": "heading"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +88,10 @@ class DataConfig:
 
     @property
     def effective_documents(self) -> Documents:
-        """The line that starts a document in this corpus; title lines of cbt are never text."""
-        return _OWN.get(self.corpus, "none") if self.corpus == CBT or self.documents == "auto" else self.documents
+        """The line that starts a document in this corpus; title lines of cbt and of the demo are never text."""
+        if self.documents == "auto" or self.corpus in (CBT, DEMO):
+            return _OWN.get(self.corpus, "none")
+        return self.documents
 
     def keeps_marks(self, vocabulary: Container[str] = ()) -> bool:
         """Whether <s> and </s> around a line are words, in a text that is read with this vocabulary."""

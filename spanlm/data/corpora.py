@@ -5,29 +5,35 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from spanlm.data import synthetic
 from spanlm.data.config import BUILT, CACHE_VARIABLE, DATA_VARIABLE, DEMO, SPLITS, DataConfig, Lines, Split, Tokenizer
-from spanlm.data.demo import Topic, demo_note, demo_topics
+from spanlm.data.demo import DEMO_NOTE, demo_bytes, demo_version
 from spanlm.data.synthetic import PREFIX, find_synthetic
 from spanlm.data.text import Text, fingerprint, line_ends, lines_of, marks_note, pieces
-from spanlm.data.token_files import TokenFile, cache_folder, count_words, text_pieces, token_file
+from spanlm.data.token_files import (
+    DIGEST_BYTES,
+    TokenFile,
+    cache_folder,
+    cached,
+    caching,
+    count_words,
+    is_whole,
+    text_pieces,
+    token_file,
+)
 from spanlm.data.tokenizer import into_sentences
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, nearest, require
-from spanlm.store.files import expanded, replacing
+from spanlm.store.files import expanded
 
-# words that occur once in the demo stand for the words it does not have
-DEMO_MIN_COUNT = 2
 # the only split of a text that is loaded whole
 WHOLE = "text"
 _SUFFIXES = (".txt", ".txt.gz", ".txt.bz2")
@@ -128,12 +134,16 @@ class Source:
 
 
 def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = False) -> Source:
-    """Find the texts of these splits of a corpus other than the demo; errors are those of `load_corpus`."""
+    """Find the texts of these splits of a corpus; errors are those of `load_corpus`."""
     published = CORPORA.get(config.corpus)
     if published is not None:
         return _published_source(config, published, splits)
+    if config.corpus == DEMO:
+        return Source(DEMO, _generated(demo_version(), demo_bytes, splits), [DEMO_NOTE])
     if config.corpus.startswith(PREFIX):
-        return _synthetic_source(find_synthetic(config.corpus), splits)
+        law = find_synthetic(config.corpus)
+        version = f"{synthetic.VERSION} {law!r}"
+        return Source(law.name, _generated(version, law.text, splits))
     path = text_path(config)
     if os.path.isdir(path):
         paths = {split: _in_folder(path, split) for split in splits}
@@ -214,33 +224,16 @@ def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text]
     return {split: replace(whole, start=start, stop=stop) for split, start, stop in bounds}, note
 
 
-def _synthetic_source(source: synthetic.Source, splits: Sequence[Split]) -> Source:
-    """Write the texts of these splits that are not in the cache folder, or not as they were written there."""
-    key = f"{synthetic.VERSION} {source!r}"
-    folder = cache_folder() / "synthetic" / hashlib.sha256(key.encode()).hexdigest()[:40]
-    texts = {split: Text(folder / f"{split}.txt") for split in splits}
-    for split, text in texts.items():
-        path, digest = text.path, text.path.with_suffix(".sha256")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if not _is_whole(text, digest):
-                with replacing(path) as file:
-                    file.writelines(f"{' '.join(line)}\n".encode() for line in source.lines(split))
-                with replacing(digest) as file:
-                    file.write(fingerprint(text).encode())
-        except OSError as error:
-            raise RunError(
-                f"{path}: cannot be written: {error.strerror}. Name another folder by {CACHE_VARIABLE}"
-            ) from None
-    return Source(source.name, texts)
-
-
-def _is_whole(text: Text, digest: Path) -> bool:
-    """Whether a text is there as it was written, with its SHA-256 beside it."""
-    try:
-        return digest.read_bytes() == fingerprint(text).encode()
-    except (OSError, InputError):
-        return False
+def _generated(version: str, written: Callable[[Split], Iterable[bytes]], splits: Sequence[Split]) -> dict[Split, Text]:
+    """Write the texts of these splits into the cache folder, unless those of this version are there."""
+    texts = {}
+    for split in splits:
+        path = cached("text", version, split)
+        if not is_whole(path):
+            with caching(path) as file:
+                file.writelines(written(split))
+        texts[split] = Text(path, stop=path.stat().st_size - DIGEST_BYTES, as_text=True)
+    return texts
 
 
 def _published_source(config: DataConfig, published: PublishedCorpus, splits: Sequence[Split]) -> Source:
@@ -439,45 +432,61 @@ def load_corpus(
     for split in splits:
         require(split in SPLITS, "splits", split, f"some of {', '.join(SPLITS)}")
     require(isinstance(vocabulary, Vocabulary | None), "vocabulary", vocabulary, "a Vocabulary, or None")
-    if config.corpus == DEMO:
-        return _load_demo(config, vocabulary, splits)
     needed = [split for split in SPLITS if split in splits or (split == "train" and vocabulary is None)]
     source, marks = find_source(config, needed, as_text), config.keeps_marks(vocabulary or ())
     source = replace(source, texts={split: replace(text, marks=marks) for split, text in source.texts.items()})
-    prints = {split: _verified_fingerprint(source, split) for split in needed}
+    digests = {str(split): _verified_fingerprint(source, split) for split in needed}
     if vocabulary is None:
-        counts = count_words(source.texts["train"], prints["train"], config.tokenizer, config.effective_documents)
+        cut = config.effective_tokenizer, config.effective_documents
+        counts = count_words(source.texts["train"], digests["train"], *cut)
         vocabulary = _vocabulary_of(counts, config, source)
-    texts = {str(split): (source.texts[split], prints[split]) for split in splits}
-    found = _encoded(source.name, config, texts, vocabulary)
-    digests = {str(split): prints[split] for split in splits}
-    return replace(found, notes=[*source.notes, *found.notes], texts=digests)
+    texts = {str(split): source.texts[split] for split in splits}
+    digests = {split: digests[split] for split in texts}
+    return replace(_encoded(source.name, config, texts, digests, vocabulary, source.notes), texts=digests)
 
 
 def load_text(config: DataConfig, vocabulary: Vocabulary, as_text: bool = False) -> Corpus:
     """Load one text file whole, as the only split `WHOLE`; errors are those of `load_corpus`."""
     text = Text(expanded(config.corpus), as_text=as_text, marks=config.keeps_marks(vocabulary))
-    return _encoded(text.path.name, config, {WHOLE: (text, fingerprint(text))}, vocabulary)
+    return _encoded(text.path.name, config, {WHOLE: text}, {WHOLE: fingerprint(text)}, vocabulary, [])
 
 
-def _encoded(name: str, config: DataConfig, texts: dict[str, tuple[Text, str]], vocabulary: Vocabulary) -> Corpus:
-    """Give every word of the texts, each with its SHA-256, an id."""
-    how = (vocabulary, config.tokenizer, config.effective_documents)
-    found = {split: token_file(text, digest, *how) for split, (text, digest) in texts.items()}
-    tokens, marked = {split: part for split, (part, _, _) in found.items()}, sum(lines for *_, lines in found.values())
-    notes = [marks_note(name, marked)] if marked else []
+def _encoded(
+    name: str,
+    config: DataConfig,
+    texts: Mapping[str, Text],
+    digests: Mapping[str, str],
+    vocabulary: Vocabulary,
+    notes: Sequence[str],
+) -> Corpus:
+    """Give every word of the texts an id."""
+    tokenizer, documents = config.effective_tokenizer, config.effective_documents
+    splits, oov, marked, notes = {}, {}, 0, [*notes]
+    for split, text in texts.items():
+        splits[split], oov[split], lines = token_file(text, digests[split], vocabulary, tokenizer, documents)
+        marked += lines
+    if marked:
+        notes.append(marks_note(name, marked))
     if config.lines == "sentences":
-        written = tokens
-        tokens = {
-            split: TokenFile(*into_sentences(np.asarray(part.ids), part.documents, vocabulary))
-            for split, part in written.items()
+        longer = {
+            split: TokenFile(*into_sentences(np.asarray(x.ids), x.documents, vocabulary)) for split, x in splits.items()
         }
-        counts = ", ".join(f"{split} {len(written[split]):,} → {len(part):,} tokens" for split, part in tokens.items())
-        notes += [f"lines cut into sentences, blank ones left out: {counts}"]
-    oov, cut = {split: unknown for split, (_, unknown, _) in found.items()}, config.tokenizer
-    sources = {split: partial(text_pieces, *text, config.effective_documents) for split, text in texts.items()}
-    what: dict[str, Any] = {"splits": tokens, "sources": sources, "oov": oov, "config": config}
-    return Corpus(name=name, vocabulary=vocabulary, notes=notes, tokenizer=cut, lines=config.lines, **what)
+        counts = ", ".join(
+            f"{split} {len(splits[split]):,} → {len(tokens):,} tokens" for split, tokens in longer.items()
+        )
+        notes.append(f"lines cut into sentences, blank ones left out: {counts}")
+        splits = longer
+    return Corpus(
+        name=name,
+        vocabulary=vocabulary,
+        splits=splits,
+        notes=notes,
+        oov=oov,
+        tokenizer=tokenizer,
+        lines=config.lines,
+        config=config,
+        sources={split: partial(text_pieces, text, digests[split], documents) for split, text in texts.items()},
+    )
 
 
 def _verified_fingerprint(source: Source, split: Split) -> str:
@@ -493,38 +502,17 @@ def _verified_fingerprint(source: Source, split: Split) -> str:
 
 
 def _vocabulary_of(counts: dict[str, int], config: DataConfig, source: Source) -> Vocabulary:
-    min_count = config.min_count or (1 if source.published or source.name.startswith(PREFIX) or UNK in counts else 2)
+    law_or_published = source.published or source.name.startswith(PREFIX)
+    usual = 1 if law_or_published or UNK in counts else 2
+    # the demo's rare words always stand for those that it lacks
+    min_count = max(config.min_count or 1, usual) if config.corpus == DEMO else config.min_count or usual
     if min_count != (config.min_count or 1):
-        source.notes.append("words that occur once in the training part are <unk> (data.min_count=1 keeps them)")
-    found = Vocabulary.from_counts(counts, min_count, config.max_size)
-    words, known = (sum(counts[word] for word in some if word not in (EOS, UNK)) for some in (counts, found.words))
+        hint = "" if config.corpus == DEMO else " (data.min_count=1 keeps them)"
+        source.notes.append(f"words that occur once in the training part are <unk>{hint}")
+    vocabulary = Vocabulary.from_counts(counts, min_count, config.max_size)
+    words, known = (
+        sum(counts[word] for word in listed if word not in (EOS, UNK)) for listed in (counts, vocabulary.words)
+    )
     if 2 * known < words:
         source.notes.append(f"only {known / words:.0%} of the words of the training part are in the vocabulary")
-    return found
-
-
-def _load_demo(config: DataConfig, vocabulary: Vocabulary | None, splits: Sequence[Split]) -> Corpus:
-    topics = demo_topics()
-    notes = [demo_note(topics)]
-    if vocabulary is None:
-        min_count = max(config.min_count or 1, DEMO_MIN_COUNT)
-        vocabulary = Vocabulary.from_counts(Counter(_demo_words(topics["train"])), min_count, config.max_size)
-        notes.append(f"demo: words that occur fewer than {min_count} times in the training part are <unk>")
-    tokens = {str(split): _demo_tokens(topics[split], vocabulary) for split in splits}
-    oov = {str(split): sum(word not in vocabulary for word in _demo_words(topics[split])) for split in splits}
-    what: dict[str, Any] = {
-        "splits": tokens,
-        "sources": {str(split): partial(map, Topic.written, topics[split]) for split in splits},
-        "oov": oov,
-        "config": config,
-    }
-    return Corpus(name=DEMO, vocabulary=vocabulary, notes=notes, tokenizer=config.effective_tokenizer, **what)
-
-
-def _demo_words(topics: Sequence[Topic]) -> chain[str]:
-    return chain.from_iterable((*sentence, EOS) for topic in topics for sentence in topic.sentences)
-
-
-def _demo_tokens(topics: Sequence[Topic], vocabulary: Vocabulary) -> TokenFile:
-    ids = np.array(vocabulary.encode(_demo_words(topics)), dtype=np.int32)
-    return TokenFile(ids, np.cumsum([0, *map(len, topics[:-1])]))
+    return vocabulary

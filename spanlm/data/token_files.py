@@ -68,8 +68,8 @@ def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: D
     """
     # every other kind of documents counts the same words
     kind = ("book-title",) if documents == "book-title" else ()
-    path = _cached("counts", FORMAT, fingerprint, rule_of(tokenizer), *kind, *_NO_MARKS[text.marks :])
-    if not _is_whole(path):
+    path = cached("counts", FORMAT, fingerprint, rule_of(tokenizer), *kind, *_NO_MARKS[text.marks :])
+    if not is_whole(path):
         written = Counter(chain.from_iterable(map(_written_words, text_pieces(text, fingerprint, documents))))
         if len(written) <= 1:
             raise _no_word(text)
@@ -78,7 +78,7 @@ def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: D
         for word, number in written.items():
             for part in _parts(word, tokenizer):
                 counts[part] += number
-        with _caching(path) as file:
+        with caching(path) as file:
             file.write(json.dumps(counts).encode())
     counts_by_word: dict[str, int] = json.loads(path.read_bytes()[:-DIGEST_BYTES])
     return counts_by_word
@@ -95,11 +95,11 @@ def token_file(
 
     Errors are those of `count_words`.
     """
-    path = _cached(
+    path = cached(
         "tokens", FORMAT, fingerprint, vocabulary.hash, rule_of(tokenizer), documents, *_NO_MARKS[text.marks :]
     )
-    if not _is_whole(path):
-        with _caching(path) as file:
+    if not is_whole(path):
+        with caching(path) as file:
             if not _write_tokens(file, text_pieces(text, fingerprint, documents), vocabulary, tokenizer, documents):
                 raise _no_word(text)
     return _read_tokens(path)
@@ -186,12 +186,12 @@ def cache_folder() -> Path:
     return expanded(chosen) if chosen else Path.home() / ".cache" / "spanlm"
 
 
-def _cached(kind: str, *parts: object) -> Path:
+def cached(kind: str, *parts: object) -> Path:
     return cache_folder() / kind / f"{hashlib.sha256(repr(parts).encode()).hexdigest()[:40]}.{kind}"
 
 
 @contextmanager
-def _caching(path: Path) -> Iterator[BinaryIO]:
+def caching(path: Path) -> Iterator[BinaryIO]:
     """Like `replacing`, for a file of the cache folder, which is made if need be; RunError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -208,7 +208,7 @@ def _caching(path: Path) -> Iterator[BinaryIO]:
         raise RunError(f"cannot write the cache {path.parent} ({error.strerror or error}); {way}") from error
 
 
-def _is_whole(path: Path) -> bool:
+def is_whole(path: Path) -> bool:
     """Return whether a file of the cache is there and has its SHA-256; log a damaged one."""
     try:
         state = path.stat()
