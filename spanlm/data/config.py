@@ -137,8 +137,7 @@ class SentenceRules:
     """How sentences are cut, ordered and batched.
 
     Attributes:
-        limit: The longest sentence, in targets; None: there is no limit.
-        long: What a longer one becomes: whole as it is (keep), or its first `limit` targets and the rest is lost (cut).
+        limit: Targets of a sentence that are read, of which the rest is lost; None: there is no limit.
         predict_first: `<eos>` is read before each sentence, and its first word is a target. Otherwise the first word is
             read without being predicted, and a line without words has no target at all.
         order: In the order of the text or, when shuffled, one drawn for the epoch (drawn); that order, but with
@@ -147,6 +146,5 @@ class SentenceRules:
     """
 
     limit: int | None = None
-    long: LongSentences = "keep"
     predict_first: bool = True
     order: SentenceOrder = "drawn"

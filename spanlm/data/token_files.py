@@ -76,7 +76,7 @@ def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: D
         counts: Counter[str] = Counter()
         # a written word is cut the same way wherever it stands, so each is cut once for all its places
         for word, number in written.items():
-            for part in _parts(word, tokenizer):
+            for part in cut_word(word.decode(), tokenizer):
                 counts[part] += number
         with caching(path) as file:
             file.write(json.dumps(counts).encode())
@@ -123,14 +123,6 @@ def _written_words(piece: bytes) -> list[bytes]:
     return piece.replace(b"\n", b" " + _EOS + b" ").split()
 
 
-def _parts(word: bytes, tokenizer: Tokenizer) -> tuple[str, ...]:
-    """Cut what stands between white space into words; no text has an `<eos>` of its own."""
-    if tokenizer == "whitespace" or word == _EOS:
-        return (word.decode(),)
-    # ASCII letters and digits, which most words are made of, need no pattern
-    return (word.decode().lower(),) if word.isalnum() else tuple(cut_word(word.decode(), tokenizer))
-
-
 def _encoder(vocabulary: Vocabulary, tokenizer: Tokenizer) -> Callable[[bytes], Ids]:
     """Return what gives ids to the words and line ends of a piece: negative ones to words that are unknown."""
     table = {word.encode(): id for id, word in enumerate(vocabulary.words)}
@@ -141,7 +133,7 @@ def _encoder(vocabulary: Vocabulary, tokenizer: Tokenizer) -> Callable[[bytes], 
 
     @lru_cache(_REMEMBERED)
     def codes(word: bytes) -> tuple[int, ...]:
-        return tuple(table.get(part.encode(), _UNKNOWN) for part in _parts(word, tokenizer))
+        return tuple(table.get(part.encode(), _UNKNOWN) for part in cut_word(word.decode(), tokenizer))
 
     return lambda piece: np.fromiter(chain.from_iterable(map(codes, _written_words(piece))), np.int32)
 

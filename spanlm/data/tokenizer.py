@@ -66,7 +66,7 @@ def tokenize(line: str, tokenizer: Tokenizer) -> list[str]:
     words = _WORD.findall(line)
     if EOS in words:
         raise InputError(f"the word {EOS} is reserved for the end of a line; delete it or write it another way")
-    return words if tokenizer == "whitespace" else [part for word in words for part in cut_word(word, tokenizer)]
+    return [part for word in words for part in cut_word(word, tokenizer)]
 
 
 def written_words(line: str) -> list[str]:
@@ -80,7 +80,11 @@ def written_spans(line: str) -> list[tuple[int, int]]:
 
 
 def cut_word(word: str, tokenizer: Tokenizer) -> list[str]:
-    """Cut what stands between white space as "words" or "straight-words" does."""
+    """Cut what stands between white space; `<eos>` stays whole."""
+    if tokenizer == "whitespace" or word == EOS:
+        return [word]
+    if word.isascii() and word.isalnum():  # which most words are
+        return [word.lower()]
     if tokenizer == "straight-words" and not word.isascii():
         seen = UNSEEN.sub("", OTHER_SPACE.sub(" ", word.replace("’", "'")))
         word = seen if seen.strip() else word  # every written word has a token
