@@ -16,7 +16,7 @@ from spanlm.jobs import PASSED_OVER, STARTED_AGAIN, Engine, of_spanlm
 from spanlm.store.files import make_folder
 from spanlm.store.plain import several
 from spanlm.store.run_folder import CONFIG, SEED, seed_folders
-from spanlm.training.progress import Position
+from spanlm.training.position import Position
 from spanlm.training.run import ended, refuse_changes, words_of
 from spanlm.training.setup import refuse_too_large
 from spanlm.training.sweep import seeded

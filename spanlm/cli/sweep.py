@@ -28,7 +28,8 @@ from spanlm.scoring.tally import edge_note, shown
 from spanlm.store.files import make_folder
 from spanlm.store.plain import TABLES, Grid, grids_bytes, several
 from spanlm.store.run_folder import CONFIG, METRICS, epoch_rows, seed_folders
-from spanlm.training.progress import Position, training_seconds
+from spanlm.training.position import Position
+from spanlm.training.progress import training_seconds
 from spanlm.training.run import ended, refuse_changes
 from spanlm.training.setup import refuse_too_large, refuse_unfit
 from spanlm.training.sweep import Result, Setting, Sweep, differences, folder_name, labels, ranked, seeded, table_csv

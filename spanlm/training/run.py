@@ -29,7 +29,8 @@ from spanlm.store.run_folder import (
 )
 from spanlm.training.config import TrainingConfig
 from spanlm.training.distributed import ALONE, Ranks
-from spanlm.training.progress import Position, Watcher
+from spanlm.training.position import Position
+from spanlm.training.progress import Watcher
 from spanlm.training.trainer import Trainer
 
 

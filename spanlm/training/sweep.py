@@ -18,7 +18,7 @@ from spanlm.errors import InputError, as_written, nearest, require
 from spanlm.scoring.tally import perplexity
 from spanlm.store.files import expanded
 from spanlm.store.run_folder import SEED
-from spanlm.training.progress import Position
+from spanlm.training.position import Position
 
 MOST = 10_000
 """Runs of a sweep."""

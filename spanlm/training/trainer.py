@@ -40,7 +40,8 @@ from spanlm.store.run_folder import (
 from spanlm.store.signals import StopRequest, stop_request
 from spanlm.training import optimizers, setup
 from spanlm.training.distributed import ALONE, Ranks
-from spanlm.training.progress import Journal, Position, Watcher
+from spanlm.training.position import Position
+from spanlm.training.progress import Journal, Watcher
 from spanlm.training.step import backward, clip
 
 

@@ -21,7 +21,8 @@ from spanlm.store.checkpoints import Checkpoint, save_checkpoint
 from spanlm.store.run_folder import save_model
 from spanlm.training import trainer as trainer_module
 from spanlm.training.config import FinetuneConfig, ScheduleConfig
-from spanlm.training.progress import Position, StepEvent
+from spanlm.training.position import Position
+from spanlm.training.progress import StepEvent
 from spanlm.training.run import ended, refuse_changes, train
 from spanlm.training.setup import stage_config
 from spanlm.training.trainer import Trainer
