@@ -229,12 +229,12 @@ class MetricsLog:
                 _LOG.info("note: %s: was %s, and begins anew", path, f"changed ({aside.name})" if there else "lost")
             self._file = path.open("r+b" if path.exists() else "w+b")
             self._file.truncate(self.size)
+            self._file.seek(self.size)
 
     def write(self, row: dict[str, Any]) -> None:
         """Append a row; a number that is not finite, as a perplexity beyond e^700, becomes null."""
         line = json.dumps(finite(row), allow_nan=False).encode() + b"\n"
         with self._named_errors():
-            self._file.seek(self.size)  # where the same row was refused before, it takes its own place
             self._file.write(line)
             self._file.flush()
         self.size += len(line)

@@ -121,7 +121,9 @@ class Ranks:
             return own
         numbers = [astuple(tally)[:-1] for tally in tallies]
         sums: list[Any] = [sum(column) for column in zip(*numbers, strict=True)]
-        return replace(Tally(*sums), metrics={name: sum(tally.metrics[name] for tally in tallies) for name in own.metrics})
+        return replace(
+            Tally(*sums), metrics={name: sum(tally.metrics[name] for tally in tallies) for name in own.metrics}
+        )
 
     def stop(self, asked: StopRequest) -> StopRequest:
         """Return what a loop of steps looks at, so that all ranks stop after the same one."""

@@ -5,30 +5,25 @@ Library code does not print; a `Watcher` can.
 
 from __future__ import annotations
 
-import errno
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
-from spanlm.errors import Interrupted, RunError
 from spanlm.scoring.perplexity import log_of, log_of_training
 from spanlm.scoring.tally import Tally, perplexity
 from spanlm.store.run_folder import METRICS, MetricsLog
-from spanlm.store.signals import StopRequest
 from spanlm.training.config import TrainingConfig
 from spanlm.training.position import Position
 from spanlm.training.setup import WarmStart
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -78,10 +73,7 @@ def _losses(loss: float) -> dict[str, float]:
 
 
 class Watcher:
-    """Is notified of a run's progress; this one does nothing."""
-
-    pauses: Sequence[float] = (5, 10, 15)
-    """Seconds to wait before each new attempt to write what the disk refused."""
+    """Base class for progress callbacks; every method is a no-op."""
 
     def start(
         self, config: RunConfig, corpus: Corpus, folder: Path, device: str, predicted: int, started: WarmStart | None
@@ -99,50 +91,23 @@ class Watcher:
 
 
 class Journal:
-    """Keeps the time and the metrics of one run, and notifies its watcher; `writes`: false where another rank does."""
+    """Keeps the time and the metrics of one run, and notifies its watcher."""
 
-    def __init__(self, training: TrainingConfig, watcher: Watcher, folder: Path, writes: bool = True) -> None:
-        self._training, self._folder, self.watcher, self._writes = training, folder, watcher, writes
-        self.request = StopRequest()
+    def __init__(self, training: TrainingConfig, watcher: Watcher) -> None:
+        self._training, self._watcher = training, watcher
+        self._metrics: MetricsLog | None = None
         self.begin_epoch()
 
-    def lasting(self, write: Callable[..., Result], *arguments: Any) -> Result | None:
-        """Call a function that writes; retry while the disk refuses for a moment. None: another rank writes.
-
-        Raises:
-            RunError: it refused for longer. Interrupted: the run was to end meanwhile.
-        """
-        if not self._writes:
-            return None
-        for pause in self.watcher.pauses:
-            try:
-                return write(*arguments)
-            except RunError as error:
-                if getattr(error.__cause__, "errno", None) not in (errno.EIO, errno.ENOSPC, errno.EDQUOT):
-                    raise
-                self.watcher.note(f"{error} Trying again in {pause:g} s.")
-                for _ in range(round(10 * pause)):
-                    if (number := self.request.signal_number) is not None:
-                        raise Interrupted(f"{error} Stopped while it was tried again", number) from error
-                    time.sleep(0.1)
-        return write(*arguments)
-
     @contextmanager
-    def open(self, position: Position) -> Iterator[None]:
-        """Open metrics.jsonl, cut to its size at the position, for the block."""
-        if not self._writes:
+    def open(self, folder: Path, position: Position) -> Iterator[None]:
+        """Write rows to metrics.jsonl within the block; the file is first cut to its size at the position."""
+        with closing(MetricsLog(folder / METRICS, position.metrics_size, position.metrics_checksum)) as self._metrics:
             yield
-            return
-        self._metrics = MetricsLog(self._folder / METRICS, position.metrics_size, position.metrics_checksum)
-        try:
-            yield
-        finally:
-            self._metrics.close()
 
     def sync(self, position: Position) -> None:
         """Wait until the disk has all rows, and note their size and checksum in the position."""
-        if self._writes:
-            self.lasting(self._metrics.sync)
+        if self._metrics is not None:
+            self._metrics.sync()
             position.metrics_size, position.metrics_checksum = self._metrics.size, self._metrics.checksum
 
     def begin_epoch(self) -> None:
@@ -158,7 +123,7 @@ class Journal:
         self._tokens += tokens
         self._seconds = time.perf_counter() - self._began
         event = StepEvent(copy(position), segments, rate, norm, tokens, self._speed)
-        self.watcher.step(event)
+        self._watcher.step(event)
         if position.step % self._training.log_every == 0:
             position.logged_nll, position.logged_tokens = position.epoch_nll, position.epoch_tokens
             self._write(event)
@@ -177,8 +142,8 @@ class Journal:
         if self._training.optimizer.kind == "nt_asgd":
             row |= {"stage": position.stage, "averaged": position.averaged}
         clock = {"tokens_per_second": round(event.tokens_per_second, 1), "time": datetime.now(UTC).isoformat()}
-        if self._writes:
-            self.lasting(self._metrics.write, {**row, **clock})
+        if self._metrics is not None:
+            self._metrics.write({**row, **clock})
 
 
 def training_seconds(epochs: Sequence[Mapping[str, Any]], tokens: int) -> float:

@@ -84,7 +84,8 @@ def train(
             # refuses what cannot be trained, before anything is written
             trainer = Trainer(config, corpus, folder, watcher, ranks)
             trainer.restore()
-            trainer.journal.lasting(_claim, config, corpus, folder)
+            if first:
+                _claim(config, corpus, folder)
         if ranks.count > 1:
             digest = model_digest(trainer.model)
             precision = usable(config.training.precision, trainer.device)
