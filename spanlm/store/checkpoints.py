@@ -53,8 +53,8 @@ class Checkpoint:
     position: dict[str, Any]
 
 
-def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> list[Path]:
-    """Write a checkpoint and drop all but the last two; return those that could not be removed.
+def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint and drop all but the last two.
 
     Raises:
         RunError: the disk refused. The checkpoints before are intact.
@@ -81,7 +81,7 @@ def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> list[Pat
             f"{final}: the checkpoint could not be written: {error.strerror}; {kept}. "
             "Make room and go on with resume=True."
         ) from error
-    return _drop_others(folder, final)
+    _drop_others(folder, final)
 
 
 def holds_checkpoints(folder: Path) -> bool:
@@ -126,16 +126,15 @@ def _newest(folder: Path, read: Callable[[Path], Read]) -> tuple[Read | None, li
     return None, refused
 
 
-def _drop_others(folder: Path, newest: Path) -> list[Path]:
+def _drop_others(folder: Path, newest: Path) -> None:
     """Keep `newest` and the one before it; a later one must be damaged, or the run would have gone on from it."""
     checkpoints = _steps(folder)
     steps = [path for path in checkpoints if path.suffix != _ASIDE]
     place = steps.index(newest)
     kept = steps[max(0, place - KEPT + 1) : place + 1]
-    others = [path for path in checkpoints if path not in kept]
-    for other in others:
-        shutil.rmtree(other, ignore_errors=True)
-    return [other for other in others if other.exists()]
+    for path in checkpoints:
+        if path not in kept:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _steps(folder: Path) -> list[Path]:

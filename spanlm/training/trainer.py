@@ -58,7 +58,6 @@ class Trainer:
         self.watcher, self.journal = watcher, Journal(config.training, watcher)
         self.writes = ranks.rank == 0
         self.request = StopRequest()
-        self._noted_leftovers = False
         setup.refuse_unfit(config)
         ranks.refuse_unfit(config)
         self.device = pick_device(config.training.device, "training.device")
@@ -326,10 +325,7 @@ class Trainer:
             carried={**state.flat(), **generator_states(self.device)},
             position=self.position.to_json(),
         )
-        left = save_checkpoint(self.folder / CHECKPOINTS, self.position.step, checkpoint)
-        if left and not self._noted_leftovers:
-            self.watcher.note(f"{left[0]}: is not needed any more, and could not be removed")
-            self._noted_leftovers = True
+        save_checkpoint(self.folder / CHECKPOINTS, self.position.step, checkpoint)
 
     def _load(self, checkpoint: Checkpoint) -> None:
         """Undo `_checkpoint`, with a new model and optimiser and the position that was read."""

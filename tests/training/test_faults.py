@@ -165,10 +165,10 @@ def test_what_the_disk_refuses_ends_the_run_and_it_goes_on(
     goes_on_exactly(make_config(), room)
 
 
-def test_an_old_checkpoint_that_stays_is_one_note(corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    heard = Heard()
+def test_an_old_checkpoint_that_cannot_be_removed_stays(
+    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         Refusing(patch, "rmdir", "step-", 1000, errno.EPERM)
-        train(make_config(), corpus, room, heard)
-    assert len(heard.notes) == 1 and "could not be removed" in heard.notes[0]
+        train(make_config(), corpus, room)
     goes_on_exactly(make_config(epochs=3), room)
