@@ -51,37 +51,32 @@ _NO_CHARACTER = b" \t\n\r\v\f" + bytes(range(0x80, 0xC0))
 class PublishedFile(NamedTuple):
     """One split of a published corpus, by the name of its file before `.txt` or `.txt.gz`.
 
-    A text without a known SHA-256 is taken as it is; one without a URL cannot be downloaded.
+    A text without a known SHA-256 is taken as it is; one without a URL cannot be downloaded. A `note` is for whoever
+    reads a result on it.
     """
 
     stem: str
     sha256: str | None = None
     url: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedCorpus:
-    """A published corpus; `rebuilt` is the same with files that were made again where a published one is missing."""
+    """A published corpus: of each split the files that it may be, the published one first."""
 
     title: str
-    files: dict[Split, PublishedFile]
-    rebuilt: PublishedCorpus | None = None
-
-    @property
-    def versions(self) -> list[PublishedCorpus]:
-        """The published files, and the rebuilt ones."""
-        return [self, self.rebuilt] if self.rebuilt else [self]
+    files: dict[Split, tuple[PublishedFile, ...]]
 
     def named(self, splits: Sequence[Split]) -> str:
         """Return the names of these splits' files, for a message."""
-        stems = [dict.fromkeys(version.files[split].stem for version in self.versions) for split in splits]
-        return ", ".join(" or ".join(f"{stem}.txt" for stem in names) for names in stems)
+        return ", ".join(" or ".join(f"{file.stem}.txt" for file in self.files[split]) for split in splits)
 
 
-def _files(stem: str, *sha256: str, url: str = "") -> dict[Split, PublishedFile]:
+def _files(stem: str, *sha256: str, url: str = "") -> dict[Split, tuple[PublishedFile, ...]]:
     """Return the files of train, valid and test; `{}` in stem and url is the split."""
     digests = zip(SPLITS, sha256, strict=True)
-    return {split: PublishedFile(stem.format(split), digest, url.format(split)) for split, digest in digests}
+    return {split: (PublishedFile(stem.format(split), digest, url.format(split)),) for split, digest in digests}
 
 
 _CBT = _files(
@@ -89,6 +84,11 @@ _CBT = _files(
     "f67b5a8f58f299fdf906853b4838209cbc297cfee8eb2b19f1f0f8b27b3de161",
     "b28c46bb0986a04943f2eac750b367fda372d43b9ca521789fa0a493888cd100",
     "0d6896ce5ef334f64cf35bef819bd447904a823b0f6a14b6e9a838dd71b7382c",
+)
+_REBUILT = _CBT["train"][0]._replace(
+    stem="cbt_train_rebuilt",
+    note="Children's Book Test, the books; the training part is rebuilt: the same 98 books, but not byte for byte the "
+    "published file",
 )
 CORPORA: dict[str, PublishedCorpus] = {
     "ptb": PublishedCorpus(
@@ -113,24 +113,19 @@ CORPORA: dict[str, PublishedCorpus] = {
     ),
     "cbt": PublishedCorpus(
         "Children's Book Test, the books",
-        {**_CBT, "train": PublishedFile("cbt_train")},
-        rebuilt=PublishedCorpus(
-            "Children's Book Test, the books; the training part is rebuilt: the same 98 books, but not "
-            "byte for byte the published file",
-            {**_CBT, "train": _CBT["train"]._replace(stem="cbt_train_rebuilt")},
-        ),
+        {**_CBT, "train": (PublishedFile("cbt_train"), _REBUILT)},
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The texts of a corpus, what was decided for the user, and what the files of a published corpus must be."""
+    """The texts of a corpus, what was decided for the user, and the files of a published corpus that they must be."""
 
     name: str
     texts: dict[Split, Text]
     notes: list[str] = field(default_factory=list)
-    published: PublishedCorpus | None = None
+    published: Mapping[Split, PublishedFile] = field(default_factory=dict)
 
 
 def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = False) -> Source:
@@ -241,34 +236,36 @@ def _published_source(config: DataConfig, published: PublishedCorpus, splits: Se
     local = config.dir or os.environ.get(DATA_VARIABLE)
     folders = [*([expanded(local) / name] if local else []), target]
     for folder in folders:
-        seen: set[Split] = set()
-        for version in published.versions:
-            # a text of unknown SHA-256 is known by its name alone
-            named = {split: (file.stem, split if file.sha256 else None) for split, file in version.files.items()}
-            found = {split: path for split in splits if (path := _find(folder, *named[split]))}
-            seen |= found.keys()
-            if len(found) == len(splits):
-                unseen = [found[split] for split in splits if version.files[split].sha256 is None]
-                as_it_is = "taken as it is; the SHA-256 of the published file is not known here"
-                notes = [version.title] if version is not published else [f"{path}: {as_it_is}" for path in unseen]
-                notes += _other_names(found, version.files)
-                return Source(name, {split: Text(found[split]) for split in splits}, notes, version)
-        if folder != target and seen:
-            missing = published.named([split for split in splits if split not in seen])
+        paths: dict[Split, Path] = {}
+        files: dict[Split, PublishedFile] = {}
+        for split in splits:
+            for file in reversed(published.files[split]):
+                # a text of unknown SHA-256 is known by its name alone
+                if path := _find(folder, file.stem, split if file.sha256 else None):
+                    paths[split], files[split] = path, file
+        if len(paths) == len(splits):
+            as_it_is = "taken as it is; the SHA-256 of the published file is not known here"
+            notes = [f"{paths[split]}: {as_it_is}" for split, file in files.items() if file.sha256 is None]
+            notes += [file.note for file in files.values() if file.note]
+            texts = {split: Text(path) for split, path in paths.items()}
+            return Source(name, texts, notes + _other_names(paths, files), files)
+        if folder != target and paths:
+            missing = published.named([split for split in splits if split not in paths])
             raise InputError(f"{folder}: {missing} missing; a corpus needs {', '.join(splits)}")
-    if not config.download or not all(published.files[split].url for split in splits):
+    if not config.download or not all(published.files[split][0].url for split in splits):
         raise _nowhere(name, published, splits, folders)
-    for split in splits:
-        download(published.files[split], target / f"{split}.txt")
+    files = {split: published.files[split][0] for split in splits}
     texts = {split: Text(target / f"{split}.txt") for split in splits}
-    return Source(name, texts, [f"{published.title}: downloaded to {target}"], published)
+    for split, file in files.items():
+        download(file, texts[split].path)
+    return Source(name, texts, [f"{published.title}: downloaded to {target}"], files)
 
 
 def _nowhere(name: str, published: PublishedCorpus, splits: Sequence[Split], folders: Sequence[Path]) -> InputError:
     where = " or in ".join(map(str, folders))
     folder = f"set data.dir or {DATA_VARIABLE} to the folder that holds {name}/"
     files = published.named(splits)
-    if all(published.files[split].url for split in splits):
+    if all(published.files[split][0].url for split in splits):
         fetch = "fetch it once with `spanlm train --data.download true` (or evaluate or attend with --download)"
         way = f"{fetch}, or {folder}train.txt"
     else:
@@ -492,7 +489,7 @@ def _encoded(
 def _verified_fingerprint(source: Source, split: Split) -> str:
     text = source.texts[split]
     found = fingerprint(text)
-    expected = source.published.files[split].sha256 if source.published is not None else None
+    expected = source.published[split].sha256 if source.published else None
     if expected is not None and found != expected:
         raise InputError(
             f"{text.path}: not the published {source.name} {split} text (SHA-256 {found}, "
