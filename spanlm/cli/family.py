@@ -17,9 +17,9 @@ from spanlm.store.files import make_folder
 from spanlm.store.plain import several
 from spanlm.store.run_folder import CONFIG, SEED, seed_folders
 from spanlm.training.position import Position
-from spanlm.training.run import ended, refuse_changes, words_of
+from spanlm.training.run import ended, words_of
 from spanlm.training.setup import refuse_too_large
-from spanlm.training.sweep import seeded
+from spanlm.training.sweep import refuse_begun, seeded
 
 
 def family_members(folder: Path) -> list[Path]:
@@ -58,16 +58,13 @@ def train_family(
         RunError, Interrupted: see `train_side_by_side`.
     """
     members = seeded(config, folder, seeds)
-    if (folder / CONFIG).exists():
-        raise InputError(f"--out={folder}: is one run, not a family of seeds. Choose another --out.")
+    refuse_begun(members)
     begun = [path for path in members if (path / CONFIG).exists()]
     if begun and not resume:
         raise InputError(
             f"--out={folder}: already holds runs ({', '.join(path.name for path in begun)}). "
             "Go on with them by --resume auto, or choose another --out."
         )
-    for path in begun:
-        refuse_changes(RunConfig.load(path / CONFIG, whole=True), members[path], path)
     refuse_too_large(config, len(corpus.vocabulary))  # what cannot be made, too
     train_side_by_side(
         engine,

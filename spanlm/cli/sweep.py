@@ -27,12 +27,23 @@ from spanlm.models.counting import count_configured
 from spanlm.scoring.tally import edge_note, shown
 from spanlm.store.files import make_folder
 from spanlm.store.plain import TABLES, Grid, grids_bytes, several
-from spanlm.store.run_folder import CONFIG, METRICS, epoch_rows, seed_folders
+from spanlm.store.run_folder import METRICS, epoch_rows
 from spanlm.training.position import Position
 from spanlm.training.progress import training_seconds
-from spanlm.training.run import ended, refuse_changes
+from spanlm.training.run import ended
 from spanlm.training.setup import refuse_too_large, refuse_unfit
-from spanlm.training.sweep import Result, Setting, Sweep, differences, folder_name, labels, ranked, seeded, table_csv
+from spanlm.training.sweep import (
+    Result,
+    Setting,
+    Sweep,
+    differences,
+    folder_name,
+    labels,
+    ranked,
+    refuse_begun,
+    seeded,
+    table_csv,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -144,15 +155,7 @@ class _Sweep:
                 first = names.index(name) + 1
                 raise InputError(f"{file}: runs {first} and {number + 1} are the same, or named alike: {name}")
         self.members = {folder: config for setting in self.settings for folder, config in setting.members.items()}
-        for folder, config in self.members.items():
-            alone = self.asked.seeds is None
-            there = folder if alone else folder.parent
-            if seed_folders(there) if alone else (there / CONFIG).exists():
-                raise InputError(
-                    f"{file}: {there} was trained with another `seeds`. Put that back, or choose another `out`."
-                )
-            if (folder / CONFIG).exists():
-                refuse_changes(RunConfig.load(folder / CONFIG, whole=True), config, folder)
+        refuse_begun(self.members)
 
     def _checked(self, base: RunConfig, fields: Mapping[str, str], file: Path) -> RunConfig:
         try:

@@ -17,8 +17,9 @@ from spanlm.config import RunConfig, Tree, flat, read_yaml
 from spanlm.errors import InputError, as_written, nearest, require
 from spanlm.scoring.tally import perplexity
 from spanlm.store.files import expanded
-from spanlm.store.run_folder import SEED
+from spanlm.store.run_folder import CONFIG, SEED, refuse_family
 from spanlm.training.position import Position
+from spanlm.training.run import refuse_changes
 
 MOST = 10_000
 """Runs of a sweep."""
@@ -141,6 +142,16 @@ def seeded(config: RunConfig, folder: Path, seeds: int | None) -> dict[Path, Run
     first = config.training.seed
     configs = [replace(config, training=replace(config.training, seed=first + n)) for n in range(seeds)]
     return {folder / f"{SEED}{member.training.seed}": member for member in configs}
+
+
+def refuse_begun(members: Mapping[Path, RunConfig]) -> None:
+    """Refuse runs that were begun with another configuration, or one run where several seeds are, and the reverse."""
+    for folder, config in members.items():
+        refuse_family(folder)
+        if folder.name.startswith(SEED) and (folder.parent / CONFIG).exists():
+            raise InputError(f"{folder.parent}: is one run, not a family of seeds. Choose another folder.")
+        if (folder / CONFIG).exists():
+            refuse_changes(RunConfig.load(folder / CONFIG, whole=True), config, folder)
 
 
 @dataclass(frozen=True)
