@@ -131,8 +131,8 @@ def train_side_by_side(
         out(f"[{number}/{of}] {folder.relative_to(root)}: {came}")
     if failed:
         alike = {why: [folder for folder in failed if failed[folder] == why] for why in failed.values()}
-        each = "; ".join(
+        reasons = "; ".join(
             f"{', '.join(str(folder.relative_to(root)) for folder in folders)}: {why} (log: {logs[folders[0]]})"
             for why, folders in alike.items()
         )
-        raise RunError(f"{len(failed)} of {of} runs failed. {each}")
+        raise RunError(f"{len(failed)} of {of} runs failed. {reasons}")

@@ -177,21 +177,21 @@ def is_built(config: DataConfig) -> bool:
 
 def with_own_documents(config: DataConfig) -> DataConfig:
     """Say what starts a document where `documents` is auto and the corpus says it by itself."""
-    own = config.documents == "auto" and is_built(config)
-    return replace(config, documents="blank-line") if own else config
+    built = config.documents == "auto" and is_built(config)
+    return replace(config, documents="blank-line") if built else config
 
 
 def of_its_own_documents(config: DataConfig) -> DataConfig:
     """Say what starts a document in a corpus that says it by itself, whatever does in others."""
-    own = with_own_documents(replace(config, documents="auto")).effective_documents
-    return config if own == "none" else replace(config, documents=own)
+    documents = with_own_documents(replace(config, documents="auto")).effective_documents
+    return config if documents == "none" else replace(config, documents=documents)
 
 
 def findable(config: DataConfig) -> DataConfig:
     """Return a configuration that names the same text from every folder."""
     path, folder = text_path(config), config.dir and os.path.abspath(expanded(config.dir))
-    own = config.corpus not in (DEMO, *CORPORA) and os.path.exists(path)
-    return replace(config, corpus=os.path.abspath(path) if own else config.corpus, dir=folder)
+    is_file = config.corpus not in (DEMO, *CORPORA) and os.path.exists(path)
+    return replace(config, corpus=os.path.abspath(path) if is_file else config.corpus, dir=folder)
 
 
 def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text], str]:
@@ -280,13 +280,13 @@ def _find(folder: Path, stem: str, split: Split | None = None) -> Path | None:
         InputError: several names say so.
     """
     candidates = (folder / f"{stem}{suffix}" for suffix in _SUFFIXES)
-    found = [path for path in candidates if path.exists()][:1]
-    if not found and split is not None:
-        found = sorted(path for path in folder.glob("*") if _NAMED[split].fullmatch(path.name) and path.is_file())
-    if len(found) > 1:
-        names = ", ".join(path.name for path in found)
+    paths = [path for path in candidates if path.exists()][:1]
+    if not paths and split is not None:
+        paths = sorted(path for path in folder.glob("*") if _NAMED[split].fullmatch(path.name) and path.is_file())
+    if len(paths) > 1:
+        names = ", ".join(path.name for path in paths)
         raise InputError(f"{folder}: {names}: name the one that is the {split} part {stem}.txt")
-    return found[0] if found else None
+    return paths[0] if paths else None
 
 
 def _in_folder(folder: Path, split: Split) -> Path:

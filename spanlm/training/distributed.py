@@ -89,10 +89,10 @@ class Ranks:
         """
         for segment in segments:
             first, last = (len(segment.reset) * n // self.count for n in (self.rank, self.rank + 1))
-            own = taken(segment, slice(first, max(last, first + 1)))
-            yield own if last > first else replace(own, mask=torch.zeros_like(own.mask))
+            share = taken(segment, slice(first, max(last, first + 1)))
+            yield share if last > first else replace(share, mask=torch.zeros_like(share.mask))
 
-    def total(self, model: nn.Module, sums: Sequence[Tensor], asked: StopRequest) -> list[Tensor]:
+    def total(self, model: nn.Module, sums: Sequence[Tensor], request: StopRequest) -> list[Tensor]:
         """Add up all ranks' gradients, in place, and their sums of a step, which are returned.
 
         Float32 gradients and float64 sums are two messages. The second tells whether any rank was `asked` to stop.
@@ -102,36 +102,36 @@ class Ranks:
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         sizes = [x.numel() for x in sums]
-        request = flat.new_tensor([asked.signal_number is not None], dtype=torch.float64)
-        numbers = torch.cat([*(x.double().flatten() for x in sums), request])
+        requested = flat.new_tensor([request.signal_number is not None], dtype=torch.float64)
+        numbers = torch.cat([*(x.double().flatten() for x in sums), requested])
         self._add(flat, numbers)
         for gradient, whole in zip(gradients, flat.split_with_sizes([x.numel() for x in gradients]), strict=True):
             gradient.copy_(whole.view_as(gradient))
         *totals, stop = numbers.split_with_sizes([*sizes, 1])
-        self._agree(bool(stop.item()), asked)
+        self._agree(bool(stop.item()), request)
         return [whole.view_as(x) for whole, x in zip(totals, sums, strict=True)]
 
-    def tally(self, own: Tally, asked: StopRequest) -> Tally:
+    def tally(self, part: Tally, request: StopRequest) -> Tally:
         """Add up all ranks' sums over a text, unless a rank was asked to stop, which may have left a part unread."""
         if self.count == 1:
-            return own
-        tallies, requests = zip(*self._of_all((own, asked.signal_number is not None)), strict=True)
-        self._agree(any(requests), asked)
+            return part
+        tallies, requests = zip(*self._of_all((part, request.signal_number is not None)), strict=True)
+        self._agree(any(requests), request)
         if any(requests):
-            return own
+            return part
         numbers = [astuple(tally)[:-1] for tally in tallies]
         sums: list[Any] = [sum(column) for column in zip(*numbers, strict=True)]
         return replace(
-            Tally(*sums), metrics={name: sum(tally.metrics[name] for tally in tallies) for name in own.metrics}
+            Tally(*sums), metrics={name: sum(tally.metrics[name] for tally in tallies) for name in part.metrics}
         )
 
-    def stop(self, asked: StopRequest) -> StopRequest:
+    def stop(self, request: StopRequest) -> StopRequest:
         """Return what a loop of steps looks at, so that all ranks stop after the same one."""
-        return asked if self.count == 1 else self.agreed
+        return request if self.count == 1 else self.agreed
 
-    def _agree(self, stop: bool, asked: StopRequest) -> None:
+    def _agree(self, stop: bool, request: StopRequest) -> None:
         if stop:
-            self.agreed.signal_number = asked.signal_number or signal.SIGTERM
+            self.agreed.signal_number = request.signal_number or signal.SIGTERM
 
     def _add(self, *tensors: Tensor) -> None:
         with self._together():

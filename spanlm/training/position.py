@@ -100,20 +100,6 @@ class Position:
     def run_over(self, training: TrainingConfig) -> bool:
         return self.stage >= training.finetune.stages and self.stage_over(training)
 
-    def why_over(self, training: TrainingConfig) -> str:
-        """Say of a run that is over what ended its last stage, and what would go on."""
-        if self.stage:
-            if stagnated(self.losses, training.finetune.nonmonotone):
-                return "the last stage of finetuning ended because valid stagnated"
-            more = ": more of them go on" if self.stage == 1 else ""
-            return f"training.finetune.epochs={training.finetune.epochs}{more}"
-        impatient = self._impatient(training)
-        if impatient and self.epoch >= training.epochs:
-            return f"training.epochs={training.epochs}, training.patience={training.patience}: more of both go on"
-        if impatient:
-            return f"training.patience={training.patience}: a larger one goes on"
-        return f"training.epochs={training.epochs}: more of them go on"
-
     def advance(self, nll: float, tokens: int, metrics: Mapping[str, float]) -> None:
         self.step += 1
         self.segment += 1
@@ -169,7 +155,7 @@ def _is_of(kind: str, value: object) -> bool:
     if isinstance(value, list | dict):
         outer, _, inner = kind.removesuffix("]").partition("[")
         values = value.values() if isinstance(value, dict) else value
-        return outer == type(value).__name__ and all(_is_of(inner.removeprefix("str, "), each) for each in values)
+        return outer == type(value).__name__ and all(_is_of(inner.removeprefix("str, "), item) for item in values)
     if isinstance(value, int | float) and not isinstance(value, bool):
         whole = isinstance(value, int) and value >= 0
         return abs(value) < 2**63 and (kind.startswith("float") or (whole and kind.startswith("int")))

@@ -129,11 +129,11 @@ class Journal:
             self._write(event)
 
     def epoch(
-        self, position: Position, found: Tally, improved: bool, train_loss: float, train_parts: Mapping[str, float]
+        self, position: Position, valid: Tally, improved: bool, train_loss: float, train_parts: Mapping[str, float]
     ) -> EpochEvent:
         """Write the row of an epoch that was just closed; return the event for after its checkpoint."""
-        parts, pace = (train_parts, log_of(found.metrics, found.tokens)), (self._speed, self._seconds)
-        event = EpochEvent(copy(position), train_loss, found.loss, improved, *pace, *parts)
+        parts, pace = (train_parts, log_of(valid.metrics, valid.tokens)), (self._speed, self._seconds)
+        event = EpochEvent(copy(position), train_loss, valid.loss, improved, *pace, *parts)
         self._write(event)
         return event
 

@@ -113,8 +113,8 @@ def last_position(folder: Path) -> Position | None:
     Raises:
         RunError: the positions of all its checkpoints are damaged.
     """
-    found = load_last_position(folder / CHECKPOINTS)
-    return None if found is None else Position.from_json(found)
+    position = load_last_position(folder / CHECKPOINTS)
+    return None if position is None else Position.from_json(position)
 
 
 def ended(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None:
@@ -171,8 +171,8 @@ def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Run
 
 def _text_of(data: DataConfig) -> dict[str, Any]:
     """Return what says which text a corpus has, and how it is cut and numbered."""
-    own = {"tokenizer": data.effective_tokenizer, "documents": data.effective_documents}
-    return asdict(findable(data)) | own | {"dir": None, "download": False}
+    cut = {"tokenizer": data.effective_tokenizer, "documents": data.effective_documents}
+    return asdict(findable(data)) | cut | {"dir": None, "download": False}
 
 
 def _claim(config: RunConfig, corpus: Corpus, folder: Path) -> None:
@@ -187,8 +187,8 @@ def _claim(config: RunConfig, corpus: Corpus, folder: Path) -> None:
 
 
 def _first_change(old: RunConfig, new: RunConfig) -> tuple[str, Any, Any] | None:
-    same, asked = (replace(config, data=config.data.compared).to_tree() for config in (old, new))
-    for was, now in zip(fixed_parts(same), fixed_parts(asked), strict=False):
+    before, after = (replace(config, data=config.data.compared).to_tree() for config in (old, new))
+    for was, now in zip(fixed_parts(before), fixed_parts(after), strict=False):
         if difference := first_difference(was, now):
             return difference
     return None
@@ -214,10 +214,10 @@ def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
 def _refuse_another_past(old: TrainingConfig, new: TrainingConfig, folder: Path) -> None:
     """Refuse to change the end of a stage that is over, or the number of stages after the last."""
     try:
-        found = load_last_position(folder / CHECKPOINTS)
+        saved = load_last_position(folder / CHECKPOINTS)
     except RunError:  # all are damaged, as the run itself will say
         return
-    position = Position.from_json(found) if found else Position(rate=new.optimizer.lr)
+    position = Position.from_json(saved) if saved else Position(rate=new.optimizer.lr)
     stage, done, before, now = position.stage, position.stage_epochs, old.finetune, new.finetune
     last_differs = before.last_latent_dropout is not None and stage in (before.stages, now.stages) and stage > 0
     for field, was, wanted, allowed in (

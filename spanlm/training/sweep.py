@@ -107,12 +107,12 @@ class Sweep:
 def labels(names: Sequence[str]) -> dict[str, str]:
     """Return a short name for each field: the last words of its full name that no other field ends with."""
     parts = {name: name.removesuffix(".kind").split(".") for name in names}
-    found = {}
+    short = {}
     for name, words in parts.items():
         others = [other for key, other in parts.items() if key != name]
         length = next((n for n in range(1, len(words)) if words[-n:] not in [o[-n:] for o in others]), len(words))
-        found[name] = ".".join(words[-length:])
-    return found
+        short[name] = ".".join(words[-length:])
+    return short
 
 
 def differences(configs: Sequence[RunConfig], given: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
@@ -121,8 +121,8 @@ def differences(configs: Sequence[RunConfig], given: Sequence[Mapping[str, Any]]
     A setting whose kind of model lacks a field lacks it here.
     """
     trees: list[Tree] = [flat(config.to_tree()) for config in configs]
-    asked = dict.fromkeys(name for one in given for name in one)
-    varied = [name for name in asked if len({as_written(tree.get(name)) for tree in trees}) > 1]
+    names = dict.fromkeys(name for options in given for name in options)
+    varied = [name for name in names if len({as_written(tree.get(name)) for tree in trees}) > 1]
     return [{name: as_written(tree[name]) for name in varied if name in tree} for tree in trees]
 
 
@@ -195,7 +195,7 @@ class Result:
 
 def ranked(results: Sequence[Result]) -> list[Result]:
     """Return the results with the best mean first; those that lack runs come after, those without any last."""
-    return sorted(results, key=lambda one: (not one.ended, not one.complete, one.mean if one.ended else 0.0))
+    return sorted(results, key=lambda x: (not x.ended, not x.complete, x.mean if x.ended else 0.0))
 
 
 def table_csv(results: Sequence[Result], varied: Sequence[str]) -> bytes:
@@ -206,8 +206,8 @@ def table_csv(results: Sequence[Result], varied: Sequence[str]) -> bytes:
     for result in results:
         for folder, config in result.setting.members.items():
             at = result.ended.get(folder)
-            found = [perplexity(at.best_loss), at.best_epoch, at.epoch] if at else ["", "", ""]
+            reached = [perplexity(at.best_loss), at.best_epoch, at.epoch] if at else ["", "", ""]
             values = [result.setting.values.get(field, "") for field in varied]
             cost = [result.parameters, round(result.seconds.get(folder, 0.0), 1) if at else ""]
-            rows.writerow([result.setting.name, *values, config.training.seed, *found, folder, *cost])
+            rows.writerow([result.setting.name, *values, config.training.seed, *reached, folder, *cost])
     return file.getvalue().encode()

@@ -108,8 +108,8 @@ class Trainer:
                 f"{self.folder}: was trained on another text than {self.config.data.corpus} now holds; "
                 "resuming would mix the two. Put the text back, or start with another folder."
             )
-        found = config_digest(RunConfig.load(file, whole=True).to_tree()) if file.exists() else digest
-        check_config(position.config, found, self.folder / CHECKPOINTS)
+        configured = config_digest(RunConfig.load(file, whole=True).to_tree()) if file.exists() else digest
+        check_config(position.config, configured, self.folder / CHECKPOINTS)
         self.position = replace(position, config=digest)
         if position.stage:
             self._set_up()
@@ -117,7 +117,7 @@ class Trainer:
         if position.best_epoch and self.writes:
             self._find_best()
         self.watcher.note(
-            f"finished before, after {position.epoch} epochs ({self.position.why_over(self.config.training)})"
+            f"finished before, after {position.epoch} epochs; more epochs, patience or finetune stages go on"
             if self.finished
             else f"going on from step {position.step} (epoch {position.epoch + 1})"
         )
@@ -157,8 +157,8 @@ class Trainer:
         with self.journal.open(self.folder, self.position) if self.writes else nullcontext():
             if self.started is not None:
                 self._checkpoint()  # before a better model takes the place of the one that was read
-            with stop_request() as asked:
-                self.request, request = asked, self.ranks.stop(asked)
+            with stop_request() as signals:
+                self.request, request = signals, self.ranks.stop(signals)
                 while not self.finished:
                     if self.position.stage_over(self.config.training):
                         self._next_stage()
@@ -173,8 +173,8 @@ class Trainer:
         return self.position.run_over(self.config.training)
 
     def _record_start(self) -> None:
-        asked = self.config.training.precision
-        now, before = usable(asked, self.device), read_precision(self.folder, asked)
+        wanted = self.config.training.precision
+        now, before = usable(wanted, self.device), read_precision(self.folder, wanted)
         if self.position.step and now != before:
             self.watcher.note(f"in {before} until now, in {now} from here on: the weights will differ")
         origin, unk = None if self.started is None else self.started.weights, self.corpus.unk_tokens("train")
@@ -252,18 +252,18 @@ class Trainer:
         position, training = self.position, self.config.training
         train = position.epoch_nll / position.epoch_tokens, log_of_training(position.parts)
         with optimizers.averaged(self.optimizer):
-            asked = self.request
-            segments = takewhile(lambda _: asked.signal_number is None, self.ranks.share(self.valid.segments()))
+            signals = self.request
+            segments = takewhile(lambda _: signals.signal_number is None, self.ranks.share(self.valid.segments()))
             scored = read(self.model, segments, Protocol(precision=training.precision))
-            found = self.ranks.tally(tally(scored, self.corpus.vocabulary), asked)
+            total = self.ranks.tally(tally(scored, self.corpus.vocabulary), signals)
             stopped = request.signal_number
-            improved = stopped is None and self._close_epoch(found.loss)
+            improved = stopped is None and self._close_epoch(total.loss)
         if stopped is not None:
             self._interrupt(stopped)
-        event = self.journal.epoch(position, found, improved, *train)
+        event = self.journal.epoch(position, total, improved, *train)
         position.rate = optimizers.next_rate(training.schedule, position.rate, position.stage_epochs, improved)
         self.state = self.initial
-        begun = position.averages_begin(training, found.loss)
+        begun = position.averages_begin(training, total.loss)
         if begun:
             self._begin_averages()
         self._checkpoint()

@@ -73,7 +73,7 @@ def test_going_on(cli: Cli, tiny_corpus: Path) -> None:
     config = RunConfig.load(Path("run/config.yaml"))
     assert (config.training.epochs, config.data.documents) == (3, "blank-line")
     out = flat(cli(*again).done)
-    assert "finished before, after 3 epochs (training.epochs=3: more of them go on)" in out
+    assert "finished before, after 3 epochs; more epochs" in out
     assert "going on from" not in out
     cli(*again, "--training.epochs=2").refused("training.epochs=2: run has had 3 already", "more")
     cli(*again, "--training.optimizer.lr=0.5").refused("training.optimizer.lr=0.002, not 0.5")
