@@ -68,7 +68,7 @@ def tokenize(line: str, tokenizer: Tokenizer) -> list[str]:
     words = _WORD.findall(line)
     if EOS in words:
         raise InputError(f"the word {EOS} is reserved for the end of a line; delete it or write it another way")
-    return [part for word in words for part in cut_word(word, tokenizer)]
+    return words if tokenizer == "whitespace" else [part for word in words for part in cut_word(word, tokenizer)]
 
 
 def written_words(line: str) -> list[str]:
