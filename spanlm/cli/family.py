@@ -1,10 +1,9 @@
-"""Several trainings: a family of runs that differ in nothing but their seed, in turn or side by side."""
+"""Many trainings, each `spanlm train … --resume auto` in its own process; a family is one setting in several seeds."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,14 +11,15 @@ from spanlm.cli.render import out
 from spanlm.cli.training_report import ppl
 from spanlm.config import RunConfig, first_difference
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, Interrupted, RunError, as_written
+from spanlm.errors import InputError, RunError, as_written
 from spanlm.jobs import PASSED_OVER, STARTED_AGAIN, Engine, of_spanlm
 from spanlm.store.files import make_folder
 from spanlm.store.plain import several
-from spanlm.store.run_folder import CONFIG, SEED, FolderInUse, locked, seed_folders
-from spanlm.training.progress import Position
-from spanlm.training.run import ended, finished, refuse_changes, words_of
+from spanlm.store.run_folder import CONFIG, SEED, seed_folders
+from spanlm.training.position import Position
+from spanlm.training.run import ended, words_of
 from spanlm.training.setup import refuse_too_large
+from spanlm.training.sweep import refuse_begun, seeded
 
 
 def family_members(folder: Path) -> list[Path]:
@@ -48,88 +48,33 @@ def family_members(folder: Path) -> list[Path]:
     return members
 
 
-def family(config: RunConfig, folder: Path, seeds: int, resume: bool) -> dict[Path, RunConfig]:
-    """Return FOLDER/seed-S for `seeds` seeds, from the configuration's on; refuse what a later run would refuse."""
-    first = config.training.seed
-    configs = [replace(config, training=replace(config.training, seed=first + n)) for n in range(seeds)]
-    members = {folder / f"{SEED}{member.training.seed}": member for member in configs}
-    if (folder / CONFIG).exists():
-        raise InputError(f"--out={folder}: is one run, not a family of seeds. Choose another --out.")
+def train_family(
+    config: RunConfig, corpus: Corpus, folder: Path, seeds: int, engine: Engine, *, resume: bool, more: Sequence[str]
+) -> None:
+    """Train FOLDER/seed-S for `seeds` seeds, from the configuration's on; `more` are options that it lacks.
+
+    Raises:
+        InputError: what a later run would refuse; or runs are there, and `resume` is False.
+        RunError, Interrupted: see `train_side_by_side`.
+    """
+    members = seeded(config, folder, seeds)
+    refuse_begun(members)
     begun = [path for path in members if (path / CONFIG).exists()]
     if begun and not resume:
         raise InputError(
             f"--out={folder}: already holds runs ({', '.join(path.name for path in begun)}). "
             "Go on with them by --resume auto, or choose another --out."
         )
-    for path in begun:
-        refuse_changes(RunConfig.load(path / CONFIG, whole=True), members[path], path)
-    return members
-
-
-def train_in_turn(
-    members: Mapping[Path, RunConfig], corpus: Corpus, folder: Path, train: Callable[[RunConfig, Corpus, Path], None]
-) -> None:
-    """Train one after the other in this process; skip those finished or trained elsewhere."""
-    refused = list[InputError | RunError]()
-
-    def is_elsewhere(path: Path) -> bool:
-        """Train a run unless it is finished; return whether another process trains it."""
-        this, member = f"run {list(members).index(path) + 1} of {len(members)}", members[path]
-        try:
-            with locked(path) if path.exists() else nullcontext():
-                before = finished(member, corpus, path)
-            if before is not None:
-                out(f"{this}, {path}: finished before; {best(before)}")
-                return False
-            out(f"{this}: {path}")
-            train(member, corpus, path)
-            out()
-        except FolderInUse:
-            out(f"{this}, {path}: skipped, since another process trains it")
-            return True
-        except Interrupted:
-            raise
-        except (InputError, RunError) as error:  # as of one that has lost its weights, or diverged
-            out(f"{this}, {path}: {error}")
-            refused.append(error)
-        return False
-
-    before, left = list[Path](), list(members)
-    while left and left != before:  # what another process had may be free by now
-        before, left = left, list(filter(is_elsewhere, left))
-    if refused:
-        raise type(refused[0])(f"{len(refused)} of {len(members)} runs are not trained. {refused[0]}")
-    if left:
-        done, names = len(members) - len(left), ", ".join(path.name for path in left)
-        out(f"{done} of {len(members)} runs are trained; other processes train {names}")
-    else:
-        _trained(members, folder)
-
-
-def train_together(
-    members: Mapping[Path, RunConfig], corpus: Corpus, folder: Path, engine: Engine, more: Sequence[str]
-) -> None:
-    """Train side by side, each in a process of its own; wait for those that are trained elsewhere.
-
-    `more` are options that a configuration lacks.
-    """
-    for member in members.values():
-        refuse_too_large(member, len(corpus.vocabulary))  # what cannot be made, too
+    refuse_too_large(config, len(corpus.vocabulary))  # what cannot be made, too
     train_side_by_side(
         engine,
         members,
         folder,
         words=lambda path: [*words_of(members[path], path, beside(path, ".yaml")), *more],
         ended=lambda path: ended(members[path], corpus, path),
+        echo=engine.here,
     )
-    _trained(members, folder)
-
-
-def _trained(members: Mapping[Path, RunConfig], folder: Path) -> None:
-    out(f"{len(members)} runs are trained. All as one: spanlm evaluate {shlex.quote(str(folder / SEED))}*")
-
-
-# --- side by side ---
+    out(f"{seeds} runs are trained. All as one: spanlm evaluate {shlex.quote(str(folder / SEED))}*")
 
 
 def beside(folder: Path, suffix: str) -> Path:
@@ -147,10 +92,12 @@ def train_side_by_side(
     root: Path,
     words: Callable[[Path], Sequence[str]],
     ended: Callable[[Path], Position | None],
+    echo: bool = False,
 ) -> None:
     """Train the runs of folders below `root` that have not `ended`, and print how each begins and ends.
 
-    Each is a process of its own; `words` are what `spanlm` is to do for a folder.
+    Each is a process of its own; `words` are what `spanlm` is to do for a folder. With `echo` what it prints is
+    printed here, too.
 
     Raises:
         RunError: some failed; the others have ended.
@@ -171,6 +118,8 @@ def train_side_by_side(
         if told or folder not in begun:
             begun.add(folder)
             out(f"{folder.relative_to(root)}: {line if told else 'begins'}")
+        if echo and not told:
+            out(line)
 
     logs = {folder: beside(folder, ".log") for folder in commands}
     first = of - len(commands) + 1
@@ -182,8 +131,8 @@ def train_side_by_side(
         out(f"[{number}/{of}] {folder.relative_to(root)}: {came}")
     if failed:
         alike = {why: [folder for folder in failed if failed[folder] == why] for why in failed.values()}
-        each = "; ".join(
+        reasons = "; ".join(
             f"{', '.join(str(folder.relative_to(root)) for folder in folders)}: {why} (log: {logs[folders[0]]})"
             for why, folders in alike.items()
         )
-        raise RunError(f"{len(failed)} of {of} runs failed. {each}")
+        raise RunError(f"{len(failed)} of {of} runs failed. {reasons}")

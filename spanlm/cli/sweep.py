@@ -7,7 +7,6 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from statistics import fmean
@@ -29,11 +28,23 @@ from spanlm.models.counting import count_configured
 from spanlm.scoring.tally import edge_note, shown
 from spanlm.store.files import make_folder
 from spanlm.store.plain import TABLES, Grid, grids_bytes, several
-from spanlm.store.run_folder import CONFIG, METRICS, SEED, epoch_rows, seed_folders
-from spanlm.training.progress import Position, training_seconds
-from spanlm.training.run import ended, refuse_changes
+from spanlm.store.run_folder import METRICS, epoch_rows
+from spanlm.training.position import Position
+from spanlm.training.progress import training_seconds
+from spanlm.training.run import ended
 from spanlm.training.setup import refuse_too_large, refuse_unfit
-from spanlm.training.sweep import Result, Setting, Sweep, differences, folder_name, labels, ranked, table_csv
+from spanlm.training.sweep import (
+    Result,
+    Setting,
+    Sweep,
+    differences,
+    folder_name,
+    labels,
+    ranked,
+    refuse_begun,
+    seeded,
+    table_csv,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -128,36 +139,24 @@ class _Sweep:
         self.corpora: dict[DataConfig, Corpus] = {}
         base = named_config(self.asked.preset, Path(self.asked.config) if self.asked.config else None)
         try:
-            given = [flat(nested(fields)) for fields in self.asked.overrides()]
+            options = [flat(nested(fields)) for fields in self.asked.overrides()]
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
-        configs = [self._checked(base, fields, file) for fields in given]
-        values = differences(configs, given)
-        self.short = labels(list(dict.fromkeys(name for one in values for name in one)))
+        configs = [self._checked(base, fields, file) for fields in options]
+        values = differences(configs, options)
+        self.short = labels(list(dict.fromkeys(name for setting_values in values for name in setting_values)))
         plain = (self.asked.preset or "").rpartition("/")[2] or file.stem
         self.settings = []
-        for own, fields, config in zip(values, given, configs, strict=True):
-            name, first = folder_name(own, self.short, plain), config.training.seed
-            members = {self.out / name: config} if self.asked.seeds is None else {}
-            for seed in range(first, first + (self.asked.seeds or 0)):
-                member = replace(config, training=replace(config.training, seed=seed))
-                members[self.out / name / f"{SEED}{seed}"] = member
-            self.settings.append(Setting(name, own, fields, members))
+        for varied, fields, config in zip(values, options, configs, strict=True):
+            name = folder_name(varied, self.short, plain)
+            self.settings.append(Setting(name, varied, fields, seeded(config, self.out / name, self.asked.seeds)))
         names = [setting.name for setting in self.settings]
         for number, name in enumerate(names):
             if name in names[:number]:
                 first = names.index(name) + 1
                 raise InputError(f"{file}: runs {first} and {number + 1} are the same, or named alike: {name}")
         self.members = {folder: config for setting in self.settings for folder, config in setting.members.items()}
-        for folder, config in self.members.items():
-            alone = self.asked.seeds is None
-            there = folder if alone else folder.parent
-            if seed_folders(there) if alone else (there / CONFIG).exists():
-                raise InputError(
-                    f"{file}: {there} was trained with another `seeds`. Put that back, or choose another `out`."
-                )
-            if (folder / CONFIG).exists():
-                refuse_changes(RunConfig.load(folder / CONFIG, whole=True), config, folder)
+        refuse_begun(self.members)
 
     def _checked(self, base: RunConfig, fields: Mapping[str, str], file: Path) -> RunConfig:
         try:
@@ -241,19 +240,19 @@ class _Sweep:
 
     def _grid(self, results: Sequence[Result]) -> Grid:
         rows = []
-        for one in results:
-            done, of = one.ended.values(), len(one.setting.members)
-            cells = [f"{one.parameters:,}", "", "", ""]
+        for result in results:
+            done, of = result.ended.values(), len(result.setting.members)
+            cells = [f"{result.parameters:,}", "", "", ""]
             if done:
-                time = timedelta(seconds=round(fmean(one.seconds.values())))
+                time = timedelta(seconds=round(fmean(result.seconds.values())))
                 epochs = [at.best_epoch for at in done]
                 first, last = min(epochs), max(epochs)
-                cells[1:] = [shown(one.mean), f"{first}" if first == last else f"{first}–{last}", str(time)]
+                cells[1:] = [shown(result.mean), f"{first}" if first == last else f"{first}–{last}", str(time)]
             if len(done) > 1:
-                cells[1] += f" ({shown(min(one.perplexities))}–{shown(max(one.perplexities))})"
-            how = "" if one.complete else f"{len(done)} of {of} done"
-            values = [one.setting.values.get(name, "") for name in self.short] or [one.setting.name]
-            rows.append((*values, *cells, how))
+                cells[1] += f" ({shown(min(result.perplexities))}–{shown(max(result.perplexities))})"
+            progress = "" if result.complete else f"{len(done)} of {of} done"
+            values = [result.setting.values.get(name, "") for name in self.short] or [result.setting.name]
+            rows.append((*values, *cells, progress))
         lacking = any(row[-1] for row in rows)
         header = [*(self.short.values() or ["run"]), "θ_M", "valid ppl", "best epoch", "time", ""]
         seeds = f"mean (least–greatest) of {self.asked.seeds} seeds" if (self.asked.seeds or 1) > 1 else None
@@ -270,7 +269,7 @@ class _Sweep:
             write_whole(self.out / "sweep.svg", figures.figure_bytes(self._figure(results), ".svg"))
             out(f"written: {self.out / 'sweep.svg'}")
         for name, label in self.short.items():
-            tried = [one.setting.values.get(name, "") for one in results if one.ended]
+            tried = [result.setting.values.get(name, "") for result in results if result.ended]
             if all(map(_is_number, tried)) and (text := edge_note(label, float(tried[0]), [*map(float, tried)])):
                 out(f"note: {text}")
         where = shlex.quote(str(self.out / best.setting.name))
@@ -283,18 +282,18 @@ class _Sweep:
 
     def _figure(self, results: Sequence[Result]) -> Figure:
         """Draw valid over the numbers of one field if there are enough; else a row for each setting, the best first."""
-        done = [one for one in results if one.ended and math.isfinite(one.mean)]
+        done = [result for result in results if result.ended and math.isfinite(result.mean)]
         numbers = {
-            name: {float(one.setting.values[name]) for one in done}
+            name: {float(result.setting.values[name]) for result in done}
             for name in self.short
-            if all(_is_number(one.setting.values.get(name, "")) for one in done)
+            if all(_is_number(result.setting.values.get(name, "")) for result in done)
         }
         field = max(numbers, key=lambda name: len(numbers[name]), default="")
         curves: dict[str, list[figures.Point]] = {}
-        for one in done if field else ():
-            others = {name: value for name, value in one.setting.values.items() if name != field}
-            low, high = min(one.perplexities), max(one.perplexities)
-            point = figures.Point(float(one.setting.values[field]), one.mean, low, high)
+        for result in done if field else ():
+            others = {name: value for name, value in result.setting.values.items() if name != field}
+            low, high = min(result.perplexities), max(result.perplexities)
+            point = figures.Point(float(result.setting.values[field]), result.mean, low, high)
             curves.setdefault(folder_name(others, self.short, "valid"), []).append(point)
         if field and len(numbers[field]) >= _FEWEST_POINTS and len(curves) <= len(figures.STYLES):
             series = tuple(figures.Series(name, tuple(points)) for name, points in sorted(curves.items()))
@@ -302,8 +301,8 @@ class _Sweep:
                 self.out.name, self.short[field], "valid perplexity", (figures.Panel("", series),)
             )
         best = done[:_MOST_ROWS]
-        names = [one.setting.name for one in best]
-        values = tuple(figures.Value(one.mean, min(one.perplexities), max(one.perplexities)) for one in best)
+        names = [result.setting.name for result in best]
+        values = tuple(figures.Value(x.mean, min(x.perplexities), max(x.perplexities)) for x in best)
         panel = figures.RowsPanel("valid perplexity", values, (None,) * len(names), 2)
         caption = "Bars go from the least to the greatest of several seeds. " * ((self.asked.seeds or 1) > 1)
         caption += f"The best {len(names)} of {len(done)} settings. " * (len(done) > len(names))
@@ -315,7 +314,7 @@ class _Sweep:
         make_folder(self.out, "out")
         members = [(setting, folder) for setting in self.settings for folder in setting.members]
         words = [[sys.executable, "-m", "spanlm", *self._command(*member)] for member in members]
-        cases = "\n".join(f"  {number}) run=({shlex.join(each)}) ;;" for number, each in enumerate(words))
+        cases = "\n".join(f"  {number}) run=({shlex.join(command)}) ;;" for number, command in enumerate(words))
         name = re.sub(r"[^\w.-]", "-", self.out.name)
         safe = "".join(f"export {name}={value}\n" for name, value in safe_path().items())
         here, logs = (shlex.quote(str(path)) for path in (Path.cwd(), f"{self.out}/slurm-%a.log"))

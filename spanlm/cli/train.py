@@ -9,12 +9,11 @@ import textwrap
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from spanlm.cli.demo_report import print_demo_report
-from spanlm.cli.family import family, train_in_turn, train_together
+from spanlm.cli.family import train_family
 from spanlm.cli.options import free_folder, text_and_preset
 from spanlm.cli.parser import field_values, filled
 from spanlm.cli.render import out, quiet
@@ -90,17 +89,18 @@ def _run(own: argparse.Namespace, fields: Fields, ranks: Ranks) -> None:
     folder = own.out or Path(ranks.from_first(str(free_folder(own.preset, config.data.corpus))))
     try:
         if own.seeds is not None:
-            _train_family(family(config, folder, own.seeds, own.resume), corpus, folder, own)
+            more = [f"--track={own.track}"] if own.track else []
+            more += ["--as-text"] if own.as_text or begun is not None else []
+            train_family(config, corpus, folder, own.seeds, own.engine, resume=own.resume, more=more)
         else:
             train_and_report(config, corpus, folder, resume=own.resume, track=own.track, ranks=ranks)
         if own.tour and ranks.rank == 0:
             print_demo_report(config, corpus, folder)
     except Interrupted as stop:
-        if not own.engine.here or ranks.count > 1:
+        if own.seeds is not None or ranks.count > 1:
             again = f"--out {shlex.quote(str(folder))} --resume auto"
             raise Interrupted(f"{stop}. The same command goes on, with {again}", stop.signal_number) from None
-        first = None if own.seeds is None else config.training.seed
-        given = {"seed": first, "seeds": own.seeds, "threads": own.threads, "track": own.track}
+        given = {"threads": own.threads, "track": own.track}
         more = "".join(f" --{name} {value}" for name, value in given.items() if value) + " --tour" * own.tour
         again = f"spanlm train --out {shlex.quote(str(folder))} --resume auto{more}"
         raise Interrupted(f"{stop}. Go on with: {again}", stop.signal_number) from None
@@ -120,14 +120,6 @@ def train_and_report(
             watcher = stack.enter_context(closing(Tracked(report, track)))
         position = train(config, corpus, folder, watcher, resume=resume, ranks=ranks)
     report.ended(position, folder)
-
-
-def _train_family(members: Mapping[Path, RunConfig], corpus: Corpus, folder: Path, own: argparse.Namespace) -> None:
-    if own.engine.here:
-        train_in_turn(members, corpus, folder, partial(train_and_report, resume=own.resume, track=own.track))
-        return
-    more = [*([f"--track={own.track}"] if own.track else []), *["--as-text"] * (own.as_text or own.begun is not None)]
-    train_together(members, corpus, folder, own.engine, more)
 
 
 # --- options ---

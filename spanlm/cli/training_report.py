@@ -17,7 +17,8 @@ from spanlm.models.ops.precision import usable
 from spanlm.scoring.tally import perplexity, shown
 from spanlm.store.machine import with_threads
 from spanlm.training.config import BatchingConfig, TrainingConfig
-from spanlm.training.progress import EpochEvent, Position, StepEvent, Watcher
+from spanlm.training.position import Position
+from spanlm.training.progress import EpochEvent, StepEvent, Watcher
 from spanlm.training.setup import WarmStart
 
 _UNTRAINED_UNK = (

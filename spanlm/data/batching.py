@@ -339,9 +339,9 @@ def _cut_lines(begins: Positions, ends: Positions, rules: SentenceRules) -> tupl
         begins, ends = begins[some], ends[some]
         openings = np.full_like(begins, -1)
         require(len(begins) > 0, "training.batching.predict_first", False, "true for a text without any word")
-    if rules.limit is None or rules.long == "keep":
-        return begins, ends, openings
-    return begins, np.minimum(ends, begins + rules.limit), openings
+    if rules.limit is not None:
+        ends = np.minimum(ends, begins + rules.limit)
+    return begins, ends, openings
 
 
 def make_batcher(

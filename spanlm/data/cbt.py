@@ -21,15 +21,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from spanlm.data.text import Text, pieces
+from spanlm.data.text import Text, lines_of, pieces
 from spanlm.errors import InputError
 
 BLANK = "XXXXX"
 CBT_LIKE = "cbtlike"
 """How the names of files begin whose questions are made like those of CBT."""
 
-# of a question, and of a line
-MOST_LINES, MOST_CHARACTERS = 1000, 1 << 22
+MOST_LINES = 1000
+"""Of a question."""
 
 _CLASS = re.compile(r"(?:^|_)(NE|CN|V|P)(?=[_.]|$)")
 
@@ -83,7 +83,8 @@ def read_questions(path: Path, name: str | None = None) -> Iterator[Question | D
     name = name or str(path)
     block: list[_Line] = []
     found = False
-    for line in _lines(Text(path, as_text=True)):
+    for number, text in enumerate(lines_of(pieces(Text(path, as_text=True))), 1):
+        line = _Line(number, text.strip(" \t\r\v\f"))
         # a block ends after its query, at a blank line, and before a line numbered 1 where a query was lost
         if block and (
             not line.text or block[-1].is_query or len(block) == MOST_LINES or line.label == block[0].label == "1"
@@ -116,20 +117,6 @@ class _Line(NamedTuple):
 
 class _DefectiveError(Exception):
     """The line of a defect, and the reason."""
-
-
-def _lines(text: Text) -> Iterator[_Line]:
-    """Read lines without the white space around them; those of the text that are blank, too."""
-    number, rest = 1, ""
-    for piece in pieces(text):
-        *whole, last = piece.decode().split("\n")
-        for part in whole:
-            yield _Line(number, (rest + part).strip(" \t\r\v\f"))
-            number, rest = number + 1, ""
-        rest += last
-        if len(rest) > MOST_CHARACTERS:
-            what = f"more than {MOST_CHARACTERS:,} characters; give a file in the format of the Children's Book Test"
-            raise InputError(f"{text.path}, line {number}: {what}")
 
 
 def _question(file: str, block: list[_Line]) -> Question | Defect:

@@ -29,7 +29,7 @@ SHORTEST = 5
 """Steps of the shortest segment that is drawn, as in the code of Merity et al. (2018)."""
 BUILT = "corpus.json"
 """What `spanlm data wikipedia` writes beside the texts of a corpus."""
-_OWN: dict[str, Documents] = {CBT: "book-title", "wikitext-2": "heading"}
+_OWN: dict[str, Documents] = {CBT: "book-title", DEMO: "book-title", "wikitext-2": "heading"}
 
 
 @options("data")
@@ -97,8 +97,10 @@ class DataConfig:
 
     @property
     def effective_documents(self) -> Documents:
-        """The line that starts a document in this corpus; title lines of cbt are never text."""
-        return _OWN.get(self.corpus, "none") if self.corpus == CBT or self.documents == "auto" else self.documents
+        """The line that starts a document in this corpus; title lines of cbt and of the demo are never text."""
+        if self.documents == "auto" or self.corpus in (CBT, DEMO):
+            return _OWN.get(self.corpus, "none")
+        return self.documents
 
     def keeps_marks(self, vocabulary: Container[str] = ()) -> bool:
         """Whether <s> and </s> around a line are words, in a text that is read with this vocabulary."""
@@ -144,8 +146,7 @@ class SentenceRules:
     """How sentences are cut, ordered and batched.
 
     Attributes:
-        limit: The longest sentence, in targets; None: there is no limit.
-        long: What a longer one becomes: whole as it is (keep), or its first `limit` targets and the rest is lost (cut).
+        limit: Targets of a sentence that are read, of which the rest is lost; None: there is no limit.
         predict_first: `<eos>` is read before each sentence, and its first word is a target. Otherwise the first word is
             read without being predicted, and a line without words has no target at all.
         order: In the order of the text or, when shuffled, one drawn for the epoch (drawn); that order, but with
@@ -154,6 +155,5 @@ class SentenceRules:
     """
 
     limit: int | None = None
-    long: LongSentences = "keep"
     predict_first: bool = True
     order: SentenceOrder = "drawn"

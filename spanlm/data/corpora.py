@@ -5,29 +5,35 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from spanlm.data import synthetic
 from spanlm.data.config import BUILT, CACHE_VARIABLE, DATA_VARIABLE, DEMO, SPLITS, DataConfig, Lines, Split, Tokenizer
-from spanlm.data.demo import Topic, demo_note, demo_topics
+from spanlm.data.demo import DEMO_NOTE, demo_bytes, demo_version
 from spanlm.data.synthetic import PREFIX, find_synthetic
 from spanlm.data.text import Text, fingerprint, line_ends, lines_of, marks_note, pieces
-from spanlm.data.token_files import TokenFile, cache_folder, count_words, text_pieces, token_file
+from spanlm.data.token_files import (
+    DIGEST_BYTES,
+    TokenFile,
+    cache_folder,
+    cached,
+    caching,
+    count_words,
+    is_whole,
+    text_pieces,
+    token_file,
+)
 from spanlm.data.tokenizer import into_sentences
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, named, nearest, require
-from spanlm.store.files import expanded, replacing
+from spanlm.store.files import expanded
 
-# words that occur once in the demo stand for the words it does not have
-DEMO_MIN_COUNT = 2
 # the only split of a text that is loaded whole
 WHOLE = "text"
 _SUFFIXES = (".txt", ".txt.gz", ".txt.bz2")
@@ -45,37 +51,32 @@ _NO_CHARACTER = b" \t\n\r\v\f" + bytes(range(0x80, 0xC0))
 class PublishedFile(NamedTuple):
     """One split of a published corpus, by the name of its file before `.txt` or `.txt.gz`.
 
-    A text without a known SHA-256 is taken as it is; one without a URL cannot be downloaded.
+    A text without a known SHA-256 is taken as it is; one without a URL cannot be downloaded. A `note` is for whoever
+    reads a result on it.
     """
 
     stem: str
     sha256: str | None = None
     url: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedCorpus:
-    """A published corpus; `rebuilt` is the same with files that were made again where a published one is missing."""
+    """A published corpus: of each split the files that it may be, the published one first."""
 
     title: str
-    files: dict[Split, PublishedFile]
-    rebuilt: PublishedCorpus | None = None
-
-    @property
-    def versions(self) -> list[PublishedCorpus]:
-        """The published files, and the rebuilt ones."""
-        return [self, self.rebuilt] if self.rebuilt else [self]
+    files: dict[Split, tuple[PublishedFile, ...]]
 
     def named(self, splits: Sequence[Split]) -> str:
         """Return the names of these splits' files, for a message."""
-        stems = [dict.fromkeys(version.files[split].stem for version in self.versions) for split in splits]
-        return ", ".join(" or ".join(f"{stem}.txt" for stem in names) for names in stems)
+        return ", ".join(" or ".join(f"{file.stem}.txt" for file in self.files[split]) for split in splits)
 
 
-def _files(stem: str, *sha256: str, url: str = "") -> dict[Split, PublishedFile]:
+def _files(stem: str, *sha256: str, url: str = "") -> dict[Split, tuple[PublishedFile, ...]]:
     """Return the files of train, valid and test; `{}` in stem and url is the split."""
     digests = zip(SPLITS, sha256, strict=True)
-    return {split: PublishedFile(stem.format(split), digest, url.format(split)) for split, digest in digests}
+    return {split: (PublishedFile(stem.format(split), digest, url.format(split)),) for split, digest in digests}
 
 
 _CBT = _files(
@@ -83,6 +84,11 @@ _CBT = _files(
     "f67b5a8f58f299fdf906853b4838209cbc297cfee8eb2b19f1f0f8b27b3de161",
     "b28c46bb0986a04943f2eac750b367fda372d43b9ca521789fa0a493888cd100",
     "0d6896ce5ef334f64cf35bef819bd447904a823b0f6a14b6e9a838dd71b7382c",
+)
+_REBUILT = _CBT["train"][0]._replace(
+    stem="cbt_train_rebuilt",
+    note="Children's Book Test, the books; the training part is rebuilt: the same 98 books, but not byte for byte the "
+    "published file",
 )
 CORPORA: dict[str, PublishedCorpus] = {
     "ptb": PublishedCorpus(
@@ -107,33 +113,32 @@ CORPORA: dict[str, PublishedCorpus] = {
     ),
     "cbt": PublishedCorpus(
         "Children's Book Test, the books",
-        {**_CBT, "train": PublishedFile("cbt_train")},
-        rebuilt=PublishedCorpus(
-            "Children's Book Test, the books; the training part is rebuilt: the same 98 books, but not "
-            "byte for byte the published file",
-            {**_CBT, "train": _CBT["train"]._replace(stem="cbt_train_rebuilt")},
-        ),
+        {**_CBT, "train": (PublishedFile("cbt_train"), _REBUILT)},
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The texts of a corpus, what was decided for the user, and what the files of a published corpus must be."""
+    """The texts of a corpus, what was decided for the user, and the files of a published corpus that they must be."""
 
     name: str
     texts: dict[Split, Text]
     notes: list[str] = field(default_factory=list)
-    published: PublishedCorpus | None = None
+    published: Mapping[Split, PublishedFile] = field(default_factory=dict)
 
 
 def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = False) -> Source:
-    """Find the texts of these splits of a corpus other than the demo; errors are those of `load_corpus`."""
+    """Find the texts of these splits of a corpus; errors are those of `load_corpus`."""
     published = CORPORA.get(config.corpus)
     if published is not None:
         return _published_source(config, published, splits)
+    if config.corpus == DEMO:
+        return Source(DEMO, _generated(demo_version(), demo_bytes, splits), [DEMO_NOTE])
     if config.corpus.startswith(PREFIX):
-        return _synthetic_source(find_synthetic(config.corpus), splits)
+        law = find_synthetic(config.corpus)
+        version = f"{synthetic.VERSION} {law!r}"
+        return Source(law.name, _generated(version, law.text, splits))
     path = text_path(config)
     if os.path.isdir(path):
         paths = {split: _in_folder(path, split) for split in splits}
@@ -172,21 +177,21 @@ def is_built(config: DataConfig) -> bool:
 
 def with_own_documents(config: DataConfig) -> DataConfig:
     """Say what starts a document where `documents` is auto and the corpus says it by itself."""
-    own = config.documents == "auto" and is_built(config)
-    return replace(config, documents="blank-line") if own else config
+    built = config.documents == "auto" and is_built(config)
+    return replace(config, documents="blank-line") if built else config
 
 
 def of_its_own_documents(config: DataConfig) -> DataConfig:
     """Say what starts a document in a corpus that says it by itself, whatever does in others."""
-    own = with_own_documents(replace(config, documents="auto")).effective_documents
-    return config if own == "none" else replace(config, documents=own)
+    documents = with_own_documents(replace(config, documents="auto")).effective_documents
+    return config if documents == "none" else replace(config, documents=documents)
 
 
 def findable(config: DataConfig) -> DataConfig:
     """Return a configuration that names the same text from every folder."""
     path, folder = text_path(config), config.dir and os.path.abspath(expanded(config.dir))
-    own = config.corpus not in (DEMO, *CORPORA) and os.path.exists(path)
-    return replace(config, corpus=os.path.abspath(path) if own else config.corpus, dir=folder)
+    is_file = config.corpus not in (DEMO, *CORPORA) and os.path.exists(path)
+    return replace(config, corpus=os.path.abspath(path) if is_file else config.corpus, dir=folder)
 
 
 def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text], str]:
@@ -214,33 +219,16 @@ def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text]
     return {split: replace(whole, start=start, stop=stop) for split, start, stop in bounds}, note
 
 
-def _synthetic_source(source: synthetic.Source, splits: Sequence[Split]) -> Source:
-    """Write the texts of these splits that are not in the cache folder, or not as they were written there."""
-    key = f"{synthetic.VERSION} {source!r}"
-    folder = cache_folder() / "synthetic" / hashlib.sha256(key.encode()).hexdigest()[:40]
-    texts = {split: Text(folder / f"{split}.txt") for split in splits}
-    for split, text in texts.items():
-        path, digest = text.path, text.path.with_suffix(".sha256")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if not _is_whole(text, digest):
-                with replacing(path) as file:
-                    file.writelines(f"{' '.join(line)}\n".encode() for line in source.lines(split))
-                with replacing(digest) as file:
-                    file.write(fingerprint(text).encode())
-        except OSError as error:
-            raise RunError(
-                f"{path}: cannot be written: {error.strerror}. Name another folder by {CACHE_VARIABLE}"
-            ) from None
-    return Source(source.name, texts)
-
-
-def _is_whole(text: Text, digest: Path) -> bool:
-    """Whether a text is there as it was written, with its SHA-256 beside it."""
-    try:
-        return digest.read_bytes() == fingerprint(text).encode()
-    except (OSError, InputError):
-        return False
+def _generated(version: str, written: Callable[[Split], Iterable[bytes]], splits: Sequence[Split]) -> dict[Split, Text]:
+    """Write the texts of these splits into the cache folder, unless those of this version are there."""
+    texts = {}
+    for split in splits:
+        path = cached("text", version, split)
+        if not is_whole(path):
+            with caching(path) as file:
+                file.writelines(written(split))
+        texts[split] = Text(path, stop=path.stat().st_size - DIGEST_BYTES, as_text=True)
+    return texts
 
 
 def _published_source(config: DataConfig, published: PublishedCorpus, splits: Sequence[Split]) -> Source:
@@ -248,34 +236,36 @@ def _published_source(config: DataConfig, published: PublishedCorpus, splits: Se
     local = config.dir or os.environ.get(DATA_VARIABLE)
     folders = [*([expanded(local) / name] if local else []), target]
     for folder in folders:
-        seen: set[Split] = set()
-        for version in published.versions:
-            # a text of unknown SHA-256 is known by its name alone
-            named = {split: (file.stem, split if file.sha256 else None) for split, file in version.files.items()}
-            found = {split: path for split in splits if (path := _find(folder, *named[split]))}
-            seen |= found.keys()
-            if len(found) == len(splits):
-                unseen = [found[split] for split in splits if version.files[split].sha256 is None]
-                as_it_is = "taken as it is; the SHA-256 of the published file is not known here"
-                notes = [version.title] if version is not published else [f"{path}: {as_it_is}" for path in unseen]
-                notes += _other_names(found, version.files)
-                return Source(name, {split: Text(found[split]) for split in splits}, notes, version)
-        if folder != target and seen:
-            missing = published.named([split for split in splits if split not in seen])
+        paths: dict[Split, Path] = {}
+        files: dict[Split, PublishedFile] = {}
+        for split in splits:
+            for file in reversed(published.files[split]):
+                # a text of unknown SHA-256 is known by its name alone
+                if path := _find(folder, file.stem, split if file.sha256 else None):
+                    paths[split], files[split] = path, file
+        if len(paths) == len(splits):
+            as_it_is = "taken as it is; the SHA-256 of the published file is not known here"
+            notes = [f"{paths[split]}: {as_it_is}" for split, file in files.items() if file.sha256 is None]
+            notes += [file.note for file in files.values() if file.note]
+            texts = {split: Text(path) for split, path in paths.items()}
+            return Source(name, texts, notes + _other_names(paths, files), files)
+        if folder != target and paths:
+            missing = published.named([split for split in splits if split not in paths])
             raise InputError(f"{folder}: {missing} missing; a corpus needs {', '.join(splits)}")
-    if not config.download or not all(published.files[split].url for split in splits):
+    if not config.download or not all(published.files[split][0].url for split in splits):
         raise _nowhere(name, published, splits, folders)
-    for split in splits:
-        download(published.files[split], target / f"{split}.txt")
+    files = {split: published.files[split][0] for split in splits}
     texts = {split: Text(target / f"{split}.txt") for split in splits}
-    return Source(name, texts, [f"{published.title}: downloaded to {target}"], published)
+    for split, file in files.items():
+        download(file, texts[split].path)
+    return Source(name, texts, [f"{published.title}: downloaded to {target}"], files)
 
 
 def _nowhere(name: str, published: PublishedCorpus, splits: Sequence[Split], folders: Sequence[Path]) -> InputError:
     where = " or in ".join(map(str, folders))
     folder = f"set {named('data.dir')} or {DATA_VARIABLE} to the folder that holds {name}/"
     files = published.named(splits)
-    if all(published.files[split].url for split in splits):
+    if all(published.files[split][0].url for split in splits):
         fetch = "fetch it once with `spanlm train --data.download true` (or evaluate or attend with --download)"
         way = f"{fetch}, or {folder}train.txt"
     else:
@@ -290,13 +280,13 @@ def _find(folder: Path, stem: str, split: Split | None = None) -> Path | None:
         InputError: several names say so.
     """
     candidates = (folder / f"{stem}{suffix}" for suffix in _SUFFIXES)
-    found = [path for path in candidates if path.exists()][:1]
-    if not found and split is not None:
-        found = sorted(path for path in folder.glob("*") if _NAMED[split].fullmatch(path.name) and path.is_file())
-    if len(found) > 1:
-        names = ", ".join(path.name for path in found)
+    paths = [path for path in candidates if path.exists()][:1]
+    if not paths and split is not None:
+        paths = sorted(path for path in folder.glob("*") if _NAMED[split].fullmatch(path.name) and path.is_file())
+    if len(paths) > 1:
+        names = ", ".join(path.name for path in paths)
         raise InputError(f"{folder}: {names}: name the one that is the {split} part {stem}.txt")
-    return found[0] if found else None
+    return paths[0] if paths else None
 
 
 def _in_folder(folder: Path, split: Split) -> Path:
@@ -439,51 +429,67 @@ def load_corpus(
     for split in splits:
         require(split in SPLITS, "splits", split, f"some of {', '.join(SPLITS)}")
     require(isinstance(vocabulary, Vocabulary | None), "vocabulary", vocabulary, "a Vocabulary, or None")
-    if config.corpus == DEMO:
-        return _load_demo(config, vocabulary, splits)
     needed = [split for split in SPLITS if split in splits or (split == "train" and vocabulary is None)]
     source, marks = find_source(config, needed, as_text), config.keeps_marks(vocabulary or ())
     source = replace(source, texts={split: replace(text, marks=marks) for split, text in source.texts.items()})
-    prints = {split: _verified_fingerprint(source, split) for split in needed}
+    digests = {str(split): _verified_fingerprint(source, split) for split in needed}
     if vocabulary is None:
-        counts = count_words(source.texts["train"], prints["train"], config.tokenizer, config.effective_documents)
+        cut = config.effective_tokenizer, config.effective_documents
+        counts = count_words(source.texts["train"], digests["train"], *cut)
         vocabulary = _vocabulary_of(counts, config, source)
-    texts = {str(split): (source.texts[split], prints[split]) for split in splits}
-    found = _encoded(source.name, config, texts, vocabulary)
-    digests = {str(split): prints[split] for split in splits}
-    return replace(found, notes=[*source.notes, *found.notes], texts=digests)
+    texts = {str(split): source.texts[split] for split in splits}
+    digests = {split: digests[split] for split in texts}
+    return replace(_encoded(source.name, config, texts, digests, vocabulary, source.notes), texts=digests)
 
 
 def load_text(config: DataConfig, vocabulary: Vocabulary, as_text: bool = False) -> Corpus:
     """Load one text file whole, as the only split `WHOLE`; errors are those of `load_corpus`."""
     text = Text(expanded(config.corpus), as_text=as_text, marks=config.keeps_marks(vocabulary))
-    return _encoded(text.path.name, config, {WHOLE: (text, fingerprint(text))}, vocabulary)
+    return _encoded(text.path.name, config, {WHOLE: text}, {WHOLE: fingerprint(text)}, vocabulary, [])
 
 
-def _encoded(name: str, config: DataConfig, texts: dict[str, tuple[Text, str]], vocabulary: Vocabulary) -> Corpus:
-    """Give every word of the texts, each with its SHA-256, an id."""
-    how = (vocabulary, config.tokenizer, config.effective_documents)
-    found = {split: token_file(text, digest, *how) for split, (text, digest) in texts.items()}
-    tokens, marked = {split: part for split, (part, _, _) in found.items()}, sum(lines for *_, lines in found.values())
-    notes = [marks_note(name, marked)] if marked else []
+def _encoded(
+    name: str,
+    config: DataConfig,
+    texts: Mapping[str, Text],
+    digests: Mapping[str, str],
+    vocabulary: Vocabulary,
+    notes: Sequence[str],
+) -> Corpus:
+    """Give every word of the texts an id."""
+    tokenizer, documents = config.effective_tokenizer, config.effective_documents
+    splits, oov, marked, notes = {}, {}, 0, [*notes]
+    for split, text in texts.items():
+        splits[split], oov[split], lines = token_file(text, digests[split], vocabulary, tokenizer, documents)
+        marked += lines
+    if marked:
+        notes.append(marks_note(name, marked))
     if config.lines == "sentences":
-        written = tokens
-        tokens = {
-            split: TokenFile(*into_sentences(np.asarray(part.ids), part.documents, vocabulary))
-            for split, part in written.items()
+        longer = {
+            split: TokenFile(*into_sentences(np.asarray(x.ids), x.documents, vocabulary)) for split, x in splits.items()
         }
-        counts = ", ".join(f"{split} {len(written[split]):,} → {len(part):,} tokens" for split, part in tokens.items())
-        notes += [f"lines cut into sentences, blank ones left out: {counts}"]
-    oov, cut = {split: unknown for split, (_, unknown, _) in found.items()}, config.tokenizer
-    sources = {split: partial(text_pieces, *text, config.effective_documents) for split, text in texts.items()}
-    what: dict[str, Any] = {"splits": tokens, "sources": sources, "oov": oov, "config": config}
-    return Corpus(name=name, vocabulary=vocabulary, notes=notes, tokenizer=cut, lines=config.lines, **what)
+        counts = ", ".join(
+            f"{split} {len(splits[split]):,} → {len(tokens):,} tokens" for split, tokens in longer.items()
+        )
+        notes.append(f"lines cut into sentences, blank ones left out: {counts}")
+        splits = longer
+    return Corpus(
+        name=name,
+        vocabulary=vocabulary,
+        splits=splits,
+        notes=notes,
+        oov=oov,
+        tokenizer=tokenizer,
+        lines=config.lines,
+        config=config,
+        sources={split: partial(text_pieces, text, digests[split], documents) for split, text in texts.items()},
+    )
 
 
 def _verified_fingerprint(source: Source, split: Split) -> str:
     text = source.texts[split]
     found = fingerprint(text)
-    expected = source.published.files[split].sha256 if source.published is not None else None
+    expected = source.published[split].sha256 if source.published else None
     if expected is not None and found != expected:
         raise InputError(
             f"{text.path}: not the published {source.name} {split} text (SHA-256 {found}, "
@@ -493,38 +499,17 @@ def _verified_fingerprint(source: Source, split: Split) -> str:
 
 
 def _vocabulary_of(counts: dict[str, int], config: DataConfig, source: Source) -> Vocabulary:
-    min_count = config.min_count or (1 if source.published or source.name.startswith(PREFIX) or UNK in counts else 2)
+    law_or_published = source.published or source.name.startswith(PREFIX)
+    usual = 1 if law_or_published or UNK in counts else 2
+    # the demo's rare words always stand for those that it lacks
+    min_count = max(config.min_count or 1, usual) if config.corpus == DEMO else config.min_count or usual
     if min_count != (config.min_count or 1):
-        source.notes.append("words that occur once in the training part are <unk> (data.min_count=1 keeps them)")
-    found = Vocabulary.from_counts(counts, min_count, config.max_size)
-    words, known = (sum(counts[word] for word in some if word not in (EOS, UNK)) for some in (counts, found.words))
+        hint = "" if config.corpus == DEMO else " (data.min_count=1 keeps them)"
+        source.notes.append(f"words that occur once in the training part are <unk>{hint}")
+    vocabulary = Vocabulary.from_counts(counts, min_count, config.max_size)
+    words, known = (
+        sum(counts[word] for word in listed if word not in (EOS, UNK)) for listed in (counts, vocabulary.words)
+    )
     if 2 * known < words:
         source.notes.append(f"only {known / words:.0%} of the words of the training part are in the vocabulary")
-    return found
-
-
-def _load_demo(config: DataConfig, vocabulary: Vocabulary | None, splits: Sequence[Split]) -> Corpus:
-    topics = demo_topics()
-    notes = [demo_note(topics)]
-    if vocabulary is None:
-        min_count = max(config.min_count or 1, DEMO_MIN_COUNT)
-        vocabulary = Vocabulary.from_counts(Counter(_demo_words(topics["train"])), min_count, config.max_size)
-        notes.append(f"demo: words that occur fewer than {min_count} times in the training part are <unk>")
-    tokens = {str(split): _demo_tokens(topics[split], vocabulary) for split in splits}
-    oov = {str(split): sum(word not in vocabulary for word in _demo_words(topics[split])) for split in splits}
-    what: dict[str, Any] = {
-        "splits": tokens,
-        "sources": {str(split): partial(map, Topic.written, topics[split]) for split in splits},
-        "oov": oov,
-        "config": config,
-    }
-    return Corpus(name=DEMO, vocabulary=vocabulary, notes=notes, tokenizer=config.effective_tokenizer, **what)
-
-
-def _demo_words(topics: Sequence[Topic]) -> chain[str]:
-    return chain.from_iterable((*sentence, EOS) for topic in topics for sentence in topic.sentences)
-
-
-def _demo_tokens(topics: Sequence[Topic], vocabulary: Vocabulary) -> TokenFile:
-    ids = np.array(vocabulary.encode(_demo_words(topics)), dtype=np.int32)
-    return TokenFile(ids, np.cumsum([0, *map(len, topics[:-1])]))
+    return vocabulary

@@ -16,9 +16,16 @@ from dataclasses import dataclass
 from functools import cache
 
 from spanlm.data.config import SPLITS, Split
+from spanlm.data.text import TITLE
 from spanlm.data.tokenizer import tokenize
 from spanlm.errors import InputError, named
 
+VERSION = 1
+"""Of the rules below: another one where they change."""
+DEMO_NOTE = (
+    f"demo: the English of Python {platform.python_version()}'s own documentation, lower-cased; "
+    "the text differs between versions of Python"
+)
 # of all tokens, in each held-out split
 _HELD_OUT_SHARE, _FEWEST_WORDS = 0.1, 3
 
@@ -53,29 +60,32 @@ class Topic:
         """Return the number of tokens, one `<eos>` a sentence."""
         return sum(len(sentence) + 1 for sentence in self.sentences)
 
-    def written(self) -> bytes:
-        """Return its text, a sentence a line."""
-        return "".join(f"{' '.join(sentence)}\n" for sentence in self.sentences).encode()
+
+def demo_version() -> str:
+    """Identify the text."""
+    return hashlib.sha256(f"{VERSION} {_texts()!r}".encode()).hexdigest()
 
 
-@cache
-def demo_topics() -> Mapping[Split, Sequence[Topic]]:
-    """Return the topics of each split, about 80, 10 and 10 of 100 tokens; InputError: this Python lacks the text."""
+def demo_bytes(split: Split) -> Iterator[bytes]:
+    """Write a split, a sentence a line, and before each topic a line with its name."""
+    for topic in demo_topics()[split]:
+        yield TITLE + f" : {topic.name}\n".encode()
+        yield from (f"{' '.join(sentence)}\n".encode() for sentence in topic.sentences)
+
+
+def _texts() -> dict[str, str]:
     try:
         from pydoc_data.topics import topics
     except ImportError as error:
         what = "data.corpus=demo: this Python comes without pydoc_data.topics, whose text the demo is"
         raise InputError(f"{what}; use a text of your own: {named('corpus=…')}") from error
-    return split_topics(extract_topics(topics))
+    return topics
 
 
-def demo_note(topics: Mapping[Split, Sequence[Topic]]) -> str:
-    """Describe the demo for the reader of a result."""
-    sizes = ", ".join(f"{split} {sum(map(len, topics[split]))}" for split in SPLITS)
-    return (
-        f"demo: the English of Python {platform.python_version()}'s own documentation, lower-cased; "
-        f"{sizes} tokens; the text differs between versions of Python"
-    )
+@cache
+def demo_topics() -> Mapping[Split, Sequence[Topic]]:
+    """Return the topics of each split, about 80, 10 and 10 of 100 tokens; InputError: this Python lacks the text."""
+    return split_topics(extract_topics(_texts()))
 
 
 def extract_topics(texts: Mapping[str, str]) -> list[Topic]:

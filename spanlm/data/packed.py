@@ -7,7 +7,7 @@ import errno
 import gzip
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
@@ -64,18 +64,21 @@ def _check_packed(path: Path, size: int, changed: int) -> None:
         raise OSError(errno.EINVAL, "is compressed, and no regular file: decompress it before")
     done = 0
     with path.open("rb") as file:
-        packed = iter(lambda: file.read(BLOCK), b"")
-        unpacked = gzip.GzipFile(fileobj=file)
-        for chunk in bunzip(packed) if path.suffix.lower() == ".bz2" else iter(lambda: unpacked.read(BLOCK), b""):
+        for chunk in unpacked(file, path.suffix.lower()):
             done += len(chunk)
             if done > max(1 << 26, 200 * file.tell()):  # prose has four times its size
                 raise InputError(f"{path}: inflates to over 200 times its bytes; decompress it yourself")
 
 
-def bunzip(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Decompress; `bz2.BZ2File` would take a damaged stream that follows a whole one for the end."""
+def unpacked(file: BinaryIO, suffix: str) -> Iterator[bytes]:
+    """Read a file to its end in blocks, decompressed if the suffix is `.gz` or `.bz2`."""
+    if suffix != ".bz2":
+        read = gzip.GzipFile(fileobj=file).read1 if suffix == ".gz" else file.read
+        yield from iter(lambda: read(BLOCK), b"")
+        return
+    # `bz2.BZ2File` would take a damaged stream that follows a whole one for the end
     stream = bz2.BZ2Decompressor()
-    for block in blocks:
+    for block in iter(lambda: file.read(BLOCK), b""):
         while block:
             if stream.eof:
                 stream = bz2.BZ2Decompressor()

@@ -83,7 +83,7 @@ def in_lines(pieces: Iterable[Piece], lines: Lines, vocabulary: Vocabulary) -> I
     ends, start, opens = SentenceEnds(vocabulary), 1, True
     for piece in pieces:
         for word in piece.words:
-            ended = ends.before(word)
+            ended = ends.ends_before(word)
             if ended or len(words) == WORDS:
                 yield Piece(piece.sentence, start, words, opens=opens, closes=ended)
                 words, start, opens = [], start + len(words), ended

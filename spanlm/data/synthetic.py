@@ -94,6 +94,9 @@ class Source:
             tokens += len(found) + 1
             yield found
 
+    def text(self, split: Split) -> Iterator[bytes]:
+        return (f"{' '.join(line)}\n".encode() for line in self.lines(split))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Markov(Source):

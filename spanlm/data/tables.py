@@ -5,12 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, TextIO
@@ -22,7 +20,6 @@ from spanlm.store.plain import cell, cells_line, finite, json_value, several
 
 Kind = Literal["csv", "tsv", "jsonl"]
 
-_LOG = logging.getLogger(__name__)
 LONGEST_CELL = 1 << 26
 """Characters, of which the library for CSV takes 131,072 otherwise: a cell may hold a document."""
 
@@ -212,8 +209,6 @@ def _raw_rows(path: Path, file: TextIO, delimiter: str) -> Iterator[tuple[int, l
         for cells in reader:
             if cells:  # a blank line has none
                 yield line, cells
-            if delimiter == "\t" and begin - 1 + reader.line_num > line:
-                _note_lines(path)
             line = begin + reader.line_num
     except csv.Error as error:
         why = 'put a cell that begins with " in quotation marks as a whole, and write each " inside it twice'
@@ -244,12 +239,6 @@ def _whole(cells: list[str], least: int = 1) -> list[str]:
     while len(cells) > least and not cells[-1].strip():
         cells = cells[:-1]
     return cells
-
-
-@cache
-def _note_lines(path: Path) -> None:
-    """Say, once a file, that rows are not lines: R and spreadsheets write such cells, and unquoted text looks so."""
-    _LOG.info("note: %s: a cell in quotation marks goes on over several lines; is that meant?", path)
 
 
 def _json_rows(file: TextIO) -> Iterator[tuple[int, dict[str, Any] | str]]:

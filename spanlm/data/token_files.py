@@ -68,17 +68,17 @@ def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: D
     """
     # every other kind of documents counts the same words
     kind = ("book-title",) if documents == "book-title" else ()
-    path = _cached("counts", FORMAT, fingerprint, rule_of(tokenizer), *kind, *_NO_MARKS[text.marks :])
-    if not _is_whole(path):
+    path = cached("counts", FORMAT, fingerprint, rule_of(tokenizer), *kind, *_NO_MARKS[text.marks :])
+    if not is_whole(path):
         written = Counter(chain.from_iterable(map(_written_words, text_pieces(text, fingerprint, documents))))
         if len(written) <= 1:
             raise _no_word(text)
         counts: Counter[str] = Counter()
         # a written word is cut the same way wherever it stands, so each is cut once for all its places
         for word, number in written.items():
-            for part in _parts(word, tokenizer):
+            for part in cut_word(word.decode(), tokenizer):
                 counts[part] += number
-        with _caching(path) as file:
+        with caching(path) as file:
             file.write(json.dumps(counts).encode())
     counts_by_word: dict[str, int] = json.loads(path.read_bytes()[:-DIGEST_BYTES])
     return counts_by_word
@@ -95,11 +95,11 @@ def token_file(
 
     Errors are those of `count_words`.
     """
-    path = _cached(
+    path = cached(
         "tokens", FORMAT, fingerprint, vocabulary.hash, rule_of(tokenizer), documents, *_NO_MARKS[text.marks :]
     )
-    if not _is_whole(path):
-        with _caching(path) as file:
+    if not is_whole(path):
+        with caching(path) as file:
             if not _write_tokens(file, text_pieces(text, fingerprint, documents), vocabulary, tokenizer, documents):
                 raise _no_word(text)
     return _read_tokens(path)
@@ -123,14 +123,6 @@ def _written_words(piece: bytes) -> list[bytes]:
     return piece.replace(b"\n", b" " + _EOS + b" ").split()
 
 
-def _parts(word: bytes, tokenizer: Tokenizer) -> tuple[str, ...]:
-    """Cut what stands between white space into words; no text has an `<eos>` of its own."""
-    if tokenizer == "whitespace" or word == _EOS:
-        return (word.decode(),)
-    # ASCII letters and digits, which most words are made of, need no pattern
-    return (word.decode().lower(),) if word.isalnum() else tuple(cut_word(word.decode(), tokenizer))
-
-
 def _encoder(vocabulary: Vocabulary, tokenizer: Tokenizer) -> Callable[[bytes], Ids]:
     """Return what gives ids to the words and line ends of a piece: negative ones to words that are unknown."""
     table = {word.encode(): id for id, word in enumerate(vocabulary.words)}
@@ -141,7 +133,7 @@ def _encoder(vocabulary: Vocabulary, tokenizer: Tokenizer) -> Callable[[bytes], 
 
     @lru_cache(_REMEMBERED)
     def codes(word: bytes) -> tuple[int, ...]:
-        return tuple(table.get(part.encode(), _UNKNOWN) for part in _parts(word, tokenizer))
+        return tuple(table.get(part.encode(), _UNKNOWN) for part in cut_word(word.decode(), tokenizer))
 
     return lambda piece: np.fromiter(chain.from_iterable(map(codes, _written_words(piece))), np.int32)
 
@@ -186,12 +178,12 @@ def cache_folder() -> Path:
     return expanded(chosen) if chosen else Path.home() / ".cache" / "spanlm"
 
 
-def _cached(kind: str, *parts: object) -> Path:
+def cached(kind: str, *parts: object) -> Path:
     return cache_folder() / kind / f"{hashlib.sha256(repr(parts).encode()).hexdigest()[:40]}.{kind}"
 
 
 @contextmanager
-def _caching(path: Path) -> Iterator[BinaryIO]:
+def caching(path: Path) -> Iterator[BinaryIO]:
     """Like `replacing`, for a file of the cache folder, which is made if need be; RunError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -208,7 +200,7 @@ def _caching(path: Path) -> Iterator[BinaryIO]:
         raise RunError(f"cannot write the cache {path.parent} ({error.strerror or error}); {way}") from error
 
 
-def _is_whole(path: Path) -> bool:
+def is_whole(path: Path) -> bool:
     """Return whether a file of the cache is there and has its SHA-256; log a damaged one."""
     try:
         state = path.stat()

@@ -27,6 +27,8 @@ from spanlm.errors import InputError, require
 
 MARKS, QUOTE = (".", "!", "?"), '"'
 CLOSERS = (")", "]", "'", "''", "”", "’")
+_SENTENCE_MARKS = frozenset((*MARKS, *CLOSERS, QUOTE))
+_BLOCK = 1 << 18
 # of one sentence: a quote after a bracket, or the other way round
 MOST_CLOSERS = 2
 
@@ -80,7 +82,11 @@ def written_spans(line: str) -> list[tuple[int, int]]:
 
 
 def cut_word(word: str, tokenizer: Tokenizer) -> list[str]:
-    """Cut what stands between white space as "words" or "straight-words" does."""
+    """Cut what stands between white space; `<eos>` stays whole."""
+    if tokenizer == "whitespace" or word == EOS:
+        return [word]
+    if word.isascii() and word.isalnum():  # which most words are
+        return [word.lower()]
     if tokenizer == "straight-words" and not word.isascii():
         seen = UNSEEN.sub("", OTHER_SPACE.sub(" ", word.replace("’", "'")))
         word = seen if seen.strip() else word  # every written word has a token
@@ -153,8 +159,14 @@ def _combining_marks() -> str:
 
 def into_sentences(ids: Ids, documents: Positions, vocabulary: Vocabulary) -> tuple[Ids, Positions]:
     """Return the same words with an `<eos>` after each sentence, and where the documents with words begin now."""
-    eos = vocabulary.eos_id
-    inserted = _sentence_ends(ids, eos, vocabulary)
+    eos, words, line = vocabulary.eos_id, vocabulary.words, SentenceEnds(vocabulary)
+    inserted = list[int]()
+    for begin in range(0, len(ids), _BLOCK):  # not all ids as Python's numbers at once
+        for place, id in enumerate(ids[begin : begin + _BLOCK].tolist(), begin):
+            if id == eos:
+                line = SentenceEnds(vocabulary)
+            elif line.ends_before(words[id]):
+                inserted.append(place)
     longer = np.insert(ids, inserted, eos)
     starts = documents + np.searchsorted(inserted, documents)
     ends = longer == eos
@@ -164,20 +176,8 @@ def into_sentences(ids: Ids, documents: Positions, vocabulary: Vocabulary) -> tu
     return shorter, starts[starts < len(shorter)]
 
 
-def _sentence_ends(ids: Ids, eos: int, vocabulary: Vocabulary) -> Positions:
-    ends, marks, closers = ids == eos, _among(ids, vocabulary, MARKS), _among(ids, vocabulary, CLOSERS)
-    quotes = _among(ids, vocabulary, (QUOTE,))
-    closes = closers | (quotes & _odd_before(quotes, ends))
-    small = np.array([word[:1].islower() for word in vocabulary.words])
-    at = np.flatnonzero(marks) + 1
-    at = at[at < len(ids)]
-    for _ in range(MOST_CLOSERS):
-        at = np.minimum(at + closes[at], len(ids) - 1)
-    return np.unique(at[~(ends[at] | marks[at] | closes[at] | small[ids[at]])])
-
-
 class SentenceEnds:
-    """Finds word by word where the sentences of one line end, as `into_sentences` does for a whole text.
+    """Finds word by word where the sentences of one line end.
 
     A word that the vocabulary lacks is read as `<unk>`, which is no mark, and may begin a sentence.
     """
@@ -188,8 +188,10 @@ class SentenceEnds:
         # since a mark, if nothing else came since
         self._closers: int | None = None
 
-    def before(self, word: str) -> bool:
+    def ends_before(self, word: str) -> bool:
         """Read the line's next word, and say whether a sentence ended before it."""
+        if self._closers is None and word not in _SENTENCE_MARKS:  # most words
+            return False
         word = word if word in self._vocabulary else UNK
         mark = word in MARKS
         closes = word in CLOSERS or (word == QUOTE and self._quotes % 2 == 1)
@@ -202,16 +204,3 @@ class SentenceEnds:
             self._closers = None
         self._quotes += word == QUOTE
         return ended
-
-
-def _among(ids: Ids, vocabulary: Vocabulary, words: tuple[str, ...]) -> Flags:
-    return np.isin(ids, [vocabulary.id(word) for word in words if word in vocabulary])
-
-
-def _odd_before(quotes: Flags, ends: Flags) -> Flags:
-    """Return where an odd number of quotes stand before a position in its line."""
-    before: Positions = np.cumsum(quotes) - quotes
-    line: Positions = np.cumsum(ends) - ends
-    starts = np.append(0, np.flatnonzero(ends) + 1)
-    in_line: Positions = before - before[starts[starts < len(ends)]][line]
-    return np.asarray(in_line % 2 == 1)

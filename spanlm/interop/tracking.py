@@ -62,7 +62,7 @@ class Tracked(Watcher):
         except ImportError:
             command = installation("track") if tracker == "tensorboard" else f"pip install {tracker}"
             raise InputError("track", tracker, f"needs more: {command}") from None
-        self._watcher, self._tracker, self.pauses = watcher, tracker, watcher.pauses
+        self._watcher, self._tracker = watcher, tracker
         self._sink: Any = None
 
     def start(

@@ -8,7 +8,8 @@
         manifest.json           SHA-256 of each of these
 
 A checkpoint is written under a temporary name and renamed when the disk has all of it, so none is half written. An
-older one of the same step is first renamed to `step-000001500.before`, and deleted afterwards. The last two are kept.
+older one of the same step is first renamed to `step-000001500.before`, which is read where the new one is missing, and
+deleted afterwards. The last two are kept.
 A checkpoint that does not match its manifest is refused, and the one before it is read.
 """
 
@@ -30,7 +31,7 @@ from torch import Tensor
 
 from spanlm.errors import InputError, RunError, named
 from spanlm.store import SCHEMA, require_schema
-from spanlm.store.files import own, regular, sync_folder, write_synced
+from spanlm.store.files import new_folder, own, regular, remove_unfinished
 from spanlm.store.plain import json_object
 
 Read = TypeVar("Read")
@@ -52,39 +53,35 @@ class Checkpoint:
     position: dict[str, Any]
 
 
-def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> list[Path]:
-    """Write a checkpoint and drop all but the last two; return those that could not be removed.
+def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint and drop all but the last two.
 
     Raises:
         RunError: the disk refused. The checkpoints before are intact.
     """
     final = folder / f"step-{step:09d}"
-    temporary, aside = folder / f".tmp-{final.name}", final.with_name(final.name + _ASIDE)
+    aside = final.with_name(final.name + _ASIDE)
     try:
         own(folder).mkdir(exist_ok=True)  # and not the run's folder: one that was moved is not made again
-        for leftover in folder.glob(".tmp-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
-        temporary.mkdir()
-        _write_contents(temporary, checkpoint)
+        remove_unfinished(folder)
         # at an epoch's end, or past a damaged copy, a step is saved twice: the first may be the only one, so it stays
         # until the second has its name
         if final.exists():
             if aside.exists():  # of a save that was killed after its checkpoint had the name
                 shutil.rmtree(aside)
             os.replace(final, aside)
-        os.replace(temporary, final)
-        sync_folder(folder)
+        with new_folder(final) as unfinished:
+            _write_contents(unfinished, checkpoint)
     except OSError as error:
         if not folder.parent.exists():
             raise RunError(f"{folder.parent}: is gone, and with it the run. Put it back, and go on there.") from error
-        shutil.rmtree(temporary, ignore_errors=True)
         older = _steps(folder)
         kept = f"{older[-1].name} is intact" if older else "there is no earlier one"
         raise RunError(
             f"{final}: the checkpoint could not be written: {error.strerror}; {kept}. "
             f"Make room and go on with {named('resume=True')}."
         ) from error
-    return _drop_others(folder, final)
+    _drop_others(folder, final)
 
 
 def holds_checkpoints(folder: Path) -> bool:
@@ -129,16 +126,15 @@ def _newest(folder: Path, read: Callable[[Path], Read]) -> tuple[Read | None, li
     return None, refused
 
 
-def _drop_others(folder: Path, newest: Path) -> list[Path]:
+def _drop_others(folder: Path, newest: Path) -> None:
     """Keep `newest` and the one before it; a later one must be damaged, or the run would have gone on from it."""
     checkpoints = _steps(folder)
     steps = [path for path in checkpoints if path.suffix != _ASIDE]
     place = steps.index(newest)
     kept = steps[max(0, place - KEPT + 1) : place + 1]
-    others = [path for path in checkpoints if path not in kept]
-    for other in others:
-        shutil.rmtree(other, ignore_errors=True)
-    return [other for other in others if other.exists()]
+    for path in checkpoints:
+        if path not in kept:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _steps(folder: Path) -> list[Path]:
@@ -152,14 +148,13 @@ def _write_contents(folder: Path, checkpoint: Checkpoint) -> None:
     manifest = {}
 
     def put(name: str, content: bytes) -> None:
-        write_synced(folder / name, content)
+        (folder / name).write_bytes(content)
         manifest[name] = hashlib.sha256(content).hexdigest()
 
     for name in TENSOR_FILES:
         put(f"{name}.safetensors", to_bytes(getattr(checkpoint, name)))
     put("position.json", json.dumps({"schema": SCHEMA, **checkpoint.position}, indent=1).encode())
-    write_synced(folder / "manifest.json", json.dumps(manifest, indent=1).encode())
-    sync_folder(folder)
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1))
 
 
 def _verified(path: Path) -> Callable[[str], bytes]:

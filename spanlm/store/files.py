@@ -83,13 +83,6 @@ def regular(path: Path, limit: int | None = None) -> Path:
     return path
 
 
-def write_synced(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def sync_folder(folder: Path) -> None:
     """Wait until the disk has the folder's names."""
     descriptor = os.open(folder, os.O_RDONLY)
@@ -129,7 +122,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
                 with Path(path, name).open("rb") as file:
                     os.fsync(file.fileno())
             sync_folder(Path(path))
-        os.rename(unfinished, folder)
+        os.replace(unfinished, folder)
         sync_folder(folder.parent)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

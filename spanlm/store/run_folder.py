@@ -34,10 +34,6 @@ SEED = "seed-"
 _LOG = logging.getLogger(__name__)
 
 
-class FolderInUse(InputError):
-    """Another live process trains in a run's folder."""
-
-
 def seed_folders(folder: Path, begun: str = CONFIG) -> list[Path]:
     """Return the runs of a family by their seeds, of those that have the file `begun`."""
     seeds = {path.parent: path.parent.name.removeprefix(SEED) for path in folder.glob(f"{SEED}*/{begun}")}
@@ -61,7 +57,7 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
     has other content.
 
     Raises:
-        InputError: another live process trains in this folder (FolderInUse), or it cannot be made or written.
+        InputError: another live process trains in this folder, or it cannot be made or written.
     """
     try:
         str(folder.absolute()).encode()
@@ -75,7 +71,7 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
             own(folder / name)
         lock = hold(folder / ".lock")
     except BlockingIOError:
-        raise FolderInUse(f"{folder}: {IN_USE}. Wait for it, or choose another folder.") from None
+        raise InputError(f"{folder}: {IN_USE}. Wait for it, or choose another folder.") from None
     except OSError as error:
         raise InputError(f"{folder}: cannot be used: {error.strerror}. Choose another folder.") from None
     with lock:
@@ -233,12 +229,12 @@ class MetricsLog:
                 _LOG.info("note: %s: was %s, and begins anew", path, f"changed ({aside.name})" if there else "lost")
             self._file = path.open("r+b" if path.exists() else "w+b")
             self._file.truncate(self.size)
+            self._file.seek(self.size)
 
     def write(self, row: dict[str, Any]) -> None:
         """Append a row; a number that is not finite, as a perplexity beyond e^700, becomes null."""
         line = json.dumps(finite(row), allow_nan=False).encode() + b"\n"
         with self._named_errors():
-            self._file.seek(self.size)  # where the same row was refused before, it takes its own place
             self._file.write(line)
             self._file.flush()
         self.size += len(line)

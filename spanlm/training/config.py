@@ -244,8 +244,7 @@ class BatchingConfig:
         if not training:
             return SentenceRules(predict_first=self.predict_first, order="by-length")
         return SentenceRules(
-            limit=self.length,
-            long=self.long_sentences,
+            limit=self.length if self.long_sentences == "cut" else None,
             predict_first=self.predict_first,
             order="bucketed" if self.bucket else "drawn",
         )

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, replace
 from datetime import timedelta
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -31,6 +32,8 @@ from spanlm.models.interfaces import LMState
 from spanlm.scoring.tally import Tally
 from spanlm.store.signals import StopRequest
 from spanlm.training.config import BatchingConfig
+
+Value = TypeVar("Value")
 
 _WAIT = timedelta(days=1)
 """Rank 0 may read a large text, or wait for room on the disk. A rank that has ended is noticed at once."""
@@ -88,10 +91,10 @@ class Ranks:
         """
         for segment in segments:
             first, last = (len(segment.reset) * n // self.count for n in (self.rank, self.rank + 1))
-            own = taken(segment, slice(first, max(last, first + 1)))
-            yield own if last > first else replace(own, mask=torch.zeros_like(own.mask))
+            share = taken(segment, slice(first, max(last, first + 1)))
+            yield share if last > first else replace(share, mask=torch.zeros_like(share.mask))
 
-    def total(self, model: nn.Module, sums: Sequence[Tensor], asked: StopRequest) -> list[Tensor]:
+    def total(self, model: nn.Module, sums: Sequence[Tensor], request: StopRequest) -> list[Tensor]:
         """Add up all ranks' gradients, in place, and their sums of a step, which are returned.
 
         Float32 gradients and float64 sums are two messages. The second tells whether any rank was `asked` to stop.
@@ -101,40 +104,36 @@ class Ranks:
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         sizes = [x.numel() for x in sums]
-        numbers = torch.cat([*(x.double().flatten() for x in sums), self._asked(asked).to(flat.device)])
+        requested = flat.new_tensor([request.signal_number is not None], dtype=torch.float64)
+        numbers = torch.cat([*(x.double().flatten() for x in sums), requested])
         self._add(flat, numbers)
         for gradient, whole in zip(gradients, flat.split_with_sizes([x.numel() for x in gradients]), strict=True):
             gradient.copy_(whole.view_as(gradient))
         *totals, stop = numbers.split_with_sizes([*sizes, 1])
-        self._agree(stop, asked)
+        self._agree(bool(stop.item()), request)
         return [whole.view_as(x) for whole, x in zip(totals, sums, strict=True)]
 
-    def tally(self, own: Tally, asked: StopRequest) -> Tally:
+    def tally(self, part: Tally, request: StopRequest) -> Tally:
         """Add up all ranks' sums over a text, unless a rank was asked to stop, which may have left a part unread."""
         if self.count == 1:
-            return own
-        *sums, metrics = astuple(own)
-        numbers = torch.cat([torch.tensor(sums, dtype=torch.float64), self._asked(asked)])
-        self._add(numbers)
-        self._agree(numbers[-1], asked)
-        if self.agreed.signal_number is not None:
-            return own
-        more = torch.tensor(list(metrics.values()), dtype=torch.float64)
-        if len(more):
-            self._add(more)
-        totals = [type(old)(x) for old, x in zip(sums, numbers.tolist(), strict=False)]
-        return replace(Tally(*totals), metrics=dict(zip(metrics, more.tolist(), strict=True)))
+            return part
+        tallies, requests = zip(*self._of_all((part, request.signal_number is not None)), strict=True)
+        self._agree(any(requests), request)
+        if any(requests):
+            return part
+        numbers = [astuple(tally)[:-1] for tally in tallies]
+        sums: list[Any] = [sum(column) for column in zip(*numbers, strict=True)]
+        return replace(
+            Tally(*sums), metrics={name: sum(tally.metrics[name] for tally in tallies) for name in part.metrics}
+        )
 
-    def stop(self, asked: StopRequest) -> StopRequest:
+    def stop(self, request: StopRequest) -> StopRequest:
         """Return what a loop of steps looks at, so that all ranks stop after the same one."""
-        return asked if self.count == 1 else self.agreed
+        return request if self.count == 1 else self.agreed
 
-    def _asked(self, asked: StopRequest) -> Tensor:
-        return torch.tensor([asked.signal_number is not None], dtype=torch.float64)
-
-    def _agree(self, stop: Tensor, asked: StopRequest) -> None:
-        if stop.item():
-            self.agreed.signal_number = asked.signal_number or signal.SIGTERM
+    def _agree(self, stop: bool, request: StopRequest) -> None:
+        if stop:
+            self.agreed.signal_number = request.signal_number or signal.SIGTERM
 
     def _add(self, *tensors: Tensor) -> None:
         with self._together():
@@ -151,17 +150,16 @@ class Ranks:
                 "Start again with --resume auto; torchrun --max-restarts does so by itself."
             ) from error
 
-    def from_first(self, text: str = "here") -> str:
-        """Return the text, which is not empty, that rank 0 has; the others wait for it."""
-        if self.count == 1:
-            return text
-        content = text.encode() if self.rank == 0 else b""
+    def _of_all(self, value: Value) -> list[Value]:
+        """Return what each rank gives, in their order; all wait for the last one."""
+        values: list[Any] = [None] * self.count
         with self._together():
-            size = torch.tensor([len(content)])
-            dist.broadcast(size, 0)
-            letters = torch.frombuffer(bytearray(content.ljust(int(size))), dtype=torch.uint8)
-            dist.broadcast(letters, 0)
-        return bytes(letters.tolist()).decode()
+            dist.all_gather_object(values, value)
+        return values
+
+    def from_first(self, text: str = "here") -> str:
+        """Return the text that rank 0 has; the others wait for it."""
+        return text if self.count == 1 else self._of_all(text)[0]
 
     @contextmanager
     def first_alone(self) -> Iterator[None]:
@@ -194,25 +192,12 @@ class Ranks:
             )
 
     def gathered(self, state: LMState, batching: BatchingConfig) -> LMState:
-        """Return the state of all streams in their order; only on rank 0."""
+        """Return the state of all streams in their order."""
         if self.count == 1:
             return state
-        parts = {name: self._gather(x) for name, x in state.flat().items()}
-        if self.rank:
-            return state
-        states = [LMState.from_flat({name: each[rank] for name, each in parts.items()}) for rank in range(self.count)]
+        parts = self._of_all({name: x.cpu() for name, x in state.flat().items()})
         order = self._shares(batching).transpose(0, 1).flatten().argsort()
-        whole = LMState.beside(states)
-        return LMState.from_flat({name: x.index_select(1, order.to(x.device)) for name, x in whole.flat().items()})
-
-    def _gather(self, x: Tensor) -> list[Tensor]:
-        if not x.numel():  # no slots yet, on any rank
-            return [x] * self.count
-        sent = x.contiguous().view(torch.uint8) if x.dtype == torch.bool else x.contiguous()
-        parts = [torch.empty_like(sent) for _ in range(self.count)] if self.rank == 0 else None
-        with self._together():
-            dist.gather(sent, parts)
-        return [part.view(x.dtype) for part in parts or ()]
+        return LMState.beside([*map(LMState.from_flat, parts)]).select(order)
 
 
 ALONE = Ranks()

@@ -1,7 +1,7 @@
 """Optimisers, their state by parameter name, and the learning-rate schedule.
 
 Non-monotonically triggered averaged SGD (Merity et al., 2018), as in the authors' code, is SGD until validation
-stagnates (`progress.stagnated`). Then SGD continues unchanged, and beside the weights w_k of step k the average
+stagnates (`position.stagnated`). Then SGD continues unchanged, and beside the weights w_k of step k the average
 
     w̄_K = (1/K) Σ_{k=1..K} w_k    over the K steps since then
 

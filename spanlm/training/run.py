@@ -29,7 +29,8 @@ from spanlm.store.run_folder import (
 )
 from spanlm.training.config import TrainingConfig
 from spanlm.training.distributed import ALONE, Ranks
-from spanlm.training.progress import Position, Watcher
+from spanlm.training.position import Position
+from spanlm.training.progress import Watcher
 from spanlm.training.trainer import Trainer
 
 
@@ -83,7 +84,8 @@ def train(
             # refuses what cannot be trained, before anything is written
             trainer = Trainer(config, corpus, folder, watcher, ranks)
             trainer.restore()
-            trainer.journal.lasting(_claim, config, corpus, folder)
+            if first:
+                _claim(config, corpus, folder)
         if ranks.count > 1:
             digest = model_digest(trainer.model)
             precision = usable(config.training.precision, trainer.device)
@@ -111,32 +113,23 @@ def last_position(folder: Path) -> Position | None:
     Raises:
         RunError: the positions of all its checkpoints are damaged.
     """
-    found = load_last_position(folder / CHECKPOINTS)
-    return None if found is None else Position.from_json(found)
-
-
-def finished(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None:
-    """Return where the run of a folder ended; None if it is not begun, not finished, lost, or another one.
-
-    The tensors of its checkpoints are not read: what the run gave is its `model.safetensors`.
-
-    Raises:
-        RunError: the positions of all its checkpoints are damaged.
-    """
-    position = last_position(folder)
-    if position is None or not position.run_over(config.training) or not (folder / MODEL).is_file():
-        return None
-    if _first_change(RunConfig.load(folder / CONFIG, whole=True), config) is not None:
-        return None
-    return position if position.data == corpus.digest("train", "valid") else None
+    position = load_last_position(folder / CHECKPOINTS)
+    return None if position is None else Position.from_json(position)
 
 
 def ended(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None:
-    """Return what `finished` does of a run that another process may train now; None where it cannot be read."""
+    """Return where the run of a folder ended; None if it is not begun, not finished, lost, damaged, or another one.
+
+    The tensors of its checkpoints are not read: what the run gave is its `model.safetensors`.
+    """
     try:
-        return finished(config, corpus, folder) if folder.exists() else None
+        position = last_position(folder)
+        if position is None or not position.run_over(config.training) or not (folder / MODEL).is_file():
+            return None
+        changed = _first_change(RunConfig.load(folder / CONFIG, whole=True), config) is not None
     except SpanlmError:  # its own process reports that
         return None
+    return None if changed or position.data != corpus.digest("train", "valid") else position
 
 
 def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> RunConfig:
@@ -180,8 +173,8 @@ def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Run
 
 def _text_of(data: DataConfig) -> dict[str, Any]:
     """Return what says which text a corpus has, and how it is cut and numbered."""
-    own = {"tokenizer": data.effective_tokenizer, "documents": data.effective_documents}
-    return asdict(findable(data)) | own | {"dir": None, "download": False}
+    cut = {"tokenizer": data.effective_tokenizer, "documents": data.effective_documents}
+    return asdict(findable(data)) | cut | {"dir": None, "download": False}
 
 
 def _claim(config: RunConfig, corpus: Corpus, folder: Path) -> None:
@@ -196,8 +189,8 @@ def _claim(config: RunConfig, corpus: Corpus, folder: Path) -> None:
 
 
 def _first_change(old: RunConfig, new: RunConfig) -> tuple[str, Any, Any] | None:
-    same, asked = (replace(config, data=config.data.compared).to_tree() for config in (old, new))
-    for was, now in zip(fixed_parts(same), fixed_parts(asked), strict=False):
+    before, after = (replace(config, data=config.data.compared).to_tree() for config in (old, new))
+    for was, now in zip(fixed_parts(before), fixed_parts(after), strict=False):
         if difference := first_difference(was, now):
             return difference
     return None
@@ -223,10 +216,10 @@ def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
 def _refuse_another_past(old: TrainingConfig, new: TrainingConfig, folder: Path) -> None:
     """Refuse to change the end of a stage that is over, or the number of stages after the last."""
     try:
-        found = load_last_position(folder / CHECKPOINTS)
+        saved = load_last_position(folder / CHECKPOINTS)
     except RunError:  # all are damaged, as the run itself will say
         return
-    position = Position.from_json(found) if found else Position(rate=new.optimizer.lr)
+    position = Position.from_json(saved) if saved else Position(rate=new.optimizer.lr)
     stage, done, before, now = position.stage, position.stage_epochs, old.finetune, new.finetune
     last_differs = before.last_latent_dropout is not None and stage in (before.stages, now.stages) and stage > 0
     for field, was, wanted, allowed in (

@@ -8,7 +8,7 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ from spanlm.config import RunConfig, Tree, flat, read_yaml
 from spanlm.errors import InputError, as_written, nearest, require
 from spanlm.scoring.tally import perplexity
 from spanlm.store.files import expanded
-from spanlm.training.progress import Position
+from spanlm.store.run_folder import CONFIG, SEED, refuse_family
+from spanlm.training.position import Position
+from spanlm.training.run import refuse_changes
 
 MOST = 10_000
 """Runs of a sweep."""
@@ -109,12 +111,12 @@ class Sweep:
 def labels(names: Sequence[str]) -> dict[str, str]:
     """Return a short name for each field: the last words of its full name that no other field ends with."""
     parts = {name: name.removesuffix(".kind").split(".") for name in names}
-    found = {}
+    short = {}
     for name, words in parts.items():
         others = [other for key, other in parts.items() if key != name]
         length = next((n for n in range(1, len(words)) if words[-n:] not in [o[-n:] for o in others]), len(words))
-        found[name] = ".".join(words[-length:])
-    return found
+        short[name] = ".".join(words[-length:])
+    return short
 
 
 def differences(configs: Sequence[RunConfig], given: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
@@ -123,8 +125,8 @@ def differences(configs: Sequence[RunConfig], given: Sequence[Mapping[str, Any]]
     A setting whose kind of model lacks a field lacks it here.
     """
     trees: list[Tree] = [flat(config.to_tree()) for config in configs]
-    asked = dict.fromkeys(name for one in given for name in one)
-    varied = [name for name in asked if len({as_written(tree.get(name)) for tree in trees}) > 1]
+    names = dict.fromkeys(name for options in given for name in options)
+    varied = [name for name in names if len({as_written(tree.get(name)) for tree in trees}) > 1]
     return [{name: as_written(tree[name]) for name in varied if name in tree} for tree in trees]
 
 
@@ -135,6 +137,25 @@ def folder_name(values: Mapping[str, str], short: Mapping[str, str], otherwise: 
     if len(whole := named.encode()) > _LONGEST_NAME:
         named = f"{whole[:_LONGEST_NAME].decode(errors='ignore')}-{hashlib.sha256(whole).hexdigest()[:8]}"
     return named or otherwise
+
+
+def seeded(config: RunConfig, folder: Path, seeds: int | None) -> dict[Path, RunConfig]:
+    """Return a setting's runs by their folders: FOLDER/seed-S from the configuration's seed on, or FOLDER alone."""
+    if seeds is None:
+        return {folder: config}
+    first = config.training.seed
+    configs = [replace(config, training=replace(config.training, seed=first + n)) for n in range(seeds)]
+    return {folder / f"{SEED}{member.training.seed}": member for member in configs}
+
+
+def refuse_begun(members: Mapping[Path, RunConfig]) -> None:
+    """Refuse runs that were begun with another configuration, or one run where several seeds are, and the reverse."""
+    for folder, config in members.items():
+        refuse_family(folder)
+        if folder.name.startswith(SEED) and (folder.parent / CONFIG).exists():
+            raise InputError(f"{folder.parent}: is one run, not a family of seeds. Choose another folder.")
+        if (folder / CONFIG).exists():
+            refuse_changes(RunConfig.load(folder / CONFIG, whole=True), config, folder)
 
 
 @dataclass(frozen=True)
@@ -178,7 +199,7 @@ class Result:
 
 def ranked(results: Sequence[Result]) -> list[Result]:
     """Return the results with the best mean first; those that lack runs come after, those without any last."""
-    return sorted(results, key=lambda one: (not one.ended, not one.complete, one.mean if one.ended else 0.0))
+    return sorted(results, key=lambda x: (not x.ended, not x.complete, x.mean if x.ended else 0.0))
 
 
 def table_csv(results: Sequence[Result], varied: Sequence[str]) -> bytes:
@@ -189,8 +210,8 @@ def table_csv(results: Sequence[Result], varied: Sequence[str]) -> bytes:
     for result in results:
         for folder, config in result.setting.members.items():
             at = result.ended.get(folder)
-            found = [perplexity(at.best_loss), at.best_epoch, at.epoch] if at else ["", "", ""]
+            reached = [perplexity(at.best_loss), at.best_epoch, at.epoch] if at else ["", "", ""]
             values = [result.setting.values.get(field, "") for field in varied]
             cost = [result.parameters, round(result.seconds.get(folder, 0.0), 1) if at else ""]
-            rows.writerow([result.setting.name, *values, config.training.seed, *found, folder, *cost])
+            rows.writerow([result.setting.name, *values, config.training.seed, *reached, folder, *cost])
     return file.getvalue().encode()

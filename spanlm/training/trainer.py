@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -40,7 +41,8 @@ from spanlm.store.run_folder import (
 from spanlm.store.signals import StopRequest, stop_request
 from spanlm.training import optimizers, setup
 from spanlm.training.distributed import ALONE, Ranks
-from spanlm.training.progress import Journal, Position, Watcher
+from spanlm.training.position import Position
+from spanlm.training.progress import Journal, Watcher
 from spanlm.training.step import backward, clip
 
 
@@ -53,8 +55,9 @@ class Trainer:
 
     def __init__(self, config: RunConfig, corpus: Corpus, folder: Path, watcher: Watcher, ranks: Ranks = ALONE) -> None:
         self.config, self.corpus, self.folder, self.ranks = config, corpus, folder, ranks
-        self.journal = Journal(config.training, watcher, folder, writes=ranks.rank == 0)
-        self._noted_leftovers = False
+        self.watcher, self.journal = watcher, Journal(config.training, watcher)
+        self.writes = ranks.rank == 0
+        self.request = StopRequest()
         setup.refuse_unfit(config)
         ranks.refuse_unfit(config)
         self.device = pick_device(config.training.device, "training.device")
@@ -96,7 +99,7 @@ class Trainer:
         """
         checkpoint, refused = load_last_checkpoint(self.folder / CHECKPOINTS)
         for text in refused:
-            self.journal.watcher.note(text)
+            self.watcher.note(text)
         if checkpoint is None:
             return
         position, digest, file = Position.from_json(checkpoint.position), self.position.config, self.folder / CONFIG
@@ -105,16 +108,16 @@ class Trainer:
                 f"{self.folder}: was trained on another text than {self.config.data.corpus} now holds; "
                 "resuming would mix the two. Put the text back, or start with another folder."
             )
-        found = config_digest(RunConfig.load(file, whole=True).to_tree()) if file.exists() else digest
-        check_config(position.config, found, self.folder / CHECKPOINTS)
+        configured = config_digest(RunConfig.load(file, whole=True).to_tree()) if file.exists() else digest
+        check_config(position.config, configured, self.folder / CHECKPOINTS)
         self.position = replace(position, config=digest)
         if position.stage:
             self._set_up()
         self._load(checkpoint)
-        if position.best_epoch and self.ranks.rank == 0:
+        if position.best_epoch and self.writes:
             self._find_best()
-        self.journal.watcher.note(
-            f"finished before, after {position.epoch} epochs ({self.position.why_over(self.config.training)})"
+        self.watcher.note(
+            f"finished before, after {position.epoch} epochs; more epochs, patience or finetune stages go on"
             if self.finished
             else f"going on from step {position.step} (epoch {position.epoch + 1})"
         )
@@ -134,12 +137,12 @@ class Trainer:
         with optimizers.averaged(self.optimizer):
             if model_digest(self.model) == at.best_weights:
                 self._save_best()
-                self.journal.watcher.note(f"{MODEL} was lost or damaged, and is made again from the last checkpoint")
+                self.watcher.note(f"{MODEL} was lost or damaged, and is made again from the last checkpoint")
                 return
         lost = f"{file}: is lost or damaged, and the last checkpoint has not the weights of epoch {at.best_epoch}"
         if self.finished:
             raise InputError(f"{lost}, the best. Put it back, or start with another folder.")
-        self.journal.watcher.note(f"{lost}, the best so far: put it back, or there is none until a better one comes")
+        self.watcher.note(f"{lost}, the best so far: put it back, or there is none until a better one comes")
 
     def run(self) -> Position:
         """Train until the last stage has ended, from the position on; see `restore`.
@@ -151,11 +154,11 @@ class Trainer:
         if not self.finished:
             self._record_start()
             self._note_averages()
-        with self.journal.open(self.position):
+        with self.journal.open(self.folder, self.position) if self.writes else nullcontext():
             if self.started is not None:
                 self._checkpoint()  # before a better model takes the place of the one that was read
-            with stop_request() as asked:
-                self.journal.request, request = asked, self.ranks.stop(asked)
+            with stop_request() as signals:
+                self.request, request = signals, self.ranks.stop(signals)
                 while not self.finished:
                     if self.position.stage_over(self.config.training):
                         self._next_stage()
@@ -170,20 +173,20 @@ class Trainer:
         return self.position.run_over(self.config.training)
 
     def _record_start(self) -> None:
-        asked = self.config.training.precision
-        now, before = usable(asked, self.device), read_precision(self.folder, asked)
+        wanted = self.config.training.precision
+        now, before = usable(wanted, self.device), read_precision(self.folder, wanted)
         if self.position.step and now != before:
-            self.journal.watcher.note(f"in {before} until now, in {now} from here on: the weights will differ")
+            self.watcher.note(f"in {before} until now, in {now} from here on: the weights will differ")
         origin, unk = None if self.started is None else self.started.weights, self.corpus.unk_tokens("train")
-        start = (self.folder, self.device, origin, self.corpus.texts, now, unk, self.ranks.count)
-        self.journal.lasting(record_start, *start)
+        if self.writes:
+            record_start(self.folder, self.device, origin, self.corpus.texts, now, unk, self.ranks.count)
 
     def _note_averages(self) -> None:
         training, optimizer = self.config.training, self.config.training.optimizer
         by_test = optimizer.kind == "nt_asgd" and optimizer.switch_after is None and not training.finetune.stages
         first = optimizer.nonmonotone + 2
         if by_test and training.epochs <= first:
-            self.journal.watcher.note(
+            self.watcher.note(
                 f"training.epochs={training.epochs}: averages of the weights would begin after epoch {first} at the "
                 "earliest (training.optimizer.nonmonotone), so that this run has none"
             )
@@ -216,7 +219,7 @@ class Trainer:
         if self.device.type != "cpu":
             segment = segment.to(self.device)
         result = backward(self.model, segment, state, training, self.ranks)
-        sums = self.ranks.total(self.model, [result.nll, result.metrics], self.journal.request)
+        sums = self.ranks.total(self.model, [result.nll, result.metrics], self.request)
         norm = clip(self.model, training.optimizer.clip)
         # one transfer from the device a step: each waits for it
         numbers = torch.stack([sums[0], result.tokens.double(), norm.double()])
@@ -249,24 +252,24 @@ class Trainer:
         position, training = self.position, self.config.training
         train = position.epoch_nll / position.epoch_tokens, log_of_training(position.parts)
         with optimizers.averaged(self.optimizer):
-            asked = self.journal.request
-            segments = takewhile(lambda _: asked.signal_number is None, self.ranks.share(self.valid.segments()))
+            signals = self.request
+            segments = takewhile(lambda _: signals.signal_number is None, self.ranks.share(self.valid.segments()))
             scored = read(self.model, segments, Protocol(precision=training.precision))
-            found = self.ranks.tally(tally(scored, self.corpus.vocabulary), asked)
+            total = self.ranks.tally(tally(scored, self.corpus.vocabulary), signals)
             stopped = request.signal_number
-            improved = stopped is None and self._close_epoch(found.loss)
+            improved = stopped is None and self._close_epoch(total.loss)
         if stopped is not None:
             self._interrupt(stopped)
-        event = self.journal.epoch(position, found, improved, *train)
+        event = self.journal.epoch(position, total, improved, *train)
         position.rate = optimizers.next_rate(training.schedule, position.rate, position.stage_epochs, improved)
         self.state = self.initial
-        begun = position.averages_begin(training, found.loss)
+        begun = position.averages_begin(training, total.loss)
         if begun:
             self._begin_averages()
         self._checkpoint()
-        self.journal.watcher.epoch(event)
+        self.watcher.epoch(event)
         if begun and not self.finished:
-            self.journal.watcher.note(f"averages of the weights begin after epoch {position.epoch}")
+            self.watcher.note(f"averages of the weights begin after epoch {position.epoch}")
 
     def _close_epoch(self, loss: float) -> bool:
         if not math.isfinite(loss):
@@ -276,12 +279,14 @@ class Trainer:
             )
         improved = self.position.next_epoch(loss)
         if improved:
-            self.position.best_weights = self._save_best() or model_digest(self.model)
+            self.position.best_weights = self._save_best()
         return improved
 
-    def _save_best(self) -> str | None:
+    def _save_best(self) -> str:
+        if not self.writes:
+            return model_digest(self.model)
         digest = self.position.config.partition(" ")[0]  # the best weights do not depend on later finetune stages
-        return self.journal.lasting(save_model, self.folder, self.model, self.corpus.vocabulary.hash, digest)
+        return save_model(self.folder, self.model, self.corpus.vocabulary.hash, digest)
 
     def _next_stage(self) -> None:
         """Go on from the best weights so far, with averages from the next step on."""
@@ -297,7 +302,7 @@ class Trainer:
             )
         self._begin_averages()
         self._checkpoint()  # before a better model takes the place of the one that was loaded
-        self.journal.watcher.note(
+        self.watcher.note(
             f"finetune stage {position.stage} of {self.config.training.finetune.stages} begins with the weights of "
             f"epoch {position.best_epoch}"
         )
@@ -309,6 +314,8 @@ class Trainer:
     def _checkpoint(self) -> None:
         """Save all that the run needs to go on exactly from between two steps."""
         state = self.ranks.gathered(self.state, self.config.training.batching)
+        if not self.writes:
+            return
         self.journal.sync(self.position)
         if isinstance(self.optimizer, optimizers.NTASGD):
             self.position.late_rate = self.optimizer.late_rate
@@ -318,10 +325,7 @@ class Trainer:
             carried={**state.flat(), **generator_states(self.device)},
             position=self.position.to_json(),
         )
-        left = self.journal.lasting(save_checkpoint, self.folder / CHECKPOINTS, self.position.step, checkpoint)
-        if left and not self._noted_leftovers:
-            self.journal.watcher.note(f"{left[0]}: is not needed any more, and could not be removed")
-            self._noted_leftovers = True
+        save_checkpoint(self.folder / CHECKPOINTS, self.position.step, checkpoint)
 
     def _load(self, checkpoint: Checkpoint) -> None:
         """Undo `_checkpoint`, with a new model and optimiser and the position that was read."""

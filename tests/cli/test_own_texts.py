@@ -12,7 +12,6 @@ import pytest
 import spanlm
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
-from spanlm.store.run_folder import locked
 from tests.cli.conftest import SMALL, Cli, flat
 from tests.conftest import tiny_lines
 
@@ -120,19 +119,6 @@ def test_curly_apostrophes_are_apostrophes_in_new_runs_alone(cli: Cli, text: Pat
         assert model.tokenize("It isn’t") == tokens and tokens[1] in model.vocabulary
         # the command that began a run goes on with it, whatever version began it
         assert "epoch   2" in cli(*command, "--out", run, "--resume", "auto", "--training.epochs=2").done
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("text")
-def test_workers_share_a_family(cli: Cli) -> None:
-    command = ["train", "my.txt", *SMALL, "--seeds", "3", "--out", "fam", "--resume", "auto"]
-    with locked(Path("fam/seed-1")), locked(Path("fam/seed-3")):
-        out = cli(*command).done
-    assert "1 of 3 runs are trained; other processes train seed-1, seed-3" in out.splitlines()[-1]
-    assert [path.parent.name for path in Path("fam").glob("*/model.safetensors")] == ["seed-2"]
-    out = cli(*command).done
-    assert "fam/seed-2: finished before" in out and out.count("epoch   1") == 2
-    assert "3 runs are trained" in out.splitlines()[-1]
 
 
 def test_marks_around_lines_are_left_out_unless_the_run_has_them_as_words(cli: Cli, text: Path) -> None:

@@ -22,7 +22,8 @@ from spanlm.cli.render import grid, note, out, paragraph, progress, table
 from spanlm.cli.training_report import TrainingReport
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.training.config import FinetuneConfig, OptimizerConfig
-from spanlm.training.progress import EpochEvent, Position, StepEvent
+from spanlm.training.position import Position
+from spanlm.training.progress import EpochEvent, StepEvent
 from tests.cli.conftest import Cli
 from tests.training.small import make_config, make_corpus
 

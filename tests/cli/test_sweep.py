@@ -106,14 +106,17 @@ def test_match_parameters_are_those_of_every_run(cli: Cli, tiny_corpus: Path) ->
     assert "memory=key_value" in figure and "valid perplexity" in figure and ">epoch<" not in figure
 
 
-@pytest.mark.parametrize(("before", "after"), [("seeds: 2", ""), ("", "seeds: 2")])
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [("seeds: 2", "", "lr=0.01: holds a family"), ("", "seeds: 2", "lr=0.01: is one run, not a family of seeds")],
+)
 def test_seeds_that_come_or_go_are_refused_before_anything_starts(
-    cli: Cli, tiny_corpus: Path, tiny_run: Path, before: str, after: str
+    cli: Cli, tiny_corpus: Path, tiny_run: Path, before: str, after: str, said: str
 ) -> None:
     run = Path("runs/lr/lr=0.01") / ("seed-1" if before else "")
     run.mkdir(parents=True)
     shutil.copy(tiny_run / "config.yaml", run)
-    cli("sweep", write(tiny_corpus, more=after)).refused("lr=0.01 was trained with another `seeds`. Put that back")
+    cli("sweep", write(tiny_corpus, more=after)).refused(said)
 
 
 def test_without_ray_it_says_what_to_install(cli: Cli, tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:

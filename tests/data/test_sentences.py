@@ -30,14 +30,13 @@ def text(lines: list[int]) -> TokenFile:
     return TokenFile(np.array(ids, np.int32), np.zeros(1, np.int64))
 
 
-def by_a_loop(lines: list[int], limit: int, long: str, predict_first: bool) -> list[Sentence]:
+def by_a_loop(lines: list[int], limit: int | None, predict_first: bool) -> list[Sentence]:
     """Inputs and targets of all sentences."""
     words, found = itertools.count(1), []
     for length in lines:
         line = [*itertools.islice(words, length), EOS]
         inputs, targets = ([EOS, *line[:-1]], line) if predict_first else (line[:-1], line[1:])
-        kept = len(line) if long == "keep" else limit
-        found += [(inputs[:kept], targets[:kept])] if targets else []
+        found += [(inputs[:limit], targets[:limit])] if targets else []
     return found
 
 
@@ -114,7 +113,7 @@ def test_very_long_lines_are_read_alone_and_in_pieces(
 ) -> None:
     """Joined again they are the lines; the others come in the order, and where none is long in the batches, as ever."""
     tokens, rules = text([1, *lines]), SentenceRules(predict_first=predict_first, order=order)
-    expected = by_a_loop([1, *lines], 1, "keep", predict_first)
+    expected = by_a_loop([1, *lines], None, predict_first)
     if order == "by-length":
         expected.sort(key=lambda sentence: len(sentence[1]))
     batcher = SentenceBatcher(tokens, EOS, batch_size=batch_size, rules=rules, piece=pieces)
@@ -139,8 +138,7 @@ def test_very_long_lines_are_read_alone_and_in_pieces(
 RULES = st.builds(
     SentenceRules,
     order=st.sampled_from(["drawn", "bucketed", "by-length"]),
-    limit=st.integers(1, 9),
-    long=st.sampled_from(["keep", "cut"]),
+    limit=st.none() | st.integers(1, 9),
     predict_first=st.booleans(),
 )
 
@@ -150,7 +148,7 @@ def test_sentences_are_those_of_a_loop_in_every_order_and_start_anywhere(
     lines: list[int], size: int, seed: int, shuffle: bool, rules: SentenceRules, start: int
 ) -> None:
     """The limit counts what is predicted; an unopened line's first word is only read, one without words left out."""
-    expected = by_a_loop([1, *lines], rules.limit, rules.long, rules.predict_first)
+    expected = by_a_loop([1, *lines], rules.limit, rules.predict_first)
     batcher = SentenceBatcher(text([1, *lines]), EOS, batch_size=size, rules=rules, shuffle=shuffle)
     batches = read(batcher, seed)
     found = [sentence for batch in batches for sentence in batch]

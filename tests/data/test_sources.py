@@ -27,16 +27,10 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         return
 
 
-def files_of(texts: dict[Split, bytes], url: str = "", stem: str = "{}", **changed: Any) -> dict[Split, PublishedFile]:
-    files = {}
-    for split, text in texts.items():
-        digest = hashlib.sha256(text).hexdigest()
-        files[split] = PublishedFile(stem.format(split), digest, url and f"{url}/{split}.txt")
-    return {split: file._replace(**changed) for split, file in files.items()}
-
-
-def published(url: str, **changed: Any) -> PublishedCorpus:
-    return PublishedCorpus("a tiny corpus", files_of(TEXTS, url, **changed))
+def published(texts: dict[Split, bytes], url: str = "", stem: str = "{}") -> PublishedCorpus:
+    digests = {split: hashlib.sha256(text).hexdigest() for split, text in texts.items()}
+    files = {split: PublishedFile(stem.format(split), x, url and f"{url}/{split}.txt") for split, x in digests.items()}
+    return PublishedCorpus("a tiny corpus", {split: (file,) for split, file in files.items()})
 
 
 @pytest.fixture
@@ -52,7 +46,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with http.server.HTTPServer(("127.0.0.1", 0), partial(Handler, directory=folder)) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        monkeypatch.setitem(sources.CORPORA, "tiny", published(f"http://127.0.0.1:{server.server_port}"))
+        monkeypatch.setitem(sources.CORPORA, "tiny", published(TEXTS, f"http://127.0.0.1:{server.server_port}"))
         yield folder
         server.shutdown()
         thread.join()
@@ -61,7 +55,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def tiny(make_corpus: MakeCorpus, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setitem(sources.CORPORA, "tiny", published("http://127.0.0.1:9"))
+    monkeypatch.setitem(sources.CORPORA, "tiny", published(TEXTS, "http://127.0.0.1:9"))
     monkeypatch.delenv("SPANLM_DATA", raising=False)
     return make_corpus(dict(TEXTS), name="data/tiny").parent
 
@@ -150,10 +144,10 @@ def test_books_are_documents_and_the_published_file_goes_before_the_rebuilt_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SPANLM_DATA", raising=False)
-    files, folder = files_of(BOOKS, stem="cbt_{}"), tmp_path / "data" / "cbt"
-    rebuilt = PublishedCorpus("rebuilt", {**files, "train": files["train"]._replace(stem="cbt_train_rebuilt")})
-    published = PublishedCorpus("the books", {**files, "train": PublishedFile("cbt_train")}, rebuilt)
-    monkeypatch.setitem(sources.CORPORA, "cbt", published)
+    files, folder = published(BOOKS, stem="cbt_{}").files, tmp_path / "data" / "cbt"
+    rebuilt = files["train"][0]._replace(stem="cbt_train_rebuilt", note="rebuilt")
+    books = PublishedCorpus("the books", {**files, "train": (PublishedFile("cbt_train"), rebuilt)})
+    monkeypatch.setitem(sources.CORPORA, "cbt", books)
     folder.mkdir(parents=True)
     (folder / "cbt_train_rebuilt.txt.gz").write_bytes(gzip.compress(BOOKS["train"]))
     for split in ("valid", "test"):

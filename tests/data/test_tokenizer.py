@@ -139,16 +139,6 @@ def lines(text: str) -> list[str]:
     return [line.strip() for line in text.removesuffix(EOS).split(EOS)]
 
 
-def word_by_word(line: list[str]) -> list[str]:
-    """The sentences of a line that is read from its start; what the vocabulary lacks as `<unk>`."""
-    ends, found = SentenceEnds(VOCABULARY), [""]
-    for word in line:
-        if ends.before(word):
-            found.append("")
-        found[-1] += f" {word if word in VOCABULARY else UNK}"
-    return [sentence.strip() for sentence in found]
-
-
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -167,7 +157,6 @@ def word_by_word(line: list[str]) -> list[str]:
 )
 def test_a_line_becomes_its_sentences(line: str, expected: list[str]) -> None:
     assert lines(line) == expected
-    assert word_by_word(line.split()) == expected
 
 
 def test_quotes_are_counted_in_their_own_line() -> None:
@@ -190,12 +179,9 @@ def test_no_word_is_lost_and_no_line_is_blank(text: list[list[str]]) -> None:
     assert (found == 0).sum() >= 1 + sum(map(bool, text))
 
 
-@given(st.lists(st.sampled_from([*WORDS[1:], "zebra", "Zebra", "``"]), min_size=1, max_size=14))
-def test_word_by_word_a_line_ends_where_it_does_as_a_whole(line: list[str]) -> None:
-    """Words that the vocabulary lacks are the same to both: no marks, and no small letters."""
-    assert word_by_word(line) == lines(" ".join(line))
+def test_a_mark_that_the_vocabulary_lacks_is_none() -> None:
     ends = SentenceEnds(Vocabulary((EOS, UNK, "He")))
-    assert not any(map(ends.before, ("He", "!", "He"))), "a mark that the vocabulary lacks is none"
+    assert not any(map(ends.ends_before, ("He", "!", "He")))
 
 
 def test_load_corpus_says_what_was_done(tmp_path: Path) -> None:

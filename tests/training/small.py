@@ -278,8 +278,6 @@ def signed(checkpoint: Path, name: str, content: bytes) -> None:
 class Heard(Watcher):
     """Keeps what a trainer tells, and acts after the step of a number."""
 
-    pauses = (0, 0, 0)  # tries again at once what the disk refused
-
     def __init__(self, at: int | None = None, act: Callable[[], object] = lambda: None) -> None:
         self.at, self.act = at, act
         self.notes: list[str] = []

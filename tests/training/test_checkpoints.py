@@ -136,7 +136,7 @@ def test_a_good_one_is_kept_beside_those_that_are_damaged(two: Path) -> None:
 
 
 def test_leftovers_of_a_killed_save_are_removed_and_what_is_no_checkpoint_is_left_alone(two: Path) -> None:
-    shutil.copytree(two / "step-000000001", two / ".tmp-step-000000009")
+    shutil.copytree(two / "step-000000001", two / ".step-000000009.0.unfinished")
     (two / "step-foo").write_bytes(b"")
     (two / "step-000000002.copy").mkdir()
     (two / "step-000000009").write_bytes(b"")

@@ -16,7 +16,7 @@ import torch
 from spanlm.errors import InputError, RunError, SpanlmError
 from spanlm.store.checkpoints import to_bytes
 from spanlm.store.run_folder import model_digest
-from spanlm.training.progress import Position
+from spanlm.training.position import Position
 from spanlm.training.run import train
 from spanlm.training.trainer import Trainer
 from tests.training.small import (

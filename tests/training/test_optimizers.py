@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.training.optimizers import NTASGD, SGD, Adagrad, Adam, Optimizer, averaged
-from spanlm.training.progress import stagnated
+from spanlm.training.position import stagnated
 
 KINDS: dict[str, tuple[type[Optimizer], type[torch.optim.Optimizer]]] = {
     "adam": (Adam, torch.optim.Adam),

@@ -29,7 +29,7 @@ from spanlm.store.checkpoints import load_last_checkpoint, save_checkpoint, to_b
 from spanlm.store.run_folder import load_weights, model_digest, save_model, weights_digest
 from spanlm.training.config import FinetuneConfig, OptimizerConfig
 from spanlm.training.progress import Watcher
-from spanlm.training.run import finished, train
+from spanlm.training.run import ended, train
 from spanlm.training.trainer import Trainer, refuse_other_device
 from tests.cases import rest_slow
 from tests.training.small import (
@@ -156,16 +156,16 @@ def test_a_lost_model_is_made_again_or_missed(damage: Callable[[Path], object], 
     model, two = begun / "model.safetensors", make_config(epochs=2)
     whole = model.read_bytes()
     damage(model)
-    assert damage is not Path.unlink or finished(make_config(epochs=1), corpus, begun) is None
+    assert damage is not Path.unlink or ended(make_config(epochs=1), corpus, begun) is None
     train(make_config(epochs=1), corpus, begun, resume=True)
     assert model.read_bytes() == whole
-    ended = train(two, corpus, begun, resume=True)
+    at_end = train(two, corpus, begun, resume=True)
     checkpoint, _ = load_last_checkpoint(begun / "checkpoints")
     assert checkpoint is not None
 
     def again(config: RunConfig, **position: object) -> None:
         at = replace(checkpoint, position=checkpoint.position | position)
-        save_checkpoint(begun / "checkpoints", ended.step, at)
+        save_checkpoint(begun / "checkpoints", at_end.step, at)
         if model.exists():
             damage(model)
         train(config, corpus, begun, resume=True)

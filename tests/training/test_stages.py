@@ -21,8 +21,9 @@ from spanlm.store.checkpoints import Checkpoint, save_checkpoint
 from spanlm.store.run_folder import save_model
 from spanlm.training import trainer as trainer_module
 from spanlm.training.config import FinetuneConfig, ScheduleConfig
-from spanlm.training.progress import Position, StepEvent
-from spanlm.training.run import finished, refuse_changes, train
+from spanlm.training.position import Position
+from spanlm.training.progress import StepEvent
+from spanlm.training.run import ended, refuse_changes, train
 from spanlm.training.setup import stage_config
 from spanlm.training.trainer import Trainer
 from tests.cases import rest_slow
@@ -272,9 +273,9 @@ def test_more_is_as_if_wanted_from_the_start(room: Path, corpus: Corpus, more: s
         "epochs of a stage": (one, with_finetune(one, epochs=2)),
     }[more]
     train(config, corpus, room)
-    assert finished(config, corpus, room) and not finished(longer, corpus, room)
+    assert ended(config, corpus, room) and not ended(longer, corpus, room)
     goes_on_exactly(longer, room)
-    assert finished(longer, corpus, room)
+    assert ended(longer, corpus, room)
 
 
 def test_stages_with_other_settings_are_none_of_the_past_of_a_run_without(room: Path) -> None:

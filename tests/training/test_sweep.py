@@ -8,7 +8,7 @@ import pytest
 
 from spanlm.config import RunConfig
 from spanlm.errors import InputError
-from spanlm.training.progress import Position
+from spanlm.training.position import Position
 from spanlm.training.sweep import Result, Setting, Sweep, differences, folder_name, labels, ranked, table_csv
 
 

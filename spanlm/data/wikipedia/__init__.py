@@ -19,7 +19,6 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,8 @@ from numpy.typing import NDArray
 
 from spanlm.data.config import BUILT, SPLITS
 from spanlm.data.vocabulary import UNK, Vocabulary
-from spanlm.data.wikipedia.shards import Progress, Shards, categories, versions
-from spanlm.data.wikipedia.sources import Page, Source, digest_of, find_sources
+from spanlm.data.wikipedia.shards import Progress, Shards, versions
+from spanlm.data.wikipedia.sources import Source, digest_of, find_sources
 from spanlm.errors import InputError, RunError
 from spanlm.jobs import Engine
 from spanlm.options import at_least, option, options
@@ -109,7 +108,7 @@ def build_corpus(config: WikipediaConfig, report: Callable[[Progress], None] = l
         shards.fill(sources)
         if len(shards.articles) < len(SPLITS):
             shutil.rmtree(folder)
-            raise _too_few(config, sources, shards)
+            raise _too_few(sources, shards)
         corpus = folder / "corpus"
         corpus.mkdir()
         summary = _write(config, shards, corpus)
@@ -156,13 +155,7 @@ def _workplace(out: Path) -> Iterator[Path]:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _too_few(config: WikipediaConfig, sources: Sequence[Source], shards: Shards) -> InputError:
-    if "category" in shards.skipped and not shards.articles:
-        records = chain.from_iterable(source.records() for source in sources)
-        names = chain.from_iterable(categories(page) for page in records if isinstance(page, Page))
-        examples = ", ".join(list(dict.fromkeys(islice(names, 100)))[:5]) or "none"
-        what = f"is found in no category of an article; there are, for example: {examples}"
-        return InputError("category", config.category, what)
+def _too_few(sources: Sequence[Source], shards: Shards) -> InputError:
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(shards.skipped.items())) or "nothing"
     return InputError(
         f"{', '.join(str(source.path) for source in sources[:3])}: {len(shards.articles) or 'no'} article(s) in it "

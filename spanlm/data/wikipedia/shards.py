@@ -81,8 +81,10 @@ def cut_page(page: Page, category: str | None = None, lowercase: bool = False) -
         lists = _MAY_REFER.match(text.removeprefix(page.title).lstrip())
     if lists or page.title.endswith("(disambiguation)"):
         return "disambiguation"
-    if category is not None and not any(re.search(category, name) for name in categories(page)):
-        return "category"
+    if category is not None:
+        names = markup.category_names(text, page.silent) if page.silent is not None else page.categories
+        if not any(re.search(category, name) for name in names):
+            return "category"
     left_out, templates = Counter[str](), Counter[str]()
     if is_wikitext:
         if markup.is_tangled(text):
@@ -97,11 +99,6 @@ def cut_page(page: Page, category: str | None = None, lowercase: bool = False) -
             left_out[FRAGMENT] += len(sentence.split())
     title, text = " ".join(page.title.split()), "\n".join(lines) + "\n"
     return Article(page.id, title, text, left_out, templates) if lines else "empty"
-
-
-def categories(page: Page) -> Sequence[str]:
-    """Return the categories of an article."""
-    return page.categories if page.silent is None else markup.category_names(page.text, page.silent)
 
 
 def _cut_pages(records: Sequence[Record], category: str | None, lowercase: bool) -> list[Article | str | InputError]:

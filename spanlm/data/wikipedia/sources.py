@@ -6,7 +6,6 @@ error that names the place in bytes of its text.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import importlib.util
 import json
@@ -20,8 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.parsers import expat
 
-from spanlm.data.packed import BLOCK as CHUNK_BYTES
-from spanlm.data.packed import bunzip
+from spanlm.data.packed import unpacked
 from spanlm.errors import InputError, installation
 from spanlm.store.files import expanded
 
@@ -88,21 +86,16 @@ class Source:
             yield error
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the text in pieces of at most `CHUNK_BYTES`; InputError: it is cut off or wrong, and where.
+        """Yield the text in blocks; InputError: it is cut off or wrong, and where.
 
         The first bytes of the file say whether it is gzip, bzip2 (any number of streams) or plain.
         """
         offset, line = 0, 1
         with self.path.open("rb") as file:
             start = file.peek(3)
-            blocks = iter(lambda: file.read(CHUNK_BYTES), b"")
-            if start.startswith(b"\x1f\x8b"):
-                unpacked = gzip.GzipFile(fileobj=file)
-                blocks = iter(lambda: unpacked.read1(CHUNK_BYTES), b"")
-            elif start.startswith(b"BZh"):
-                blocks = bunzip(blocks)
+            suffix = ".gz" if start.startswith(b"\x1f\x8b") else ".bz2" if start.startswith(b"BZh") else ""
             try:
-                for chunk in blocks:
+                for chunk in unpacked(file, suffix):
                     self.position = file.tell()
                     yield chunk
                     offset, line = offset + len(chunk), line + chunk.count(b"\n")

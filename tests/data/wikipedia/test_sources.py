@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from spanlm.data.wikipedia.sources import CHUNK_BYTES, Page, Record, Source
+from spanlm.data.packed import BLOCK
+from spanlm.data.wikipedia.sources import Page, Record, Source
 from spanlm.errors import InputError
 from tests.data.wikipedia import small
 from tests.data.wikipedia.small import FOOTER, HEADER, dump, made_articles, page, wikitext
@@ -28,11 +29,11 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("packed", PACKED)
-@pytest.mark.parametrize("content", [CONTENT, b"x", b"a\n" * (3 * CHUNK_BYTES)], ids=["text", "a byte", "repeats"])
+@pytest.mark.parametrize("content", [CONTENT, b"x", b"a\n" * (3 * BLOCK)], ids=["text", "a byte", "repeats"])
 def test_every_byte_comes_out(tmp_path: Path, packed: str, content: bytes) -> None:
     (tmp_path / "any.name").write_bytes(PACKED[packed](content))
     chunks = list(Source(tmp_path / "any.name", is_dump=False).chunks())
-    assert b"".join(chunks) == content and max(map(len, chunks)) <= CHUNK_BYTES
+    assert b"".join(chunks) == content and max(map(len, chunks)) <= BLOCK
 
 
 def pages(path: Path, content: bytes) -> list[Record]:
