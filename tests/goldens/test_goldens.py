@@ -420,15 +420,18 @@ def goldens() -> Tree:
     return found
 
 
+def dumped(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
 def make(parts: list[str]) -> None:
     """Write parts of goldens.json anew, a line an item."""
     with tempfile.TemporaryDirectory() as folder, working(Path(folder)):
         made = {part: PARTS[part]() for part in parts}
     whole = goldens() | made
     whole["made on"] |= dict.fromkeys(made, processor())
-    dump = lambda value: json.dumps(value, ensure_ascii=False, separators=(",", ":"))  # noqa: E731
     lines = (
-        f"{dump(part)}: {{\n" + ",\n".join(f"{dump(name)}:{dump(item)}" for name, item in value.items()) + "\n}"
+        f"{dumped(part)}: {{\n" + ",\n".join(f"{dumped(name)}:{dumped(item)}" for name, item in value.items()) + "\n}"
         for part, value in sorted(whole.items())
     )
     GOLDENS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
