@@ -10,7 +10,7 @@ import os
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -171,13 +171,6 @@ HARMS: list[tuple[str, Harm]] = [
     ("config.yaml", huge("model.encoder.layers", 10**9)),
     ("config.yaml", huge("model.embedding_size", 10**18)),
 ]
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Processes]:
-    started = Processes()
-    yield started
-    started.close()
 
 
 @pytest.fixture
