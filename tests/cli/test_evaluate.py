@@ -1,18 +1,34 @@
-"""`spanlm evaluate`: what it prints is what the library says, of one run, with a cache, and of several as one."""
+"""`spanlm evaluate`: what it prints is what the library says, of one run and of several, however."""
 
 from __future__ import annotations
 
 import io
 import json
+import math
 import re
+import shutil
+import signal
+from dataclasses import replace
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
 import spanlm
+from spanlm.errors import InputError
 from spanlm.models.counting import count_parameters
+from spanlm.models.language_model import LanguageModel
+from spanlm.models.memories import SpanBufferConfig
 from spanlm.scoring.cache import CacheConfig
-from tests.cli.conftest import Cli, flat
+from spanlm.scoring.dynamic.statistics import DYNAMIC
+from spanlm.scoring.dynamic.tuning import TRIALS
+from spanlm.scoring.dynamic.update import DynamicConfig
+from spanlm.scoring.perplexity import evaluate
+from spanlm.scoring.protocol import Protocol
+from tests.cli.conftest import CONFIG, GIVEN, Cli, flat
+from tests.cli.test_cloze import make_block
+from tests.conftest import TINY_WORDS
 from tests.scoring.test_arpa import TOY
 
 CACHED = ("--cache", "20", "--cache-theta", "0.5", "--cache-lambda", "0.2")
@@ -186,3 +202,226 @@ def test_the_law_of_a_text_stands_beside_a_model_that_knows_its_words_alone(cli:
     cached = json.loads(cli("evaluate", "copied", "--json", *CACHED).done)
     other = json.loads(cli("evaluate", tiny_run, "--corpus", source, "--json").done)
     assert "excess" not in cached and "excess" not in other and other["oov_tokens"] > 0
+
+
+TEXT = " ".join(TINY_WORDS[:6])
+
+
+def test_every_verb_has_it_and_says_so(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
+    how, words = "window=2", "the nearest 2 slots alone"
+    option, changed = ("--attention", how), spanlm.load(tiny_run).with_attention(how)
+    note = f"note: attention: {how}: {words}; not trained so\n"
+    found = json.loads(cli("evaluate", tiny_run, *option, "--json").done)
+    assert (found["attention"], found["perplexity"]) == (how, changed.evaluate().perplexity)
+    assert f"attention {how}: {words}; not trained so" in flat(cli("evaluate", tiny_run, *option).done)
+
+    (tmp_path / "t.txt").write_text(f"{TEXT}\n")
+    scored = cli("score", tiny_run, "t.txt", *option, "--format", "jsonl")
+    rows = [json.loads(line)["surprisal"] for line in scored.out.splitlines()]
+    assert (rows, scored.err) == ([word.surprisal for word in changed.score(TEXT)], note)
+    (tmp_path / "t.csv").write_text(f"text\n{TEXT}\n")
+    assert cli("score", tiny_run, "t.csv", "--text", "text", *option, "--out", "s.csv").status == 0
+    assert json.loads((tmp_path / "s.csv.meta.json").read_text())["attention"] == how
+
+    pair = {"sentence_good": TEXT, "sentence_bad": f"{TEXT} {TINY_WORDS[0]}"}
+    (tmp_path / "p.jsonl").write_text(json.dumps(pair) + "\n")
+    assert cli("pairs", tiny_run, "p.jsonl", *option, "--out", "o").err == note
+    answer = json.loads((tmp_path / "o").read_text())
+    assert answer["good"] == pytest.approx(changed.compare(*pair.values()).good, abs=1e-9)
+    (tmp_path / "q.txt").write_text(make_block(1))
+    assert json.loads(cli("cloze", tiny_run, "q.txt", *option, "--json").done)["attention"] == how
+
+
+def test_a_gate_keeps_its_temperature_in_either_order(span_run: Path) -> None:
+    model = spanlm.load(span_run)
+    found = {
+        (changed.attention, changed.gate_temperature, changed.evaluate().perplexity)
+        for changed in (
+            model.at_gate_temperature(0.2).with_attention("window=1"),
+            model.with_attention("window=1").at_gate_temperature(0.2),
+            model.with_attention("none").at_gate_temperature(0.2).with_attention("window=1"),
+        )
+    }
+    assert len(found) == 1 and {each[:2] for each in found} == {("window=1", 0.2)}
+
+
+def test_of_several_runs_each_has_it(cli: Cli, tiny_run: Path, span_run: Path) -> None:
+    found = json.loads(cli("evaluate", tiny_run, span_run, "--attention", "none", "--json").done)
+    alone = [spanlm.load(run).with_attention("none").evaluate().nll for run in (tiny_run, span_run)]
+    assert [member["nll"] for member in found["members"]] == pytest.approx(alone, rel=1e-6)
+    assert found["attention"] == "none"
+
+
+def test_weights_that_follow_the_text_have_none(tiny_run: Path) -> None:
+    model = spanlm.load(tiny_run).with_attention("uniform")
+    for refused in (lambda: model.evaluate(dynamic=DynamicConfig()), model.tune_dynamic):
+        with pytest.raises(InputError, match="attention=uniform: dynamic evaluation"):
+            refused()
+
+
+def test_it_is_the_model_that_is_configured_so(cli: Cli, span_run: Path) -> None:
+    model, temperature = spanlm.load(span_run), 0.1
+    memory = model.config.model.memory
+    assert isinstance(memory, SpanBufferConfig) and memory.gate.evaluation_temperature == 1.0
+    rooms = replace(model.config.model, memory=memory.at_temperature(temperature))
+    other = LanguageModel(rooms, len(model.vocabulary)).eval()
+    other.load_state_dict(model.model.state_dict())
+    expected = evaluate(other, model.corpus(), "test", protocol=Protocol(context="document"))
+    found = json.loads(cli("evaluate", span_run, "--gate-temperature", temperature, "--json").done)
+    assert found["nll"] == pytest.approx(expected.nll, rel=1e-12)
+    assert found["gate_temperature"] == temperature
+    assert found["nll"] != pytest.approx(model.evaluate().nll, rel=1e-6)
+    assert "gate's T 0.1 in place of the run's 1" in flat(
+        cli("evaluate", span_run, "--gate-temperature", temperature).done
+    )
+
+
+def test_parts_alone_are_what_they_were_at_any_temperature(cli: Cli, span_run: Path) -> None:
+    """The temperature is of what mixes them; the lowest only chooses, and no number overflows."""
+    one, other = (
+        json.loads(cli("evaluate", span_run, "--parts", "--gate-temperature", temperature, "--json").done)
+        for temperature in ("1", "1e-6")
+    )
+    assert one["parts"] == pytest.approx(other["parts"], rel=1e-6)
+    assert other["parts"]["oracle"] < other["perplexity"] < math.inf
+    assert one["nll"] != pytest.approx(other["nll"], rel=1e-6)
+
+
+def test_statistics_of_another_temperature_are_not_taken_for_those_asked_for(own_span_run: Path) -> None:
+    model = spanlm.load(own_span_run)
+    tempered, path = model.at_gate_temperature(0.2), own_span_run / DYNAMIC
+    expected = tempered.dynamic_statistics().mean
+    assert f"({path}: is of temperature 0.2 of a gate, not 1.0)" in model.dynamic_statistics().origin
+    found = tempered.dynamic_statistics()
+    assert f"gathered anew ({path}: is of temperature 1.0 of a gate, not 0.2)" in found.origin
+    assert found.mean == pytest.approx(expected, rel=1e-12)
+
+
+def test_words_are_scored_and_drawn_with_it(cli: Cli, span_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("the cat sat on the mat .\nthe dog ran on\n")
+    other, how = spanlm.load(span_run).at_gate_temperature(0.01), ("--gate-temperature", 0.01)
+    scored = cli("score", span_run, "text.txt", *how, "--format", "jsonl")
+    assert (scored.status, scored.err) == (0, "note: gate's T: 0.01 in place of the run's 1\n")
+    rows = [json.loads(line)["surprisal"] for line in scored.out.splitlines()]
+    assert rows == [word.surprisal for word in other.score(tmp_path / "text.txt")]
+    drawn = cli("generate", span_run, "--prompt", "the cat", "--length", 40, *how)
+    assert (drawn.status, drawn.err) == (0, scored.err)
+    words = other.generate("the cat", length=40)
+    assert drawn.out.split() == ["the", "cat", *(word for word in words if word != "<eos>")]
+
+
+# --- `--parts` ---
+
+
+def test_the_table_has_each_part_and_the_bound(cli: Cli, span_run: Path) -> None:
+    assert "oracle" not in cli("evaluate", span_run).done
+    text, parts = flat(cli("evaluate", span_run, "--parts").done), spanlm.load(span_run).evaluate().parts
+    assert parts is not None
+    for number in (parts.encoder, parts.buffer, parts.oracle, parts.untempered, parts.equal):
+        assert f" {number:.2f}" in text
+    assert f"PoU {parts.utilisation:.2%}" in text and f"share {parts.gate:.3f} " in text
+
+
+@pytest.fixture
+def run(tiny_run: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(tiny_run, tmp_path / "run")
+
+
+@pytest.fixture
+def short(tiny_corpus: Path, tmp_path: Path) -> str:
+    """The beginnings of the tiny texts, named as they are named here."""
+    (tmp_path / "short").mkdir()
+    for split in ("valid", "test"):
+        lines = (tiny_corpus / f"{split}.txt").read_text(encoding="utf-8").splitlines()
+        (tmp_path / "short" / f"{split}.txt").write_text("\n".join(lines[:8]) + "\n", encoding="utf-8")
+    return "short"
+
+
+def evaluated(cli: Cli, *arguments: object) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(cli("evaluate", *arguments, "--json").done)
+    return found
+
+
+def test_the_table_has_both_and_says_where_the_statistics_are_from(cli: Cli, run: Path) -> None:
+    flat = " ".join(cli("evaluate", run, *GIVEN).done.split())
+    model = spanlm.load(run)
+    result, statistics = model.evaluate(dynamic=CONFIG), model.dynamic_statistics()
+    assert result.without_dynamic is not None
+    assert f"perplexity {result.perplexity:.2f} " in flat
+    assert f"without dynamic {result.without_dynamic.perplexity:.2f} " in flat
+    assert CONFIG.description in flat
+    assert f"statistics {statistics.description}; gathered now, saved in {run / DYNAMIC}" in flat
+    again = " ".join(cli("evaluate", run, *GIVEN).done.split())
+    assert f"{statistics.description}; read from {run / DYNAMIC}" in again
+
+
+def test_a_part_of_the_training_text_is_enough_and_the_rest_of_a_folder_is_not_touched(cli: Cli, run: Path) -> None:
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    found = evaluated(cli, run, "--dynamic", "--dynamic-statistics", "1")["dynamic_statistics"]
+    assert (found["whole"], found["read"]) == (False, 1)
+    after = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert after.keys() - before.keys() == {run / DYNAMIC}
+    assert all(after[path] == content for path, content in before.items())
+
+
+def test_what_cannot_be_evaluated_is_refused_before_statistics_are_gathered(
+    cli: Cli, run: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "one.txt").write_text("the cat\n" * 20)
+    how = ("evaluate", run, "--corpus", "one.txt", "--dynamic")
+    cli(*how, "--state", "document").refused("one document")
+    cli(*how, "--tune-dynamic").refused("no valid part", "--dynamic-rate")
+    cli(*how, "--dynamic-loss", "training").refused("--dynamic-loss=training: must be likelihood without a span buffer")
+    assert not (run / DYNAMIC).exists()
+
+
+@pytest.mark.parametrize("rate", ["1e38", "100"])
+def test_weights_that_diverge_end_in_one_line(cli: Cli, run: Path, rate: str) -> None:
+    """With the lower one all sums are finite, and the perplexity is not."""
+    cli("evaluate", run, "--dynamic", "--dynamic-rate", rate).refused(
+        f"--dynamic-rate={float(rate):g}: the weights diverged", "Take a lower rate", status=1
+    )
+
+
+def test_a_best_value_on_the_edge_comes_with_options_to_try(cli: Cli, run: Path, short: str) -> None:
+    given = ("--dynamic-rate", "1e-7", "1e-9", "--dynamic-decay", "0.5", "0.01", "--dynamic-epsilon", "0.02")
+    how = ("--corpus", short, "--dynamic", "--tune-dynamic", *given)
+    best = evaluated(cli, run, *how)["tuning"]["best"]
+    text = flat(cli("evaluate", run, *how).done)
+    assert "dynamic." not in text.replace("dynamic.safetensors", "") and "optimistic" not in text
+    assert "optimistic" in cli("evaluate", run, *how, "--split", "valid").done
+    (option,) = re.findall(r"Try --dynamic-rate ([\d.e-]+)", text)
+    assert float(option) == best["rate"], "a grid that goes on from the edge"
+
+
+TUNED = ("--dynamic", "--tune-dynamic", "--dynamic-rate", "0.0005", "0.002", "--dynamic-decay", "0.01")
+
+
+@pytest.mark.slow
+def test_the_same_command_goes_on_with_a_search_that_was_stopped(cli: Cli, run: Path) -> None:
+    """Ctrl-C once a trial is kept, whatever else the machine does: the main thread looks, by its process's own time."""
+
+    def stop_when_kept(number: int, frame: FrameType | None) -> None:
+        if (run / TRIALS).exists() and (run / TRIALS).read_bytes().endswith(b"\n"):
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGVTALRM, stop_when_kept)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0.002, 0.002)
+    try:
+        # more points than are read before the signal is heard
+        cli("evaluate", run, *TUNED, *(f"0.0{n}" for n in range(2, 10)), *(f"0.1{n}" for n in range(10))).refused(
+            f"kept in {run / TRIALS}, and the same command", status=130, out=None
+        )
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+    kept = len((run / TRIALS).read_text().splitlines())
+    found = evaluated(cli, run, *TUNED)
+    assert 1 <= found["tuning"].pop("read_before") <= kept
+    assert "resumed 2 trials were read" in " ".join(cli("evaluate", run, *TUNED).done.split())
+    (run / TRIALS).unlink()
+    expected = evaluated(cli, run, *TUNED)
+    assert expected["tuning"].pop("read_before") == 0
+    for name in ("nll", "tuning", "dynamic", "protocol"):
+        assert found[name] == expected[name]

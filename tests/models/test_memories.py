@@ -12,18 +12,24 @@ from spanlm.models.interfaces import LMState, Memory, Readout, Tensors
 from spanlm.models.memories import RecurrentMemoryConfig
 from spanlm.models.memories.pointer_sentinel import Pointer
 from tests.models import small
-from tests.models.contract import (
+from tests.models.small import (
+    HIDDEN,
     REACH,
     READS_WORDS,
+    VOCABULARY,
     after_prefix,
     answer,
     attended,
     attends,
+    bitwise,
+    build,
     every_memory,
     looked_at,
     only,
+    read,
+    values,
+    words_at,
 )
-from tests.models.small import HIDDEN, VOCABULARY, bitwise, build, read, values, words_at
 
 
 @every_memory
