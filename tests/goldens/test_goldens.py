@@ -117,8 +117,10 @@ COMMANDS = {
     "evaluate, dynamic, training's loss": "evaluate spans --dynamic --dynamic-loss training --dynamic-rate 1e-4"
     " --parts --json",
     "evaluate, mixture": "evaluate kvp kvp-2 --json",
+    "evaluate, mixture with a cache": "evaluate kvp lstm --cache 20 --cache-theta 0.3 --cache-lambda 0.1 --json",
     "evaluate, tuned mixture": "evaluate kvp kn3 --tune-weights --json",
     "evaluate, lesion": "evaluate kvp --attention uniform --json",
+    "evaluate, lesions of several": "evaluate kvp kvp-2 --attention none --json",
     "evaluate, KenLM's format": "evaluate kn3 --format kenlm",
     "score": "score kvp --format jsonl --eos short.txt",
     "score, TSV": "score kvp short.txt --out out/rows.tsv",
