@@ -34,6 +34,7 @@ def broken_files(tmp_path: Path) -> None:
         "blank.txt": b"\n",
         "reserved.txt": b"the\ncat <eos> sat\n",
         "two.txt": b"the cat\nsat\n",
+        "one.txt": b"the cat\n" * 20,
         "q.txt": "".join(BLOCKS).encode(),
         "n.jsonl": b'{"id": 1, "hyps": [{"text": "cat", "score": -1}]}\n',
         "c.yaml": b"training:\n  epochs: 3\n",

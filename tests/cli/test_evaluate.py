@@ -57,10 +57,6 @@ def test_another_corpus_is_read_in_the_models_vocabulary(cli: Cli, tiny_run: Pat
     found = json.loads(cli("evaluate", tiny_run, "--corpus", "other.txt", "--json").done)
     assert (found["tokens"], found["oov_tokens"], found["oov_share"]) == (300, 100, pytest.approx(1 / 3))
     assert (found["corpus"], found["split"]) == ("other.txt", "text")
-    # the whole file's number would stand under the name of a part
-    for verb in (["evaluate"], ["attend", "--by-lag"]):
-        asked = [verb[0], tiny_run, *verb[1:], "--corpus", "other.txt"]
-        cli(*asked, "--split", "valid").refused("--split=valid: other.txt is one file, which is taken whole")
     Path("part").mkdir()
     Path("part/test.txt").write_text("the cat\n" * 10)
     assert json.loads(cli("evaluate", tiny_run, "--corpus", "part", "--json").done)["tokens"] == 30
@@ -288,17 +284,6 @@ def test_a_part_of_the_training_text_is_enough_and_the_rest_of_a_folder_is_not_t
     after = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert after.keys() - before.keys() == {run / DYNAMIC}
     assert all(after[path] == content for path, content in before.items())
-
-
-def test_what_cannot_be_evaluated_is_refused_before_statistics_are_gathered(
-    cli: Cli, run: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "one.txt").write_text("the cat\n" * 20)
-    how = ("evaluate", run, "--corpus", "one.txt", "--dynamic")
-    cli(*how, "--state", "document").refused("one document")
-    cli(*how, "--tune-dynamic").refused("no valid part", "--dynamic-rate")
-    cli(*how, "--dynamic-loss", "training").refused("--dynamic-loss=training: must be likelihood without a span buffer")
-    assert not (run / DYNAMIC).exists()
 
 
 @pytest.mark.parametrize("rate", ["1e38", "100"])
