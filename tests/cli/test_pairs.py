@@ -54,12 +54,6 @@ def test_every_pair_is_what_score_says(cli: Cli, tiny_run: Path, pairs: Path) ->
         assert [*row] == [*answer] and float(row["good"]) == pytest.approx(answer["good"], abs=1e-6)
 
 
-def test_several_runs_are_named_as_the_one_that_they_are(cli: Cli, tiny_run: Path, lstm_run: Path, pairs: Path) -> None:
-    assert "2 runs as one: average of the probabilities" in cli("pairs", tiny_run, lstm_run, pairs).done
-    counted = json.loads(cli("pairs", tiny_run, lstm_run, pairs, "--json", "--weights", 3, 1).done)
-    assert (counted["runs"], counted["weights"]) == ([str(tiny_run), str(lstm_run)], [0.75, 0.25])
-
-
 def test_columns_of_a_table_that_answers_would_cover_are_refused(cli: Cli, tiny_run: Path) -> None:
     Path("p.csv").write_text(f"good,bad\n{A} {B},{B} {A}\n")
     how = ("pairs", tiny_run, "p.csv", "--good", "good", "--bad", "bad")

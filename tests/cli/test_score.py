@@ -21,7 +21,6 @@ from spanlm.scoring.cache import CacheConfig, cached_words
 from spanlm.store.plain import cell
 from tests.cli.conftest import Cli, Typed, read_rows
 from tests.conftest import TINY_WORDS
-from tests.scoring import reference
 
 COLUMNS = ["sentence", "index", "word", "surprisal", "entropy", "rank", "oov"]
 TEXT = 'the cat zebra\n\nnaïve 猫 "quoted\n<unk> sat .\n'
@@ -36,21 +35,6 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "text.txt"
     path.write_text(TEXT, encoding="utf-8")
     return path
-
-
-@pytest.mark.parametrize("state", ["line", "document", "carry"])
-def test_rows_are_those_of_a_loop_over_the_words(cli: Cli, tiny_run: Path, file: Path, state: str) -> None:
-    model = spanlm.load(tiny_run)
-    lines = reference.lines_of(TEXT.removesuffix("\n"))
-    expected = reference.rows(reference.float64(model.model), model.vocabulary, lines, state)
-    out = cli("score", tiny_run, file, "--state", state, "--eos").done
-    assert out.split("\n")[0].split("\t") == COLUMNS
-    rows = table(out)
-    assert [(int(r["sentence"]), int(r["index"]), r["word"], int(r["rank"]), r["oov"]) for r in rows] == [
-        (r.sentence, r.index, r.word, r.rank, str(int(r.oov))) for r in expected
-    ]
-    assert [float(r["surprisal"]) for r in rows] == pytest.approx([r.nll / math.log(2) for r in expected], abs=1e-5)
-    assert [float(r["entropy"]) for r in rows] == pytest.approx([r.entropy / math.log(2) for r in expected], abs=1e-5)
 
 
 def test_the_name_of_the_output_says_its_kind(cli: Cli, tiny_run: Path, file: Path) -> None:
@@ -73,17 +57,6 @@ def test_what_is_read_is_never_written_over(cli: Cli, tiny_run: Path, file: Path
 def test_no_number_is_minus_zero() -> None:
     """A sum of shares can be a little more than 1."""
     assert [cell(number) for number in (-0.0, -1e-9)] == ["0.000000"] * 2
-
-
-def test_rows_go_into_a_pipe_that_is_named(cli: Cli, tiny_run: Path, file: Path, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        cli("score", tiny_run, file, "--out", "pipe")
-        assert os.read(reader, 1 << 16).decode() == cli("score", tiny_run, file).done
-    finally:
-        os.close(reader)
-    assert (tmp_path / "pipe").is_fifo()
 
 
 # --- a cache ---

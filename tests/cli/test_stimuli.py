@@ -90,20 +90,6 @@ def test_several_runs_stand_beside_each_other_or_are_one(cli: Cli, tiny_run: Pat
     cli("score", tiny_run, lstm_run, *command, "--looks").refused(f"{lstm_run}: this model attends to nothing")
 
 
-def test_a_document_goes_on_from_row_to_row_and_not_into_another(cli: Cli, tiny_run: Path) -> None:
-    how = "--text text --state carry --format jsonl --base e"
-    command = ("score", tiny_run, write("s.csv"), *how.split())
-    rows = [json.loads(line) for line in cli(*command, "--document", "condition").out.splitlines()]
-    carried = [json.loads(line) for line in cli(*command).out.splitlines()]
-    model = spanlm.load(tiny_run)
-    lines = [" ".join(item["text"].split()) for item in ITEMS]
-    expected = [*model.score(lines[0], base=math.e), *model.score(lines[1:], state="carry", base=math.e)]
-    assert [row["surprisal"] for row in rows] == pytest.approx([row.surprisal for row in expected], rel=1e-5)
-    whole = list(model.score(lines, state="carry", base=math.e))
-    assert [row["surprisal"] for row in carried] == pytest.approx([row.surprisal for row in whole], rel=1e-5)
-    assert [row["sentence"] for row in rows] == [row.sentence for row in whole]
-
-
 def test_kinds_that_no_name_tells(cli: Cli, tiny_run: Path) -> None:
     expected = cli("score", tiny_run, write("s.csv"), "--text", "text", "--keep", "item").out
     Path("s.txt").write_text(Path("s.csv").read_text())
