@@ -9,11 +9,11 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from spanlm.errors import InputError
-from spanlm.models.encoders import ENCODERS, HORNNConfig
+from spanlm.models.encoders import ENCODERS
 from spanlm.models.heads import HEADS
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import MEMORIES, KeyValueConfig
-from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferConfig
+from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
 from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 
 ROOMS = [ModelConfig, *ENCODERS.values(), *MEMORIES.values(), *HEADS.values(), GateConfig, RewardConfig]
@@ -32,20 +32,6 @@ def test_what_is_beyond_the_limits_is_refused_by_name(room: Any) -> None:
         for value in values:
             with pytest.raises(InputError, match=rf"^(model|training)\..*{field.name}={value}: must be "):
                 room(**{field.name: value})
-
-
-@pytest.mark.parametrize(
-    ("make", "field"),
-    [
-        (lambda: HORNNConfig(forgetting_factor=1.5), "forgetting_factor=1.5"),
-        (lambda: SpanBufferConfig(buffer_size=4, span_length=8), "buffer_size=4"),
-        (lambda: SpanBufferConfig(span_length=1), "span_length=1"),
-        (lambda: GateConfig(training_temperature=1e-45), "training_temperature=1e-45"),
-    ],
-)
-def test_so_are_values_that_do_not_go_together(make: Any, field: str) -> None:
-    with pytest.raises(InputError, match=rf"^model\..*{field}: "):
-        make()
 
 
 @pytest.mark.parametrize(("size", "parts", "use"), [(400, 3, "399 or 402"), (301, 2, "300 or 302"), (2, 3, "3")])
