@@ -95,24 +95,6 @@ def test_an_arpa_file_prints_what_kenlm_and_srilm_print(cli: Cli, monkeypatch: p
     cli(*command, "kenlm").refused("holds <s> as a word")
 
 
-def test_a_run_prints_its_lines_alone_as_the_toolkits_do(cli: Cli, both: list[Path]) -> None:
-    Path("in.txt").write_text("the cat zebra\n\n<unk> on\n")
-    for runs in (both[:1], both):
-        result = spanlm.load_ensemble(runs).evaluate("in.txt", state="line")
-        command = ["evaluate", *runs, "--corpus", "in.txt", "--format"]
-        *lines, with_oov, without, oovs, tokens = cli(*command, "kenlm").done.splitlines()
-        printed = [word.rsplit("=", 1) for line in lines for word in line.split("\t")[:-1]]
-        assert [word for word, _ in printed] == ["the", "cat", "zebra", "</s>", "</s>", "<unk>", "on", "</s>"]
-        _, lengths, log10 = zip(*(numbers.split() for _, numbers in printed), strict=True)
-        assert [int(length) for length in lengths] == [2, 3, 4, 5, 2, 2, 3, 4]
-        assert sum(map(float, log10)) == pytest.approx(result.shares["all"].log10, rel=1e-6)
-        assert (oovs, tokens) == ("OOVs:\t2", "Tokens:\t8")
-        assert float(with_oov.split()[-1]) == pytest.approx(result.perplexity, rel=1e-6)
-        assert float(without.split()[-1]) == pytest.approx(result.perplexity_without_unk, rel=1e-6)
-        # SRILM knows no blank lines
-        assert cli(*command, "srilm").done.startswith("file in.txt: 2 sentences, 5 words, 2 OOVs")
-
-
 # --- tuning ---
 
 

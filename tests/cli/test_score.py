@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import os
@@ -108,17 +107,6 @@ def test_a_cache_is_tuned_as_it_is_used(cli: Cli, request: pytest.FixtureRequest
     assert [row["surprisal"] for row in table(file)] == [text.replace("nan", "NaN") for text in expected]
 
 
-def test_of_several_runs_each_has_a_cache_of_its_own(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
-    Path("items.csv").write_text("text,doc\nthe cat,1\nthe cat sat,1\nthe cat,2\n")
-    how = ["items.csv", "--text", "text", "--state", "carry", "--document", "doc", *CACHED, "--out", "out.csv"]
-    cli("score", tiny_run, lstm_run, *how)
-    rows = read_rows(Path("out.csv").read_text())
-    for run in (tiny_run, lstm_run):
-        found = [float(row["surprisal"]) for row in rows if row["run"] == run.name]
-        assert found == pytest.approx(_in_parts(spanlm.load(run), ["the cat\nthe cat sat", "the cat"]), abs=1e-5)
-        assert json.loads(Path("out.csv.meta.json").read_text())["runs"][run.name]["cache"]["window"] == 7
-
-
 def test_the_first_word_of_a_line_has_no_number_where_it_was_only_read_in_training(
     cli: Cli, unopened_run: Path, file: Path
 ) -> None:
@@ -162,19 +150,6 @@ def test_a_note_says_that_a_terminal_is_read(cli: Cli, tiny_run: Path, file: Pat
     os.close(terminal)
     assert found == cli("score", tiny_run, file).done.encode()
     assert b"standard input" in said and b"Ctrl-D" in said and said.count(b"\n") == 1
-
-
-@pytest.mark.slow
-def test_several_files_have_a_column_of_their_names(cli: Cli, typed: Typed, tiny_run: Path, file: Path) -> None:
-    """Each is scored as if it were alone, whatever the state."""
-    Path("b.txt.gz").write_bytes(gzip.compress(b"a dog ran\n"))
-    names = ["text.txt", "b.txt.gz", "text.txt"]
-    alone = {name: table(cli("score", tiny_run, name, "--state", "carry").done) for name in names}
-    out = cli("score", tiny_run, *names, "--state", "carry").done
-    assert out.splitlines()[0].split("\t") == ["file", *COLUMNS]
-    assert table(out) == [{"file": name, **row} for name in names for row in alone[name]]
-    typed(b"a dog ran\n")
-    assert [row["file"] for row in table(cli("score", tiny_run, "text.txt", "-").done)][-1] == "-"
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ import gzip
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -72,22 +71,6 @@ def test_tokens_are_the_rows_of_a_text(cli: Cli, words_run: Path) -> None:
     words = read_rows(cli("score", words_run, "s.txt", "--rows", "words").out, "\t")
     again = read_rows(cli("score", words_run, "s.csv", "--text", "text").out)
     assert [(x["word"], x["surprisal"]) for x in words] == [(x["word"], x["surprisal"]) for x in again]
-
-
-def test_several_runs_stand_beside_each_other_or_are_one(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
-    command = ("--text", "text", "--format", "jsonl", write("s.csv"))
-
-    def rows(*words: object) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in cli("score", *words, *command).out.splitlines()]
-
-    both = rows(tiny_run, lstm_run)
-    for run in (tiny_run, lstm_run):
-        assert [row for row in both if row["run"] == run.name] == [{"run": run.name, **row} for row in rows(run)]
-    for mixed, *each in zip(rows(tiny_run, lstm_run, "--combine", "linear"), both[:3], both[3:6], strict=False):
-        chances = [2 ** -row["surprisal"] for row in each]
-        assert 2 ** -mixed["surprisal"] == pytest.approx(sum(chances) / 2, rel=1e-4)
-    cli("score", tiny_run, lstm_run, *command, "--combine", "linear", "--looks").refused("attention of their own")
-    cli("score", tiny_run, lstm_run, *command, "--looks").refused(f"{lstm_run}: this model attends to nothing")
 
 
 def test_kinds_that_no_name_tells(cli: Cli, tiny_run: Path) -> None:

@@ -83,6 +83,13 @@ FILES = {
         json.dumps({"sentence_good": good, "sentence_bad": bad, "UID": "order"}) + "\n"
         for good, bad in (("the cat sat .", "cat the sat ."), ("a dog ran .", "a zebra ran ."))
     ),
+    "critical.jsonl": "".join(
+        json.dumps({"sentence_good": good, "sentence_bad": bad, "at": at, "UID": uid}) + "\n"
+        for good, bad, at, uid in (
+            ("the cat sat .", "the dog sat .", "2-3", "order"),
+            ("a zebra ran .", "a gnu ran .", "2", "unknown"),  # a tie
+        )
+    ),
     "lists.nbest": "".join(
         f"{name} ||| {words} ||| AM= {score} ||| {score}\n"
         for name, words, score in (
@@ -124,6 +131,9 @@ COMMANDS = {
     "evaluate, lesion": "evaluate kvp --attention uniform --json",
     "evaluate, lesions of several": "evaluate kvp kvp-2 --attention none --json",
     "evaluate, KenLM's format": "evaluate kn3 --format kenlm",
+    "evaluate, KenLM's format of a run": "evaluate kvp --corpus short.txt --format kenlm",
+    "evaluate, KenLM's format of several": "evaluate kvp lstm --corpus short.txt --format kenlm",
+    "evaluate, SRILM's format of a run": "evaluate kvp --corpus short.txt --format srilm",
     "score": "score kvp --format jsonl --eos short.txt",
     "score, TSV": "score kvp short.txt --out out/rows.tsv",
     "score, document": "score kvp --format jsonl --state document --base e short.txt",
@@ -133,9 +143,15 @@ COMMANDS = {
     "score, n-gram": "score kn3 --format jsonl short.txt",
     "score, mixture": "score kvp kvp-2 --format jsonl --base 10 short.txt",
     "score, table": "score kvp lstm stimuli.csv --text sentence --out out/rows.csv",
+    "score, table as one": "score kvp lstm stimuli.csv --text sentence --combine linear --out out/rows.csv",
+    "score, files": "score kvp short.txt refs.txt --state carry --format jsonl",
+    "score, caches": "score kvp lstm stimuli.csv --text sentence --document item --state carry --cache 7"
+    " --cache-theta 0.3 --cache-lambda 0.2 --out out/rows.csv",
     "score, looks": "score kvp stimuli.csv --text sentence --looks --out out/rows.jsonl",
     "score, documents": "score kvp stimuli.csv --text sentence --document item --state carry --out out/rows.csv",
     "pairs": "pairs kvp pairs.jsonl --json --out out/answers.jsonl",
+    "pairs, ties": "pairs kvp critical.jsonl --json --out out/answers.csv",
+    "pairs, critical words": "pairs kvp critical.jsonl --critical at --json --out out/answers.jsonl",
     "pairs, n-gram": "pairs kn3 pairs.jsonl --json",
     "cloze": "cloze kvp questions.txt --json --out out/ranks.jsonl",
     "cloze, n-gram": "cloze kn3 questions.txt --json",
