@@ -184,6 +184,8 @@ COMMANDS = {
 """Commands over the archive's runs; a word that is the name of a run stands for its folder."""
 
 TABLES = {
+    "presets": "presets daniluk2017",
+    "presets, one": "presets li2020/mos-ps-at-snb-ptb",
     "evaluate": "evaluate kvp",
     "evaluate, tuned cache": "evaluate kvp --cache 20 --cache-theta 0.2 0.4 --cache-lambda 0.05 0.2 --tune-cache",
     "evaluate, tuned mixture": "evaluate kvp kvp-2 --tune-weights",
