@@ -9,8 +9,10 @@ import os
 import random
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -32,10 +34,10 @@ from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.language_model import ModelConfig
-from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NoMemoryConfig, SpanBufferConfig
-from spanlm.models.memories.span_buffer import GateConfig
+from spanlm.models.memories import KeyValueConfig
 from spanlm.models.ops.precision import usable
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
+from tests.training.processes import Processes
 
 # tests never time: on a busy machine one example of many may take long
 settings.register_profile("untimed", deadline=None)
@@ -97,6 +99,13 @@ def tiny_config(tiny_corpus: Path) -> RunConfig:
     )
 
 
+@pytest.fixture(scope="session")
+def processes() -> Iterator[Processes]:
+    started = Processes()
+    yield started
+    started.close()
+
+
 Entries = set[tuple[Path, int, int]]
 """Files of a folder with their sizes and when they were last written to; of folders, that they are there."""
 
@@ -119,34 +128,6 @@ def shared_runs(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def tiny_run(request: pytest.FixtureRequest, tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run; tests only read it."""
-    return _trained(request, tiny_config, tmp_path_factory.mktemp("runs") / "tiny")
-
-
-@pytest.fixture(scope="session")
-def lstm_run(request: pytest.FixtureRequest, tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same without a memory."""
-    config = replace(tiny_config, model=replace(tiny_config.model, memory=NoMemoryConfig()))
-    return _trained(request, config, tmp_path_factory.mktemp("runs") / "lstm")
-
-
-@pytest.fixture(scope="session")
-def span_run(request: pytest.FixtureRequest, tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with a span buffer."""
-    memory = SpanBufferConfig(buffer_size=6, span_length=2, gate=GateConfig(evaluation_temperature=1.0), dropout=0.0)
-    config = replace(tiny_config, model=replace(tiny_config.model, memory=memory))
-    return _trained(request, config, tmp_path_factory.mktemp("runs") / "spans")
-
-
-@pytest.fixture(scope="session")
-def words_run(request: pytest.FixtureRequest, tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same on words in lower case, without the marks at them."""
-    config = replace(tiny_config, data=replace(tiny_config.data, tokenizer="words"))
-    return _trained(request, config, tmp_path_factory.mktemp("runs") / "words")
-
-
-@pytest.fixture(scope="session")
 def paragraphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus folder whose lines hold several sentences; some are blank, and some words are unknown."""
     folder = tmp_path_factory.mktemp("paragraphs") / "paragraphs"
@@ -160,38 +141,46 @@ def paragraphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def sentence_run(
-    request: pytest.FixtureRequest, tiny_config: RunConfig, paragraphs: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """A run that was trained on those sentences, each alone."""
-    batching = BatchingConfig(kind="sentences", batch_size=8, length=7, eval_batch_size=5)
-    config = replace(
-        tiny_config,
-        data=DataConfig(corpus=str(paragraphs), documents="blank-line", lines="sentences", min_count=3),
-        training=replace(tiny_config.training, batching=batching, epochs=4),
-    )
-    return _trained(request, config, tmp_path_factory.mktemp("runs") / "sentences")
+def shared_run(name: str, changes: dict[str, Any], corpus: str = "tiny_corpus") -> Any:
+    """A fixture: the folder of a finished run of `tiny_config` with other parts; tests only read it."""
+
+    @pytest.fixture(scope="session")
+    def run(request: pytest.FixtureRequest, tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        tree = tiny_config.to_tree()
+        for field, value in {**changes, "data.corpus": str(request.getfixturevalue(corpus))}.items():
+            *groups, last = field.split(".")
+            reduce(getitem, groups, tree)[last] = value
+        config, folder = RunConfig.from_tree(tree), tmp_path_factory.mktemp("runs") / name
+        spanlm.train(config, spanlm.load_corpus(config.data), folder)
+        _SHARED[str(request.fixturename)] = folder, _files(folder)
+        return folder
+
+    return run
 
 
-@pytest.fixture(scope="session")
-def unopened_run(
-    request: pytest.FixtureRequest, tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """A run that was trained on lines which no <eos> opens, with a memory of the whole line."""
-    batching = BatchingConfig(kind="sentences", batch_size=8, length=7, eval_batch_size=5, predict_first=False)
-    config = replace(
-        tiny_config,
-        model=replace(tiny_config.model, memory=AttentiveConfig(score="single")),
-        training=replace(tiny_config.training, batching=batching, epochs=2),
-    )
-    return _trained(request, config, tmp_path_factory.mktemp("runs") / "unopened")
+SPANS = {"kind": "span_buffer", "buffer_size": 6, "span_length": 2, "dropout": 0}
+SENTENCES = {"kind": "sentences", "batch_size": 8, "length": 7, "eval_batch_size": 5}
 
-
-def _trained(request: pytest.FixtureRequest, config: RunConfig, folder: Path) -> Path:
-    spanlm.train(config, spanlm.load_corpus(config.data), folder)
-    _SHARED[str(request.fixturename)] = folder, _files(folder)
-    return folder
+tiny_run = shared_run("tiny", {})
+lstm_run = shared_run("lstm", {"model.memory": {"kind": "none"}})
+span_run = shared_run("spans", {"model.memory": SPANS | {"gate": {"evaluation_temperature": 1.0}}})
+words_run = shared_run("words", {"data.tokenizer": "words"})
+"""On words in lower case, without the marks at them."""
+sentence_run = shared_run(
+    "sentences",
+    {"data.lines": "sentences", "data.min_count": 3, "training.batching": SENTENCES, "training.epochs": 4},
+    "paragraphs",
+)
+"""Trained on the sentences of `paragraphs`, each alone."""
+unopened_run = shared_run(
+    "unopened",
+    {
+        "model.memory": {"kind": "attentive", "score": "single"},
+        "training.batching": {**SENTENCES, "predict_first": False},
+        "training.epochs": 2,
+    },
+)
+"""Trained on lines which no <eos> opens, with a memory of the whole line."""
 
 
 def _files(folder: Path) -> Entries:

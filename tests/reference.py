@@ -2,8 +2,7 @@
 
 Written from the papers, not from `spanlm.models`; slow on purpose. Vectors are float64 tensors only so that
 autograd can differentiate the loops. `past[b]` lists what stream b remembers, oldest first; it may be shorter
-than the window, or empty. Every function returns new lists and leaves its arguments as they were.
-"""
+than the window, or empty. Every function returns new lists and leaves its arguments as they were."""
 
 from __future__ import annotations
 
@@ -408,3 +407,187 @@ def blank(x: Tensor) -> list[list[Tensor]]:
 def places(x: Tensor) -> Iterator[tuple[int, int]]:
     """Stream and step of everything in x (T, B, ·), one stream after the other."""
     return product(range(x.shape[1]), range(len(x)))
+
+
+@dataclass
+class Mixture:
+    """A mixture of softmaxes (Yang et al., 2018); `mask[b]` is stream b's dropout of g, None: no dropout."""
+
+    w_l: Tensor  # (K E, D)
+    b_l: Tensor  # (K E,)
+    w_p: Tensor  # (K, D)
+    words: Tensor  # (V, E)
+    bias: Tensor | None  # (V,)
+    mask: Tensor | None = None  # (B, K E)
+
+    def latents(self, h: Tensor, stream: int) -> list[Tensor]:
+        """g_k of one step."""
+        g = (self.w_l.mv(h) + self.b_l).tanh()
+        if self.mask is not None:
+            g = g * self.mask[stream]
+        size = self.words.shape[1]
+        return [g[k * size : (k + 1) * size] for k in range(len(self.w_p))]
+
+    def priors(self, h: Tensor) -> list[Tensor]:
+        """π_k of one step."""
+        exponentials = [row.dot(h).exp() for row in self.w_p]
+        return [e / sum(exponentials) for e in exponentials]
+
+
+def mixture_of_softmaxes(features: Tensor, p: Mixture) -> Tensor:
+    """Log Σ_k π_k softmax(W g_k + b), (T, B, V), mixed as probabilities."""
+    rows = [[torch.empty(0)] * features.shape[1] for _ in features]
+    for t, step in enumerate(features):
+        for b, h in enumerate(step):
+            total = torch.zeros(len(p.words), dtype=h.dtype)
+            for share, g in zip(p.priors(h), p.latents(h, b), strict=True):
+                exponentials = torch.stack([z.exp() for z in logits(g, p.words, p.bias)])
+                total = total + share * exponentials / exponentials.sum()
+            rows[t][b] = total.log()
+    return grid(rows)
+
+
+def logits(x: Tensor, words: Tensor, bias: Tensor | None) -> list[Tensor]:
+    """w_v · x + b_v of every word."""
+    return [w.dot(x) + (0 if bias is None else bias[v]) for v, w in enumerate(words)]
+
+
+def adversarial_change(x: Tensor, w: Tensor, epsilon: float) -> Tensor:
+    """What is added to w: −ε‖w‖ x/‖x‖, a constant, and nothing unless cos(x, w) > 0."""
+    x, w = x.detach(), w.detach()
+    x_norm, w_norm = (x.dot(x) + 1e-8).sqrt(), (w.dot(w) + 1e-8).sqrt()
+    if not x.dot(w) / x_norm / w_norm > 0:
+        return torch.zeros_like(w)
+    return -epsilon * w_norm * x / x_norm
+
+
+def adversarial_log_prob(
+    xs: list[Tensor], targets: list[int], words: Tensor, bias: Tensor | None, epsilon: float
+) -> list[Tensor]:
+    """Log p(target) of each x where the target's vector has moved."""
+    changes = [adversarial_change(x, words[y], epsilon) for x, y in zip(xs, targets, strict=True)]
+    found = []
+    for x, y, change in zip(xs, targets, changes, strict=True):
+        z = logits(x, words, bias)
+        z[y] = z[y] + change.dot(x)
+        found.append(z[y] - sum(one.exp() for one in z).log())
+    return found
+
+
+def adversarial_mixture(features: Tensor, targets: Tensor, p: Mixture, epsilon: float) -> Tensor:
+    """Log p(target) (T, B) of a mixture whose experts all meet the moved vector."""
+    steps, streams = targets.shape
+    xs, repeated, priors = [], [], []
+    for t in range(steps):
+        for b in range(streams):
+            xs += p.latents(features[t, b], b)
+            repeated += [int(targets[t, b])] * len(p.w_p)
+            priors += p.priors(features[t, b])
+    each = adversarial_log_prob(xs, repeated, p.words, p.bias, epsilon)
+    terms = torch.stack([share * one.exp() for share, one in zip(priors, each, strict=True)])
+    return terms.view(steps, streams, -1).sum(-1).log()
+
+
+@dataclass
+class Spans:
+    """Li et al. (2020), Eq. 4-7."""
+
+    buffer_size: int
+    length: int
+    current: bool  # the newest span may end at the output of the step itself
+    w_s: Tensor  # (d, H)
+    w_h: Tensor  # (d, H)
+    v: Tensor  # (d,)
+
+
+def span_ends(now: int, p: Spans) -> list[tuple[int, int]]:
+    """First and last of every span that is looked at when there are `now` outputs to look at, the newest span first."""
+    lasts = [now - 1 - n * p.length for n in range(p.buffer_size // p.length)]
+    return [(last - p.length + 1, last) for last in lasts if last - p.length + 1 >= 0]
+
+
+def span_buffer(h: Tensor, past: Past, p: Spans) -> tuple[Tensor, Tensor, Tensor, Past]:
+    """ξ (T, B, H), weights by the lag of a span's last output (T, B, buffer_size), where any is, and all outputs."""
+    steps, streams = h.shape[:2]
+    reads, weights = blank(h), blank(h)
+    filled = torch.zeros(steps, streams, dtype=torch.bool)
+    after = [list(outputs) for outputs in past]
+    for b, t in places(h):
+        outputs, current = after[b], h[t, b]
+        if p.current:
+            outputs.append(current)
+        ends = span_ends(len(outputs), p)
+        spans = [outputs[last] - outputs[first] if first < last else outputs[last] for first, last in ends]
+        exponentials = []
+        for span in spans:
+            exponentials.append(p.v.dot((p.w_h.mv(current) + p.w_s.mv(span)).tanh()).exp())
+        read, row = torch.zeros_like(current), [h.new_zeros(())] * p.buffer_size
+        for (_, last), span, e in zip(ends, spans, exponentials, strict=True):
+            share = e / sum(exponentials)
+            read = read + share * span
+            row[p.buffer_size - (len(outputs) - last)] = share
+        reads[t][b], weights[t][b], filled[t, b] = read, torch.stack(row), bool(ends)
+        if not p.current:
+            outputs.append(current)
+    return grid(reads), grid(weights), filled, after
+
+
+def seen(h: Tensor, spans: Tensor, reads: str, w: Tensor | None) -> Tensor:
+    """What q is predicted from (T, B, H): ξ by Eq. 8; of the other reading tanh(W [h; ξ]) with W (H, 2H)."""
+    rows, size = blank(h), h.shape[-1]
+    for b, t in places(h):
+        current, read = h[t, b], spans[t, b]
+        if reads == "merge":
+            assert w is not None
+            read = torch.stack([(row[:size].dot(current) + row[size:].dot(read)).tanh() for row in w])
+        rows[t][b] = read
+    return grid(rows)
+
+
+def policy(h: Tensor, w_g: Tensor) -> Tensor:
+    """Eq. 10, g (T, B, 2)."""
+    return grid([[w_g.mv(x) for x in row] for row in h])
+
+
+@dataclass
+class Gate:
+    """Eq. 9-14, and what the gate is taught."""
+
+    temperature: float
+    eta: float
+    kappa: float
+    a: float
+    b: float
+    beta: float
+
+
+def reward(p: float, q: float, g: Gate) -> float:
+    """Eq. 12-13, without the paper's ε (1e-10, against p = 0): tests compare to more digits than it leaves."""
+    z = min((q / p) ** g.kappa, g.a) - g.b
+    return z if z >= 0 else g.beta * z
+
+
+def mixed(p: Tensor, q: Tensor, logits: Tensor, filled: Tensor, temperature: float) -> Tensor:
+    """Eq. 9 with λ̂ of Eq. 14 for all words: p and q (T, B, V), logits (T, B, 2)."""
+    rows = blank(p)
+    for b, t in places(p):
+        one, other = ((x / temperature).exp() for x in logits[t, b])
+        share = one / (one + other)
+        rows[t][b] = share * q[t, b] + (1 - share) * p[t, b] if filled[t, b] else p[t, b]
+    return grid(rows)
+
+
+def losses(p: Tensor, q: Tensor, logits: Tensor, filled: Tensor, targets: Tensor, g: Gate) -> Tensor:
+    """Eq. 11, (T, B): p and q (T, B, V) of all words."""
+    mixture = mixed(p, q, logits, filled, g.temperature)
+    rows = blank(p)
+    for b, t in places(p):
+        word = int(targets[t, b])
+        loss = -mixture[t, b, word].log()
+        if filled[t, b]:
+            one, other = (x.exp() for x in logits[t, b])
+            log_share = (one / (one + other)).log()
+            r = reward(p[t, b, word].item(), q[t, b, word].item(), g)
+            loss = loss - g.eta * r * (log_share if r >= 0 else max(log_share, log_share.new_tensor(-20.0)))
+        rows[t][b] = loss
+    return grid(rows)

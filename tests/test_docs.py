@@ -2,8 +2,7 @@
 
 A block after the line `<!-- run -->` or `<!-- run: slow -->`, which no page shows, runs: those of a page in order, in a
 folder with `examples/`, a small demo run as `runs/demo`, one in it as `lstm`, and two more as `runs/medium/seed-1` and
-`seed-2`.
-"""
+`seed-2`."""
 
 from __future__ import annotations
 
@@ -12,6 +11,7 @@ import doctest
 import importlib.util
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -227,3 +227,39 @@ def test_a_browser_asks_no_other_host_and_no_page_is_wider_than_a_phone(site: Pa
         browser.close()
     assert len(asked) > len(PAGES) and all(url.startswith((site.as_uri(), "data:")) for url in asked), asked
     assert wide == []
+
+
+SCRIPTS = Path(__file__).parents[1] / "examples"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "promised", "made"),
+    [
+        ("train_and_score", r"bound +\d+\.\d  #+\n", []),
+        ("attention_by_lag", r"5 words back: \d+% of the attention\n", ["attention_by_lag.png"]),
+        ("compare_memories", r"no memory: test perplexity \d+\n.*5 states: test perplexity \d+\n", []),
+    ],
+)
+def test_an_example(
+    name: str,
+    promised: str,
+    made: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    script = str(SCRIPTS / f"{name}.py")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [script])
+    runpy.run_path(script, run_name="__main__")
+    assert re.search(promised, capsys.readouterr().out)
+    assert [path.name for path in tmp_path.iterdir()] == made
+
+
+def test_examples_use_public_names_alone() -> None:
+    scripts = {path.stem: path.read_text(encoding="utf-8") for path in SCRIPTS.glob("*.py")}
+    assert len(scripts) == 3
+    for text in scripts.values():
+        assert set(re.findall(r"\bspanlm\.(\w+)", text)) <= set(spanlm.__all__)
+        assert re.findall(r"^(?:import|from) spanlm.*", text, re.MULTILINE) == ["import spanlm"]

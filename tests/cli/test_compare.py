@@ -10,13 +10,10 @@ from pathlib import Path
 import pytest
 
 import spanlm
-from spanlm.cli import render
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from tests.cli.conftest import Cli, flat, read_rows
 from tests.conftest import TINY_WORDS
-
-CACHE = ("--cache", "20", "--cache-theta", "0.5", "--cache-lambda", "0.3")
 
 
 @pytest.fixture
@@ -28,23 +25,6 @@ def arpa(tmp_path: Path) -> Path:
     return path
 
 
-def test_two_runs(cli: Cli, tiny_run: Path, lstm_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = json.loads(cli("compare", lstm_run, tiny_run, "--json").done)
-    (one,) = found["comparisons"]
-    runs = [spanlm.load(run).evaluate() for run in (lstm_run, tiny_run)]
-    bits = [run.bits_per_token for run in runs]
-    assert (found["baseline"]["bits"], one["bits"]) == pytest.approx(bits, rel=1e-6)
-    assert one["whole"]["difference"] == pytest.approx(bits[1] - bits[0], abs=1e-6)
-    assert found["tokens"] == found["compared"] == runs[0].tokens
-    assert one["perplexity"] == pytest.approx(runs[1].perplexity) and 0 < one["p"] <= 1
-    assert len(one["where"]) == 5 and "where tiny looked most" in one["where"]
-    monkeypatch.setattr(render, "_columns", lambda: 80)
-    shown = cli("compare", lstm_run, tiny_run).done
-    assert max(map(len, shown.splitlines())) <= 80
-    difference = f"{one['whole']['difference']:+.3f}".replace("-", "−")
-    assert f"{runs[1].bits_per_token:.3f}" in shown and difference in shown
-
-
 def test_tables_in_a_file_have_the_rows_of_the_terminal(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
     shown = cli("compare", lstm_run, tiny_run, "--out", "t.md").done.splitlines()
     cli("compare", lstm_run, tiny_run, "--out", "t.tex").done  # noqa: B018 (checks)
@@ -53,31 +33,6 @@ def test_tables_in_a_file_have_the_rows_of_the_terminal(cli: Cli, tiny_run: Path
     assert tables and all(cells in rows for cells in tables)
     latex = Path("t.tex").read_text()
     assert latex.count(r"\toprule") == latex.count(r"\bottomrule") == 2 and r"\textless{}eos\textgreater{}" in latex
-
-
-def test_a_run_against_itself_changed(cli: Cli, tiny_run: Path) -> None:
-    cli("compare", tiny_run, tiny_run).refused("is named twice")
-    changed = json.loads(cli("compare", tiny_run, "--attention", "none", *CACHE, "--json").done)["comparisons"]
-    model = spanlm.load(tiny_run)
-    cache = spanlm.CacheConfig(window=20, theta=0.5, lambda_=0.3)
-    expected = [model.with_attention("none").evaluate(), model.evaluate(cache=cache)]
-    assert [one["name"] for one in changed] == ["tiny, attention none", "tiny, cache"]
-    assert [one["perplexity"] for one in changed] == pytest.approx([each.perplexity for each in expected], rel=1e-5)
-
-
-def test_several_each_with_a_cache(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
-    command = ("compare", lstm_run, tiny_run, "--cache", "20", "--tune-cache", "--combine", "linear")
-    found = json.loads(cli(*command, "--json").done)
-    sides = [found["baseline"], *found["comparisons"]]
-    assert [one["name"] for one in sides] == ["lstm, cache", "tiny, cache", "all as one (linear)"]
-    valid = spanlm.load(lstm_run).corpus(None, "valid")
-    models = [spanlm.load(lstm_run), spanlm.load(tiny_run), spanlm.load_ensemble([lstm_run, tiny_run])]
-    for model, one in zip(models, sides, strict=True):
-        tuning = model.tune_cache((20,), valid, "valid")
-        assert (one["cache"], one["tuning"]) == (tuning.best.to_json(), json.loads(json.dumps(tuning.to_json())))
-        assert one["perplexity"] == pytest.approx(model.evaluate(cache=tuning.best).perplexity, rel=1e-5)
-    shown = cli(*command).done
-    assert shown.count("neural cache of the last 20") == 3
 
 
 @pytest.mark.slow
@@ -168,23 +123,3 @@ def test_what_cannot_be_compared(cli: Cli, tiny_run: Path, lstm_run: Path, unope
 
 
 # --- context ---
-
-
-def test_context(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
-    how = ("context", tiny_run, "--positions", 120, "--lengths", 1, 2, 5, "--far", 6)
-    found = json.loads(cli(*how, "--json").done)
-    curves = found["curves"]
-    assert [*curves] == ["truncated", "memory emptied", "encoder emptied", "shuffled", "half dropped", "replaced"]
-    assert [point["words"] for point in curves["truncated"]] == [0, 1, 2, 5]
-    assert found["gain"] == curves["truncated"][0]["excess"] > 0
-    assert curves["memory emptied"][2]["excess"] == pytest.approx(0, abs=1e-6), "it holds three words"
-    figure = tmp_path / "context.svg"
-    shown = cli(*how, "--out", figure).done
-    assert f"{found['gain']:.3f} bits a token, over no word of context" in shown
-    assert all(f" {point['bits']:.3f} " in flat(shown) for point in curves["truncated"])
-    assert "shuffled" in figure.read_text(encoding="utf-8")
-    cli(*how, "--out", "context.csv").done  # noqa: B018 (checks)
-    rows = read_rows(Path("context.csv").read_text())
-    points = [(change, at["words"], at["excess"]) for change, curve in curves.items() for at in curve]
-    assert [(row["change"], int(row["words"])) for row in rows] == [each[:2] for each in points]
-    assert [float(row["excess"]) for row in rows] == pytest.approx([each[2] for each in points], abs=1e-6)

@@ -1,18 +1,26 @@
-"""`spanlm evaluate`: what it prints is what the library says, of one run, with a cache, and of several as one."""
+"""`spanlm evaluate`: what it prints is what the library says, of one run and of several, however."""
 
 from __future__ import annotations
 
 import io
 import json
 import re
+import shutil
+import signal
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
 import spanlm
-from spanlm.models.counting import count_parameters
-from spanlm.scoring.options import CacheConfig
-from tests.cli.conftest import Cli, flat
+from spanlm.errors import InputError
+from spanlm.scoring.dynamic.statistics import DYNAMIC
+from spanlm.scoring.dynamic.tuning import TRIALS
+from spanlm.scoring.options import CacheConfig, DynamicConfig
+from tests.cli.conftest import CONFIG, GIVEN, Cli, flat
+from tests.cli.test_cloze import make_block
+from tests.conftest import TINY_WORDS
 from tests.scoring.test_arpa import TOY
 
 CACHED = ("--cache", "20", "--cache-theta", "0.5", "--cache-lambda", "0.2")
@@ -25,20 +33,6 @@ def both(tiny_run: Path, lstm_run: Path) -> list[Path]:
 
 
 # --- one run ---
-
-
-def test_the_table_has_every_number_and_how_it_was_counted(cli: Cli, tiny_run: Path) -> None:
-    text, model = flat(cli("evaluate", tiny_run).done), spanlm.load(tiny_run)
-    result, count = model.evaluate(), count_parameters(model.model)
-    for part in (f"perplexity {result.perplexity:.2f}", result.protocol, f"θ_M {count.model:,}, θ_W+M {count.total:,}"):
-        assert part in text, part
-    for share in result.shares.values():
-        assert f" {share.count:,} {share.nats:.4f} {share.bits:.4f} {share.log10:,.2f} {share.perplexity:.2f} " in text
-    text = flat(cli("evaluate", tiny_run, *CACHED, "--state", "line").done)
-    cached = model.evaluate(state="line", cache=CACHE)
-    assert cached.without_cache is not None and cached.without_cache.salton2017 is not None
-    plain = cached.without_cache
-    assert f"without cache {plain.perplexity:.2f}, Salton's count {plain.salton2017.perplexity:.2f} " in text
 
 
 def test_a_perplexity_without_end_is_null_in_json(cli: Cli, tiny_run: Path) -> None:
@@ -56,10 +50,6 @@ def test_another_corpus_is_read_in_the_models_vocabulary(cli: Cli, tiny_run: Pat
     found = json.loads(cli("evaluate", tiny_run, "--corpus", "other.txt", "--json").done)
     assert (found["tokens"], found["oov_tokens"], found["oov_share"]) == (300, 100, pytest.approx(1 / 3))
     assert (found["corpus"], found["split"]) == ("other.txt", "text")
-    # the whole file's number would stand under the name of a part
-    for verb in (["evaluate"], ["attend", "--by-lag"]):
-        asked = [verb[0], tiny_run, *verb[1:], "--corpus", "other.txt"]
-        cli(*asked, "--split", "valid").refused("--split=valid: other.txt is one file, which is taken whole")
     Path("part").mkdir()
     Path("part/test.txt").write_text("the cat\n" * 10)
     assert json.loads(cli("evaluate", tiny_run, "--corpus", "part", "--json").done)["tokens"] == 30
@@ -104,75 +94,17 @@ def test_an_arpa_file_prints_what_kenlm_and_srilm_print(cli: Cli, monkeypatch: p
     cli(*command, "kenlm").refused("holds <s> as a word")
 
 
-def test_a_run_prints_its_lines_alone_as_the_toolkits_do(cli: Cli, both: list[Path]) -> None:
-    Path("in.txt").write_text("the cat zebra\n\n<unk> on\n")
-    for runs in (both[:1], both):
-        result = spanlm.load_ensemble(runs).evaluate("in.txt", state="line")
-        command = ["evaluate", *runs, "--corpus", "in.txt", "--format"]
-        *lines, with_oov, without, oovs, tokens = cli(*command, "kenlm").done.splitlines()
-        printed = [word.rsplit("=", 1) for line in lines for word in line.split("\t")[:-1]]
-        assert [word for word, _ in printed] == ["the", "cat", "zebra", "</s>", "</s>", "<unk>", "on", "</s>"]
-        _, lengths, log10 = zip(*(numbers.split() for _, numbers in printed), strict=True)
-        assert [int(length) for length in lengths] == [2, 3, 4, 5, 2, 2, 3, 4]
-        assert sum(map(float, log10)) == pytest.approx(result.shares["all"].log10, rel=1e-6)
-        assert (oovs, tokens) == ("OOVs:\t2", "Tokens:\t8")
-        assert float(with_oov.split()[-1]) == pytest.approx(result.perplexity, rel=1e-6)
-        assert float(without.split()[-1]) == pytest.approx(result.perplexity_without_unk, rel=1e-6)
-        # SRILM knows no blank lines
-        assert cli(*command, "srilm").done.startswith("file in.txt: 2 sentences, 5 words, 2 OOVs")
-
-
 # --- tuning ---
 
 
-def test_a_cache_is_tuned_on_valid_before_the_split_is_read(cli: Cli, tiny_run: Path) -> None:
-    command = ["evaluate", tiny_run, "--cache", "20", "--tune-cache"]
-    found, tuning = json.loads(cli(*command, "--json").done), spanlm.load(tiny_run).tune_cache([20])
-    assert found["cache"] == tuning.best.to_json() | {"tuned_on": "tiny valid"}
-    assert found["tuning"] == json.loads(json.dumps(tuning.to_json()))
-    assert found["split"] == "test" and "(tuned on tiny valid)" in found["protocol"]
-    assert found["perplexity"] == pytest.approx(spanlm.load(tiny_run).evaluate(cache=tuning.best).perplexity)
-    text = flat(cli(*command, "--cache-theta", "0.1", "--cache-lambda", "0.01", "0.02").done)
-    tuning = spanlm.load(tiny_run).tune_cache([20], thetas=(0.1,), lambdas=(0.01, 0.02))
-    assert f"tuned on tiny valid: θ 0.1, λ {tuning.best.lambda_:g} of 2 pairs; {tuning.perplexity:.2f} there, " in text
-    assert "--cache-lambda=0.02 is the largest that was tried: the best may lie beyond." in text
-    assert "optimistic" not in text and "optimistic" in cli(*command, "--split", "valid").done
-
-
-def test_weights_are_tuned_on_valid_before_the_split_is_read(cli: Cli, both: list[Path]) -> None:
-    tuned = spanlm.load_ensemble(both).tune_weights(split="valid")
-    assert tuned.steps > 0
-    found = json.loads(cli("evaluate", *both, "--tune-weights", "--json").done)
-    assert found["weights"] == pytest.approx(list(tuned.weights))
-    assert found["tuned"] == {"on": "valid", "steps": tuned.steps, "gap": pytest.approx(tuned.gap)}
-    right = spanlm.load_ensemble(both, weights=tuned.weights).evaluate_members()
-    assert (found["ensemble"]["split"], found["ensemble"]["nll"]) == ("test", pytest.approx(right.ensemble.nll))
-    out = cli("evaluate", *both, "--tune-weights", "--split", "valid").done
-    assert " ".join(f"{weight:.4f}" for weight in tuned.weights) in out and "so what follows is optimistic" in out
-    Path("other.txt").write_text("the cat\n" * 5)
-    refused = cli("evaluate", *both, "--corpus", "other.txt", "--tune-weights")
-    refused.refused("--tune-weights: other.txt has no valid part to tune on", "--weights")
+def test_what_was_tuned_on_the_part_that_is_shown_is_called_optimistic(
+    cli: Cli, tiny_run: Path, both: list[Path]
+) -> None:
+    for command in (("evaluate", tiny_run, "--cache", "20", "--tune-cache"), ("evaluate", *both, "--tune-weights")):
+        assert "optimistic" in cli(*command, "--split", "valid").done and "optimistic" not in cli(*command).done
 
 
 # --- several runs ---
-
-
-@pytest.mark.parametrize("cache", [(), CACHED], ids=["plain", "cached"])
-def test_each_run_stands_beside_all_as_one(cli: Cli, both: list[Path], cache: tuple[str, ...]) -> None:
-    """With a cache, which all have together, each without it."""
-    right = spanlm.load_ensemble(both).evaluate_members(state="line")
-    command = ["evaluate", *both, *cache, "--state", "line"]
-    out = cli(*command).done
-    for result in (*right.members, right.ensemble):
-        assert any(
-            f" {result.perplexity:.2f}" in row and row.endswith(f"{result.nll_per_token:.4f}")
-            for row in out.splitlines()
-        )
-    assert f" {right.oracle_bound.bound:.2f} " in out and "2 runs as one" in out
-    found = json.loads(cli(*command, "--json").done)
-    found = found["without_cache"] if cache else found
-    assert [member["nll"] for member in found["members"]] == [pytest.approx(member.nll) for member in right.members]
-    assert found["oracle_bound"] == right.to_json()["oracle_bound"]
 
 
 def test_the_law_of_a_text_stands_beside_a_model_that_knows_its_words_alone(cli: Cli, tiny_run: Path) -> None:
@@ -186,3 +118,155 @@ def test_the_law_of_a_text_stands_beside_a_model_that_knows_its_words_alone(cli:
     cached = json.loads(cli("evaluate", "copied", "--json", *CACHED).done)
     other = json.loads(cli("evaluate", tiny_run, "--corpus", source, "--json").done)
     assert "excess" not in cached and "excess" not in other and other["oov_tokens"] > 0
+
+
+TEXT = " ".join(TINY_WORDS[:6])
+
+
+def test_every_verb_has_it_and_says_so(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
+    how, words = "window=2", "the nearest 2 slots alone"
+    option, changed = ("--attention", how), spanlm.load(tiny_run).with_attention(how)
+    note = f"note: attention: {how}: {words}; not trained so\n"
+    found = json.loads(cli("evaluate", tiny_run, *option, "--json").done)
+    assert (found["attention"], found["perplexity"]) == (how, changed.evaluate().perplexity)
+    assert f"attention {how}: {words}; not trained so" in flat(cli("evaluate", tiny_run, *option).done)
+
+    (tmp_path / "t.txt").write_text(f"{TEXT}\n")
+    scored = cli("score", tiny_run, "t.txt", *option, "--format", "jsonl")
+    rows = [json.loads(line)["surprisal"] for line in scored.out.splitlines()]
+    assert (rows, scored.err) == ([word.surprisal for word in changed.score(TEXT)], note)
+    (tmp_path / "t.csv").write_text(f"text\n{TEXT}\n")
+    assert cli("score", tiny_run, "t.csv", "--text", "text", *option, "--out", "s.csv").status == 0
+    assert json.loads((tmp_path / "s.csv.meta.json").read_text())["attention"] == how
+
+    pair = {"sentence_good": TEXT, "sentence_bad": f"{TEXT} {TINY_WORDS[0]}"}
+    (tmp_path / "p.jsonl").write_text(json.dumps(pair) + "\n")
+    assert cli("pairs", tiny_run, "p.jsonl", *option, "--out", "o").err == note
+    answer = json.loads((tmp_path / "o").read_text())
+    assert answer["good"] == pytest.approx(changed.compare(*pair.values()).good, abs=1e-9)
+    (tmp_path / "q.txt").write_text(make_block(1))
+    assert json.loads(cli("cloze", tiny_run, "q.txt", *option, "--json").done)["attention"] == how
+
+
+def test_a_gate_keeps_its_temperature_in_either_order(span_run: Path) -> None:
+    model = spanlm.load(span_run)
+    found = {
+        (changed.attention, changed.gate_temperature, changed.evaluate().perplexity)
+        for changed in (
+            model.at_gate_temperature(0.2).with_attention("window=1"),
+            model.with_attention("window=1").at_gate_temperature(0.2),
+            model.with_attention("none").at_gate_temperature(0.2).with_attention("window=1"),
+        )
+    }
+    assert len(found) == 1 and {each[:2] for each in found} == {("window=1", 0.2)}
+
+
+def test_weights_that_follow_the_text_have_none(tiny_run: Path) -> None:
+    model = spanlm.load(tiny_run).with_attention("uniform")
+    for refused in (lambda: model.evaluate(dynamic=DynamicConfig()), model.tune_dynamic):
+        with pytest.raises(InputError, match="attention=uniform: dynamic evaluation"):
+            refused()
+
+
+def test_statistics_of_another_temperature_are_not_taken_for_those_asked_for(own_span_run: Path) -> None:
+    model = spanlm.load(own_span_run)
+    tempered, path = model.at_gate_temperature(0.2), own_span_run / DYNAMIC
+    expected = tempered.dynamic_statistics().mean
+    assert f"({path}: is of temperature 0.2 of a gate, not 1.0)" in model.dynamic_statistics().origin
+    found = tempered.dynamic_statistics()
+    assert f"gathered anew ({path}: is of temperature 1.0 of a gate, not 0.2)" in found.origin
+    assert found.mean == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.fixture
+def run(tiny_run: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(tiny_run, tmp_path / "run")
+
+
+@pytest.fixture
+def short(tiny_corpus: Path, tmp_path: Path) -> str:
+    """The beginnings of the tiny texts, named as they are named here."""
+    (tmp_path / "short").mkdir()
+    for split in ("valid", "test"):
+        lines = (tiny_corpus / f"{split}.txt").read_text(encoding="utf-8").splitlines()
+        (tmp_path / "short" / f"{split}.txt").write_text("\n".join(lines[:8]) + "\n", encoding="utf-8")
+    return "short"
+
+
+def evaluated(cli: Cli, *arguments: object) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(cli("evaluate", *arguments, "--json").done)
+    return found
+
+
+def test_the_table_has_both_and_says_where_the_statistics_are_from(cli: Cli, run: Path) -> None:
+    flat = " ".join(cli("evaluate", run, *GIVEN).done.split())
+    model = spanlm.load(run)
+    result, statistics = model.evaluate(dynamic=CONFIG), model.dynamic_statistics()
+    assert result.without_dynamic is not None
+    assert f"perplexity {result.perplexity:.2f} " in flat
+    assert f"without dynamic {result.without_dynamic.perplexity:.2f} " in flat
+    assert CONFIG.description in flat
+    assert f"statistics {statistics.description}; gathered now, saved in {run / DYNAMIC}" in flat
+    again = " ".join(cli("evaluate", run, *GIVEN).done.split())
+    assert f"{statistics.description}; read from {run / DYNAMIC}" in again
+
+
+def test_a_part_of_the_training_text_is_enough_and_the_rest_of_a_folder_is_not_touched(cli: Cli, run: Path) -> None:
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    found = evaluated(cli, run, "--dynamic", "--dynamic-statistics", "1")["dynamic_statistics"]
+    assert (found["whole"], found["read"]) == (False, 1)
+    after = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert after.keys() - before.keys() == {run / DYNAMIC}
+    assert all(after[path] == content for path, content in before.items())
+
+
+@pytest.mark.parametrize("rate", ["1e38", "100"])
+def test_weights_that_diverge_end_in_one_line(cli: Cli, run: Path, rate: str) -> None:
+    """With the lower one all sums are finite, and the perplexity is not."""
+    cli("evaluate", run, "--dynamic", "--dynamic-rate", rate).refused(
+        f"--dynamic-rate={float(rate):g}: the weights diverged", "Take a lower rate", status=1
+    )
+
+
+def test_a_best_value_on_the_edge_comes_with_options_to_try(cli: Cli, run: Path, short: str) -> None:
+    given = ("--dynamic-rate", "1e-7", "1e-9", "--dynamic-decay", "0.5", "0.01", "--dynamic-epsilon", "0.02")
+    how = ("--corpus", short, "--dynamic", "--tune-dynamic", *given)
+    best = evaluated(cli, run, *how)["tuning"]["best"]
+    text = flat(cli("evaluate", run, *how).done)
+    assert "dynamic." not in text.replace("dynamic.safetensors", "") and "optimistic" not in text
+    assert "optimistic" in cli("evaluate", run, *how, "--split", "valid").done
+    (option,) = re.findall(r"Try --dynamic-rate ([\d.e-]+)", text)
+    assert float(option) == best["rate"], "a grid that goes on from the edge"
+
+
+TUNED = ("--dynamic", "--tune-dynamic", "--dynamic-rate", "0.0005", "0.002", "--dynamic-decay", "0.01")
+
+
+@pytest.mark.slow
+def test_the_same_command_goes_on_with_a_search_that_was_stopped(cli: Cli, run: Path) -> None:
+    """Ctrl-C once a trial is kept, whatever else the machine does: the main thread looks, by its process's own time."""
+
+    def stop_when_kept(number: int, frame: FrameType | None) -> None:
+        if (run / TRIALS).exists() and (run / TRIALS).read_bytes().endswith(b"\n"):
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGVTALRM, stop_when_kept)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0.002, 0.002)
+    try:
+        # more points than are read before the signal is heard
+        cli("evaluate", run, *TUNED, *(f"0.0{n}" for n in range(2, 10)), *(f"0.1{n}" for n in range(10))).refused(
+            f"kept in {run / TRIALS}, and the same command", status=130, out=None
+        )
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+    kept = len((run / TRIALS).read_text().splitlines())
+    found = evaluated(cli, run, *TUNED)
+    assert 1 <= found["tuning"].pop("read_before") <= kept
+    assert "resumed 2 trials were read" in " ".join(cli("evaluate", run, *TUNED).done.split())
+    (run / TRIALS).unlink()
+    expected = evaluated(cli, run, *TUNED)
+    assert expected["tuning"].pop("read_before") == 0
+    for name in ("nll", "tuning", "dynamic", "protocol"):
+        assert found[name] == expected[name]

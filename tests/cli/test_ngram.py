@@ -17,7 +17,6 @@ from spanlm.runs.ngram import ARPA
 from spanlm.scoring.ngram import read_arpa
 from spanlm.store.run_folder import CONFIG
 from tests.cli.conftest import Cli
-from tests.cli.test_cloze import make_block
 
 FALLBACK = ("--ngram.fallback", "[0.5, 1, 1.5]")
 
@@ -46,21 +45,6 @@ def test_a_run_is_measured_as_its_arpa_file_is(cli: Cli, kn3: Path, tiny_corpus:
     padded = json.loads(cli("evaluate", kn3, "--vocab-pad", 1000, "--json").done)["perplexity_vocab_pad"]
     assert padded == pytest.approx(math.exp((found["nll"] + unknown) / found["tokens"]))
     cli("evaluate", kn3, "--vocab-pad", 2).refused("--vocab-pad=2", "more than the")
-
-
-def test_every_verb_that_scores_takes_it(cli: Cli, kn3: Path, tmp_path: Path) -> None:
-    (tmp_path / "text.txt").write_text("the cat\nthe strange dog\n")
-    (tmp_path / "pairs.jsonl").write_text('{"sentence_good": "the cat", "sentence_bad": "cat the"}\n')
-    (tmp_path / "questions.txt").write_text(make_block(1))
-    rows = [line.split("\t") for line in cli("score", kn3, "text.txt").done.splitlines()]
-    (score,), _ = spanlm.load(kn3).score_texts(["the cat"])
-    assert [float(row[3]) for row in rows[1:3]] == pytest.approx([-x / math.log(2) for x in score.words], abs=1e-5)
-    assert "the" in cli("generate", kn3, "--prompt", "the", "--length", 3).done
-    assert json.loads(cli("pairs", kn3, "pairs.jsonl", "--json").done)["pairs"]["pairs"] == 1
-    found = json.loads(cli("cloze", kn3, "questions.txt", "--json").done)
-    assert found["files"][0]["contexts"]["full"]["questions"] == 1
-    cache = ("--cache", 5, "--cache-theta", 0, "--cache-lambda", 0.2)
-    assert json.loads(cli("evaluate", kn3, *cache, "--json").done)["without_cache"]
 
 
 def test_kenlm_scores_texts_as_we_do_and_reads_the_file_alone(kn3: Path, tmp_path: Path) -> None:
@@ -108,15 +92,6 @@ def test_kenlms_own_format_is_for_pairs_and_rescore(cli: Cli, kn3: Path, tmp_pat
     assert cli("rescore", path, *options).done == cli("rescore", kn3, *options).done
     path.write_bytes(b"mmap lm http://kheafield.com/code format version 5\n\0")
     cli("pairs", path, pairs).refused("kn3.klm: KenLM cannot read it")
-
-
-def test_an_ensemble_with_a_neural_run_takes_its_words(cli: Cli, kn3: Path, tiny_run: Path) -> None:
-    found = json.loads(cli("evaluate", tiny_run, kn3 / ARPA, "--tune-weights", "--json").done)
-    alone = [json.loads(cli("evaluate", run, "--json").done)["perplexity"] for run in (tiny_run, kn3)]
-    assert [each["perplexity"] for each in found["members"]] == pytest.approx(alone, rel=1e-4)
-    assert sum(found["weights"]) == pytest.approx(1)
-    reversed_ = spanlm.load_ensemble([kn3 / ARPA, tiny_run])
-    assert reversed_.vocabulary == spanlm.load(tiny_run).vocabulary and reversed_.folder == tiny_run
 
 
 def test_a_cache_is_fitted_and_kept(cli: Cli, tiny_corpus: Path, tmp_path: Path) -> None:

@@ -38,9 +38,6 @@ def test_a_text_stands_beside_a_preset_or_alone(cli: Cli, tiny_corpus: Path, tmp
     assert config(cli, "my.txt") == config(cli, "demo", "my.txt") == config(cli, "demo", "--corpus", "my.txt")
     shutil.copy("my.txt", tmp_path / "demo")
     assert config(cli, "demo").data.corpus == "demo", "a preset wins"
-    cli("train", "my.txt", "demo", "my.txt").refused("my.txt")
-    for nowhere in ("other.txt", "/no/such"):
-        cli("train", nowhere).refused(f"data.corpus={nowhere}")
 
 
 @pytest.mark.slow

@@ -35,31 +35,6 @@ def nats(run: Path, text: str) -> list[float]:
     return [word.surprisal for word in spanlm.load(run).score(text, base=math.e, eos=True)]
 
 
-def test_every_pair_is_what_score_says(cli: Cli, tiny_run: Path, pairs: Path) -> None:
-    counted = json.loads(cli("pairs", tiny_run, pairs, "--out", "o", "--json").done)
-    answers = [json.loads(line) for line in Path("o").read_text().splitlines()]
-    for pair, answer in zip(PAIRS, answers, strict=True):
-        for which in ("good", "bad"):
-            assert answer[which] == pytest.approx(-sum(nats(tiny_run, pair[f"sentence_{which}"])), abs=1e-4)
-        assert answer["correct"] == (answer["good"] > answer["bad"])
-        assert {name: answer[name] for name in pair} == pair
-    assert answers[2]["tie"] and answers[2]["oov"] and not answers[2]["correct"]
-    assert counted["by"] == "UID"
-    assert counted["groups"]["unknown"]["ties"] == counted["pairs"]["oov"] == 1
-    model, rows = cli("pairs", tiny_run, pairs).done.split("\n\n")
-    assert model.startswith(f"model  {tiny_run}: ")
-    assert [line.split()[0] for line in rows.splitlines()[1:]] == ["order", "unknown", "all"]
-    cli("pairs", tiny_run, pairs, "--out", "o.csv").done  # noqa: B018 (checks)
-    for answer, row in zip(answers, read_rows(Path("o.csv").read_text()), strict=True):
-        assert [*row] == [*answer] and float(row["good"]) == pytest.approx(answer["good"], abs=1e-6)
-
-
-def test_several_runs_are_named_as_the_one_that_they_are(cli: Cli, tiny_run: Path, lstm_run: Path, pairs: Path) -> None:
-    assert "2 runs as one: average of the probabilities" in cli("pairs", tiny_run, lstm_run, pairs).done
-    counted = json.loads(cli("pairs", tiny_run, lstm_run, pairs, "--json", "--weights", 3, 1).done)
-    assert (counted["runs"], counted["weights"]) == ([str(tiny_run), str(lstm_run)], [0.75, 0.25])
-
-
 def test_columns_of_a_table_that_answers_would_cover_are_refused(cli: Cli, tiny_run: Path) -> None:
     Path("p.csv").write_text(f"good,bad\n{A} {B},{B} {A}\n")
     how = ("pairs", tiny_run, "p.csv", "--good", "good", "--bad", "bad")
@@ -82,18 +57,6 @@ def test_a_table_of_answers_keeps_every_value_in_its_column(cli: Cli, tiny_run: 
     Path("p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in (*rows, PAIRS[2])))
     cli("pairs", tiny_run, "p.jsonl", "--out", "o.tsv").refused("p.jsonl, line 3", "other columns")
     assert cli("pairs", tiny_run, "p.jsonl", "--out", "o.jsonl").status == 0
-
-
-def test_the_critical_region_alone(cli: Cli, tiny_run: Path, pairs: Path, tmp_path: Path) -> None:
-    cli("pairs", tiny_run, pairs, "--critical", "at", "--out", tmp_path / "o", "--json")
-    answers = [json.loads(line) for line in (tmp_path / "o").read_text().splitlines()]
-    assert answers[0]["good"] == pytest.approx(-nats(tiny_run, PAIRS[0]["sentence_good"])[2], abs=1e-5)
-    assert answers[2]["good"] == pytest.approx(-sum(nats(tiny_run, PAIRS[2]["sentence_good"])[1:3]), abs=1e-5)
-    # BLiMP's own columns
-    pair = {"sentence_good": f"{A} {B} {C}.", "sentence_bad": f"{A} {B} {D}.", "word_good": C, "word_bad": D}
-    Path("p.jsonl").write_text(json.dumps(pair) + "\n")
-    cli("pairs", tiny_run, "p.jsonl", "--critical", "word_good,word_bad", "--out", "o").done  # noqa: B018 (checks)
-    assert json.loads(Path("o").read_text())["bad"] == pytest.approx(-nats(tiny_run, pair["sentence_bad"])[2], abs=1e-5)
 
 
 def test_columns_of_a_table_and_an_arpa_file(cli: Cli, tmp_path: Path) -> None:

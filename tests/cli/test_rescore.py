@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import pytest
 
-import spanlm
 from tests.cli.conftest import Cli, read_rows
 from tests.conftest import TINY_WORDS
 
@@ -29,28 +27,6 @@ def rows(path: Path) -> list[dict[str, str]]:
     return read_rows(path.read_text(encoding="utf-8"), "\t")
 
 
-def test_scores_are_those_of_score_and_files_hold_them(
-    cli: Cli, tiny_run: Path, files: tuple[Path, Path], tmp_path: Path
-) -> None:
-    name, (lists, references) = tiny_run.name, files
-    command = ("rescore", tiny_run, "--nbest", lists, "--weights", f"{name}=2", "words=0.5", "total=1")
-    cli(*command, "--scores", "s", "--out", "o", "--nbest-out", "n", "--refs", references)
-    found = rows(tmp_path / "s")
-    for row in found:
-        text = row["hypothesis"]
-        nats = -sum(word.surprisal for word in spanlm.load(tiny_run).score(text, base=math.e, eos=True))
-        assert float(row[name]) == pytest.approx(nats, abs=1e-4)
-        expected = float(row["total"]) + 2 * nats + 0.5 * len(text.split())
-        assert float(row["new_score"]) == pytest.approx(expected, abs=1e-3)
-    assert [row["errors"] for row in found] == ["1", "0", "0", "1"]
-    best = [row["hypothesis"] for row in found if row["new_rank"] == "1"]
-    assert (tmp_path / "o").read_text().splitlines() == best
-    again = [line.split(" ||| ") for line in (tmp_path / "n").read_text().splitlines()]
-    assert [fields[0] for fields in again] == ["u1", "u1", "u2", "u2"]
-    assert again[0][1] == best[0]
-    assert f"{name}=" in again[0][2]
-
-
 def test_utterances_without_hypotheses_count_and_those_without_a_list_are_named(
     cli: Cli, tiny_run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -65,18 +41,16 @@ def test_utterances_without_hypotheses_count_and_those_without_a_list_are_named(
     assert (tmp_path / "o").read_text() == f"u1\nu2 {A} {B}\n"
 
 
-def test_tuning_is_reported_with_its_intervals(cli: Cli, tiny_run: Path, files: tuple[Path, Path]) -> None:
+def test_tuned_weights_are_taken_again_from_what_is_printed_and_from_a_file(
+    cli: Cli, tiny_run: Path, files: tuple[Path, Path]
+) -> None:
     lists, references = files
     command = ("rescore", tiny_run, "--nbest", lists, "--refs", references)
     found = json.loads(cli(*command, "--tune", "--json").done)
-    assert found["errors"]["first"]["errors"] == 1 and found["errors"]["oracle"]["errors"] == 0
-    assert found["tuned"]["optimum"] == "local"
-    for name, (low, high) in found["tuned"]["intervals"].items():
-        assert low is None or high is None or low <= found["weights"][name] <= high
     shown = cli(*command, "--tune").done
     again = shown[shown.index("--weights") :].split()[1:]
     same = json.loads(cli(*command, "--weights", *again, "--json").done)
-    assert "local" in shown and same["errors"] == found["errors"]
+    assert found["tuned"]["optimum"] == "local" and same["errors"] == found["errors"]
     Path("tuned.json").write_text(json.dumps(found))
     assert json.loads(cli(*command, "--weights", "tuned.json", "--json").done)["weights"] == found["weights"]
     Path("n").write_text(f"u1-1 {A}\nu1-2 {A} {B}\n")

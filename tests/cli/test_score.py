@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import os
@@ -22,7 +21,6 @@ from spanlm.scoring.options import CacheConfig
 from spanlm.store.plain import cell
 from tests.cli.conftest import Cli, Typed, read_rows
 from tests.conftest import TINY_WORDS
-from tests.scoring import reference
 
 COLUMNS = ["sentence", "index", "word", "surprisal", "entropy", "rank", "oov"]
 TEXT = 'the cat zebra\n\nnaïve 猫 "quoted\n<unk> sat .\n'
@@ -37,21 +35,6 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "text.txt"
     path.write_text(TEXT, encoding="utf-8")
     return path
-
-
-@pytest.mark.parametrize("state", ["line", "document", "carry"])
-def test_rows_are_those_of_a_loop_over_the_words(cli: Cli, tiny_run: Path, file: Path, state: str) -> None:
-    model = spanlm.load(tiny_run)
-    lines = reference.lines_of(TEXT.removesuffix("\n"))
-    expected = reference.rows(reference.float64(model.model), model.vocabulary, lines, state)
-    out = cli("score", tiny_run, file, "--state", state, "--eos").done
-    assert out.split("\n")[0].split("\t") == COLUMNS
-    rows = table(out)
-    assert [(int(r["sentence"]), int(r["index"]), r["word"], int(r["rank"]), r["oov"]) for r in rows] == [
-        (r.sentence, r.index, r.word, r.rank, str(int(r.oov))) for r in expected
-    ]
-    assert [float(r["surprisal"]) for r in rows] == pytest.approx([r.nll / math.log(2) for r in expected], abs=1e-5)
-    assert [float(r["entropy"]) for r in rows] == pytest.approx([r.entropy / math.log(2) for r in expected], abs=1e-5)
 
 
 def test_the_name_of_the_output_says_its_kind(cli: Cli, tiny_run: Path, file: Path) -> None:
@@ -74,17 +57,6 @@ def test_what_is_read_is_never_written_over(cli: Cli, tiny_run: Path, file: Path
 def test_no_number_is_minus_zero() -> None:
     """A sum of shares can be a little more than 1."""
     assert [cell(number) for number in (-0.0, -1e-9)] == ["0.000000"] * 2
-
-
-def test_rows_go_into_a_pipe_that_is_named(cli: Cli, tiny_run: Path, file: Path, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        cli("score", tiny_run, file, "--out", "pipe")
-        assert os.read(reader, 1 << 16).decode() == cli("score", tiny_run, file).done
-    finally:
-        os.close(reader)
-    assert (tmp_path / "pipe").is_fifo()
 
 
 # --- a cache ---
@@ -136,17 +108,6 @@ def test_a_cache_is_tuned_as_it_is_used(cli: Cli, request: pytest.FixtureRequest
     assert [row["surprisal"] for row in table(file)] == [text.replace("nan", "NaN") for text in expected]
 
 
-def test_of_several_runs_each_has_a_cache_of_its_own(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
-    Path("items.csv").write_text("text,doc\nthe cat,1\nthe cat sat,1\nthe cat,2\n")
-    how = ["items.csv", "--text", "text", "--state", "carry", "--document", "doc", *CACHED, "--out", "out.csv"]
-    cli("score", tiny_run, lstm_run, *how)
-    rows = read_rows(Path("out.csv").read_text())
-    for run in (tiny_run, lstm_run):
-        found = [float(row["surprisal"]) for row in rows if row["run"] == run.name]
-        assert found == pytest.approx(_in_parts(spanlm.load(run), ["the cat\nthe cat sat", "the cat"]), abs=1e-5)
-        assert json.loads(Path("out.csv.meta.json").read_text())["runs"][run.name]["cache"]["window"] == 7
-
-
 def test_the_first_word_of_a_line_has_no_number_where_it_was_only_read_in_training(
     cli: Cli, unopened_run: Path, file: Path
 ) -> None:
@@ -190,19 +151,6 @@ def test_a_note_says_that_a_terminal_is_read(cli: Cli, tiny_run: Path, file: Pat
     os.close(terminal)
     assert found == cli("score", tiny_run, file).done.encode()
     assert b"standard input" in said and b"Ctrl-D" in said and said.count(b"\n") == 1
-
-
-@pytest.mark.slow
-def test_several_files_have_a_column_of_their_names(cli: Cli, typed: Typed, tiny_run: Path, file: Path) -> None:
-    """Each is scored as if it were alone, whatever the state."""
-    Path("b.txt.gz").write_bytes(gzip.compress(b"a dog ran\n"))
-    names = ["text.txt", "b.txt.gz", "text.txt"]
-    alone = {name: table(cli("score", tiny_run, name, "--state", "carry").done) for name in names}
-    out = cli("score", tiny_run, *names, "--state", "carry").done
-    assert out.splitlines()[0].split("\t") == ["file", *COLUMNS]
-    assert table(out) == [{"file": name, **row} for name in names for row in alone[name]]
-    typed(b"a dog ran\n")
-    assert [row["file"] for row in table(cli("score", tiny_run, "text.txt", "-").done)][-1] == "-"
 
 
 @pytest.mark.slow

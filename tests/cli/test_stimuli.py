@@ -7,7 +7,6 @@ import gzip
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -74,36 +73,6 @@ def test_tokens_are_the_rows_of_a_text(cli: Cli, words_run: Path) -> None:
     assert [(x["word"], x["surprisal"]) for x in words] == [(x["word"], x["surprisal"]) for x in again]
 
 
-def test_several_runs_stand_beside_each_other_or_are_one(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
-    command = ("--text", "text", "--format", "jsonl", write("s.csv"))
-
-    def rows(*words: object) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in cli("score", *words, *command).out.splitlines()]
-
-    both = rows(tiny_run, lstm_run)
-    for run in (tiny_run, lstm_run):
-        assert [row for row in both if row["run"] == run.name] == [{"run": run.name, **row} for row in rows(run)]
-    for mixed, *each in zip(rows(tiny_run, lstm_run, "--combine", "linear"), both[:3], both[3:6], strict=False):
-        chances = [2 ** -row["surprisal"] for row in each]
-        assert 2 ** -mixed["surprisal"] == pytest.approx(sum(chances) / 2, rel=1e-4)
-    cli("score", tiny_run, lstm_run, *command, "--combine", "linear", "--looks").refused("attention of their own")
-    cli("score", tiny_run, lstm_run, *command, "--looks").refused(f"{lstm_run}: this model attends to nothing")
-
-
-def test_a_document_goes_on_from_row_to_row_and_not_into_another(cli: Cli, tiny_run: Path) -> None:
-    how = "--text text --state carry --format jsonl --base e"
-    command = ("score", tiny_run, write("s.csv"), *how.split())
-    rows = [json.loads(line) for line in cli(*command, "--document", "condition").out.splitlines()]
-    carried = [json.loads(line) for line in cli(*command).out.splitlines()]
-    model = spanlm.load(tiny_run)
-    lines = [" ".join(item["text"].split()) for item in ITEMS]
-    expected = [*model.score(lines[0], base=math.e), *model.score(lines[1:], state="carry", base=math.e)]
-    assert [row["surprisal"] for row in rows] == pytest.approx([row.surprisal for row in expected], rel=1e-5)
-    whole = list(model.score(lines, state="carry", base=math.e))
-    assert [row["surprisal"] for row in carried] == pytest.approx([row.surprisal for row in whole], rel=1e-5)
-    assert [row["sentence"] for row in rows] == [row.sentence for row in whole]
-
-
 def test_kinds_that_no_name_tells(cli: Cli, tiny_run: Path) -> None:
     expected = cli("score", tiny_run, write("s.csv"), "--text", "text", "--keep", "item").out
     Path("s.txt").write_text(Path("s.csv").read_text())
@@ -111,10 +80,6 @@ def test_kinds_that_no_name_tells(cli: Cli, tiny_run: Path) -> None:
     Path("semicolons.csv").write_text('item;text\n1;"the cat, the"\n')
     rows = read_rows(cli("score", tiny_run, "semicolons.csv", "--column", "text").out)
     assert [row["word"] for row in rows] == ["the", "cat,", "the"]
-    Path("one.txt").write_text("the cat\n")
-    cli("score", tiny_run, "one.txt", "--text", "text").refused("one.txt", "--input csv, tsv or jsonl")
-    Path("list.txt").write_text("".join(f"{n} ||| the cat ||| lm= 1 ||| 2\n" for n in range(9)))
-    cli("score", tiny_run, "list.txt").refused("Moses", "spanlm rescore --nbest")
 
 
 def test_several_tables_have_a_column_of_their_names(cli: Cli, tiny_run: Path) -> None:
@@ -141,8 +106,6 @@ def test_attend_reads_the_same_items_at_the_same_places(cli: Cli, tiny_run: Path
         if row is not None:
             assert (row["target"], int(row["oov"])) == (score["word"], score["oov"])
             assert float(row["surprisal"]) == pytest.approx(score["surprisal"], rel=1e-5)
-    cli(*attend, "--out", "a.csv").refused("--column text")
-    cli(*attend, "--column", "x", "--out", "a.csv").refused("line 2: no column x")
     cli(*attend, "--column", "text", "--out", "a.html")
     assert '"unknown":["' in Path("a.html").read_text()
 
@@ -202,7 +165,6 @@ def test_a_bad_row_is_left_out_by_whatever_reads_tables(cli: Cli, tiny_run: Path
     assert attended.status == 0 and "4 rows left out: s.jsonl, line 2" in attended.err
     assert {row["sentence"] for row in read_rows(Path("a.csv").read_text())} == {"1", "4", "7"}
     cli(*attend, "b.csv", "--strict").refused("line 2")
-    cli("attend", tiny_run, "--text", A, "--out", "b.csv", "--strict").refused("--strict")
 
 
 @pytest.mark.parametrize(
@@ -280,4 +242,3 @@ def test_what_is_likely_a_mistake_is_noted(cli: Cli, tiny_run: Path) -> None:
     assert "comes again" not in noted("whole.csv", *lines, trial="1 1 2 2", text=words)
     assert "written otherwise: 1 in lower case" in noted("upper.csv", item="1 2", text=f"{A.upper()} zebra")
     assert "otherwise" not in noted("reserved.csv", run="7 7 7", text="zebra <EOS> <UNK>")
-    cli("score", tiny_run, "one.csv", "--text", "text", "--out", "x.xlsx").refused("x.xlsx")

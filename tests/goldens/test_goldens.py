@@ -1,17 +1,19 @@
 """What spanlm 0.2.0 computed, printed and wrote, which the installed spanlm must compute, print and write, too.
 
-`goldens.json` has the numbers, `runs.zip` runs that 0.2.0 trained: some are finished, some were killed. On the
-processor and with the torch that made a golden, floats are compared bit for bit; elsewhere sums are added in another
-order, so floats are compared to a relative 1e-5, and digests of weights not at all.
+`goldens.json.gz` has the numbers, `runs.zip` runs that 0.2.0 trained, which are never made anew: published rows in
+small, some finished, some killed, and a trigram model. On the processor and with the torch that made a golden, floats
+are compared bit for bit; elsewhere sums are added in another order, so floats are compared to a relative 1e-5,
+printed numbers to what three digits hold, and digests of weights not at all.
 
-`python -m tests.goldens.test_goldens [PART …]` makes goldens anew. `runs` makes the archive anew, which no version may
-do: what reads these runs must go on reading them. What may be missing is listed, with the reason, in `REMOVED`.
+`python -m tests.goldens.test_goldens [PART …]` makes goldens anew: `tables` after a change of what is printed. What may
+be missing is listed, with the reason, in `REMOVED`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import csv
+import gzip
 import hashlib
 import io
 import json
@@ -24,6 +26,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields, is_dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +51,7 @@ from tests.goldens.small import (
 )
 
 HERE = Path(__file__).parent
-GOLDENS, RUNS = HERE / "goldens.json", HERE / "runs.zip"
+GOLDENS, RUNS = HERE / "goldens.json.gz", HERE / "runs.zip"
 REMOVED: dict[str, str] = {
     r".*python/Scorer": "ten lines over `spanlm.load`, which docs/interop.md shows",
     r".*/options/bench/--compare-threads": "`spanlm bench --threads N` for each N says the same",
@@ -70,16 +73,6 @@ CHANGING = {
 DERIVED = {"nll_per_token", "bits_per_token", "oov_share", "unk_share", "perplexity_without_unk", "nats", "log10"}
 """Keys whose values follow from others: likewise."""
 
-FINISHED = {
-    "kvp": ("daniluk2017/kvp-w5", {}),
-    "kvp-2": ("daniluk2017/kvp-w5", {"seed": 2}),
-    "lstm": ("daniluk2017/lstm", {}),
-    "pointer": ("merity2017/pointer-ptb", {}),
-    "sentences": ("salton2017/combined-ptb", {}),
-    "spans": ("li2020/awd-snb-ptb", {"epochs": 3}),
-}
-"""Runs of the archive: the published row that was shrunk, and fields of its training."""
-
 KILLED = {"kvp-killed": "daniluk2017/kvp-w5", "awd-killed": "merity2018/awd-ptb"}
 
 FILES = {
@@ -90,6 +83,13 @@ FILES = {
     "pairs.jsonl": "".join(
         json.dumps({"sentence_good": good, "sentence_bad": bad, "UID": "order"}) + "\n"
         for good, bad in (("the cat sat .", "cat the sat ."), ("a dog ran .", "a zebra ran ."))
+    ),
+    "critical.jsonl": "".join(
+        json.dumps({"sentence_good": good, "sentence_bad": bad, "at": at, "UID": uid}) + "\n"
+        for good, bad, at, uid in (
+            ("the cat sat .", "the dog sat .", "2-3", "order"),
+            ("a zebra ran .", "a gnu ran .", "2", "unknown"),  # a tie
+        )
     ),
     "lists.nbest": "".join(
         f"{name} ||| {words} ||| AM= {score} ||| {score}\n"
@@ -115,7 +115,9 @@ COMMANDS = {
     "evaluate, sentences": "evaluate sentences --json",
     "evaluate, pointer": "evaluate pointer --json",
     "evaluate, n-gram": "evaluate kn3 --json",
+    "evaluate, n-gram with a cache": "evaluate kn3 --cache 5 --cache-theta 0 --cache-lambda 0.2 --json",
     "evaluate, parts": "evaluate spans --parts --gate-temperature 1 --json",
+    "evaluate, parts, hard gate": "evaluate spans --parts --gate-temperature 1e-6 --json",
     "evaluate, cache": "evaluate kvp --cache 20 --cache-theta 0.3 --cache-lambda 0.1 --json",
     "evaluate, tuned cache": "evaluate kvp --cache 20 --cache-theta 0.2 0.4 --cache-lambda 0.05 0.2 --tune-cache"
     " --json",
@@ -125,40 +127,88 @@ COMMANDS = {
     "evaluate, dynamic, training's loss": "evaluate spans --dynamic --dynamic-loss training --dynamic-rate 1e-4"
     " --parts --json",
     "evaluate, mixture": "evaluate kvp kvp-2 --json",
+    "evaluate, mixture with a cache": "evaluate kvp lstm --cache 20 --cache-theta 0.3 --cache-lambda 0.1 --json",
     "evaluate, tuned mixture": "evaluate kvp kn3 --tune-weights --json",
     "evaluate, lesion": "evaluate kvp --attention uniform --json",
+    "evaluate, lesions of several": "evaluate kvp kvp-2 --attention none --json",
     "evaluate, KenLM's format": "evaluate kn3 --format kenlm",
+    "evaluate, KenLM's format of a run": "evaluate kvp --corpus short.txt --format kenlm",
+    "evaluate, KenLM's format of several": "evaluate kvp lstm --corpus short.txt --format kenlm",
+    "evaluate, SRILM's format of a run": "evaluate kvp --corpus short.txt --format srilm",
     "score": "score kvp --format jsonl --eos short.txt",
     "score, TSV": "score kvp short.txt --out out/rows.tsv",
     "score, document": "score kvp --format jsonl --state document --base e short.txt",
     "score, sentences": "score sentences --format jsonl short.txt",
     "score, spans": "score spans --format jsonl --gate-temperature 1 --state carry short.txt",
+    "score, carried": "score kvp --format jsonl --state carry --eos short.txt",
+    "score, n-gram": "score kn3 --format jsonl short.txt",
     "score, mixture": "score kvp kvp-2 --format jsonl --base 10 short.txt",
     "score, table": "score kvp lstm stimuli.csv --text sentence --out out/rows.csv",
+    "score, table as one": "score kvp lstm stimuli.csv --text sentence --combine linear --out out/rows.csv",
+    "score, files": "score kvp short.txt refs.txt --state carry --format jsonl",
+    "score, caches": "score kvp lstm stimuli.csv --text sentence --document item --state carry --cache 7"
+    " --cache-theta 0.3 --cache-lambda 0.2 --out out/rows.csv",
     "score, looks": "score kvp stimuli.csv --text sentence --looks --out out/rows.jsonl",
     "score, documents": "score kvp stimuli.csv --text sentence --document item --state carry --out out/rows.csv",
     "pairs": "pairs kvp pairs.jsonl --json --out out/answers.jsonl",
+    "pairs, ties": "pairs kvp critical.jsonl --json --out out/answers.csv",
+    "pairs, critical words": "pairs kvp critical.jsonl --critical at --json --out out/answers.jsonl",
     "pairs, n-gram": "pairs kn3 pairs.jsonl --json",
     "cloze": "cloze kvp questions.txt --json --out out/ranks.jsonl",
+    "cloze, n-gram": "cloze kn3 questions.txt --json",
     "cloze, contexts": "cloze kvp kvp-2 questions.txt --context full --context query --json",
     "rescore": f"rescore kvp kn3 {LISTS} --weights total=1 kvp=0.5 kn3=0.5 words=0.1",
     "rescore, tuned": f"rescore kvp {LISTS} --tune --nbest-out out/lists.nbest",
     "compare": "compare lstm kvp --json",
+    "compare, changed": "compare kvp --attention none --cache 20 --cache-theta 0.5 --cache-lambda 0.3 --json",
+    "compare, tuned caches": "compare lstm kvp --cache 20 --tune-cache --cache-theta 0.1 0.3 --cache-lambda 0.1 0.2 "
+    "--combine linear --json",
     "context": "context kvp --lengths 1 2 5 --positions 20 --far 3 --json --out out/context.csv",
     "attend": f"attend kvp --text '{TEXT}' --out out/attend.csv",
     "attend, document": "attend kvp --document 1 --words 12 --out out/attend.csv",
     "attend, lags": "attend kvp kvp-2 --by-lag --split valid --out out/attend.csv",
     "attend, sentence": f"attend sentences --sentence '{TEXT}' --out out/attend.json",
     "attend, flatness": "attend sentences --flatness --out out/attend.json",
+    "attend, flatness of spans": "attend spans kvp --flatness --corpus text --split valid --out out/attend.json",
+    "attend, lags of spans": "attend spans --by-lag --split valid --out out/attend.json",
     "attend, pointer": f"attend pointer --text '{TEXT}' --out out/attend.csv",
     "attend, spans": f"attend spans --text '{TEXT}' --out out/attend.json",
     "attend, spans by epoch": "attend spans --by-epoch --out out/attend.json",
     "generate": "generate kvp --seed 7 --length 30 --prompt 'the cat'",
     "generate, cut": "generate kvp --seed 3 --length 30 --top-k 9 --top-p 0.9 --temperature 0.8 --prompt 'the cat'",
     "generate, spans": "generate spans --seed 2 --length 30 --prompt 'the cat'",
+    "generate, hard gate": "generate spans --seed 2 --length 30 --gate-temperature 0.01 --prompt 'the cat'",
+    "generate, n-gram": "generate kn3 --seed 2 --length 30 --prompt 'the cat'",
+    "generate, unknown words": "generate kvp --seed 2 --length 90 --temperature 3 --unk",
     "generate, mixture": "generate kvp kvp-2 --seed 5 --length 30 --unk --prompt 'the cat'",
 }
 """Commands over the archive's runs; a word that is the name of a run stands for its folder."""
+
+TABLES = {
+    "presets": "presets daniluk2017",
+    "presets, one": "presets li2020/mos-ps-at-snb-ptb",
+    "evaluate": "evaluate kvp",
+    "evaluate, tuned cache": "evaluate kvp --cache 20 --cache-theta 0.2 0.4 --cache-lambda 0.05 0.2 --tune-cache",
+    "evaluate, tuned mixture": "evaluate kvp kvp-2 --tune-weights",
+    "evaluate, parts": "evaluate spans --parts --gate-temperature 1",
+    "evaluate, lesion": "evaluate kvp --state line --attention window=2",
+    "pairs": "pairs kvp kvp-2 pairs.jsonl --weights 3 1",
+    "cloze": "cloze kvp questions.txt",
+    "rescore": "rescore kvp --nbest lists.nbest --refs refs.txt --tune",
+    "compare": "compare lstm kvp",
+    "context": "context kvp --lengths 1 2 5 --positions 20 --far 3",
+    "attend, lags": "attend kvp kvp-2 --by-lag --split valid",
+    "attend, lags of spans": "attend spans --by-lag --split valid",
+    "attend, sentence": f"attend sentences --sentence '{TEXT}'",
+    "attend, sentences": f"attend kvp --sentence '{TEXT}' --sentence 'the cat'",
+    "attend, flatness": "attend sentences --flatness",
+    "attend, flatness of spans": "attend spans kvp --flatness --corpus text --split valid",
+    "attend, spans": f"attend spans --text '{TEXT}'",
+    "attend, soft gate": f"attend spans --text '{TEXT}' --gate-temperature 1",
+    "attend, part": "attend spans --split valid --from 40 --words 9 --top 2",
+    "attend, spans by epoch": "attend spans --by-epoch",
+}
+"""Commands whose tables are kept line by line."""
 
 TYPED = {
     "bench": "bench demo --rounds 1 --device cpu --json",
@@ -207,8 +257,7 @@ def working(folder: Path) -> Iterator[None]:
     with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPANLM_DATA", str(folder))  # where a run finds its text whose folder was moved
         patch.setenv("SPANLM_CACHE", str(folder / "cache"))
-        if RUNS.exists():
-            zipfile.ZipFile(RUNS).extractall("runs")
+        zipfile.ZipFile(RUNS).extractall("runs")
         yield
 
 
@@ -257,13 +306,24 @@ def parsed(text: str, suffix: str) -> Json:
     return text.split()
 
 
+def words_of(line: str) -> list[str]:
+    """Return the arguments of a command."""
+    names = {path.name for path in Path("runs").iterdir()}
+    words = re.findall(r"'([^']*)'|(\S+)", line)
+    return [f"runs/{word}" if word in names else quoted or word for quoted, word in words]
+
+
+def table(name: str) -> Json:
+    """Return the lines that a command prints, but for its speed."""
+    lines = (" ".join(line.split()) for line in command(*words_of(TABLES[name])).splitlines())
+    return [line for line in lines if not line.startswith("speed ")]
+
+
 def told(line: str) -> Json:
     """Run a command; return what it printed, and what it wrote in `out` by the file's name."""
     shutil.rmtree("out", ignore_errors=True)
     Path("out").mkdir()
-    words = re.findall(r"'([^']*)'|(\S+)", line)
-    names = {path.name for path in Path("runs").iterdir()}
-    arguments = [f"runs/{word}" if word in names else quoted or word for quoted, word in words]
+    arguments = words_of(line)
     printed = command(*arguments)
     suffix = ".json" if "--json" in arguments else ".jsonl" if "jsonl" in arguments else ""
     files = [path for path in sorted(Path("out").rglob("*")) if path.suffix in (".json", ".jsonl", ".csv", ".tsv")]
@@ -368,7 +428,7 @@ def _options(verb: str) -> list[str]:
     pages = _printed(*verb.split(), "--help") + _printed(*verb.split(), "--help", "all")
     terms = (line.strip().partition("  ")[0] for line in pages.splitlines() if line.lstrip().startswith("-"))
     shown = set(re.findall(r"(?<![\w-])--[A-Za-z][\w.-]*", " ".join(terms)))
-    known = goldens().get("surface", {}).get("options", {}).get(verb, []) if GOLDENS.exists() else []
+    known = goldens()["surface"]["options"].get(verb, [])
     taken = [
         x for x in known if x not in shown and f"unknown option {x}" not in _printed(*verb.split(), x, "--no-such")
     ]
@@ -384,6 +444,7 @@ def _printed(*arguments: str) -> str:
 PARTS: dict[str, Callable[[], Json]] = {
     "numbers": lambda: {name: numbers(name) for name in spanlm.PRESETS},
     "commands": lambda: {name: kept(told(line)) for name, line in COMMANDS.items()},
+    "tables": lambda: {name: table(name) for name in TABLES},
     "typed": lambda: {name: types(told(line)) for name, line in TYPED.items()},
     "going on": lambda: {name: going_on(name) for name in KILLED},
     "undisturbed": lambda: {kind: undisturbed(kind) for kind in RESUMED},
@@ -392,91 +453,27 @@ PARTS: dict[str, Callable[[], Json]] = {
 }
 
 
-PACKED = ("commands", "numbers", "typed")
-"""Parts whose dictionaries are much like each other."""
-
-
-def packed(value: Json, shapes: Tree) -> Json:
-    """Return a value whose dictionaries are each the name of a shape, its keys and constant texts, and what is left."""
-    if isinstance(value, dict):
-        shape = {key: x if isinstance(x, str) and x.startswith("(") else None for key, x in value.items()}
-        name = next((name for name, known in shapes.items() if known == shape), f"#{len(shapes)}")
-        shapes.setdefault(name, shape)
-        return [name, *(packed(value[key], shapes) for key, text in shapes[name].items() if text is None)]
-    return [packed(x, shapes) for x in value] if isinstance(value, list) else value
-
-
-def unpacked(value: Json, shapes: Tree) -> Json:
-    """Return the value of `packed`."""
-    if not isinstance(value, list):
-        return value
-    if value and isinstance(value[0], str) and value[0] in shapes:
-        rest = (unpacked(x, shapes) for x in value[1:])
-        return {key: next(rest) if text is None else text for key, text in shapes[value[0]].items()}
-    return [unpacked(x, shapes) for x in value]
-
-
 def goldens() -> Tree:
     """Read them."""
-    found: Tree = json.loads(GOLDENS.read_text(encoding="utf-8"))
-    shapes = found.pop("shapes")
-    for part in PACKED:
-        found[part] = {name: unpacked(item, shapes) for name, item in found[part].items()}
+    found: Tree = json.loads(gzip.decompress(GOLDENS.read_bytes()))
     return found
 
 
+def dumped(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
 def make(parts: list[str]) -> None:
-    """Write parts of goldens.json anew."""
-    if "runs" in parts:
-        RUNS.unlink(missing_ok=True)
-        make_runs()
-        parts.remove("runs")
+    """Write parts of the goldens anew, a line an item."""
     with tempfile.TemporaryDirectory() as folder, working(Path(folder)):
         made = {part: PARTS[part]() for part in parts}
-    whole = {**(goldens() if GOLDENS.exists() else {}), **made}
-    whole["made on"] = {**whole.get("made on", {}), **dict.fromkeys(made, processor())}
-    write(whole)
-
-
-def write(whole: Tree) -> None:
-    """Write goldens.json, a line an item."""
-    shapes = Tree()
-    packs = {part: {name: packed(item, shapes) for name, item in whole[part].items()} for part in PACKED}
-    whole = {**whole, **packs, "shapes": shapes}
-    dump = lambda value: json.dumps(value, ensure_ascii=False, separators=(",", ":"))  # noqa: E731
+    whole = goldens() | made
+    whole["made on"] |= dict.fromkeys(made, processor())
     lines = (
-        f"{dump(part)}: {{\n" + ",\n".join(f"{dump(name)}:{dump(item)}" for name, item in value.items()) + "\n}"
+        f"{dumped(part)}: {{\n" + ",\n".join(f"{dumped(name)}:{dumped(item)}" for name, item in value.items()) + "\n}"
         for part, value in sorted(whole.items())
     )
-    GOLDENS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-
-
-def make_runs() -> None:
-    """Train the runs of the archive, and write it."""
-    with tempfile.TemporaryDirectory() as folder, working(Path(folder)):
-        for name, (preset, training) in FINISHED.items():
-            trained(shrunk(preset, "text", **training), Path("runs") / name)
-            shutil.rmtree(Path("runs") / name / "checkpoints")
-        for name, preset in KILLED.items():
-            killed(shrunk(preset, "text", epochs=14, checkpoint_every=3), Path("runs") / name, lines=40)
-            for older in sorted((Path("runs") / name / "checkpoints").glob("step-*"))[:-1]:
-                shutil.rmtree(older)
-        command(
-            "train",
-            "ngram",
-            "--order",
-            "3",
-            "--corpus",
-            "text",
-            "--ngram.fallback",
-            "[0.5, 1, 1.5]",
-            "--out",
-            "runs/kn3",
-        )
-        with zipfile.ZipFile(RUNS, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-            for path in sorted(Path("runs").glob("*/**/*")):
-                if path.is_file() and path.name != ".lock":
-                    archive.write(path, path.relative_to("runs"))
+    GOLDENS.write_bytes(gzip.compress(("{\n" + ",\n".join(lines) + "\n}\n").encode(), mtime=0))
 
 
 # ---------------------------------------------------------------- comparing
@@ -500,12 +497,22 @@ def differences(made: Json, expected: Json, exact: bool, path: str = "") -> list
     else:
         near = not exact and isinstance(made, float) and isinstance(expected, int | float)
         digest = path.endswith("sha256") and isinstance(made, str) and made[:16] == expected  # so many digits are kept
-        skipped = not exact and path.endswith("sha256")
+        skipped = not exact and (path.endswith("sha256") or (isinstance(made, str) and alike(made, expected)))
         same = (
             made == expected or digest or skipped or (near and math.isclose(made, expected, rel_tol=1e-5, abs_tol=1e-6))
         )
         return [] if same else [f"{path}: {made!r}, not {expected!r}"]
     return [line for place, one, other in pairs for line in differences(one, other, exact, place)]
+
+
+def alike(made: str, expected: Json) -> bool:
+    """Return whether two lines are the same but for the last digits of their numbers."""
+    pairs = list(zip_longest(made.split(), str(expected).split(), fillvalue=""))
+    numbers = [[re.sub(r"[^\d.e]", "", word) for word in pair] for pair in pairs if pair[0] != pair[1]]
+    try:
+        return all(math.isclose(float(one), float(other), rel_tol=1e-3, abs_tol=2e-3) for one, other in numbers)
+    except ValueError:
+        return False
 
 
 def check(part: str, made: Json, *keys: str) -> None:
@@ -530,6 +537,11 @@ def test_a_preset_computes_the_same(name: str) -> None:
 @pytest.mark.parametrize("name", rest_slow(COMMANDS, kind=lambda name: name.partition(",")[0]))
 def test_a_command_says_the_same_of_runs_of_020(name: str) -> None:
     check("commands", kept(told(COMMANDS[name])), name)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_command_prints_the_same_table(name: str) -> None:
+    check("tables", table(name), name)
 
 
 @pytest.mark.slow

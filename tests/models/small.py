@@ -1,12 +1,12 @@
-"""One or more small configurations of every registered room, and what the tests do with them.
+"""One or more small configurations of every registered room, each memory's reach, and what tests do with them.
 
 A kind that is registered without an entry here stops the collection: the contract tests must cover it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import pytest
@@ -39,39 +39,96 @@ HIDDEN = 12  # 1, 2, 3 and 4 parts divide it
 EMBEDDING = 5
 VOCABULARY = 11
 
-SMALL_MEMORIES: dict[str, list[Any]] = {
-    "none": [NoMemoryConfig()],
-    "key_value": [
-        KeyValueConfig(roles=1, window=3),
-        KeyValueConfig(roles=2, window=4),
-        KeyValueConfig(roles=3, window=1),
-        KeyValueConfig(roles=3, window=5),
-    ],
-    "ngram": [NGramConfig(order=2), NGramConfig(order=4)],
-    "attentive": [
-        AttentiveConfig(score=score, window=window, merge_bias=bias)
-        for score in ("single", "combined")
-        for window, bias in ((None, True), (5, False))
-    ]
-    # these have all paths but their scores in common with the single one
-    + [AttentiveConfig(score="mean"), AttentiveConfig(score="mean", window=3)]
-    + [AttentiveConfig(score="none")],
-    "recurrent_memory": [
-        RecurrentMemoryConfig(window=1),
-        RecurrentMemoryConfig(window=4),
-        RecurrentMemoryConfig(window=3, temporal=False),
-        RecurrentMemoryConfig(window=5, composition="linear"),
-    ],
-    "pointer_sentinel": [PointerSentinelConfig(window=window) for window in (1, 4, 12)],
-    "span_buffer": [
-        SpanBufferConfig(buffer_size=6, span_length=3),
-        SpanBufferConfig(buffer_size=2, span_length=2),
-        SpanBufferConfig(buffer_size=4, words=True),
-        SpanBufferConfig(buffer_size=6, span_length=3, newest="current"),
-        SpanBufferConfig(buffer_size=3, words=True, newest="current"),
-        SpanBufferConfig(buffer_size=4, span_length=2, reads="merge"),
-    ],
+UNBOUNDED = 100
+"""The reach of a memory without a limit: more than any test has steps."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Small configurations of a kind of memory, and what tells it from others in the contract tests."""
+
+    small: list[Any]
+    reach: Callable[[Any], int] = lambda config: config.window
+    """How many steps back it can look."""
+    outputs: bool = True
+    """It looks back at what the encoder wrote."""
+    words: bool = False
+    """It looks back at words."""
+    spans: Callable[[Any, int], list[tuple[int, int]]] | None = None
+    """How many steps before a step of a new stream each span begins and ends, the newest first; None: all are read."""
+    blind: Callable[[Any], bool] = lambda config: False
+    """Its weights need not change with the word of their step: they know nothing of it, or there is one."""
+    shown: Callable[[Any], set[str]] = lambda config: set()
+    """Tensors of the state that the attention follows from, but not the answer."""
+
+
+def span_ends(config: Any, step: int) -> list[tuple[int, int]]:
+    length = 1 if config.words else config.span_length
+    newest = config.newest == "before"
+    ends = [newest + length * n for n in range(config.buffer_size // length)]
+    return [(end + length - 1, end) for end in ends if end + length - 1 <= step]
+
+
+def summed(config: Any) -> bool:
+    """The answer has running sums, for which nothing but these is carried."""
+    return config.score in ("single", "mean") and config.slots is None
+
+
+KINDS: dict[str, Kind] = {
+    "none": Kind([NoMemoryConfig()], reach=lambda c: 0),
+    "key_value": Kind(
+        [
+            KeyValueConfig(roles=1, window=3),
+            KeyValueConfig(roles=2, window=4),
+            KeyValueConfig(roles=3, window=1),
+            KeyValueConfig(roles=3, window=5),
+        ]
+    ),
+    "ngram": Kind([NGramConfig(order=2), NGramConfig(order=4)], reach=lambda c: c.order - 1),
+    "attentive": Kind(
+        [
+            *(
+                AttentiveConfig(score=score, window=window, merge_bias=bias)
+                for score in ("single", "combined")
+                for window, bias in ((None, True), (5, False))
+            ),
+            # these have all paths but their scores in common with the single one
+            *(AttentiveConfig(score="mean"), AttentiveConfig(score="mean", window=3)),
+            AttentiveConfig(score="none"),
+        ],
+        reach=lambda c: 0 if c.score == "none" else c.window or UNBOUNDED,
+        blind=lambda c: c.score == "mean",
+        shown=lambda c: {"scores", "filled"} if summed(c) else set(),
+    ),
+    "recurrent_memory": Kind(
+        [
+            RecurrentMemoryConfig(window=1),
+            RecurrentMemoryConfig(window=4),
+            RecurrentMemoryConfig(window=3, temporal=False),
+            RecurrentMemoryConfig(window=5, composition="linear"),
+        ],
+        reach=lambda c: c.window - 1,
+        outputs=False,
+        words=True,
+    ),
+    "pointer_sentinel": Kind(
+        [PointerSentinelConfig(window=window) for window in (1, 4, 12)], reach=lambda c: c.window - 1, words=True
+    ),
+    "span_buffer": Kind(
+        [
+            SpanBufferConfig(buffer_size=6, span_length=3),
+            SpanBufferConfig(buffer_size=2, span_length=2),
+            SpanBufferConfig(buffer_size=4, words=True),
+            SpanBufferConfig(buffer_size=6, span_length=3, newest="current"),
+            SpanBufferConfig(buffer_size=3, words=True, newest="current"),
+            SpanBufferConfig(buffer_size=4, span_length=2, reads="merge"),
+        ],
+        reach=lambda c: max(map(max, span_ends(c, 10 * c.buffer_size))),
+        spans=span_ends,
+        blind=lambda c: True,  # all that it was read at a step may be one span
+    ),
 }
+SMALL_MEMORIES = {name: kind.small for name, kind in KINDS.items()}
 SMALL_ENCODERS: dict[str, list[Any]] = {
     "lstm": [LSTMConfig(hidden_size=HIDDEN), LSTMConfig(hidden_size=HIDDEN, layers=2)],
     "variational_lstm": [
@@ -269,3 +326,54 @@ class Largest(TorchDispatchMode):
                 held = x.untyped_storage().nbytes() // x.element_size()
                 self.elements = max(self.elements, min(x.numel(), held))
         return result
+
+
+def reach(config: Any) -> int:
+    return KINDS[config.kind].reach(config)
+
+
+def looked_at(config: Any, step: int) -> set[int]:
+    """The lags at which `step` of a new stream looks at what the encoder wrote; its own is one."""
+    kind = KINDS[config.kind]
+    if kind.spans is not None:
+        return {lag for lag in {0}.union(*kind.spans(config, step)) if lag <= step}
+    return set(range(min(reach(config), step) + 1)) if kind.outputs else {0}
+
+
+def attended(config: Any, step: int, nearest_lag: int) -> set[int]:
+    """The lags that attention gives weight to at `step` of a new stream; a span's is that of its end."""
+    spans = KINDS[config.kind].spans
+    if spans is not None:
+        return {end for _, end in spans(config, step)}
+    return set(range(nearest_lag, min(reach(config), step) + 1))
+
+
+every_memory = pytest.mark.parametrize("config", memories())
+
+
+def only(which: Callable[[Memory], bool]) -> Any:
+    """Parametrise over the memories that are `which`."""
+    chosen = [p for p in memories() if which(build(p.values[0], HIDDEN, VOCABULARY))]
+    assert chosen
+    return pytest.mark.parametrize("config", chosen)
+
+
+def attends(memory: Memory) -> bool:
+    return read(memory, values(1, 1, HIDDEN), memory.init_state(1))[0].attention is not None
+
+
+def answer(readout: Readout) -> Tensor:
+    """What the memory does to the prediction: the features; of a mixture, numbers that all change where it does."""
+    if readout.mixture is None:
+        return readout.features
+    parts = mixed(readout) if isinstance(readout.mixture, Pointer) else [readout.features, *mixed(readout)]
+    both = torch.cat([x.reshape(*x.shape[:2], -1) for x in parts], -1)
+    return both @ values(both.shape[-1], 4, seed=3)
+
+
+def after_prefix(memory: Memory, steps: int, batch: int = 2) -> Tensors:
+    """State of streams that have read `steps` steps, without a graph."""
+    state = memory.init_state(batch)
+    if steps:
+        _, state = read(memory, values(steps, batch, HIDDEN, seed=50), state)
+    return {name: x.detach() for name, x in state.items()}

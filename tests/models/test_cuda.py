@@ -11,8 +11,8 @@ from torch import Tensor
 from spanlm.models.encoders.awd_lstm import AWDLSTMEncoder
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from tests.models import small
-from tests.models.awd import NOISY, recorded, replayed, stack
 from tests.models.small import EMBEDDING, assert_same, language_model, tensors, values, words
+from tests.models.test_encoder_twins import NOISY, recorded, replayed, stack
 
 pytestmark = small.ON_GPU
 

@@ -90,23 +90,6 @@ def flat(result: Any) -> list[Tensor]:
 
 
 @STACKS
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("training", [True, False])
-def test_it_is_the_librarys_module(kind: Any, plain: Any, dtype: torch.dtype, training: bool) -> None:
-    rate = 0.0 if training else 0.4
-    torch.manual_seed(0)
-    theirs = plain(5, 4, 2, dropout=rate).to(dtype).train(training)
-    ours = kind(5, 4, 2, dropout=rate).to(dtype).train(training)
-    ours.load_state_dict(theirs.state_dict())
-    results = []
-    for stack in (ours, theirs):
-        found = flat(stack(values(6, 3, 5).to(dtype), carried(stack)))
-        gradients = torch.autograd.grad(found[0].square().sum(), list(stack.parameters()))
-        results.append([*(x.detach() for x in found), *gradients])
-    assert_same(*results, rtol=1e-5, atol=1e-6)
-
-
-@STACKS
 def test_in_training_units_are_dropped_between_its_layers(kind: Any, plain: Any) -> None:
     both, x = kind(4, 4, 2, dropout=0.4).double(), values(6, 3, 4)
     below, above = (plain(4, 4).double() for _ in range(2))

@@ -17,9 +17,8 @@ from spanlm.models.memories.pointer_sentinel import Pointer
 from spanlm.models.memories.span_buffer import SpanMixture
 from tests import reference
 from tests.models import small
-from tests.models.contract import attended, attends, only, span_ends
-from tests.models.small import HIDDEN, assert_same, language_model, words
-from tests.models.test_span_buffer_twin import seen
+from tests.models.small import HIDDEN, assert_same, attended, attends, language_model, only, span_ends, words
+from tests.models.test_span_buffer import seen
 
 STEPS, STREAMS = 9, 2
 LSTM, SOFTMAX = small.SMALL_ENCODERS["lstm"][0], small.SMALL_HEADS["softmax"][0]

@@ -12,18 +12,24 @@ from spanlm.models.interfaces import LMState, Memory, Readout, Tensors
 from spanlm.models.memories import RecurrentMemoryConfig
 from spanlm.models.memories.pointer_sentinel import Pointer
 from tests.models import small
-from tests.models.contract import (
-    REACH,
-    READS_WORDS,
+from tests.models.small import (
+    HIDDEN,
+    KINDS,
+    VOCABULARY,
     after_prefix,
     answer,
     attended,
     attends,
+    bitwise,
+    build,
     every_memory,
     looked_at,
     only,
+    reach,
+    read,
+    values,
+    words_at,
 )
-from tests.models.small import HIDDEN, VOCABULARY, bitwise, build, read, values, words_at
 
 
 @every_memory
@@ -36,7 +42,7 @@ def test_how_far_back_it_reads_words(config: Any) -> None:
         other = same.clone()
         other[s] = (other[s] + 1) % VOCABULARY
         changed = (answer(memory(h, other, state)[0]) != expected).any(-1).all(-1)
-        reached = range(s, s + REACH[config.kind](config) + 1) if config.kind in READS_WORDS else ()
+        reached = range(s, s + reach(config) + 1) if KINDS[config.kind].words else ()
         assert changed.tolist() == [t in reached for t in range(9)]
         assert (answer(memory(h, other, state)[0]) != expected).any(-1).any(-1).equal(changed)
 
@@ -66,7 +72,7 @@ def test_attention_rows_sum_to_one_or_are_empty(config: Any) -> None:
     readout = read(memory, values(8, 2, HIDDEN), memory.init_state(2))[0]
     attention, nearest_lag = readout.attention.weights, readout.attention.nearest_lag
     steps_without = next(t for t in range(8) if attended(config, t, nearest_lag))
-    if config.kind != "span_buffer":
+    if KINDS[config.kind].spans is None:
         assert steps_without == nearest_lag
         assert attention.shape == (8, 2, config.slots or 7)
     assert not attention[:steps_without].any()
@@ -99,20 +105,11 @@ def test_memory_is_read(config: Any) -> None:
     zeroed = {name: x if x.dtype == torch.bool else torch.zeros_like(x) for name, x in state.items()}
     for other in (zeroed, memory.init_state(2), after_prefix(memory, 3)):
         changed = ~torch.isclose(answer(read(memory, h, other)[0]), expected)
-        assert changed.all() == (REACH[config.kind](config) > 0)
+        assert changed.all() == (reach(config) > 0)
 
 
 WITHOUT_SLOTS = {"log_total", "mean"}
 """Tensors of a state that have no slots, so that none of them is empty."""
-
-
-def only_shown(config: Any) -> set[str]:
-    """Tensors of the state that the attention follows from, but not the answer: that has its running sums."""
-    return (
-        {"scores", "filled"}
-        if config.kind == "attentive" and config.score in ("single", "mean") and config.slots is None
-        else set()
-    )
 
 
 def marks_empty_slots(memory: Memory) -> bool:
@@ -167,7 +164,7 @@ def test_state_is_a_value(config: Any) -> None:
     assert bitwise(first[1], second[1])
 
 
-@pytest.mark.parametrize("config", [p for p in small.memories() if REACH[p.values[0].kind](p.values[0]) > 1])
+@pytest.mark.parametrize("config", [p for p in small.memories() if reach(p.values[0]) > 1])
 def test_every_tensor_of_the_state_is_read(config: Any) -> None:
     """(With one slot the keys cannot matter, and what a running mean weighs only once there is something beside it.)"""
     memory, h = build(config, HIDDEN, VOCABULARY), values(2, 2, HIDDEN)
@@ -175,7 +172,7 @@ def test_every_tensor_of_the_state_is_read(config: Any) -> None:
     for name in state:
         other = {**state, name: torch.zeros_like(state[name])}
         one, two = read(memory, h, state)[0], read(memory, h, other)[0]
-        if name in only_shown(config):
+        if name in KINDS[config.kind].shown(config):
             assert bitwise(answer(two), answer(one))
             if (name, config.score) == ("scores", "mean"):
                 continue  # they are zeros

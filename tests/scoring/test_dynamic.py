@@ -34,11 +34,11 @@ from spanlm.scoring.perplexity import Evaluation
 from spanlm.scoring.protocol import STANDARD, Protocol
 from spanlm.scoring.tally import tally
 from spanlm.store.run_folder import model_digest
+from tests import reference as twin
 from tests import reference_dynamic
-from tests import reference_span_buffer as twin
 from tests.cases import rest_slow
 from tests.models import small
-from tests.models.test_span_buffer_twin import gate
+from tests.models.test_span_buffer import gate
 from tests.scoring import reference
 from tests.scoring.reference import CONTEXTS, CORPUS, TARGETS, VOCABULARY
 from tests.scoring.reference import pieces as stream

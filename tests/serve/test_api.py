@@ -1,9 +1,10 @@
-"""The numbers of the server are those of the library and the command line."""
+"""The numbers of the server are those of the library and the command line; what it says of models and remembers."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,19 +13,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from starlette.testclient import TestClient
+from torch import Tensor
 
 import spanlm
 from spanlm.analysis.pages import page_content
 from spanlm.cli.main import main
+from spanlm.data.config import DEMO, DataConfig
+from spanlm.data.corpora import CORPORA
+from spanlm.models.encoders import ENCODERS, LSTMConfig
+from spanlm.models.heads import HEADS
+from spanlm.models.interfaces import LMState, NextWordModel, Readout
+from spanlm.models.language_model import LanguageModel, ModelConfig
+from spanlm.models.memories import MEMORIES
+from spanlm.papers import PRESETS
 from spanlm.runs.model import TrainedModel
+from spanlm.scoring.stream import evaluating
 from spanlm.serve.app import make_app
 from spanlm.serve.fields import NEURAL_CACHE, REQUESTS
-from spanlm.serve.served import Runs
+from spanlm.serve.remembering import Memo, Remembering
+from spanlm.serve.served import EXAMPLES, Runs, diagram
 from spanlm.serve.work import Work
 from spanlm.store.plain import finite
 from spanlm.store.run_folder import epoch_rows
 from tests.cases import rest_slow
+from tests.models.small import HIDDEN, SMALL_MEMORIES, language_model, models
 from tests.serve.conftest import Ask
 
 TEXT = "the cat sat on the mat . zebra\n\nthe dog ran to naïve 猫 object .\nname is bound to the object . 😀 <unk> the"
@@ -256,3 +270,140 @@ def test_schema_describes_what_is_checked(client: TestClient) -> None:
             f"{name}: {field['description']}" in text for name, field in schema["properties"].items()
         )
     assert client.get("/api/schema").headers["content-type"] == "application/json"
+
+
+def test_a_yardstick_is_read_with(tmp_path: Path, work: Work) -> None:
+    """A model of Hugging Face, which is an extra, by written word; it is asked for nothing else."""
+    from tests.interop.test_yardstick import bytes_tokenizer, saved
+
+    runs = Runs()
+    served = runs.add(f"hf:{saved(tmp_path, bytes_tokenizer())}", "cpu")
+    client = TestClient(make_app(runs, work), base_url="http://localhost")
+    (described,) = client.get("/api/models").json()["models"]
+    assert (described["attends"], described["states"], described["diagram"], described["caches"]) == (
+        None,
+        ["line", "carry", "document"],
+        None,
+        False,
+    )
+    text = "the cat sat\n\non the mat"
+    for state in described["states"]:
+        words = client.post("/api/read", json={"text": text, "state": state}).json()["items"][0]["words"]
+        assert [word["text"] for word in words] == text.split()
+        expected = [score.surprisal for score in served.model.score(text, state=state)]
+        assert [word["surprisal"] for word in words] == pytest.approx(expected)
+    for name, field in (("next", "prompt"), ("generate", "prompt"), ("attend", "text")):
+        answer = client.post(f"/api/{name}", json={field: text})
+        assert answer.status_code == 400 and "model of Hugging Face" in answer.json()["error"]
+    answer = client.post("/api/read", json={"text": text, "cache": True})
+    assert answer.status_code == 400 and answer.json()["error"].startswith("cache=true: ")
+
+
+def test_every_preset_has_a_picture() -> None:
+    for preset in PRESETS.values():
+        picture = diagram(preset.config.model, 10_000)
+        rooms = [room for room in picture.values() if room is not None]
+        assert all(isinstance(room, dict) and all(room.values()) for room in rooms), preset.name
+        assert (picture["memory"] is None) == (preset.config.model.memory.kind == "none")
+
+
+def test_every_kind_has_an_equation() -> None:
+    kinds: list[Any] = [*ENCODERS.values(), *HEADS.values(), *MEMORIES.values()]
+    for kind in kinds:
+        assert "=" in kind().equation and "\n" not in kind().equation and len(kind().equation) < 160, kind
+
+
+def test_shapes_are_those_of_the_model() -> None:
+    for memory in chain.from_iterable(SMALL_MEMORIES.values()):
+        config = ModelConfig(embedding_size=5, encoder=LSTMConfig(hidden_size=HIDDEN), memory=memory)
+        model, picture = LanguageModel(config, 11), diagram(config, 11)
+        assert picture["head"]["shape"] == f"{model.memory.readout_size} → 11 words"
+        if picture["memory"] is not None:
+            assert picture["memory"]["shape"] == f"{HIDDEN} → {model.memory.readout_size}"
+
+
+REAL = [pytest.mark.corpus, pytest.mark.skipif("SPANLM_DATA" not in os.environ, reason="needs corpora: SPANLM_DATA")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [DEMO, *(pytest.param(name, marks=REAL) for name in CORPORA)])
+def test_examples_are_in_the_words_of_their_corpus(name: str) -> None:
+    corpus = spanlm.load_corpus(DataConfig(corpus=name), splits=("train",))
+    examples = EXAMPLES.get(name, EXAMPLES[""])
+    assert len(examples) == 5 and len({example["title"] for example in examples}) == 5
+    for example in examples:
+        assert all(word in corpus.vocabulary for word in example["text"].split()), example
+        assert example["look"][-1] in ".?" and "{" not in example["look"]
+
+
+class Counting(NextWordModel):
+    def __init__(self, model: NextWordModel) -> None:
+        super().__init__()
+        self.model, self.head, self.vocabulary_size, self.words = model.eval(), model.head, model.vocabulary_size, 0
+
+    def init_state(self, batch_size: int) -> LMState:
+        return self.model.init_state(batch_size)
+
+    def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
+        self.words += tokens.numel()
+        read: tuple[Readout, LMState] = self.model(tokens, state)
+        return read
+
+
+def read(model: NextWordModel, *parts: list[int], streams: int = 1) -> Tensor:
+    """Log p of every next word, of parts that are read one after the other."""
+    state, found = model.init_state(streams), []
+    with evaluating(model):
+        for part in parts:
+            log_p, state = model.log_probs(torch.tensor([part] * streams).T, state)
+            found.append(log_p)
+    return torch.cat(found)
+
+
+@pytest.mark.parametrize("config", models())
+def test_what_is_remembered_is_what_would_be_computed(config: object) -> None:
+    inner = Counting(language_model(config))  # type: ignore[arg-type]
+    model, alone = Remembering(inner, Memo(10**8), "1"), inner.model
+    first = read(model, [1, 2, 3], [4, 0])
+    assert torch.equal(first, read(alone, [1, 2, 3], [4, 0])) and inner.words == 5
+    assert torch.equal(read(model, [1, 2, 3], [4, 0]), first) and inner.words == 5, "all of it is known"
+    assert torch.equal(read(model, [1, 2, 3], [2, 2]), read(alone, [1, 2, 3], [2, 2])) and inner.words == 7
+    read(model, [1, 2], [3])
+    assert inner.words == 10, "reading that stopped elsewhere may differ in its last digits"
+    read(model, [1, 2, 3], streams=2)
+    assert inner.words == 16, "of several streams nothing is remembered"
+
+
+def test_models_share_a_memo_and_what_was_used_longest_ago_is_forgotten_first() -> None:
+    inner = Counting(language_model(models()[0].values[0]))  # type: ignore[arg-type]
+    memo = Memo(10**8)
+    one, other = (Remembering(inner, memo, name) for name in ("1", "2"))
+    read(one, [1, 2])
+    read(other, [1, 2])
+    assert inner.words == 4
+    (size,) = {value[2] for value in memo._values.values()}
+    model = Remembering(inner, Memo(2 * size), "1")
+    inner.words = 0
+    for text in ([1, 2], [3, 4], [1, 2], [0, 1], [1, 2]):  # [0, 1] takes the place of [3, 4]
+        read(model, text)
+    assert inner.words == 6
+    read(model, [3, 4])
+    assert inner.words == 8
+
+
+def test_threads_share_it() -> None:
+    model = language_model(models()[0].values[0]).eval()  # type: ignore[arg-type]
+    remembering = Remembering(model, Memo(20_000), "1")
+    texts = [[number % 5, number % 3] for number in range(300)]
+    with ThreadPoolExecutor(8) as pool:
+        for text, found in zip(texts, pool.map(lambda text: read(remembering, text), texts), strict=True):
+            assert torch.equal(found, read(model, text))
+
+
+def test_what_is_remembered_holds_the_bytes_that_are_counted(tiny_run: Path, lstm_run: Path, span_run: Path) -> None:
+    for run in (tiny_run, lstm_run, span_run):
+        memo, loaded = Memo(10**8), spanlm.load(run, "cpu").model
+        read(Remembering(loaded, memo, "1"), list(range(16)), list(range(16)))
+        for readout, state, size in memo._values.values():
+            kept = [*state.flat().values(), readout.features]
+            assert all(x.untyped_storage().nbytes() == x.nbytes for x in kept) and sum(x.nbytes for x in kept) <= size

@@ -79,6 +79,68 @@ TROUBLES = """() => {
 }"""
 
 
+class Shown:
+    """The page object: what people see of the page and do with it; all else is playwright's."""
+
+    changed = property(lambda self: self.locator("#changed"))
+    words = property(lambda self: self.locator("#reader .w"))
+    status = property(lambda self: str(self.locator("#status").inner_text()))
+    came = property(lambda self: str(self.locator("#reader .came .word").inner_text()))
+    address = property(lambda self: str(self.evaluate("location.href")))  # what the browser tells of it may come later
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.page, name)
+
+    def ready(self, pane: str) -> None:
+        first = {"read": "#reader .w", "generate": "#candidates li", "compare": "#columns .w", "learn": ".curves"}
+        self.locator(first.get(pane, "#pane-share pre")).first.wait_for()
+
+    def go(self, pane: str) -> None:
+        self.locator(f"#tab-{pane}").click()
+        self.ready(pane)
+
+    def write(self, text: str) -> None:
+        self.locator("#text").fill(text)
+
+    def tab_to(self, selector: str, key: str = "Tab") -> None:
+        for _ in range(40):
+            self.keyboard.press(key)
+            if self.evaluate("selector => document.activeElement.matches(selector)", selector):
+                return
+        raise AssertionError(f"{key} does not reach {selector}")
+
+    @property
+    def percents(self) -> list[float]:
+        shown = self.locator("#candidates .chance").all_inner_texts()
+        return [float(text.replace("<", "").removesuffix("%")) for text in shown]
+
+    @property
+    def seen(self) -> list[list[float]]:
+        """The bits of every word that the pane in sight shows, of each side."""
+        self.locator("#waiting").wait_for(state="hidden")
+        pane = self.evaluate("app.settings.pane")
+        self.ready(pane)
+        bits: list[list[float]] = self.evaluate(f"({BITS})(app.panes.{pane}.readers ?? [app.panes.{pane}.reader])")
+        return bits
+
+    def hold_first(self, address: str) -> list[Any]:
+        held: list[Any] = []
+        self.route(address, lambda route: route.continue_() if held else held.append(route))
+        return held
+
+    def let_go(self, held: list[Any]) -> None:
+        """Continue a request that is held, as soon as it is."""
+        for _ in range(PATIENCE // 10):
+            if held:
+                break
+            self.wait_for_timeout(10)
+        with suppress(sync_api.Error):  # it may have been given up
+            held[0].continue_()
+
+
 @pytest.fixture(scope="module")
 def served(tiny_run: Path, lstm_run: Path, span_run: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "spanlm", "serve", str(tiny_run), str(lstm_run), str(span_run), "--port", "0"]
@@ -102,68 +164,33 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def visit(browser: Any, served: str) -> Iterator[Open]:
     """Opens the page; in the end no script failed, and nothing was asked of another host."""
-    contexts, troubles = [], []
+    contexts, troubles, own = [], [], (served + "/", "data:", "blob:" + served)
 
-    def opened(size: str = "wide", scheme: str = "light", address: str = "", **settings: str) -> Any:
+    def opened(
+        size: str = "wide", scheme: str = "light", address: str = "", *, ready: bool = True, **settings: str
+    ) -> Any:
         width, height = SIZES[size]
         phone = {"has_touch": True, "is_mobile": True} if size == "phone" else {}
         context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **phone)
         contexts.append(context)
-        page = context.new_page()
+        page = Shown(context.new_page())
         page.set_default_timeout(PATIENCE)
         page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("request", lambda one: None if _own(one.url, served) else troubles.append(one.url))
+        page.on("request", lambda one: None if one.url.startswith(own) else troubles.append(one.url))
         page.on("dialog", lambda dialog: troubles.append(dialog.message))
         page.on("console", lambda said: troubles.append(said.text) if "Content Security" in said.text else None)
         page.goto(
             served + "/" + address + ("#" + "&".join(f"{k}={v}" for k, v in settings.items()) if settings else "")
         )
         page.locator("#waiting").wait_for(state="hidden")
+        if ready:
+            page.ready(settings.get("pane", "read"))
         return page
 
     yield opened
     for context in contexts:
         context.close()
     assert troubles == []
-
-
-def _own(url: str, served: str) -> bool:
-    return url.startswith((served + "/", "data:", "blob:" + served))
-
-
-def _ready(page: Any, pane: str) -> None:
-    there = {"read": "#reader .w", "generate": "#candidates li", "compare": "#columns .w", "learn": ".curves"}
-    page.locator(there.get(pane, "#pane-share pre")).first.wait_for()
-
-
-def _go(page: Any, pane: str) -> None:
-    page.locator(f"#tab-{pane}").click()
-    _ready(page, pane)
-
-
-def _came(page: Any) -> str:
-    return str(page.locator("#reader .came .word").inner_text())
-
-
-def _address(page: Any) -> str:
-    """The address as the page has it; what the browser tells of it may come later."""
-    return str(page.evaluate("location.href"))
-
-
-def _hold_first(page: Any, address: str) -> list[Any]:
-    held: list[Any] = []
-    page.route(address, lambda route: route.continue_() if held else held.append(route))
-    return held
-
-
-def _let_go(page: Any, held: list[Any]) -> None:
-    """Continue a request that is held, as soon as it is."""
-    for _ in range(PATIENCE // 10):
-        if held:
-            break
-        page.wait_for_timeout(10)
-    with suppress(sync_api.Error):  # it may have been given up
-        held[0].continue_()
 
 
 # --- every pane, on every screen ---
@@ -173,7 +200,7 @@ def _let_go(page: Any, held: list[Any]) -> None:
 def test_panes_fit_and_can_be_read_by_all(visit: Open, size: str, scheme: str) -> None:
     page = visit(size, scheme, text=TEXT)
     for pane in PANES:
-        _go(page, pane)
+        page.go(pane)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (pane, "scrolls sideways")
         assert page.evaluate(TROUBLES) == [], pane
 
@@ -183,72 +210,62 @@ def test_panes_fit_and_can_be_read_by_all(visit: Open, size: str, scheme: str) -
 
 def test_a_text_is_read_while_it_is_typed(visit: Open, tiny_run: Path) -> None:
     page = visit()
-    page.locator("#text").fill("")
+    page.write("")
     page.locator("#text").press_sequentially(TEXT, delay=5)
     page.locator("#reader .w.target", has_text="bound").wait_for()
-    assert page.locator("#reader .w").all_inner_texts() == ["¶", *TEXT.split(), "¶"]
+    assert page.words.all_inner_texts() == ["¶", *TEXT.split(), "¶"]
     assert page.locator("#reader .w.unknown").all_inner_texts() == ["zebra"]
     scores = list(spanlm.load(tiny_run).score(TEXT, state="document", eos=True))
     mean = sum(score.surprisal for score in scores) / len(scores)
-    assert page.locator("#status").inner_text().startswith(f"{len(TEXT.split())} words, 1 unknown; {mean:.2f} bits")
+    assert page.status.startswith(f"{len(TEXT.split())} words, 1 unknown; {mean:.2f} bits")
     # what is typed is what is shown: the caret stands behind the last word
-    assert _came(page) == "bound"
+    assert page.came == "bound"
     assert f"{scores[-2].surprisal:.1f} bits" in page.locator("#reader .came").inner_text()
 
 
 def test_pointing_shows_and_clicking_keeps_and_the_address_has_it(visit: Open) -> None:
     page = visit(text=TEXT)
-    _ready(page, "read")
-    words = page.locator("#reader .w")
+    words = page.words
     words.nth(6).hover()
-    assert _came(page) == "zebra" and "read as <unk>" in page.locator("#reader .came").inner_text()
+    assert page.came == "zebra" and "read as <unk>" in page.locator("#reader .came").inner_text()
     assert page.locator("#reader .w.seen").count() == 3
     words.nth(3).click()
     words.nth(8).hover()
-    assert _came(page) == "sat" and "pos=2" in _address(page)
+    assert page.came == "sat" and "pos=2" in page.address
     page.reload()
     page.locator("#reader .w.target[aria-pressed=true]").wait_for()
-    assert _came(page) == "sat"
+    assert page.came == "sat"
     page.locator("#reader .strip .plot").click(position={"x": 2, "y": 30})
-    assert _came(page) == "the"
-
-
-def _tab_to(page: Any, selector: str, key: str = "Tab") -> None:
-    for _ in range(40):
-        page.keyboard.press(key)
-        if page.evaluate("selector => document.activeElement.matches(selector)", selector):
-            return
-    raise AssertionError(f"{key} does not reach {selector}")
+    assert page.came == "the"
 
 
 def test_read_and_generate_by_the_keyboard_alone(visit: Open) -> None:
     page = visit(text=TEXT)
-    _ready(page, "read")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     page.keyboard.press("Enter")
     page.wait_for_function("document.activeElement.id === 'main' && location.hash.includes('text=')")
-    _tab_to(page, ".w")
+    page.tab_to(".w")
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
-    assert _came(page) == "cat"
+    assert page.came == "cat"
     assert "After the came cat" in page.locator("#reader [aria-live]").inner_text()
     page.keyboard.press("Enter")
-    assert "pos=1" in _address(page)
+    assert "pos=1" in page.address
     page.keyboard.press("Escape")
-    assert "pos=" not in _address(page)
-    _tab_to(page, "#tab-read", "Shift+Tab")
+    assert "pos=" not in page.address
+    page.tab_to("#tab-read", "Shift+Tab")
     page.keyboard.press("ArrowRight")
     assert page.locator("#pane-generate").is_visible() and page.evaluate("document.activeElement.id") == "tab-generate"
-    _ready(page, "generate")
+    page.ready("generate")
     made = page.locator("#story .made")
-    _tab_to(page, "#draw")
+    page.tab_to("#draw")
     page.keyboard.press("Enter")
     made.nth(0).wait_for()
-    _tab_to(page, "#temperature")
+    page.tab_to("#temperature")
     page.keyboard.press("ArrowLeft")
-    assert "t=0.95" in _address(page)
-    _tab_to(page, ".candidate")
+    assert "t=0.95" in page.address
+    page.tab_to(".candidate")
     for count in (2, 3):
         page.locator("#candidates:not([aria-busy])").wait_for()
         page.keyboard.press("Enter")
@@ -257,16 +274,15 @@ def test_read_and_generate_by_the_keyboard_alone(visit: Open) -> None:
 
 def test_a_finger_reads_folds_and_gets_help_and_words_are_never_markup(visit: Open) -> None:
     page = visit("phone", text=TEXT)
-    _ready(page, "read")
     page.locator("#reader .fold").tap()
-    page.locator("#reader .w").nth(3).tap()
-    assert _came(page) == "sat"
+    page.words.nth(3).tap()
+    assert page.came == "sat"
     assert page.locator("#reader .expected").is_hidden(), "it stays folded"
     page.locator("[data-term=lesion]").tap()
     assert page.locator("#tip").is_visible()
-    page.locator("#text").fill(" ".join(FUZZ))
+    page.write(" ".join(FUZZ))
     page.locator("#reader .w", has_text="&amp;").wait_for()
-    shown = "".join(page.locator("#reader .w").all_text_contents())
+    shown = "".join(page.words.all_text_contents())
     assert all(word.lower() in shown.lower() for each in FUZZ for word in each.split())
     assert page.evaluate("document.querySelectorAll('main img, main script').length") == 0
     assert page.title().startswith("spanlm")
@@ -275,11 +291,10 @@ def test_a_finger_reads_folds_and_gets_help_and_words_are_never_markup(visit: Op
 
 def test_switches_say_what_they_change(visit: Open) -> None:
     page = visit(text=TEXT)
-    _ready(page, "read")
-    assert page.locator("#changed").is_hidden()
+    assert page.changed.is_hidden()
     page.locator("#lesion").select_option("none")
     page.locator("#changed", has_text="With memory off it is").wait_for()
-    assert page.locator("#reader .before").count() == 1 and "lesion=none" in _address(page)
+    assert page.locator("#reader .before").count() == 1 and "lesion=none" in page.address
     page.locator("#lesion").select_option("")
     page.locator("#state").select_option("line")
     page.locator("#changed", has_text="its line").wait_for()
@@ -287,13 +302,13 @@ def test_switches_say_what_they_change(visit: Open) -> None:
 
 def test_a_lesion_that_a_run_cannot_have_is_none(visit: Open) -> None:
     page = visit(text=TEXT, lesion="none")
-    page.locator("#changed").wait_for()
+    page.changed.wait_for()
     page.locator("#run").select_option("2")
-    page.locator("#changed").wait_for(state="hidden")
+    page.changed.wait_for(state="hidden")
     for address in ("run=2&lesion=none", "pane=compare&with=2:none,1"):
         page.evaluate("address => { location.hash = address; }", f"{address}&text={TEXT}")
         page.locator(".came b:visible").first.wait_for()
-        assert "attention" not in page.locator("#status").inner_text()
+        assert "attention" not in page.status
         assert page.locator("h2.side", has_text="memory").count() == 0
 
 
@@ -302,38 +317,37 @@ def test_addresses_that_are_wrong_and_a_server_that_is_gone(visit: Open) -> None
     page.locator("#changed", has_text="its line").wait_for()
     assert page.locator("#reader .w.target").count() == 1 and page.locator("#reader [aria-pressed=true]").count() == 0
     page.route("**/api/read", lambda route: route.abort())
-    page.locator("#text").fill("the")
+    page.write("the")
     page.locator("#trouble", has_text="The server does not answer").wait_for()
     page.unroute("**/api/read")
-    page.locator("#text").fill("the cat")
+    page.write("the cat")
     page.locator("#trouble").wait_for(state="hidden")
 
 
 def test_the_newest_text_wins_and_an_error_is_said(visit: Open) -> None:
     page = visit()
     for end in range(1, 12):
-        page.locator("#text").fill("the cat " * end + "mat")
+        page.write("the cat " * end + "mat")
     page.locator("#status", has_text="23 words").wait_for()
-    assert page.locator("#reader .w").count() == 25
-    page.locator("#text").fill("a " * 20_001)
+    assert page.words.count() == 25
+    page.write("a " * 20_001)
     for pane in ("read", "generate", "compare"):
         page.locator(f"#tab-{pane}").click()
         page.locator("#trouble", has_text="20,000").wait_for()
         assert page.locator("#text").get_attribute("aria-invalid") is not None
-    page.locator("#text").fill("the")
+    page.write("the")
     page.locator("#trouble").wait_for(state="hidden")
 
 
 @pytest.mark.parametrize(("pane", "place"), [("read", "#status"), ("compare", "#differences")])
 def test_a_slow_answer_is_no_answer_to_an_emptied_field(visit: Open, pane: str, place: str) -> None:
     page = visit(pane=pane, text=TEXT)
-    _ready(page, pane)
-    held = _hold_first(page, "**/api/read")
+    held = page.hold_first("**/api/read")
     with page.expect_request("**/api/read"):
-        page.locator("#text").fill("the mat")
-    page.locator("#text").fill("")
+        page.write("the mat")
+    page.write("")
     page.locator(place, has_text="Write something").wait_for()
-    _let_go(page, held)
+    page.let_go(held)
     page.wait_for_timeout(200)
     assert page.locator(place).inner_text() == "Write something, or choose an example."
 
@@ -341,14 +355,8 @@ def test_a_slow_answer_is_no_answer_to_an_emptied_field(visit: Open, pane: str, 
 # --- generate ---
 
 
-def _percents(page: Any) -> list[float]:
-    shown = page.locator("#candidates .chance").all_inner_texts()
-    return [float(text.replace("<", "").removesuffix("%")) for text in shown]
-
-
 def test_sliders_move_the_bars_by_the_rule_of_generation_and_ask_nothing(visit: Open, tiny_run: Path) -> None:
     page = visit(pane="generate", text="the")
-    _ready(page, "generate")
     asked: list[str] = []
     page.on("request", lambda one: asked.append(one.url))
     model = spanlm.load(tiny_run)
@@ -360,10 +368,10 @@ def test_sliders_move_the_bars_by_the_rule_of_generation_and_ask_nothing(visit: 
         values = {"temperature": temperature, "top-k": {None: 10, 5: 3, 10: 4}[top_k], "top-p": top_p or 1}
         for name, value in values.items():
             page.locator(f"#{name}").fill(str(value))
-        shown, known = _percents(page), 100 * _distribution(log_p, options)
+        shown, known = page.percents, 100 * _distribution(log_p, options)
         assert shown == pytest.approx(known[: len(shown)].tolist(), rel=0.06, abs=0.02)
     page.locator("#temperature").fill("0")
-    assert _percents(page)[:2] == [100, 0]
+    assert page.percents[:2] == [100, 0]
     assert asked == []
 
 
@@ -382,16 +390,15 @@ def _distribution(log_p: torch.Tensor, options: GenerationOptions) -> torch.Tens
 
 def test_words_are_drawn_taken_undone_and_explained(visit: Open) -> None:
     page = visit(pane="generate", text="the cat")
-    _ready(page, "generate")
     made = page.locator("#story .made")
     page.locator("#draw").click()
     made.nth(0).wait_for()
     page.locator("#candidates:not([aria-busy])").wait_for()  # until then they are the candidates of the text before
-    held = _hold_first(page, "**/api/next")
+    held = page.hold_first("**/api/next")
     page.locator("#candidates .candidate").nth(2).click()
     page.locator("#candidates .candidate").nth(0).click()
     assert made.count() == 2, "the second stood for the text before"
-    _let_go(page, held)
+    page.let_go(held)
     page.locator("#candidates:not([aria-busy])").wait_for()
     page.locator("#write").click()
     made.nth(21).wait_for()
@@ -417,7 +424,6 @@ def test_words_are_drawn_taken_undone_and_explained(visit: Open) -> None:
 
 def test_runs_stand_side_by_side_and_show_the_same_word(visit: Open, tiny_run: Path, lstm_run: Path) -> None:
     page = visit(pane="compare", text=TEXT)
-    _ready(page, "compare")
     ours, theirs = (
         [score.surprisal for score in spanlm.load(run).score(TEXT, state="document")] for run in (tiny_run, lstm_run)
     )
@@ -431,7 +437,7 @@ def test_runs_stand_side_by_side_and_show_the_same_word(visit: Open, tiny_run: P
     page.locator("#sides select[aria-label='run B']").select_option("1")
     page.locator("#sides select[aria-label='memory of B']").select_option("uniform")
     page.locator("h2.side", has_text="B: tiny, memory equal weights").wait_for()
-    assert "with=1%2C1%3Auniform" in _address(page)
+    assert "with=1%2C1%3Auniform" in page.address
     page.locator("#sides button", has_text="Add one").click()
     page.locator("h2.side", has_text="C:").wait_for()
     page.locator("#differences figure").nth(1).wait_for()
@@ -471,7 +477,7 @@ def test_learn_says_what_a_run_is_and_no_figure_that_is_not_there(visit: Open) -
     page.locator("#examples").focus()
     page.keyboard.press("ArrowDown")
     page.locator("#look", has_text="look 1").wait_for()
-    page.locator("#text").fill("the mat")
+    page.write("the mat")
     assert page.locator("#examples").input_value() == ""
 
 
@@ -493,22 +499,12 @@ CASES: dict[str, dict[str, str]] = {
 TYPED = "The Cat sat on the cat .\nthe cat's ZEBRA, the\n\nThe dog sat on the Cat ."
 
 
-def _seen(page: Any) -> list[list[float]]:
-    """The bits of every word that the pane in sight shows, of each side."""
-    page.locator("#waiting").wait_for(state="hidden")
-    pane = page.evaluate("app.settings.pane")
-    _ready(page, pane)
-    found: list[list[float]] = page.evaluate(f"({BITS})(app.panes.{pane}.readers ?? [app.panes.{pane}.reader])")
-    return found
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_shared_has_the_numbers_of_what_is_seen(
     visit: Open, case: str, tmp_path: Path, browser: Any, served: str
 ) -> None:
     settings = CASES[case] | {"text": quote(TYPED)}
     page = visit(**settings)
-    _ready(page, settings.get("pane", "read"))
     if case == "drawn":
         page.locator("#write").click()
         page.locator("#write", has_text="Write 20 words").wait_for()
@@ -520,7 +516,7 @@ def test_what_is_shared_has_the_numbers_of_what_is_seen(
         record = page.request.post(f"{served}/api/read", data=fields).json()["items"][0]["record"]
         seen = [[bits for bits, came in zip(record["bits"], record["tokens"][1:], strict=True) if came != "<eos>"]]
     else:
-        seen = _seen(page)
+        seen = page.seen
     expected = [pytest.approx(bits, abs=1e-3) for bits in seen]
     page.locator("#tab-share").click()
     for number, bits in enumerate(expected):
@@ -552,14 +548,13 @@ def test_what_is_shared_has_the_numbers_of_what_is_seen(
         assert page.locator("#candidates").inner_text() == next_words
         assert page.locator("#text").input_value() == asked
     else:
-        assert _seen(page) == seen
+        assert page.seen == seen
     kept = page.evaluate("app.settings") | {"text": settings["text"]}
     assert settings.items() <= kept.items()
 
 
 def test_what_stands_side_by_side_has_one_axis(visit: Open) -> None:
     page = visit(pane="compare", text=TEXT, **{"with": "1,2,3:uniform"})
-    _ready(page, "compare")
     for word in (2, 6):
         page.locator("#columns article").first.locator(".w").nth(word).click()
         tops = page.locator("#columns .strip .top").all_inner_texts()
@@ -591,16 +586,14 @@ CONTRAST = """() => {
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_tints_can_be_read_through(visit: Open, scheme: str) -> None:
     page = visit(scheme=scheme, text=TEXT)
-    _ready(page, "read")
     assert min(page.evaluate(CONTRAST)) >= 4.5
 
 
 def test_unknown_words_are_said_beside_the_perplexity(visit: Open, tiny_run: Path) -> None:
     page = visit(text="zebra gnu the cat yak")
-    _ready(page, "read")
     rows = [row for row in spanlm.load(tiny_run).score("zebra gnu the cat yak", eos=True) if not row.oov]
     known = 2 ** (sum(row.surprisal for row in rows) / len(rows))
-    status = page.locator("#status").inner_text()
+    status = page.status
     assert "3 unknown" in status and "an unknown word counts as <unk>" in status
     assert f"among known words (perplexity {known:.1f})" in status
     page.locator("#tab-compare").click()
@@ -610,7 +603,6 @@ def test_unknown_words_are_said_beside_the_perplexity(visit: Open, tiny_run: Pat
 def test_it_opens_at_the_most_surprising_content_word(visit: Open) -> None:
     for settings in ({}, {"run": "2"}, {"run": "3"}, {"pane": "compare"}, {"cache": "1"}):
         page = visit(text="The CAT sat on the zebra . the name is BOUND .", **settings)
-        _ready(page, settings.get("pane", "read"))
         came = page.locator(".came .word:visible").first.inner_text()
         assert came in ("CAT", "sat", "name", "BOUND")  # as they were typed, and none of "the", "." or an unknown word
         assert "CAT" in page.locator("#reader, #columns article").locator("visible=true").first.inner_text()
@@ -627,11 +619,11 @@ def test_the_tour_shows_only_what_is_there(visit: Open) -> None:
         page.keyboard.press("Enter")
     page.locator("#changed", has_text="With memory off").wait_for()
     assert page.locator("#run").input_value() != "2", "an LSTM has none"
-    held = _hold_first(page, "**/api/next")
+    held = page.hold_first("**/api/next")
     with page.expect_request("**/api/next"):
         page.get_by_role("button", name="Next").click()
     page.keyboard.press("Escape")
-    _let_go(page, held)
+    page.let_go(held)
     page.wait_for_timeout(200)
     assert page.locator(".tour").is_hidden() and page.locator("#run").input_value() == "2"
 
@@ -639,7 +631,7 @@ def test_the_tour_shows_only_what_is_there(visit: Open) -> None:
 def test_every_term_is_explained(visit: Open) -> None:
     page, told = visit(text=TEXT), list[str]()
     for pane in PANES:
-        _go(page, pane)
+        page.go(pane)
         # a pane's all at once: an answer that comes in between may write some of them anew
         told += page.evaluate(
             "[...document.querySelectorAll('.term')].filter(term => term.checkVisibility())"
@@ -653,7 +645,7 @@ def test_every_term_is_explained(visit: Open) -> None:
 def test_the_page_waits_for_a_model_that_is_trained(browser: Any, served: str) -> None:
     context = browser.new_context()
     context.set_default_timeout(PATIENCE)
-    page, asked = context.new_page(), []
+    page, asked = Shown(context.new_page()), []
 
     def still_training(route: Any) -> None:
         asked.append(route)
@@ -665,19 +657,19 @@ def test_the_page_waits_for_a_model_that_is_trained(browser: Any, served: str) -
     page.route("**/api/models", still_training)
     page.goto(served)
     page.locator("#waiting", has_text="epoch 3 of 8").wait_for()
-    page.locator("#reader .w").first.wait_for()
+    page.words.first.wait_for()
     context.close()
 
 
 def test_the_page_is_small_and_keeps_a_token_out_of_its_address(visit: Open) -> None:
     page = visit(address="?token=secret", text=TEXT)
-    assert "secret" not in _address(page)
+    assert "secret" not in page.address
     names = page.evaluate("performance.getEntriesByType('resource').map(({ name }) => name)")
     files = [page.url.partition("#")[0], *(name for name in names if "/static/" in name)]
     sizes = {name: len(page.request.get(name).body()) for name in files}
     assert len(sizes) > 10 and sum(sizes.values()) < 140_000, sizes
     with page.expect_request("**/api/read") as sent:
-        page.locator("#text").fill("the mat")
+        page.write("the mat")
     assert sent.value.headers["authorization"] == "Bearer secret"
     assert json.loads(sent.value.post_data)["text"] == "the mat"
 
@@ -690,17 +682,16 @@ def test_a_cache_shows_its_hits_and_what_it_changes(
     visit: Open, size: str, scheme: str, lstm_run: Path, tmp_path: Path
 ) -> None:
     page = visit(size, scheme, text=TEXT, run="2")
-    _ready(page, "read")
-    words, cached = page.locator("#reader .w"), page.locator("#reader .cached")
-    assert page.locator("#reader .had").count() == cached.count() == 0 and page.locator("#changed").is_hidden()
+    words, cached = page.words, page.locator("#reader .cached")
+    assert page.locator("#reader .had").count() == cached.count() == 0 and page.changed.is_hidden()
     page.locator("#cache").focus()
     page.keyboard.press("Space")
     page.locator("#changed", has_text="With a cache it is").wait_for()
-    assert page.locator("#reader .w.had").all_inner_texts() == ["the", "the"] and "cache=1" in _address(page)
+    assert page.locator("#reader .w.had").all_inner_texts() == ["the", "the"] and "cache=1" in page.address
     (tmp_path / "text.txt").write_text(TEXT + "\n", encoding="utf-8")
     cache = replace(NEURAL_CACHE, window=len(TEXT.split()))
     found = spanlm.load(lstm_run).evaluate(str(tmp_path / "text.txt"), state="carry", cache=cache)
-    assert f"{found.bits_per_token:.2f} bits a token" in page.locator("#status").inner_text()
+    assert f"{found.bits_per_token:.2f} bits a token" in page.status
 
     (words.nth(8).tap if size == "phone" else words.nth(8).click)()
     assert re.match(r"The cache\s+had this word, [\d.]+ %: \d\.\d\d bits (gained|lost)\s", cached.inner_text())
@@ -711,5 +702,5 @@ def test_a_cache_shows_its_hits_and_what_it_changes(
     assert "The cache: did not have this word" in page.locator("#reader [aria-live]").inner_text()
     assert page.evaluate(TROUBLES) == []
     page.locator("#cache").uncheck()
-    page.locator("#changed").wait_for(state="hidden")
-    assert page.locator("#reader .had").count() == cached.count() == 0 and "cache" not in _address(page)
+    page.changed.wait_for(state="hidden")
+    assert page.locator("#reader .had").count() == cached.count() == 0 and "cache" not in page.address

@@ -10,7 +10,6 @@ import torch
 
 from spanlm.data.corpora import Corpus
 from spanlm.training.run import train
-from tests.training.processes import Processes
 from tests.training.small import make_config, make_corpus
 
 MEMORY = Path("/dev/shm")
@@ -23,13 +22,6 @@ def single_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="session")
-def processes() -> Iterator[Processes]:
-    started = Processes()
-    yield started
-    started.close()
 
 
 @pytest.fixture

@@ -1,18 +1,61 @@
+"""Sizes: published ones, those of layers that are not made, and the size that matches a budget."""
+
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spanlm.errors import InputError
-from spanlm.models.counting import count_configured, lstm_budget, match_parameters
-from spanlm.models.encoders import AnyEncoderConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
+from spanlm.models.counting import count_configured, count_parameters, lstm_budget, match_parameters
+from spanlm.models.encoders import (
+    AnyEncoderConfig,
+    AWDLSTMConfig,
+    HORNNConfig,
+    LSTMConfig,
+    RNNConfig,
+    VariationalLSTMConfig,
+)
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.language_model import ModelConfig
-from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
+from spanlm.models.language_model import LanguageModel, ModelConfig
+from spanlm.models.memories import (
+    AnyMemoryConfig,
+    AttentiveConfig,
+    KeyValueConfig,
+    NGramConfig,
+    NoMemoryConfig,
+    RecurrentMemoryConfig,
+)
 from spanlm.papers import PRESETS
+
+VOCABULARY, WORD = 77_000, 300
+
+# encoder's output, memory; the presets' tests have θ_M as the specification does
+
+
+@pytest.mark.parametrize("layers", [1, 3, 5])
+@pytest.mark.parametrize(
+    "encoder",
+    [LSTMConfig(hidden_size=6), RNNConfig(hidden_size=6), VariationalLSTMConfig(hidden_size=6), AWDLSTMConfig()],
+    ids=lambda encoder: encoder.kind,
+)
+def test_layers_that_are_not_made_are_counted(encoder: Any, layers: int) -> None:
+    config = ModelConfig(
+        embedding_size=5, encoder=replace(encoder, layers=layers), memory=AttentiveConfig(window=7, score="single")
+    )
+    found, model = count_configured(config, 11, 3), LanguageModel(config, 11)
+    assert found == count_parameters(model)
+    assert found.state == sum(x.nbytes for x in model.init_state(3).flat().values())
+
+
+def test_a_billion_layers_are_counted_at_once() -> None:
+    many = count_configured(ModelConfig(encoder=LSTMConfig(layers=10**9)), 11)
+    one = count_configured(ModelConfig(encoder=LSTMConfig(layers=3)), 11).total
+    assert many.total > 10**8 * one
+
 
 MEMORIES: list[AnyMemoryConfig] = [
     NoMemoryConfig(),
