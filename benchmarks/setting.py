@@ -20,7 +20,7 @@ from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.options import Precision
-from spanlm.papers import find_preset
+from spanlm.papers.registry import find_preset
 from spanlm.training.bench import idle_trainer
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
 from spanlm.training.trainer import Trainer

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from spanlm.config import RunConfig, config_digest, flat, nested
-from spanlm.papers import find_preset
+from spanlm.papers.registry import find_preset
 
 HERE = Path(__file__).parent
 Record = dict[str, Any]

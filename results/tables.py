@@ -14,8 +14,8 @@ from results import scaling
 from results.record import KINDS
 from results.records import PARTS, Record, records
 from spanlm.analysis.figures import Value
-from spanlm.papers import PAPERS
 from spanlm.papers.certainty import NONE
+from spanlm.papers.registry import PAPERS
 from spanlm.papers.table import FilledTable, at, cell, in_words, spread
 from spanlm.papers.table import overview as overview_of
 from spanlm.scoring.resampling import of_chance, signed

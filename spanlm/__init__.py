@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from spanlm.errors import InputError as InputError
     from spanlm.errors import RunError as RunError
     from spanlm.interop.hf import to_hf as to_hf
-    from spanlm.papers import PRESETS as PRESETS
-    from spanlm.papers import find_preset as find_preset
+    from spanlm.papers.registry import PRESETS as PRESETS
+    from spanlm.papers.registry import find_preset as find_preset
     from spanlm.runs.ensemble import TrainedEnsemble as TrainedEnsemble
     from spanlm.runs.ensemble import load_ensemble as load_ensemble
     from spanlm.runs.loading import load as load
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from spanlm.training.run import train as train
 
 _HOMES = {
-    "PRESETS": "spanlm.papers",
-    "CacheConfig": "spanlm.scoring.cache",
+    "PRESETS": "spanlm.papers.registry",
+    "CacheConfig": "spanlm.scoring.options",
     "Corpus": "spanlm.data.corpora",
-    "DynamicConfig": "spanlm.scoring.dynamic.update",
+    "DynamicConfig": "spanlm.scoring.options",
     "InputError": "spanlm.errors",
     "RunConfig": "spanlm.config",
     "RunError": "spanlm.errors",
     "TrainedEnsemble": "spanlm.runs.ensemble",
     "TrainedModel": "spanlm.runs.model",
-    "find_preset": "spanlm.papers",
+    "find_preset": "spanlm.papers.registry",
     "load": "spanlm.runs.loading",
     "load_corpus": "spanlm.data.corpora",
     "load_ensemble": "spanlm.runs.ensemble",

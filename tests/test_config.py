@@ -29,7 +29,7 @@ from spanlm.models.heads import HEADS
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import MEMORIES, KeyValueConfig, NGramConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
-from spanlm.papers import PRESETS
+from spanlm.papers.registry import PRESETS
 from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 from tests.cases import rest_slow
 from tests.training.small import RUNS
@@ -212,7 +212,7 @@ def test_what_is_beyond_the_limits_is_refused_by_name(room: Any) -> None:
 
 @pytest.mark.parametrize(("size", "parts", "use"), [(400, 3, "399 or 402"), (301, 2, "300 or 302"), (2, 3, "3")])
 def test_a_size_that_does_not_divide_is_refused_with_those_that_do(size: int, parts: int, use: str) -> None:
-    with pytest.raises(InputError, match=rf"^model\.memory\.roles={parts} .* got {size} .* Use {use}\.$"):
+    with pytest.raises(InputError, match=rf"^model\.memory\.roles={parts}: .* got {size}.* Use {use}\.$"):
         KeyValueConfig(roles=parts).part_size(size, "model.memory.roles")
     for other in use.split(" or "):
         assert KeyValueConfig(roles=parts).part_size(int(other), "model.memory.roles") * parts == int(other)

@@ -12,7 +12,7 @@ from spanlm.cli.render import grid, note, out
 from spanlm.config import RunConfig
 from spanlm.data.corpora import load_corpus
 from spanlm.errors import InputError
-from spanlm.papers import PRESETS, find_preset
+from spanlm.papers.registry import PRESETS, find_preset
 from spanlm.store.machine import pick_device
 from spanlm.store.provenance import provenance
 from spanlm.store.run_folder import CONFIG

@@ -21,7 +21,6 @@ import sys
 from typing import Any, TextIO
 
 from spanlm import __version__
-from spanlm.cli import model_verbs, training_verbs
 from spanlm.cli.parser import VerbParser
 from spanlm.errors import InputError, SpanlmError, nearest
 from spanlm.store.plain import visible
@@ -161,6 +160,8 @@ def _dispatch(arguments: list[str]) -> int:
     if verb not in VERBS:
         like = nearest(verb, [*VERBS, "data wikipedia"]) or f" Choose from: {', '.join(VERBS)}."
         raise InputError(f"unknown verb {verb}.{like}")
+    from spanlm.cli import model_verbs, training_verbs
+
     try:
         # asked before what computes is loaded: help, and a wrong option, need none of it
         asked = next((vars(verbs)[verb](rest) for verbs in (model_verbs, training_verbs) if verb in vars(verbs)), rest)

@@ -77,7 +77,12 @@ class VerbParser(argparse.ArgumentParser):
     current: ClassVar[VerbParser | None] = None
 
     def __init__(
-        self, verb: str, description: str, *, more: str = "", help_action: str | type[argparse.Action] = _Help
+        self,
+        verb: str,
+        description: str,
+        *,
+        more: str | Callable[[], str] = "",
+        help_action: str | type[argparse.Action] = _Help,
     ) -> None:
         super().__init__(
             prog=f"spanlm {verb}",
@@ -87,7 +92,7 @@ class VerbParser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         self.register("type", Path, path)
-        self._more, self._rare = filled(more), dict[str, argparse._ArgumentGroup]()
+        self._more, self._rare = more, dict[str, argparse._ArgumentGroup]()
         self._positionals.title = "arguments"
         self.elsewhere: Callable[[], Sequence[str]] = tuple
         self.library_names: dict[str, str] = {}
@@ -121,7 +126,7 @@ class VerbParser(argparse.ArgumentParser):
         self._optionals._group_actions.sort(key=lambda action: last.get(action.option_strings[-1], -1))
         if everything:
             self._action_groups.sort(key=lambda group: group.title == _MORE)
-            self.epilog = self._more
+            self.epilog = filled(self._more if isinstance(self._more, str) else self._more())
             return self.format_help()
         rare = [action for group in self._rare.values() for action in group._group_actions]
         for action in rare:

@@ -21,7 +21,7 @@ from spanlm.errors import InputError, nearest
 from spanlm.store.plain import TABLES, Grid, grids_bytes
 
 if TYPE_CHECKING:
-    from spanlm.papers import NgramPreset, Preset
+    from spanlm.papers.registry import NgramPreset, Preset
 
 _DESCRIPTION = """
 The rows of published tables that `spanlm train NAME` trains, with their sizes at the paper's vocabulary and the
@@ -66,7 +66,7 @@ def run(arguments: list[str]) -> None:
 
         write_whole(options.out, grids_bytes(_tables(shown), checked_suffix(options.out, TABLES)))
     if options.json:
-        from spanlm.papers import NGRAM_PRESETS, PRESETS
+        from spanlm.papers.registry import NGRAM_PRESETS, PRESETS
 
         described = [describe_preset(PRESETS.get(name) or NGRAM_PRESETS[name]) for name in names]
         out(json.dumps(described, indent=1, ensure_ascii=False))
@@ -88,7 +88,7 @@ def read_listing() -> list[dict[str, Any]]:
 
 def listing_text() -> str:
     """Return the lines that the listing must have, from the presets themselves."""
-    from spanlm.papers import NGRAM_PRESETS, PRESETS, Preset
+    from spanlm.papers.registry import NGRAM_PRESETS, PRESETS, Preset
 
     lines = []
     presets: list[Preset | NgramPreset] = [*PRESETS.values(), *NGRAM_PRESETS.values()]
@@ -107,7 +107,7 @@ def listing_text() -> str:
 def describe_preset(preset: Preset | NgramPreset) -> dict[str, Any]:
     """Return a preset as plain values; parameters are those at the paper's vocabulary size."""
     from spanlm.models.counting import count_configured
-    from spanlm.papers import Preset, Reported
+    from spanlm.papers.registry import Preset, Reported
 
     reported, count, dynamic = Reported(), None, None
     if isinstance(preset, Preset):

@@ -2,55 +2,28 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Sequence
-from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 from signal import SIGINT
-from typing import Any
 
-from spanlm.cli.parser import Parser, add_fields, field_values
+from spanlm.cli.parser import field_values
 from spanlm.cli.render import grid, note, out, paragraph, progress
 from spanlm.cli.training_report import TrainingReport
 from spanlm.errors import InputError, Interrupted, RunError, SpanlmError, require
 from spanlm.jobs import Engine
-from spanlm.papers import PAPERS
 from spanlm.papers.page import Page, write_overview, write_pages
-from spanlm.papers.plan import Plan, Request, Task, for_each_corpus
+from spanlm.papers.plan import Plan, Task, for_each_corpus
 from spanlm.papers.record import DIVERGED, finished
+from spanlm.papers.request import Request
 from spanlm.papers.run import Estimator, Outcome, Run, finished_before
 from spanlm.papers.table import FilledTable, overview
 from spanlm.store.plain import several
 
-_DESCRIPTION = """
-Run the tables of a paper again: every row one after another, at matched parameters where the paper matches them, then
-one Markdown page and one figure a table, measured and published side by side.
 
-  spanlm reproduce daniluk2017 --scale smoke
-  spanlm reproduce daniluk2017 --table 2c --corpus wikitext-2 --dry-run
-  spanlm reproduce salton2017 --table 1 --scale small
-  spanlm reproduce li2020 --corpus ptb --scale small --jobs 2
-
-Finished runs are skipped and unfinished ones go on, so the same command can be given again at any time; a row that
-fails does not stop the others.
-"""
-_MORE = """
-With --jobs N, N trainings run at a time, each as `spanlm train --resume auto` on its share of the threads (all share a
-GPU); then N measurements of one model run at a time. The last rows of a table take longest and begin first. Small
-models cannot use many threads, so several at a time finish sooner. Speeds and minutes in the tables are those of one
-share.
-
-No choice depends on the test part. It is read for the perplexity of every run and for how sure differences are, and
-once more for every row that evaluates a trained model in another way: with a cache, with dynamic evaluation, or in an
-ensemble. Such rows share trainings, and their settings are chosen on valid. A row whose dynamic evaluation diverged
-stays failed: its record, named after the row under --out, lists the settings that were tried. Delete it to try the row
-again.
-"""
-
-
-def run(arguments: list[str]) -> None:
-    options = _parser().parse_args(arguments)
+def run(options: argparse.Namespace) -> None:
     for name, value in list(vars(options).items()):
         setattr(options, name, tuple(value) if isinstance(value, list) else value)
     engine = field_values(options, Engine)
@@ -74,27 +47,6 @@ def run(arguments: list[str]) -> None:
             out(f"written: {path}")
     if failed:
         raise RunError("; ".join(failed))
-
-
-def _parser() -> Parser:
-    more = [_MORE]
-    for paper in PAPERS.values():
-        tables = "; ".join(f"{table.name}: {table.subject}" for table in paper.tables)
-        scales = "; ".join(f"{scale.name}: {scale.purpose}" for scale in paper.scales)
-        more.append(f"{paper.name}, --table {tables}; --scale {scales}.")
-    parser = Parser("reproduce", _DESCRIPTION, more="\n\n".join(more))
-    parser.add_argument("paper", metavar="PAPER", help=f"whose tables: {', '.join(PAPERS)}")
-    shown = {"scale": "NAME", "table": "NAME", "corpus": "NAME|PATH", "seeds": "N", "rows": "ROW"}
-    shown |= {"runs": "DIR", "out": "DIR", "data_dir": "DIR", "questions": "FILE"}
-    changes: dict[str, dict[str, Any]] = {name: {"metavar": metavar} for name, metavar in shown.items()}
-    changes["questions"]["rare"] = True
-    names = (field.name for field in fields(Request)[1:])
-    add_fields(parser, Request, *names, prefix="", rare="", **changes)
-    parser.add_engine(rare="runs on Ray")
-    text = "train and measure only, as each of --jobs does"
-    parser.add_argument("--no-tables", rare=True, action="store_true", help=text)
-    parser.add_argument("--dry-run", action="store_true", help="print the plan, sizes and an estimate of the time")
-    return parser
 
 
 def _introduce(plan: Plan) -> None:

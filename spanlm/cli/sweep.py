@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import re
 import shlex
@@ -16,7 +17,7 @@ from spanlm.analysis import figures
 from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.cli.family import train_side_by_side
 from spanlm.cli.options import check_output
-from spanlm.cli.parser import Parser, field_values
+from spanlm.cli.parser import field_values
 from spanlm.cli.render import grid, out
 from spanlm.cli.train import matched, matched_field, named_config, refuse_twice, with_words
 from spanlm.config import RunConfig, flat, nested, with_options
@@ -49,31 +50,6 @@ from spanlm.training.sweep import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_DESCRIPTION = """
-Train many settings of a model: every combination of a grid, or a list, over a preset. Runs are named by what differs;
-at the end there are a table, sweep.csv, a figure and the best by valid.
-
-  spanlm sweep lr.yaml --dry-run
-  spanlm sweep lr.yaml --jobs 4
-  spanlm sweep lr.yaml --on ray:auto --jobs 4 --gpus-per-run 0.25
-  spanlm sweep lr.yaml --print-slurm > lr.sh
-
-lr.yaml, whose other keys are config (a YAML file), runs (a list of groups of fields), match_parameters (as in `spanlm
-train`) and out (the folder):
-
-  preset: zaremba2014/medium
-  corpus: ptb
-  seeds: 3
-  grid: {training.optimizer.lr: [0.5, 1, 2], model.memory.kind: [none, ngram]}
-
-Each run is `spanlm train … --resume auto`: the same command goes on after a stop, passes over what is finished, and
-can be given on several machines that share the folder. A run that fails does not stop the others.
-"""
-_MORE = """
-With both runs and grid, every run of the list is trained at every point of the grid. A run that another process
-trains is passed over and looked at again; one that was killed is started again. On Ray so is a run whose worker or
-machine is lost, from its last checkpoint if the machines share the disk. If not, finished runs are brought back.
-"""
 _SLURM = """#!/bin/bash
 #SBATCH --job-name={name}
 #SBATCH --array=0-{last}
@@ -105,15 +81,7 @@ _MOST_ROWS = 40
 """Of a figure."""
 
 
-def run(arguments: list[str]) -> None:
-    parser = Parser("sweep", _DESCRIPTION, more=_MORE)
-    parser.add_argument("file", type=Path, metavar="FILE", help="a YAML file, as above")
-    parser.add_engine()
-    parser.add_argument("--dry-run", action="store_true", help="print the runs, and the table of those that are done")
-    text = "print a script for sbatch: an array with a task for each run"
-    parser.add_argument("--print-slurm", action="store_true", help=text)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the last table to a file (.md, .tex), too")
-    options = parser.parse_args(arguments)
+def run(options: argparse.Namespace) -> None:
     engine = field_values(options, Engine)
     if options.out is not None:
         check_output(options.out, [options.file])

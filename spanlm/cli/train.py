@@ -26,7 +26,7 @@ from spanlm.errors import InputError, Interrupted, as_written, nearest, require
 from spanlm.jobs import Engine
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
-from spanlm.papers import PRESETS, find_preset
+from spanlm.papers.registry import PRESETS, find_preset
 from spanlm.store.files import expanded
 from spanlm.store.run_folder import CONFIG, SEED, VOCABULARY, seed_folders
 from spanlm.training import distributed

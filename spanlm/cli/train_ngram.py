@@ -12,7 +12,7 @@ from spanlm.cli.training_verbs import Fields
 from spanlm.config import nested, overlaid, refuse_unknown
 from spanlm.data.corpora import load_corpus, with_own_documents
 from spanlm.options import leaves, read_group
-from spanlm.papers import NGRAM_PRESETS
+from spanlm.papers.registry import NGRAM_PRESETS
 from spanlm.runs.ngram import ARPA, train_ngram
 from spanlm.scoring.ngram.config import NgramRunConfig
 from spanlm.scoring.tally import shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from spanlm.cli.presets import read_listing
 from spanlm.cli.render import out
 from spanlm.errors import InputError, as_written
 from spanlm.options import leaves
+from spanlm.papers.request import Request
 from spanlm.training.config import BenchOptions
 
 BENCH = """
@@ -58,6 +60,100 @@ def export(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--to", choices=("hf",), default="hf", help="the library (default: hf)")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder")
     return parser.parse_intermixed_args(arguments)
+
+
+# --- many trainings ---
+
+SWEEP = """
+Train many settings of a model: every combination of a grid, or a list, over a preset. Runs are named by what differs;
+at the end there are a table, sweep.csv, a figure and the best by valid.
+
+  spanlm sweep lr.yaml --dry-run
+  spanlm sweep lr.yaml --jobs 4
+  spanlm sweep lr.yaml --on ray:auto --jobs 4 --gpus-per-run 0.25
+  spanlm sweep lr.yaml --print-slurm > lr.sh
+
+lr.yaml, whose other keys are config (a YAML file), runs (a list of groups of fields), match_parameters (as in `spanlm
+train`) and out (the folder):
+
+  preset: zaremba2014/medium
+  corpus: ptb
+  seeds: 3
+  grid: {training.optimizer.lr: [0.5, 1, 2], model.memory.kind: [none, ngram]}
+
+Each run is `spanlm train … --resume auto`: the same command goes on after a stop, passes over what is finished, and
+can be given on several machines that share the folder. A run that fails does not stop the others.
+"""
+MORE_SWEEP = """
+With both runs and grid, every run of the list is trained at every point of the grid. A run that another process
+trains is passed over and looked at again; one that was killed is started again. On Ray so is a run whose worker or
+machine is lost, from its last checkpoint if the machines share the disk. If not, finished runs are brought back.
+"""
+
+
+def sweep(arguments: list[str]) -> argparse.Namespace:
+    parser = Parser("sweep", SWEEP, more=MORE_SWEEP)
+    parser.add_argument("file", type=Path, metavar="FILE", help="a YAML file, as above")
+    parser.add_engine()
+    parser.add_argument("--dry-run", action="store_true", help="print the runs, and the table of those that are done")
+    text = "print a script for sbatch: an array with a task for each run"
+    parser.add_argument("--print-slurm", action="store_true", help=text)
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the last table to a file (.md, .tex), too")
+    return parser.parse_args(arguments)
+
+
+REPRODUCE = """
+Run the tables of a paper again: every row one after another, at matched parameters where the paper matches them, then
+one Markdown page and one figure a table, measured and published side by side.
+
+  spanlm reproduce daniluk2017 --scale smoke
+  spanlm reproduce daniluk2017 --table 2c --corpus wikitext-2 --dry-run
+  spanlm reproduce salton2017 --table 1 --scale small
+  spanlm reproduce li2020 --corpus ptb --scale small --jobs 2
+
+Finished runs are skipped and unfinished ones go on, so the same command can be given again at any time; a row that
+fails does not stop the others.
+"""
+MORE_REPRODUCE = """
+With --jobs N, N trainings run at a time, each as `spanlm train --resume auto` on its share of the threads (all share a
+GPU); then N measurements of one model run at a time. The last rows of a table take longest and begin first. Small
+models cannot use many threads, so several at a time finish sooner. Speeds and minutes in the tables are those of one
+share.
+
+No choice depends on the test part. It is read for the perplexity of every run and for how sure differences are, and
+once more for every row that evaluates a trained model in another way: with a cache, with dynamic evaluation, or in an
+ensemble. Such rows share trainings, and their settings are chosen on valid. A row whose dynamic evaluation diverged
+stays failed: its record, named after the row under --out, lists the settings that were tried. Delete it to try the row
+again.
+"""
+
+
+def reproduce(arguments: list[str]) -> argparse.Namespace:
+    parser = Parser("reproduce", REPRODUCE, more=_of_papers)
+    text = "whose tables: daniluk2017, salton2017, li2020, or yardstick, of texts with a known law"
+    parser.add_argument("paper", metavar="PAPER", help=text)
+    shown = {"scale": "NAME", "table": "NAME", "corpus": "NAME|PATH", "seeds": "N", "rows": "ROW"}
+    shown |= {"runs": "DIR", "out": "DIR", "data_dir": "DIR", "questions": "FILE"}
+    changes: dict[str, dict[str, Any]] = {name: {"metavar": metavar} for name, metavar in shown.items()}
+    changes["questions"]["rare"] = True
+    names = (field.name for field in fields(Request)[1:])
+    add_fields(parser, Request, *names, prefix="", rare="", **changes)
+    parser.add_engine(rare="runs on Ray")
+    text = "train and measure only, as each of --jobs does"
+    parser.add_argument("--no-tables", rare=True, action="store_true", help=text)
+    parser.add_argument("--dry-run", action="store_true", help="print the plan, sizes and an estimate of the time")
+    return parser.parse_args(arguments)
+
+
+def _of_papers() -> str:
+    from spanlm.papers.registry import PAPERS  # loads torch: only for all of the help
+
+    more = [MORE_REPRODUCE]
+    for paper in PAPERS.values():
+        tables = "; ".join(f"{table.name}: {table.subject}" for table in paper.tables)
+        scales = "; ".join(f"{scale.name}: {scale.purpose}" for scale in paper.scales)
+        more.append(f"{paper.name}, --table {tables}; --scale {scales}.")
+    return "\n\n".join(more)
 
 
 # --- training ---

@@ -18,7 +18,8 @@ from spanlm.analysis.export import write_whole
 from spanlm.analysis.figures import Panel, Point, RowsPanel, Series
 from spanlm.analysis.utilisation import Utilisation
 from spanlm.papers.paper import WORD_CLASSES, Dynamic, Plain, Row, Table
-from spanlm.papers.plan import Plan, Request
+from spanlm.papers.plan import Plan
+from spanlm.papers.request import Request
 from spanlm.papers.run import Outcome
 from spanlm.papers.table import FilledTable, overview, seeds_of
 from spanlm.store.plain import markdown, markdown_table, several

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
@@ -17,43 +17,11 @@ from spanlm.data.corpora import Corpus, is_built, load_corpus, text_path
 from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, nearest, nearest_or_all
 from spanlm.models.counting import ParameterCount, count_configured
-from spanlm.options import Precision, option, options
-from spanlm.papers import PAPERS, PRESETS
 from spanlm.papers.paper import WORD_CLASSES, Averaged, Dynamic, Measure, Paper, Plain, Row, Table, by_name
+from spanlm.papers.registry import PAPERS, PRESETS
+from spanlm.papers.request import Request
 from spanlm.papers.scales import DynamicSearch, Scale, scaled
 from spanlm.store.files import expanded
-
-
-@options()
-class Request:
-    """What is to be reproduced."""
-
-    paper: str = option("whose tables")
-    scale: str = option("smoke, small or paper, as a rule", default="small")
-    table: str | None = option("one of them (default: all that the corpus allows)", default=None)
-    corpus: str | None = option(
-        "wikipedia (built by `spanlm data wikipedia`), ptb, wikitext-2, cbt, a folder or a file (default: the "
-        "scale's, demo for smoke; else the table's own)",
-        default=None,
-    )
-    seeds: tuple[int, ...] = option("a run of every row for each (default: 1)", default=(1,))
-    rows: tuple[str, ...] | None = option("only these rows, as --dry-run names them", default=None)
-    runs: Path = option("where runs are kept", default=Path("runs"))
-    out: Path = option("where records and tables go", default=Path("results"))
-    device: str = option("auto (the default: a GPU if there is one), cpu, cuda", default="auto")
-    precision: Precision | None = option("of the products (default: the scale's)", default=None)
-    data_dir: str | None = option("where corpora are (default: $SPANLM_DATA)", default=None)
-    questions: tuple[Path, ...] = option("of table 2d (default: the test files of cbt)", default=())
-
-    @property
-    def words(self) -> list[str]:
-        words = ["reproduce", self.paper, "--scale", self.scale]
-        for field in fields(self)[2:]:
-            value = getattr(self, field.name)
-            if value not in (None, field.default):
-                values = value if isinstance(value, tuple) else (value,)
-                words += [f"--{field.name.replace('_', '-')}", *map(str, values)]
-        return words
 
 
 def for_each_corpus(request: Request) -> list[Request]:

@@ -17,7 +17,7 @@ from spanlm.models.counting import count_parameters
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.lesions import require_lesion
 from spanlm.models.memories import NoMemoryConfig
-from spanlm.papers import PRESETS
+from spanlm.papers.registry import PRESETS
 from spanlm.runs.about import about, finite_perplexity
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, TrainedModel, require_weights

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spanlm.cli.presets import LISTING, listing_text
-from spanlm.papers import NGRAM_PRESETS, PRESETS
+from spanlm.papers.registry import NGRAM_PRESETS, PRESETS
 from tests.cli.conftest import Cli
 
 

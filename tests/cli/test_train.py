@@ -21,7 +21,7 @@ from spanlm.config import RunConfig, nested
 from spanlm.data.config import DataConfig
 from spanlm.models.counting import count_parameters, lstm_budget, match_parameters
 from spanlm.models.memories import NGramConfig, NoMemoryConfig
-from spanlm.papers import PRESETS
+from spanlm.papers.registry import PRESETS
 from spanlm.training.config import FinetuneConfig
 from tests.cases import rest_slow
 from tests.cli import conftest

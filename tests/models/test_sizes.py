@@ -29,7 +29,7 @@ from spanlm.models.memories import (
     NoMemoryConfig,
     RecurrentMemoryConfig,
 )
-from spanlm.papers import PRESETS
+from spanlm.papers.registry import PRESETS
 
 VOCABULARY, WORD = 77_000, 300
 

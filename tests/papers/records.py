@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from spanlm.papers import PAPERS
 from spanlm.papers.paper import WORD_CLASSES, Averaged, Cached, Dynamic, Plain
-from spanlm.papers.plan import Plan, Request
+from spanlm.papers.plan import Plan
+from spanlm.papers.registry import PAPERS
+from spanlm.papers.request import Request
 from spanlm.papers.table import Grid
 
 

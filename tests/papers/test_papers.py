@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from spanlm.papers import PAPERS
 from spanlm.papers.paper import BY_EPOCH, BY_LAG, Dynamic, Paper, Plain, Row
 from spanlm.papers.published.li2020 import PAPER as LI
 from spanlm.papers.published.salton2017 import PAPER as SALTON
+from spanlm.papers.registry import PAPERS
 from spanlm.papers.table import COLUMNS
 
 RUNGS = ("AWD-LSTM", "AWD-LSTM + MoS", "AWD-LSTM + MoS + PS", "AWD-LSTM + MoS + PS + AT")  # of Li et al.'s ladder

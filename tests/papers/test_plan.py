@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from spanlm.errors import InputError
-from spanlm.papers import PAPERS
 from spanlm.papers.paper import Averaged
-from spanlm.papers.plan import Plan, Request, chosen_text, find_questions
+from spanlm.papers.plan import Plan, chosen_text, find_questions
+from spanlm.papers.registry import PAPERS
+from spanlm.papers.request import Request
 from tests.papers.records import plan, salton
 
 QUESTION = "".join(f"{n} a b .\n" for n in range(1, 21)) + "21 a XXXXX .\tb\t\ta|b\n\n"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from spanlm.models.counting import count_configured
-from spanlm.papers import PRESETS
+from spanlm.papers.registry import PRESETS
 
 PTB, WT2 = 10_000, 33_278
 

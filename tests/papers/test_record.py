@@ -14,8 +14,9 @@ import pytest
 
 import spanlm
 from spanlm.errors import InputError
-from spanlm.papers.plan import Plan, Request
+from spanlm.papers.plan import Plan
 from spanlm.papers.record import finished
+from spanlm.papers.request import Request
 from spanlm.papers.run import Run
 from spanlm.scoring.dynamic.tuning import TRIALS
 from spanlm.scoring.options import CacheConfig, DynamicConfig

@@ -13,8 +13,8 @@ from spanlm.models.counting import count_configured, lstm_budget
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.papers import PAPERS, find_preset
 from spanlm.papers.published.daniluk2017 import TEXT
+from spanlm.papers.registry import PAPERS, find_preset
 from spanlm.papers.scales import SPENT, DynamicSearch, Matched, Proportional, Scale, compressed, scaled
 from spanlm.training.config import FinetuneConfig, ScheduleConfig, TrainingConfig
 from spanlm.training.optimizers import next_rate

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from spanlm.papers import PAPERS
 from spanlm.papers.page import Page, write_overview
-from spanlm.papers.plan import Plan, Request, Task
+from spanlm.papers.plan import Plan, Task
+from spanlm.papers.registry import PAPERS
+from spanlm.papers.request import Request
 from spanlm.papers.run import Outcome
 from spanlm.papers.table import FilledTable, Grid, overview
 from tests.analysis.shown import texts

@@ -27,7 +27,7 @@ from spanlm.models.heads import HEADS
 from spanlm.models.interfaces import LMState, NextWordModel, Readout
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import MEMORIES
-from spanlm.papers import PRESETS
+from spanlm.papers.registry import PRESETS
 from spanlm.runs.model import TrainedModel
 from spanlm.scoring.stream import evaluating
 from spanlm.serve.app import make_app
