@@ -138,8 +138,11 @@ def option_rows(base: RunConfig, options: Mapping[str, str]) -> list[tuple[str, 
     tree = overlaid(base.to_tree(), nested({name: value for name, value in options.items() if name in resets}))
     parts = {part: PARTS[part][kind]() for part, kind in kinds_of(tree).items()}
     values = flat(tree) | dict(options)
+    choices = {
+        f"model.{part}.kind": f": {', '.join(groups)}; each has fields of its own" for part, groups in PARTS.items()
+    }
     rows = leaves(RunConfig(model=replace(ModelConfig(), **parts)))
-    return [(name, values.get(name, default), meaning) for name, default, meaning in rows]
+    return [(name, values.get(name, default), meaning + choices.get(name, "")) for name, default, meaning in rows]
 
 
 def refuse_unknown(names: Iterable[str], known: Sequence[str]) -> None:

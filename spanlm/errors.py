@@ -9,7 +9,7 @@ from dataclasses import fields
 from operator import index
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -44,7 +44,7 @@ class Note(str):
 
     marked: str
 
-    def __new__(cls, text: str) -> Note:
+    def __new__(cls, text: str) -> Self:
         note = super().__new__(cls, told(text))
         note.marked = text
         return note

@@ -134,14 +134,11 @@ class _Sweep:
                 self.corpora[config.data] = load_corpus(config.data)
             size = len(self.corpora[config.data].vocabulary)
             if (wanted := self.asked.match_parameters) is not None:
-                refuse_twice(fields, matched_field(config), f"match_parameters={wanted}")
+                refuse_twice(fields, matched_field(config), "match_parameters", wanted)
                 config = matched(config, wanted, size)
             refuse_too_large(config, size)  # and what cannot be made
         except InputError as error:
-            # the command line's words for what has no option here
-            words = re.sub(r"(^|['\s])--", r"\1", str(error))
-            words = words.replace("match-parameters", "match_parameters")
-            raise InputError(f"{file}: {words}") from None
+            raise InputError(f"{file}: {error}") from None
         return config
 
     # --- runs ---

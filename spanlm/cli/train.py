@@ -22,7 +22,7 @@ from spanlm.cli.training_verbs import Fields, train_parser
 from spanlm.config import RunConfig, option_rows, overlaid, read_config, with_options
 from spanlm.data.corpora import Corpus, load_corpus, with_own_documents
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError, Interrupted, as_written, nearest, require
+from spanlm.errors import InputError, Interrupted, as_written, named, nearest, require
 from spanlm.jobs import Engine
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
@@ -65,7 +65,7 @@ def _run(own: argparse.Namespace, fields: Fields, ranks: Ranks) -> None:
         base = named_config(own.preset, own.config)
     config = with_words(with_options(base, fields), begun)
     if own.match_parameters is not None:
-        refuse_twice(fields, matched_field(config), f"--match-parameters={own.match_parameters}")
+        refuse_twice(fields, matched_field(config), "match_parameters", own.match_parameters)
     if own.print_config:
         if own.match_parameters is not None:
             out(f"# --match-parameters {own.match_parameters} chooses the hidden size when the text is read")
@@ -144,7 +144,7 @@ def completed(own: argparse.Namespace, fields: Fields) -> Fields:
     if own.preset is not None and own.preset not in PRESETS and "/" in own.preset:
         raise InputError(f"{own.preset}: neither a text that is there nor a preset.{nearest(own.preset, PRESETS)}")
     if own.corpus is not None:
-        refuse_twice(fields, "data.corpus", f"--corpus={own.corpus}")
+        refuse_twice(fields, "data.corpus", "corpus", own.corpus)
         fields["data.corpus"] = own.corpus
     own.resume = own.resume == "auto"
     own.begun = None
@@ -180,9 +180,11 @@ def completed(own: argparse.Namespace, fields: Fields) -> Fields:
     return fields
 
 
-def refuse_twice(fields: Mapping[str, str], field: str, option: str) -> None:
+def refuse_twice(fields: Mapping[str, str], field: str, option: str, value: str) -> None:
+    """Refuse an `option` with a value beside the field of the configuration that it stands for."""
     if field in fields:
-        raise InputError(f"{option} and --{field}={fields[field]}: say the same thing twice; take one")
+        both = f"{named(option)}={value} and {field}={fields[field]}"
+        raise InputError(f"{both}: say the same thing twice; take one")
 
 
 # --- configuration ---
@@ -225,7 +227,7 @@ def matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
     found = _BUDGET.fullmatch(wanted.upper().replace("_", "").replace(",", ""))
     if found is None:
         raise InputError(
-            f"--match-parameters={wanted}: must be a number (3731200, 3.7M) or LSTM and a hidden size (LSTM300)"
+            "match_parameters", wanted, "must be a number (3731200, 3.7M) or LSTM and a hidden size (LSTM300)"
         )
     if found["units"]:
         budget = lstm_budget(int(found["units"]), config.model, vocabulary_size)

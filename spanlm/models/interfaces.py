@@ -242,10 +242,7 @@ class Encoder(nn.Module, ABC):
 class MemoryConfig:
     """The base of every memory's configuration, a dataclass with fields of its own and a `build`."""
 
-    kind: str = option(
-        "which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer. "
-        "Another kind has other fields",
-    )
+    kind: str = option("which memory")
     drops_output: ClassVar[bool] = False
     """Whether it has a dropout of its own in place of `model.output_dropout`."""
     mixes: ClassVar[bool] = False

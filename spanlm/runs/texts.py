@@ -25,7 +25,7 @@ from spanlm.data.synthetic import PREFIX
 from spanlm.data.text import Text, fingerprint, without_marks
 from spanlm.data.tokenizer import as_in_corpus, tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.errors import InputError, RunError, named, require
+from spanlm.errors import InputError, Note, RunError, named, require
 from spanlm.models.memories import AnyMemoryConfig
 from spanlm.options import Precision
 from spanlm.scoring.options import ClozeContext, Context, State
@@ -42,8 +42,11 @@ STREAMS = BatchingConfig(kind="streams")
 _LOG = logging.getLogger(__name__)
 CONVENTIONS = ("ptb", "wikitext-2", "wikitext-103")
 """Corpora of tokens that nobody writes so; see `spanlm.data.tokenizer.as_in_corpus`."""
-_CHANGED = "not the text that it was when this model was trained"
 _CONTEXTS: dict[BatchingKind, Context] = {kind: context for context, kind in KINDS.items()}
+
+
+class _Changed(Note):
+    """The note on a text that is another than in training."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +194,7 @@ class Texts:
     def note_changes(self, corpus: Corpus) -> None:
         """Log the note on a text that is another than in training, of a corpus beside the one that is reported on."""
         for line in corpus.notes:
-            if _CHANGED in line:
+            if isinstance(line, _Changed):
                 _LOG.info("note: %s", line)
 
     def unk_notes(self) -> list[str]:
@@ -211,7 +214,8 @@ class Texts:
         """Note it if the corpus of the training is not what it was."""
         before = read_texts(self.folder)
         changed = [part for part, text in corpus.texts.items() if before.get(part, text) != text]
-        note = f"{corpus.name} {' and '.join(changed)}: {_CHANGED}, which may have read some of it"
+        what = "not the text that it was when this model was trained, which may have read some of it"
+        note = _Changed(f"{corpus.name} {' and '.join(changed)}: {what}")
         return replace(corpus, notes=[*corpus.notes, note]) if changed else corpus
 
     def _is_of_training(self, name: str, data_dir: str | None) -> bool:

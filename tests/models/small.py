@@ -32,6 +32,7 @@ from spanlm.models.memories import (
 )
 from spanlm.models.memories.pointer_sentinel import Pointer
 from tests.cases import rest_slow
+from tests.models.template import MeanConfig
 
 ON_GPU = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 every_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=ON_GPU)])
@@ -128,6 +129,7 @@ KINDS: dict[str, Kind] = {
         blind=lambda c: True,  # all that it was read at a step may be one span
     ),
 }
+KINDS["mean"] = Kind([MeanConfig(window=1), MeanConfig(window=4)], blind=lambda c: True)  # of docs/memory_template.py
 SMALL_MEMORIES = {name: kind.small for name, kind in KINDS.items()}
 SMALL_ENCODERS: dict[str, list[Any]] = {
     "lstm": [LSTMConfig(hidden_size=HIDDEN), LSTMConfig(hidden_size=HIDDEN, layers=2)],
@@ -162,7 +164,7 @@ SMALL_HEADS: dict[str, list[Any]] = {
 
 
 def memories() -> list[Any]:
-    return _params("MEMORIES", MEMORIES, SMALL_MEMORIES)
+    return _params("MEMORIES", {**MEMORIES, "mean": MeanConfig}, SMALL_MEMORIES)
 
 
 def encoders() -> list[Any]:

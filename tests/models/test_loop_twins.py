@@ -26,7 +26,7 @@ from spanlm.models.memories.pointer_sentinel import PointerSentinelMemory
 from spanlm.models.memories.recurrent_memory import LinearComposition, RecurrentMemory
 from tests import reference
 from tests.cases import rest_slow
-from tests.models import small
+from tests.models import small, template
 from tests.models.small import VOCABULARY, assert_same, build, read, values, words
 from tests.models.twins import (
     assert_model_is,
@@ -107,6 +107,15 @@ def test_ngram(steps: int, batch: int, order: int, carried: str) -> None:
     actual = [readout.features, after["outputs"]]
     assert readout.attention is None
     assert_twin(actual, expected, leaves)
+
+
+@every_shape
+def test_the_template(steps: int, batch: int, window: int) -> None:
+    memory = build(template.MeanConfig(window=window), PART, VOCABULARY)
+    h = values(steps, batch, PART, seed=7).requires_grad_()
+    readout, _ = read(memory, h, memory.init_state(batch))
+    features = template.twin(h, window, memory.combine.weight)
+    assert_twin([readout.features], [reference.grid(features)], [h, *memory.parameters()])
 
 
 def word_memory(memory: RecurrentMemory) -> reference.WordMemory:

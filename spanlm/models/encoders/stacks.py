@@ -32,7 +32,7 @@ from spanlm.options import FINITE, RATE, at_least, option, options
 class EncoderConfig:
     """The base of every encoder's configuration; complete for encoders whose output is as wide as each layer."""
 
-    kind: str = option("which encoder: lstm, variational_lstm, awd_lstm, rnn or hornn. Another kind has other fields")
+    kind: str = option("which encoder")
     hidden_size: int = option(
         "units of each layer; the last layer's are the encoder's output",
         default=300,
