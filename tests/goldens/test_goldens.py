@@ -67,6 +67,7 @@ REMOVED: dict[str, str] = {
 CHANGING = {
     *("time", "tokens_per_second", "seconds", "training_seconds", "commit", "changed", "command", "spanlm", "torch"),
     *("python", "processor", "cores", "threads", "device", "run", "runs", "file", "folder", "path"),
+    "tokens_read",  # fewer where no KenLM is installed
 }
 """Keys whose values tell of the machine, the moment or the place: only their types are kept."""
 
