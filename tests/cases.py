@@ -1,7 +1,5 @@
 """Which of many cases `pytest` runs by itself: the others wait for `pytest -m slow`."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any

@@ -3,8 +3,6 @@
 Each is made once in a process; `pytest -n` has several.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

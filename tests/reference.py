@@ -4,8 +4,6 @@ Written from the papers, not from `spanlm.models`; slow on purpose. Vectors are 
 autograd can differentiate the loops. `past[b]` lists what stream b remembers, oldest first; it may be shorter
 than the window, or empty. Every function returns new lists and leaves its arguments as they were."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product

@@ -1,7 +1,5 @@
 """Dynamic evaluation once more, as in the public code: a plain loop over segments and tensors, float64."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 

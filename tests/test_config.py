@@ -1,7 +1,5 @@
 """RunConfig: in and out of YAML and options, limits of every number, and errors that name the field."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import fields, replace

@@ -3,8 +3,6 @@
 The same number or one line of an error, never another number; quickly, in little memory, and nothing written elsewhere.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

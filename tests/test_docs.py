@@ -4,8 +4,6 @@ A block after the line `<!-- run -->` or `<!-- run: slow -->`, which no page sho
 folder with `examples/`, a small demo run as `runs/demo`, one in it as `lstm`, and two more as `runs/medium/seed-1` and
 `seed-2`."""
 
-from __future__ import annotations
-
 import csv
 import doctest
 import importlib.util

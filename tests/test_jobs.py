@@ -1,7 +1,5 @@
 """Where commands run: refused engines, runs that others train, commands that end with their parent, and Ray."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

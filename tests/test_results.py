@@ -1,7 +1,5 @@
 """The pages of results/: their tables are those of the records, and their links lead somewhere."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What a reader sees on a figure of matplotlib."""
 
-from __future__ import annotations
-
 import warnings
 from itertools import combinations
 from typing import Any

@@ -1,7 +1,5 @@
 """Two models token by token: what each gives is what `evaluate` and `score` say, classes by brute force."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What context is worth, against a loop that reads every word by itself for every place, change and length."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import pairwise

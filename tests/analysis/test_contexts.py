@@ -1,7 +1,5 @@
 """Several lines: each a context of its own, a document or all one; what `attend` says is what `score` says."""
 
-from __future__ import annotations
-
 import math
 from itertools import accumulate, pairwise
 

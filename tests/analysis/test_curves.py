@@ -1,7 +1,5 @@
 """Learning curves are those of metrics.jsonl, over tokens, epochs, steps, seconds, of one run and of several seeds."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

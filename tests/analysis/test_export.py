@@ -1,7 +1,5 @@
 """Attention as files: whole or none, the same again, and read back what was measured."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

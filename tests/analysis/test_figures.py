@@ -1,7 +1,5 @@
 """Figures of numbers: everything that was measured is there, legible, and the same again."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """One number for how flat attention is: by hand, by a plain loop, and what changes nothing."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Heat maps: each weight in its place, legible whatever the words are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

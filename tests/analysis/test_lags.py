@@ -1,7 +1,5 @@
 """Mean attention by lag: measured, as Figure 3b printed it, and side by side in a table and in files."""
 
-from __future__ import annotations
-
 import csv
 import json
 from dataclasses import replace

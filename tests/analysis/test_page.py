@@ -1,7 +1,5 @@
 """The pages: they hold the record, nothing of a text can become markup, and their scripts shade the right words."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """A record of a span buffer is what the model did: each weight with its words, each list with its part."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 from pathlib import Path

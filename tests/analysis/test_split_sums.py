@@ -1,7 +1,5 @@
 """Weights stand where the words are, for every memory that attends, however long the text."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

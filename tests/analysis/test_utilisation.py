@@ -1,7 +1,5 @@
 """Use of a span buffer by epoch, in files; what is read of a log is tested by the command line."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

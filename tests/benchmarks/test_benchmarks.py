@@ -1,7 +1,5 @@
 """What the library is compared with: the same models, under the names that the records have."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

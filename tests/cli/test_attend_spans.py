@@ -1,7 +1,5 @@
 """`spanlm attend` of a model with a span buffer: what is printed is what the library says of the last word."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

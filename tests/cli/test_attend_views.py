@@ -1,7 +1,5 @@
 """`spanlm attend --by-lag`, `--sentence`, `--flatness`, `--by-epoch`: one run, and several side by side."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whatever a user types wrong, or damages: one line that names it and the way out, status 2, and nothing lost."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import zlib

@@ -1,7 +1,5 @@
 """`spanlm bench PRESET|FILE`: how fast a configuration trains, and what takes the time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

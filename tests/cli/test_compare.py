@@ -1,7 +1,5 @@
 """`spanlm compare` and `spanlm context`: what they print is what the library finds, at 80 columns."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

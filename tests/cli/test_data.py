@@ -1,7 +1,5 @@
 """`spanlm data`: what it explains, refuses, prints, and makes."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

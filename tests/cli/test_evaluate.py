@@ -1,7 +1,5 @@
 """`spanlm evaluate`: what it prints is what the library says, of one run and of several, however."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """`--help` names every option; every command line of the README is one that spanlm understands."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """n-gram models on the command line: estimated, as runs, as ARPA files, in ensembles."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -1,7 +1,5 @@
 """A text of the user's own: how it is named, found again, and what a model of it knows of other words."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

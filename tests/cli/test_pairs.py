@@ -1,7 +1,5 @@
 """`spanlm pairs`: what it counts is what the model says of each sentence by itself."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

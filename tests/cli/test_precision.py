@@ -3,8 +3,6 @@
 oneDNN reads when it is loaded which instructions it may use, so these are processes of their own.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A handful of commands as a user's shell runs them."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

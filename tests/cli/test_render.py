@@ -1,7 +1,5 @@
 """What all verbs print with: as wide as its cells where there is no terminal, as wide as that where there is one."""
 
-from __future__ import annotations
-
 import math
 import os
 import pty

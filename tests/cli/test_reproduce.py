@@ -1,7 +1,5 @@
 """`spanlm reproduce`."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """`spanlm rescore`: lists in, weights, the best of each out; the library's numbers are tested beside it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

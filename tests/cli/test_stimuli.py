@@ -1,7 +1,5 @@
 """`spanlm score` and `spanlm attend` on tables of stimuli."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

@@ -1,7 +1,5 @@
 """`spanlm sweep`."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What takes time with the square of the input takes minutes, where proportion takes a second at most: it is killed."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

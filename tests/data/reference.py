@@ -1,7 +1,5 @@
 """The rules for texts once more, as plain loops over the whole text; and texts that are read in two chunks."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from spanlm.data.config import Documents

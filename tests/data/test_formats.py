@@ -1,7 +1,5 @@
 """What is refused as text, what is not, and how a file says which encoding it is in."""
 
-from __future__ import annotations
-
 import gzip
 import shutil
 import subprocess

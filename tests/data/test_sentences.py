@@ -1,7 +1,5 @@
 """Sentences as streams of their own: what becomes of long ones, what opens them, and in which batches they come."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

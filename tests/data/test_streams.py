@@ -1,7 +1,5 @@
 """What is drawn for streams in training: the lengths of segments, and where each stream begins."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """The law of a synthetic text is the law: against brute force, as a distribution, and by counting what is drawn."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

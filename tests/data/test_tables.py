@@ -1,7 +1,5 @@
 """Tables of stimuli: what is read, and what is refused with its line."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

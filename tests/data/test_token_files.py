@@ -1,7 +1,5 @@
 """From a text to ids and documents, and what of them is kept in the cache."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter

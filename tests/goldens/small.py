@@ -4,8 +4,6 @@ Nothing of the package is imported but `spanlm` itself and its command line, so 
 say whether it still computes the same.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io

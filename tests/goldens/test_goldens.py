@@ -9,8 +9,6 @@ printed numbers to what three digits hold, and digests of weights not at all.
 be missing is listed, with the reason, in `REMOVED`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import gzip

@@ -1,7 +1,5 @@
 """How far a model of `transformers` is from itself, read in another way: for the tests, and for results/interop.py."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """A model of `transformers` is the model of the run: any cut, any padding, beams, files, surprisal."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

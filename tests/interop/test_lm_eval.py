@@ -1,7 +1,5 @@
 """Tasks of lm_eval give what `spanlm pairs`, `score` and `evaluate` give."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import math

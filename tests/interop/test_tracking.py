@@ -1,7 +1,5 @@
 """A tracked training is the same training, and the tracker has the numbers of metrics.jsonl."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A model of sub-words by written word: a brute-force sum over what transformers says, and a run that was exported."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

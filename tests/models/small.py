@@ -3,8 +3,6 @@
 A kind that is registered without an entry here stops the collection: the contract tests must cover it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any

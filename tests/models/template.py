@@ -1,7 +1,5 @@
 """The memory that `docs/memory_template.py` shows: tested as those of the package."""
 
-from __future__ import annotations
-
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The attentions over a window, and over all before: against every (step, slot, stream) at once; what all promise."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple

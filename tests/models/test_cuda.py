@@ -1,7 +1,5 @@
 """A GPU gives what the CPU gives: every encoder, memory and head, values, states and gradients."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """Masks: which axes share a draw, what it does to the mean, and that nothing happens outside training."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Encoders against the loops of `tests/reference.py`: outputs, states, gradients, in float64."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

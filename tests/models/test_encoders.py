@@ -1,7 +1,5 @@
 """What every registered encoder promises, and the library's kernels with gradients in evaluation."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

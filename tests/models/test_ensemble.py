@@ -1,7 +1,5 @@
 """Several models as one: the promises of one model, and the mixture written out."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

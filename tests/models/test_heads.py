@@ -1,7 +1,5 @@
 """What every registered head promises; the mixture of softmaxes against its loop; adversarial training of both."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

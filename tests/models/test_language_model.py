@@ -1,7 +1,5 @@
 """Whole models, every registered room in at least one of them: from word to probability, and the state between."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Lesions of every memory that attends: which weights are left, what is read with them, and what is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The float32 product of linear layers: against float64, row by row, and where it stands aside."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Fused log-probabilities of a softmax and of a mixture: against plain PyTorch, however divided, in any precision."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass

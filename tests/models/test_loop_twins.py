@@ -1,7 +1,5 @@
 """Memories, heads, whole models against the loops of `tests/reference.py`: outputs, states, gradients, in float64."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The LSTM as a loop, for bfloat16 and for few words on a CPU, and with masks: the library's, to rounding."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """What every registered memory promises, and of the state that it carries (see `spanlm.models.interfaces`)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The cache's lookups: against the equation with every (step, slot) at once, whatever the blocks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What the pointer sentinel promises beyond the contract of memories: the mixture, and what it can point to."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

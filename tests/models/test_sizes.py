@@ -1,7 +1,5 @@
 """Sizes: published ones, those of layers that are not made, and the size that matches a budget."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

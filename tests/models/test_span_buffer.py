@@ -1,7 +1,5 @@
 """The span buffer: against its loop; in a model its dropout, its two predictions and their gate, every head."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any, get_args

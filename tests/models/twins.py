@@ -1,7 +1,5 @@
 """What the comparisons with the loops of `tests/reference.py` share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

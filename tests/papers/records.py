@@ -1,7 +1,5 @@
 """Records as finished rows leave them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How sure a table's differences and their order are."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The tables of the papers as they are printed, and what their rows are compared with."""
 
-from __future__ import annotations
-
 import pytest
 
 from spanlm.papers.paper import BY_EPOCH, BY_LAG, Dynamic, Paper, Plain, Row

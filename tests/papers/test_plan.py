@@ -1,7 +1,5 @@
 """From a request to the list of what is done."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The printed perplexities stand in `spanlm/papers/listing.jsonl`, which is compar
 goldens have every configuration.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from spanlm.models.counting import count_configured

@@ -1,7 +1,5 @@
 """Rows that are measured on models trained for others: with a cache, averaged, or with dynamic evaluation."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

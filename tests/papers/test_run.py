@@ -1,7 +1,5 @@
 """Running a plan: skip what is finished, go on with what is not, survive what fails; alone and several at a time."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The scales: what a small reproduction changes of the published models and recipes, and what it keeps."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import fields, is_dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables, figures and pages made of records."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """n-best lists: what each format says, what is written is read again, and what is wrong is named with its place."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

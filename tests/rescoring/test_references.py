@@ -1,7 +1,5 @@
 """References: each format of them, ids that are not the lists', and alternatives as the fewest errors of all texts."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lists with the scores of language models: what is chosen, counted wrong, written back; how weights are found."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Several runs as one model, and the runs that cannot be one."""
 
-from __future__ import annotations
-
 import copy
 import math
 import re

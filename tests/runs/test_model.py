@@ -1,7 +1,5 @@
 """The Python API on a trained run: each thing is one call, and is what a loop over the weights says."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Texts that a trained run is given: cut as the text of its training was, and told from it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

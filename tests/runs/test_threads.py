@@ -1,7 +1,5 @@
 """One model object for many threads: mixed calls give what they give one after another, bit for bit."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections import Counter

@@ -1,7 +1,5 @@
 """The slow, plain way to every number of the evaluation: float64, one word at a time, no batches."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The neural cache: against a plain loop over the words, whatever the cut, never with a look ahead; and its grid."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Cloze scores are those of a plain loop over candidates, whatever is read together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any

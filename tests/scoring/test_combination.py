@@ -1,7 +1,5 @@
 """Each model, all as one and the oracle bound in one pass: each is what it would be by itself, in float64."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Dynamic evaluation: against the written-out formula, whatever the model; and the model's own weights stay."""
 
-from __future__ import annotations
-
 import copy
 import math
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Gradient statistics: those of a plain loop over the text, and a file that says what they are of."""
 
-from __future__ import annotations
-
 import copy
 import shutil
 from collections.abc import Callable

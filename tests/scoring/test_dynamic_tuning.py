@@ -1,7 +1,5 @@
 """The grid of dynamic evaluation: every point is an evaluation of its own; most read only the first tokens."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

@@ -1,7 +1,5 @@
 """The excess of a model over the law of a text: of the law itself none, by lag and in all, whatever the context."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Minimal pairs: what is counted right, and which words a region is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """What the two parts of a span buffer are worth alone: against a loop of one word at a time; and the whole is kept."""
 
-from __future__ import annotations
-
 import copy
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The tree of texts gives what each text alone gives, whatever the model remembers."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

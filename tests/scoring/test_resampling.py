@@ -1,7 +1,5 @@
 """Intervals and p against brute force on tiny data, and how often an interval holds the truth on simulated texts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import product

@@ -1,7 +1,5 @@
 """Reports as SRILM and KenLM print them, where `tests/cli/test_evaluate.py` has none: words, ends of the numbers."""
 
-from __future__ import annotations
-
 from spanlm.scoring.toolkits import WordProbability, kenlm_report, srilm_report
 
 LINE = [

@@ -1,7 +1,5 @@
 """The numbers of the server are those of the library and the command line; what it says of models and remembers."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """The page in a real browser, used as people do: by mouse, finger and keyboard alone, on a phone, in the dark."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

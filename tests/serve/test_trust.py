@@ -1,7 +1,5 @@
 """What the server refuses, and that it stays there: hosts, origins, sizes, numbers, slow and lost clients, any."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """A file is replaced whole; what is no file is written to."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """No text is markup or a formula, and none is changed on the way."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """What a run folder and a file of an analysis say of the code, the machine and the commands that made them."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -4,8 +4,6 @@
 input and answers with one number: the id of a process that it started, or how one ended.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A tiny corpus and tiny runs, and what two runs must share to be the same run."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tempfile

@@ -3,8 +3,6 @@
 `torchrun … -m tests.training.tasks PLAN` runs a rank.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

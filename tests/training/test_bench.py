@@ -1,7 +1,5 @@
 """How fast a configuration trains: what is timed, and what takes the time."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """A checkpoint is whole or refused, and its writing can stop anywhere."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

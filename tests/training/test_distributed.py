@@ -1,7 +1,5 @@
 """Several processes train as one does: the same masks, sums and steps, on every encoder, memory, head and batching."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What goes wrong while training ends in one line, with the last good state on the disk."""
 
-from __future__ import annotations
-
 import errno
 import math
 import os

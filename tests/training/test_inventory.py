@@ -1,7 +1,5 @@
 """Everything that a run needs to go on is in its checkpoint: nothing can be missing without a word, and all matters."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

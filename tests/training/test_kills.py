@@ -1,7 +1,5 @@
 """A run that is killed at any moment and resumed ends as one that nobody disturbed: the same bits, the same metrics."""
 
-from __future__ import annotations
-
 import json
 import random
 import signal

@@ -1,7 +1,5 @@
 """The optimisers are torch's own, bit for bit, without its compiler; and the one that begins to average."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

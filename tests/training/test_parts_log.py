@@ -1,7 +1,5 @@
 """What is logged of a span buffer: against loops over single numbers."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

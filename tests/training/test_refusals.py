@@ -1,7 +1,5 @@
 """What would not be the same run is refused, by the name of what differs; weights that are no numbers or do not fit."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

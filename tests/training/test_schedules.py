@@ -1,7 +1,5 @@
 """Learning rates, patience, and which model is kept."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

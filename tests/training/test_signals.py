@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM: saved, said how to go on, and gone on with to the same bits."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

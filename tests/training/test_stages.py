@@ -1,7 +1,5 @@
 """Averages and finetune stages: what is validated, saved and gone on from; stopped, extended or changed, too."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

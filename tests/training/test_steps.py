@@ -1,7 +1,5 @@
 """A step and a whole run against a second implementation; the gradient in groups of streams; penalties."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a sweep.yaml asks for, and what its settings are called."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A run that begins with the weights of another."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

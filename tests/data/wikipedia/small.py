@@ -1,7 +1,5 @@
 """Small sources, made here: articles of made-up prose as JSON lines and as a MediaWiki dump with all its traps."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json

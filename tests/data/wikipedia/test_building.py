@@ -1,7 +1,5 @@
 """The corpus as a whole, against what the articles were made of."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """Sources that are damaged, or that are something else."""
 
-from __future__ import annotations
-
 import bz2
 import sys
 from pathlib import Path

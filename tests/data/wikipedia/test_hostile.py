@@ -1,7 +1,5 @@
 """Articles and files made to hurt: time in proportion to the input, bounded memory, nobody left behind."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import subprocess

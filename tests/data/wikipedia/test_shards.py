@@ -1,7 +1,5 @@
 """Builds that are stopped, killed, or have no room; who may write where; and the pool of processes."""
 
-from __future__ import annotations
-
 import json
 import math
 import multiprocessing

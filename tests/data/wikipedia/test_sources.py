@@ -1,7 +1,5 @@
 """Bytes, lines and pages of a source, and where they are damaged."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import random

@@ -1,7 +1,5 @@
 """From text to prose, sentences and words."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter
