@@ -46,17 +46,14 @@ class Engine:
     """How many commands run at a time, and where."""
 
     jobs: int = option(
-        "runs at a time on each machine, each with its share of the threads",
-        default=1,
-        limit=at_least(1),
+        "runs at a time on each machine, each with its share of the threads", default=1, limit=at_least(1)
     )
     on: str | None = option(
         "run them on Ray: ray is started here; ray:ADDRESS is a cluster's (ray:auto: the one that runs here)",
         default=None,
     )
     gpus_per_run: float = option(
-        "with --on, how many of Ray's GPUs each run has; with 0.25 four share one",
-        default=0.0,
+        "with --on, how many of Ray's GPUs each run has; with 0.25 four share one", default=0.0
     )
 
     def __post_init__(self) -> None:

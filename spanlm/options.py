@@ -100,7 +100,10 @@ def options(prefix: str | None = None) -> Callable[[type[Group]], type[Group]]:
             cls.__post_init__ = check  # type: ignore[attr-defined]
         above: str = getattr(cls, "PREFIX", "")
         cls.PREFIX = above if prefix is None else f"{prefix}."  # type: ignore[attr-defined]
-        return with_meanings(dataclass(frozen=True, kw_only=True)(cls))
+        group = with_meanings(dataclass(frozen=True, kw_only=True)(cls))
+        if group.__doc__ is not None and "Raises:" not in group.__doc__:
+            group.__doc__ += "\n\nRaises:\n    InputError: a value of another type, or outside its limit."
+        return group
 
     return decorate
 

@@ -22,13 +22,10 @@ class ModelConfig:
 
     embedding_size: int = option("E, the paper's w", default=300, limit=at_least(1))
     embedding_dropout: float = option(
-        "of whole words: each word type is in or out for a segment of a stream",
-        default=0.0,
-        limit=RATE,
+        "of whole words: each word type is in or out for a segment of a stream", default=0.0, limit=RATE
     )
     shared_words: bool = option(
-        "embedding_dropout makes one draw for all streams, as in AWD-LSTM, not one a stream",
-        default=False,
+        "embedding_dropout makes one draw for all streams, as in AWD-LSTM, not one a stream", default=False
     )
     input_noise: float = option(
         "standard deviation of noise on the embedded words, after embedding_dropout, in training",
@@ -38,8 +35,7 @@ class ModelConfig:
     input_dropout: float = option("on the embedded words", default=0.0, limit=RATE)
     output_dropout: float = option("on what the head reads", default=0.0, limit=RATE)
     locked_dropout: bool = option(
-        "input_dropout and output_dropout draw one mask for all steps of a segment, not one a step",
-        default=False,
+        "input_dropout and output_dropout draw one mask for all steps of a segment, not one a step", default=False
     )
     init_range: float = option("weights start uniform in plus or minus this", default=0.1, limit=POSITIVE)
     bias_range: float | None = option(

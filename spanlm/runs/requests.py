@@ -65,12 +65,10 @@ class Score(ScoreOptions):
     """What `score` is asked."""
 
     text: str | Path | Text | Iterable[str] = option(
-        "one string, cut at its line ends; lines; or a file of any size, by its `Path`",
-        kw_only=False,
+        "one string, cut at its line ends; lines; or a file of any size, by its `Path`", kw_only=False
     )
     cache: CacheConfig | None = option(
-        "a neural cache to mix in, which begins anew where the context does",
-        default=None,
+        "a neural cache to mix in, which begins anew where the context does", default=None
     )
     as_written: bool = option("read words as they are written, not as ptb or wikitext-2 write them", default=False)
 
@@ -143,16 +141,13 @@ class Evaluate(InStreams):
     """What `evaluate` is asked."""
 
     cache: CacheConfig | None = option(
-        "mix a neural cache in; the result has the numbers without it, too",
-        default=None,
+        "mix a neural cache in; the result has the numbers without it, too", default=None
     )
     dynamic: DynamicConfig | None = option(
-        "let the weights follow the text; the result has the numbers with the trained ones, too",
-        default=None,
+        "let the weights follow the text; the result has the numbers with the trained ones, too", default=None
     )
     statistics: DynamicStatistics | None = option(
-        "of the gradients; by default as `dynamic_statistics` gives them, which may take long",
-        default=None,
+        "of the gradients; by default as `dynamic_statistics` gives them, which may take long", default=None
     )
     report: Report = option("called with the progress", default=quiet)
 
@@ -191,11 +186,9 @@ class TuneDynamic(OnValid):
     also: Sequence[DynamicConfig] = option("more points", default=())
     first_tokens: int = option("what every point reads", default=FIRST_TOKENS)
     finalists: int = option(
-        "so many points then read all of the text, more if none of them helps; 0: none",
-        default=FINALISTS,
+        "so many points then read all of the text, more if none of them helps; 0: none", default=FINALISTS
     )
     statistics: DynamicStatistics | None = option(
-        "of the gradients; by default as `dynamic_statistics` gives them",
-        default=None,
+        "of the gradients; by default as `dynamic_statistics` gives them", default=None
     )
     report: Report = option("called with the progress", default=quiet)

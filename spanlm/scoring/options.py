@@ -32,15 +32,10 @@ BASES = {"2": 2.0, "e": math.e, "10": 10.0}
 
 @options()
 class ScoreOptions:
-    """How words are scored.
-
-    Raises:
-        InputError: a value outside its range.
-    """
+    """How words are scored."""
 
     state: Context = option(
-        "a word's context: the text so far (carry), its line, the lines since a blank one (document)",
-        default="line",
+        "a word's context: the text so far (carry), its line, the lines since a blank one (document)", default="line"
     )
     base: float = option(
         "of the logarithm: 2 gives bits, e nats, 10 bans",
@@ -48,8 +43,7 @@ class ScoreOptions:
         limit=Limit(lambda base: 1 < base < math.inf, "above 1 and finite"),
     )
     oov: Literal["flag", "error"] = option(
-        "words outside the vocabulary: score as <unk> and flag, or refuse (error)",
-        default="flag",
+        "words outside the vocabulary: score as <unk> and flag, or refuse (error)", default="flag"
     )
     eos: bool = option("give line ends rows, too", default=False)
     looks: bool = option("give columns on where the model looked, too", default=False)
@@ -63,11 +57,7 @@ CONTEXTS: tuple[ClozeContext, ...] = get_args(ClozeContext)
 
 @options()
 class ClozeOptions:
-    """How questions are read; any `batch_size` gives the same values, up to rounding.
-
-    Raises:
-        InputError: an unknown context, or a batch size below 1.
-    """
+    """How questions are read; any `batch_size` gives the same values, up to rounding."""
 
     contexts: Sequence[ClozeContext] | None = option(
         "what is read before the query: its context sentences (full, the default); nothing (query, the default of "
@@ -88,9 +78,6 @@ class GenerationOptions:
 
     p'(w) ∝ p(w)^{1 / temperature} over the words that remain: the `top_k` most probable, then of these the fewest that
     hold the share `top_p` of their probability.
-
-    Raises:
-        InputError: a value outside its range.
     """
 
     length: int = option("how many words", default=50, limit=at_least(1))
@@ -112,9 +99,6 @@ class GenerationOptions:
 @options("cache")
 class CacheConfig:
     """A cache and its share.
-
-    Raises:
-        InputError: a window below 1, a theta that is negative or not finite, a lambda outside [0, 1].
 
     Example:
         >>> words = spanlm.CacheConfig(window=500, theta=0.3, lambda_=0.1)
@@ -166,8 +150,7 @@ class CacheOptions:
         f"{named('cache.tune')}, or {named('cache.theta')} and {named('cache.lambda')}"
     )
     theta: Sequence[float] | None = option(
-        "how much similarity of states counts; several: a grid to tune",
-        default=None,
+        "how much similarity of states counts; several: a grid to tune", default=None
     )
     lambda_: Sequence[float] | None = option("the cache's share, 0 to 1; several: a grid to tune", default=None)
     tune: bool = option("first find the θ and λ that fit the valid part best", default=False)
@@ -200,10 +183,6 @@ DynamicLoss = Literal["likelihood", "training"]
 @options("dynamic")
 class DynamicConfig:
     """The settings of the update rule. The defaults are the published ones, for an AWD-LSTM on Penn Treebank.
-
-    Raises:
-        InputError: a rate that is negative or not finite, a decay outside [0, 1], an epsilon that is not positive, or
-            another loss.
 
     Example:
         >>> learns = spanlm.DynamicConfig(rate=1e-4)  # for model.evaluate(dynamic=learns)
@@ -283,8 +262,7 @@ class DynamicOptions:
         default=None,
     )
     decay: Sequence[float] | None = option(
-        "λ, how fast they return (default: 0.002; to tune, the published grid); several: a grid to tune",
-        default=None,
+        "λ, how fast they return (default: 0.002; to tune, the published grid); several: a grid to tune", default=None
     )
     epsilon: float | None = option("ε, how much weights with small gradients are held (default: 2e-05)", default=None)
     loss: DynamicLoss = option(
@@ -323,11 +301,7 @@ LENGTHS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200)
 
 @options()
 class ContextOptions:
-    """What is measured.
-
-    Raises:
-        InputError: a number below its least.
-    """
+    """What is measured."""
 
     positions: int = option(
         "how many places in the text words are counted from; at each length a target a place",

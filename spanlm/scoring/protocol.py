@@ -26,8 +26,7 @@ class Protocol:
     """How a text is counted. Every token of it is predicted exactly once, <eos> included."""
 
     context: Context = option(
-        "the context of a word: all of the text before it (carry), its document, or its line",
-        default="carry",
+        "the context of a word: all of the text before it (carry), its document, or its line", default="carry"
     )
     batch_size: int | None = option(
         "streams side by side. With carry each starts in the middle of the text with an empty state, so 1 is the "

@@ -38,9 +38,7 @@ class OptimizerConfig:
     lr: float = option("learning rate at the start", default=0.001, limit=POSITIVE)
     weight_decay: float = option("L2, added to the gradient after clipping", default=0.0, limit=NOT_NEGATIVE)
     clip: float | None = option(
-        "largest global gradient norm; null: never clipped",
-        default=5.0,
-        limit=Limit(lambda clip: clip > 0, "positive"),
+        "largest global gradient norm; null: never clipped", default=5.0, limit=Limit(lambda clip: clip > 0, "positive")
     )
     nonmonotone: int = option(
         "of nt_asgd, n: averages begin after an epoch whose validation loss is above the best of all epochs but "
@@ -118,17 +116,14 @@ class FinetuneConfig:
     epochs: int = option("of a stage, at most", default=1000, limit=at_least(1))
     nonmonotone: int = option("n of the test that ends a stage", default=USUAL_PAST, limit=at_least(1))
     adversarial: float | None = option(
-        "ε of the adversarial softmax from the first stage on; null: as before",
-        default=None,
+        "ε of the adversarial softmax from the first stage on; null: as before", default=None
     )
     input_noise: float | None = option("model.input_noise from the first stage on; null: as before", default=None)
     last_latent_dropout: float | None = option(
-        "model.head.latent_dropout in the last stage; null: as before",
-        default=None,
+        "model.head.latent_dropout in the last stage; null: as before", default=None
     )
     partial_shuffle: bool | None = option(
-        "training.batching.partial_shuffle from the first stage on; null: as before",
-        default=None,
+        "training.batching.partial_shuffle from the first stage on; null: as before", default=None
     )
 
     def __post_init__(self) -> None:
@@ -164,8 +159,7 @@ class BatchingConfig:
         limit=at_least(1),
     )
     shuffle: bool = option(
-        "a new order of documents or sentences every epoch (streams have only one order)",
-        default=False,
+        "a new order of documents or sentences every epoch (streams have only one order)", default=False
     )
     eval_batch_size: int = option(
         "streams side by side when validating. Fewer are slower and give each stream more context",
@@ -173,8 +167,7 @@ class BatchingConfig:
         limit=at_least(1),
     )
     bucket: bool = option(
-        "put sentences of similar length in a batch, so that there is little padding; needs shuffle",
-        default=False,
+        "put sentences of similar length in a batch, so that there is little padding; needs shuffle", default=False
     )
     long_sentences: LongSentences = option(
         "what becomes of training sentences of more than `length` targets: keep (whole) or cut (the rest is lost, "
@@ -265,8 +258,7 @@ class TrainingConfig:
     schedule: ScheduleConfig = option("how the learning rate changes", default_factory=ScheduleConfig)
     batching: BatchingConfig = option("how the text is cut", default_factory=BatchingConfig)
     finetune: FinetuneConfig = option(
-        "what follows when `epochs` are done or patience is out",
-        default_factory=FinetuneConfig,
+        "what follows when `epochs` are done or patience is out", default_factory=FinetuneConfig
     )
     activation_penalty: float = option(
         "α of activation regularisation (Merity et al., 2017): α · mean of the squares of what the head reads, "
@@ -287,9 +279,7 @@ class TrainingConfig:
         default="mean",
     )
     epochs: int = option(
-        "passes over the training part at most, those of finetune.stages not counted",
-        default=10,
-        limit=at_least(1),
+        "passes over the training part at most, those of finetune.stages not counted", default=10, limit=at_least(1)
     )
     patience: int | None = option(
         "stop after this many epochs in a row without a better validation loss; null: never. With nt_asgd counted "
@@ -315,9 +305,7 @@ class TrainingConfig:
     )
     device: str = option("auto takes a GPU if there is one", default="auto")
     checkpoint_every: int = option(
-        "optimiser steps between checkpoints; one is always written after an epoch",
-        default=500,
-        limit=at_least(1),
+        "optimiser steps between checkpoints; one is always written after an epoch", default=500, limit=at_least(1)
     )
     log_every: int = option("optimiser steps between lines of metrics.jsonl", default=50, limit=at_least(1))
 
@@ -341,16 +329,10 @@ class TrainingConfig:
 
 @options()
 class BenchOptions:
-    """What is timed.
-
-    Raises:
-        InputError: a number outside its range.
-    """
+    """What is timed."""
 
     rounds: int = option(
-        "timed steps of each, from all over an epoch; the median counts",
-        default=15,
-        limit=at_least(1),
+        "timed steps of each, from all over an epoch; the median counts", default=15, limit=at_least(1)
     )
     operations: int = option(
         "profile a step: the N operations that take longest, on a GPU by its own time (default 0)",

@@ -40,15 +40,11 @@ PROPORTIONS = {"train": 22.5, "valid": 1.2, "test": 1.2}
 
 @options()
 class WikipediaConfig:
-    """Which articles become a corpus, and how.
-
-    Raises:
-        InputError: a field is outside its limits.
-    """
+    """Which articles become a corpus, and how."""
 
     sources: tuple[Path, ...] = option(
         "JSON lines of WikiExtractor --json (.jsonl, .jsonl.gz), MediaWiki XML dumps (.xml, .xml.bz2, .xml.gz), "
-        "or folders of them",
+        "or folders of them"
     )
     out: Path = option("the folder to make")
     vocabulary: int = option(

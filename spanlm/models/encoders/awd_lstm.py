@@ -42,14 +42,10 @@ class AWDLSTMConfig(EncoderConfig):
     layers: int = option("how many layers, the last one included", default=3, limit=at_least(1))
     last_size: int = option("units of the last layer, which are the encoder's output", default=400, limit=at_least(1))
     hidden_dropout: float = option(
-        "between layers, on the output of one layer that the next reads; locked in time",
-        default=0.25,
-        limit=RATE,
+        "between layers, on the output of one layer that the next reads; locked in time", default=0.25, limit=RATE
     )
     weight_drop: float = option(
-        "share of the recurrent weights that a segment is read without",
-        default=0.5,
-        limit=RATE,
+        "share of the recurrent weights that a segment is read without", default=0.5, limit=RATE
     )
 
     @property

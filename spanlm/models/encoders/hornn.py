@@ -38,8 +38,7 @@ class HORNNConfig(EncoderConfig):
     kind: Literal["hornn"] = "hornn"
     order: int = option("N, how many past outputs a step reads", default=3, limit=at_least(1))
     pooling: Pooling = option(
-        "of the outputs read: fofe (weighted by a power of the forgetting factor), gated or max",
-        default="fofe",
+        "of the outputs read: fofe (weighted by a power of the forgetting factor), gated or max", default="fofe"
     )
     forgetting_factor: float = option(
         "with pooling fofe, what one step more in the past multiplies an output by; 1 forgets nothing",

@@ -34,9 +34,7 @@ class EncoderConfig:
 
     kind: str = option("which encoder")
     hidden_size: int = option(
-        "units of each layer; the last layer's are the encoder's output",
-        default=300,
-        limit=at_least(1),
+        "units of each layer; the last layer's are the encoder's output", default=300, limit=at_least(1)
     )
 
     @property
@@ -58,9 +56,7 @@ class StackConfig(EncoderConfig):
 
     layers: int = option("how many layers", default=1, limit=at_least(1))
     dropout: float = option(
-        "between layers, on the output of one layer that the next reads (not over time)",
-        default=0.0,
-        limit=RATE,
+        "between layers, on the output of one layer that the next reads (not over time)", default=0.0, limit=RATE
     )
 
     @property

@@ -37,14 +37,11 @@ class VariationalLSTMConfig(EncoderConfig):
     kind: Literal["variational_lstm"] = "variational_lstm"
     layers: int = option("how many layers", default=1, limit=at_least(1))
     input_dropout: float = option(
-        "on the input of each layer from below, the embedded words included",
-        default=0.0,
-        limit=RATE,
+        "on the input of each layer from below, the embedded words included", default=0.0, limit=RATE
     )
     recurrent_dropout: float = option("on each layer's own last output", default=0.0, limit=RATE)
     per_gate: bool = option(
-        "each of the four gates has masks of its own; false: one for the four, ordinary locked dropout",
-        default=True,
+        "each of the four gates has masks of its own; false: one for the four, ordinary locked dropout", default=True
     )
     zoneout_h: float = option("probability that a unit's output stays as it was", default=0.0, limit=RATE)
     zoneout_c: float = option("likewise of its cell", default=0.0, limit=RATE)

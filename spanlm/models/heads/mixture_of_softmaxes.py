@@ -165,9 +165,7 @@ class MixtureOfSoftmaxesConfig(AdversarialConfig):
         limit=at_least(1),
     )
     latent_dropout: float = option(
-        "on what the experts see, one mask for all steps of a segment",
-        default=0.29,
-        limit=RATE,
+        "on what the experts see, one mask for all steps of a segment", default=0.29, limit=RATE
     )
     tied: bool = option("score with the embedding's own matrix", default=True)
     bias: bool = option("add a bias per word, the same for all experts", default=True)

@@ -90,9 +90,7 @@ class PointerSentinelConfig(MemoryConfig):
     paper: ClassVar[str] = "Merity et al., 2017"
     mixes: ClassVar[bool] = True
     window: int = option(
-        "L, how many words can be pointed to; the current one is among them",
-        default=100,
-        limit=at_least(1),
+        "L, how many words can be pointed to; the current one is among them", default=100, limit=at_least(1)
     )
     pointer_loss: bool = option("add -log(g + Σ_{i: x_i = y} a_i) to the training loss", default=True)
 

@@ -37,14 +37,11 @@ class RecurrentMemoryConfig(MemoryConfig):
     kind: Literal["recurrent_memory"] = "recurrent_memory"
     paper: ClassVar[str] = "Tran et al., 2016"
     window: int = option(
-        "n, how many words can be attended; the current one is among them",
-        default=15,
-        limit=at_least(1),
+        "n, how many words can be attended; the current one is among them", default=15, limit=at_least(1)
     )
     temporal: bool = option("whether keys and values know their lag (+tM)", default=True)
     composition: Literal["gated", "linear"] = option(
-        "of what is read with the encoder's output: gated (-g) or linear",
-        default="gated",
+        "of what is read with the encoder's output: gated (-g) or linear", default="gated"
     )
 
     @property

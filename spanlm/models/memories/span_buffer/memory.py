@@ -51,9 +51,7 @@ class SpanBufferConfig(MemoryConfig):
     drops_output: ClassVar[bool] = True
     mixes: ClassVar[bool] = True
     buffer_size: int = option(
-        "B, how many steps back the buffer reaches; it holds B / L spans",
-        default=2048,
-        limit=at_least(1),
+        "B, how many steps back the buffer reaches; it holds B / L spans", default=2048, limit=at_least(1)
     )
     span_length: int = option("L; a span is h_i − h_{i−L+1}", default=8)
     words: bool = option(

@@ -55,9 +55,7 @@ class GateConfig:
     """How soft the gate is (Li et al., 2020, Eq. 14)."""
 
     training_temperature: float = option(
-        "of the gate in the likelihood that is trained",
-        default=100.0,
-        limit=TEMPERATURE,
+        "of the gate in the likelihood that is trained", default=100.0, limit=TEMPERATURE
     )
     evaluation_temperature: float = option("of the gate in evaluation", default=0.1, limit=TEMPERATURE)
 
