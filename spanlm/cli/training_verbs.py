@@ -201,7 +201,7 @@ def train(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
     parser = train_parser()
     options = parser.parse_intermixed_args(own)
     if options.help not in (None, "all"):
-        out(f"{parser.help_text(everything=False)}\nIt shows every field of the configuration, too.")
+        out(f"{parser.help_text(everything=False)}It shows every field of the configuration, too.")
         parser.exit()
     return options, fields
 

@@ -488,4 +488,5 @@ def require_weights(model: Model, what: str) -> TrainedModel:
     """Return a model that has weights and a memory; InputError: it has none of its own, and `what` needs them."""
     if isinstance(model, TrainedModel):
         return model
-    raise InputError(f"{what}: {model.folder} is {model.kind}, which has no weights and no memory of its own")
+    why = f"{model.folder} is {model.kind}, which has no weights and no memory of its own"
+    raise InputError(f"{what}: {why}. Name a run of `spanlm train`.")
