@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout, Tensors
-from spanlm.models.ops.attention import cleared, window_filled, with_steps
+from spanlm.models.ops.attention import cleared, window_filled, window_sum, with_steps
 from spanlm.options import at_least, option, options
 
 
@@ -80,9 +80,7 @@ class MeanMemory(Memory):
         outputs = torch.cat([cleared(state["outputs"], state["filled"]).to(h.dtype), h])
         filled = window_filled(state["filled"], len(h), self.window).to(h.dtype)  # (T, B, L), the oldest first
         weights = filled / filled.sum(-1, keepdim=True).clamp(min=1)
-        windows = outputs.unfold(0, self.window, 1)[: len(h)]  # (T, B, H, L)
-        read = (windows * weights.unsqueeze(2)).sum(-1)
-        features = torch.tanh(self.combine(torch.cat([h, read], dim=-1)))
+        features = torch.tanh(self.combine(torch.cat([h, window_sum(weights, outputs)], dim=-1)))
         kept = {"outputs": outputs, "filled": with_steps(state["filled"], len(h))}
         # a window that holds the current step has nearest_lag=0; weights that only analyses need may be a function; a
         # memory that predicts, too, returns Readout(features, attention, mixture), as the pointer's is

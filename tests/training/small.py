@@ -5,7 +5,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from spanlm.models.encoders import AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNCo
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import (
+    MEMORIES,
     AnyMemoryConfig,
     AttentiveConfig,
     KeyValueConfig,
@@ -39,6 +40,7 @@ from spanlm.training.progress import EpochEvent, StepEvent, Watcher
 from spanlm.training.run import train
 from spanlm.training.trainer import Trainer
 from tests.goldens.small import rows
+from tests.models.small import SMALL_MEMORIES
 
 WORDS = (EOS, UNK, *(f"w{number}" for number in range(22)))
 
@@ -195,6 +197,11 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
 }
 """Every encoder, memory, head, batching, optimiser, schedule, loss and precision; a window longer than a segment, too,
 averages and stages."""
+RUNS |= {  # of kinds of memory that none of these has
+    f"{kind}, documents": partial(make_config, configs[0])
+    for kind, configs in SMALL_MEMORIES.items()
+    if kind in MEMORIES and kind not in {build().model.memory.kind for build in RUNS.values()}
+}
 
 
 def with_model(config: RunConfig, **fields: Any) -> RunConfig:
