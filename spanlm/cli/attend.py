@@ -328,25 +328,25 @@ def print_record(record: attention.AttentionRecord, temperature: float | None) -
     """Print the last position of a record with parts: after what, where it looked, and what each part expected."""
     last, parts = len(record) - 1, record.parts
     assert parts is not None  # of others there are files
-    came, read = record.targets[last], record.words[max(last + 1 - CONTEXT, 0) :]
+    target, read = record.targets[last], record.words[max(last + 1 - CONTEXT, 0) :]
     paragraph(record.title)
-    rows = [("after", " ".join(["…"] * (last + 1 > CONTEXT) + read)), ("came", came)]
-    if unknown := [word for word in dict.fromkeys([*read, came]) if word in record.unknown]:
+    rows = [("after", " ".join(["…"] * (last + 1 > CONTEXT) + read)), ("came", target)]
+    if unknown := [word for word in dict.fromkeys([*read, target]) if word in record.unknown]:
         rows.append(("read as <unk>", " ".join(unknown)))
     guesses = {
         part: ", ".join(f"{word} {chance:.3f}" for word, chance in expected[last])
-        + f'; "{came}" {parts.chance[part][last]:.3f}'
+        + f'; "{target}" {parts.chance[part][last]:.3f}'
         for part, expected in parts.expected.items()
     }
-    own, other, both = guesses
+    encoder, buffer, both = guesses
     if parts.there[last]:
-        preferred = other if parts.preference[last] >= 0.5 else own
+        preferred = buffer if parts.preference[last] >= 0.5 else encoder
         shares = f"λ {parts.preference[last]:.3f}, used as {parts.share[last]:.3f} (T {temperature:g})"
-        rows += [("gate", f"{shares}: the {preferred} is preferred"), (f"{other} alone", guesses[other])]
-    table([*rows, (f"{own} alone", guesses[own]), ("both", guesses[both])])
+        rows += [("gate", f"{shares}: the {preferred} is preferred"), (f"{buffer} alone", guesses[buffer])]
+    table([*rows, (f"{encoder} alone", guesses[encoder]), ("both", guesses[both])])
     looks = record.looks(last)
     if not looks:
-        out(f"the {other} is empty: no span has ended yet")
+        out(f"the {buffer} is empty: no span has ended yet")
         return
     out()
     slots = several(len(looks), "word" if record.span == 1 else "span")

@@ -68,19 +68,19 @@ def run(options: argparse.Namespace) -> None:
     files = [_file(name, options.word_class) for name in questions]
     model = load_runs(runs, options)
     contexts = model.texts.cloze_contexts(options.contexts and list(dict.fromkeys(options.contexts)))
-    how: dict[str, Any] = {"contexts": contexts, "batch_size": options.batch_size, "precision": options.precision}
+    settings: dict[str, Any] = {"contexts": contexts, "batch_size": options.batch_size, "precision": options.precision}
     with output(options.out) if options.out else nullcontext() as records, Progress() as progress:
         for file in files:
             file.tallies = {context: ClozeTally() for context in contexts}
-            ranks = model.cloze(islice(read_questions(file.path, file.name), options.limit), **how)
+            ranks = model.cloze(islice(read_questions(file.path, file.name), options.limit), **settings)
             _count(file, ranks, records, None if options.json else progress, options.strict)
     macro = {
         context: {by: macro_average(file.tallies[context].accuracy(by) for file in files) for by in SCORES}
         for context in contexts
     }
     if options.json:
-        found = {**run_field(model), "precision": usable(options.precision, model.model.device)}
-        out_json({**found, "files": [file.to_json() for file in files], "macro": macro})
+        fields = {**run_field(model), "precision": usable(options.precision, model.model.device)}
+        out_json({**fields, "files": [file.to_json() for file in files], "macro": macro})
     else:
         _show(model, files, macro)
     if all(tally.questions == 0 for file in files for tally in file.tallies.values()):

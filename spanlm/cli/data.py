@@ -127,5 +127,5 @@ def _show(summary: dict[str, Any], folder: Path, seconds: float) -> None:
     out(f"  spanlm train daniluk2017/kvp-w5 --corpus {shlex.quote(str(folder))}{every}")
 
 
-def _counted(counts: dict[str, int], what: str) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) + f" {what}" if counts else "nothing"
+def _counted(counts: dict[str, int], unit: str) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) + f" {unit}" if counts else "nothing"

@@ -42,7 +42,7 @@ def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
     if config.model.memory.slots != 0:  # it attends
         emptied.append(read_tokens(model.with_attention("none"), corpus, "test"))
     cached = _cached(model, corpus)
-    results += [(f"  with {each.name}", each.perplexity) for each in cached]
+    results += [(f"  with {bits.name}", bits.perplexity) for bits in cached]
     is_lstm = isinstance(config.model.encoder, LSTMConfig) and isinstance(config.model.memory, NoMemoryConfig)
     compared = not (config.model.head.tied or is_lstm)
     if not compared:
@@ -78,7 +78,7 @@ def _cached(model: TrainedModel, corpus: Corpus) -> list[TokenBits]:
     return [read_tokens(model, corpus, "test", name=f"a cache of the last {cache.window} words", cache=cache)]
 
 
-def _print_worth(text: SharedText, before: TokenBits, after: TokenBits, what: str, more: str = "") -> None:
+def _print_worth(text: SharedText, before: TokenBits, after: TokenBits, claim: str, more: str = "") -> None:
     """Print by how many bits `after` is better than `before`, and at which words."""
     with suppress(InputError):  # a text too short for an interval
         novelty = by_novelty(text.ids, text.vocabulary, text.openings)
@@ -86,10 +86,10 @@ def _print_worth(text: SharedText, before: TokenBits, after: TokenBits, what: st
         words = differences(text, novelty, before, after)
         if math.isnan(whole.interval[0]):
             return
-        low, high = (_bits(-each) for each in whole.interval[::-1])
-        where = ", ".join(f"{_bits(-each.difference)} at {each.name}" for each in words)
-        what = f"{what.format(_bits(-whole.difference))} (95 %: {low} to {high})"
-        paragraph((f"{what}: {where}, <eos> and <unk> apart" if where else what) + more)
+        low, high = (_bits(-bound) for bound in whole.interval[::-1])
+        where = ", ".join(f"{_bits(-row.difference)} at {row.name}" for row in words)
+        claim = f"{claim.format(_bits(-whole.difference))} (95 %: {low} to {high})"
+        paragraph((f"{claim}: {where}, <eos> and <unk> apart" if where else claim) + more)
 
 
 def _bits(value: float) -> str:

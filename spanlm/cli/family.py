@@ -37,10 +37,10 @@ def family_members(folder: Path) -> list[Path]:
         config = RunConfig.load(path / CONFIG)
         first = first or config
         alike = replace(config.training, seed=first.training.seed, device=first.training.device)
-        same, asked = (replace(one, data=one.data.compared) for one in (first, replace(config, training=alike)))
-        if difference := first_difference(same.to_tree(), asked.to_tree()):
-            field, one, other = difference
-            both = f"{as_written(one)} in {members[0].name} and {as_written(other)} in {path.name}"
+        same, this = (replace(run, data=run.data.compared) for run in (first, replace(config, training=alike)))
+        if difference := first_difference(same.to_tree(), this.to_tree()):
+            field, value, other = difference
+            both = f"{as_written(value)} in {members[0].name} and {as_written(other)} in {path.name}"
             raise InputError(f"{folder}: is no family of seeds: {field} is {both}. Name the runs one by one.")
         if (seed := config.training.seed) in seeds:
             raise InputError(f"{folder}: is no family of seeds: {seeds[seed]} and {path.name} both have seed {seed}")

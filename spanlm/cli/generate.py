@@ -18,8 +18,8 @@ from spanlm.scoring.options import GenerationOptions
 def run(options: argparse.Namespace) -> None:
     drawn = field_values(options, GenerationOptions)
     model = load_runs([options.run, *options.more], options)
-    given = dict.fromkeys(model.texts.prompt(options.prompt))
-    if unknown := [word for word in given if word not in model.vocabulary]:
+    prompt_words = dict.fromkeys(model.texts.prompt(options.prompt))
+    if unknown := [word for word in prompt_words if word not in model.vocabulary]:
         note(f"note: the vocabulary lacks these words of the prompt, which stand for <unk>: {', '.join(unknown)}")
     if options.samples == 1:
         _write(options.prompt, model.words(options.prompt, **asdict(drawn)))

@@ -164,10 +164,10 @@ def _dispatch(arguments: list[str]) -> int:
 
     try:
         # asked before what computes is loaded: help, and a wrong option, need none of it
-        asked = next((vars(verbs)[verb](rest) for verbs in (model_verbs, training_verbs) if verb in vars(verbs)), rest)
+        parsed = next((vars(verbs)[verb](rest) for verbs in (model_verbs, training_verbs) if verb in vars(verbs)), rest)
         module = importlib.import_module(f"spanlm.cli.{verb}")
         stop_at_once(loading=False)
-        module.run(asked)
+        module.run(parsed)
     except SystemExit as stop:  # a parser printed its help
         return int(stop.code or 0)
     return 0

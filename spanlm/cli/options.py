@@ -68,8 +68,8 @@ def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
     if table_kind(options.run) is not None and options.run.is_file():
         raise InputError(f"{options.run}: is a file; name the folder of a run before it")
     require("" not in more, "FILE", '""', "a name")
-    given = [Path(name) for name in more]
-    runs = [(path / CONFIG).is_file() or is_arpa(path) or is_kenlm(path) or is_hf(path) for path in given]
+    paths = [Path(name) for name in more]
+    runs = [(path / CONFIG).is_file() or is_arpa(path) or is_kenlm(path) or is_hf(path) for path in paths]
     count = next((n for n, run in enumerate(runs) if not run), len(more))
     return [options.run, *map(Path, more[:count])], more[count:]
 
@@ -131,8 +131,8 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> Model:
             note_unfinished(Path(run))
         ensemble = ensemble if attention is None else ensemble.with_attention(attention)
         return ensemble.as_written() if as_written else ensemble
-    for name, given in (("--combine", options.combine), ("--weights", options.weights)):
-        if given is not None:
+    for name, value in (("--combine", options.combine), ("--weights", options.weights)):
+        if value is not None:
             raise InputError(f"{name}: is for several runs; name more than {runs[0]}")
     model = load_run(runs[0], options.device, temperature, as_written)
     return model if attention is None else require_weights(model, ATTENTION).with_attention(attention)
@@ -140,9 +140,9 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> Model:
 
 def check_hf(run: str | Path, options: argparse.Namespace) -> None:
     """Refuse what is for the words of a vocabulary, if the run is a model of Hugging Face's."""
-    given = [name for name in ("vocab-pad", "cache") if vars(options).get(name.replace("-", "_"))]
-    if given and is_hf(run):
-        raise InputError(f"--{given[0]}: {run} predicts sub-words, not the words of a vocabulary. Leave it out.")
+    names = [name for name in ("vocab-pad", "cache") if vars(options).get(name.replace("-", "_"))]
+    if names and is_hf(run):
+        raise InputError(f"--{names[0]}: {run} predicts sub-words, not the words of a vocabulary. Leave it out.")
 
 
 def load_kenlm(run: Path, options: argparse.Namespace) -> Kenlm | None:
@@ -181,8 +181,8 @@ def tuning_part(
 
 def own_texts(options: argparse.Namespace) -> list[Path]:
     """Return the files that options name to be read."""
-    given = (getattr(options, name, None) for name in ("file", "corpus", "tags"))
-    return [Path(name) for name in given if name is not None]
+    values = (getattr(options, name, None) for name in ("file", "corpus", "tags"))
+    return [Path(name) for name in values if name is not None]
 
 
 def check_output(path: Path | None, read: Iterable[Path] = (), option: str = "--out", *, folder: bool = False) -> None:
@@ -209,10 +209,10 @@ def check_output(path: Path | None, read: Iterable[Path] = (), option: str = "--
         raise InputError(option, path, "the folder may not be written to", "Choose another.")
 
 
-def check_kind(path: Path | None, option: str, kinds: Collection[Kind], what: str) -> None:
+def check_kind(path: Path | None, option: str, kinds: Collection[Kind], limit: str) -> None:
     """Refuse an output that is named as a kind of table that is none of `kinds`; `what` is written instead."""
     if path is not None and table_kind(path) not in (None, *kinds):
-        raise InputError(option, path, what)
+        raise InputError(option, path, limit)
 
 
 @contextmanager

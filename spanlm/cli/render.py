@@ -138,7 +138,7 @@ class Progress:
             self._bar.stop()
 
     def show(
-        self, what: str, done: int, total: int | None, left: str = "", details: Sequence[str] = (), place: str = ""
+        self, task: str, done: int, total: int | None, left: str = "", details: Sequence[str] = (), place: str = ""
     ) -> None:
         """Move the bar, or print a line if the last one is old.
 
@@ -147,13 +147,13 @@ class Progress:
         """
         if self._bar is None:
             if time.monotonic() - self._last_line >= PLAIN_SECONDS:
-                out("  ".join(filter(None, [what, place, *details, left])))
+                out("  ".join(filter(None, [task, place, *details, left])))
                 self._last_line = time.monotonic()
             return
         if self._task is None:
             self._bar.start()
             self._task = self._bar.add_task("")
-        line = "  ".join(filter(None, [what, left]))
+        line = "  ".join(filter(None, [task, left]))
         for detail in details:
             line = f"{line}  {detail}" if len(line) + len(detail) + _BAR <= self._bar.console.width else line
         self._bar.update(self._task, description=visible(line), total=total, completed=done)
@@ -192,16 +192,16 @@ def progress(shown: bool) -> Iterator[Callable[[str, int, int], None]]:
 
     The time left is estimated anew with each name and each total.
     """
-    what_now, began, first, last = "", 0.0, 0, 0
+    current, began, first, last = "", 0.0, 0, 0
     with Progress() as shows:
 
-        def report(what: str, done: int, total: int) -> None:
-            nonlocal what_now, began, first, last
-            if what != what_now or done < last:
-                what_now, began, first = what, time.monotonic(), done
+        def report(task: str, done: int, total: int) -> None:
+            nonlocal current, began, first, last
+            if task != current or done < last:
+                current, began, first = task, time.monotonic(), done
             last = done
             rate = (done - first) / max(time.monotonic() - began, 1e-9)
             left = eta((total - done) / rate) if rate else ""
-            shows.show(what, done, total, left, [f"{rate:,.0f} tok/s"], f"{done:,}/{total:,} tokens")
+            shows.show(task, done, total, left, [f"{rate:,.0f} tok/s"], f"{done:,}/{total:,} tokens")
 
-        yield report if shown else lambda what, done, total: None
+        yield report if shown else lambda task, done, total: None

@@ -55,11 +55,11 @@ def _serve(options: argparse.Namespace) -> None:
         server = Server(make_app(runs, work, options.host, token), work)
         name = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "::1": "[::1]"}.get(options.host, options.host)
         url = f"http://{name}:{address.getsockname()[1]}/" + (f"?token={token}" if token else "")
-        what = ", ".join(served.name for served in runs.all)
-        if not what:
+        description = ", ".join(served.name for served in runs.all)
+        if not description:
             training.begin()
-            what = f"the demo, as soon as it is trained (about a minute, into {demo.DEMO})"
-        out(f"{url}  serves {what}. Ctrl-C ends it.")
+            description = f"the demo, as soon as it is trained (about a minute, into {demo.DEMO})"
+        out(f"{url}  serves {description}. Ctrl-C ends it.")
         if options.host not in LOOPBACK:
             note("for others this machine's name stands in that address; who has the token can ask, over plain HTTP")
         sys.stdout.flush()

@@ -32,9 +32,8 @@ def run(options: argparse.Namespace, fields: Fields) -> None:
     paragraph(*corpus.notes)
     table([("model", config.description), ("data", corpus.description), ("folder", str(folder))])
     trained, results = train_ngram(config, corpus, folder, out)
-    table(
-        [("model", trained.description), *((f"{name} ppl", shown(found.perplexity)) for name, found in results.items())]
-    )
+    rows = [(f"{name} ppl", shown(result.perplexity)) for name, result in results.items()]
+    table([("model", trained.description), *rows])
     out(f"{folder / ARPA} is written. Try it: spanlm evaluate {shlex.quote(str(folder))}")
 
 

@@ -119,8 +119,8 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         self.model = to_be_filled(model, config.vocab_size)
         self.fixed = {name for name, parameter in self.named_parameters() if not parameter.requires_grad}
         words = "model.embedding.weight"
-        own = self.named_parameters(remove_duplicate=False)
-        tied = [name for name, value in own if value is self.model.embedding.weight and name != words]
+        parameters = self.named_parameters(remove_duplicate=False)
+        tied = [name for name, value in parameters if value is self.model.embedding.weight and name != words]
         self._tied_weights_keys = dict.fromkeys(tied, words)
         config.tie_word_embeddings = bool(tied)
         self.post_init()
@@ -139,12 +139,12 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         Mapped from a file, they lie at odd addresses, and the last bits of a product depend on where its factors lie.
         What training leaves as it is (torch's second bias of an LSTM) is nothing to train here, either.
         """
-        found = super().from_pretrained(*arguments, **more)
-        model = found[0] if isinstance(found, tuple) else found
+        loaded = super().from_pretrained(*arguments, **more)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
         for name, parameter in model.named_parameters():
             parameter.data = parameter.data.clone()
             parameter.requires_grad_(name not in model.fixed)
-        return found
+        return loaded
 
     def get_input_embeddings(self) -> torch.nn.Module:
         return self.model.embedding
@@ -257,8 +257,8 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
     ) -> dict[str, Any]:
         if next_sequence_length is not None:
             input_ids = input_ids[:, -next_sequence_length:]
-        asked = {name: more.get(name) for name in ("use_cache", "output_attentions", "output_hidden_states")}
-        return {"input_ids": input_ids, "attention_mask": attention_mask, "state": state, **asked}
+        flags = {name: more.get(name) for name in ("use_cache", "output_attentions", "output_hidden_states")}
+        return {"input_ids": input_ids, "attention_mask": attention_mask, "state": state, **flags}
 
     def _update_model_kwargs_for_generation(
         self, outputs: SpanlmOutput, model_kwargs: dict[str, Any], *arguments: Any, **more: Any
@@ -317,8 +317,8 @@ def to_hf(trained: Model) -> tuple[SpanlmForCausalLM, transformers.PreTrainedTok
     if not isinstance(trained, TrainedModel):
         raise InputError(f"{trained.folder}: only a single recurrent model can be exported; name one run")
     if trained.attention in ("uniform", "none"):
-        what = f"attention={trained.attention}: {trained.folder}"
-        raise InputError(f"{what}: weights alone do not say so, and no more is exported. Export the run as trained.")
+        lesion = f"attention={trained.attention}: {trained.folder}"
+        raise InputError(f"{lesion}: weights alone do not say so, and no more is exported. Export the run as trained.")
     config, model = trained.config, trained.model
     run = {
         "model": asdict(model.config),

@@ -77,11 +77,11 @@ class SpanlmLM(LM):  # type: ignore[misc]
         """Give log p(continuation | context) of each request, and whether each of its words was the likeliest."""
         pairs = [request.args for request in requests]
         texts = [self._closed(context + continuation) for context, continuation in pairs]
-        found = []
+        results = []
         for (context, _), text, rows in zip(pairs, texts, self._rows(texts), strict=True):
             scored = rows[self._read(context, text, rows) :]
-            found.append((_log_p(scored), all(row.rank == 1 for row in scored)))
-        return _last_of_equals(requests, found)
+            results.append((_log_p(scored), all(row.rank == 1 for row in scored)))
+        return _last_of_equals(requests, results)
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
         """Give log p of each whole text."""
@@ -89,14 +89,14 @@ class SpanlmLM(LM):  # type: ignore[misc]
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """Continue each context up to one of the strings `until`, or `max_gen_toks` words."""
-        return [self._continued(context, how) for context, how in (request.args for request in requests)]
+        return [self._continued(context, task) for context, task in (request.args for request in requests)]
 
-    def _continued(self, context: str, how: dict[str, Any]) -> str:
-        until = how.get("until") or []
+    def _continued(self, context: str, task: dict[str, Any]) -> str:
+        until = task.get("until") or []
         stops, text = [until] if isinstance(until, str) else until, ""
-        sampled = {"temperature": float(how.get("temperature", 1.0)), "top_k": how.get("top_k"), "top_p": None}
-        options = sampled | {"top_p": how.get("top_p")} if how.get("do_sample") else {"top_k": 1}
-        for word in self.trained.words(context, length=int(how.get("max_gen_toks", LENGTH)), **options):
+        sampled = {"temperature": float(task.get("temperature", 1.0)), "top_k": task.get("top_k"), "top_p": None}
+        options = sampled | {"top_p": task.get("top_p")} if task.get("do_sample") else {"top_k": 1}
+        for word in self.trained.words(context, length=int(task.get("max_gen_toks", LENGTH)), **options):
             text += "\n" if word == EOS else word if text.endswith("\n") else f" {word}"
             if cut := [text.index(stop) for stop in stops if stop in text]:
                 return text[: min(cut)]
@@ -140,15 +140,15 @@ def _log_p(rows: Sequence[WordScore]) -> float:
     return 0.0 - math.fsum(row.surprisal for row in rows if row.rank is not None)
 
 
-def _last_of_equals(requests: Sequence[Any], found: list[tuple[float, bool]]) -> list[tuple[float, bool]]:
+def _last_of_equals(requests: Sequence[Any], results: list[tuple[float, bool]]) -> list[tuple[float, bool]]:
     """Lower all but the last of a question's equal log-probabilities by the least that a float can be."""
     places: dict[tuple[Any, Any, float], list[int]] = defaultdict(list)
-    for place, (request, (log_p, _)) in enumerate(zip(requests, found, strict=True)):
+    for place, (request, (log_p, _)) in enumerate(zip(requests, results, strict=True)):
         places[request.task_name, request.doc_id, log_p].append(place)
-    changed = list(found)
+    changed = list(results)
     for (_, _, log_p), equals in places.items():
         for place in equals[:-1]:
-            changed[place] = math.nextafter(log_p, -math.inf), found[place][1]
+            changed[place] = math.nextafter(log_p, -math.inf), results[place][1]
     return changed
 
 

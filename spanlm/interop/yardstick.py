@@ -111,8 +111,8 @@ class Yardstick(Model):
         folder, target = expanded(str(path)), pick_device(device, "device")
         model, self.tokenizer = _loaded(folder)
         if not getattr(model.config, "run", {}).get("predict_first", True):
-            what = "a run that never predicted the first word of a line (training.batching.predict_first=false)"
-            raise InputError(f"hf:{path}: is an export of {what}, from which a text cannot be opened. Name the run.")
+            export = "a run that never predicted the first word of a line (training.batching.predict_first=false)"
+            raise InputError(f"hf:{path}: is an export of {export}, from which a text cannot be opened. Name the run.")
         name = Path(f"hf:{path}")
         data, textless = DataConfig(corpus=str(name)), "has no text of its own"
         super().__init__(model.to(target).eval(), Texts(_AnyWord((EOS, UNK)), data, name, textless=textless))
@@ -129,8 +129,8 @@ class Yardstick(Model):
         self._begins = None if begins is None else begins.to(target)
         pair = torch.tensor([[self._opening, 0], [self._opening, self._size - 1]], device=self.model.device)
         with torch.no_grad():
-            one, other = self.model(input_ids=pair, use_cache=False).logits[:, 0]
-        if not torch.allclose(one, other, rtol=1e-4, atol=1e-5):
+            first, second = self.model(input_ids=pair, use_cache=False).logits[:, 0]
+        if not torch.allclose(first, second, rtol=1e-4, atol=1e-5):
             raise InputError(f"{name}: sees the words that it predicts; only causal models are a yardstick")
 
     @property
@@ -161,12 +161,12 @@ class Yardstick(Model):
         read = (
             f"read by {count:,} sub-words, {self.window:,} at a time, moved on by {self.stride:,} where there are more"
         )
-        how = f"every written word and line end predicted once; {where}, opened by {opening}; {read}"
-        return replace(result, protocol=f"{how}; {self._correction}")
+        method = f"every written word and line end predicted once; {where}, opened by {opening}; {read}"
+        return replace(result, protocol=f"{method}; {self._correction}")
 
-    def _scored(self, pieces: Iterable[Piece], asked: Score) -> Iterator[WordScore]:
+    def _scored(self, pieces: Iterable[Piece], request: Score) -> Iterator[WordScore]:
         """Score written words; entropy and rank are those of the first sub-word, over sub-words."""
-        return (score for score, _ in self._rows(pieces, asked) if asked.eos or score.word != EOS)
+        return (score for score, _ in self._rows(pieces, request) if request.eos or score.word != EOS)
 
     def score_items(
         self, items: Iterable[str], *, state: Context = "line", eos: bool = False, **options: Any
@@ -177,34 +177,34 @@ class Yardstick(Model):
         rows = self._rows(self.texts.pieces(lines), Score(lines, state=state, **options))
         for (_, units), item in zip(groupby(rows, key=lambda unit: unit[0].sentence), items, strict=False):
             scores, subwords = zip(*units, strict=True)
-            found = written_scores(item, list(scores), map(len, self.texts.cut(item)), eos=eos)
+            written = written_scores(item, list(scores), map(len, self.texts.cut(item)), eos=eos)
             tokens = list(map(" ".join, subwords))
-            yield [each if each.word == EOS else replace(each, tokens=tokens[each.index - 1]) for each in found]
+            yield [word if word.word == EOS else replace(word, tokens=tokens[word.index - 1]) for word in written]
 
     def score_texts(self, texts: Iterable[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
         """Give log p of many short texts, each as a line by itself with its end; see `Model.score_texts`."""
         refuse_one_string("texts", texts)
         units = self._units(lines_as_pieces(texts, "whitespace"), "line", precision=precision)
-        found, count = [], 0
-        for _, own in groupby(units, key=lambda unit: unit[0].sentence):
-            scores, subwords = zip(*own, strict=True)
+        results, count = [], 0
+        for _, group in groupby(units, key=lambda unit: unit[0].sentence):
+            scores, subwords = zip(*group, strict=True)
             *words, end = scores
             count += 1 + sum(map(len, subwords))
-            found.append(TextScore([-word.surprisal for word in words], -end.surprisal, sum(x.oov for x in words)))
-        return found, Prefixes(count, count)
+            results.append(TextScore([-word.surprisal for word in words], -end.surprisal, sum(x.oov for x in words)))
+        return results, Prefixes(count, count)
 
     @property
     def _size(self) -> int:
         return int(self.model.get_input_embeddings().weight.shape[0])
 
-    def _rows(self, pieces: Iterable[Piece], asked: Score) -> Iterator[_Unit]:
+    def _rows(self, pieces: Iterable[Piece], request: Score) -> Iterator[_Unit]:
         """Score words and line ends in the unit of the base."""
         for name in ("looks", "cache"):
-            if getattr(asked, name):
+            if getattr(request, name):
                 self.predictor(name)
-        unit = math.log(asked.base)
-        for score, subwords in self._units(pieces, asked.state, precision=asked.precision):
-            if score.oov and asked.oov == "error":
+        unit = math.log(request.base)
+        for score, subwords in self._units(pieces, request.state, precision=request.precision):
+            if score.oov and request.oov == "error":
                 where = f"line {score.sentence}, word {score.index}: {score.word!r}"
                 raise InputError(f"{where} is unknown to the tokenizer. Use {named('oov=flag')} to score it so.")
             yield replace(score, surprisal=score.surprisal / unit, entropy=score.entropy / unit), subwords
@@ -219,8 +219,8 @@ class Yardstick(Model):
             before = [self._opening] if fresh else before
             sequences = [before + ids for _, _, ids in read]
             values = self._values(sequences, len(before), rows or LINES, precision)
-            for (places, owners, ids), found in zip(read, values, strict=True):
-                yield from self._joined(places, owners, ids, found)
+            for (places, owners, ids), text_values in zip(read, values, strict=True):
+                yield from self._joined(places, owners, ids, text_values)
             before = sequences[-1][-(self.window - self.stride) :]
 
     def _read(self, lines: list[Piece]) -> tuple[_Places, list[int], list[int]]:
@@ -228,20 +228,20 @@ class Yardstick(Model):
         places = [(line.sentence, n, word) for line in lines for n, word in enumerate([*line.words, EOS], 1)]
         segments = ["\n" if word == EOS else f"{' ' * (index > 1)}{word}" for _, index, word in places]
         letters = np.repeat(np.arange(len(places)), [len(segment) for segment in segments]).tolist()
-        text, found, begin = "".join(segments), [], 0
+        text, pairs, begin = "".join(segments), [], 0
         for part in text.split("\n") if self._joins else [text]:
             read = self.tokenizer(part, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
             for id, (start, end) in zip(read["input_ids"], read["offset_mapping"], strict=True):
                 first, last = letters[min(begin + start, len(letters) - 1)], letters[begin + max(start, end - 1)]
                 if first != last and part[start:end].strip("\n"):
                     raise InputError(f"the tokenizer reads {part[start:end]!r} as one: its words cannot be told apart")
-                found.append((first, id))
+                pairs.append((first, id))
             begin += len(part) + 1
         if self._line_end is not None:
-            found = [(owner, id) for owner, id in found if places[owner][2] != EOS]
-            found += [(n, id) for n, (_, _, word) in enumerate(places) if word == EOS for id in self._line_end]
-            found.sort(key=itemgetter(0))
-        return places, [owner for owner, _ in found], [id for _, id in found]
+            pairs = [(owner, id) for owner, id in pairs if places[owner][2] != EOS]
+            pairs += [(n, id) for n, (_, _, word) in enumerate(places) if word == EOS for id in self._line_end]
+            pairs.sort(key=itemgetter(0))
+        return places, [owner for owner, _ in pairs], [id for _, id in pairs]
 
     def _joined(self, places: _Places, owners: list[int], ids: list[int], values: Tensor) -> Iterator[_Unit]:
         """Sum the values (sub-words, 4) of a text over its words; add where a word ends, take away where it begins."""
@@ -260,7 +260,7 @@ class Yardstick(Model):
 
     def _values(self, sequences: list[list[int]], start: int, rows: int, precision: Precision) -> list[Tensor]:
         """Return surprisal, entropy, rank and log e(c) of all but the first sub-words of each sequence, (n, 4)."""
-        found = [torch.empty(len(ids) - start, 4, dtype=torch.float64) for ids in sequences]
+        results = [torch.empty(len(ids) - start, 4, dtype=torch.float64) for ids in sequences]
         windows = [(number, *cut) for number, ids in enumerate(sequences) for cut in self._windows(len(ids), start)]
         windows.sort(key=lambda cut: cut[3] - cut[1])
         while windows:
@@ -272,9 +272,9 @@ class Yardstick(Model):
                 row[: end - begin] = torch.tensor(sequences[number][begin:end])
             lengths = torch.tensor([[end - begin] for _, begin, _, end in batch])
             values = self._predict(ids, lengths, precision)
-            for own, (number, begin, first, end) in zip(values, batch, strict=True):
-                found[number][first - start : end - start] = own[first - begin - 1 : end - begin - 1]
-        return found
+            for row_values, (number, begin, first, end) in zip(values, batch, strict=True):
+                results[number][first - start : end - start] = row_values[first - begin - 1 : end - begin - 1]
+        return results
 
     def _windows(self, length: int, start: int) -> Iterator[tuple[int, int, int]]:
         """Cut a sequence: where a window begins, which sub-word is the first that it predicts, and where it ends."""
@@ -294,7 +294,7 @@ class Yardstick(Model):
         edge = torch.zeros_like(log_p[..., 0])
         if self._begins is not None:
             edge = log_p.masked_fill(~self._begins, -math.inf).logsumexp(-1)
-        return torch.stack([each.double() for each in (*word_values(log_p, ids[:, 1:]), edge)], -1).cpu()
+        return torch.stack([value.double() for value in (*word_values(log_p, ids[:, 1:]), edge)], -1).cpu()
 
 
 def _line_ends(tokenizer: Any, eos: int) -> tuple[list[int] | None, bool]:
@@ -304,14 +304,14 @@ def _line_ends(tokenizer: Any, eos: int) -> tuple[list[int] | None, bool]:
     """
 
     def read(text: str) -> list[tuple[int, str]]:
-        found = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-        spans = zip(found["input_ids"], found["offset_mapping"], strict=True)
+        encoding = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        spans = zip(encoding["input_ids"], encoding["offset_mapping"], strict=True)
         return [(id, text[start:end]) for id, (start, end) in spans]
 
-    own = [id for id, letters in read("a\nb") if "\n" in letters and id != tokenizer.unk_token_id]
+    line_end = [id for id, letters in read("a\nb") if "\n" in letters and id != tokenizer.unk_token_id]
     marks = read("\n".join(["a", *punctuation, "a"]))
-    joins = bool(own) and any("\n" in letters and letters.strip() for _, letters in marks)
-    return (None if own and not joins else own or [eos]), joins
+    joins = bool(line_end) and any("\n" in letters and letters.strip() for _, letters in marks)
+    return (None if line_end and not joins else line_end or [eos]), joins
 
 
 def _contexts(pieces: Iterable[Piece], state: Context) -> Iterator[tuple[list[list[Piece]], bool]]:
@@ -345,16 +345,16 @@ def _loaded(folder: Path) -> tuple[Any, Any]:
     """Load a causal model and its tokenizer from a folder."""
     way = "Name a folder that save_pretrained of transformers, or spanlm export, wrote"
     if not (folder / "config.json").is_file():
-        what = "has no config.json" if folder.is_dir() else "there is no such folder; nothing is fetched"
-        raise InputError(f"hf:{folder}: {what}. {way}.")
-    transformers, how = hf.transformers, {"local_files_only": True, "trust_remote_code": False}
+        problem = "has no config.json" if folder.is_dir() else "there is no such folder; nothing is fetched"
+        raise InputError(f"hf:{folder}: {problem}. {way}.")
+    transformers, settings = hf.transformers, {"local_files_only": True, "trust_remote_code": False}
     try:
         with hf.quiet():
             # a folder of half precision is read in float32, as all else; --precision chooses another
             model, info = transformers.AutoModelForCausalLM.from_pretrained(
-                folder, use_safetensors=True, output_loading_info=True, dtype=torch.float32, **how
+                folder, use_safetensors=True, output_loading_info=True, dtype=torch.float32, **settings
             )
-            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **how)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **settings)
     except InputError:
         raise
     except Exception as error:  # of a damaged folder it raises what its parsers do

@@ -95,23 +95,23 @@ def _read_by_token(served: Served, model: Model, text: str, values: Read) -> tup
     if served.attends:  # before it is read, and where that says too little, as of a span buffer, again after it
         _refuse_many(_weights(served, len(words), starts, values.attention))
     predict_first = model.texts.predict_first
-    how: dict[str, Any] = {"expected": values.expected, "features": True}
-    how |= {"predict_first": predict_first, "starts": starts}
-    found = attention_record(model.model, model.vocabulary, words, looks=served.attends is not None, **how)
-    assert found.features is not None  # which were asked for
-    tokens, numbers = [found.words[0], *found.targets], (found.surprisal, found.entropy, found.rank)
+    settings: dict[str, Any] = {"expected": values.expected, "features": True}
+    settings |= {"predict_first": predict_first, "starts": starts}
+    record = attention_record(model.model, model.vocabulary, words, looks=served.attends is not None, **settings)
+    assert record.features is not None  # which were asked for
+    tokens, numbers = [record.words[0], *record.targets], (record.surprisal, record.entropy, record.rank)
     if served.attends:
-        _refuse_many(found.weights.size)
-        content = page_content(found)
+        _refuse_many(record.weights.size)
+        content = page_content(record)
     else:
         unknown = {token for token in tokens if token not in model.vocabulary or token == UNK}
-        content = plain_content(tokens, unknown, finite((found.surprisal / _UNIT).tolist()), found.expected)
+        content = plain_content(tokens, unknown, finite((record.surprisal / _UNIT).tolist()), record.expected)
     if values.cache:
-        following = model.vocabulary.encode(found.targets)
-        cached = cached_words(found.features, following, found.surprisal, NEURAL_CACHE, starts)
-        content = cached_content(content, found.surprisal, cached)
-        nothing = np.full(len(found), math.nan)  # of a mixture the whole distribution is not known
-        numbers = cached.surprisal, nothing, np.zeros(len(found), dtype=np.int64)
+        following = model.vocabulary.encode(record.targets)
+        cached = cached_words(record.features, following, record.surprisal, NEURAL_CACHE, starts)
+        content = cached_content(content, record.surprisal, cached)
+        nothing = np.full(len(record), math.nan)  # of a mixture the whole distribution is not known
+        numbers = cached.surprisal, nothing, np.zeros(len(record), dtype=np.int64)
     rows = list(zip(*(x.tolist() for x in numbers), strict=True))
     if not predict_first:  # of an <eos> that opens the text alone there is no score
         rows = [(math.nan, math.nan, 0), *rows]
@@ -130,9 +130,9 @@ def _weights(served: Served, words: int, starts: list[int], attention: str | Non
     return (words - 1) * (longest if slots is None else min(slots, longest))
 
 
-def _refuse_many(weights: int, most: int = MOST_WEIGHTS, what: str = "draw") -> None:
+def _refuse_many(weights: int, most: int = MOST_WEIGHTS, verb: str = "draw") -> None:
     if weights > most:
-        many = f"text: has {weights:,} weights to {what}; must be at most {most:,}"
+        many = f"text: has {weights:,} weights to {verb}; must be at most {most:,}"
         raise InputError(f"{many}. Send it in parts; /api/score takes it whole.")
 
 
@@ -173,17 +173,17 @@ def _words(model: Model, text: str, scores: list[WordScore], first: int) -> list
 def score(served: Served, values: Score) -> list[Row]:
     """Return the rows of `spanlm score`: of tokens, or of words as they are written."""
     cache = NEURAL_CACHE if values.cache else None
-    how: dict[str, Any] = {"state": values.state, "base": BASES[values.base], "cache": cache}
+    settings: dict[str, Any] = {"state": values.state, "base": BASES[values.base], "cache": cache}
     with served.asked(values.attention) as model:
         lines = _text(model, values.text).removesuffix("\n").split("\n")
         if values.rows == "tokens":
-            return [as_row(each) for each in model.score(lines, **how)]
+            return [as_row(word) for word in model.score(lines, **settings)]
         rows, unknown = list[Row](), 0
-        for number, item in enumerate(model.score_items(lines, **how), 1):
+        for number, item in enumerate(model.score_items(lines, **settings), 1):
             if values.state == "line" or (values.state == "document" and not item):
                 unknown = 0
             rows += item_rows(number, item, unknown)
-            unknown += sum(each.oov for each in item)
+            unknown += sum(word.oov for word in item)
         return rows
 
 
@@ -221,9 +221,9 @@ def candidates(model: Model, drawn: Drawn, count: int) -> tuple[list[Row], torch
     log_p[model.vocabulary.unk_id] = -math.inf
     top = log_p.topk(min(count, len(log_p) - 1))
     listed = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-    found = [{"word": model.vocabulary.word(word), "log_probability": value} for word, value in listed]
+    likeliest = [{"word": model.vocabulary.word(word), "log_probability": value} for word, value in listed]
     log_p[top.indices] = -math.inf
-    return found, log_p
+    return likeliest, log_p
 
 
 def next_word(served: Served, values: Next) -> Row:
@@ -231,10 +231,10 @@ def next_word(served: Served, values: Next) -> Row:
     with served.asked(values.attention) as model:
         refuse_long("prompt", len(model.tokenize(values.prompt)))
         drawn = next(model.draw(values.prompt, length=1, temperature=0.0, unk=True))
-        found, others = candidates(model, drawn, values.count)
-        tails = [float(torch.logsumexp(others / each, 0)) for each in values.temperatures]
+        likeliest, others = candidates(model, drawn, values.count)
+        tails = [float(torch.logsumexp(others / temperature, 0)) for temperature in values.temperatures]
         unk = float(drawn.log_p[model.vocabulary.unk_id].double().exp())
-    return {"candidates": found, "rest": float(others.exp().sum()), "unk": unk, "tails": tails}
+    return {"candidates": likeliest, "rest": float(others.exp().sum()), "unk": unk, "tails": tails}
 
 
 def generate(served: Served, values: Generate) -> Callable[[], Row | None]:
@@ -242,8 +242,8 @@ def generate(served: Served, values: Generate) -> Callable[[], Row | None]:
     names = ("length", "temperature", "top_k", "top_p", "seed", "unk")
     with served.asked(values.attention) as model:
         refuse_long("prompt", len(model.tokenize(values.prompt)))
-        how = {name: getattr(values, name) for name in names}
-        words: Iterator[Drawn] = model.draw(values.prompt, **how)
+        settings = {name: getattr(values, name) for name in names}
+        words: Iterator[Drawn] = model.draw(values.prompt, **settings)
 
     def next_one() -> Row | None:
         with served.asked():
@@ -251,7 +251,7 @@ def generate(served: Served, values: Generate) -> Callable[[], Row | None]:
             if drawn is None:
                 return None
             id = model.vocabulary.id(drawn.word)
-            found, _ = candidates(model, drawn, SHOWN)
-            return {"word": drawn.word, "log_probability": float(drawn.log_p[id]), "candidates": found}
+            likeliest, _ = candidates(model, drawn, SHOWN)
+            return {"word": drawn.word, "log_probability": float(drawn.log_p[id]), "candidates": likeliest}
 
     return next_one

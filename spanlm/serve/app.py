@@ -65,8 +65,8 @@ def make_app(runs: Runs, work: Work, host: str = "127.0.0.1", token: str | None 
 
 
 def _no_such(request: Request, error: HTTPException) -> Response:
-    what = {404: "there is no such address; /schema lists them", 405: f"{request.method} is not for this address"}
-    return trouble(error.status_code, what.get(error.status_code, error.detail), **(error.headers or {}))
+    messages = {404: "there is no such address; /schema lists them", 405: f"{request.method} is not for this address"}
+    return trouble(error.status_code, messages.get(error.status_code, error.detail), **(error.headers or {}))
 
 
 def _given(files: Mapping[str, tuple[Traversable, str]]) -> Callable[[Request], Awaitable[Response]]:
@@ -74,10 +74,10 @@ def _given(files: Mapping[str, tuple[Traversable, str]]) -> Callable[[Request], 
     contents = {name: (file.read_bytes(), kind) for name, (file, kind) in files.items()}
 
     async def give(request: Request) -> Response:
-        found = contents.get(request.path_params.get("name", ""))
-        if found is None:
+        content = contents.get(request.path_params.get("name", ""))
+        if content is None:
             raise HTTPException(404)
-        return Response(found[0], headers={"cache-control": "no-cache", "content-type": found[1]})
+        return Response(content[0], headers={"cache-control": "no-cache", "content-type": content[1]})
 
     return give
 
@@ -88,13 +88,13 @@ class _Api:
     def __init__(self, runs: Runs, work: Work) -> None:
         self._runs, self._work = runs, work
         self.handlers = {
-            "/api/read": self._answering(fields.Read, lambda _, *asked: _json(answers.read(*asked))),
+            "/api/read": self._answering(fields.Read, lambda _, *arguments: _json(answers.read(*arguments))),
             "/api/score": self._answering(fields.Score, self._score),
             "/api/attend": self._answering(fields.Attend, self._attend),
             "/api/page": self._answering(
-                fields.Page, lambda _, *asked: Response(answers.page(*asked), headers=_SAVED, media_type=_HTML)
+                fields.Page, lambda _, *arguments: Response(answers.page(*arguments), headers=_SAVED, media_type=_HTML)
             ),
-            "/api/next": self._answering(fields.Next, lambda _, *asked: _json(answers.next_word(*asked))),
+            "/api/next": self._answering(fields.Next, lambda _, *arguments: _json(answers.next_word(*arguments))),
             "/api/generate": self._generate,
         }
 

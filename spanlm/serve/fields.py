@@ -160,8 +160,8 @@ def _refuse_no_text(name: str, value: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        what = "half a character (a lone surrogate)"
-        raise InputError(f"{name}: has {what} at {error.start}; write it whole, or take it out") from None
+        problem = "half a character (a lone surrogate)"
+        raise InputError(f"{name}: has {problem} at {error.start}; write it whole, or take it out") from None
     refuse_long(name, len(written_words(value)))
 
 

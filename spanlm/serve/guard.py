@@ -59,8 +59,8 @@ class Names:
         if host in LOOPBACK:
             return Names(frozenset(LOOPBACK))
         everywhere = host in ("", "0.0.0.0", "::")
-        own: Iterable[str] = (socket.gethostname(), socket.getfqdn()) if everywhere else (host,)
-        return Names(frozenset(name.lower() for name in (*LOOPBACK, *own)), everywhere)
+        names: Iterable[str] = (socket.gethostname(), socket.getfqdn()) if everywhere else (host,)
+        return Names(frozenset(name.lower() for name in (*LOOPBACK, *names)), everywhere)
 
     def has(self, authority: str) -> bool:
         """Whether HOST[:PORT] is this server; the port does not matter, which a tunnel may change."""
@@ -116,8 +116,8 @@ class Guard:
         if max(lengths, default=0) > MOST_BYTES:
             return trouble(413, _TOO_LARGE, connection="close")
         if self._token is not None and scope["path"].startswith("/api"):
-            given = sent.get(b"authorization", [b""])[0]
-            if not hmac.compare_digest(given, f"Bearer {self._token}".encode()):
+            authorization = sent.get(b"authorization", [b""])[0]
+            if not hmac.compare_digest(authorization, f"Bearer {self._token}".encode()):
                 why = "Authorization: send the token that `spanlm serve` printed, as `Bearer TOKEN`"
                 return trouble(401, why, **{"www-authenticate": "Bearer"})
         return None
@@ -156,9 +156,9 @@ def _answering(body: _Body, send: Send) -> Send:
         if message["type"] == "http.response.start":
             if message["status"] >= 400:
                 await body.drain()
-            given = list(message.get("headers", []))
-            names = {name.lower() for name, _ in given}
-            message = {**message, "headers": given + [pair for pair in _RAW_HEADERS if pair[0] not in names]}
+            headers = list(message.get("headers", []))
+            names = {name.lower() for name, _ in headers}
+            message = {**message, "headers": headers + [pair for pair in _RAW_HEADERS if pair[0] not in names]}
         await send(message)
 
     return sending

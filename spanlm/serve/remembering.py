@@ -87,7 +87,7 @@ def _tensors(x: Any) -> list[Tensor]:
     if isinstance(x, Tensor):
         return [x]
     parts: Iterable[Any] = vars(x).values() if is_dataclass(x) else x.values() if isinstance(x, dict) else ()
-    return [found for part in (x if isinstance(x, tuple) else parts) for found in _tensors(part)]
+    return [tensor for part in (x if isinstance(x, tuple) else parts) for tensor in _tensors(part)]
 
 
 def _own(x: Any) -> Any:

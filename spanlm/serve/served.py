@@ -84,12 +84,12 @@ class Served:
     @cached_property
     def states(self) -> list[Context]:
         """What a word's context can be."""
-        found: list[Context] = []
+        states: list[Context] = []
         for state in ("line", "carry", "document"):
             with suppress(InputError):
                 self.model.texts.refuse_context(state)
-                found.append(state)
-        return found
+                states.append(state)
+        return states
 
     @cached_property
     def state(self) -> Context:
@@ -110,24 +110,24 @@ class Served:
     @cached_property
     def described(self) -> dict[str, Any]:
         """What /api/models says of it."""
-        model, what = None if self.config is None else self.config.model, about(self.model)
+        model, summary = None if self.config is None else self.config.model, about(self.model)
         memory = None if model is None else model.memory
         # how a training counts valid, as `spanlm evaluate` says it
         protocol = f"best epoch; every token predicted once, <eos> counted; {COUNTED[self.state]}"
         corpus = None if self.config is None else Path(self.config.data.corpus).name
-        best = {"split": "valid", "value": what.perplexity, "protocol": protocol}
+        best = {"split": "valid", "value": summary.perplexity, "protocol": protocol}
         return {
             "id": self.id,
             "name": self.name,
             "description": self.model.description,
-            "memory": what.memory if memory is not None else None,
+            "memory": summary.memory if memory is not None else None,
             "tokenizer": self.model.texts.data.effective_tokenizer,
-            "corpus": what.corpus,
-            "paper": what.paper,
+            "corpus": summary.corpus,
+            "paper": summary.paper,
             "preset": next((name for name, preset in PRESETS.items() if preset.config.model == model), None),
             "parameters": count_parameters(self.model.model).total or None,
             "vocabulary_size": len(self.model.vocabulary),
-            "perplexity": None if what.perplexity is None else best,
+            "perplexity": None if summary.perplexity is None else best,
             "nearest_lag": getattr(memory, "nearest_lag", 1) if self.attends else None,
             "window": memory.slots if memory is not None and self.attends else None,
             "attends": self.attends,
