@@ -41,23 +41,22 @@ def run(options: argparse.Namespace) -> None:
         named[name] = replace(config, data=data), load_corpus(data)
     device = pick_device(options.device, "--device")
     started = provenance(device)
-    timed = ((name, time_training(name, *pair, device, settings, note=_note)) for name, pair in named.items())
+    timed = (
+        (name, time_training(name, *pair, device, settings, note=lambda text: note(f"measuring: {text}")))
+        for name, pair in named.items()
+    )
     if options.json:
         trainings = {name: training.to_json() for name, training in timed}
         report = {"started": started, "rounds": options.rounds, "trainings": trainings}
         out(json.dumps(report, indent=1, ensure_ascii=False))
         return
     out(", ".join(f"{name} {value}" for name, value in started.items() if name != "command"))
-    for name, training in timed:  # each is shown when it is done: Ctrl-C loses only what is being timed
+    for name, training in timed:  # printed one by one: Ctrl-C loses only the training being timed
         out()
         _show_speeds(name, training)
         for speed in training.speeds:
             if speed.watched:
                 _show_operations(speed.precision, speed.watched)
-
-
-def _note(text: str) -> None:
-    note(f"measuring: {text}")
 
 
 def _show_speeds(name: str, training: TimedTraining) -> None:
