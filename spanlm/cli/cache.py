@@ -28,7 +28,7 @@ def check_cache(options: argparse.Namespace) -> None:
 def choose_cache(
     model: Model, options: argparse.Namespace, texts: Texts | None = None
 ) -> tuple[CacheConfig | None, CacheTuning | None]:
-    """Return the cache to evaluate with, or None, and how it was tuned, or None; `texts` finds the text to tune on."""
+    """Return the cache and the search that chose it, None without; `texts` finds the corpus to tune on."""
     if options.cache is None:
         return None, None
     cache = field_values(options, CacheOptions, "cache", window=options.cache)
