@@ -94,7 +94,7 @@ def _read(path: Path, options: argparse.Namespace, bad: RowNotes) -> list[Pair]:
 
 
 def _check_fields(path: Path, pairs: list[Pair], kind: Kind, prefix: str) -> None:
-    """Refuse fields that the answers would cover, and in a table rows with other columns than the first."""
+    """Reject fields that the answers would overwrite and, for a table, rows with other columns than the first."""
     for pair in pairs:
         place = f"{path}, line {pair.line}"
         if clash := next((prefix + name for name in ANSWERS if prefix + name in pair.fields), None):

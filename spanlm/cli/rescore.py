@@ -26,7 +26,7 @@ from spanlm.store.machine import pick_device
 from spanlm.store.plain import c_number, cells_line, json_object
 
 _LARGE = 0.05
-"""Of a word error rate: so much less without case and punctuation is told."""
+"""Difference of word error rates, with case and punctuation and without, that is worth a note."""
 _BARE: tuple[Format, ...] = ("moses", "nemo")
 
 
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
     lists, form = read_nbest(options.nbest, options.format, options.list_size, strict=options.strict)
     references = None if options.refs is None else read_references(options.refs, lists, options.leave_out)
     _check_outputs(options, form)
-    # all that can be refused, before hours of scoring
+    # reject bad options before hours of scoring
     weighted, tuned = Weighted.of(lists, run_names(options.run)), None
     if weighted.first and not named_weights and not options.tune:
         names = " ".join(f"{name}=…" for name in (*weighted.language, WORDS))
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
     scored, prefixes, oov = _scored(lists, options)
     candidates = None if references is None else scored.candidates(references)
     if options.tune:
-        assert candidates is not None  # refused above
+        assert candidates is not None  # --tune needs --refs
         tuned = scored.tune(candidates, weights)
         weights = tuned.weights
     errors: dict[str, WordErrors] = {}
@@ -93,7 +93,7 @@ def _tuned_weights(path: Path) -> list[tuple[str, str]]:
 
 
 def _scored(lists: list[NBestList], options: argparse.Namespace) -> tuple[Scored, Prefixes, int]:
-    """Score every hypothesis with every model; count the words that a model does not know."""
+    """Score every hypothesis with every model; count the unknown words over all models."""
     spoken = without(lists, options.leave_out)
     texts = [hypothesis.text for nbest in spoken for hypothesis in nbest.hypotheses]
     language: dict[str, list[list[float]]] = {}

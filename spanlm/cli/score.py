@@ -43,13 +43,13 @@ _UNSCORED = (
     "(training.batching.predict_first=false)"
 )
 MOST_UNKNOWN, FEW_UNKNOWN = 100_000, 5
-"""Different unknown words that are counted, and that a note names."""
+"""Most different unknown words to count, and how many of them a note names."""
 
 _Row = dict[str, Any]
 
 
 class _Item(NamedTuple):
-    """A text to score: a row of a table, or a line of a file; `line` and `document` are what is read as one."""
+    """A text to score, from a row or a line; items of equal `line` or `document` are read in one context."""
 
     text: str
     number: int
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> None:
     else:
         texts = [Text(path, as_text=options.as_text) for path in paths]
         rows = map(items.prefixed, _token_rows(models[""], names, texts, asdict(settings) | {"cache": caches.get("")}))
-    # before anything is written: a file that cannot be read leaves nothing behind
+    # read a row before opening the output: an unreadable file must leave no empty output
     first = list(islice(rows, 1))
     header = list(first[0]) if first else [*items.columns]
     run_name, word, oov, oov_before = items.prefixed(dict.fromkeys(("run", "word", "oov", "oov_before")))
@@ -115,9 +115,9 @@ def run(options: argparse.Namespace) -> None:
 
 @dataclass
 class _Unknown:
-    """Counts the rows with a word outside the vocabulary; of written words, `apart`, which words, too.
+    """Counts rows with a word outside the vocabulary and, if rows are written words (`apart`), the words.
 
-    `run`, `word`, `oov` and `oov_before` are the names of columns.
+    `run`, `word`, `oov` and `oov_before` are names of columns.
     """
 
     models: Mapping[str, Model]
@@ -155,7 +155,7 @@ class _Unknown:
 
 
 def _kind(path: Path, options: argparse.Namespace) -> tables.Kind | None:
-    """Return which kind of table is read; None: plain text."""
+    """Return the kind of table of a file; None for plain text."""
     kind: tables.Kind | None = None if options.as_text else options.input or tables.table_kind(path)
     if options.column is None:
         if kind is not None:
@@ -171,7 +171,7 @@ def _kind(path: Path, options: argparse.Namespace) -> tables.Kind | None:
 
 
 def _models(runs: Sequence[Path], options: argparse.Namespace, apart: bool) -> dict[str, Model]:
-    """Load runs by name, each `apart`, or as one, which needs no name."""
+    """Load each run by its name if `apart`; else one run or an ensemble, under the name ''."""
     if len(runs) == 1 or not apart or options.combine is not None or options.weights is not None:
         return {"": load_runs(runs, options)}
     check_gate(options.gate_temperature, len(runs))
@@ -182,7 +182,7 @@ def _models(runs: Sequence[Path], options: argparse.Namespace, apart: bool) -> d
 
 
 def _token_rows(model: Model, names: list[str], texts: list[Text], settings: Mapping[str, Any]) -> Iterator[_Row]:
-    # what is a pipe cannot be read twice
+    # find errors before any output; a pipe cannot be read twice
     for text in texts[1:]:
         if text.path.is_file() or text.path.is_dir() or not text.path.exists():
             next(model.texts.pieces(text), None)
@@ -196,10 +196,10 @@ def _token_rows(model: Model, names: list[str], texts: list[Text], settings: Map
 
 @dataclass
 class _Items:
-    """The items of files, and their rows by every model.
+    """The items of files, and their output rows for every model.
 
     Attributes:
-        kept: columns that are repeated; without --keep those of the first row, from when it is `begun`.
+        kept: input columns to repeat; without --keep those of the first row, known once `begun`.
     """
 
     options: argparse.Namespace
@@ -211,7 +211,7 @@ class _Items:
     files: bool
     begun: bool = False
     single: int = 0
-    """How many more items were one word than were not, so far."""
+    """Items of one word so far, minus all others."""
 
     def __post_init__(self) -> None:
         self.bad, self.misplaced = (tables.RowNotes(kind, self.options.strict) for kind in ("left out", "out of place"))
@@ -227,12 +227,12 @@ class _Items:
         self.columns = self.prefixed(columns)
 
     def prefixed(self, row: _Row) -> _Row:
-        """Return columns that are not the table's own by their names in the output."""
+        """Add --prefix to the names of columns that this verb makes."""
         return {self.options.prefix + name: value for name, value in row.items()} if self.options.prefix else row
 
     def rows(self, names: Sequence[str], files: Sequence[tuple[Path, tables.Kind | None]]) -> Iterator[_Row]:
         for path, kind in files:
-            if path.is_file():  # errors are found before hours of work; what is a pipe cannot be read twice
+            if path.is_file():  # find errors before hours of work; a pipe cannot be read twice
                 deque(self._read(path, kind), maxlen=0)
         for name, (path, kind) in zip(names, files, strict=True):
             file = self.prefixed({"file": name} if self.files else {})
@@ -257,7 +257,7 @@ class _Items:
                     unknown[model] += sum(score.oov for score in scores)
 
     def _read(self, path: Path, kind: tables.Kind | None, *, checked: bool = False) -> Iterator[_Item]:
-        """Read items, and refuse what cannot be scored with its line, unless its words were `checked`."""
+        """Read items; an error names the line of a row that cannot be scored. Words are not `checked` again."""
         options, column = self.options, self.options.column
         if kind is None:
             blank = 0
@@ -296,7 +296,7 @@ class _Items:
             yield _Item(row.values[column], row.number, document, document + line, kept, place, numbers)
 
     def _ordered(self, items: Iterable[_Item]) -> list[_Item]:
-        """Sort items within their lines or documents, which stay in the order of their first rows."""
+        """Sort items by --order within their lines and documents, which stay in order of first appearance."""
         first: dict[object, int] = {}
 
         def place(item: _Item) -> tuple[int, int, tuple[float, ...]]:
@@ -310,7 +310,7 @@ class _Items:
         return ordered
 
     def _scored(self, name: str, items: Iterable[_Item]) -> Iterator[Sequence[WordScore | WrittenScore]]:
-        """Score items, one list each; a document goes on from no other."""
+        """Yield a list of scores for each item; each document starts from an empty state."""
         model, documents = self.models[name], iter([(tuple[object, ...](), items)])
         settings = asdict(self.settings) | {"cache": self.caches[name]}
         if self.options.document is not None:
@@ -324,14 +324,14 @@ class _Items:
                     yield from _shared_out(model, line, scores)
             elif self.options.rows == "words":
                 yield from model.score_items(texts, **settings)
-            else:  # an item has a token at least: empty cells are refused
+            else:  # every item has a token, since empty cells are rejected
                 yield from (list(scores) for _, scores in groupby(model.score(texts, **settings), lambda x: x.sentence))
 
 
 def _shared_out(model: Model, line: Sequence[_Item], scores: Sequence[WrittenScore]) -> Iterator[list[WrittenScore]]:
-    """Give the items of a line their own words, counted within each; an <eos> goes with the word before it."""
+    """Split the scores of a line among its items, with indices counted in each; <eos> goes with the word before it."""
     words = start = position = 0
-    read = model.texts.unmarked_text(" ".join(item.text for item in line))  # marks that are left out are no words
+    read = model.texts.unmarked_text(" ".join(item.text for item in line))  # removed marks are not counted as words
     for item in line:
         last = words + len(written_spans(read[start : start + len(item.text)]))
         item_scores = []
@@ -343,7 +343,7 @@ def _shared_out(model: Model, line: Sequence[_Item], scores: Sequence[WrittenSco
 
 
 def _known_otherwise(model: Model, word: str) -> str:
-    """Say how to write an unknown word so that the vocabulary has it; empty: no such way is known."""
+    """Return how to write an unknown word so that the vocabulary has it; empty if no way is known."""
     ways = {
         "in lower case": word.lower(),
         "with ' for ’": word.replace("’", "'"),
@@ -351,7 +351,7 @@ def _known_otherwise(model: Model, word: str) -> str:
         "composed (NFC)": unicodedata.normalize("NFC", word),
     }
     for way, changed in ways.items():
-        with suppress(InputError):  # of a reserved word
+        with suppress(InputError):  # a reserved word
             tokens = model.tokenize(changed)
             if changed != word and UNK not in tokens and all(token in model.vocabulary for token in tokens):
                 return way
