@@ -1,4 +1,4 @@
-"""`spanlm train [PRESET] [TEXT]`: one run, or with --seeds a family of runs that differ in nothing but their seed."""
+"""`spanlm train [PRESET] [TEXT]`: one run, or with --seeds a family that differs only in the seed."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def _run(options: argparse.Namespace, fields: Fields, ranks: Ranks) -> None:
     several = ranks.count > 1 and options.seeds is not None
     require(not several, "--seeds", options.seeds, "left out under torchrun, whose processes train one model together")
     with ranks.first_alone():
-        refuse_unfit(config)  # before a large text is read
+        refuse_unfit(config)  # before reading a large text
         ranks.refuse_unfit(config)
-        # a resumed run's text was accepted when it began
+        # the text of a resumed run was accepted when the run began
         corpus = load_corpus(config.data, as_text=options.as_text or begun is not None)
         if options.match_parameters is not None:
             config = matched(config, options.match_parameters, len(corpus.vocabulary))
@@ -85,7 +85,7 @@ def _run(options: argparse.Namespace, fields: Fields, ranks: Ranks) -> None:
                 f"matched to {options.match_parameters}: {matched_field(config)}={config.model.encoder.output_size}, "
                 f"θ_M {count.model:,} at a vocabulary of {len(corpus.vocabulary):,} words"
             )
-    # where rank 0 begins the others would find no free folder
+    # take the choice of rank 0: once it has made the folder, the others would find another
     folder = options.out or Path(ranks.from_first(str(free_folder(options.preset, config.data.corpus))))
     try:
         if options.seeds is not None:
@@ -126,7 +126,7 @@ def train_and_report(
 
 
 def _print_help(preset: str | None, fields: Fields) -> None:
-    """Print the whole help, with every field of the configuration and its value."""
+    """Print the help of `--help all`, with every field of the configuration and its value."""
     out(train_parser().help_text(everything=True))
     out("fields of the configuration, each with its value:")
     for name, value, meaning in option_rows(named_config(preset, None), fields):
@@ -135,10 +135,10 @@ def _print_help(preset: str | None, fields: Fields) -> None:
 
 
 def completed(options: argparse.Namespace, fields: Fields) -> Fields:
-    """Return the fields of the configuration that are given, by the verb's own options, too.
+    """Check the options, and return `fields` with those that options of the verb set.
 
-    The options are completed with `preset`, `begun` (the folder of the run to go on with, or of the first of a
-    family), `engine`, and `resume` and `tour` as true or false.
+    Sets these options: `preset`, `begun` (the folder of the run to resume, or of the first of a family), `engine`, and
+    `resume` and `tour` as booleans.
     """
     options.preset, options.corpus = text_and_preset(options.names, options.corpus, PRESETS)
     if (preset := options.preset) is not None and preset not in PRESETS and "/" in preset:
@@ -152,7 +152,7 @@ def completed(options: argparse.Namespace, fields: Fields) -> Fields:
         members = [options.out] if (options.out / CONFIG).exists() else []
         options.begun = next(iter(members if options.seeds is None else seed_folders(options.out)), None)
         if options.seeds is not None and options.begun is not None and unnamed:
-            # a run that another process has just begun has no configuration yet: it counts by its folder
+            # a run that another process has just begun has a folder and no configuration yet
             seeds = [int(path.name.removeprefix(SEED)) for path in seed_folders(options.out, "*")]
             if "training.seed" not in fields and min(seeds) > 1 and max(seeds) <= options.seeds:
                 raise InputError(
@@ -183,7 +183,7 @@ def completed(options: argparse.Namespace, fields: Fields) -> Fields:
 
 
 def refuse_twice(fields: Mapping[str, str], field: str, option: str, value: str) -> None:
-    """Refuse an `option` with a value beside the field of the configuration that it stands for."""
+    """Reject an `option` if the field of the configuration that it sets is given, too."""
     if field in fields:
         both = f"{named(option)}={value} and {field}={fields[field]}"
         raise InputError(f"{both}: say the same thing twice; take one")
@@ -193,7 +193,7 @@ def refuse_twice(fields: Mapping[str, str], field: str, option: str, value: str)
 
 
 def named_config(preset: str | None, config: Path | None) -> RunConfig:
-    """Return a preset's configuration, a file's, or a file's over a preset's; with neither, the demo's."""
+    """Return the configuration of a preset (default: the demo), of a file, or of a file laid over a preset."""
     base = find_preset(preset or _DEFAULT_PRESET).config
     if config is None:
         return base
@@ -202,7 +202,7 @@ def named_config(preset: str | None, config: Path | None) -> RunConfig:
 
 
 def with_words(config: RunConfig, begun: Path | None) -> RunConfig:
-    """Cut a text as the run to go on with, or to start from, does; else as new runs do."""
+    """Take the tokenisation from the run to resume or to start from; else that of new runs."""
     data, started = config.data, config.training.start_from
     origin = begun or (expanded(started) if started else None)
     tokenizer, min_count, marks = data.tokenizer, data.min_count, data.marks
@@ -225,7 +225,7 @@ def matched_field(config: RunConfig) -> str:
 
 
 def matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
-    """Choose the hidden size that meets a budget, θ_M or the LSTMn that has it."""
+    """Choose the hidden size that meets a budget: a number θ_M, or `LSTMn` for that of an LSTM of n units."""
     budget_match = _BUDGET.fullmatch(wanted.upper().replace("_", "").replace(",", ""))
     if budget_match is None:
         raise InputError(
