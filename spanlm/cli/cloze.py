@@ -23,7 +23,7 @@ from spanlm.scoring.cloze import SCORES, Accuracy, ClozeTally, RankedQuestion, S
 from spanlm.scoring.options import ClozeContext, ClozeOptions
 
 MOST_SHOWN = 20
-"""Defects of a file that are printed; `--out` has them all."""
+"""Defects of a file to print; `--out` has all of them."""
 
 _TITLES: dict[ClozeContext, str] = {
     "full": "full: the context sentences, then the query",
@@ -92,7 +92,7 @@ def _file(name: str, given_class: str | None) -> _File:
         return _File(Path("/dev/stdin"), "standard input", given_class or "–", False)
     path = Path(name)
     if path.is_file() or path.is_dir() or not path.exists():
-        next(read_questions(path))  # with --strict a defect ends the run before any question is scored
+        next(read_questions(path))  # with --strict a defect ends the verb before any question is scored
     return _File(path, name, given_class or word_class(path), is_cbt_like(path))
 
 

@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
             require_weights(model, f"--{name}")
     if options.parts:
         require_gate(model.config.model.memory, "--parts")
-    if options.vocab_pad is not None:  # refused before minutes are spent
+    if options.vocab_pad is not None:  # reject it before an evaluation of minutes
         require_pad(model.vocabulary, options.vocab_pad)
     corpus, options.split = corpus_of(model, options)
     if options.format is not None:
@@ -125,7 +125,7 @@ def _toolkit_report(model: Model, corpus: Corpus, options: argparse.Namespace) -
 
 
 def _excess(model: Model, corpus: Corpus, options: argparse.Namespace) -> list[Excess]:
-    """Compare the model itself with the law of the text; empty where none is known, or not of all its words."""
+    """Compare the model, as trained, with the law of a synthetic text; empty for other texts, or if a word is <unk>."""
     other = options.cache is not None or options.dynamic or corpus.oov.get(options.split)
     if other or not corpus.name.startswith(PREFIX) or not model.predicts_words:
         return []
@@ -140,7 +140,7 @@ def _evaluate(model: Model, corpus: Corpus, options: argparse.Namespace) -> None
         if adapted is not None:
             mode |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report}
         result = model.evaluate(corpus, options.split, cache=cache, **mode)
-    # the cache is one of all runs together; what each is alone takes a pass without it
+    # the ensemble has one cache for all runs, so that each run alone needs a pass without it
     several = model.evaluate_members(corpus, options.split, **mode) if isinstance(model, TrainedEnsemble) else None
     notes = [*corpus.notes, *cache_notes(cache)]
     if options.json:
@@ -188,7 +188,7 @@ def _evaluate_several(model: TrainedEnsemble, corpus: Corpus, options: argparse.
 
 @dataclass(frozen=True)
 class DynamicChoice:
-    """The settings of a dynamic evaluation, and the search that chose them, if any."""
+    """Settings and statistics of a dynamic evaluation, and the search that chose the settings, if any."""
 
     config: DynamicConfig
     statistics: DynamicStatistics
@@ -214,7 +214,7 @@ def choose_dynamic(model: Model, corpus: Corpus, options: argparse.Namespace, re
         return None
     model = require_weights(model, "--dynamic")
     settings, valid = field_values(options, DynamicOptions, "dynamic"), None
-    # refuses a missing part before minutes are spent on statistics
+    # rejects a missing split before the statistics take minutes
     model.texts.protocol(*model.texts.part(corpus, options.split), options.state)
     require_loss(settings.loss, model.model)
     if settings.tune:
@@ -261,7 +261,7 @@ def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple
 
 
 def _with_options(note: str, tuning: DynamicTuning) -> str:
-    """Add to a note of a best value at the edge of the grid values beyond it."""
+    """Suggest values beyond the grid in a note that the best value is at its edge."""
     for name, most in (("rate", math.inf), ("decay", 1.0)):
         best, tried = getattr(tuning.best, name), [getattr(point, name) for point in tuning.grid]
         if note == edge_note(f"dynamic.{name}", best, tried):

@@ -1,4 +1,4 @@
-"""What `spanlm evaluate` prints of one run and of several as one, and what other verbs print of the model."""
+"""The output of `spanlm evaluate`, and the rows and notes on a model that other verbs print too."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Rows = list[tuple[str, str]]
 
 
 def described(model: Model) -> list[str]:
-    """Return a line on what a model is, and one on each of its members."""
+    """Describe a model in a line, and each member of an ensemble in one more."""
     if not isinstance(model, TrainedEnsemble):
         return [f"{model.folder}: {model.description}"]
     head = model.model.head
@@ -47,7 +47,7 @@ def run_field(model: Model) -> dict[str, Any]:
 
 
 def model_rows(model: Model) -> Rows:
-    """Return a row on what a model is, and one on each of its members."""
+    """Return the lines of `described` as rows of a table."""
     return [("" if place else "model", line) for place, line in enumerate(described(model))]
 
 
@@ -67,7 +67,7 @@ def gate_rows(model: Model) -> Rows:
 
 
 def departures(model: Model) -> list[str]:
-    """Return notes on what is not the run's own, the gate's temperature or the attention, for output without rows."""
+    """Note a gate temperature or an attention that differs from training, for output without a table."""
     same = model.gate_temperature == model.own_gate_temperature
     return [f"note: {name}: {line}" for name, line in [*([] if same else gate_rows(model)), *attention_rows(model)]]
 
@@ -76,7 +76,7 @@ def departures(model: Model) -> list[str]:
 
 
 def print_evaluation(model: Model, result: Evaluation, notes: Sequence[str], changed: Rows) -> None:
-    """Print every number of an evaluation and how it was counted; `changed` are rows on a cache and the like."""
+    """Print every number of an evaluation and its protocol, with extra rows (`changed`), as of a cache."""
     paragraph(*notes)
     count = count_parameters(model.model)
     summary, *members = described(model)
@@ -165,7 +165,7 @@ def both_counts(result: Evaluation) -> str:
 
 
 def tuned_rows(result: Evaluation, tuning: CacheTuning | DynamicTuning, chosen: str) -> Rows:
-    """Return rows on what something was tuned on, what was `chosen`, what it did there, and notes."""
+    """Return rows on a search: its text, the `chosen` values, the perplexity there, and notes."""
     same = tuning.text == f"{result.corpus} {result.split}"
     text = f"{tuning.text}{', the text shown here, too, so this is optimistic' if same else ''}"
     numbers = f"{shown(tuning.perplexity)} there, {shown(tuning.plain)} without"
@@ -182,7 +182,7 @@ def weights_rows(result: Evaluation, tuned: TunedWeights | None) -> Rows:
 
 
 def print_excess(classes: Sequence[Excess]) -> None:
-    """Print what a model needs above the law of the text, by how far back the needed word stands."""
+    """Print the model's excess bits over the law of the text, by the lag of the needed word."""
     out("\nbits a target: under the law of the text, and under the model")
     names = ["all", *("none" if row.lags[1] == 0 else "–".join(map(str, sorted({*row.lags}))) for row in classes[1:])]
     rows = [
@@ -196,11 +196,11 @@ def print_excess(classes: Sequence[Excess]) -> None:
         )
 
 
-# --- each of several runs ---
+# --- members of an ensemble ---
 
 
 def members_fields(model: TrainedEnsemble, result: EnsembleEvaluation) -> dict[str, Any]:
-    """Return the fields in JSON of each run alone, and of the bound of any choice among them."""
+    """Return the JSON fields of each run alone, and of the oracle bound."""
     fields = result.to_json()
     members = [{"run": str(run.folder), **x} for run, x in zip(model.runs, fields["members"], strict=True)]
     return {"members": members, "oracle_bound": fields["oracle_bound"]}

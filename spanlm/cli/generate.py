@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _write(prompt: str, words: Iterable[str]) -> None:
-    """Write a prompt and the words after it, each as soon as it is there, up to a line's end."""
+    """Write a prompt and the generated words, each as soon as it is drawn; end the last line."""
     sys.stdout.write(prompt)
     at_line_start = not prompt or prompt.endswith("\n")
     for word in words:
@@ -39,4 +39,4 @@ def _write(prompt: str, words: Iterable[str]) -> None:
         sys.stdout.flush()
         at_line_start = word == EOS
     sys.stdout.write("" if at_line_start else "\n")
-    sys.stdout.flush()  # the words come before the notes
+    sys.stdout.flush()  # the words must come before the notes on standard error
