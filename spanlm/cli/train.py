@@ -147,16 +147,16 @@ def completed(options: argparse.Namespace, fields: Fields) -> Fields:
         refuse_twice(fields, "data.corpus", "corpus", options.corpus)
         fields["data.corpus"] = options.corpus
     options.resume = options.resume == "auto"
-    options.begun, unnamed = None, preset is None and options.config is None
-    if options.resume and options.out is not None:
-        members = [options.out] if (options.out / CONFIG).exists() else []
-        options.begun = next(iter(members if options.seeds is None else seed_folders(options.out)), None)
+    options.begun, folder, unnamed = None, options.out, preset is None and options.config is None
+    if options.resume and folder is not None:
+        members = [folder] if (folder / CONFIG).exists() else []
+        options.begun = next(iter(members if options.seeds is None else seed_folders(folder)), None)
         if options.seeds is not None and options.begun is not None and unnamed:
             # a run that another process has just begun has a folder and no configuration yet
-            seeds = [int(path.name.removeprefix(SEED)) for path in seed_folders(options.out, "*")]
+            seeds = [int(path.name.removeprefix(SEED)) for path in seed_folders(folder, "*")]
             if "training.seed" not in fields and min(seeds) > 1 and max(seeds) <= options.seeds:
                 raise InputError(
-                    f"--seeds={options.seeds}: the runs of {options.out} begin with seed {min(seeds)}. Say which is "
+                    f"--seeds={options.seeds}: the runs of {folder} begin with seed {min(seeds)}. Say which is "
                     f"the first of all: --seed {min(seeds)}, or --seed 1 if runs before it are gone."
                 )
             fields.setdefault("training.seed", str(min(seeds)))
@@ -167,16 +167,14 @@ def completed(options: argparse.Namespace, fields: Fields) -> Fields:
             raise InputError(option, value, "is for several runs, of --seeds N or of `spanlm sweep`")
     if options.seeds is not None and options.tour:
         raise InputError("--tour and --seeds do not go together: the demo report is of one run")
-    if options.resume and options.out is None:
+    if options.resume and folder is None:
         raise InputError("--resume auto: needs --out, the folder of the run to go on with")
-    if options.resume and options.seeds is None and options.begun is None and seed_folders(options.out):
-        raise InputError(f"--out={options.out}: holds no run to go on with. It holds a family of runs: add --seeds.")
+    if options.resume and options.seeds is None and options.begun is None and seed_folders(folder):
+        raise InputError(f"--out={folder}: holds no run to go on with. It holds a family of runs: add --seeds.")
     nothing = unnamed and "data.corpus" not in fields and options.begun is None
     alone = not fields and options.seeds is None and options.tour is None and options.help is None
     if options.resume and nothing and alone:  # as in "Go on with: …", with another folder
-        raise InputError(
-            f"--out={options.out}: holds no run to go on with. To begin one there, name a text or a preset."
-        )
+        raise InputError(f"--out={folder}: holds no run to go on with. To begin one there, name a text or a preset.")
     if options.tour is None:
         options.tour = nothing and options.seeds is None
     return fields

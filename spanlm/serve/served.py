@@ -149,8 +149,7 @@ class Served:
 
         rows: list[dict[str, Any]] = []
         with suppress(InputError):  # the run has lost its log
-            # the log of an n-gram model has no epochs
-            rows = [row for row in epoch_rows(self.model.folder) if "epoch" in row]
+            rows = [row for row in epoch_rows(self.model.folder) if "epoch" in row]  # none of an n-gram log
         times = [seconds(row.get("time")) for row in rows]
         began = next((time for time in times if time is not None), 0.0)
         return [
