@@ -1,11 +1,11 @@
-"""The command line: the only rooms that print."""
+"""The command line: the only package that prints."""
 
 import os
 import signal
 
 
 def stop_at_once(loading: bool) -> None:
-    """End the process on Ctrl-C while modules load, and at its end: an exception there may be swallowed or shown."""
+    """End the process on Ctrl-C while it imports or exits: Python may swallow or print a KeyboardInterrupt there."""
     if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _stop):
         signal.signal(signal.SIGINT, _stop if loading else signal.default_int_handler)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -35,25 +35,25 @@ from spanlm.scoring.words import places_of
 from spanlm.store.plain import several
 
 MOST_WORDS = 20_000
-"""Of one text: a page of more is no longer pleasant, and its weights no longer small."""
+"""Words of one text: a browser is slow with a longer page, and its file is large."""
 MOST_SENTENCE_WORDS = 120
-"""More do not fit on a figure."""
+"""Words of a sentence that fit on a figure."""
 NEAREST = 15
-"""Lags told apart of a memory that grows with the text: as many as the paper's windows have."""
+"""Lags shown for a memory that grows with the text: as many as the windows of Daniluk et al. have."""
 _FLATNESS = "entropy of a row over that of equal weights: 1 is flat, 0 all on one word"
 
 LOOKS = 8
-"""Words or spans that are printed."""
+"""Attended words or spans to print."""
 CONTEXT = 16
-"""Words before the next one that are printed."""
+"""Words of context to print."""
 EPOCHS = 30
-"""Epochs that are printed; a file has all of them."""
+"""Epochs to print; a file has all of them."""
 
 
 def run(options: argparse.Namespace) -> None:
     view = _view_name(options)
     _check(options, view)
-    if options.corpus == "-":  # which several runs read
+    if options.corpus == "-":  # several runs may read it
         options.corpus = standard_input()
     VIEWS[view].show(options)
     if options.out is not None:
@@ -74,9 +74,9 @@ def _view_name(options: argparse.Namespace) -> str:
 
 
 def _check(options: argparse.Namespace, view_name: str) -> None:
-    """Refuse options that do not go with what is read, before anything is loaded.
+    """Reject options that the view does not use, before anything is loaded.
 
-    The files that a text can be written to depend on the model, and are checked when that is loaded.
+    `_text` checks the suffix of --out for a text, because the legal ones depend on the model.
     """
     view, count = VIEWS[view_name], len(options.runs)
     for name in (*_CORPUS, *_TEXT, "--words", "--column", "--strict"):
@@ -97,7 +97,7 @@ def _check(options: argparse.Namespace, view_name: str) -> None:
     check_output(options.out, own_texts(options))
     if view.suffixes and options.out is not None:
         suffix = export.checked_suffix(options.out, view.suffixes)
-        if suffix in FIGURES and view_name != "--sentence":  # where each run has a panel of its own
+        if suffix in FIGURES and view_name != "--sentence":  # its figure has a panel for each run
             check_series(count, "write .csv or .json")
 
 
@@ -105,7 +105,7 @@ def _check(options: argparse.Namespace, view_name: str) -> None:
 
 
 def _text(options: argparse.Namespace) -> None:
-    """Read a text; write where the model looked at each word, or print where it looked at the last."""
+    """Read a text; write the attention at every word to --out, or print the attention at the last word."""
     loaded = load_run(options.runs[0], options.device, options.gate_temperature, options.as_written)
     model = require_weights(loaded, "attend")
     parts = attention.has_parts(model.model)
@@ -127,7 +127,7 @@ def _text(options: argparse.Namespace) -> None:
 
 
 def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
-    """Return the words to read; contexts begin at lines, or in a corpus as in training, unless --state says so."""
+    """Return the words to read; by default the state is reset at each line, or in a corpus as in training."""
     if options.state is not None:
         model.texts.refuse_context(options.state)
     if options.text is None and options.file is None:
@@ -138,7 +138,7 @@ def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
         starts = {"carry": [0], "document": stretch.starts, "line": line_starts}
         return replace(stretch, starts=starts[options.state or model.texts.protocol(corpus, split).context])
     lines, numbers = (options.text.split("\n"), []) if options.text is not None else _lines(model, options)
-    # a line has an end at least: of a huge file no more is read than what is refused
+    # every line has at least an end, so this many are enough to refuse a huge file
     pieces = list(islice(model.texts.pieces(lines), MOST_WORDS + 1))
     words, starts_of_lines = text_to_attend(pieces, options.state or "line")
     if options.file is not None and max(len(words), len(pieces)) > MOST_WORDS:
@@ -155,7 +155,7 @@ def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
 
 
 def _lines(model: TrainedModel, options: argparse.Namespace) -> tuple[Text | list[str], list[int]]:
-    """Return the text of a file, or the rows of its column, a line each, and their numbers."""
+    """Return the text of --file, or the cells of its --column with their row numbers."""
     kind = table_kind(options.file)
     if options.column is None:
         if kind is not None and not options.as_text:
@@ -165,7 +165,7 @@ def _lines(model: TrainedModel, options: argparse.Namespace) -> tuple[Text | lis
         raise InputError(f"--file={options.file}: is no table that has a column {options.column}: CSV, TSV, JSON lines")
     bad, column = RowNotes(strict=bool(options.strict)), options.column
     settings: dict[str, Any] = {"check": lambda row: model.tokenize(row.values[column]), "bad": bad}
-    # a row has a word at least
+    # every row has at least one word, so this many are enough to refuse a huge file
     rows = list(islice(read_table(options.file, kind, [column], **settings), MOST_WORDS + 1))
     note(*bad.lines())
     return [row.values[column] for row in rows], [row.number for row in rows]
@@ -175,7 +175,7 @@ def _lines(model: TrainedModel, options: argparse.Namespace) -> tuple[Text | lis
 
 
 def _models(options: argparse.Namespace, most: float = math.inf) -> dict[str, TrainedModel]:
-    """Load and name models that attend to something, at slots of at most `most` words."""
+    """Load the runs by name; reject models without attention, or with slots of more than `most` words."""
     settings = options.device, None, options.as_written
     models = [require_weights(load_run(folder, *settings), "attend") for folder in options.runs]
     for model in models:
@@ -192,7 +192,7 @@ def _models(options: argparse.Namespace, most: float = math.inf) -> dict[str, Tr
 
 
 def _sentences(options: argparse.Namespace) -> None:
-    if options.out is not None and options.out.suffix.lower() == ".html":  # the page of a text has a line for each
+    if options.out is not None and options.out.suffix.lower() == ".html":  # the page of a text shows a sentence a line
         if len(options.runs) > 1:
             raise InputError(
                 f"{options.out}: a page shows one run; end it in {export.listed(export.SENTENCE_SUFFIXES)}"
@@ -218,7 +218,7 @@ def _sentences(options: argparse.Namespace) -> None:
 
 
 def _sentence(name: str, model: TrainedModel, text: str) -> attention.AttentionRecord:
-    """Read one sentence, closed by <eos>, from an empty state."""
+    """Read one sentence and its <eos> from an empty state."""
     words = words_of(model.texts.pieces([text]))[:-1]
     if EOS in words:
         raise InputError(
@@ -274,7 +274,7 @@ def _by_lag(options: argparse.Namespace) -> None:
 
 
 def published_name(config: RunConfig) -> str | None:
-    """Return the row of the paper's Figure 3b that this model can be compared with."""
+    """Return the row of Figure 3b of Daniluk et al. (2017) to compare this model with."""
     match config.model.memory:
         case KeyValueConfig() as memory:
             return memory.name
@@ -284,11 +284,12 @@ def published_name(config: RunConfig) -> str | None:
 
 
 def _by_epoch(options: argparse.Namespace) -> None:
-    """From the logs of runs: no model is loaded."""
+    """Show the use of the span buffer by epoch, from the logs of the runs; no model is loaded."""
     measured = [*map(read_utilisation, options.runs, run_names(options.runs))]
     header = ["epoch", *(head for run in measured for head in (run.name, "oracle"))]
+    columns = [shares for run in measured for shares in (run.learned, run.oracle)]
     rows = [
-        [str(epoch + 1), *(_percent(shares, epoch) for run in measured for shares in (run.learned, run.oracle))]
+        [str(epoch + 1), *(f"{100 * shares[epoch]:.1f}" if epoch < len(shares) else "" for shares in columns)]
         for epoch in spread_epochs(max(map(len, measured)), EPOCHS)
     ]
     grid(header, rows, "use of the span buffer on valid, in percent")
@@ -320,33 +321,29 @@ def print_flatness(measured: Mapping[str, tuple[str, Flatness]]) -> None:
         out("newest: mean share of the span that ended last")
 
 
-def _percent(shares: Sequence[float], epoch: int) -> str:
-    return f"{100 * shares[epoch]:.1f}" if epoch < len(shares) else ""
-
-
 def print_record(record: attention.AttentionRecord, temperature: float | None) -> None:
-    """Print the last position of a record with parts: after what, where it looked, and what each part expected."""
+    """Print the last position of a record with parts: its context, its attention and each part's prediction."""
     last, parts = len(record) - 1, record.parts
-    assert parts is not None  # of others there are files
-    came, read = record.targets[last], record.words[max(last + 1 - CONTEXT, 0) :]
+    assert parts is not None  # `_text` writes records without parts to a file
+    target, read = record.targets[last], record.words[max(last + 1 - CONTEXT, 0) :]
     paragraph(record.title)
-    rows = [("after", " ".join(["…"] * (last + 1 > CONTEXT) + read)), ("came", came)]
-    if unknown := [word for word in dict.fromkeys([*read, came]) if word in record.unknown]:
+    rows = [("after", " ".join(["…"] * (last + 1 > CONTEXT) + read)), ("came", target)]
+    if unknown := [word for word in dict.fromkeys([*read, target]) if word in record.unknown]:
         rows.append(("read as <unk>", " ".join(unknown)))
     guesses = {
         part: ", ".join(f"{word} {chance:.3f}" for word, chance in expected[last])
-        + f'; "{came}" {parts.chance[part][last]:.3f}'
+        + f'; "{target}" {parts.chance[part][last]:.3f}'
         for part, expected in parts.expected.items()
     }
-    own, other, both = guesses
+    encoder, buffer, both = guesses
     if parts.there[last]:
-        preferred = other if parts.preference[last] >= 0.5 else own
+        preferred = buffer if parts.preference[last] >= 0.5 else encoder
         shares = f"λ {parts.preference[last]:.3f}, used as {parts.share[last]:.3f} (T {temperature:g})"
-        rows += [("gate", f"{shares}: the {preferred} is preferred"), (f"{other} alone", guesses[other])]
-    table([*rows, (f"{own} alone", guesses[own]), ("both", guesses[both])])
+        rows += [("gate", f"{shares}: the {preferred} is preferred"), (f"{buffer} alone", guesses[buffer])]
+    table([*rows, (f"{encoder} alone", guesses[encoder]), ("both", guesses[both])])
     looks = record.looks(last)
     if not looks:
-        out(f"the {other} is empty: no span has ended yet")
+        out(f"the {buffer} is empty: no span has ended yet")
         return
     out()
     slots = several(len(looks), "word" if record.span == 1 else "span")
@@ -358,7 +355,7 @@ def print_record(record: attention.AttentionRecord, temperature: float | None) -
 
 
 class View(NamedTuple):
-    """What an option shows, which other options go with it, and the formats of several runs side by side."""
+    """A view: its function, the options that it uses, and the suffixes that it writes for several runs."""
 
     show: Callable[[argparse.Namespace], None]
     uses: tuple[str, ...] = ()

@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> None:
         )
     if twice := [name for name in options.names if options.names.count(name) > 1]:
         raise InputError(f"{twice[0]}: is named twice; name each once")
-    asked = field_values(options, BenchOptions)
+    settings = field_values(options, BenchOptions)
     named = {}
     for name in options.names:
         path = Path(name)
@@ -36,28 +36,27 @@ def run(options: argparse.Namespace) -> None:
             raise InputError(f"{name}: is a folder; name a preset, or a file such as {path / CONFIG}")
         is_file = path.is_file() or path.suffix in (".yaml", ".yml")
         config = RunConfig.load(path) if is_file else find_preset(name).config
-        given = {"corpus": options.corpus, "dir": options.data_dir}
-        data = replace(config.data, **{field: value for field, value in given.items() if value is not None})
+        changes = {"corpus": options.corpus, "dir": options.data_dir}
+        data = replace(config.data, **{field: value for field, value in changes.items() if value is not None})
         named[name] = replace(config, data=data), load_corpus(data)
     device = pick_device(options.device, "--device")
     started = provenance(device)
-    timed = ((name, time_training(name, *one, device, asked, note=_note)) for name, one in named.items())
+    timed = (
+        (name, time_training(name, *pair, device, settings, note=lambda text: note(f"measuring: {text}")))
+        for name, pair in named.items()
+    )
     if options.json:
         trainings = {name: training.to_json() for name, training in timed}
         report = {"started": started, "rounds": options.rounds, "trainings": trainings}
         out(json.dumps(report, indent=1, ensure_ascii=False))
         return
     out(", ".join(f"{name} {value}" for name, value in started.items() if name != "command"))
-    for name, training in timed:  # each is shown when it is done: Ctrl-C loses only what is being timed
+    for name, training in timed:  # printed one by one: Ctrl-C loses only the training being timed
         out()
         _show_speeds(name, training)
         for speed in training.speeds:
             if speed.watched:
                 _show_operations(speed.precision, speed.watched)
-
-
-def _note(text: str) -> None:
-    note(f"measuring: {text}")
 
 
 def _show_speeds(name: str, training: TimedTraining) -> None:
@@ -75,11 +74,11 @@ def _show_speeds(name: str, training: TimedTraining) -> None:
 
 
 def _show_operations(precision: str, step: WatchedStep) -> None:
-    found = [(one.name, f"{one.calls:,.1f}", one.milliseconds) for one in step.operations]
+    operations = [(operation.name, f"{operation.calls:,.1f}", operation.milliseconds) for operation in step.operations]
     if step.other_operations:
-        found.append((f"{step.other_operations} other operations", "", step.other_milliseconds))
-    found.append(("Python, waiting", "", max(0.0, step.milliseconds - sum(spent for *_, spent in found))))
-    rows = [(name, calls, f"{spent:,.1f}", f"{spent / step.milliseconds:.0%}") for name, calls, spent in found]
+        operations.append((f"{step.other_operations} other operations", "", step.other_milliseconds))
+    operations.append(("Python, waiting", "", max(0.0, step.milliseconds - sum(spent for *_, spent in operations))))
+    rows = [(name, calls, f"{spent:,.1f}", f"{spent / step.milliseconds:.0%}") for name, calls, spent in operations]
     title = f"a step in {precision}, watched: {step.milliseconds:,.1f} ms"
     out()
     grid(["operation", "calls", "ms", "of the step"], rows, title)

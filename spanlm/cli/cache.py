@@ -28,21 +28,21 @@ def check_cache(options: argparse.Namespace) -> None:
 def choose_cache(
     model: Model, options: argparse.Namespace, texts: Texts | None = None
 ) -> tuple[CacheConfig | None, CacheTuning | None]:
-    """Return the cache to evaluate with, or None, and how it was tuned, or None; `texts` finds the text to tune on."""
+    """Return the cache and the search that chose it, None without; `texts` finds the corpus to tune on."""
     if options.cache is None:
         return None, None
-    asked = field_values(options, CacheOptions, "cache", window=options.cache)
-    if not asked.tune:
-        return CacheConfig(window=asked.window, theta=asked.thetas[0], lambda_=asked.lambdas[0]), None
+    cache = field_values(options, CacheOptions, "cache", window=options.cache)
+    if not cache.tune:
+        return CacheConfig(window=cache.window, theta=cache.thetas[0], lambda_=cache.lambdas[0]), None
     valid = tuning_part(model, options, "--tune-cache", "--cache-theta and --cache-lambda", texts)
-    how = {"state": options.state, "precision": options.precision, "over_lines": vars(options).get("over_lines", True)}
-    tuning = model.tune_cache((asked.window,), valid, TUNED_ON, thetas=asked.thetas, lambdas=asked.lambdas, **how)
+    mode = {"state": options.state, "precision": options.precision, "over_lines": vars(options).get("over_lines", True)}
+    tuning = model.tune_cache((cache.window,), valid, TUNED_ON, thetas=cache.thetas, lambdas=cache.lambdas, **mode)
     return tuning.best, tuning
 
 
 def cache_fields(cache: CacheConfig | None, tuning: CacheTuning | None) -> dict[str, Any]:
-    found = {} if cache is None else {"cache": cache.to_json()}
-    return found if tuning is None else {**found, "tuning": tuning.to_json()}
+    fields = {} if cache is None else {"cache": cache.to_json()}
+    return fields if tuning is None else {**fields, "tuning": tuning.to_json()}
 
 
 def cache_notes(cache: CacheConfig | None) -> list[str]:

@@ -23,7 +23,7 @@ from spanlm.scoring.cloze import SCORES, Accuracy, ClozeTally, RankedQuestion, S
 from spanlm.scoring.options import ClozeContext, ClozeOptions
 
 MOST_SHOWN = 20
-"""Defects of a file that are printed; `--out` has them all."""
+"""Defects of a file to print; `--out` has all of them."""
 
 _TITLES: dict[ClozeContext, str] = {
     "full": "full: the context sentences, then the query",
@@ -68,19 +68,19 @@ def run(options: argparse.Namespace) -> None:
     files = [_file(name, options.word_class) for name in questions]
     model = load_runs(runs, options)
     contexts = model.texts.cloze_contexts(options.contexts and list(dict.fromkeys(options.contexts)))
-    how: dict[str, Any] = {"contexts": contexts, "batch_size": options.batch_size, "precision": options.precision}
+    settings: dict[str, Any] = {"contexts": contexts, "batch_size": options.batch_size, "precision": options.precision}
     with output(options.out) if options.out else nullcontext() as records, Progress() as progress:
         for file in files:
             file.tallies = {context: ClozeTally() for context in contexts}
-            ranks = model.cloze(islice(read_questions(file.path, file.name), options.limit), **how)
+            ranks = model.cloze(islice(read_questions(file.path, file.name), options.limit), **settings)
             _count(file, ranks, records, None if options.json else progress, options.strict)
     macro = {
         context: {by: macro_average(file.tallies[context].accuracy(by) for file in files) for by in SCORES}
         for context in contexts
     }
     if options.json:
-        found = {**run_field(model), "precision": usable(options.precision, model.model.device)}
-        out_json({**found, "files": [file.to_json() for file in files], "macro": macro})
+        fields = {**run_field(model), "precision": usable(options.precision, model.model.device)}
+        out_json({**fields, "files": [file.to_json() for file in files], "macro": macro})
     else:
         _show(model, files, macro)
     if all(tally.questions == 0 for file in files for tally in file.tallies.values()):
@@ -92,7 +92,7 @@ def _file(name: str, given_class: str | None) -> _File:
         return _File(Path("/dev/stdin"), "standard input", given_class or "–", False)
     path = Path(name)
     if path.is_file() or path.is_dir() or not path.exists():
-        next(read_questions(path))  # with --strict a defect ends the run before any question is scored
+        next(read_questions(path))  # with --strict a defect ends the verb before any question is scored
     return _File(path, name, given_class or word_class(path), is_cbt_like(path))
 
 

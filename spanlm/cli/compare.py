@@ -44,7 +44,7 @@ from spanlm.store.run_folder import CONFIG
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_Cache = tuple[CacheConfig | None, CacheTuning | None]  # and how it was tuned
+_Cache = tuple[CacheConfig | None, CacheTuning | None]  # a cache and the search that chose it
 _UNSURE = "?"
 _LOPSIDED = "a few blocks make most of the spread, so that the interval may be too short"
 _SUFFIXES = (".html", ".csv", *TABLES, *FIGURES)
@@ -53,7 +53,7 @@ _COLUMNS = ("run", "baseline", "sorted_by", "class", "tokens", "difference", "lo
 
 @dataclass(frozen=True)
 class _Side:
-    """A model, or a family, that is still to be loaded."""
+    """A model or a family to compare, not loaded yet."""
 
     name: str
     runs: Sequence[Path]
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> None:
         options.corpus = standard_input()
     corpus, options.split = corpus_of(first, options)
     text = shared_text(first, corpus, options.split, options.state, options.tags)
-    cache_of_first = choose_cache(first, options)  # refused before anything is read
+    cache_of_first = choose_cache(first, options)  # rejects bad options before any text is read
     models, caches = [], []
     for side in sides:
         cache = cache_of_first if side.runs == sides[0].runs and not side.combined else None
@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _sides(options: argparse.Namespace) -> list[_Side]:
-    """Return what is compared, the baseline first; refuse what leaves nothing to compare."""
+    """Return the sides of the comparison, the baseline first; InputError if there are fewer than two."""
     folders, lesion = options.runs, options.attention
     sides = []
     for name, folder in zip(run_names(folders), folders, strict=True):
@@ -116,7 +116,7 @@ def _sides(options: argparse.Namespace) -> list[_Side]:
         if lesion is not None:
             raise InputError(f"--attention: compares one run with itself, so changed; name {folders[0]} alone")
         sides = cached or sides
-    else:  # the same run with a lesion, with a cache, or both apart
+    else:  # the same run with a lesion, with a cache, or one side with each
         if lesion is not None:
             sides.append(replace(sides[0], name=f"{sides[0].name}, attention {lesion}", attention=lesion))
         sides += cached
@@ -133,7 +133,7 @@ def _sides(options: argparse.Namespace) -> list[_Side]:
 
 
 def _first(sides: Sequence[_Side], options: argparse.Namespace) -> Model:
-    """Load the baseline; an n-gram model takes over the vocabulary of the next run that has one."""
+    """Load the baseline; a model without a vocabulary takes over that of the next run with one."""
     runs = [side.runs[0] for side in sides]
     if is_hf(runs[0]) and not all(map(is_hf, runs)):
         raise InputError(f"{runs[0]}: predicts any word, and the words of the first run are compared. Name it last.")
@@ -159,9 +159,9 @@ def _loaded(side: _Side, first: Model, options: argparse.Namespace) -> Iterator[
 def _read(
     side: _Side, first: Model, corpus: Corpus, text: SharedText, cache: _Cache | None, options: argparse.Namespace
 ) -> tuple[SharedText, TokenBits, _Cache]:
-    """Read the text with each run of a side, one at a time; return it with the tokens that all know so far.
+    """Read the text with each run of a side; return the text, the bits of its tokens, and the cache.
 
-    Third: this side's cache; if not given, tuned on its first run.
+    The returned text marks the tokens that all models so far know. Without `cache`, a cached side tunes its own.
     """
     members: list[TokenBits] = []
     chosen: _Cache = None, None
@@ -292,7 +292,7 @@ class _Report:
         write_whole(path, content)
 
     def figure(self, path: Path) -> Figure:
-        """Draw the classes that have an interval, each way to sort tokens under its title."""
+        """Draw the classes that have an interval, grouped by the way that the tokens are sorted."""
         names: dict[str, dict[str, None]] = {}
         for other in self.comparisons:
             for title, row in other.rows[1:]:

@@ -124,7 +124,7 @@ def _left(use: context.ContextUse, point: context.ContextPoint) -> str:
 
 
 def _lengths(use: context.ContextUse) -> list[str]:
-    """Write the effective length and its interval; `over N` if it is beyond the longest that was measured."""
+    """Return the effective length and its interval as text; `over N` if beyond the longest measured context N."""
     longest = use.curves[context.TRUNCATED][-1].words
     values = (use.effective, *use.effective_interval)
     return [f"over {longest}" if math.isinf(value) else f"{value:.0f}" for value in values]

@@ -38,9 +38,9 @@ become N, words outside the vocabulary <unk>, and a blank line follows every art
   spanlm train daniluk2017/kvp-w5 --corpus wiki-corpus \\
       --data.documents blank-line
 
-The same command continues a build that was stopped: sources that were read to their ends are kept, the source that
-was being read begins again. The corpus appears when it is whole, with its counts, options
-and sources in DIR/corpus.json and its articles in DIR/articles.tsv. It needs the extra wiki.
+The same command continues a stopped build: finished sources are kept, and the interrupted source starts again. The
+corpus appears when it is complete, with its counts, options and sources in DIR/corpus.json and its articles in
+DIR/articles.tsv. Making a corpus needs the extra wiki.
 """
 
 
@@ -78,7 +78,7 @@ def _wikipedia_parser() -> VerbParser:
 
 
 class _Report:
-    """Shows progress, and ends the build when the user asks for it."""
+    """Shows progress; raises Interrupted when the user stops the build."""
 
     def __init__(self, stop: StopRequest, progress: Progress) -> None:
         self._stop, self._progress = stop, progress
@@ -122,10 +122,10 @@ def _show(summary: dict[str, Any], folder: Path, seconds: float) -> None:
         ("folder", str(folder)),
     ]
     table(rows)
-    every = " --data.min_count 1" if vocabulary["coverage"] == 1 else ""  # it has no <unk>
+    every = " --data.min_count 1" if vocabulary["coverage"] == 1 else ""  # the text has no <unk>
     out("to train on it:")
     out(f"  spanlm train daniluk2017/kvp-w5 --corpus {shlex.quote(str(folder))}{every}")
 
 
-def _counted(counts: dict[str, int], what: str) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) + f" {what}" if counts else "nothing"
+def _counted(counts: dict[str, int], unit: str) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) + f" {unit}" if counts else "nothing"

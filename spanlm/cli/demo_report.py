@@ -28,9 +28,9 @@ from spanlm.training.run import train
 
 WORDS_SHOWN = 120
 WINDOW, THETAS = 500, (0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
-"""Words of the cache, and the θ that are tried."""
+"""Words in the cache, and values of θ to try."""
 MOST_TUNED = 20_000
-"""Tokens of a part: tuning a cache on more takes longer than the demo may."""
+"""Tokens of a split: tuning a cache on more takes too long for a demo."""
 
 
 def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
@@ -39,10 +39,10 @@ def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
     text, plain = shared_text(model, corpus, "test"), read_tokens(model, corpus, "test")
     results = [("this model", plain.perplexity)]
     emptied = []
-    if config.model.memory.slots != 0:  # it attends
+    if config.model.memory.slots != 0:  # a memory without slots has no attention to remove
         emptied.append(read_tokens(model.with_attention("none"), corpus, "test"))
     cached = _cached(model, corpus)
-    results += [(f"  with {each.name}", each.perplexity) for each in cached]
+    results += [(f"  with {bits.name}", bits.perplexity) for bits in cached]
     is_lstm = isinstance(config.model.encoder, LSTMConfig) and isinstance(config.model.memory, NoMemoryConfig)
     compared = not (config.model.head.tied or is_lstm)
     if not compared:
@@ -51,7 +51,7 @@ def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
         results.append(("LSTM of the same size", _baseline(config, corpus, own(folder / "lstm"))))
     table([(name, f"test ppl {value:.2f}") for name, value in results])
     for other in emptied:
-        # a memory that is taken away is not what a memory brings: the model has learned to lean on it
+        # removing the memory overstates its worth: the model has learnt to rely on it
         trained = "; one that was trained without may need fewer"
         _print_worth(text, other, plain, "without its memory this model needs {} bits a token more", trained)
     for other in cached:
@@ -70,7 +70,7 @@ def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
 
 
 def _cached(model: TrainedModel, corpus: Corpus) -> list[TokenBits]:
-    """Read the test part with a cache, tuned on valid, if the parts are not too long for that."""
+    """Read test with a cache tuned on valid; empty if one of the splits is too long."""
     sizes = [len(corpus.splits[split]) for split in ("valid", "test")]
     if max(sizes) > MOST_TUNED:
         return []
@@ -78,18 +78,18 @@ def _cached(model: TrainedModel, corpus: Corpus) -> list[TokenBits]:
     return [read_tokens(model, corpus, "test", name=f"a cache of the last {cache.window} words", cache=cache)]
 
 
-def _print_worth(text: SharedText, before: TokenBits, after: TokenBits, what: str, more: str = "") -> None:
+def _print_worth(text: SharedText, before: TokenBits, after: TokenBits, claim: str, more: str = "") -> None:
     """Print by how many bits `after` is better than `before`, and at which words."""
-    with suppress(InputError):  # a text too short for an interval
+    with suppress(InputError):  # the text is too short for an interval
         novelty = by_novelty(text.ids, text.vocabulary, text.openings)
         (whole,) = differences(text, text.everything, before, after)
         words = differences(text, novelty, before, after)
         if math.isnan(whole.interval[0]):
             return
-        low, high = (_bits(-each) for each in whole.interval[::-1])
-        where = ", ".join(f"{_bits(-each.difference)} at {each.name}" for each in words)
-        what = f"{what.format(_bits(-whole.difference))} (95 %: {low} to {high})"
-        paragraph((f"{what}: {where}, <eos> and <unk> apart" if where else what) + more)
+        low, high = (_bits(-bound) for bound in whole.interval[::-1])
+        where = ", ".join(f"{_bits(-row.difference)} at {row.name}" for row in words)
+        claim = f"{claim.format(_bits(-whole.difference))} (95 %: {low} to {high})"
+        paragraph((f"{claim}: {where}, <eos> and <unk> apart" if where else claim) + more)
 
 
 def _bits(value: float) -> str:
@@ -97,7 +97,7 @@ def _bits(value: float) -> str:
 
 
 def _baseline(config: RunConfig, corpus: Corpus, folder: Path) -> float:
-    """Train an LSTM of the same θ_M (or go on with it), and return its test perplexity."""
+    """Train or resume an LSTM of the same θ_M; return its test perplexity."""
     count = count_configured(config.model, len(corpus.vocabulary)).model
     like = replace(config.model, encoder=LSTMConfig(), memory=NoMemoryConfig())
     plain = match_parameters(like, len(corpus.vocabulary), count)
@@ -115,7 +115,7 @@ def _one_line(model: TrainedModel, seed: int) -> str:
 
 
 def _excerpt(corpus: Corpus) -> str:
-    """Return the first lines with words of the test part, about WORDS_SHOWN words."""
+    """Return the first non-empty lines of test, about WORDS_SHOWN words."""
     words = [corpus.vocabulary.word(i) for i in corpus.splits["test"].ids[: 4 * WORDS_SHOWN].tolist()]
     lines, held = [], 0
     for is_end, line in groupby(words, lambda word: word == EOS):

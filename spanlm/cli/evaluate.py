@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
             require_weights(model, f"--{name}")
     if options.parts:
         require_gate(model.config.model.memory, "--parts")
-    if options.vocab_pad is not None:  # refused before minutes are spent
+    if options.vocab_pad is not None:  # reject it before an evaluation of minutes
         require_pad(model.vocabulary, options.vocab_pad)
     corpus, options.split = corpus_of(model, options)
     if options.format is not None:
@@ -99,7 +99,7 @@ def _check(options: argparse.Namespace, runs: int) -> None:
         other = {"state": options.state not in ("auto", "line"), "precision": options.precision != "fp32"}
         names = "batch_size", "cache", "dynamic", "parts", "tune_weights", "vocab_pad", "json"
         other |= {name: vars(options)[name] not in (None, False) for name in names}
-        for name in (name for name, given in other.items() if given):
+        for name in (name for name, is_set in other.items() if is_set):
             option = f"--{name.replace('_', '-')}"
             why = "it is a text of its own" if name == "json" else "each line is read alone"
             raise InputError(f"--format={options.format} and {option} do not go together: {why}")
@@ -125,7 +125,7 @@ def _toolkit_report(model: Model, corpus: Corpus, options: argparse.Namespace) -
 
 
 def _excess(model: Model, corpus: Corpus, options: argparse.Namespace) -> list[Excess]:
-    """Compare the model itself with the law of the text; empty where none is known, or not of all its words."""
+    """Compare the model, as trained, with the law of a synthetic text; empty for other texts, or if a word is <unk>."""
     other = options.cache is not None or options.dynamic or corpus.oov.get(options.split)
     if other or not corpus.name.startswith(PREFIX) or not model.predicts_words:
         return []
@@ -134,26 +134,26 @@ def _excess(model: Model, corpus: Corpus, options: argparse.Namespace) -> list[E
 
 def _evaluate(model: Model, corpus: Corpus, options: argparse.Namespace) -> None:
     cache, tuning = choose_cache(model, options)
-    how: dict[str, Any] = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
+    mode: dict[str, Any] = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
     with progress(shown=not options.json) as report:
         adapted = choose_dynamic(model, corpus, options, report)
         if adapted is not None:
-            how |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report}
-        result = model.evaluate(corpus, options.split, cache=cache, **how)
-    # the cache is one of all runs together; what each is alone takes a pass without it
-    several = model.evaluate_members(corpus, options.split, **how) if isinstance(model, TrainedEnsemble) else None
+            mode |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report}
+        result = model.evaluate(corpus, options.split, cache=cache, **mode)
+    # the ensemble has one cache for all runs, so that each run alone needs a pass without it
+    several = model.evaluate_members(corpus, options.split, **mode) if isinstance(model, TrainedEnsemble) else None
     notes = [*corpus.notes, *cache_notes(cache)]
     if options.json:
         temperature = model.gate_temperature
         gate = {} if temperature is None else {"gate_temperature": temperature}
-        what = {**run_field(model), **gate, "precision": usable(options.precision, model.model.device), "notes": notes}
-        found = {**what, **result.to_json(), **cache_fields(cache, tuning), **dynamic_fields(adapted)}
-        found |= _padded(model, result, options)
+        head = {**run_field(model), **gate, "precision": usable(options.precision, model.model.device), "notes": notes}
+        fields = {**head, **result.to_json(), **cache_fields(cache, tuning), **dynamic_fields(adapted)}
+        fields |= _padded(model, result, options)
         if law := _excess(model, corpus, options):
-            found["excess"] = [each.to_json() for each in law]
+            fields["excess"] = [row.to_json() for row in law]
         if isinstance(model, TrainedEnsemble) and several is not None:
-            found["without_cache"] |= members_fields(model, several)
-        out_json(found)
+            fields["without_cache"] |= members_fields(model, several)
+        out_json(fields)
         return
     rows = [*_padded_rows(model, result, options), *cache_rows(result, tuning), *dynamic_rows(result, adapted)]
     print_evaluation(model, result, notes, rows + (parts_rows(result) if options.parts else []))
@@ -164,23 +164,23 @@ def _evaluate(model: Model, corpus: Corpus, options: argparse.Namespace) -> None
 
 
 def _evaluate_several(model: TrainedEnsemble, corpus: Corpus, options: argparse.Namespace) -> None:
-    how = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
+    mode = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
     tuned = None
     if options.tune_weights:
         valid = tuning_part(model, options, "--tune-weights", "the weights by --weights")
-        tuned = model.tune_weights(valid, TUNED_ON, **how)
+        tuned = model.tune_weights(valid, TUNED_ON, **mode)
         model = model.reweighted(tuned.weights)
-    result = model.evaluate_members(corpus, options.split, **how)
+    result = model.evaluate_members(corpus, options.split, **mode)
     if not options.json:
         rows = [*_padded_rows(model, result.ensemble, options), *weights_rows(result.ensemble, tuned)]
         print_evaluation(model, result.ensemble, corpus.notes, rows)
         print_members(model, result, "each run alone, all as one, and the oracle bound")
         return
-    found = {"precision": usable(options.precision, model.model.device), **run_field(model), "notes": corpus.notes}
-    found |= result.to_json() | members_fields(model, result) | _padded(model, result.ensemble, options)
+    fields = {"precision": usable(options.precision, model.model.device), **run_field(model), "notes": corpus.notes}
+    fields |= result.to_json() | members_fields(model, result) | _padded(model, result.ensemble, options)
     if tuned is not None:
-        found["tuned"] = {"on": TUNED_ON, "steps": tuned.steps, "gap": tuned.gap}
-    out_json(found)
+        fields["tuned"] = {"on": TUNED_ON, "steps": tuned.steps, "gap": tuned.gap}
+    out_json(fields)
 
 
 # --- dynamic evaluation ---
@@ -188,7 +188,7 @@ def _evaluate_several(model: TrainedEnsemble, corpus: Corpus, options: argparse.
 
 @dataclass(frozen=True)
 class DynamicChoice:
-    """The settings of a dynamic evaluation, and the search that chose them, if any."""
+    """Settings and statistics of a dynamic evaluation, and the search that chose the settings, if any."""
 
     config: DynamicConfig
     statistics: DynamicStatistics
@@ -214,7 +214,7 @@ def choose_dynamic(model: Model, corpus: Corpus, options: argparse.Namespace, re
         return None
     model = require_weights(model, "--dynamic")
     settings, valid = field_values(options, DynamicOptions, "dynamic"), None
-    # refuses a missing part before minutes are spent on statistics
+    # rejects a missing split before the statistics take minutes
     model.texts.protocol(*model.texts.part(corpus, options.split), options.state)
     require_loss(settings.loss, model.model)
     if settings.tune:
@@ -224,8 +224,8 @@ def choose_dynamic(model: Model, corpus: Corpus, options: argparse.Namespace, re
     if valid is None:
         return DynamicChoice(settings.points[0], statistics, None)
     tried: dict[str, Any] = {"rates": settings.rate, "decays": settings.decay, "epsilon": settings.points[0].epsilon}
-    how: dict[str, Any] = {"loss": settings.loss, "state": options.state, "precision": options.precision}
-    tuning = model.tune_dynamic(valid, TUNED_ON, **tried, **how, statistics=statistics, report=report)
+    reading: dict[str, Any] = {"loss": settings.loss, "state": options.state, "precision": options.precision}
+    tuning = model.tune_dynamic(valid, TUNED_ON, **tried, **reading, statistics=statistics, report=report)
     return DynamicChoice(tuning.best, statistics, tuning)
 
 
@@ -234,11 +234,11 @@ def dynamic_fields(choice: DynamicChoice | None) -> dict[str, Any]:
         return {}
     first_release = choice.config.sum_convention(choice.statistics.segments, choice.statistics.tensors)
     values = dict(zip(("rate", "decay", "epsilon"), first_release, strict=True))
-    found = {
+    fields = {
         "dynamic": {**choice.config.to_json(), "sum_convention": values},
         "dynamic_statistics": choice.statistics.to_json(),
     }
-    return found if choice.tuning is None else {**found, "tuning": choice.tuning.to_json()}
+    return fields if choice.tuning is None else {**fields, "tuning": choice.tuning.to_json()}
 
 
 def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple[str, str]]:
@@ -252,8 +252,8 @@ def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple
         return rows
     tuning = replace(choice.tuning, notes=[_with_options(note, choice.tuning) for note in choice.tuning.notes])
     whole, points = sum(point.whole for point in tuning.grid), len(tuning.grid)
-    how = "" if whole == points else f", {whole} of them on all of it"
-    rows += tuned_rows(result, tuning, f"η {tuning.best.rate:.3g}, λ {tuning.best.decay:.3g} of {points} pairs{how}")
+    full = "" if whole == points else f", {whole} of them on all of it"
+    rows += tuned_rows(result, tuning, f"η {tuning.best.rate:.3g}, λ {tuning.best.decay:.3g} of {points} pairs{full}")
     if count := tuning.read_before:
         trials = "1 trial was" if count == 1 else f"{count} trials were"
         rows.append(("resumed", f"{trials} read from {TRIALS} in the run's folder"))
@@ -261,7 +261,7 @@ def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple
 
 
 def _with_options(note: str, tuning: DynamicTuning) -> str:
-    """Add to a note of a best value at the edge of the grid values beyond it."""
+    """Suggest values beyond the grid in a note that the best value is at its edge."""
     for name, most in (("rate", math.inf), ("decay", 1.0)):
         best, tried = getattr(tuning.best, name), [getattr(point, name) for point in tuning.grid]
         if note == edge_note(f"dynamic.{name}", best, tried):

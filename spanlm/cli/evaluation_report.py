@@ -1,4 +1,4 @@
-"""What `spanlm evaluate` prints of one run and of several as one, and what other verbs print of the model."""
+"""The output of `spanlm evaluate`, and the rows and notes on a model that other verbs print too."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Rows = list[tuple[str, str]]
 
 
 def described(model: Model) -> list[str]:
-    """Return a line on what a model is, and one on each of its members."""
+    """Describe a model in a line, and each member of an ensemble in one more."""
     if not isinstance(model, TrainedEnsemble):
         return [f"{model.folder}: {model.description}"]
     head = model.model.head
@@ -38,21 +38,21 @@ def described(model: Model) -> list[str]:
 
 
 def run_field(model: Model) -> dict[str, Any]:
-    found: dict[str, Any] = {"run": str(model.folder)}
+    fields: dict[str, Any] = {"run": str(model.folder)}
     if isinstance(model, TrainedEnsemble):
         runs = [str(run.folder) for run in model.runs]
-        found = {"runs": runs, "combination": "linear", "weights": list(model.model.head.weights)}
+        fields = {"runs": runs, "combination": "linear", "weights": list(model.model.head.weights)}
     lesions = _lesions(model)
-    return found | ({"attention": ", ".join(lesions)} if lesions else {})
+    return fields | ({"attention": ", ".join(lesions)} if lesions else {})
 
 
 def model_rows(model: Model) -> Rows:
-    """Return a row on what a model is, and one on each of its members."""
+    """Return the lines of `described` as rows of a table."""
     return [("" if place else "model", line) for place, line in enumerate(described(model))]
 
 
 def attention_rows(model: Model) -> Rows:
-    return [("attention", f"{how}: {described_lesion(how)}; not trained so") for how in _lesions(model)]
+    return [("attention", f"{lesion}: {described_lesion(lesion)}; not trained so") for lesion in _lesions(model)]
 
 
 def _lesions(model: Model) -> list[str]:
@@ -60,31 +60,31 @@ def _lesions(model: Model) -> list[str]:
 
 
 def gate_rows(model: Model) -> Rows:
-    used, own = model.gate_temperature, model.own_gate_temperature
+    used, trained = model.gate_temperature, model.own_gate_temperature
     if used is None:
         return []
-    return [("gate's T", f"{used:g}" if used == own else f"{used:g} in place of the run's {own:g}")]
+    return [("gate's T", f"{used:g}" if used == trained else f"{used:g} in place of the run's {trained:g}")]
 
 
 def departures(model: Model) -> list[str]:
-    """Return notes on what is not the run's own, the gate's temperature or the attention, for output without rows."""
-    own = model.gate_temperature == model.own_gate_temperature
-    return [f"note: {name}: {line}" for name, line in [*([] if own else gate_rows(model)), *attention_rows(model)]]
+    """Note a gate temperature or an attention that differs from training, for output without a table."""
+    same = model.gate_temperature == model.own_gate_temperature
+    return [f"note: {name}: {line}" for name, line in [*([] if same else gate_rows(model)), *attention_rows(model)]]
 
 
 # --- an evaluation ---
 
 
 def print_evaluation(model: Model, result: Evaluation, notes: Sequence[str], changed: Rows) -> None:
-    """Print every number of an evaluation and how it was counted; `changed` are rows on a cache and the like."""
+    """Print every number of an evaluation and its protocol, with extra rows (`changed`), as of a cache."""
     paragraph(*notes)
     count = count_parameters(model.model)
-    what, *members = described(model)
+    summary, *members = described(model)
     unknown = f"{result.oov_tokens:,} because the vocabulary lacks the word"
     name = shown_name(result.corpus, model.texts.data.effective_tokenizer, model.texts.data.lines)
     table(
         [
-            ("model", f"{what}; θ_M {count.model:,}, θ_W+M {count.total:,}"),
+            ("model", f"{summary}; θ_M {count.model:,}, θ_W+M {count.total:,}"),
             *(("", member) for member in members),
             ("text", f"{name} {result.split}: {result.tokens:,} tokens"),
             ("protocol", result.protocol),
@@ -125,13 +125,13 @@ def _print_shares(shares: Mapping[str, Share]) -> None:
 
 
 def _salton_rows(result: Evaluation) -> Rows:
-    found = result.salton2017
-    if found is None:
+    count = result.salton2017
+    if count is None:
         return []
     return [
-        ("Salton's count", f"{shown(found.perplexity)} = exp(NLL of {found.predicted:,} tokens / {found.counted:,})"),
-        ("", f"{found.protocol}; not comparable with other papers;"),
-        ("", f"per predicted token {shown(found.perplexity_per_predicted)}"),
+        ("Salton's count", f"{shown(count.perplexity)} = exp(NLL of {count.predicted:,} tokens / {count.counted:,})"),
+        ("", f"{count.protocol}; not comparable with other papers;"),
+        ("", f"per predicted token {shown(count.perplexity_per_predicted)}"),
     ]
 
 
@@ -165,11 +165,11 @@ def both_counts(result: Evaluation) -> str:
 
 
 def tuned_rows(result: Evaluation, tuning: CacheTuning | DynamicTuning, chosen: str) -> Rows:
-    """Return rows on what something was tuned on, what was `chosen`, what it did there, and notes."""
+    """Return rows on a search: its text, the `chosen` values, the perplexity there, and notes."""
     same = tuning.text == f"{result.corpus} {result.split}"
-    there = f"{tuning.text}{', the text shown here, too, so this is optimistic' if same else ''}"
+    text = f"{tuning.text}{', the text shown here, too, so this is optimistic' if same else ''}"
     numbers = f"{shown(tuning.perplexity)} there, {shown(tuning.plain)} without"
-    return [("tuned on", f"{there}: {chosen}; {numbers}"), *(("", in_options(note)) for note in tuning.notes)]
+    return [("tuned on", f"{text}: {chosen}; {numbers}"), *(("", in_options(note)) for note in tuning.notes)]
 
 
 def weights_rows(result: Evaluation, tuned: TunedWeights | None) -> Rows:
@@ -181,26 +181,26 @@ def weights_rows(result: Evaluation, tuned: TunedWeights | None) -> Rows:
     return [("weights", f"{weights}, tuned on {TUNED_ON} ({close}){same}")]
 
 
-def print_excess(found: Sequence[Excess]) -> None:
-    """Print what a model needs above the law of the text, by how far back the needed word stands."""
+def print_excess(classes: Sequence[Excess]) -> None:
+    """Print the model's excess bits over the law of the text, by the lag of the needed word."""
     out("\nbits a target: under the law of the text, and under the model")
-    names = ["all", *("none" if each.lags[1] == 0 else "–".join(map(str, sorted({*each.lags}))) for each in found[1:])]
+    names = ["all", *("none" if row.lags[1] == 0 else "–".join(map(str, sorted({*row.lags}))) for row in classes[1:])]
     rows = [
-        [name, f"{each.tokens:,}", f"{each.optimum:.4f}", f"{each.bits:.4f}", f"{each.excess:.4f}"]
-        for name, each in zip(names, found, strict=True)
+        [name, f"{row.tokens:,}", f"{row.optimum:.4f}", f"{row.bits:.4f}", f"{row.excess:.4f}"]
+        for name, row in zip(names, classes, strict=True)
     ]
     grid(["needed word, steps back", "targets", "law", "model", "excess"], rows)
-    if any(each.excess < 0 for each in found[1:]):
+    if any(row.excess < 0 for row in classes[1:]):
         paragraph(
             "No model is better than the law over all targets; over those that turned out as it guessed it may be."
         )
 
 
-# --- each of several runs ---
+# --- members of an ensemble ---
 
 
 def members_fields(model: TrainedEnsemble, result: EnsembleEvaluation) -> dict[str, Any]:
-    """Return the fields in JSON of each run alone, and of the bound of any choice among them."""
+    """Return the JSON fields of each run alone, and of the oracle bound."""
     fields = result.to_json()
     members = [{"run": str(run.folder), **x} for run, x in zip(model.runs, fields["members"], strict=True)]
     return {"members": members, "oracle_bound": fields["oracle_bound"]}

@@ -23,12 +23,12 @@ from spanlm.training.sweep import refuse_begun, seeded
 
 
 def family_members(folder: Path) -> list[Path]:
-    """Return the runs of a family that are begun, by their seeds.
+    """Return the folders of a family's runs that have begun, by seed.
 
-    They differ in nothing but their seed; the machine's folders and device do not count.
+    The configurations may differ only in the seed, the device and the folders of the machine.
 
     Raises:
-        InputError: two have the same seed, or differ in another field; names it, and both values.
+        InputError: two runs have the same seed, or differ in another field; names the field and both values.
     """
     members = seed_folders(folder)
     seeds: dict[int, str] = {}
@@ -37,10 +37,10 @@ def family_members(folder: Path) -> list[Path]:
         config = RunConfig.load(path / CONFIG)
         first = first or config
         alike = replace(config.training, seed=first.training.seed, device=first.training.device)
-        same, asked = (replace(one, data=one.data.compared) for one in (first, replace(config, training=alike)))
-        if difference := first_difference(same.to_tree(), asked.to_tree()):
-            field, one, other = difference
-            both = f"{as_written(one)} in {members[0].name} and {as_written(other)} in {path.name}"
+        same, this = (replace(run, data=run.data.compared) for run in (first, replace(config, training=alike)))
+        if difference := first_difference(same.to_tree(), this.to_tree()):
+            field, value, other = difference
+            both = f"{as_written(value)} in {members[0].name} and {as_written(other)} in {path.name}"
             raise InputError(f"{folder}: is no family of seeds: {field} is {both}. Name the runs one by one.")
         if (seed := config.training.seed) in seeds:
             raise InputError(f"{folder}: is no family of seeds: {seeds[seed]} and {path.name} both have seed {seed}")
@@ -51,10 +51,10 @@ def family_members(folder: Path) -> list[Path]:
 def train_family(
     config: RunConfig, corpus: Corpus, folder: Path, seeds: int, engine: Engine, *, resume: bool, more: Sequence[str]
 ) -> None:
-    """Train FOLDER/seed-S for `seeds` seeds, from the configuration's on; `more` are options that it lacks.
+    """Train FOLDER/seed-S for `seeds` seeds, from the configuration's on; `more` are options outside it.
 
     Raises:
-        InputError: what a later run would refuse; or runs are there, and `resume` is False.
+        InputError: a later run would refuse its configuration; or FOLDER holds runs, and `resume` is False.
         RunError, Interrupted: see `train_side_by_side`.
     """
     members = seeded(config, folder, seeds)
@@ -65,7 +65,7 @@ def train_family(
             f"--out={folder}: already holds runs ({', '.join(path.name for path in begun)}). "
             "Go on with them by --resume auto, or choose another --out."
         )
-    refuse_too_large(config, len(corpus.vocabulary))  # what cannot be made, too
+    refuse_too_large(config, len(corpus.vocabulary))  # rejects impossible models, too
     train_side_by_side(
         engine,
         members,
@@ -78,7 +78,7 @@ def train_family(
 
 
 def beside(folder: Path, suffix: str) -> Path:
-    """Return the file of a run in `logs`, beside its folder, where `seed-*` finds none but runs."""
+    """Return a file of a run in `logs`, beside its folder, so that `seed-*` matches runs alone."""
     return folder.parent / "logs" / f"{folder.name}{suffix}"
 
 
@@ -94,13 +94,13 @@ def train_side_by_side(
     ended: Callable[[Path], Position | None],
     echo: bool = False,
 ) -> None:
-    """Train the runs of folders below `root` that have not `ended`, and print how each begins and ends.
+    """Train the runs below `root` that have not `ended`, and print when each begins and how it ends.
 
-    Each is a process of its own; `words` are what `spanlm` is to do for a folder. With `echo` what it prints is
-    printed here, too.
+    Each run is a process; `words` returns the arguments of `spanlm` for a folder. With `echo` the output of the
+    processes is printed here, too.
 
     Raises:
-        RunError: some failed; the others have ended.
+        RunError: some runs failed; the others have ended.
         Interrupted: see `Engine.run`.
     """
     make_folder(root, "--out")
@@ -114,11 +114,11 @@ def train_side_by_side(
         make_folder(beside(folder, ".log").parent, "--out")
 
     def heard(folder: Path, line: str) -> None:
-        told = line.endswith((PASSED_OVER, STARTED_AGAIN))
-        if told or folder not in begun:
+        is_event = line.endswith((PASSED_OVER, STARTED_AGAIN))
+        if is_event or folder not in begun:
             begun.add(folder)
-            out(f"{folder.relative_to(root)}: {line if told else 'begins'}")
-        if echo and not told:
+            out(f"{folder.relative_to(root)}: {line if is_event else 'begins'}")
+        if echo and not is_event:
             out(line)
 
     logs = {folder: beside(folder, ".log") for folder in commands}
@@ -127,8 +127,8 @@ def train_side_by_side(
         if (at := None if error else ended(folder)) is None:
             other = "ended, but with other settings or another text than this command's: another command gave them"
             failed[folder] = error or other
-        came = f"failed: {failed[folder]}" if at is None else best(at)
-        out(f"[{number}/{of}] {folder.relative_to(root)}: {came}")
+        outcome = f"failed: {failed[folder]}" if at is None else best(at)
+        out(f"[{number}/{of}] {folder.relative_to(root)}: {outcome}")
     if failed:
         alike = {why: [folder for folder in failed if failed[folder] == why] for why in failed.values()}
         reasons = "; ".join(

@@ -18,8 +18,8 @@ from spanlm.scoring.options import GenerationOptions
 def run(options: argparse.Namespace) -> None:
     drawn = field_values(options, GenerationOptions)
     model = load_runs([options.run, *options.more], options)
-    given = dict.fromkeys(model.texts.prompt(options.prompt))
-    if unknown := [word for word in given if word not in model.vocabulary]:
+    prompt_words = dict.fromkeys(model.texts.prompt(options.prompt))
+    if unknown := [word for word in prompt_words if word not in model.vocabulary]:
         note(f"note: the vocabulary lacks these words of the prompt, which stand for <unk>: {', '.join(unknown)}")
     if options.samples == 1:
         _write(options.prompt, model.words(options.prompt, **asdict(drawn)))
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _write(prompt: str, words: Iterable[str]) -> None:
-    """Write a prompt and the words after it, each as soon as it is there, up to a line's end."""
+    """Write a prompt and the generated words, each as soon as it is drawn; end the last line."""
     sys.stdout.write(prompt)
     at_line_start = not prompt or prompt.endswith("\n")
     for word in words:
@@ -39,4 +39,4 @@ def _write(prompt: str, words: Iterable[str]) -> None:
         sys.stdout.flush()
         at_line_start = word == EOS
     sys.stdout.write("" if at_line_start else "\n")
-    sys.stdout.flush()  # the words come before the notes
+    sys.stdout.flush()  # the words must come before the notes on standard error

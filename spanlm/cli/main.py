@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from spanlm.cli import stop_at_once
 
-stop_at_once(loading=True)  # Ctrl-C is one line from here on
+stop_at_once(loading=True)  # from here on Ctrl-C prints one line
 
-# ruff: noqa: E402 -- no other import comes before
+# ruff: noqa: E402 -- the handler must be set before any other import
 import importlib
 import io
 import logging
@@ -75,21 +75,21 @@ def main(arguments: list[str] | None = None) -> int:
     follow_parent()
     _set_environment()
     for logger in (logging.getLogger("spanlm"), logging.lastResort):
-        logger.setLevel(logging.INFO)  # type: ignore[union-attr]  # notes of the library, which Python users do not see
+        logger.setLevel(logging.INFO)  # type: ignore[union-attr]  # show notes that Python users do not see
     print_plainly()
     VerbParser.current = None
     try:
         status = _dispatch(arguments)
-        sys.stdout.flush()  # here, where a reader that is gone is no error
+        sys.stdout.flush()  # flush here, where a broken pipe is handled
         return status
     except SpanlmError as error:
         message = error.told(str if VerbParser.current is None else VerbParser.current.option_of)
         return _failed(" ".join(message.split()), error.exit_status)
     except KeyboardInterrupt:
-        stop_at_once(loading=True)  # a second one
+        stop_at_once(loading=True)  # for a second Ctrl-C
         return _failed("stopped", 128 + signal.SIGINT)
     except BrokenPipeError:
-        # the reader of our output is gone (`| head`): print nothing, and keep the interpreter from flushing into it
+        # the reader of the output has gone (`| head`): print nothing, and let the interpreter flush into /dev/null
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except (MemoryError, RuntimeError, ImportError) as error:
@@ -100,11 +100,11 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         return _failed(f"{error.filename or 'input or output'}: {error.strerror or error}", 1)
     finally:
-        stop_at_once(loading=program)  # where nothing is left to do but to end
+        stop_at_once(loading=program)  # the process ends next
 
 
 _NO_MEMORY = re.compile("allocat|could not create a primitive|bad_alloc|start new thread|failed to map segment")
-"""In what torch, for any device, its kernels, C++, Python and the loader of libraries say."""
+"""Matches out-of-memory messages of torch on any device, its kernels, C++, Python and the library loader."""
 
 
 def _failed(message: str, status: int) -> int:
@@ -113,11 +113,11 @@ def _failed(message: str, status: int) -> int:
 
 
 def _set_environment() -> None:
-    """Set what torch and GNU's OpenMP read when they are loaded, unless the user has.
+    """Set variables that torch and GNU's OpenMP read when they are loaded, unless the user has set them.
 
-    Threads that wait for others give up the processor soon. By default they spin for milliseconds, at every one of the
-    hundreds of products of a step, and where other work has the processor, what they wait for cannot run
-    (results/speed.md). And torch's profiler writes nothing to standard error when it begins and ends.
+    GOMP_SPINCOUNT makes waiting threads yield the processor soon. By default they spin for milliseconds at each of the
+    hundreds of products of a step, and on a busy machine they block the threads that they wait for (results/speed.md).
+    KINETO_LOG_LEVEL keeps torch's profiler from writing to standard error.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
@@ -125,7 +125,7 @@ def _set_environment() -> None:
 
 
 class _Plain:
-    """A stream to a terminal that escapes control characters; what draws on the terminal writes to `terminal`."""
+    """A stream to a terminal that escapes control characters; live bars write to `terminal` directly."""
 
     def __init__(self, terminal: TextIO) -> None:
         self.terminal = terminal
@@ -138,7 +138,7 @@ class _Plain:
 
 
 def print_plainly() -> None:
-    """Escape characters that the encoding lacks or a terminal obeys; write nothing to a closed stream (`>&-`)."""
+    """Escape characters that the encoding lacks or a terminal obeys; send the output of a closed stream nowhere."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name) or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
         if isinstance(stream, io.TextIOWrapper):
@@ -163,11 +163,11 @@ def _dispatch(arguments: list[str]) -> int:
     from spanlm.cli import model_verbs, training_verbs
 
     try:
-        # asked before what computes is loaded: help, and a wrong option, need none of it
-        asked = next((vars(verbs)[verb](rest) for verbs in (model_verbs, training_verbs) if verb in vars(verbs)), rest)
+        # parse before the import of torch: help and wrong options do not need it
+        parsed = next((vars(verbs)[verb](rest) for verbs in (model_verbs, training_verbs) if verb in vars(verbs)), rest)
         module = importlib.import_module(f"spanlm.cli.{verb}")
         stop_at_once(loading=False)
-        module.run(asked)
-    except SystemExit as stop:  # a parser printed its help
+        module.run(parsed)
+    except SystemExit as stop:  # the parser has printed help
         return int(stop.code or 0)
     return 0

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and the runs, corpora and files that they name."""
+"""Options that several verbs share: loads their runs and corpora, checks and opens their files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TUNED_ON: Split = "valid"
 
 
 def corpus_of(model: Model, options: argparse.Namespace) -> tuple[Corpus, str]:
-    """Load the corpus that `add_corpus` names; return it with the part that is meant."""
+    """Load the corpus of --corpus (default: the model's own); return it and the split to read."""
     split: Split = options.split or "test"
     where = {"data_dir": options.data_dir, "download": options.download}
     name = standard_input() if options.corpus == "-" else options.corpus
@@ -51,7 +51,7 @@ def corpus_of(model: Model, options: argparse.Namespace) -> tuple[Corpus, str]:
 
 
 def standard_input() -> str:
-    """Put standard input, as a corpus, into a file, since a corpus is read more than once; return its path."""
+    """Copy standard input to a file, since a corpus is read more than once; return its path."""
     folder = mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     name = os.path.join(folder, "standard input")
@@ -68,14 +68,14 @@ def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
     if table_kind(options.run) is not None and options.run.is_file():
         raise InputError(f"{options.run}: is a file; name the folder of a run before it")
     require("" not in more, "FILE", '""', "a name")
-    given = [Path(name) for name in more]
-    runs = [(path / CONFIG).is_file() or is_arpa(path) or is_kenlm(path) or is_hf(path) for path in given]
+    paths = [Path(name) for name in more]
+    runs = [(path / CONFIG).is_file() or is_arpa(path) or is_kenlm(path) or is_hf(path) for path in paths]
     count = next((n for n, run in enumerate(runs) if not run), len(more))
     return [options.run, *map(Path, more[:count])], more[count:]
 
 
 def check_gate(temperature: float | None, runs: int) -> None:
-    """Refuse a temperature of several gates, or one that is too low, before anything is loaded."""
+    """Reject --gate-temperature for several runs, or below its minimum, before anything is loaded."""
     if temperature is None:
         return
     if runs > 1:
@@ -86,8 +86,8 @@ def check_gate(temperature: float | None, runs: int) -> None:
 
 
 def load_run(folder: Path, device: str, gate_temperature: float | None = None, as_written: bool = False) -> Model:
-    """Load one run, with another temperature of its gate if one is given."""
-    # here, since torch takes a second to load, and not every verb that has shared options needs it
+    """Load one run; `gate_temperature`, unless None, replaces the one that it was trained with."""
+    # imported here: torch takes a second to load, and not every verb with shared options needs it
     from spanlm.models.memories import require_gate
     from spanlm.runs.loading import load
     from spanlm.runs.model import require_weights
@@ -103,55 +103,55 @@ def load_run(folder: Path, device: str, gate_temperature: float | None = None, a
 
 
 def note_unfinished(folder: Path) -> None:
-    """Tell of a run whose training has not ended: what is read of it is the best model so far."""
+    """Note that a run's training has not ended, so that the loaded model is only the best so far."""
     from spanlm.training.run import last_position
 
-    with suppress(SpanlmError):  # what is damaged there is for who goes on with it
+    with suppress(SpanlmError):  # damaged checkpoints concern only `spanlm train --resume`
         at = last_position(folder)
         if at is not None and not at.run_over(RunConfig.load(folder / CONFIG).training):
             note(f"note: {folder}: its training has not ended; this is its best model after epoch {at.epoch}")
 
 
 def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> Model:
-    """Load one run, or several as one; refuse options for several where there is one, and the reverse."""
+    """Load one run, or several as an ensemble; reject ensemble options for one run, and the reverse."""
     from spanlm.models.ensemble import normalised
     from spanlm.runs.ensemble import load_ensemble
     from spanlm.runs.model import require_weights
 
-    # not every verb has these options
+    # some verbs lack these options
     temperature: float | None = vars(options).get("gate_temperature")
     attention: str | None = vars(options).get("attention")
     as_written: bool = vars(options).get("as_written", False)
     check_gate(temperature, len(runs))
     check_hf(runs[0], options)
     if len(runs) > 1:
-        normalised(options.weights, len(runs))  # before anything is loaded
+        normalised(options.weights, len(runs))  # reject bad weights before anything is loaded
         ensemble = load_ensemble(runs, weights=options.weights, device=options.device)
         for run in runs:
             note_unfinished(Path(run))
         ensemble = ensemble if attention is None else ensemble.with_attention(attention)
         return ensemble.as_written() if as_written else ensemble
-    for name, given in (("--combine", options.combine), ("--weights", options.weights)):
-        if given is not None:
+    for name, value in (("--combine", options.combine), ("--weights", options.weights)):
+        if value is not None:
             raise InputError(f"{name}: is for several runs; name more than {runs[0]}")
     model = load_run(runs[0], options.device, temperature, as_written)
     return model if attention is None else require_weights(model, ATTENTION).with_attention(attention)
 
 
 def check_hf(run: str | Path, options: argparse.Namespace) -> None:
-    """Refuse what is for the words of a vocabulary, if the run is a model of Hugging Face's."""
-    given = [name for name in ("vocab-pad", "cache") if vars(options).get(name.replace("-", "_"))]
-    if given and is_hf(run):
-        raise InputError(f"--{given[0]}: {run} predicts sub-words, not the words of a vocabulary. Leave it out.")
+    """Reject word-vocabulary options for Hugging Face models."""
+    names = [name for name in ("vocab-pad", "cache") if vars(options).get(name.replace("-", "_"))]
+    if names and is_hf(run):
+        raise InputError(f"--{names[0]}: {run} predicts sub-words, not the words of a vocabulary. Leave it out.")
 
 
 def load_kenlm(run: Path, options: argparse.Namespace) -> Kenlm | None:
-    """Load a file in KenLM's binary format to score whole texts; None: it is none. It takes no option of a run."""
+    """Load a KenLM binary to score whole texts; None if `run` is not one. InputError: an option is for other runs."""
     from spanlm.scoring.ngram.kenlm import Kenlm
 
     if not is_kenlm(run) or run.is_dir():
         return None
-    # where nothing is combined, --weights is of other things
+    # in a verb without --combine, --weights are not those of an ensemble
     for name in ("gate_temperature", "attention", "combine", *["weights"] * ("combine" in options)):
         if vars(options).get(name) is not None:
             why = "has no weights and no memory, and nothing to combine with"
@@ -162,9 +162,9 @@ def load_kenlm(run: Path, options: argparse.Namespace) -> Kenlm | None:
 def tuning_part(
     model: Model, options: argparse.Namespace, option: str, otherwise: str, texts: Texts | None = None
 ) -> Corpus:
-    """Load the part to tune on; an error names the `option` that needs it, and what to give `otherwise`.
+    """Load the split to tune on, of --corpus or else of the training corpus of `texts` (default: the model's).
 
-    It is of the corpus that is named, else of the training of the model, or of the one whose `texts` are given.
+    InputError, if there is no such split, names the `option` that needs it and what to give `otherwise`.
     """
     from spanlm.runs.texts import LoadCorpus
 
@@ -180,17 +180,17 @@ def tuning_part(
 
 
 def own_texts(options: argparse.Namespace) -> list[Path]:
-    """Return the files that options name to be read."""
-    given = (getattr(options, name, None) for name in ("file", "corpus", "tags"))
-    return [Path(name) for name in given if name is not None]
+    """Return the input files among the options."""
+    values = (getattr(options, name, None) for name in ("file", "corpus", "tags"))
+    return [Path(name) for name in values if name is not None]
 
 
 def check_output(path: Path | None, read: Iterable[Path] = (), option: str = "--out", *, folder: bool = False) -> None:
-    """Refuse what cannot be written to before there is anything to write.
+    """Reject an output path before hours of work.
 
     Raises:
-        InputError: `path` is one of the files that are read; a folder, or where one is to be made (`folder`) one that
-            holds something; or its own folder is not there, or may not be written to.
+        InputError: `path` is one of the files that are `read`, or a folder, which with `folder` it may be if empty; or
+            its parent folder does not exist or is not writable.
     """
     if path is None:
         return
@@ -209,15 +209,15 @@ def check_output(path: Path | None, read: Iterable[Path] = (), option: str = "--
         raise InputError(option, path, "the folder may not be written to", "Choose another.")
 
 
-def check_kind(path: Path | None, option: str, kinds: Collection[Kind], what: str) -> None:
-    """Refuse an output that is named as a kind of table that is none of `kinds`; `what` is written instead."""
+def check_kind(path: Path | None, option: str, kinds: Collection[Kind], limit: str) -> None:
+    """Reject an output whose suffix names a kind of table other than `kinds`; the error says `limit`."""
     if path is not None and table_kind(path) not in (None, *kinds):
-        raise InputError(option, path, what)
+        raise InputError(option, path, limit)
 
 
 @contextmanager
 def output(path: Path | None) -> Iterator[TextIO]:
-    """Open `path` for writing as it will be when complete, or standard output for None."""
+    """Open `path` for text, replaced only when complete and packed as its suffix says; None: standard output."""
     if path is None:
         yield sys.stdout
         return
@@ -226,11 +226,11 @@ def output(path: Path | None) -> Iterator[TextIO]:
         text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
         yield text
         text.flush()
-        text.detach()  # the bytes below it are for `replacing` to sync and close
+        text.detach()  # `replacing_packed` syncs and closes the file below
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:
-    """Name runs by the end of their paths that tells them apart: kv/seed-1 and kvp/seed-1 are kv and kvp."""
+    """Name runs by the part of their paths that differs: kv/seed-1 and kvp/seed-1 are kv and kvp."""
     paths = [folder.resolve() for folder in folders]
     for folder, path in zip(folders, paths, strict=True):
         if paths.count(path) > 1:
@@ -239,7 +239,7 @@ def run_names(folders: Sequence[Path]) -> list[str]:
         return [run_name(folders[0])]
     while len({path.name for path in paths}) == 1:
         paths = [path.parent for path in paths]
-    families = len({path.parent for path in paths}) > 1  # then a seed has its family's name before it
+    families = len({path.parent for path in paths}) > 1  # then the name is FAMILY/seed-S
     parts, names = 1, [run_name(path) if families else _stem(path) for path in paths]
     while len({*names}) < len(paths):
         parts += 1
@@ -251,11 +251,11 @@ def _stem(path: Path) -> str:
     return run_name(path) if is_arpa(path) or is_kenlm(path) else path.name
 
 
-# --- training: fields of a configuration, a preset, a text ---
+# --- training ---
 
 
 def text_and_preset(names: Sequence[str], corpus: str | None, known: Iterable[str]) -> tuple[str | None, str | None]:
-    """Sort the operands into a preset, one of those `known`, and a text, which may also be given by `--corpus`."""
+    """Sort the operands into a preset (one of `known`) and a text, which may come from --corpus instead."""
     starts, ends = ("/", ".", "~", PREFIX), (".txt", ".gz")
 
     def is_text(name: str) -> bool:
@@ -263,7 +263,7 @@ def text_and_preset(names: Sequence[str], corpus: str | None, known: Iterable[st
 
     texts = [name for name in names if name not in known and is_text(name)]
     presets = [name for name in names if name not in texts]
-    if DEMO in presets and (DEMO not in known or len(presets) > 1):  # it is a preset and a corpus
+    if DEMO in presets and (DEMO not in known or len(presets) > 1):  # `demo` names a preset and a corpus
         presets.remove(DEMO)
         texts.append(DEMO)
     texts += [] if corpus is None else [corpus]

@@ -38,11 +38,11 @@ def run(options: argparse.Namespace) -> None:
         with output(options.out) as file:
             if kind != "jsonl":
                 file.write(cells_line(compared[0].to_json(options.prefix), DELIMITERS[kind]))
-            for each in compared:
-                row = each.to_json(options.prefix)
+            for result in compared:
+                row = result.to_json(options.prefix)
                 if kind != "jsonl":
-                    own = {name: row.pop(name) for name in pairs[0].fields}
-                    row = repeated(own, kind) | row
+                    fields = {name: row.pop(name) for name in pairs[0].fields}
+                    row = repeated(fields, kind) | row
                 file.write(row_line(row, kind))
     by = options.by or next((name for name in _PARADIGMS if name in pairs[0].fields), None)
     groups = accuracies(compared, by) if by is not None else {}
@@ -58,14 +58,14 @@ def run(options: argparse.Namespace) -> None:
                 "pairs": whole.to_json(),
                 "left_out": len(bad.reasons),
                 "by": by,
-                "groups": {name: each.to_json() for name, each in groups.items()},
+                "groups": {name: accuracy.to_json() for name, accuracy in groups.items()},
             }
         )
         return
     table([("model", f"{runs[0]}: KenLM's binary format")] if isinstance(model, Kenlm) else model_rows(model))
     out()
     header = [by or "", "pairs", "accuracy", "95 %", "ties", "with OOV", "of them right"]
-    grid(header, [[name.replace("\n", "\\n"), *_cells(each)] for name, each in (*groups.items(), ("all", whole))])
+    grid(header, [[name.replace("\n", "\\n"), *_cells(row)] for name, row in (*groups.items(), ("all", whole))])
     if options.critical is not None:
         out("Only the words of the critical region are compared.")
     if isinstance(model, Kenlm):
@@ -94,7 +94,7 @@ def _read(path: Path, options: argparse.Namespace, bad: RowNotes) -> list[Pair]:
 
 
 def _check_fields(path: Path, pairs: list[Pair], kind: Kind, prefix: str) -> None:
-    """Refuse fields that the answers would cover, and in a table rows with other columns than the first."""
+    """Reject fields that the answers would overwrite and, for a table, rows with other columns than the first."""
     for pair in pairs:
         place = f"{path}, line {pair.line}"
         if clash := next((prefix + name for name in ANSWERS if prefix + name in pair.fields), None):
@@ -104,12 +104,12 @@ def _check_fields(path: Path, pairs: list[Pair], kind: Kind, prefix: str) -> Non
 
 
 def _pair(row: Row, options: argparse.Namespace, columns: list[str]) -> Pair:
-    values, found = row.values, None
+    values, regions = row.values, None
     good, bad = values[options.good], values[options.bad]
     if columns:
         wanted = [str(values[name]) for name in columns]
-        found = regions_of(good, bad, wanted[0], wanted[-1])
-    return Pair(good, bad, found, values, row.line)
+        regions = regions_of(good, bad, wanted[0], wanted[-1])
+    return Pair(good, bad, regions, values, row.line)
 
 
 def _cells(counted: Accuracy) -> list[str]:

@@ -22,7 +22,7 @@ def run(options: argparse.Namespace) -> None:
     check_output(options.out)
     options.runs = [run_folder for folder in options.runs for run_folder in _inside(folder)]
     for folder in options.runs:
-        family_members(folder)  # refuses what is none
+        family_members(folder)  # rejects folders that are not one family
     names = run_names(options.runs)
     curves = [curve_of(folder, name, options.by) for folder, name in zip(options.runs, names, strict=True)]
     content = figure_bytes(curves_figure(curves), options.out.suffix)
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _inside(folder: Path) -> list[Path]:
-    """Return a run or a family itself, else the runs and families in a folder."""
+    """Return the folder if it is a run or a family, else the runs and families in it."""
     if (folder / METRICS).exists() or seed_folders(folder, METRICS):
         return [folder]
     folders = sorted(path for path in folder.glob("*") if (path / METRICS).exists() or seed_folders(path, METRICS))

@@ -1,7 +1,7 @@
 """`spanlm presets [FILTER]`.
 
-The list is read from `spanlm/papers/listing.jsonl`, a line a preset, because loading the presets themselves loads
-torch. `python -m spanlm.cli.presets` writes that file anew from the presets.
+The list is read from `spanlm/papers/listing.jsonl`, a line a preset, because the presets themselves import torch.
+`python -m spanlm.cli.presets` writes that file anew from the presets.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ On another corpus the embedding and the softmax have another size: `--match-para
 there.
 """
 _COLUMNS = {"units": 5, "θ_M": 6, "θ_W+M": 6, "valid": 5, "test": 5, "dynamic": 7}
-"""Numbers of a preset, and how wide they are in every group."""
+"""Columns of numbers, each with its width in every group."""
 _NOTE = (
     "Sizes are those at the paper's vocabulary: θ_M without the words' vectors, θ_W+M with them. Perplexities are the "
     "published ones; dynamic: test, with dynamic evaluation. `spanlm presets NAME` shows one preset, its table row and "
@@ -55,7 +55,7 @@ def run(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     rows = {row["name"]: row for row in read_listing()}
     wanted = options.filter.lower()
-    # kvp-w1 is the name of one preset, and should not list kvp-w10 and kvp-w15, too
+    # kvp-w1 names one preset, and must not list kvp-w10 and kvp-w15 too
     whole = [name for name in rows if name == wanted or name.endswith(f"/{wanted}")]
     names = whole or [name for name in rows if wanted in name]
     if not names:
@@ -87,7 +87,7 @@ def read_listing() -> list[dict[str, Any]]:
 
 
 def listing_text() -> str:
-    """Return the lines that the listing must have, from the presets themselves."""
+    """Return the text of the listing file, computed from the presets."""
     from spanlm.papers.registry import NGRAM_PRESETS, PRESETS, Preset
 
     lines = []
@@ -105,7 +105,7 @@ def listing_text() -> str:
 
 
 def describe_preset(preset: Preset | NgramPreset) -> dict[str, Any]:
-    """Return a preset as plain values; parameters are those at the paper's vocabulary size."""
+    """Return a preset as plain values; parameters are counted at the paper's vocabulary size."""
     from spanlm.models.counting import count_configured
     from spanlm.papers.registry import Preset, Reported
 
@@ -135,14 +135,14 @@ def describe_preset(preset: Preset | NgramPreset) -> dict[str, Any]:
 
 
 def _tables(rows: Sequence[dict[str, Any]]) -> Iterator[Grid]:
-    """Yield the presets of a paper on a text as a table."""
+    """Yield a table for each paper and text."""
     header = ["", *(f"{name:>{size}}" for name, size in _COLUMNS.items())]
     for heading, group in groupby(rows, _heading):
         yield header, [[f"  {row['name']}", *_cells(row)] for row in group], heading
 
 
 def _heading(row: dict[str, Any]) -> str:
-    """`Daniluk et al. 2017: Wikipedia, 7,500 articles, 77,000 words`."""
+    """As `Daniluk et al. 2017: Wikipedia, 7,500 articles, 77,000 words`."""
     measured = f": {row['corpus']}, {row['vocabulary_size']:,} words" if row["corpus"] else ""
     return f"{row['paper']}{measured}"
 
@@ -183,7 +183,7 @@ def _show_one(row: dict[str, Any]) -> None:
 
 
 def _perplexities(row: dict[str, Any], which: str) -> str:
-    """`valid 74.2, test 75.8`."""
+    """As `valid 74.2, test 75.8`."""
     values = {split: row[f"{which}_{split}_perplexity"] for split in ("valid", "test")}
     return ", ".join(f"{split} {value}" for split, value in values.items() if value is not None) or "none"
 

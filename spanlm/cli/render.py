@@ -1,4 +1,4 @@
-"""Lines, tables, JSON and progress, as all verbs print them. No torch here: not every verb computes."""
+"""Lines, tables, JSON and progress, as all verbs print them; imports no torch, which `--help` would wait for."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 PLAIN_SECONDS = 60.0
-"""Seconds between lines of progress where there is no terminal to draw a bar on."""
+"""Seconds between lines of progress if standard output is not a terminal."""
 
 _NAME = 16
-"""Columns of a long name, at least; numbers are never broken."""
+"""Least width of the column of names, if a name has a longer word: names are folded, numbers never."""
 
 _UNLIMITED = 10**6
-"""Columns of what is no terminal."""
+"""Columns of a file or a pipe."""
 
 _BAR = 10
-"""The least width of a bar, in columns."""
+"""Least width of a bar, in columns."""
 
 
 def out(text: str = "") -> None:
@@ -43,14 +43,14 @@ def out(text: str = "") -> None:
 
 
 def note(*lines: str) -> None:
-    """Print lines to standard error, beside the output: progress or notes."""
+    """Print progress or notes to standard error."""
     for line in lines:
         print(line, file=sys.stderr, flush=True)
 
 
 def quiet() -> None:
-    """Print and log nothing from here on but errors: this process is one of several that print the same."""
-    sys.stdout = open(os.devnull, "w")  # noqa: SIM115 -- for the rest of the process
+    """Print and log only errors from here on: another process prints the same output."""
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115 -- stays open for the rest of the process
     logging.getLogger("spanlm").setLevel(logging.ERROR)
 
 
@@ -60,14 +60,14 @@ def out_json(value: Any) -> None:
 
 
 def paragraph(*texts: str) -> None:
-    """Print prose; a terminal's lines are broken between words."""
+    """Print prose; lines are wrapped only on a terminal."""
     for text in texts:
         for line in _wrapped(text, _columns()):
             out(line)
 
 
 def table(rows: Sequence[tuple[str, str]]) -> None:
-    """Print names and values side by side; a terminal's lines are broken between words."""
+    """Print names and values side by side; values are wrapped only on a terminal."""
     width, columns = max(len(name) for name, _ in rows), _columns()
     for name, value in rows:
         lines = _wrapped(value, columns and max(columns - width - 2, 20))
@@ -76,7 +76,7 @@ def table(rows: Sequence[tuple[str, str]]) -> None:
 
 
 def grid(header: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
-    """Print a column of text and columns of numbers: in a file or a pipe a row is a line, as wide as its cells need."""
+    """Print a column of names and columns of numbers; in a file or a pipe each row is one line of any width."""
     from rich.console import Console  # imported here: not every verb prints a table
     from rich.table import Table
 
@@ -91,16 +91,16 @@ def grid(header: Sequence[str], rows: Iterable[Sequence[str]], title: str | None
         shown.add_column(_plain(name), justify=side, overflow="fold", min_width=width)
     for row in cells[1:]:
         shown.add_row(*map(_plain, row))
-    # where no number can be whole the terminal breaks the lines itself
+    # if the numbers do not fit, let the terminal break the lines
     fits = columns is not None and sum(least) + 2 * (len(least) - 1) <= columns
     console = Console(file=StringIO(), width=columns if fits else _UNLIMITED, color_system=None, force_terminal=False)
     console.print(shown)
-    for line in console.file.getvalue().splitlines():  # type: ignore[attr-defined]  # it is a StringIO
+    for line in console.file.getvalue().splitlines():  # type: ignore[attr-defined]  # the file is a StringIO
         out(line.rstrip())
 
 
 def _plain(cell: str) -> Text:
-    """Return a cell on which no markup acts, with line ends that a name may hold written out."""
+    """Return a cell in which rich sees no markup, with its line ends escaped."""
     from rich.text import Text
 
     return Text(visible(cell).replace("\n", r"\n"))
@@ -116,9 +116,9 @@ def _wrapped(text: str, width: int | None) -> list[str]:
 
 
 class Progress:
-    """Progress of a task: a live bar on a terminal, elsewhere a line every minute.
+    """Shows progress of a task: a live bar on a terminal, elsewhere a line every minute.
 
-    Use it as a context; it draws nothing before the first `show`.
+    Use it as a context manager; it draws nothing before the first `show`.
     """
 
     def __init__(self) -> None:
@@ -138,28 +138,28 @@ class Progress:
             self._bar.stop()
 
     def show(
-        self, what: str, done: int, total: int | None, left: str = "", details: Sequence[str] = (), place: str = ""
+        self, task: str, done: int, total: int | None, left: str = "", details: Sequence[str] = (), place: str = ""
     ) -> None:
-        """Move the bar, or print a line if the last one is old.
+        """Move the bar, or print a line if the last one is older than `PLAIN_SECONDS`.
 
-        `place` is `done` of `total` in words; the bar shows it by its length. `left`, the time left, is never cut; of
-        the `details` there are as many as fit beside a short bar.
+        `place` is `done` of `total` in words, for lines alone. `left`, the time left, is always shown; `details` are
+        dropped where they do not fit beside a short bar.
         """
         if self._bar is None:
             if time.monotonic() - self._last_line >= PLAIN_SECONDS:
-                out("  ".join(filter(None, [what, place, *details, left])))
+                out("  ".join(filter(None, [task, place, *details, left])))
                 self._last_line = time.monotonic()
             return
         if self._task is None:
             self._bar.start()
             self._task = self._bar.add_task("")
-        line = "  ".join(filter(None, [what, left]))
+        line = "  ".join(filter(None, [task, left]))
         for detail in details:
             line = f"{line}  {detail}" if len(line) + len(detail) + _BAR <= self._bar.console.width else line
         self._bar.update(self._task, description=visible(line), total=total, completed=done)
 
     def pause(self) -> None:
-        """Take the bar away until there is more to show, and count the time to the next line from now."""
+        """Remove the bar until the next `show`, and restart the time until the next line."""
         self._last_line = time.monotonic()
         if self._bar is not None and self._task is not None:
             self._bar.remove_task(self._task)
@@ -167,13 +167,13 @@ class Progress:
 
 
 def _bar() -> Bar:
-    from rich.console import Console  # imported here: what goes into a pipe needs no bar
+    from rich.console import Console  # imported here: output to a pipe needs no bar
     from rich.progress import BarColumn, Progress, TextColumn
     from rich.table import Column
 
     class _Console(Console):
         def on_broken_pipe(self) -> None:
-            """Let `main` handle a closed pipe: it knows the exit status."""
+            """Let `main` handle a closed pipe, since it sets the exit status."""
             raise BrokenPipeError
 
     columns = TextColumn("{task.description}", markup=False), BarColumn(None, table_column=Column(max_width=24))
@@ -182,26 +182,26 @@ def _bar() -> Bar:
 
 
 def eta(seconds: float) -> str:
-    """`eta 0:01:30`."""
+    """As `eta 0:01:30`."""
     return f"eta {timedelta(seconds=round(seconds))}"
 
 
 @contextmanager
 def progress(shown: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """Give a function that shows progress, to be called with the name of the task, the amount done, and the total.
+    """Yield a function that shows progress; it takes the name of the task, the tokens done, and their total.
 
-    The time left is estimated anew with each name and each total.
+    The time left is estimated anew for each task.
     """
-    what_now, began, first, last = "", 0.0, 0, 0
+    current, began, first, last = "", 0.0, 0, 0
     with Progress() as shows:
 
-        def report(what: str, done: int, total: int) -> None:
-            nonlocal what_now, began, first, last
-            if what != what_now or done < last:
-                what_now, began, first = what, time.monotonic(), done
+        def report(task: str, done: int, total: int) -> None:
+            nonlocal current, began, first, last
+            if task != current or done < last:
+                current, began, first = task, time.monotonic(), done
             last = done
             rate = (done - first) / max(time.monotonic() - began, 1e-9)
             left = eta((total - done) / rate) if rate else ""
-            shows.show(what, done, total, left, [f"{rate:,.0f} tok/s"], f"{done:,}/{total:,} tokens")
+            shows.show(task, done, total, left, [f"{rate:,.0f} tok/s"], f"{done:,}/{total:,} tokens")
 
-        yield report if shown else lambda what, done, total: None
+        yield report if shown else lambda task, done, total: None

@@ -63,7 +63,7 @@ def _introduce(plan: Plan) -> None:
 
 
 def _dry_run(plan: Plan) -> None:
-    """Print the plan; its times come from one measured step of each kind of model."""
+    """Print the plan with times estimated from one measured step of each kind of model."""
     note("measuring a training step of each kind of model …")
     rows, total, estimator = list[Sequence[str]](), 0.0, Estimator(plan)
     for task in plan.tasks:
@@ -91,7 +91,7 @@ def _dry_run(plan: Plan) -> None:
 
 
 def _run(plan: Plan, engine: Engine, tables: bool) -> tuple[list[Page], str]:
-    """Run the plan; return its tables, and what failed. The process of the tables names every task, its jobs do not."""
+    """Run the plan; return its pages and a text on failed runs. Without `tables` (in a job) no task is announced."""
     others, ran, written = finished_before(plan) if tables else [], list[Outcome](), list[Path]()
     began, problem = time.monotonic(), None
 
@@ -100,7 +100,7 @@ def _run(plan: Plan, engine: Engine, tables: bool) -> tuple[list[Page], str]:
             out(f"\n[{plan.tasks.index(task) + 1}/{len(plan.tasks)}] {task.row.title}, {task.seeds}")
 
     def heard(task: Task, line: str) -> None:
-        if line not in plan.corpus.notes:  # every process prints them
+        if line not in plan.corpus.notes:  # this process has printed them
             out(f"{plan.label(task)}  {line}")
 
     try:
@@ -109,11 +109,11 @@ def _run(plan: Plan, engine: Engine, tables: bool) -> tuple[list[Page], str]:
             for outcome in work.outcomes(engine):
                 out((f"{plan.label(outcome.task)}  " if not engine.here else "") + _ended(outcome))
                 ran.append(outcome)
-                ran.sort(key=lambda outcome: plan.tasks.index(outcome.task))  # side by side they end in any order
+                ran.sort(key=lambda outcome: plan.tasks.index(outcome.task))  # parallel runs end in any order
                 if tables:
                     try:
                         written, problem = write_pages(plan, [*others, *ran]), None
-                    except (SpanlmError, OSError) as error:  # the rows that are left go first
+                    except (SpanlmError, OSError) as error:  # run the remaining rows before raising it
                         problem = error
     except Interrupted as stop:
         raise Interrupted(f"{stop}. The same command goes on", stop.signal_number) from None
@@ -130,7 +130,7 @@ def _run(plan: Plan, engine: Engine, tables: bool) -> tuple[list[Page], str]:
     if failed := [outcome for outcome in ran if outcome.error]:
         names = ", ".join(f"{outcome.task.row.name} ({outcome.task.seeds})" for outcome in failed)
         first = failed[0]
-        # a page that cannot be written does not hide what failed
+        # report failed runs even if a page cannot be written
         return pages, f"{len(failed)} of {len(ran)} runs failed: {names}. {first.task.row.name}: {first.error}"
     if problem is not None:
         raise problem

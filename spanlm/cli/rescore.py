@@ -26,29 +26,29 @@ from spanlm.store.machine import pick_device
 from spanlm.store.plain import c_number, cells_line, json_object
 
 _LARGE = 0.05
-"""Of a word error rate: so much less without case and punctuation is told."""
+"""Difference of word error rates, with case and punctuation and without, that is worth a note."""
 _BARE: tuple[Format, ...] = ("moses", "nemo")
 
 
 def run(options: argparse.Namespace) -> None:
-    given = _weights(options.weights or ())
+    named_weights = _weights(options.weights or ())
     if options.tune and options.refs is None:
         raise InputError("--tune: needs --refs, what was said or meant, to count word errors")
     lists, form = read_nbest(options.nbest, options.format, options.list_size, strict=options.strict)
     references = None if options.refs is None else read_references(options.refs, lists, options.leave_out)
     _check_outputs(options, form)
-    # all that can be refused, before hours of scoring
+    # reject bad options before hours of scoring
     weighted, tuned = Weighted.of(lists, run_names(options.run)), None
-    if weighted.first and not given and not options.tune:
+    if weighted.first and not named_weights and not options.tune:
         names = " ".join(f"{name}=…" for name in (*weighted.language, WORDS))
         raise InputError(f"--weights: say how much each score counts ({names}), or add --tune and --refs")
-    weights = weighted.weights(given)
+    weights = weighted.weights(named_weights)
     if references is not None:
         edits()
     scored, prefixes, oov = _scored(lists, options)
     candidates = None if references is None else scored.candidates(references)
     if options.tune:
-        assert candidates is not None  # refused above
+        assert candidates is not None  # --tune needs --refs
         tuned = scored.tune(candidates, weights)
         weights = tuned.weights
     errors: dict[str, WordErrors] = {}
@@ -66,20 +66,20 @@ def run(options: argparse.Namespace) -> None:
     _print(scored, weights, tuned, errors, prefixes, form, oov, candidates)
 
 
-def _weights(given: Sequence[str]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for item in given:
+def _weights(items: Sequence[str]) -> dict[str, float]:
+    weights: dict[str, float] = {}
+    for item in items:
         pairs = [item.rpartition("=")[::2]] if "=" in item else _tuned_weights(Path(item))
         for name, text in pairs:
-            if name in found:
-                raise InputError(f"--weights {item}: {name} has the weight {found[name]:g} already; give it one")
+            if name in weights:
+                raise InputError(f"--weights {item}: {name} has the weight {weights[name]:g} already; give it one")
             try:
-                found[name] = c_number(text)
+                weights[name] = c_number(text)
             except ValueError:
-                found[name] = math.nan
-            if not math.isfinite(found[name]):
+                weights[name] = math.nan
+            if not math.isfinite(weights[name]):
                 raise InputError(f"--weights {item}: {name}={text} must be NAME=NUMBER, as lm=0.5")
-    return found
+    return weights
 
 
 def _tuned_weights(path: Path) -> list[tuple[str, str]]:
@@ -93,18 +93,18 @@ def _tuned_weights(path: Path) -> list[tuple[str, str]]:
 
 
 def _scored(lists: list[NBestList], options: argparse.Namespace) -> tuple[Scored, Prefixes, int]:
-    """Score every hypothesis with every model; count the words that a model does not know."""
+    """Score every hypothesis with every model; count the unknown words over all models."""
     spoken = without(lists, options.leave_out)
-    texts = [each.text for found in spoken for each in found.hypotheses]
+    texts = [hypothesis.text for nbest in spoken for hypothesis in nbest.hypotheses]
     language: dict[str, list[list[float]]] = {}
     prefixes, oov = Prefixes(), 0
     for name, run in zip(run_names(options.run), options.run, strict=True):
-        how = options.device, options.gate_temperature, options.as_written
-        model = load_kenlm(run, options) or load_run(run, *how)
-        found, read = model.score_texts(texts, precision=options.precision)
-        prefixes, oov = prefixes + read, oov + sum(score.oov for score in found)
-        values = iter(score.log_prob for score in found)
-        language[name] = [[next(values) for _ in each.hypotheses] for each in lists]
+        settings = options.device, options.gate_temperature, options.as_written
+        model = load_kenlm(run, options) or load_run(run, *settings)
+        scores, read = model.score_texts(texts, precision=options.precision)
+        prefixes, oov = prefixes + read, oov + sum(score.oov for score in scores)
+        values = iter(score.log_prob for score in scores)
+        language[name] = [[next(values) for _ in nbest.hypotheses] for nbest in lists]
     return Scored(lists, language, spoken), prefixes, oov
 
 
@@ -127,9 +127,9 @@ def _write(
 ) -> None:
     if options.out is not None:
         with output(options.out) as file:
-            for found, place in zip(scored.lists, scored.best(weights), strict=True):
-                text = found.hypotheses[place].text
-                file.write(f"{text}\n" if form in _BARE else f"{found.id} {text}".rstrip() + "\n")
+            for nbest, place in zip(scored.lists, scored.best(weights), strict=True):
+                text = nbest.hypotheses[place].text
+                file.write(f"{text}\n" if form in _BARE else f"{nbest.id} {text}".rstrip() + "\n")
     if options.nbest_out is not None:
         write_nbest(options.nbest_out, form, scored.reordered(weights))
     if options.scores is None:
@@ -137,13 +137,13 @@ def _write(
     between = DELIMITERS["csv" if table_kind(options.scores) == "csv" else "tsv"]
     with output(options.scores) as file:
         file.write(cells_line(["id", "rank", "new_rank", "hypothesis", *scored.names, "new_score", "errors"], between))
-        for number, found in enumerate(scored.lists):
+        for number, nbest in enumerate(scored.lists):
             totals = scored.scores[number] @ weights
             new = np.argsort(np.argsort(-totals, kind="stable"), kind="stable") + 1
-            for rank, hypothesis in enumerate(found.hypotheses):
+            for rank, hypothesis in enumerate(nbest.hypotheses):
                 values = [f"{value:.6f}" for value in (*scored.scores[number][rank].tolist(), totals[rank])]
                 wrong = "NaN" if candidates is None else int(candidates.errors[number][rank])
-                cells = [found.id, rank + 1, int(new[rank]), hypothesis.text, *values, wrong]
+                cells = [nbest.id, rank + 1, int(new[rank]), hypothesis.text, *values, wrong]
                 file.write(cells_line(cells, between))
 
 
@@ -153,23 +153,23 @@ def _write(
 def _found(
     scored: Scored, weights: Array, tuned: Tuned | None, errors: Mapping[str, WordErrors], prefixes: Prefixes, form: str
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "format": form,
         "lists": len(scored.lists),
         "hypotheses": sum(map(len, scored.scores)),
         "tokens": prefixes.tokens,
         "tokens_read": prefixes.read,
         "weights": dict(zip(scored.names, weights.tolist(), strict=True)),
-        "errors": {name: each.to_json() for name, each in errors.items()},
+        "errors": {name: counts.to_json() for name, counts in errors.items()},
     }
     if tuned is not None:
         intervals = dict(zip(scored.names, tuned.intervals, strict=True))
-        found["tuned"] = {
+        fields["tuned"] = {
             "starts": tuned.starts,
             "optimum": "exact" if tuned.exact else "local",
             "intervals": {name: both for name, both in intervals.items() if both},
         }
-    return found
+    return fields
 
 
 def _print(
@@ -202,9 +202,9 @@ def _print(
 def _print_errors(scored: Scored, weights: Array, errors: Mapping[str, WordErrors], candidates: Candidates) -> None:
     header = ["", "WER", "95 %", "errors", "subst.", "del.", "ins."]
     rows = []
-    for name, each in errors.items():
-        counts = (each.errors, each.substitutions, each.deletions, each.insertions)
-        rows.append([name, _percent(each.rate), _interval(each.interval), *(f"{count:,}" for count in counts)])
+    for name, result in errors.items():
+        counts = (result.errors, result.substitutions, result.deletions, result.insertions)
+        rows.append([name, _percent(result.rate), _interval(result.interval), *(f"{count:,}" for count in counts)])
     grid(header, rows)
     if not errors["rescored"].words:
         paragraph("The references have no words: every word of a hypothesis is an error, and there is no rate.")
@@ -237,6 +237,6 @@ def _print_tuned(scored: Scored, tuned: Tuned, candidates: Candidates) -> None:
         [cell for value, rate in row for cell in (f"{value:.3g}", _percent(rate))] for row in zip(*grids, strict=True)
     ]
     grid(header, rows, "word error rate by each weight, the others as tuned")
-    given = " ".join(f"{name}={weight:.6g}" for name, weight in zip(scored.names, weights.tolist(), strict=True))
+    pairs = " ".join(f"{name}={weight:.6g}" for name, weight in zip(scored.names, weights.tolist(), strict=True))
     optimum = "no weights have fewer errors" if tuned.exact else f"a local optimum, the best of {tuned.starts} starts"
-    paragraph(f"Tuned on these lists: {optimum}. For others: --weights {given}")
+    paragraph(f"Tuned on these lists: {optimum}. For others: --weights {pairs}")

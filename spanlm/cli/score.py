@@ -43,13 +43,13 @@ _UNSCORED = (
     "(training.batching.predict_first=false)"
 )
 MOST_UNKNOWN, FEW_UNKNOWN = 100_000, 5
-"""Different unknown words that are counted, and that a note names."""
+"""Most different unknown words to count, and how many of them a note names."""
 
 _Row = dict[str, Any]
 
 
 class _Item(NamedTuple):
-    """A text to score: a row of a table, or a line of a file; `line` and `document` are what is read as one."""
+    """A text to score, from a row or a line; items of equal `line` or `document` are read in one context."""
 
     text: str
     number: int
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> None:
     runs, names = runs_and_files(options)
     names = names or ["-"]
     paths = [Path("/dev/stdin" if name == "-" else name) for name in names]
-    how = field_values(options, ScoreOptions, base=BASES[options.base])
+    settings = field_values(options, ScoreOptions, base=BASES[options.base])
     kinds = [_kind(path, options) for path in paths]
     options.rows = options.rows or ("tokens" if options.column is None else "words")
     apart = options.column is not None or options.rows == "words"
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> None:
     named = "" if options.out is None or options.format is not None else options.out.name.removesuffix(".gz")
     require(Path(named).suffix not in _NO_TABLES, "--out", options.out, "named .csv, .tsv or .jsonl, which are written")
     models = _models(runs, options, apart)
-    for model in models.values() if how.looks else ():
+    for model in models.values() if settings.looks else ():
         try:
             if model.predicts_words:
                 check_attends(model.model)
@@ -82,18 +82,18 @@ def run(options: argparse.Namespace) -> None:
             raise InputError(f"--looks: {model.folder}: {error}") from None
     caches = {name: choose_cache(model, options)[0] for name, model in models.items()}
     kept = options.keep.split(",") if options.keep else []
-    items = _Items(options, models, how, form, kept, caches, len(names) > 1)
+    items = _Items(options, models, settings, form, kept, caches, len(names) > 1)
     if names == ["-"] and sys.stdin is not None and sys.stdin.isatty():
         note("reading standard input; end it with Ctrl-D")
     if apart:
         rows = items.rows(names, list(zip(paths, kinds, strict=True)))
     else:
         texts = [Text(path, as_text=options.as_text) for path in paths]
-        rows = map(items.own, _token_rows(models[""], names, texts, asdict(how) | {"cache": caches.get("")}))
-    # before anything is written: a file that cannot be read leaves nothing behind
+        rows = map(items.prefixed, _token_rows(models[""], names, texts, asdict(settings) | {"cache": caches.get("")}))
+    # read a row before opening the output: an unreadable file must leave no empty output
     first = list(islice(rows, 1))
     header = list(first[0]) if first else [*items.columns]
-    run_name, word, oov, oov_before = items.own(dict.fromkeys(("run", "word", "oov", "oov_before")))
+    run_name, word, oov, oov_before = items.prefixed(dict.fromkeys(("run", "word", "oov", "oov_before")))
     unknown = _Unknown(models, apart, run_name, word, oov, oov_before)
     with output(options.out) as file:
         if form != "jsonl":
@@ -108,16 +108,16 @@ def run(options: argparse.Namespace) -> None:
         note("note: most rows are one word, each read as a line of its own; --line COLUMN joins those of a sentence")
     note(*unknown.notes())
     note(*items.bad.lines(), *items.misplaced.lines())
-    state = how.state if options.document is None else "document"
+    state = settings.state if options.document is None else "document"
     notes = [line for name, model in models.items() for line in _notes(model, unknown.count > 0, caches[name], state)]
     note(*dict.fromkeys(notes))
 
 
 @dataclass
 class _Unknown:
-    """Counts the rows with a word outside the vocabulary; of written words, `apart`, which words, too.
+    """Counts rows with a word outside the vocabulary and, if rows are written words (`apart`), the words.
 
-    `run`, `word`, `oov` and `oov_before` are the names of columns.
+    `run`, `word`, `oov` and `oov_before` are names of columns.
     """
 
     models: Mapping[str, Model]
@@ -155,7 +155,7 @@ class _Unknown:
 
 
 def _kind(path: Path, options: argparse.Namespace) -> tables.Kind | None:
-    """Return which kind of table is read; None: plain text."""
+    """Return the kind of table of a file; None for plain text."""
     kind: tables.Kind | None = None if options.as_text else options.input or tables.table_kind(path)
     if options.column is None:
         if kind is not None:
@@ -171,7 +171,7 @@ def _kind(path: Path, options: argparse.Namespace) -> tables.Kind | None:
 
 
 def _models(runs: Sequence[Path], options: argparse.Namespace, apart: bool) -> dict[str, Model]:
-    """Load runs by name, each `apart`, or as one, which needs no name."""
+    """Load each run by its name if `apart`; else one run or an ensemble, under the name ''."""
     if len(runs) == 1 or not apart or options.combine is not None or options.weights is not None:
         return {"": load_runs(runs, options)}
     check_gate(options.gate_temperature, len(runs))
@@ -181,13 +181,13 @@ def _models(runs: Sequence[Path], options: argparse.Namespace, apart: bool) -> d
 # --- tokens of plain text ---
 
 
-def _token_rows(model: Model, names: list[str], texts: list[Text], how: Mapping[str, Any]) -> Iterator[_Row]:
-    # what is a pipe cannot be read twice
+def _token_rows(model: Model, names: list[str], texts: list[Text], settings: Mapping[str, Any]) -> Iterator[_Row]:
+    # find errors before any output; a pipe cannot be read twice
     for text in texts[1:]:
         if text.path.is_file() or text.path.is_dir() or not text.path.exists():
             next(model.texts.pieces(text), None)
     for name, text in zip(names, texts, strict=True):
-        for score in model.score(text, **how):
+        for score in model.score(text, **settings):
             yield {"file": name} | as_row(score) if len(names) > 1 else as_row(score)
 
 
@@ -196,54 +196,54 @@ def _token_rows(model: Model, names: list[str], texts: list[Text], how: Mapping[
 
 @dataclass
 class _Items:
-    """The items of files, and their rows by every model.
+    """The items of files, and their output rows for every model.
 
     Attributes:
-        kept: columns that are repeated; without --keep those of the first row, from when it is `begun`.
+        kept: input columns to repeat; without --keep those of the first row, known once `begun`.
     """
 
     options: argparse.Namespace
     models: Mapping[str, Model]
-    how: ScoreOptions
+    settings: ScoreOptions
     form: tables.Kind
     kept: list[str]
     caches: Mapping[str, CacheConfig | None]
     files: bool
     begun: bool = False
     single: int = 0
-    """How many more items were one word than were not, so far."""
+    """Items of one word so far, minus all others."""
 
     def __post_init__(self) -> None:
-        self.bad, self.misplaced = (tables.RowNotes(what, self.options.strict) for what in ("left out", "out of place"))
+        self.bad, self.misplaced = (tables.RowNotes(kind, self.options.strict) for kind in ("left out", "out of place"))
         columns = {"file": "which file"} if self.files else {}
         columns |= {"run": "which model"} if len(self.models) > 1 else {}
         columns |= meanings(WrittenScore if self.options.rows == "words" else WordScore)
         del columns["look"]
-        if self.how.looks:
+        if self.settings.looks:
             columns |= {f"attention_{name}": text for name, text in meanings(Looked).items()}
         if self.options.column is not None or self.options.rows == "words":
             before = "how many words with oov stand before it in its context (--state, --line, --document)"
             columns["oov_before"] = before
-        self.columns = self.own(columns)
+        self.columns = self.prefixed(columns)
 
-    def own(self, row: _Row) -> _Row:
-        """Return columns that are not the table's own by their names in the output."""
+    def prefixed(self, row: _Row) -> _Row:
+        """Add --prefix to the names of columns that this verb makes."""
         return {self.options.prefix + name: value for name, value in row.items()} if self.options.prefix else row
 
     def rows(self, names: Sequence[str], files: Sequence[tuple[Path, tables.Kind | None]]) -> Iterator[_Row]:
         for path, kind in files:
-            if path.is_file():  # errors are found before hours of work; what is a pipe cannot be read twice
+            if path.is_file():  # find errors before hours of work; a pipe cannot be read twice
                 deque(self._read(path, kind), maxlen=0)
         for name, (path, kind) in zip(names, files, strict=True):
-            file = self.own({"file": name} if self.files else {})
+            file = self.prefixed({"file": name} if self.files else {})
             read = self._read(path, kind, checked=path.is_file())
             items, *copies = tee(read if self.options.order is None else self._ordered(read), len(self.models) + 1)
-            each = [self._scored(run, copy) for run, copy in zip(self.models, copies, strict=True)]
+            by_model = [self._scored(run, copy) for run, copy in zip(self.models, copies, strict=True)]
             unknown, last, seen, groups = Counter[str](), None, set[object](), set[object]()
-            for item, *found in zip(items, *each, strict=True):
+            for item, *item_scores in zip(items, *by_model, strict=True):
                 self.single += 1 if len(written_spans(item.text)) == 1 else -1
                 alone = item.line if self.options.line is not None else item.number
-                if last != (context := alone if self.how.state == "line" else item.document):
+                if last != (context := alone if self.settings.state == "line" else item.document):
                     unknown, last = Counter(), context
                 if ({item.document, item.line} - groups) & seen:
                     named = ",".join(filter(None, (self.options.document, self.options.line)))
@@ -251,18 +251,18 @@ class _Items:
                     self.misplaced.add(item.place, f"{why}; --order COLUMN sorts the rows of each")
                 groups = {item.document, item.line}
                 seen |= groups
-                for model, scores in zip(self.models, found, strict=True):
-                    before = file | item.kept | self.own({"run": model} if model else {})
-                    yield from (before | self.own(row) for row in item_rows(item.number, scores, unknown[model]))
+                for model, scores in zip(self.models, item_scores, strict=True):
+                    before = file | item.kept | self.prefixed({"run": model} if model else {})
+                    yield from (before | self.prefixed(row) for row in item_rows(item.number, scores, unknown[model]))
                     unknown[model] += sum(score.oov for score in scores)
 
     def _read(self, path: Path, kind: tables.Kind | None, *, checked: bool = False) -> Iterator[_Item]:
-        """Read items, and refuse what cannot be scored with its line, unless its words were `checked`."""
+        """Read items; an error names the line of a row that cannot be scored. Words are not `checked` again."""
         options, column = self.options, self.options.column
         if kind is None:
             blank = 0
             for number, text in enumerate(lines_of(pieces(Text(path, as_text=options.as_text))), 1):
-                blank += self.how.state == "document" and not text.strip()
+                blank += self.settings.state == "document" and not text.strip()
                 yield _Item(text, number, (blank,), (blank,))
             return
         groups, lines, order = (
@@ -275,20 +275,20 @@ class _Items:
             for model in self.models.values() if not checked else ():
                 unmarked = model.texts.unmarked_text(row.values[column])
                 unknown = [token for token in model.tokenize(unmarked) if token not in model.vocabulary]
-                if self.how.oov == "error" and unknown:
+                if self.settings.oov == "error" and unknown:
                     why = f"{unknown[0]!r} is not in the vocabulary. Use --oov flag to score it as <unk>."
                     raise tables.TableError(f"{path}, line {row.line}: {why}")
 
         keys = [*groups, *lines, *order]
         for row in tables.read_table(path, kind, [column], keys=keys, also=self.kept, check=check, bad=self.bad):
             place = f"{path}, line {row.line}"
-            own = [name for name in row.values if name != column]
+            others = [name for name in row.values if name != column]
             if self.options.keep is None and not self.begun:
-                self.kept, self.begun = own, True
+                self.kept, self.begun = others, True
             if clash := [name for name in self.kept if name in self.columns or self.kept.count(name) > 1]:
                 way = "rename yours, choose by --keep, or take --prefix lm_ for its own"
                 raise InputError(f"{path}: the output has a column {clash[0]}; {way}")
-            if options.keep is None and sorted(own) != sorted(self.kept):
+            if options.keep is None and sorted(others) != sorted(self.kept):
                 raise InputError(f"{place}: has other columns than the first row; say by --keep which to repeat")
             kept = tables.repeated({name: row.values[name] for name in self.kept}, self.form)
             document, line = (tuple(str(row.values[name]) for name in names) for names in (groups, lines))
@@ -296,54 +296,54 @@ class _Items:
             yield _Item(row.values[column], row.number, document, document + line, kept, place, numbers)
 
     def _ordered(self, items: Iterable[_Item]) -> list[_Item]:
-        """Sort items within their lines or documents, which stay in the order of their first rows."""
+        """Sort items by --order within their lines and documents, which stay in order of first appearance."""
         first: dict[object, int] = {}
 
         def place(item: _Item) -> tuple[int, int, tuple[float, ...]]:
             document = first.setdefault(item.document, len(first))
             return document, first.setdefault(item.line, len(first)), item.order
 
-        found = sorted(items, key=place)
-        for one, other in pairwise(found):
-            if (one.line, one.order) == (other.line, other.order):
+        ordered = sorted(items, key=place)
+        for item, other in pairwise(ordered):
+            if (item.line, item.order) == (other.line, other.order):
                 self.misplaced.add(other.place, f"has the {self.options.order} of another row of its line")
-        return found
+        return ordered
 
     def _scored(self, name: str, items: Iterable[_Item]) -> Iterator[Sequence[WordScore | WrittenScore]]:
-        """Score items, one list each; a document goes on from no other."""
+        """Yield a list of scores for each item; each document starts from an empty state."""
         model, documents = self.models[name], iter([(tuple[object, ...](), items)])
-        how = asdict(self.how) | {"cache": self.caches[name]}
+        settings = asdict(self.settings) | {"cache": self.caches[name]}
         if self.options.document is not None:
-            how["state"], documents = "document", groupby(items, key=lambda item: item.document)
-        for _, own in documents:
-            texts = (item.text for item in own)
+            settings["state"], documents = "document", groupby(items, key=lambda item: item.document)
+        for _, group in documents:
+            texts = (item.text for item in group)
             if self.options.line is not None:
-                lines, copy = tee([*line] for _, line in groupby(own, key=lambda item: item.line))
-                found = model.score_items((" ".join(item.text for item in line) for line in copy), **how)
-                for line, scores in zip(lines, found, strict=True):
+                lines, copy = tee([*line] for _, line in groupby(group, key=lambda item: item.line))
+                item_scores = model.score_items((" ".join(item.text for item in line) for line in copy), **settings)
+                for line, scores in zip(lines, item_scores, strict=True):
                     yield from _shared_out(model, line, scores)
             elif self.options.rows == "words":
-                yield from model.score_items(texts, **how)
-            else:  # an item has a token at least: empty cells are refused
-                yield from (list(scores) for _, scores in groupby(model.score(texts, **how), lambda x: x.sentence))
+                yield from model.score_items(texts, **settings)
+            else:  # every item has a token, since empty cells are rejected
+                yield from (list(scores) for _, scores in groupby(model.score(texts, **settings), lambda x: x.sentence))
 
 
 def _shared_out(model: Model, line: Sequence[_Item], scores: Sequence[WrittenScore]) -> Iterator[list[WrittenScore]]:
-    """Give the items of a line their own words, counted within each; an <eos> goes with the word before it."""
+    """Split the scores of a line among its items, with indices counted in each; <eos> goes with the word before it."""
     words = start = position = 0
-    read = model.texts.unmarked_text(" ".join(item.text for item in line))  # marks that are left out are no words
+    read = model.texts.unmarked_text(" ".join(item.text for item in line))  # removed marks are not counted as words
     for item in line:
         last = words + len(written_spans(read[start : start + len(item.text)]))
-        own = []
+        item_scores = []
         while position < len(scores) and scores[position].index - (scores[position].word == EOS) <= last:
-            own.append(scores[position])
+            item_scores.append(scores[position])
             position += 1
-        yield [replace(x, index=x.index - words, start=x.start - start, end=x.end - start) for x in own]
+        yield [replace(x, index=x.index - words, start=x.start - start, end=x.end - start) for x in item_scores]
         words, start = last, start + len(item.text) + 1
 
 
 def _known_otherwise(model: Model, word: str) -> str:
-    """Say how to write an unknown word so that the vocabulary has it; empty: no such way is known."""
+    """Return how to write an unknown word so that the vocabulary has it; empty if no way is known."""
     ways = {
         "in lower case": word.lower(),
         "with ' for ’": word.replace("’", "'"),
@@ -351,7 +351,7 @@ def _known_otherwise(model: Model, word: str) -> str:
         "composed (NFC)": unicodedata.normalize("NFC", word),
     }
     for way, changed in ways.items():
-        with suppress(InputError):  # of a reserved word
+        with suppress(InputError):  # a reserved word
             tokens = model.tokenize(changed)
             if changed != word and UNK not in tokens and all(token in model.vocabulary for token in tokens):
                 return way
@@ -370,7 +370,7 @@ def _number(name: str, value: Any) -> float:
 
 
 def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
-    options, how = items.options, items.how
+    options, settings = items.options, items.settings
     models = {
         name or model.folder.name: {
             "model": model.description,
@@ -388,8 +388,8 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
         "made": file_provenance(),
         "files": [Path(name).name for name in names],
         **{"text": options.column, "rows": options.rows, "line": options.line, "document": options.document},
-        **{"state": how.state, "base": how.base, "unit": UNITS[options.base], "oov": how.oov},
-        "precision": usable(how.precision, next(iter(items.models.values())).model.device),
+        **{"state": settings.state, "base": settings.base, "unit": UNITS[options.base], "oov": settings.oov},
+        "precision": usable(settings.precision, next(iter(items.models.values())).model.device),
         "attention": options.attention,
         **{"combine": options.combine, "weights": options.weights},
         "runs": models,

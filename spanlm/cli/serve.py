@@ -17,16 +17,12 @@ from spanlm.cli.render import note, out
 from spanlm.errors import InputError, installation, require
 
 MOST_REQUESTS = 64
-"""At work or waiting; to more the answer is 429."""
+"""Requests running or waiting; further ones get status 429."""
 
 
 def run(options: argparse.Namespace) -> None:
     if any(importlib.util.find_spec(name) is None for name in ("starlette", "uvicorn", "msgspec")):
         raise InputError(f"needs starlette, uvicorn and msgspec: {installation('serve')}")
-    _serve(options)
-
-
-def _serve(options: argparse.Namespace) -> None:
     import torch
 
     from spanlm.serve import demo
@@ -55,11 +51,11 @@ def _serve(options: argparse.Namespace) -> None:
         server = Server(make_app(runs, work, options.host, token), work)
         name = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "::1": "[::1]"}.get(options.host, options.host)
         url = f"http://{name}:{address.getsockname()[1]}/" + (f"?token={token}" if token else "")
-        what = ", ".join(served.name for served in runs.all)
-        if not what:
+        description = ", ".join(served.name for served in runs.all)
+        if not description:
             training.begin()
-            what = f"the demo, as soon as it is trained (about a minute, into {demo.DEMO})"
-        out(f"{url}  serves {what}. Ctrl-C ends it.")
+            description = f"the demo, as soon as it is trained (about a minute, into {demo.DEMO})"
+        out(f"{url}  serves {description}. Ctrl-C ends it.")
         if options.host not in LOOPBACK:
             note("for others this machine's name stands in that address; who has the token can ask, over plain HTTP")
         sys.stdout.flush()
@@ -70,4 +66,4 @@ def _serve(options: argparse.Namespace) -> None:
         finally:
             training.end()
     note("spanlm: stopped")
-    os._exit(128 + server.signal_number)  # at once: a thread may be deep in a step, for which nobody waits
+    os._exit(128 + server.signal_number)  # do not wait for threads that are in the middle of a step

@@ -1,4 +1,4 @@
-"""`spanlm sweep FILE`: many trainings, each `spanlm train … --resume auto` in a process of its own."""
+"""`spanlm sweep FILE`: many trainings, each a process `spanlm train … --resume auto`."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ fi
 exit "$status"
 """
 _FEWEST_POINTS = 3
-"""Values of a setting from which on the perplexity is drawn over it; of fewer, and of words, each is a row."""
+"""Least number of numeric values of a setting for a curve; else the figure has a row for each setting."""
 _MOST_ROWS = 40
-"""Of a figure."""
+"""Rows of a figure."""
 
 
 def run(options: argparse.Namespace) -> None:
@@ -99,25 +99,25 @@ def run(options: argparse.Namespace) -> None:
 
 
 class _Sweep:
-    """The settings of a file, all checked, with the corpora that they read."""
+    """The checked settings of a sweep file, and their corpora."""
 
     def __init__(self, file: Path, table: Path | None = None) -> None:
-        self.asked, self._file = Sweep.load(file), table
-        self.out = Path(self.asked.out or "runs")
+        self.sweep, self._file = Sweep.load(file), table
+        self.out = Path(self.sweep.out or "runs")
         self.corpora: dict[DataConfig, Corpus] = {}
-        base = named_config(self.asked.preset, Path(self.asked.config) if self.asked.config else None)
+        base = named_config(self.sweep.preset, Path(self.sweep.config) if self.sweep.config else None)
         try:
-            options = [flat(nested(fields)) for fields in self.asked.overrides()]
+            options = [flat(nested(fields)) for fields in self.sweep.overrides()]
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
         configs = [self._checked(base, fields, file) for fields in options]
         values = differences(configs, options)
         self.short = labels(list(dict.fromkeys(name for setting_values in values for name in setting_values)))
-        plain = (self.asked.preset or "").rpartition("/")[2] or file.stem
+        plain = (self.sweep.preset or "").rpartition("/")[2] or file.stem
         self.settings = []
         for varied, fields, config in zip(values, options, configs, strict=True):
             name = folder_name(varied, self.short, plain)
-            self.settings.append(Setting(name, varied, fields, seeded(config, self.out / name, self.asked.seeds)))
+            self.settings.append(Setting(name, varied, fields, seeded(config, self.out / name, self.sweep.seeds)))
         names = [setting.name for setting in self.settings]
         for number, name in enumerate(names):
             if name in names[:number]:
@@ -133,10 +133,10 @@ class _Sweep:
             if config.data not in self.corpora:
                 self.corpora[config.data] = load_corpus(config.data)
             size = len(self.corpora[config.data].vocabulary)
-            if (wanted := self.asked.match_parameters) is not None:
-                refuse_twice(fields, matched_field(config), "match_parameters", wanted)
-                config = matched(config, wanted, size)
-            refuse_too_large(config, size)  # and what cannot be made
+            if (budget := self.sweep.match_parameters) is not None:
+                refuse_twice(fields, matched_field(config), "match_parameters", budget)
+                config = matched(config, budget, size)
+            refuse_too_large(config, size)  # rejects impossible models, too
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
         return config
@@ -144,14 +144,14 @@ class _Sweep:
     # --- runs ---
 
     def _command(self, setting: Setting, folder: Path) -> list[str]:
-        base = [*([self.asked.preset] if self.asked.preset else [])]
-        base += ["--config", self.asked.config] if self.asked.config else []
+        base = [*([self.sweep.preset] if self.sweep.preset else [])]
+        base += ["--config", self.sweep.config] if self.sweep.config else []
         fields = dict(setting.options)
-        if self.asked.seeds is not None:
+        if self.sweep.seeds is not None:
             fields["training.seed"] = str(setting.members[folder].training.seed)
         options = [f"--{name}={value}" for name, value in fields.items()]
-        if self.asked.match_parameters is not None:
-            options.append(f"--match-parameters={self.asked.match_parameters}")
+        if self.sweep.match_parameters is not None:
+            options.append(f"--match-parameters={self.sweep.match_parameters}")
         return ["train", *(base or ["demo"]), *options, f"--out={folder}", "--resume=auto"]
 
     def train(self, engine: Engine) -> None:
@@ -161,7 +161,7 @@ class _Sweep:
         except Interrupted as stop:
             raise Interrupted(f"{stop}. The same command goes on", stop.signal_number) from None
         except RunError:
-            self._show(ranked(self._results()))  # of the others
+            self._show(ranked(self._results()))  # the runs that ended
             raise
         self._show(ranked(self._results()))
 
@@ -180,7 +180,7 @@ class _Sweep:
             results.append(Result(setting, done, seconds, parameters))
         return results
 
-    # --- what came of them ---
+    # --- results ---
 
     def list_runs(self) -> None:
         results = self._results()
@@ -196,7 +196,7 @@ class _Sweep:
             self._table(ranked(results))
 
     def _table(self, results: Sequence[Result]) -> None:
-        """Print what differs between settings, their sizes and what each reached on valid, the best first."""
+        """Print the varied values, the sizes and the valid perplexities of the settings, the best first."""
         out()
         grid(*(table := self._grid(results)))
         if self._file is not None:
@@ -220,7 +220,7 @@ class _Sweep:
             rows.append((*values, *cells, progress))
         lacking = any(row[-1] for row in rows)
         header = [*(self.short.values() or ["run"]), "θ_M", "valid ppl", "best epoch", "time", ""]
-        seeds = f"mean (least–greatest) of {self.asked.seeds} seeds" if (self.asked.seeds or 1) > 1 else None
+        seeds = f"mean (least–greatest) of {self.sweep.seeds} seeds" if (self.sweep.seeds or 1) > 1 else None
         return header if lacking else header[:-1], [row if lacking else row[:-1] for row in rows], seeds
 
     def _show(self, results: Sequence[Result]) -> None:
@@ -241,12 +241,12 @@ class _Sweep:
         mean = f"mean of {len(best.ended)} seeds " if len(best.ended) > 1 else ""
         out(f"best by valid: {best.setting.name}, {mean}ppl {shown(best.mean)}")
         command = f"spanlm evaluate {where} --split test"
-        if self.asked.seeds is not None:  # named together, they would be measured as one model
+        if self.sweep.seeds is not None:  # named together, the seeds would be evaluated as an ensemble
             command = f'for run in {where}/seed-*; do spanlm evaluate "$run" --split test; done'
         out(f"Test it once: {command}")
 
     def _figure(self, results: Sequence[Result]) -> Figure:
-        """Draw valid over the numbers of one field if there are enough; else a row for each setting, the best first."""
+        """Draw valid perplexity over the field with most numbers if they are enough; else a row for each setting."""
         done = [result for result in results if result.ended and math.isfinite(result.mean)]
         numbers = {
             name: {float(result.setting.values[name]) for result in done}
@@ -269,7 +269,7 @@ class _Sweep:
         names = [result.setting.name for result in best]
         values = tuple(figures.Value(x.mean, min(x.perplexities), max(x.perplexities)) for x in best)
         panel = figures.RowsPanel("valid perplexity", values, (None,) * len(names), 2)
-        caption = "Bars go from the least to the greatest of several seeds. " * ((self.asked.seeds or 1) > 1)
+        caption = "Bars go from the least to the greatest of several seeds. " * ((self.sweep.seeds or 1) > 1)
         caption += f"The best {len(names)} of {len(done)} settings. " * (len(done) > len(names))
         return figures.rows_figure(
             self.out.name, names, [panel], f"{caption}The axis is logarithmic.", logarithmic=True

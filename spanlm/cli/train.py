@@ -1,4 +1,4 @@
-"""`spanlm train [PRESET] [TEXT]`: one run, or with --seeds a family of runs that differ in nothing but their seed."""
+"""`spanlm train [PRESET] [TEXT]`: one run, or with --seeds a family that differs only in the seed."""
 
 from __future__ import annotations
 
@@ -39,69 +39,69 @@ _BUDGET = re.compile(r"LSTM(?P<units>\d{1,5})|(?P<number>\d{1,15}(\.\d*)?(E\d{1,
 _DEFAULT_PRESET = "demo"
 
 
-def run(asked: tuple[argparse.Namespace, Fields]) -> None:
+def run(request: tuple[argparse.Namespace, Fields]) -> None:
     ranks = distributed.found()
     if ranks.rank:
         quiet()
     with distributed.joined(ranks):
-        _run(*asked, ranks)
+        _run(*request, ranks)
 
 
-def _run(own: argparse.Namespace, fields: Fields, ranks: Ranks) -> None:
-    if own.ngram:
+def _run(options: argparse.Namespace, fields: Fields, ranks: Ranks) -> None:
+    if options.ngram:
         from spanlm.cli import train_ngram
 
         require(ranks.count == 1, "WORLD_SIZE", ranks.count, "1 for an n-gram model, which one process counts")
-        train_ngram.run(own, fields)
+        train_ngram.run(options, fields)
         return
-    fields = completed(own, fields)
-    if own.help is not None:
-        _print_help(own.preset, fields)
+    fields = completed(options, fields)
+    if options.help is not None:
+        _print_help(options.preset, fields)
         return
-    begun: Path | None = own.begun
-    if begun is not None and own.preset is None and own.config is None:
+    begun: Path | None = options.begun
+    if begun is not None and options.preset is None and options.config is None:
         base = RunConfig.load(begun / CONFIG, whole=True)
     else:
-        base = named_config(own.preset, own.config)
+        base = named_config(options.preset, options.config)
     config = with_words(with_options(base, fields), begun)
-    if own.match_parameters is not None:
-        refuse_twice(fields, matched_field(config), "match_parameters", own.match_parameters)
-    if own.print_config:
-        if own.match_parameters is not None:
-            out(f"# --match-parameters {own.match_parameters} chooses the hidden size when the text is read")
+    if options.match_parameters is not None:
+        refuse_twice(fields, matched_field(config), "match_parameters", options.match_parameters)
+    if options.print_config:
+        if options.match_parameters is not None:
+            out(f"# --match-parameters {options.match_parameters} chooses the hidden size when the text is read")
         out(config.to_yaml())
         return
-    several = ranks.count > 1 and own.seeds is not None
-    require(not several, "--seeds", own.seeds, "left out under torchrun, whose processes train one model together")
+    several = ranks.count > 1 and options.seeds is not None
+    require(not several, "--seeds", options.seeds, "left out under torchrun, whose processes train one model together")
     with ranks.first_alone():
-        refuse_unfit(config)  # before a large text is read
+        refuse_unfit(config)  # before reading a large text
         ranks.refuse_unfit(config)
-        # a resumed run's text was accepted when it began
-        corpus = load_corpus(config.data, as_text=own.as_text or begun is not None)
-        if own.match_parameters is not None:
-            config = matched(config, own.match_parameters, len(corpus.vocabulary))
+        # the text of a resumed run was accepted when the run began
+        corpus = load_corpus(config.data, as_text=options.as_text or begun is not None)
+        if options.match_parameters is not None:
+            config = matched(config, options.match_parameters, len(corpus.vocabulary))
             count = count_configured(config.model, len(corpus.vocabulary))
             out(
-                f"matched to {own.match_parameters}: {matched_field(config)}={config.model.encoder.output_size}, "
+                f"matched to {options.match_parameters}: {matched_field(config)}={config.model.encoder.output_size}, "
                 f"θ_M {count.model:,} at a vocabulary of {len(corpus.vocabulary):,} words"
             )
-    # where rank 0 begins the others would find no free folder
-    folder = own.out or Path(ranks.from_first(str(free_folder(own.preset, config.data.corpus))))
+    # take the choice of rank 0: once it has made the folder, the others would find another
+    folder = options.out or Path(ranks.from_first(str(free_folder(options.preset, config.data.corpus))))
     try:
-        if own.seeds is not None:
-            more = [f"--track={own.track}"] if own.track else []
-            more += ["--as-text"] if own.as_text or begun is not None else []
-            train_family(config, corpus, folder, own.seeds, own.engine, resume=own.resume, more=more)
+        if options.seeds is not None:
+            more = [f"--track={options.track}"] if options.track else []
+            more += ["--as-text"] if options.as_text or begun is not None else []
+            train_family(config, corpus, folder, options.seeds, options.engine, resume=options.resume, more=more)
         else:
-            train_and_report(config, corpus, folder, resume=own.resume, track=own.track, ranks=ranks)
-        if own.tour and ranks.rank == 0:
+            train_and_report(config, corpus, folder, resume=options.resume, track=options.track, ranks=ranks)
+        if options.tour and ranks.rank == 0:
             print_demo_report(config, corpus, folder)
     except Interrupted as stop:
-        if own.seeds is not None or ranks.count > 1:
+        if options.seeds is not None or ranks.count > 1:
             again = f"--out {shlex.quote(str(folder))} --resume auto"
             raise Interrupted(f"{stop}. The same command goes on, with {again}", stop.signal_number) from None
-        given = {"threads": own.threads, "track": own.track}
-        more = "".join(f" --{name} {value}" for name, value in given.items() if value) + " --tour" * own.tour
+        settings = {"threads": options.threads, "track": options.track}
+        more = "".join(f" --{name} {value}" for name, value in settings.items() if value) + " --tour" * options.tour
         again = f"spanlm train --out {shlex.quote(str(folder))} --resume auto{more}"
         raise Interrupted(f"{stop}. Go on with: {again}", stop.signal_number) from None
 
@@ -126,7 +126,7 @@ def train_and_report(
 
 
 def _print_help(preset: str | None, fields: Fields) -> None:
-    """Print the whole help, with every field of the configuration and its value."""
+    """Print the help of `--help all`, with every field of the configuration and its value."""
     out(train_parser().help_text(everything=True))
     out("fields of the configuration, each with its value:")
     for name, value, meaning in option_rows(named_config(preset, None), fields):
@@ -134,54 +134,54 @@ def _print_help(preset: str | None, fields: Fields) -> None:
         out(textwrap.indent(filled(meaning, 8), " " * 6))
 
 
-def completed(own: argparse.Namespace, fields: Fields) -> Fields:
-    """Return the fields of the configuration that are given, by the verb's own options, too.
+def completed(options: argparse.Namespace, fields: Fields) -> Fields:
+    """Check the options, and return `fields` with those that options of the verb set.
 
-    The options are completed with `preset`, `begun` (the folder of the run to go on with, or of the first of a
-    family), `engine`, and `resume` and `tour` as true or false.
+    Sets these options: `preset`, `begun` (the folder of the run to resume, or of the first of a family), `engine`, and
+    `resume` and `tour` as booleans.
     """
-    own.preset, own.corpus = text_and_preset(own.names, own.corpus, PRESETS)
-    if own.preset is not None and own.preset not in PRESETS and "/" in own.preset:
-        raise InputError(f"{own.preset}: neither a text that is there nor a preset.{nearest(own.preset, PRESETS)}")
-    if own.corpus is not None:
-        refuse_twice(fields, "data.corpus", "corpus", own.corpus)
-        fields["data.corpus"] = own.corpus
-    own.resume = own.resume == "auto"
-    own.begun = None
-    if own.resume and own.out is not None:
-        one = [own.out] if (own.out / CONFIG).exists() else []
-        own.begun = next(iter(one if own.seeds is None else seed_folders(own.out)), None)
-        if own.seeds is not None and own.begun is not None and own.preset is None and own.config is None:
-            # a run that another process has just begun has no configuration yet: it counts by its folder
-            there = [int(path.name.removeprefix(SEED)) for path in seed_folders(own.out, "*")]
-            if "training.seed" not in fields and min(there) > 1 and max(there) <= own.seeds:
+    options.preset, options.corpus = text_and_preset(options.names, options.corpus, PRESETS)
+    if (preset := options.preset) is not None and preset not in PRESETS and "/" in preset:
+        raise InputError(f"{preset}: neither a text that is there nor a preset.{nearest(preset, PRESETS)}")
+    if options.corpus is not None:
+        refuse_twice(fields, "data.corpus", "corpus", options.corpus)
+        fields["data.corpus"] = options.corpus
+    options.resume = options.resume == "auto"
+    options.begun, folder, unnamed = None, options.out, preset is None and options.config is None
+    if options.resume and folder is not None:
+        members = [folder] if (folder / CONFIG).exists() else []
+        options.begun = next(iter(members if options.seeds is None else seed_folders(folder)), None)
+        if options.seeds is not None and options.begun is not None and unnamed:
+            # a run that another process has just begun has a folder and no configuration yet
+            seeds = [int(path.name.removeprefix(SEED)) for path in seed_folders(folder, "*")]
+            if "training.seed" not in fields and min(seeds) > 1 and max(seeds) <= options.seeds:
                 raise InputError(
-                    f"--seeds={own.seeds}: the runs of {own.out} begin with seed {min(there)}. Say which is the "
-                    f"first of all: --seed {min(there)}, or --seed 1 if runs before it are gone."
+                    f"--seeds={options.seeds}: the runs of {folder} begin with seed {min(seeds)}. Say which is "
+                    f"the first of all: --seed {min(seeds)}, or --seed 1 if runs before it are gone."
                 )
-            fields.setdefault("training.seed", str(min(there)))
-    require(own.seeds is None or own.seeds >= 1, "--seeds", own.seeds, "at least 1")
-    own.engine = field_values(own, Engine)
-    for option, value in (("--jobs", own.jobs), ("--on", own.on)):
-        if own.seeds is None and value not in (1, None):
+            fields.setdefault("training.seed", str(min(seeds)))
+    require(options.seeds is None or options.seeds >= 1, "--seeds", options.seeds, "at least 1")
+    options.engine = field_values(options, Engine)
+    for option, value in (("--jobs", options.jobs), ("--on", options.on)):
+        if options.seeds is None and value not in (1, None):
             raise InputError(option, value, "is for several runs, of --seeds N or of `spanlm sweep`")
-    if own.seeds is not None and own.tour:
+    if options.seeds is not None and options.tour:
         raise InputError("--tour and --seeds do not go together: the demo report is of one run")
-    if own.resume and own.out is None:
+    if options.resume and folder is None:
         raise InputError("--resume auto: needs --out, the folder of the run to go on with")
-    if own.resume and own.seeds is None and own.begun is None and seed_folders(own.out):
-        raise InputError(f"--out={own.out}: holds no run to go on with. It holds a family of runs: add --seeds.")
-    nothing = own.preset is None and own.config is None and "data.corpus" not in fields and own.begun is None
-    alone = not fields and own.seeds is None and own.tour is None and own.help is None
-    if own.resume and nothing and alone:  # as in "Go on with: …", with another folder
-        raise InputError(f"--out={own.out}: holds no run to go on with. To begin one there, name a text or a preset.")
-    if own.tour is None:
-        own.tour = nothing and own.seeds is None
+    if options.resume and options.seeds is None and options.begun is None and seed_folders(folder):
+        raise InputError(f"--out={folder}: holds no run to go on with. It holds a family of runs: add --seeds.")
+    nothing = unnamed and "data.corpus" not in fields and options.begun is None
+    alone = not fields and options.seeds is None and options.tour is None and options.help is None
+    if options.resume and nothing and alone:  # as in "Go on with: …", with another folder
+        raise InputError(f"--out={folder}: holds no run to go on with. To begin one there, name a text or a preset.")
+    if options.tour is None:
+        options.tour = nothing and options.seeds is None
     return fields
 
 
 def refuse_twice(fields: Mapping[str, str], field: str, option: str, value: str) -> None:
-    """Refuse an `option` with a value beside the field of the configuration that it stands for."""
+    """Reject an `option` if the field of the configuration that it sets is given, too."""
     if field in fields:
         both = f"{named(option)}={value} and {field}={fields[field]}"
         raise InputError(f"{both}: say the same thing twice; take one")
@@ -191,7 +191,7 @@ def refuse_twice(fields: Mapping[str, str], field: str, option: str, value: str)
 
 
 def named_config(preset: str | None, config: Path | None) -> RunConfig:
-    """Return a preset's configuration, a file's, or a file's over a preset's; with neither, the demo's."""
+    """Return the configuration of a preset (default: the demo), of a file, or of a file laid over a preset."""
     base = find_preset(preset or _DEFAULT_PRESET).config
     if config is None:
         return base
@@ -200,7 +200,7 @@ def named_config(preset: str | None, config: Path | None) -> RunConfig:
 
 
 def with_words(config: RunConfig, begun: Path | None) -> RunConfig:
-    """Cut a text as the run to go on with, or to start from, does; else as new runs do."""
+    """Take the tokenisation from the run to resume or to start from; else that of new runs."""
     data, started = config.data, config.training.start_from
     origin = begun or (expanded(started) if started else None)
     tokenizer, min_count, marks = data.tokenizer, data.min_count, data.marks
@@ -223,14 +223,14 @@ def matched_field(config: RunConfig) -> str:
 
 
 def matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
-    """Choose the hidden size that meets a budget, θ_M or the LSTMn that has it."""
-    found = _BUDGET.fullmatch(wanted.upper().replace("_", "").replace(",", ""))
-    if found is None:
+    """Choose the hidden size that meets a budget: a number θ_M, or `LSTMn` for that of an LSTM of n units."""
+    budget_match = _BUDGET.fullmatch(wanted.upper().replace("_", "").replace(",", ""))
+    if budget_match is None:
         raise InputError(
             "match_parameters", wanted, "must be a number (3731200, 3.7M) or LSTM and a hidden size (LSTM300)"
         )
-    if found["units"]:
-        budget = lstm_budget(int(found["units"]), config.model, vocabulary_size)
+    if budget_match["units"]:
+        budget = lstm_budget(int(budget_match["units"]), config.model, vocabulary_size)
     else:
-        budget = round(float(found["number"]) * {"": 1, "K": 1e3, "M": 1e6}[found["scale"]])
+        budget = round(float(budget_match["number"]) * {"": 1, "K": 1e3, "M": 1e6}[budget_match["scale"]])
     return replace(config, model=match_parameters(config.model, vocabulary_size, budget))

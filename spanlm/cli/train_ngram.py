@@ -1,4 +1,4 @@
-"""`spanlm train ngram [TEXT]`: an n-gram model, which is counted and not learnt."""
+"""`spanlm train ngram [TEXT]`: counts an n-gram model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,12 @@ def run(options: argparse.Namespace, fields: Fields) -> None:
     preset, corpus_name = text_and_preset(options.names, options.corpus, NGRAM_PRESETS)
     if corpus_name is not None:
         fields["data.corpus"] = corpus_name
-    config = _config(NGRAM_PRESETS[preset or "ngram"].config, fields)
+    base = NGRAM_PRESETS[preset or "ngram"].config
+    refuse_unknown(fields, [name for name, _, _ in leaves(base)])
+    config = read_group(NgramRunConfig, overlaid(base.to_tree(), nested(fields)))
+    # new runs of `spanlm train` use "straight-words", too
+    tokenizer = "straight-words" if config.data.tokenizer == "words" else config.data.tokenizer
+    config = replace(config, data=replace(config.data, tokenizer=tokenizer))
     if options.print_config:
         out(config.to_yaml())
         return
@@ -32,15 +37,6 @@ def run(options: argparse.Namespace, fields: Fields) -> None:
     paragraph(*corpus.notes)
     table([("model", config.description), ("data", corpus.description), ("folder", str(folder))])
     trained, results = train_ngram(config, corpus, folder, out)
-    table(
-        [("model", trained.description), *((f"{name} ppl", shown(found.perplexity)) for name, found in results.items())]
-    )
+    rows = [(f"{name} ppl", shown(result.perplexity)) for name, result in results.items()]
+    table([("model", trained.description), *rows])
     out(f"{folder / ARPA} is written. Try it: spanlm evaluate {shlex.quote(str(folder))}")
-
-
-def _config(base: NgramRunConfig, fields: Fields) -> NgramRunConfig:
-    refuse_unknown(fields, [name for name, _, _ in leaves(base)])
-    config = read_group(NgramRunConfig, overlaid(base.to_tree(), nested(fields)))
-    # as `spanlm train` does for new runs
-    tokenizer = "straight-words" if config.data.tokenizer == "words" else config.data.tokenizer
-    return replace(config, data=replace(config.data, tokenizer=tokenizer))

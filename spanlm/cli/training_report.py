@@ -32,7 +32,7 @@ def ppl(loss: float) -> str:
 
 
 class TrainingReport(Watcher):
-    """Prints sizes (and `notes` on the corpus) before the start, progress, a line an epoch, and the end."""
+    """Prints the sizes (with `notes` on the corpus), progress, a line for each epoch, and the best one."""
 
     def __init__(self, notes: bool = True) -> None:
         self._notes, self._progress, self._training = notes, Progress(), TrainingConfig()
@@ -87,9 +87,9 @@ class TrainingReport(Watcher):
         return ", ".join(filter(None, [stage, "averaged" if at.averaged else ""]))
 
     def _left(self, event: StepEvent) -> str:
-        """Return how long the epoch will still take, and all epochs with their validations."""
+        """Return the time left in the epoch, and in all epochs with their validations."""
         at, finetune = event.position, self._training.finetune
-        # from the mean of the epoch's segments: their lengths may differ
+        # from the mean segment so far, since lengths may differ
         whole = event.segments / at.segment * at.epoch_tokens / max(event.tokens_per_second, 1e-3)
         left = whole * (1 - at.segment / event.segments)
         later = self._epochs(at) - at.stage_epochs - 1 + (finetune.stages - at.stage) * finetune.epochs
@@ -101,7 +101,7 @@ class TrainingReport(Watcher):
         self._validation_seconds = time.monotonic() - self._last_step
         self._progress.pause()
         remarks = ", ".join(filter(None, [self._phase(event.position), "best" if event.improved else ""]))
-        line = (  # 80 columns wide, with the most usual remark
+        line = (  # fits 80 columns with the commonest remark
             f"train ppl {ppl(event.train_loss):>8}  valid ppl {ppl(event.valid_loss):>8}  "
             f"{event.tokens_per_second:>7,.0f} tok/s  {event.seconds:>4.0f} s  {remarks}"
         )
@@ -126,7 +126,7 @@ def _batches(batching: BatchingConfig) -> str:
 
 
 def _left_out(batching: BatchingConfig, tokens: int, predicted: int) -> str:
-    """Return which training tokens are never predicted; empty if there are none."""
+    """Describe the training tokens that are never predicted; empty if there are none."""
     lost = tokens - predicted
     why = [f"what is beyond {batching.length} words of a sentence"] if batching.long_sentences == "cut" else []
     why += [] if batching.predict_first else ["the first word of each"]

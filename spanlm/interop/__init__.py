@@ -1,1 +1,1 @@
-"""Adapters to other libraries; each module needs an extra, and nothing else of the package imports them."""
+"""Adapters to other libraries; each module needs an extra, and the rest of the package imports none at start."""

@@ -1,16 +1,16 @@
-"""A trained model in Hugging Face's `transformers` (extra `hf`), and back from its folder.
+"""Trained models as models of Hugging Face's `transformers` (extra `hf`).
 
 Importing this module registers AutoConfig and AutoModelForCausalLM; `to_hf` has an example.
-The model wraps `LanguageModel` itself, so every encoder, memory and head is there. Tensors are batch-first here:
+The model wraps `LanguageModel`, so that every encoder, memory and head works. Tensors are batch-first here:
 
     input_ids, attention_mask, labels (B, N) → loss, logits (B, N, V), hidden_states, attentions ((B, 1, N, L),), state
 
-`logits` are log p(next word), normalised, natural logarithm. `state` is what the streams carry (`LMState`): pass it in
-with the words that follow. Padding on either side costs nothing and changes nothing: time is cut where rows begin and
-end, and only the rows that have words there are read.
+`logits` are log p(next word), normalised, natural logarithm. `state` (`LMState`) holds the streams' context: pass it in
+with the following words. Padding on either side changes no number and costs no time: time is cut where rows begin and
+end, and each piece is read only for the rows that have words in it.
 
-The text of a run is lines, each opened and closed by <eos>, which is the tokenizer's `bos_token`, `eos_token` and
-`pad_token`; it writes <eos> for a line end within a text, and opens none by itself.
+A run reads lines, each opened and closed by <eos>, which is the tokenizer's `bos_token`, `eos_token` and `pad_token`.
+The tokenizer writes <eos> for each line end within a text; it puts none before the text.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ from spanlm.runs.model import Model, TrainedModel
 from spanlm.store.files import new_folder
 
 try:
-    import transformers as transformers  # for `yardstick`, too, which needs the classes here
+    import transformers as transformers  # re-exported for `yardstick`, which needs the classes below
     from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
     from tokenizers.models import WordLevel
 except ImportError:
     raise InputError(f"Hugging Face needs more: {installation('hf')}") from None
 
-# \w and the letters of `spanlm.data.tokenizer`, as the library's expressions name them
+# \w and the letters of `spanlm.data.tokenizer`, in the syntax of `tokenizers`
 _LETTER = r"[\p{L}\p{N}\p{M}_\u200c\u200d]"
 _WORDS = rf"{UNK}|(?:[\p{{L}}\p{{Nl}}\p{{No}}]\.){{2,}}(?!{_LETTER})|{_LETTER}+(?:['’.,\-]{_LETTER}+)*|[^ \t\n\r\v\f]"
 _CASED, _PASSED_OVER = r"[\p{Lu}\p{Ll}\p{Lt}]", r"[\p{Mn}\p{Me}\p{Cf}\p{Lm}\p{Sk}'’.·:]*"
-_LAST_SIGMA = rf"{_CASED}{_PASSED_OVER}\KΣ(?!{_PASSED_OVER}{_CASED})"  # as Unicode's Final_Sigma
+_LAST_SIGMA = rf"{_CASED}{_PASSED_OVER}\KΣ(?!{_PASSED_OVER}{_CASED})"  # Unicode's condition Final_Sigma
 
 IGNORED = -100
-"""The label of a position that the loss leaves out."""
+"""Label of positions that the loss ignores."""
 
 MODELING = "modeling_spanlm.py"
-"""The file in an exported folder by which `trust_remote_code` finds the installed package; it holds no model."""
+"""File of an exported folder that imports the installed package, for `trust_remote_code`; it defines no model."""
 
 
 class SpanlmConfig(transformers.PreTrainedConfig):  # type: ignore[misc]
-    """What an exported folder says of its model.
+    """The configuration of an exported model.
 
     Attributes:
         run: `model` as in a run's config.yaml; `tokenizer` and `lines` of its text; `predict_first`.
@@ -66,7 +66,7 @@ class SpanlmConfig(transformers.PreTrainedConfig):  # type: ignore[misc]
 
     model_type = "spanlm"
     is_stateful = True
-    keys_to_ignore_at_inference: ClassVar[list[str]] = ["state"]  # a `Trainer` joins tensors
+    keys_to_ignore_at_inference: ClassVar[list[str]] = ["state"]  # a `Trainer` would concatenate it as a tensor
 
     run: dict[str, Any] | None = None
     vocab_size: int = 2
@@ -79,17 +79,16 @@ class SpanlmConfig(transformers.PreTrainedConfig):  # type: ignore[misc]
 
 @dataclass
 class SpanlmOutput(transformers.utils.ModelOutput):  # type: ignore[misc]
-    """What the model gives for words (B, N).
+    """The output of the model for words (B, N).
 
     Attributes:
-        loss: mean −log p of the labels, nats, each predicted at the position before it; no word is predicted where one
-            of the two is padding.
-        logits: (B, N, V) log p(next word); 0 where there is padding.
+        loss: mean −log p of the labels, nats, each predicted at the position before it; labels at padding, or after
+            padding, are left out.
+        logits: (B, N, V) log p(next word); 0 at padding.
         state: after the last word of each row.
-        attentions: one tensor (B, 1, N, L): column j is lag L − 1 − j + `nearest_lag` of the model: how
-            many words back; zero where there is padding.
-        hidden_states: the embedded words (B, N, E), the encoder's output (B, N, H), and what the head reads (B, N, D),
-            each zero where there is padding.
+        attentions: one tensor (B, 1, N, L); column j is lag L − 1 − j + `nearest_lag`, in words; 0 at padding.
+        hidden_states: the embedded words (B, N, E), the encoder's output (B, N, H), and the readout (B, N, D), each
+            0 at padding.
     """
 
     loss: Tensor | None = None
@@ -100,10 +99,10 @@ class SpanlmOutput(transformers.utils.ModelOutput):  # type: ignore[misc]
 
 
 class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixin):  # type: ignore[misc]
-    """A recurrent language model of this package.
+    """A recurrent language model of spanlm.
 
     Raises:
-        InputError: the configuration has no model, or one that this version does not know.
+        InputError: the configuration has no model, or one unknown to this version.
     """
 
     config_class = SpanlmConfig
@@ -119,14 +118,14 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         self.model = to_be_filled(model, config.vocab_size)
         self.fixed = {name for name, parameter in self.named_parameters() if not parameter.requires_grad}
         words = "model.embedding.weight"
-        own = self.named_parameters(remove_duplicate=False)
-        tied = [name for name, value in own if value is self.model.embedding.weight and name != words]
+        parameters = self.named_parameters(remove_duplicate=False)
+        tied = [name for name, value in parameters if value is self.model.embedding.weight and name != words]
         self._tied_weights_keys = dict.fromkeys(tied, words)
         config.tie_word_embeddings = bool(tied)
         self.post_init()
 
     def _init_weights(self, module: torch.nn.Module) -> None:
-        pass  # `LanguageModel` drew them
+        pass  # `LanguageModel` has drawn the weights
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
@@ -134,17 +133,17 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
 
     @classmethod
     def from_pretrained(cls, *arguments: Any, **more: Any) -> Any:
-        """Load as `transformers` does, with each weight at an address of its own.
+        """Load as `transformers` does, and copy each weight.
 
-        Mapped from a file, they lie at odd addresses, and the last bits of a product depend on where its factors lie.
-        What training leaves as it is (torch's second bias of an LSTM) is nothing to train here, either.
+        Weights mapped from a file lie at odd addresses, and the last bits of a product depend on the addresses of its
+        factors. Weights that training keeps fixed (torch's second bias of an LSTM) stay fixed here.
         """
-        found = super().from_pretrained(*arguments, **more)
-        model = found[0] if isinstance(found, tuple) else found
+        loaded = super().from_pretrained(*arguments, **more)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
         for name, parameter in model.named_parameters():
             parameter.data = parameter.data.clone()
             parameter.requires_grad_(name not in model.fixed)
-        return found
+        return loaded
 
     def get_input_embeddings(self) -> torch.nn.Module:
         return self.model.embedding
@@ -165,11 +164,11 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
     ) -> SpanlmOutput | tuple[Any, ...]:
         """Read words (B, N) after `state`, or from the beginning; see `SpanlmOutput`.
 
-        A mask may begin with what was read before the `state`. Words that it leaves out between others are not read.
+        A mask may be longer, with the words before `state` first. Words masked between others are not read.
 
         Raises:
-            InputError: no words; a mask, labels or a state of another shape; weights of half precision, or attention
-                asked of a model that has none.
+            InputError: no words; a mask, labels or a state of another shape; weights of half precision; or
+                `output_attentions` for a model without attention.
         """
         shape = input_ids.shape
         require(len(shape) == 2 and min(shape) > 0, "input_ids", tuple(shape), "rows of one word or more, as <eos>")
@@ -189,7 +188,7 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         hidden = bool(self.config.output_hidden_states if output_hidden_states is None else output_hidden_states)
         read: list[list[Tensor]] = []
         for rows, columns in _rectangles(mask):
-            some = rows if len(rows) else rows.new_zeros(1)  # columns of padding: for the shapes alone
+            some = rows if len(rows) else rows.new_zeros(1)  # only padding here: read a row for the shapes
             values, after = self._read(input_ids[some, columns].T, state, some, hidden, looks)
             state = after if len(rows) else state
             read.append([_on_rows(x[:, : len(rows)].transpose(0, 1), rows, len(input_ids)) for x in values])
@@ -206,9 +205,9 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
     def _read(
         self, tokens: Tensor, state: LMState, rows: Tensor, hidden: bool, looks: bool
     ) -> tuple[list[Tensor], LMState]:
-        """Read words (T, n) of some of the rows, n of B; the state that comes out is that of all.
+        """Read words (T, n) of n of the B rows; return the values (T, n, …) and the state of all rows.
 
-        Gives log p and, if they are to be, the `hidden` states and the weights by lag, each (T, n, …).
+        The values are log p and, on request, the `hidden` states and the attention weights by lag (`looks`).
         """
         others = torch.tensor(sorted({*range(_streams(state))} - {*rows.tolist()}), device=rows.device).long()
         readout, after = self.model(tokens, state.select(rows) if len(others) else state)
@@ -224,7 +223,7 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
 
     @property
     def nearest_lag(self) -> int:
-        """How many words back the last column of `attentions` is; 0 is the word just read."""
+        """Lag of the last column of `attentions`, in words; 0 is the word just read."""
         word = torch.zeros(1, 1, dtype=torch.long, device=self.model.device)
         readout: Readout = self.model(word, self.model.init_state(1))[0]
         if readout.attention is None:
@@ -232,9 +231,9 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         return readout.attention.nearest_lag
 
     def square_attentions(self, attentions: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Return weights (B, 1, N, L) by lag as (B, 1, N, N) by word, as BertViz draws them; older words are left out.
+        """Return weights (B, 1, N, L) by lag as (B, 1, N, N) by word, for BertViz; words before the first are left out.
 
-        Row n is the word that was read last, column m the word that was looked at.
+        Row n is the last word read, column m the attended word.
         """
         squares, nearest = [], self.nearest_lag
         for weights in attentions:
@@ -257,8 +256,8 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
     ) -> dict[str, Any]:
         if next_sequence_length is not None:
             input_ids = input_ids[:, -next_sequence_length:]
-        asked = {name: more.get(name) for name in ("use_cache", "output_attentions", "output_hidden_states")}
-        return {"input_ids": input_ids, "attention_mask": attention_mask, "state": state, **asked}
+        flags = {name: more.get(name) for name in ("use_cache", "output_attentions", "output_hidden_states")}
+        return {"input_ids": input_ids, "attention_mask": attention_mask, "state": state, **flags}
 
     def _update_model_kwargs_for_generation(
         self, outputs: SpanlmOutput, model_kwargs: dict[str, Any], *arguments: Any, **more: Any
@@ -267,7 +266,7 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         return changed if outputs.state is None else {**changed, "state": outputs.state}
 
     def _expand_inputs_for_generation(self, expand_size: int = 1, **inputs: Any) -> Any:
-        """Repeat each row for its beams or samples, that of a state that was given, too."""
+        """Repeat each row, and its state, for its beams or samples."""
         if inputs.get("state") is not None:
             inputs["state"] = inputs["state"].map(lambda x: x.repeat_interleave(expand_size, dim=1))
         return super()._expand_inputs_for_generation(expand_size=expand_size, **inputs)
@@ -275,7 +274,7 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
     def _get_stopping_criteria(
         self, generation_config: Any, stopping_criteria: Any, tokenizer: Any = None
     ) -> transformers.StoppingCriteriaList:
-        """End rows at `stop_strings` as the words are decoded: the library's own takes tokens for parts of words."""
+        """End rows at `stop_strings` of the decoded text, since the library's criterion expects sub-words."""
         config, criteria = copy(generation_config), list(stopping_criteria or ())
         if config.stop_strings and tokenizer is not None:
             criteria.append(_StopStrings(config.stop_strings, tokenizer))
@@ -288,7 +287,7 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
 
 
 class _StopStrings(transformers.StoppingCriteria):  # type: ignore[misc]
-    """Ends the rows in whose text, as the tokenizer decodes it, a string ends within the last word."""
+    """Ends the rows whose decoded text contains a stop string that ends within the last word."""
 
     def __init__(self, strings: str | list[str], tokenizer: transformers.PreTrainedTokenizerFast) -> None:
         self.strings, self.decode = [strings] if isinstance(strings, str) else strings, tokenizer.decode
@@ -298,15 +297,15 @@ class _StopStrings(transformers.StoppingCriteria):  # type: ignore[misc]
         return torch.tensor(ends, device=input_ids.device)
 
     def _ends(self, row: Tensor, string: str) -> bool:
-        text, last = self.decode(row[-len(string) - 1 :]), self.decode(row[-1:])  # no word has less than a letter
+        text, last = self.decode(row[-len(string) - 1 :]), self.decode(row[-1:])  # every word has at least one letter
         return string in text[-len(last) - len(string) + 1 :]
 
 
 def to_hf(trained: Model) -> tuple[SpanlmForCausalLM, transformers.PreTrainedTokenizerFast]:
-    """Return a trained model and its tokenizer as `transformers` knows them; the weights are copied.
+    """Return a trained model and its tokenizer as classes of `transformers`; the weights are copied.
 
     Raises:
-        InputError: several models as one, n-grams, or a lesion that weights do not have (`uniform`, `none`).
+        InputError: an ensemble, an n-gram model, or a lesion that weights cannot express (`uniform`, `none`).
 
     Example:
         >>> model, tokenizer = spanlm.to_hf(spanlm.load("runs/demo"))
@@ -317,8 +316,8 @@ def to_hf(trained: Model) -> tuple[SpanlmForCausalLM, transformers.PreTrainedTok
     if not isinstance(trained, TrainedModel):
         raise InputError(f"{trained.folder}: only a single recurrent model can be exported; name one run")
     if trained.attention in ("uniform", "none"):
-        what = f"attention={trained.attention}: {trained.folder}"
-        raise InputError(f"{what}: weights alone do not say so, and no more is exported. Export the run as trained.")
+        lesion = f"attention={trained.attention}: {trained.folder}"
+        raise InputError(f"{lesion}: weights alone do not say so, and no more is exported. Export the run as trained.")
     config, model = trained.config, trained.model
     run = {
         "model": asdict(model.config),
@@ -338,13 +337,13 @@ def to_hf(trained: Model) -> tuple[SpanlmForCausalLM, transformers.PreTrainedTok
 
 
 def export(trained: Model, folder: Path) -> None:
-    """Write a folder that `from_pretrained` of `transformers` reads; see `to_hf`.
+    """Write a folder for `from_pretrained` of `transformers`; see `to_hf`.
 
-    With `import spanlm.interop.hf` before, or with trust_remote_code=True, which runs the one line of MODELING.
+    To load it, import spanlm.interop.hf before, or set trust_remote_code=True, which runs the one line of MODELING.
 
     Raises:
-        InputError: as `to_hf`; the folder is there and not empty.
-        RunError: the disk refused; nothing is left.
+        InputError: as `to_hf`; the folder exists and is not empty.
+        RunError: the folder cannot be written; nothing is left of it.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: is there and not empty; name a new folder")
@@ -357,7 +356,7 @@ def export(trained: Model, folder: Path) -> None:
     try:
         with new_folder(folder) as new, quiet():
             model.save_pretrained(new)
-            # safetensors lets its owner alone read the file
+            # safetensors makes the file readable for its owner alone
             shutil.copymode(new / "config.json", new / "model.safetensors")
             tokenizer.save_pretrained(new)
             (new / MODELING).write_text(f"from spanlm.interop.hf import {names}  # noqa: F401\n")
@@ -367,7 +366,7 @@ def export(trained: Model, folder: Path) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the library from writing, bars of progress too."""
+    """Silence the library's log and progress bars."""
     log = transformers.utils.logging
     level, bar = log.get_verbosity(), log.is_progress_bar_enabled()
     log.set_verbosity_error()
@@ -383,8 +382,8 @@ def quiet() -> Iterator[None]:
 def tokenizer_of(vocabulary: Vocabulary, tokenizer: str) -> transformers.PreTrainedTokenizerFast:
     """Return a tokenizer that cuts lines into words as `spanlm.data.tokenizer.tokenize` does, with <eos> between lines.
 
-    But a word of nothing that is seen, as a no-break space between two spaces, is left out by "straight-words" here.
-    Sentences are not cut: where the training's lines were cut into sentences (`data.lines`), give one a line.
+    One difference: "straight-words" drops words of invisible characters alone, as a no-break space between two spaces.
+    Sentences are not cut: for a run whose lines were cut into sentences (`data.lines`), give one sentence a line.
     """
     fast = Tokenizer(WordLevel(dict(zip(vocabulary.words, range(len(vocabulary)), strict=True)), unk_token=UNK))
     changes: list[Any] = [normalizers.Replace("\n", f" {EOS} ")]
@@ -392,12 +391,12 @@ def tokenizer_of(vocabulary: Vocabulary, tokenizer: str) -> transformers.PreTrai
         straight = (("’", "'"), (Regex(OTHER_SPACE.pattern), " "), (Regex(UNSEEN.pattern), ""))
         changes += [normalizers.Replace(*change) for change in straight]
     if tokenizer != "whitespace":
-        # `str.lower` knows that a Greek word ends in another sigma; the normaliser changes each letter by itself
+        # `str.lower` knows the final sigma of a Greek word; the normaliser lower-cases each letter by itself
         changes += [normalizers.Replace(Regex(_LAST_SIGMA), "ς"), normalizers.Lowercase()]
     fast.normalizer = normalizers.Sequence(changes)
     pattern = r"[^ \t\n\r\v\f]+" if tokenizer == "whitespace" else f"{EOS}|{_WORDS}"
     fast.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "removed", invert=True)
-    # before the first one, too: pipelines put what was generated behind the prompt as it is decoded
+    # a space before the first word, too: pipelines append the decoded words to the prompt
     fast.decoder = decoders.Replace(Regex("^"), " ")
     special = {f"{name}_token": EOS for name in ("bos", "eos", "pad")}
     return transformers.PreTrainedTokenizerFast(tokenizer_object=fast, unk_token=UNK, **special)
@@ -408,27 +407,27 @@ def _streams(state: LMState) -> int:
 
 
 def _rectangles(mask: Tensor) -> Iterator[tuple[Tensor, slice]]:
-    """Cut (B, N) where any row begins or ends: the rows that have words there, and the columns."""
+    """Cut a mask (B, N) at columns where any row begins or ends; yield the rows with words, and the columns."""
     changes = (mask[:, 1:] != mask[:, :-1]).any(0).nonzero().squeeze(1) + 1
     for start, stop in pairwise([0, *changes.tolist(), mask.shape[1]]):
         yield mask[:, start].nonzero().squeeze(1), slice(start, stop)
 
 
 def _on_rows(values: Tensor, rows: Tensor, count: int) -> Tensor:
-    """Return (n, T, …) of some rows as (B, T, …), zero on the others."""
+    """Spread values (n, T, …) of `rows` over all rows (B, T, …), with zeros elsewhere."""
     if len(rows) == count:
         return values
     return values.new_zeros(count, *values.shape[1:]).index_copy(0, rows, values)
 
 
 def _aligned(parts: Sequence[Tensor]) -> Tensor:
-    """Join parts (B, T, L); the last columns of weights are the same lag."""
+    """Join parts (B, T, L) in time, padded on the left of L: the last column is the same lag in all."""
     longest = max(part.shape[-1] for part in parts)
     return torch.cat([pad(part, (longest - part.shape[-1], 0)) for part in parts], 1)
 
 
 def _loss(log_p: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-    """Mean −log p of labels (B, N), each from the position before it; none of padding, nor what padding precedes."""
+    """Mean −log p of labels (B, N), each from the position before it, without labels at or after padding."""
     wanted = labels[:, 1:].masked_fill(~(mask[:, 1:] & mask[:, :-1]), IGNORED)
     return torch.nn.functional.nll_loss(log_p[:, :-1].flatten(0, 1), wanted.flatten(), ignore_index=IGNORED)
 

@@ -6,9 +6,9 @@
 
 Importing this module registers the name `spanlm`: simple_evaluate(model="spanlm", model_args="run=runs/demo").
 
-Every text is opened by <eos>, as a line of the training was, and words are cut as there. A line end within a text is
-<eos>, and what stands before it stays in the state, but for a model that was trained on lines alone. A word that
-begins in a context and ends in its continuation, as in "(" and "A)", counts with the continuation.
+Every text is opened by <eos> and tokenised, as a line in training. A line end within a text is <eos>, and the state is
+carried over it, unless the model was trained on single lines. A word that begins in a context and ends in its
+continuation, as in "(" and "A)", counts with the continuation.
 """
 
 from __future__ import annotations
@@ -34,21 +34,20 @@ except ImportError:
     raise InputError(f"lm-eval needs more: {installation('eval')}") from None
 
 LENGTH = 256
-"""Words that are generated where a task says nothing."""
+"""Words to generate if a task sets no `max_gen_toks`."""
 
 
 class SpanlmLM(LM):  # type: ignore[misc]
     """A run, or a loaded model, that answers the requests of a task. Log-probabilities are natural.
 
-    Of several answers to one question that are equally probable, as where both hold the same <unk>, the last one counts
-    as the best: tasks of pairs, such as BLiMP's, name the right one first, so that a tie is wrong, as in
-    `spanlm pairs`.
+    Among equally probable answers to a question, as with the same <unk>, the last counts as the best. Tasks of pairs,
+    such as BLiMP, name the right answer first, so that a tie is wrong, as in `spanlm pairs`.
 
     Args:
         run: folder of a run, or a model from `load` or `load_ensemble`.
         ends: count the line end (<eos>) after each text, too, as `spanlm pairs` does.
-        device: as of `load`; cuda and cuda:0, which lm_eval asks for where nothing is said, mean auto.
-        batch_size, max_batch_size: without effect; texts are read side by side by themselves.
+        device: as of `load`; cuda and cuda:0, lm_eval's defaults, mean auto.
+        batch_size, max_batch_size: ignored; texts are batched as in `Model.score`.
 
     Raises:
         InputError: as `load`.
@@ -70,33 +69,33 @@ class SpanlmLM(LM):  # type: ignore[misc]
 
     @property
     def tokenizer_name(self) -> str:
-        """Name the words, for caches of requests."""
+        """Identify the vocabulary, for lm_eval's caches of requests."""
         return f"spanlm-{self.trained.vocabulary.hash[:16]}"
 
     def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        """Give log p(continuation | context) of each request, and whether each of its words was the likeliest."""
+        """Return log p(continuation | context) of each request, and whether all its words were the likeliest."""
         pairs = [request.args for request in requests]
         texts = [self._closed(context + continuation) for context, continuation in pairs]
-        found = []
+        results = []
         for (context, _), text, rows in zip(pairs, texts, self._rows(texts), strict=True):
             scored = rows[self._read(context, text, rows) :]
-            found.append((_log_p(scored), all(row.rank == 1 for row in scored)))
-        return _last_of_equals(requests, found)
+            results.append((_log_p(scored), all(row.rank == 1 for row in scored)))
+        return _last_of_equals(requests, results)
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
-        """Give log p of each whole text."""
+        """Return log p of each whole text."""
         return [_log_p(rows) for rows in self._rows([self._closed(request.args[0]) for request in requests])]
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """Continue each context up to one of the strings `until`, or `max_gen_toks` words."""
-        return [self._continued(context, how) for context, how in (request.args for request in requests)]
+        return [self._continued(context, task) for context, task in (request.args for request in requests)]
 
-    def _continued(self, context: str, how: dict[str, Any]) -> str:
-        until = how.get("until") or []
+    def _continued(self, context: str, task: dict[str, Any]) -> str:
+        until = task.get("until") or []
         stops, text = [until] if isinstance(until, str) else until, ""
-        sampled = {"temperature": float(how.get("temperature", 1.0)), "top_k": how.get("top_k"), "top_p": None}
-        options = sampled | {"top_p": how.get("top_p")} if how.get("do_sample") else {"top_k": 1}
-        for word in self.trained.words(context, length=int(how.get("max_gen_toks", LENGTH)), **options):
+        sampled = {"temperature": float(task.get("temperature", 1.0)), "top_k": task.get("top_k"), "top_p": None}
+        options = sampled | {"top_p": task.get("top_p")} if task.get("do_sample") else {"top_k": 1}
+        for word in self.trained.words(context, length=int(task.get("max_gen_toks", LENGTH)), **options):
             text += "\n" if word == EOS else word if text.endswith("\n") else f" {word}"
             if cut := [text.index(stop) for stop in stops if stop in text]:
                 return text[: min(cut)]
@@ -106,19 +105,19 @@ class SpanlmLM(LM):  # type: ignore[misc]
         return text + "\n" * (self.ends and not text.endswith("\n"))
 
     def _rows(self, texts: Sequence[str]) -> list[list[WordScore]]:
-        """Score every token of each text: those of one line side by side, the others each by itself."""
+        """Score every token of each text: texts of one line in batches, the others one by one."""
         lines = [text for text in texts if "\n" not in text]
         of_lines = iter(by_line(self.trained.score(lines, state="line", base=math.e), len(lines)))
         return [self._stream(text) if "\n" in text else next(of_lines) for text in texts]
 
     def _stream(self, text: str) -> list[WordScore]:
-        """Score a text of lines, and the <eos> of each that has its end."""
+        """Score a text of several lines, with the <eos> of each complete line."""
         alone = self.trained.texts.line_by_line or not self.trained.texts.predict_first
         rows = list(self.trained.score(_lines(text), state="line" if alone else "carry", base=math.e, eos=True))
         return rows[: _ended(text, [row.word for row in rows])]
 
     def _read(self, context: str, text: str, rows: Sequence[WordScore]) -> int:
-        """Count the rows of a text that are of the context alone that it begins with."""
+        """Count the rows at the start of a text that belong to its context alone."""
         words = words_of(self.trained.texts.pieces(_lines(context)))
         words = words[: _ended(context, words)]
         words = words if "\n" in text else [word for word in words if word != EOS]
@@ -131,24 +130,24 @@ def _lines(text: str) -> list[str]:
 
 
 def _ended(text: str, words: list[str]) -> int:
-    """Count the words of a text without the <eos> after a last line that goes on."""
+    """Count the words of a text without the <eos> of an incomplete last line."""
     return len(words) - (words[-1:] == [EOS] and not text.endswith("\n"))
 
 
 def _log_p(rows: Sequence[WordScore]) -> float:
-    """Sum what was predicted: first words that a model only reads have no probability."""
+    """Sum log p of the predicted words; a model may only read first words."""
     return 0.0 - math.fsum(row.surprisal for row in rows if row.rank is not None)
 
 
-def _last_of_equals(requests: Sequence[Any], found: list[tuple[float, bool]]) -> list[tuple[float, bool]]:
-    """Lower all but the last of a question's equal log-probabilities by the least that a float can be."""
+def _last_of_equals(requests: Sequence[Any], results: list[tuple[float, bool]]) -> list[tuple[float, bool]]:
+    """Lower all but the last of a question's equal log-probabilities by the least step of a float."""
     places: dict[tuple[Any, Any, float], list[int]] = defaultdict(list)
-    for place, (request, (log_p, _)) in enumerate(zip(requests, found, strict=True)):
+    for place, (request, (log_p, _)) in enumerate(zip(requests, results, strict=True)):
         places[request.task_name, request.doc_id, log_p].append(place)
-    changed = list(found)
+    changed = list(results)
     for (_, _, log_p), equals in places.items():
         for place in equals[:-1]:
-            changed[place] = math.nextafter(log_p, -math.inf), found[place][1]
+            changed[place] = math.nextafter(log_p, -math.inf), results[place][1]
     return changed
 
 

@@ -1,7 +1,7 @@
-"""A training's numbers and a sample of text in an experiment tracker.
+"""Sends a training's numbers and a sample of text to an experiment tracker.
 
-`tensorboard` (extra `track`) writes into the run's folder; `wandb` and `trackio`, which has the same interface, are the
-user's own installations. metrics.jsonl stays the truth: what a tracker gets is read from the same events.
+`tensorboard` (extra `track`) writes into the run's folder; users install `wandb`, or `trackio` with the same interface,
+themselves. metrics.jsonl stays the reference: trackers get the same events.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from spanlm.training.setup import WarmStart
 Tracker = Literal["tensorboard", "wandb", "trackio"]
 
 WORDS = 24
-"""Words of the text that is generated after each epoch that was the best so far."""
+"""Words of the text generated after each epoch that is the best so far."""
 
 _NUMBERS = {"loss", "perplexity", "train_loss", "rate", "gradient_norm", "tokens_per_second"}
 
@@ -36,7 +36,7 @@ class _TensorBoard:
     def __init__(self, folder: Path, config: RunConfig, step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        # what an interrupted run wrote after its checkpoint is written once more
+        # a resumed run repeats the steps after its checkpoint
         self._writer: Any = SummaryWriter(str(folder / "tensorboard"), purge_step=step)
         self._writer.add_text("config", "\n".join(f"    {line}" for line in config.to_yaml().splitlines()), step)
 
@@ -50,7 +50,7 @@ class _TensorBoard:
 
 
 class Tracked(Watcher):
-    """Passes a training's events on to its watcher, and to a tracker.
+    """Passes a training's events to its watcher and to a tracker.
 
     Raises:
         InputError: the tracker is not installed.
@@ -77,15 +77,15 @@ class Tracked(Watcher):
             self._log("train", event.row(), event.position.step)
 
     def epoch(self, event: EpochEvent) -> None:
-        """Write the numbers of a validation and, of the best so far, a text."""
+        """Log the numbers of a validation and, if it is the best so far, a generated text."""
         self._watcher.epoch(event)
         step = event.position.step
         self._log("valid", {**event.row(), "tokens_per_second": event.tokens_per_second}, step)
         if event.improved:
-            # a model that is made draws its first weights: the training's own draws stay as they are
+            # loading a model draws weights, which must not disturb the training's random state
             with torch.random.fork_rng():
                 run = require_weights(load(self._folder, "cpu"), "tracking")
-                with suppress(InputError):  # a model that knows no first words
+                with suppress(InputError):  # the model never learnt to predict first words
                     words = run.generate(length=WORDS, temperature=0.8)
                     text = " ".join("\n" if word == EOS else word for word in words)
                     self._open(step).log({"generated": text}, step=step)
@@ -102,7 +102,7 @@ class Tracked(Watcher):
         self._open(step).log(numbers, step=step)
 
     def _open(self, step: int) -> Any:
-        """Open the tracker with the first numbers: `wandb`, or what has its interface, or a writer of TensorBoard's."""
+        """Return the tracker, opened at the first numbers: a `SummaryWriter`, `wandb` or `trackio`."""
         if self._sink is None and self._tracker == "tensorboard":
             self._sink = _TensorBoard(self._folder, self._config, step)
         elif self._sink is None:

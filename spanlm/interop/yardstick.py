@@ -1,27 +1,26 @@
 """Any causal model of Hugging Face as a yardstick (extra `hf`): `spanlm.load("hf:FOLDER")`, a local folder.
 
-Such a model predicts sub-words; everything here is by *written word*, what stands between white space, and line end,
-so that its numbers stand beside those of a model of words. A text reaches the tokenizer with one space between two
-words and a line end after each line. A word is the sub-words of its letters and of the space before it; the line end
-is that of the text, or the `eos` token where the tokenizer has none. Each context is opened by the `bos` token, or, if
-there is none, by `eos`. Where the tokenizer would make one sub-word of a mark and the line end after it, as those of
-Llama 3 and Qwen do, the line end is a sub-word of its own, for it belongs to no word: such a model finds it less
-probable than the joined one.
+Such a model predicts sub-words. Here all scores are by *written word* (between white space) and line end, so that they
+compare with those of a model of words. The tokenizer reads a text with one space between two words and a line end after
+each line. The score of a word covers the sub-words of its letters and of the space before it. The line end is that of
+the text, or the `eos` token if the tokenizer has no line end. Each context is opened by the `bos` token or, without
+one, by `eos`. Some tokenizers, as those of Llama 3 and Qwen, join a punctuation mark and the line end after it into one
+sub-word. Here the line end is always a separate sub-word, since it belongs to no word; such models give it a lower
+probability than the joined one.
 
-Where a space is part of the sub-word that *follows* it, as in GPT-2 and Llama, Π p(sub-word) leaves out that a word
-ends, and counts it with the next one. The correction (Pimentel & Meister, 2024, "How to Compute the Probability of a
-Word", arXiv 2406.14561; Oh & Schuler, 2024, "Leading Whitespaces of Language Models' Subword Vocabulary Pose a Confound
-for Calculating Word Probabilities") moves it to the word that ends:
+If a space is part of the sub-word *after* it, as in GPT-2 and Llama, the product of p(sub-word) leaves out the end of
+the word, and counts it with the next word. The correction (Pimentel & Meister, 2024, "How to Compute the Probability of
+a Word", arXiv 2406.14561; Oh & Schuler, 2024, "Leading Whitespaces of Language Models' Subword Vocabulary Pose a
+Confound for Calculating Word Probabilities") moves the end to its own word:
 
     p(w | c) = Π p(sub-word) · e(c, w) / e(c),   e(c) = Σ p(s | c) over the sub-words s that begin with white space
 
-with `bos` and `eos` among those s; the first word of a line, which no space precedes, has no e(c) below, and the line
-end has 1 above. The sum over a line is the same with it and without: it is the default because the surprisal of single
-words is not, and only with it is p a distribution over words. A tokenizer whose sub-words do not begin with white space
-needs none and gets none.
+where `bos` and `eos` count as such s. The first word of a line has no space before it, so its denominator is 1; the
+numerator of a line end is 1. The correction does not change the sum over a line, only the surprisal of single words. It
+is the default because only with it is p a distribution over words. A tokenizer whose sub-words do not begin with white
+space gets no correction.
 
-Windows of sub-words overlap and words are sums over them, so this reads by itself: as blocks of
-`spanlm.scoring.stream.read` it would be more code.
+This module does not use `spanlm.scoring.stream.read`: its windows overlap, and a word is a sum over sub-words.
 """
 
 from __future__ import annotations
@@ -62,22 +61,22 @@ from spanlm.store.files import expanded
 from spanlm.store.machine import pick_device
 
 WINDOW = 2048
-"""Sub-words read at a time, at most, of a model that can read more, or says of no limit."""
+"""Most sub-words read at a time, even if the model has no limit or a higher one."""
 
 CHUNK = 2048
-"""Words of a carried text that are cut into sub-words together, at least; a chunk ends with a line."""
+"""Least words of a text with carried state to cut into sub-words together; a chunk ends with a line."""
 
 LINES = 64
-"""Lines read side by side, at most, where each stands alone."""
+"""Most lines in a batch, if the state is reset at each line."""
 
 LOGITS = 1 << 24
-"""Probabilities computed at a time, but for a single window: rows times steps times sub-words."""
+"""Most logits of a batch, rows × steps × vocabulary; a single window may exceed it."""
 
 _SPACE = (" ", "\t", "\n", "\r", "\v", "\f")
 
 
 class _AnyWord(Vocabulary):
-    """Knows every word: what is unknown is the tokenizer's matter."""
+    """A vocabulary with every word, since only the tokenizer decides what is unknown."""
 
     def __contains__(self, word: object) -> bool:
         return True
@@ -87,7 +86,7 @@ _Unit = tuple[WordScore, list[str]]
 """A written word or a line end: its score in nats, and its sub-words."""
 
 _Places = list[tuple[int, int, str]]
-"""Line, place in it and letters of words and line ends."""
+"""Line, index in the line, and letters of words and line ends."""
 
 
 class Yardstick(Model):
@@ -95,9 +94,9 @@ class Yardstick(Model):
 
     Args:
         path: a local folder with config.json, model.safetensors and a tokenizer of the `tokenizers` library. Nothing is
-            fetched, no code in it is run, nothing is unpickled.
+            downloaded or unpickled, and no code in the folder is run.
         device: as of `spanlm.load`.
-        corrected: count a word's end with the word, as the module says.
+        corrected: count a word's end with the word; see the module's docstring.
 
     Raises:
         InputError: no such folder, no causal model, no tokenizer, or one with more sub-words than the model; an export
@@ -111,8 +110,8 @@ class Yardstick(Model):
         folder, target = expanded(str(path)), pick_device(device, "device")
         model, self.tokenizer = _loaded(folder)
         if not getattr(model.config, "run", {}).get("predict_first", True):
-            what = "a run that never predicted the first word of a line (training.batching.predict_first=false)"
-            raise InputError(f"hf:{path}: is an export of {what}, from which a text cannot be opened. Name the run.")
+            export = "a run that never predicted the first word of a line (training.batching.predict_first=false)"
+            raise InputError(f"hf:{path}: is an export of {export}, from which a text cannot be opened. Name the run.")
         name = Path(f"hf:{path}")
         data, textless = DataConfig(corpus=str(name)), "has no text of its own"
         super().__init__(model.to(target).eval(), Texts(_AnyWord((EOS, UNK)), data, name, textless=textless))
@@ -129,8 +128,8 @@ class Yardstick(Model):
         self._begins = None if begins is None else begins.to(target)
         pair = torch.tensor([[self._opening, 0], [self._opening, self._size - 1]], device=self.model.device)
         with torch.no_grad():
-            one, other = self.model(input_ids=pair, use_cache=False).logits[:, 0]
-        if not torch.allclose(one, other, rtol=1e-4, atol=1e-5):
+            first, second = self.model(input_ids=pair, use_cache=False).logits[:, 0]
+        if not torch.allclose(first, second, rtol=1e-4, atol=1e-5):
             raise InputError(f"{name}: sees the words that it predicts; only causal models are a yardstick")
 
     @property
@@ -145,7 +144,7 @@ class Yardstick(Model):
         return f"{self.folder}{source}"
 
     def _evaluated(self, corpus: Corpus, part: str, protocol: Protocol, cache: CacheConfig | None) -> Evaluation:
-        """Measure exp(total NLL / (written words + line ends)), in windows that overlap where the text is longer."""
+        """Measure exp(total NLL / (written words + line ends)), in overlapping windows of longer contexts."""
         if cache is not None:
             self.predictor("cache")
         context = protocol.context
@@ -161,12 +160,12 @@ class Yardstick(Model):
         read = (
             f"read by {count:,} sub-words, {self.window:,} at a time, moved on by {self.stride:,} where there are more"
         )
-        how = f"every written word and line end predicted once; {where}, opened by {opening}; {read}"
-        return replace(result, protocol=f"{how}; {self._correction}")
+        method = f"every written word and line end predicted once; {where}, opened by {opening}; {read}"
+        return replace(result, protocol=f"{method}; {self._correction}")
 
-    def _scored(self, pieces: Iterable[Piece], asked: Score) -> Iterator[WordScore]:
-        """Score written words; entropy and rank are those of the first sub-word, over sub-words."""
-        return (score for score, _ in self._rows(pieces, asked) if asked.eos or score.word != EOS)
+    def _scored(self, pieces: Iterable[Piece], request: Score) -> Iterator[WordScore]:
+        """Score written words; entropy and rank are those of a word's first sub-word, over sub-words."""
+        return (score for score, _ in self._rows(pieces, request) if request.eos or score.word != EOS)
 
     def score_items(
         self, items: Iterable[str], *, state: Context = "line", eos: bool = False, **options: Any
@@ -177,34 +176,34 @@ class Yardstick(Model):
         rows = self._rows(self.texts.pieces(lines), Score(lines, state=state, **options))
         for (_, units), item in zip(groupby(rows, key=lambda unit: unit[0].sentence), items, strict=False):
             scores, subwords = zip(*units, strict=True)
-            found = written_scores(item, list(scores), map(len, self.texts.cut(item)), eos=eos)
+            written = written_scores(item, list(scores), map(len, self.texts.cut(item)), eos=eos)
             tokens = list(map(" ".join, subwords))
-            yield [each if each.word == EOS else replace(each, tokens=tokens[each.index - 1]) for each in found]
+            yield [word if word.word == EOS else replace(word, tokens=tokens[word.index - 1]) for word in written]
 
     def score_texts(self, texts: Iterable[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
-        """Give log p of many short texts, each as a line by itself with its end; see `Model.score_texts`."""
+        """Return log p of many short texts, each read as one line with its end; see `Model.score_texts`."""
         refuse_one_string("texts", texts)
         units = self._units(lines_as_pieces(texts, "whitespace"), "line", precision=precision)
-        found, count = [], 0
-        for _, own in groupby(units, key=lambda unit: unit[0].sentence):
-            scores, subwords = zip(*own, strict=True)
+        results, count = [], 0
+        for _, group in groupby(units, key=lambda unit: unit[0].sentence):
+            scores, subwords = zip(*group, strict=True)
             *words, end = scores
             count += 1 + sum(map(len, subwords))
-            found.append(TextScore([-word.surprisal for word in words], -end.surprisal, sum(x.oov for x in words)))
-        return found, Prefixes(count, count)
+            results.append(TextScore([-word.surprisal for word in words], -end.surprisal, sum(x.oov for x in words)))
+        return results, Prefixes(count, count)
 
     @property
     def _size(self) -> int:
         return int(self.model.get_input_embeddings().weight.shape[0])
 
-    def _rows(self, pieces: Iterable[Piece], asked: Score) -> Iterator[_Unit]:
+    def _rows(self, pieces: Iterable[Piece], request: Score) -> Iterator[_Unit]:
         """Score words and line ends in the unit of the base."""
         for name in ("looks", "cache"):
-            if getattr(asked, name):
+            if getattr(request, name):
                 self.predictor(name)
-        unit = math.log(asked.base)
-        for score, subwords in self._units(pieces, asked.state, precision=asked.precision):
-            if score.oov and asked.oov == "error":
+        unit = math.log(request.base)
+        for score, subwords in self._units(pieces, request.state, precision=request.precision):
+            if score.oov and request.oov == "error":
                 where = f"line {score.sentence}, word {score.index}: {score.word!r}"
                 raise InputError(f"{where} is unknown to the tokenizer. Use {named('oov=flag')} to score it so.")
             yield replace(score, surprisal=score.surprisal / unit, entropy=score.entropy / unit), subwords
@@ -219,32 +218,32 @@ class Yardstick(Model):
             before = [self._opening] if fresh else before
             sequences = [before + ids for _, _, ids in read]
             values = self._values(sequences, len(before), rows or LINES, precision)
-            for (places, owners, ids), found in zip(read, values, strict=True):
-                yield from self._joined(places, owners, ids, found)
+            for (places, owners, ids), text_values in zip(read, values, strict=True):
+                yield from self._joined(places, owners, ids, text_values)
             before = sequences[-1][-(self.window - self.stride) :]
 
     def _read(self, lines: list[Piece]) -> tuple[_Places, list[int], list[int]]:
-        """Cut lines into sub-words: the places of their words, and of which word each sub-word is."""
+        """Cut lines into sub-words; return the places of the words, and the word index and the id of each sub-word."""
         places = [(line.sentence, n, word) for line in lines for n, word in enumerate([*line.words, EOS], 1)]
         segments = ["\n" if word == EOS else f"{' ' * (index > 1)}{word}" for _, index, word in places]
         letters = np.repeat(np.arange(len(places)), [len(segment) for segment in segments]).tolist()
-        text, found, begin = "".join(segments), [], 0
+        text, pairs, begin = "".join(segments), [], 0
         for part in text.split("\n") if self._joins else [text]:
             read = self.tokenizer(part, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
             for id, (start, end) in zip(read["input_ids"], read["offset_mapping"], strict=True):
                 first, last = letters[min(begin + start, len(letters) - 1)], letters[begin + max(start, end - 1)]
                 if first != last and part[start:end].strip("\n"):
                     raise InputError(f"the tokenizer reads {part[start:end]!r} as one: its words cannot be told apart")
-                found.append((first, id))
+                pairs.append((first, id))
             begin += len(part) + 1
         if self._line_end is not None:
-            found = [(owner, id) for owner, id in found if places[owner][2] != EOS]
-            found += [(n, id) for n, (_, _, word) in enumerate(places) if word == EOS for id in self._line_end]
-            found.sort(key=itemgetter(0))
-        return places, [owner for owner, _ in found], [id for _, id in found]
+            pairs = [(owner, id) for owner, id in pairs if places[owner][2] != EOS]
+            pairs += [(n, id) for n, (_, _, word) in enumerate(places) if word == EOS for id in self._line_end]
+            pairs.sort(key=itemgetter(0))
+        return places, [owner for owner, _ in pairs], [id for _, id in pairs]
 
     def _joined(self, places: _Places, owners: list[int], ids: list[int], values: Tensor) -> Iterator[_Unit]:
-        """Sum the values (sub-words, 4) of a text over its words; add where a word ends, take away where it begins."""
+        """Sum the values (sub-words, 4) of a text over its words; move log e(c) from each word to the one before it."""
         surprisal, entropy, rank, edge = values.T.tolist()
         tokens, unknown = self.tokenizer.convert_ids_to_tokens(ids), self.tokenizer.unk_token_id
         bounds = np.searchsorted(owners, np.arange(len(places) + 1)).tolist()
@@ -253,14 +252,14 @@ class Yardstick(Model):
             ends = edge[stop] if word != EOS and stop < len(edge) else 0.0
             nll = math.fsum([*surprisal[start:stop], charged, -ends])
             charged = ends
-            # what no sub-word stands for is certain
+            # a word without sub-words is certain
             before, place = (entropy[start], int(rank[start])) if start < stop else (0.0, 1)
             oov = unknown in ids[start:stop] and word != EOS
             yield WordScore(line, index, word, nll, before, place, oov), tokens[start:stop]
 
     def _values(self, sequences: list[list[int]], start: int, rows: int, precision: Precision) -> list[Tensor]:
-        """Return surprisal, entropy, rank and log e(c) of all but the first sub-words of each sequence, (n, 4)."""
-        found = [torch.empty(len(ids) - start, 4, dtype=torch.float64) for ids in sequences]
+        """Return surprisal, entropy, rank and log e(c) of the sub-words from `start` on of each sequence, (n, 4)."""
+        results = [torch.empty(len(ids) - start, 4, dtype=torch.float64) for ids in sequences]
         windows = [(number, *cut) for number, ids in enumerate(sequences) for cut in self._windows(len(ids), start)]
         windows.sort(key=lambda cut: cut[3] - cut[1])
         while windows:
@@ -272,12 +271,12 @@ class Yardstick(Model):
                 row[: end - begin] = torch.tensor(sequences[number][begin:end])
             lengths = torch.tensor([[end - begin] for _, begin, _, end in batch])
             values = self._predict(ids, lengths, precision)
-            for own, (number, begin, first, end) in zip(values, batch, strict=True):
-                found[number][first - start : end - start] = own[first - begin - 1 : end - begin - 1]
-        return found
+            for row_values, (number, begin, first, end) in zip(values, batch, strict=True):
+                results[number][first - start : end - start] = row_values[first - begin - 1 : end - begin - 1]
+        return results
 
     def _windows(self, length: int, start: int) -> Iterator[tuple[int, int, int]]:
-        """Cut a sequence: where a window begins, which sub-word is the first that it predicts, and where it ends."""
+        """Cut a sequence into windows: begin, first sub-word that the window predicts, and end."""
         while start < length:
             begin = max(0, start - (self.window - self.stride))
             end = min(length, begin + self.window + 1)
@@ -285,7 +284,7 @@ class Yardstick(Model):
             start = end
 
     def _predict(self, ids: Tensor, lengths: Tensor, precision: Precision) -> Tensor:
-        """Return the values (rows, N − 1, 4) of all but the first of sub-words (rows, N), as many as `lengths` says."""
+        """Return the values (rows, N − 1, 4) of all but the first of ids (rows, N) with lengths (rows, 1)."""
         ids = ids.to(self.model.device)
         mask = (torch.arange(ids.shape[1] - 1) < lengths - 1).long().to(ids.device)
         with torch.no_grad(), autocast(ids.device, precision):
@@ -294,28 +293,28 @@ class Yardstick(Model):
         edge = torch.zeros_like(log_p[..., 0])
         if self._begins is not None:
             edge = log_p.masked_fill(~self._begins, -math.inf).logsumexp(-1)
-        return torch.stack([each.double() for each in (*word_values(log_p, ids[:, 1:]), edge)], -1).cpu()
+        return torch.stack([value.double() for value in (*word_values(log_p, ids[:, 1:]), edge)], -1).cpu()
 
 
 def _line_ends(tokenizer: Any, eos: int) -> tuple[list[int] | None, bool]:
-    """Return the ids of a line end, or `eos`, and whether the tokenizer joins it with a mark before it.
+    """Return the ids to put at line ends, and whether the tokenizer joins a line end with a mark before it.
 
-    None: the line ends are what the tokenizer makes of them in the text. Where it joins them, lines are read alone.
+    None: the tokenizer's line ends stay. If it has none, the ids are `eos`. If it joins them, lines are cut one by one.
     """
 
     def read(text: str) -> list[tuple[int, str]]:
-        found = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-        spans = zip(found["input_ids"], found["offset_mapping"], strict=True)
+        encoding = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        spans = zip(encoding["input_ids"], encoding["offset_mapping"], strict=True)
         return [(id, text[start:end]) for id, (start, end) in spans]
 
-    own = [id for id, letters in read("a\nb") if "\n" in letters and id != tokenizer.unk_token_id]
+    line_end = [id for id, letters in read("a\nb") if "\n" in letters and id != tokenizer.unk_token_id]
     marks = read("\n".join(["a", *punctuation, "a"]))
-    joins = bool(own) and any("\n" in letters and letters.strip() for _, letters in marks)
-    return (None if own and not joins else own or [eos]), joins
+    joins = bool(line_end) and any("\n" in letters and letters.strip() for _, letters in marks)
+    return (None if line_end and not joins else line_end or [eos]), joins
 
 
 def _contexts(pieces: Iterable[Piece], state: Context) -> Iterator[tuple[list[list[Piece]], bool]]:
-    """Give texts of lines to read together, each by itself, and whether a context begins with them."""
+    """Yield batches of texts (lists of lines), and whether a context begins with the batch."""
     lines, words, fresh, blank, begun = list[Piece](), 0, True, False, False
     for line in whole_lines(pieces):
         resets = state == "document" and blank and begun and bool(line.words)
@@ -342,22 +341,22 @@ def _plus(total: Tally, score: WordScore) -> Tally:
 
 
 def _loaded(folder: Path) -> tuple[Any, Any]:
-    """Load a causal model and its tokenizer from a folder."""
+    """Load a causal model and its tokenizer; InputError if the folder is not one of such a model."""
     way = "Name a folder that save_pretrained of transformers, or spanlm export, wrote"
     if not (folder / "config.json").is_file():
-        what = "has no config.json" if folder.is_dir() else "there is no such folder; nothing is fetched"
-        raise InputError(f"hf:{folder}: {what}. {way}.")
-    transformers, how = hf.transformers, {"local_files_only": True, "trust_remote_code": False}
+        problem = "has no config.json" if folder.is_dir() else "there is no such folder; nothing is fetched"
+        raise InputError(f"hf:{folder}: {problem}. {way}.")
+    transformers, settings = hf.transformers, {"local_files_only": True, "trust_remote_code": False}
     try:
         with hf.quiet():
-            # a folder of half precision is read in float32, as all else; --precision chooses another
+            # weights of half precision are read in float32, as all weights; --precision sets that of products
             model, info = transformers.AutoModelForCausalLM.from_pretrained(
-                folder, use_safetensors=True, output_loading_info=True, dtype=torch.float32, **how
+                folder, use_safetensors=True, output_loading_info=True, dtype=torch.float32, **settings
             )
-            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **how)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **settings)
     except InputError:
         raise
-    except Exception as error:  # of a damaged folder it raises what its parsers do
+    except Exception as error:  # the parsers raise many kinds of errors for a damaged folder
         why = " ".join(str(error).split())[:300]
         needs = "model.safetensors, its tokenizer's files and no code of its own (trust_remote_code), which is not run"
         raise InputError(f"hf:{folder}: cannot be loaded: {why}. {way}, with {needs}.") from None
@@ -377,13 +376,13 @@ def _loaded(folder: Path) -> tuple[Any, Any]:
 
 
 def _begins_with_space(tokenizer: Any, size: int, special: Sequence[int]) -> Tensor | None:
-    """Return which sub-words (V,) begin with white space; None: no space is part of the sub-word after it."""
+    """Return which sub-words (V,) begin with white space; None if spaces never belong to the sub-word after them."""
     first, count = tokenizer("a b", add_special_tokens=False)["input_ids"][0], min(size, len(tokenizer))
     texts = tokenizer.batch_decode([[first, id] for id in range(count)], clean_up_tokenization_spaces=False)
     before = len(tokenizer.decode([first]))
     begins = torch.zeros(size, dtype=torch.bool)
     begins[:count] = torch.tensor([text[before:].startswith(_SPACE) for text in texts])
-    # of a tokenizer that leaves spaces out, or marks where words end, each is written with a space before it
+    # tokenizers that drop spaces, or that mark ends of words, decode every sub-word with a space before it
     if begins[:count].all() or not begins.any():
         return None
     begins[list(special)] = True

@@ -1,1 +1,1 @@
-"""A server of trained models on one's own machine: a page to play with, and an API (extra `serve`)."""
+"""A local server of trained models: a page to play with, and an API (extra `serve`)."""

@@ -1,4 +1,4 @@
-"""Answers to requests: functions of a run and checked values alone. Nothing is kept of a request but by its content."""
+"""Answers to requests: functions of a run and checked values; all that outlives a request is cached by its content."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from spanlm.store.plain import finite
 Row = dict[str, Any]
 
 MOST_WEIGHTS = 5_000_000
-"""Of a text that is drawn: of a memory of the whole text they are as many as the square of its words."""
+"""Attention weights of a text to draw; a memory of the whole text has as many as the square of its words."""
 
 MOST_ROWS = 500_000
-"""Of the list of all weights: each takes a kilobyte and ten microseconds."""
+"""Weights to list as rows; each row takes a kilobyte and ten microseconds."""
 
 MOST_BITS = 1000
-"""Beyond it 2^bits is no number for people, and soon none at all."""
+"""Bits beyond which no perplexity is shown: 2^bits is unreadable, and overflows soon after."""
 
 SHOWN = 20
-"""Candidates that come with a generated word."""
+"""Candidates sent with each generated word."""
 
-_UNIT = math.log(2)  # nats of a bit
+_UNIT = math.log(2)  # nats in a bit
 
 
 # --- read ---
 
 
 def read(served: Served, values: Read) -> Row:
-    """Read a text, each of its lines or documents alone if `state` says so."""
-    with served.asked(values.attention) as model:
+    """Read a text; `state` says whether the context is reset at lines or documents."""
+    with served.using(values.attention) as model:
         text = _text(model, values.text)
         record, words, scores = _record(served, model, text, values)
     known = [score for score in scores if not (score.oov or score.word == UNK)]
@@ -67,7 +67,7 @@ def _mean(scores: Iterable[WordScore]) -> Row:
 
 
 def _text(model: Model, text: str) -> str:
-    """Return a text without marks; refuse one that has no words, or too many as the model cuts it."""
+    """Return a text without marks; InputError if it has no words, or too many tokens."""
     text = model.texts.unmarked_text(text)
     if not written_words(text):
         raise InputError("text", limit="has no words; write some")
@@ -76,14 +76,14 @@ def _text(model: Model, text: str) -> str:
 
 
 def _record(served: Served, model: Model, text: str, values: Read) -> tuple[Row, list[Row], list[WordScore]]:
-    """Return what the page draws, the words as they are written, and the scores of all tokens but an opening <eos>."""
+    """Return the content of the page, the written words, and the scores of all tokens but an opening <eos>."""
     read = _read_by_token if model.predicts_words else _read_by_word
     record, scores = read(served, model, text, values)
     tokens: list[str] = record["tokens"]
     words = _words(model, text, scores, len(tokens) - len(scores))
-    written = list(tokens)  # as they were typed, where that is known and differs
+    written = list(tokens)  # the tokens as typed, as far as their letters can be found
     for word in words:
-        ends = list(accumulate(len(tokens[at]) for at in word["tokens"]))  # lower case may have more letters
+        ends = list(accumulate(len(tokens[at]) for at in word["tokens"]))  # lower-casing may add letters
         if ends[-1] == len(word["text"]) or len(ends) == 1:
             for at, start, end in zip(word["tokens"], [0, *ends], [*ends[:-1], None], strict=False):
                 written[at] = word["text"][start:end]
@@ -92,28 +92,28 @@ def _record(served: Served, model: Model, text: str, values: Read) -> tuple[Row,
 
 def _read_by_token(served: Served, model: Model, text: str, values: Read) -> tuple[Row, list[WordScore]]:
     words, starts = model.texts.to_attend(text, values.state)
-    if served.attends:  # before it is read, and where that says too little, as of a span buffer, again after it
+    if served.attends:  # before reading; for a span buffer this count is too low, so it is repeated after reading
         _refuse_many(_weights(served, len(words), starts, values.attention))
     predict_first = model.texts.predict_first
-    how: dict[str, Any] = {"expected": values.expected, "features": True}
-    how |= {"predict_first": predict_first, "starts": starts}
-    found = attention_record(model.model, model.vocabulary, words, looks=served.attends is not None, **how)
-    assert found.features is not None  # which were asked for
-    tokens, numbers = [found.words[0], *found.targets], (found.surprisal, found.entropy, found.rank)
+    settings: dict[str, Any] = {"expected": values.expected, "features": True}
+    settings |= {"predict_first": predict_first, "starts": starts}
+    record = attention_record(model.model, model.vocabulary, words, looks=served.attends is not None, **settings)
+    assert record.features is not None  # since features=True
+    tokens, numbers = [record.words[0], *record.targets], (record.surprisal, record.entropy, record.rank)
     if served.attends:
-        _refuse_many(found.weights.size)
-        content = page_content(found)
+        _refuse_many(record.weights.size)
+        content = page_content(record)
     else:
         unknown = {token for token in tokens if token not in model.vocabulary or token == UNK}
-        content = plain_content(tokens, unknown, finite((found.surprisal / _UNIT).tolist()), found.expected)
+        content = plain_content(tokens, unknown, finite((record.surprisal / _UNIT).tolist()), record.expected)
     if values.cache:
-        following = model.vocabulary.encode(found.targets)
-        cached = cached_words(found.features, following, found.surprisal, NEURAL_CACHE, starts)
-        content = cached_content(content, found.surprisal, cached)
-        nothing = np.full(len(found), math.nan)  # of a mixture the whole distribution is not known
-        numbers = cached.surprisal, nothing, np.zeros(len(found), dtype=np.int64)
+        following = model.vocabulary.encode(record.targets)
+        cached = cached_words(record.features, following, record.surprisal, NEURAL_CACHE, starts)
+        content = cached_content(content, record.surprisal, cached)
+        nothing = np.full(len(record), math.nan)  # the whole distribution of a mixture is not computed
+        numbers = cached.surprisal, nothing, np.zeros(len(record), dtype=np.int64)
     rows = list(zip(*(x.tolist() for x in numbers), strict=True))
-    if not predict_first:  # of an <eos> that opens the text alone there is no score
+    if not predict_first:  # an opening <eos> is only read
         rows = [(math.nan, math.nan, 0), *rows]
     return content, [
         WordScore(1, index, token, surprisal / _UNIT, entropy / _UNIT, rank or None, token not in model.vocabulary)
@@ -122,7 +122,7 @@ def _read_by_token(served: Served, model: Model, text: str, values: Read) -> tup
 
 
 def _weights(served: Served, words: int, starts: list[int], attention: str | None) -> int:
-    """Return how many weights a text has at least; 0: its lesion has a window of its own."""
+    """Return a lower bound of the weights of a text; 0 if a lesion sets another window."""
     if served.config is None or (attention or "").startswith("window="):
         return 0
     longest = max(end - start for start, end in pairwise([*starts, words])) - 2
@@ -130,14 +130,14 @@ def _weights(served: Served, words: int, starts: list[int], attention: str | Non
     return (words - 1) * (longest if slots is None else min(slots, longest))
 
 
-def _refuse_many(weights: int, most: int = MOST_WEIGHTS, what: str = "draw") -> None:
+def _refuse_many(weights: int, most: int = MOST_WEIGHTS, verb: str = "draw") -> None:
     if weights > most:
-        many = f"text: has {weights:,} weights to {what}; must be at most {most:,}"
+        many = f"text: has {weights:,} weights to {verb}; must be at most {most:,}"
         raise InputError(f"{many}. Send it in parts; /api/score takes it whole.")
 
 
 def _read_by_word(served: Served, model: Model, text: str, values: Read) -> tuple[Row, list[WordScore]]:
-    """Read by a model of sub-words, which is asked by written word and expects none."""
+    """Read with a model of sub-words: scores are by written word, without candidates."""
     if values.cache:
         raise InputError(
             "cache", "true", f"{model.folder} is {model.kind}, which shows no states to compare", "Leave it out."
@@ -148,7 +148,7 @@ def _read_by_word(served: Served, model: Model, text: str, values: Read) -> tupl
 
 
 def _words(model: Model, text: str, scores: list[WordScore], first: int) -> list[Row]:
-    """Return the words as they are written, with their places in the text and among the record's tokens."""
+    """Return the written words, with their offsets in the text and the indices of their tokens in the record."""
     sizes = [len(tokens) for line in text.split("\n") for tokens in model.texts.cut(line)]
     places = iter(at for at, score in enumerate(scores, first) if score.word != EOS)
     return [
@@ -171,41 +171,40 @@ def _words(model: Model, text: str, scores: list[WordScore], first: int) -> list
 
 
 def score(served: Served, values: Score) -> list[Row]:
-    """Return the rows of `spanlm score`: of tokens, or of words as they are written."""
+    """Return the rows of `spanlm score`, of tokens or of written words."""
     cache = NEURAL_CACHE if values.cache else None
-    how: dict[str, Any] = {"state": values.state, "base": BASES[values.base], "cache": cache}
-    with served.asked(values.attention) as model:
+    settings: dict[str, Any] = {"state": values.state, "base": BASES[values.base], "cache": cache}
+    with served.using(values.attention) as model:
         lines = _text(model, values.text).removesuffix("\n").split("\n")
         if values.rows == "tokens":
-            return [as_row(each) for each in model.score(lines, **how)]
+            return [as_row(word) for word in model.score(lines, **settings)]
         rows, unknown = list[Row](), 0
-        for number, item in enumerate(model.score_items(lines, **how), 1):
+        for number, item in enumerate(model.score_items(lines, **settings), 1):
             if values.state == "line" or (values.state == "document" and not item):
                 unknown = 0
             rows += item_rows(number, item, unknown)
-            unknown += sum(each.oov for each in item)
+            unknown += sum(word.oov for word in item)
         return rows
 
 
 def attend(served: Served, values: Attend) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
     """Return the columns and the rows of `spanlm attend`."""
     text, state = values.text, values.state
-    with served.asked(values.attention) as model:
+    with served.using(values.attention) as model:
         _text(model, text)
         trained = require_weights(model, "attend")
         words, starts = model.texts.to_attend(text, state)
         _refuse_many(_weights(served, len(words), starts, values.attention), MOST_ROWS, "list")
         record = trained.attend(text, state=state)
-        _refuse_many(
-            record.weights.size, MOST_ROWS, "list"
-        )  # which a lesion's window, or slots of several words, change
+        # a lesion or slots of several words change the first count
+        _refuse_many(record.weights.size, MOST_ROWS, "list")
         columns, rows = attention_table(record)
         return columns, list(rows)
 
 
 def page(served: Served, values: Page) -> str:
-    """Return the page of a text that is read without a server."""
-    with served.asked(values.attention) as model:
+    """Return a page of the text that needs no server."""
+    with served.using(values.attention) as model:
         record, _, _ = _record(served, model, _text(model, values.text), values)
         headings = model.headings()
         about = [headings["about"], COUNTED[values.state], *[NEURAL_CACHE.description] * values.cache]
@@ -216,42 +215,42 @@ def page(served: Served, values: Page) -> str:
 
 
 def candidates(model: Model, drawn: Drawn, count: int) -> tuple[list[Row], torch.Tensor]:
-    """Return the likeliest words but <unk>, and log p of all words that are none of them, nor <unk>."""
+    """Return the likeliest words, and log p (V,) with these words and <unk> at −inf."""
     log_p = drawn.log_p.double().clone()
     log_p[model.vocabulary.unk_id] = -math.inf
     top = log_p.topk(min(count, len(log_p) - 1))
     listed = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-    found = [{"word": model.vocabulary.word(word), "log_probability": value} for word, value in listed]
+    likeliest = [{"word": model.vocabulary.word(word), "log_probability": value} for word, value in listed]
     log_p[top.indices] = -math.inf
-    return found, log_p
+    return likeliest, log_p
 
 
 def next_word(served: Served, values: Next) -> Row:
-    """Return the distribution of the next word."""
-    with served.asked(values.attention) as model:
+    """Return the candidates for the next word, and the sums over all others."""
+    with served.using(values.attention) as model:
         refuse_long("prompt", len(model.tokenize(values.prompt)))
         drawn = next(model.draw(values.prompt, length=1, temperature=0.0, unk=True))
-        found, others = candidates(model, drawn, values.count)
-        tails = [float(torch.logsumexp(others / each, 0)) for each in values.temperatures]
+        likeliest, others = candidates(model, drawn, values.count)
+        tails = [float(torch.logsumexp(others / temperature, 0)) for temperature in values.temperatures]
         unk = float(drawn.log_p[model.vocabulary.unk_id].double().exp())
-    return {"candidates": found, "rest": float(others.exp().sum()), "unk": unk, "tails": tails}
+    return {"candidates": likeliest, "rest": float(others.exp().sum()), "unk": unk, "tails": tails}
 
 
 def generate(served: Served, values: Generate) -> Callable[[], Row | None]:
-    """Begin to continue a prompt; each call then gives the next word, and None after the last."""
+    """Start to generate after a prompt; each call of the result returns the next word, and None after the last."""
     names = ("length", "temperature", "top_k", "top_p", "seed", "unk")
-    with served.asked(values.attention) as model:
+    with served.using(values.attention) as model:
         refuse_long("prompt", len(model.tokenize(values.prompt)))
-        how = {name: getattr(values, name) for name in names}
-        words: Iterator[Drawn] = model.draw(values.prompt, **how)
+        settings = {name: getattr(values, name) for name in names}
+        words: Iterator[Drawn] = model.draw(values.prompt, **settings)
 
     def next_one() -> Row | None:
-        with served.asked():
+        with served.using():
             drawn = next(words, None)
             if drawn is None:
                 return None
             id = model.vocabulary.id(drawn.word)
-            found, _ = candidates(model, drawn, SHOWN)
-            return {"word": drawn.word, "log_probability": float(drawn.log_p[id]), "candidates": found}
+            likeliest, _ = candidates(model, drawn, SHOWN)
+            return {"word": drawn.word, "log_probability": float(drawn.log_p[id]), "candidates": likeliest}
 
     return next_one

@@ -1,4 +1,4 @@
-"""The application: which address gives what."""
+"""The application: addresses and their handlers."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ Result = TypeVar("Result")
 
 
 class NotReady(Exception):
-    """The run is still being trained."""
+    """The run is not trained yet."""
 
 
 def make_app(runs: Runs, work: Work, host: str = "127.0.0.1", token: str | None = None) -> ASGIApp:
-    """Return the application, behind its guard."""
+    """Return the application behind its `Guard`."""
     api, folders = _Api(runs, work), (resources.files("spanlm.analysis.pages"), _PAGE)
     files = [file for folder in folders for file in folder.iterdir()]
     static = {file.name: (file, kind) for file in files for end, kind in _TYPES.items() if file.name.endswith(end)}
@@ -65,36 +65,36 @@ def make_app(runs: Runs, work: Work, host: str = "127.0.0.1", token: str | None 
 
 
 def _no_such(request: Request, error: HTTPException) -> Response:
-    what = {404: "there is no such address; /schema lists them", 405: f"{request.method} is not for this address"}
-    return trouble(error.status_code, what.get(error.status_code, error.detail), **(error.headers or {}))
+    messages = {404: "there is no such address; /schema lists them", 405: f"{request.method} is not for this address"}
+    return trouble(error.status_code, messages.get(error.status_code, error.detail), **(error.headers or {}))
 
 
 def _given(files: Mapping[str, tuple[Traversable, str]]) -> Callable[[Request], Awaitable[Response]]:
-    """Give files by name alone, with their types: no path is ever made of what a client sends."""
+    """Serve these files by name from memory, so that no client can name a path."""
     contents = {name: (file.read_bytes(), kind) for name, (file, kind) in files.items()}
 
     async def give(request: Request) -> Response:
-        found = contents.get(request.path_params.get("name", ""))
-        if found is None:
+        content = contents.get(request.path_params.get("name", ""))
+        if content is None:
             raise HTTPException(404)
-        return Response(found[0], headers={"cache-control": "no-cache", "content-type": found[1]})
+        return Response(content[0], headers={"cache-control": "no-cache", "content-type": content[1]})
 
     return give
 
 
 class _Api:
-    """The handlers of the interface for programs."""
+    """The handlers under /api."""
 
     def __init__(self, runs: Runs, work: Work) -> None:
         self._runs, self._work = runs, work
         self.handlers = {
-            "/api/read": self._answering(fields.Read, lambda _, *asked: _json(answers.read(*asked))),
+            "/api/read": self._answering(fields.Read, lambda _, *arguments: _json(answers.read(*arguments))),
             "/api/score": self._answering(fields.Score, self._score),
             "/api/attend": self._answering(fields.Attend, self._attend),
             "/api/page": self._answering(
-                fields.Page, lambda _, *asked: Response(answers.page(*asked), headers=_SAVED, media_type=_HTML)
+                fields.Page, lambda _, *arguments: Response(answers.page(*arguments), headers=_SAVED, media_type=_HTML)
             ),
-            "/api/next": self._answering(fields.Next, lambda _, *asked: _json(answers.next_word(*asked))),
+            "/api/next": self._answering(fields.Next, lambda _, *arguments: _json(answers.next_word(*arguments))),
             "/api/generate": self._generate,
         }
 
@@ -106,16 +106,16 @@ class _Api:
         return _json({"version": __version__, "ready": ready, "progress": runs.progress, "models": described})
 
     def _answering(
-        self, kind: type[fields.Asked], answer: Callable[[Request, Served, fields.Asked], Response]
+        self, kind: type[fields.Kind], answer: Callable[[Request, Served, fields.Kind], Response]
     ) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
-            served, values = await self._asked(request, kind)
+            served, values = await self._request(request, kind)
             with self._work.task() as task:
                 return await _unless_left(request, task, lambda: answer(request, served, values))
 
         return handle
 
-    async def _asked(self, request: Request, kind: type[fields.Asked]) -> tuple[Served, fields.Asked]:
+    async def _request(self, request: Request, kind: type[fields.Kind]) -> tuple[Served, fields.Kind]:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
             raise HTTPException(415, f"Content-Type: must be {_JSON}")
         try:
@@ -140,10 +140,10 @@ class _Api:
         return _json({"rows": [dict(zip(columns, row, strict=True)) for row in rows]})
 
     async def _generate(self, request: Request) -> ASGIApp:
-        served, values = await self._asked(request, fields.Generate)
+        served, values = await self._request(request, fields.Generate)
 
         async def stream(scope: Scope, receive: Receive, send: Send) -> None:
-            with self._work.task() as task:  # until the last word, or the client has gone
+            with self._work.task() as task:  # lasts until the last word, or until the client disconnects
                 next_one = await _unless_left(request, task, lambda: answers.generate(served, values))
                 words = StreamingResponse(_events(task, next_one), media_type="text/event-stream")
                 await words(scope, receive, send)
@@ -158,12 +158,12 @@ async def _events(task: Task, next_one: Callable[[], dict[str, Any] | None]) -> 
         yield _event("done", {})
     except SpanlmError as error:
         yield _event("error", {"error": " ".join(str(error).split())})
-    except Left:  # the server ends
+    except Left:  # the server is stopping
         return
 
 
 async def _unless_left(request: Request, task: Task, job: Callable[[], Result]) -> Result:
-    """Do a job for a request whose body was received; stop it when the client leaves."""
+    """Run a job for a request whose body was received; cancel it when the client disconnects."""
 
     async def left() -> None:
         while (await request.receive())["type"] != "http.disconnect":

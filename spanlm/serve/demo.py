@@ -1,4 +1,4 @@
-"""The demo run, trained where it is not there yet, while the server already answers."""
+"""Trains the demo run in the background if it does not exist, while the server already answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_there() -> bool:
 
 
 class Training:
-    """`spanlm train` in a process of its own, whose run `runs` then has; `begin` it, and `end` it with the server."""
+    """A process of `spanlm train`; adds its run to `runs` and calls `ready` when it has ended."""
 
     def __init__(self, runs: Runs, device: str, ready: Callable[[], object]) -> None:
         self._runs, self._device, self._ready = runs, device, ready
@@ -38,7 +38,7 @@ class Training:
         threading.Thread(target=self._follow, args=(self._process,), daemon=True).start()
 
     def end(self) -> None:
-        """Stop it; what is trained is kept, and the next one goes on."""
+        """Stop the process; the next one resumes from its checkpoint."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
 

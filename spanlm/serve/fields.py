@@ -1,4 +1,4 @@
-"""Requests: a class for each address, by which bodies are checked and which /api/schema shows."""
+"""Requests: a class for each address, which checks the bodies and makes /api/schema."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from spanlm.scoring.options import LEAST_TEMPERATURE, CacheConfig, Context
 from spanlm.store.plain import visible
 
 MOST_WORDS = 20_000
-"""Of a text, as they are written or as the model cuts them."""
+"""Most words of a text, written words and tokens alike."""
 
 NEURAL_CACHE = CacheConfig(window=500, theta=0.3, lambda_=0.15)
-"""What a request can mix in."""
+"""The cache that a request can mix in."""
 
 _SHOWN = 60
 _LINES = f"lines of words, at most {MOST_WORDS:,}"
-_LESION = "a lesion of the memory: uniform, none or window=K; null: as it was trained"
+_LESION = "a lesion of the memory: uniform, none or window=K; null: as trained"
 _PRECEDES = "what precedes a word: its line, all text so far (carry), the lines since a blank one (document)"
 _MIXED = (
     f"mix in a {NEURAL_CACHE.description}, which begins anew where the context does; there is then no entropy and no "
     "rank"
 )
-_TAILS = "at each T, the logarithm of the sum of p^(1/T) over the words that are no candidates"
-_HEAT = f"1: as the model has it; 0: the likeliest word; otherwise {LEAST_TEMPERATURE} at least"
-_TOP_P = "draw from the fewest words that hold this share of the (top_k words') probability; null: all of them"
+_TAILS = "for each T, the logarithm of the sum of p^(1/T) over all words but the candidates"
+_HEAT = f"1: the model's own; 0: the likeliest word; otherwise {LEAST_TEMPERATURE} at least"
+_TOP_P = "draw from the fewest words that hold this share of the (top_k words') probability; null: all"
 _Heat = Annotated[float, Meta(ge=LEAST_TEMPERATURE, le=100)]
 
 
 class Request(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What all have."""
+    """The fields of every request."""
 
     run: Annotated[str, Meta(max_length=20, description="id of a run in /api/models")] = "1"
     attention: Annotated[Annotated[str, Meta(max_length=20)] | None, Meta(description=_LESION)] = None
@@ -53,42 +53,42 @@ class _Cached(Attend):
 
 
 class Read(_Cached):
-    """A text as the model reads it: surprisal, attention, what it expected."""
+    """A text as the model reads it: surprisal, attention and candidates at each word."""
 
-    expected: Annotated[int, Meta(ge=1, le=20, description="so many of the likeliest words")] = 5
+    expected: Annotated[int, Meta(ge=1, le=20, description="number of likeliest words to list")] = 5
 
 
 class Page(Read):
-    """A page to read without the server."""
+    """The page of a text, which needs no server."""
 
 
 class Score(_Cached):
     """The rows of `spanlm score`."""
 
-    rows: Annotated[Literal["tokens", "words"], Meta(description="of what the model reads, or as written")] = "tokens"
-    base: Annotated[Literal["2", "e", "10"], Meta(description="of the logarithm: bits, nats or bans")] = "2"
+    rows: Annotated[Literal["tokens", "words"], Meta(description="rows of tokens or of written words")] = "tokens"
+    base: Annotated[Literal["2", "e", "10"], Meta(description="base of the logarithm: bits, nats or bans")] = "2"
 
 
 class Next(Request):
     """The distribution of the next word; log p in nats."""
 
     prompt: Annotated[str, Meta(description="words to go on from; none: a line begins")] = ""
-    count: Annotated[int, Meta(ge=1, le=1000, description="so many candidates")] = 100
+    count: Annotated[int, Meta(ge=1, le=1000, description="number of candidates")] = 100
     temperatures: Annotated[list[_Heat], Meta(max_length=100, description=_TAILS)] = []
 
 
 class Generate(Request):
-    """Words, each as soon as it is drawn: events word, done, error."""
+    """Generated words as a stream of the events word, done and error."""
 
     prompt: Annotated[str, Meta(description="words to go on from; none: a line begins")] = ""
-    length: Annotated[int, Meta(ge=1, le=10_000, description="so many words")] = 50
+    length: Annotated[int, Meta(ge=1, le=10_000, description="number of words")] = 50
     temperature: Annotated[float, Meta(ge=0, le=100, description=_HEAT)] = 1.0
     top_k: Annotated[
         Annotated[int, Meta(ge=1, le=10**9)] | None,
-        Meta(description="draw from so many of the likeliest words; null: all of them"),
+        Meta(description="draw from this number of likeliest words; null: all"),
     ] = None
     top_p: Annotated[Annotated[float, Meta(gt=0, le=1)] | None, Meta(description=_TOP_P)] = None
-    seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="of the draws")] = 1
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="seed of the draws")] = 1
     unk: Annotated[bool, Meta(description="let <unk> be drawn, too")] = False
 
 
@@ -97,16 +97,16 @@ REQUESTS: dict[str, type[Request]] = {
 }
 _REFERENCES, _SCHEMAS = msgspec.json.schema_components(REQUESTS.values())
 SCHEMA = {"requests": dict(zip(REQUESTS, _REFERENCES, strict=True)), "$defs": _SCHEMAS}
-"""What /api/schema shows: JSON Schema of the request of each address."""
+"""JSON Schema of the request of each address, as /api/schema shows it."""
 
-Asked = TypeVar("Asked", bound=Request)
+Kind = TypeVar("Kind", bound=Request)
 
 
-def checked(body: Mapping[str, Any], kind: type[Asked]) -> Asked:
-    """Return a request.
+def checked(body: Mapping[str, Any], kind: type[Kind]) -> Kind:
+    """Convert a JSON body to a request.
 
     Raises:
-        InputError: a field is unknown, missing, of another type or outside its range, or holds no text.
+        InputError: a field is unknown, missing, of another type or outside its range, or has a NUL or a surrogate.
     """
     schema, types = _SCHEMAS[kind.__name__], {field.name: field.type for field in msgspec.structs.fields(kind)}
     known, values = schema["properties"], dict[str, Any]()
@@ -115,7 +115,7 @@ def checked(body: Mapping[str, Any], kind: type[Asked]) -> Asked:
             raise InputError(f"{_short(name)}: there is no such field.{nearest(name[:_SHOWN], known)}")
         if isinstance(value, str):
             _refuse_no_text(name, value)
-        whole = isinstance(value, float) and value.is_integer()  # 1e3 is a whole number to JSON
+        whole = isinstance(value, float) and value.is_integer()  # in JSON 1e3 is a whole number
         try:
             values[name] = msgspec.convert(int(value) if whole else value, types[name])
         except (msgspec.ValidationError, UnicodeEncodeError):
@@ -128,7 +128,7 @@ def checked(body: Mapping[str, Any], kind: type[Asked]) -> Asked:
 
 
 def readable() -> str:
-    """Return `SCHEMA` as text for people."""
+    """Return `SCHEMA` as plain text."""
     lines = ["requests and answers are JSON; /api/schema is JSON Schema of the requests", "", "GET /api/models", ""]
     for address, kind in REQUESTS.items():
         schema = _SCHEMAS[kind.__name__]
@@ -160,8 +160,8 @@ def _refuse_no_text(name: str, value: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        what = "half a character (a lone surrogate)"
-        raise InputError(f"{name}: has {what} at {error.start}; write it whole, or take it out") from None
+        problem = "half a character (a lone surrogate)"
+        raise InputError(f"{name}: has {problem} at {error.start}; write it whole, or take it out") from None
     refuse_long(name, len(written_words(value)))
 
 

@@ -1,9 +1,9 @@
-"""What every request must pass before a handler sees it, and what every answer says to the browser.
+"""Checks every request before a handler sees it, and sets the security headers of every answer.
 
-* Host must name this server: a page of another site whose name was made to point here (DNS rebinding) has its own.
-* Origin, where a browser sends it, must be this server: another site's page may not ask.
-* The token, where the server has one, must come with everything under /api.
-* A body has at most `MOST_BYTES`, however it is sent.
+* Host must name this server: a foreign page whose name resolves to this machine (DNS rebinding) sends its own name.
+* Origin, if the browser sends it, must be this server: pages of other sites may not send requests.
+* The token, if the server has one, must come with every request under /api.
+* A body has at most `MOST_BYTES`, chunked or not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MOST_BYTES = 1_000_000
 DRAIN_SECONDS = 2.0
-"""How long an error waits for the rest of a request, so that the client sees it."""
+"""Most seconds to read the rest of a request before an error is sent, so that the client sees the error."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 POLICY = (
@@ -42,34 +42,34 @@ _TOO_LARGE = f"the request has more than {MOST_BYTES:,} bytes. Send less."
 
 
 def trouble(status: int, message: str, **headers: str) -> Response:
-    """Return the one kind of error there is: a line for a person."""
+    """Return an error as JSON with a line for people, as every error of the server."""
     return JSONResponse({"error": message}, status, headers)
 
 
 @dataclass(frozen=True)
 class Names:
-    """The names that this server answers to: `known` ones, and where it listens on all addresses any address."""
+    """The names that this server answers to: the `known` ones and, if it listens on all addresses, any IP address."""
 
     known: frozenset[str]
     any_address: bool = False
 
     @staticmethod
     def of(host: str) -> Names:
-        """Return the names of a server that listens at a host."""
+        """Return the names of a server that listens on `host`."""
         if host in LOOPBACK:
             return Names(frozenset(LOOPBACK))
         everywhere = host in ("", "0.0.0.0", "::")
-        own: Iterable[str] = (socket.gethostname(), socket.getfqdn()) if everywhere else (host,)
-        return Names(frozenset(name.lower() for name in (*LOOPBACK, *own)), everywhere)
+        names: Iterable[str] = (socket.gethostname(), socket.getfqdn()) if everywhere else (host,)
+        return Names(frozenset(name.lower() for name in (*LOOPBACK, *names)), everywhere)
 
     def has(self, authority: str) -> bool:
-        """Whether HOST[:PORT] is this server; the port does not matter, which a tunnel may change."""
+        """Whether HOST[:PORT] is this server; a tunnel may change the port, so it is ignored."""
         name = _name(authority)
         return name in self.known or (self.any_address and _is_address(name))
 
 
 def _name(authority: str) -> str:
-    """Return the host of HOST[:PORT], in lower case; empty if it is none."""
+    """Return the host of HOST[:PORT] in lower case; empty if malformed."""
     if authority.startswith("["):
         name, bracket, port = authority[1:].partition("]")
         valid = bracket == "]" and (not port or (port.startswith(":") and port[1:].isdecimal()))
@@ -88,14 +88,14 @@ def _is_address(name: str) -> bool:
 
 
 class Guard:
-    """Refuses requests that are not for this server, or not from its own page; sets the headers of every answer."""
+    """Rejects requests for other servers or from pages of other sites; sets the headers of every answer."""
 
     def __init__(self, app: ASGIApp, names: Names, token: str | None) -> None:
         self._app, self._names, self._token = app, names, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
-        if scope["type"] != "http":  # the life of the server; of web sockets there are none
+        if scope["type"] != "http":  # the lifespan protocol; the application has no web sockets
             await self._app(scope, receive, send)
             return
         refused, body = self._refused(scope), _Body(scope, receive)
@@ -116,18 +116,18 @@ class Guard:
         if max(lengths, default=0) > MOST_BYTES:
             return trouble(413, _TOO_LARGE, connection="close")
         if self._token is not None and scope["path"].startswith("/api"):
-            given = sent.get(b"authorization", [b""])[0]
-            if not hmac.compare_digest(given, f"Bearer {self._token}".encode()):
+            authorization = sent.get(b"authorization", [b""])[0]
+            if not hmac.compare_digest(authorization, f"Bearer {self._token}".encode()):
                 why = "Authorization: send the token that `spanlm serve` printed, as `Bearer TOKEN`"
                 return trouble(401, why, **{"www-authenticate": "Bearer"})
         return None
 
 
 class _Body:
-    """The body of a request: counted as it is received, and read to its end, but not kept, before an error is sent.
+    """The body of a request: counts its bytes, and discards the rest of them before an error is sent.
 
-    A connection that is closed on bytes that nobody has read is reset, and the client loses the answer with it. Who
-    waits to be asked for the body (Expect: 100-continue) has not sent it.
+    Closing a connection with unread bytes resets it, and the client loses the answer. A client that sends
+    Expect: 100-continue has not sent the body yet, so nothing is discarded.
     """
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
@@ -135,7 +135,7 @@ class _Body:
         self._ended = any(name.lower() == b"expect" for name, _ in scope["headers"])
 
     async def receive(self) -> Message:
-        """Receive a part; HTTPException: there are too many bytes."""
+        """Receive a part of the body; HTTPException if it has too many bytes."""
         message = await self._receive()
         self._ended = not message.get("more_body", False)
         self._count += len(message.get("body", b""))
@@ -144,7 +144,7 @@ class _Body:
         return message
 
     async def drain(self) -> None:
-        """Receive the rest, for a few seconds at most."""
+        """Receive and discard the rest, for at most `DRAIN_SECONDS`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
                 while not self._ended:
@@ -156,9 +156,9 @@ def _answering(body: _Body, send: Send) -> Send:
         if message["type"] == "http.response.start":
             if message["status"] >= 400:
                 await body.drain()
-            given = list(message.get("headers", []))
-            names = {name.lower() for name, _ in given}
-            message = {**message, "headers": given + [pair for pair in _RAW_HEADERS if pair[0] not in names]}
+            headers = list(message.get("headers", []))
+            names = {name.lower() for name, _ in headers}
+            message = {**message, "headers": headers + [pair for pair in _RAW_HEADERS if pair[0] not in names]}
         await send(message)
 
     return sending

@@ -1,7 +1,7 @@
-"""A text whose beginning was read before need not be read again.
+"""Caches what models read, so that the known beginning of a text is not read again.
 
-What a model makes of the next few words is a function of the words up to them, bit for bit, if reading stops at the
-same places. So what is remembered is what would be computed; only the time it takes may tell.
+If texts are cut into the same blocks, the readout of a block depends bit for bit on the words so far. So a cached
+readout equals a computed one; only the time may differ.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from spanlm.models.interfaces import LMState, NextWordModel, Readout
 
 
 class Memo:
-    """What models have made of beginnings, at most `limit` bytes, shared by threads; the longest unused goes first."""
+    """Cached readouts and states of at most `limit` bytes, shared by threads; drops the least recently used."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self._held, self._lock = limit, 0, threading.Lock()
         self._values = OrderedDict[tuple[str, bytes], tuple[Readout, LMState, int]]()
 
     def get(self, key: tuple[str, bytes]) -> tuple[Readout, LMState] | None:
-        """Return what is remembered under a key, if anything is."""
+        """Return the readout and the state of a key, or None."""
         with self._lock:
             if key not in self._values:
                 return None
@@ -34,7 +34,7 @@ class Memo:
             return self._values[key][:2]
 
     def add(self, key: tuple[str, bytes], readout: Readout, state: LMState) -> None:
-        """Remember what was read under a key."""
+        """Cache a readout and a state; one larger than the limit is not kept."""
         size = sum(x.nbytes for x in _tensors((readout, state)))
         with self._lock:
             if key not in self._values and size <= self._limit:
@@ -46,13 +46,13 @@ class Memo:
 
 @dataclass(frozen=True)
 class _Known(LMState):
-    """The state after a text that is known by its digest."""
+    """A state with the digest of the text before it."""
 
     digest: bytes = b""
 
 
 class Remembering(NextWordModel):
-    """A model that remembers, by its `name` in a memo, what it has made of the beginnings of single texts."""
+    """A model that caches its reading of single texts in a memo, under its `name`."""
 
     def __init__(self, model: NextWordModel, memo: Memo, name: str) -> None:
         super().__init__()
@@ -61,13 +61,13 @@ class Remembering(NextWordModel):
         self.eval()
 
     def init_state(self, batch_size: int) -> LMState:
-        """State of `batch_size` streams that have read nothing."""
+        """Return the state of `batch_size` streams at their start."""
         state = self.model.init_state(batch_size)
         return _Known(state.encoder, state.memory) if batch_size == 1 else state
 
     def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
-        """Read tokens (T, B), or remember."""
-        if not isinstance(state, _Known) or len(tokens) == 1:  # word by word a text is written, and not read again
+        """Read tokens (T, B), from the cache if possible."""
+        if not isinstance(state, _Known) or len(tokens) == 1:  # generation reads single words, which are not read again
             read: tuple[Readout, LMState] = self.model(tokens, state)
             return read
         digest = blake2b(state.digest + tokens.cpu().numpy().tobytes()).digest()
@@ -87,11 +87,11 @@ def _tensors(x: Any) -> list[Tensor]:
     if isinstance(x, Tensor):
         return [x]
     parts: Iterable[Any] = vars(x).values() if is_dataclass(x) else x.values() if isinstance(x, dict) else ()
-    return [found for part in (x if isinstance(x, tuple) else parts) for found in _tensors(part)]
+    return [tensor for part in (x if isinstance(x, tuple) else parts) for tensor in _tensors(part)]
 
 
 def _own(x: Any) -> Any:
-    """Copy the tensors in dataclasses and tuples: a view would keep all that it is a part of."""
+    """Copy the tensors in dataclasses and tuples: a view would keep its whole storage alive."""
     if isinstance(x, Tensor):
         return x.clone()
     if isinstance(x, tuple):

@@ -1,4 +1,4 @@
-"""Runs as they are served: loaded once, asked by many threads, described for /api/models."""
+"""The runs of a server: loaded once, used by many threads, described for /api/models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from spanlm.serve.work import held, stop_if_left
 from spanlm.store.run_folder import epoch_rows
 
 REMEMBERED = 256 * 2**20
-"""Bytes of what was read, of all runs together."""
+"""Most bytes of cached readouts, of all runs together."""
 
 COUNTED: dict[Context, str] = {
     "carry": "state carried throughout",
@@ -37,33 +37,33 @@ COUNTED: dict[Context, str] = {
     "line": "state reset at each line",
 }
 LESIONS = 3
-"""Models with a lesion that are kept; each has weights of its own."""
+"""Models with a lesion to keep loaded; each is a copy of the weights."""
 
 EXAMPLES: dict[str, list[dict[str, str]]] = json.loads(
     (resources.files("spanlm.serve") / "examples.json").read_text("utf-8")
 )
-"""Title, text and what to look for, by corpus, as it is written and in its words; "": in plain English."""
+"""Example texts by corpus, in its words, each with a title and a hint; "": plain English, for other corpora."""
 
 
 class Served:
-    """One run: its `model`, by `id`, and what it can be asked."""
+    """One run: its `id` and `model`, and the requests that it supports."""
 
     def __init__(self, id: str, name: str, model: Model, memo: Memo) -> None:
         self.id, self.name, self.model, self._memo = id, name, model, memo
-        self.config = model.config if isinstance(model, TrainedModel) else None  # it is no training of ours
+        self.config = model.config if isinstance(model, TrainedModel) else None  # other models have no configuration
         self._lesioned = lru_cache(LESIONS)(self._with_lesion)
-        # a tokenizer of Hugging Face may be asked by one thread at a time, and tables are read when they are asked for
+        # tokenizers of Hugging Face and n-gram tables, which are read on demand, are not safe for threads
         self._alone = None if isinstance(model, TrainedModel) else threading.Lock()
         model.model.register_forward_pre_hook(stop_if_left)
 
     @contextmanager
-    def asked(self, attention: str | None = None) -> Iterator[Model]:
-        """Give the model, with a lesion if one is named; InputError: it can have no such lesion."""
+    def using(self, attention: str | None = None) -> Iterator[Model]:
+        """Yield the model, with a lesion if one is named; InputError if the model cannot have it."""
         with nullcontext() if self._alone is None else held(self._alone):
             model = self.model if attention is None else self._lesioned(attention)
             if isinstance(model, TrainedModel):
                 network = Remembering(model.model, self._memo, f"{self.id} {attention}")
-                network.register_forward_pre_hook(stop_if_left)  # also where all is remembered
+                network.register_forward_pre_hook(stop_if_left)  # so that cached readings stop, too
                 model = model.with_network(network)
             yield model
 
@@ -75,7 +75,7 @@ class Served:
 
     @cached_property
     def attends(self) -> Literal["words", "spans"] | None:
-        """What it looks at, as the page shows it; None: nothing."""
+        """Whether the run attends to words or spans; None if it has no attention."""
         with suppress(InputError):
             if self.config is not None and check_attends(self.model.model):
                 return "spans" if has_parts(self.model.model) else "words"
@@ -83,24 +83,24 @@ class Served:
 
     @cached_property
     def states(self) -> list[Context]:
-        """What a word's context can be."""
-        found: list[Context] = []
+        """The contexts that the run can read words in."""
+        states: list[Context] = []
         for state in ("line", "carry", "document"):
             with suppress(InputError):
                 self.model.texts.refuse_context(state)
-                found.append(state)
-        return found
+                states.append(state)
+        return states
 
     @cached_property
     def state(self) -> Context:
-        """A word's context as in training, or its line where that is not known."""
+        """The context of a word in training; `line` if unknown."""
         kinds: dict[str, Context] = {kind: context for context, kind in KINDS.items()}
         trained = kinds.get(self.model.texts.reading().get("training.batching.kind", ""), "line")
         return trained if trained in self.states else "line"
 
     @cached_property
     def lesions(self) -> list[str]:
-        """The lesions that a page offers: of windows the nearest slot alone and halves of all."""
+        """The lesions that the page offers: uniform, none, and windows of one slot and of ⅛, ¼ and ½ of all."""
         if not self.attends or self.config is None:
             return []
         slots = self.config.model.memory.slots
@@ -109,25 +109,25 @@ class Served:
 
     @cached_property
     def described(self) -> dict[str, Any]:
-        """What /api/models says of it."""
-        model, what = None if self.config is None else self.config.model, about(self.model)
+        """The description of the run in /api/models."""
+        model, summary = None if self.config is None else self.config.model, about(self.model)
         memory = None if model is None else model.memory
-        # how a training counts valid, as `spanlm evaluate` says it
+        # the protocol of validation in training, worded as in `spanlm evaluate`
         protocol = f"best epoch; every token predicted once, <eos> counted; {COUNTED[self.state]}"
         corpus = None if self.config is None else Path(self.config.data.corpus).name
-        best = {"split": "valid", "value": what.perplexity, "protocol": protocol}
+        best = {"split": "valid", "value": summary.perplexity, "protocol": protocol}
         return {
             "id": self.id,
             "name": self.name,
             "description": self.model.description,
-            "memory": what.memory if memory is not None else None,
+            "memory": summary.memory if memory is not None else None,
             "tokenizer": self.model.texts.data.effective_tokenizer,
-            "corpus": what.corpus,
-            "paper": what.paper,
+            "corpus": summary.corpus,
+            "paper": summary.paper,
             "preset": next((name for name, preset in PRESETS.items() if preset.config.model == model), None),
             "parameters": count_parameters(self.model.model).total or None,
             "vocabulary_size": len(self.model.vocabulary),
-            "perplexity": None if what.perplexity is None else best,
+            "perplexity": None if summary.perplexity is None else best,
             "nearest_lag": getattr(memory, "nearest_lag", 1) if self.attends else None,
             "window": memory.slots if memory is not None and self.attends else None,
             "attends": self.attends,
@@ -148,8 +148,8 @@ class Served:
             return None
 
         rows: list[dict[str, Any]] = []
-        with suppress(InputError):  # a run without its log is still a run
-            rows = [row for row in epoch_rows(self.model.folder) if "epoch" in row]  # an n-gram model has none
+        with suppress(InputError):  # the run has lost its log
+            rows = [row for row in epoch_rows(self.model.folder) if "epoch" in row]  # none of an n-gram log
         times = [seconds(row.get("time")) for row in rows]
         began = next((time for time in times if time is not None), 0.0)
         return [
@@ -165,14 +165,14 @@ class Served:
 
 
 class Runs:
-    """The runs of a server by their ids; empty while the only one is being trained."""
+    """The runs of a server by id; empty while the demo is being trained."""
 
     def __init__(self) -> None:
         self._memo, self._served = Memo(REMEMBERED), dict[str, Served]()
         self.progress: str | None = None
 
     def add(self, name: str, device: str) -> Served:
-        """Load a run; errors as of `spanlm.load`."""
+        """Load and add a run; raises as `spanlm.load`."""
         model = load(name, device)
         served = Served(str(len(self._served) + 1), name, model, self._memo)
         self._served[served.id] = served
@@ -189,9 +189,9 @@ class Runs:
 
 
 def diagram(config: ModelConfig, vocabulary_size: int) -> dict[str, Any]:
-    """Return the picture of a model over so many words: of each part its name, equation, and what goes in and out.
+    """Return the diagram of a model: for each component its name, its equation, and its input and output sizes.
 
-    A model that does not look back has None as memory.
+    The memory is None for a model that does not look back.
     """
 
     def room(name: str, shape: str, equation: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The server: listens, cuts slow clients off, and ends within two seconds of Ctrl-C, whoever is connected."""
+"""The server: listens, disconnects slow clients, and stops within two seconds of Ctrl-C despite open connections."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from spanlm.errors import InputError, require
 from spanlm.serve.work import Work
 
 RECEIVE_SECONDS = 15.0
-"""In which a request must be there, head and body; as long a client may take nothing of an answer."""
+"""Most seconds to receive a request, head and body, and most seconds for which a client may not read its answer."""
 
 IDLE_SECONDS = 15
-"""Between two requests of a connection."""
+"""Most seconds between two requests of a connection."""
 
 MOST_CONNECTIONS = 500
 END_SECONDS = 0.4
-"""For answers that are under way when the server ends; their work ends at its next step."""
+"""Seconds for running answers when the server stops; their work ends at its next step."""
 
 _LATE = f"the request did not come within {RECEIVE_SECONDS:g} seconds"
 
 
 class PatientProtocol(H11Protocol):
-    """uvicorn's protocol with what it lacks: a deadline for receiving a request, and one for sending to who reads not.
+    """uvicorn's protocol with two deadlines: to receive a request, and for a client to read its answer.
 
-    The clock starts with a connection, and with the first bytes of every further request, which may have come together
-    with the one before; it stops when the request is whole. An answer to what is no HTTP is JSON, as every error.
+    The first clock starts with a connection, and with the first bytes of every further request, which may have arrived
+    with the one before; it stops when the request is complete. The error for invalid HTTP is JSON, as every error.
     """
 
     _clock: asyncio.TimerHandle | None = None
     _writing: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         if len(self.connections) >= MOST_CONNECTIONS:
             transport.abort()
             return
@@ -83,14 +83,14 @@ class PatientProtocol(H11Protocol):
         self._writing = self.loop.call_later(RECEIVE_SECONDS, self._still_reading, left)
 
     def _still_reading(self, before: int) -> None:
-        """Cut off who took nothing of an answer; who took a part gets time for the rest."""
+        """Disconnect a client that read nothing since the clock started; else start the clock again."""
         if self.transport.get_write_buffer_size() < before:
             self._await_reading()
         else:
             self.transport.abort()
 
     def _watch(self) -> None:
-        """Let the clock run if a request is there in part, and only then."""
+        """Run the clock exactly while a request is partly received."""
         theirs = self.conn.their_state
         if not (theirs is h11.SEND_BODY or (theirs is h11.IDLE and self.conn.trailing_data[0])):
             self._stop(self._clock)
@@ -121,7 +121,7 @@ class PatientProtocol(H11Protocol):
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; InputError: the address or the port cannot be had."""
+    """Return a listening socket; InputError if the address or the port is not available."""
     require(0 <= port <= 65535, "port", port, "from 0 (any that is free) to 65535")
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -135,9 +135,9 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server of one application, which ends the `work` of its requests first when it ends itself.
+    """uvicorn's server of one application, which cancels the `work` of its requests when it stops.
 
-    `signal_number` is the signal that ended it.
+    `signal_number` is the signal that stopped it.
     """
 
     signal_number = 0
@@ -156,12 +156,12 @@ class Server(uvicorn.Server):
             "timeout_keep_alive": IDLE_SECONDS,
         }
         super().__init__(uvicorn.Config(app, **settings))
-        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # what clients send wrong is told to them
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # clients get their errors as answers
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """End on Ctrl-C and SIGTERM; uvicorn's own raises them again in the end, before anything is cleaned up."""
-        if threading.current_thread() is not threading.main_thread():  # where Python catches none
+        """Stop on Ctrl-C and SIGTERM; uvicorn's version raises the signal again before any cleaning up."""
+        if threading.current_thread() is not threading.main_thread():  # Python handles signals in the main thread alone
             yield
             return
         before = {number: signal.signal(number, self._end) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -173,5 +173,5 @@ class Server(uvicorn.Server):
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         self.signal_number, self._work.ended = number, True
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # of those who are cut off now
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # do not log the connections cut off now
         self.handle_exit(number, frame)

@@ -1,7 +1,7 @@
-"""Work for requests: a few threads, a bounded number of requests at a time, and an end when nobody waits any more.
+"""Work for requests: a few threads, a bounded number of requests, and cancellation.
 
-A model reads a few words at a time. Before each of these steps `stop_if_left` looks whether the request is still there:
-what a client that has left, or a server that ends, would wait for is not computed.
+A model reads a few words at a time. Before each of these steps `stop_if_left` ends the job if its client has
+disconnected or the server is stopping.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 POLL = 0.05
-"""Seconds between two looks whether a request that waits for a lock is still there."""
+"""Seconds between two checks whether a request that waits for a lock is cancelled."""
 
 Result = TypeVar("Result")
 
 
 class Busy(Exception):
-    """There are as many requests at work or waiting as there may be."""
+    """Too many requests are running or waiting."""
 
 
 class Left(Exception):
-    """Nobody waits for the result any more."""
+    """The client disconnected, or the server is stopping."""
 
 
 class Task:
-    """One request's work; once it is `cancelled`, it ends at its next step."""
+    """The work of one request; once `cancelled`, it ends at its next step."""
 
     def __init__(self, work: Work) -> None:
         self.work, self.cancelled = work, False
 
     async def run(self, job: Callable[[], Result]) -> Result:
-        """Run a job in one of the threads; Left: it was cancelled."""
+        """Run a job in one of the threads; Left if it was cancelled."""
 
         def do() -> Result:
             _current.task = self
@@ -51,7 +51,7 @@ _current = threading.local()
 
 
 def stop_if_left(*_: Any) -> None:
-    """Raise Left in a job that nobody waits for; called before each step of a model, as its hook."""
+    """Raise Left if the job of this thread is cancelled; a hook of models before each step."""
     task: Task | None = getattr(_current, "task", None)
     if task is not None and (task.cancelled or task.work.ended):
         raise Left
@@ -59,7 +59,7 @@ def stop_if_left(*_: Any) -> None:
 
 @contextmanager
 def held(lock: threading.Lock) -> Iterator[None]:
-    """Hold a lock; Left: nobody waits any more, and the lock was not free before."""
+    """Hold a lock; Left if the job is cancelled while it waits for the lock."""
     while not lock.acquire(timeout=POLL):
         stop_if_left()
     try:
@@ -69,9 +69,9 @@ def held(lock: threading.Lock) -> Iterator[None]:
 
 
 class Work:
-    """`threads` that take jobs in turn, of at most `most` `tasks` at a time.
+    """A pool of `threads` for at most `most` tasks at a time.
 
-    Once it has `ended`, these end at their next steps.
+    Once `ended` is True, running tasks end at their next steps.
     """
 
     def __init__(self, threads: int, most: int) -> None:
@@ -80,7 +80,7 @@ class Work:
 
     @contextmanager
     def task(self) -> Iterator[Task]:
-        """Make a task for the length of a request; Busy: there are too many. Called by the event loop alone."""
+        """Yield a task for one request; Busy if there are too many. Not thread-safe: for the event loop alone."""
         if self.tasks >= self.most:
             raise Busy
         self.tasks += 1
