@@ -116,7 +116,7 @@ def read_nbest(
         _READERS[format](path, lists)
     _leave_out_unlike(path, lists, sparse=format == "moses")
     _check_bad(path, lists, strict)
-    first = next((each for those in lists.values() for each in those), None)
+    first = next((hypothesis for those in lists.values() for hypothesis in those), None)
     if first is None:
         raise InputError(f"{path}: holds no hypotheses")
     if empty := [name for name, those in lists.items() if not those]:
@@ -133,7 +133,7 @@ def without(lists: list[NBestList], words: Collection[str]) -> list[NBestList]:
     def bare(hypothesis: Hypothesis) -> Hypothesis:
         return replace(hypothesis, text=" ".join(word for word in hypothesis.words if word not in words))
 
-    return [replace(found, hypotheses=tuple(map(bare, found.hypotheses))) for found in lists]
+    return [replace(nbest, hypotheses=tuple(map(bare, nbest.hypotheses))) for nbest in lists]
 
 
 def find_format(path: Path) -> Format:
@@ -148,8 +148,8 @@ def find_format(path: Path) -> Format:
             return "espnet"
         return "kaldi" if names & set(_KALDI_TEXTS) else "srilm"
     if path.suffix in (".ctm", ".json", ".lat", ".slf"):
-        what = "lattices, CTM, and JSON as of WhisperX are no n-best lists"
-        raise InputError(f"{path}: {what}, which are read as {', '.join(get_args(Format))}")
+        problem = "lattices, CTM, and JSON as of WhisperX are no n-best lists"
+        raise InputError(f"{path}: {problem}, which are read as {', '.join(get_args(Format))}")
     line = next((line for _, line in numbered_lines(path)), "")
     if path.name.removesuffix(".gz").endswith(".jsonl") or line.startswith("{"):
         return "jsonl"
@@ -207,13 +207,13 @@ def numbered_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, st
         raise InputError(f"{path}: not UTF-8 ({error.reason}); convert it, as by iconv") from None
 
 
-def _number(place: str, text: str, what: str) -> float:
+def _number(place: str, text: str, kind: str) -> float:
     try:
         value = c_number(text)
     except ValueError:
         value = math.nan
     if not abs(value) <= 1e100:  # sums and squares of larger ones overflow
-        raise InputError(f"{place}: the {what} {text!r} is not a finite number of at most 1e100")
+        raise InputError(f"{place}: the {kind} {text!r} is not a finite number of at most 1e100")
     return value
 
 
@@ -235,7 +235,7 @@ def _leave_out_unlike(path: Path, lists: _Lists, sparse: bool) -> None:
             raise InputError(f"{place} has the word {EOS}, which is reserved for the end of a line. Delete it.")
         return hypothesis
 
-    counted = Counter(compared(each) for those in lists.values() for each in those)
+    counted = Counter(compared(hypothesis) for those in lists.values() for hypothesis in those)
     usual = max(counted, key=counted.__getitem__, default=frozenset[str]())
     for name, those in lists.items():
         lists[name] = []
@@ -320,13 +320,13 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _by_key(path: Path) -> Lines:
-    found: Lines = {}
+    lines: Lines = {}
     for number, line in numbered_lines(path):
         key, *words = written_words(line)
-        if key in found:
-            raise InputError(f"{path}, line {number}: {key} is there twice, first in line {found[key][0]}")
-        found[key] = number, " ".join(words)
-    return found
+        if key in lines:
+            raise InputError(f"{path}, line {number}: {key} is there twice, first in line {lines[key][0]}")
+        lines[key] = number, " ".join(words)
+    return lines
 
 
 def _are_scores(path: Path, lines: Lines) -> bool:
@@ -375,11 +375,11 @@ def _in_numbers(name: str) -> list[tuple[int, str]]:
 
 
 def _decipher_line(place: str, line: str) -> Hypothesis:
-    found = re.match(r"\s*\((?P<score>[^)\s]+)\)(?P<words>.*)", line)
-    if found is None:
+    match = re.match(r"\s*\((?P<score>[^)\s]+)\)(?P<words>.*)", line)
+    if match is None:
         raise InputError(f"{place}: {line[:60]!r} is not `(bytelog) w1 w2 …`")
-    score = BYTELOG * _number(place, found["score"], "score")
-    return Hypothesis(_unmarked(written_words(found["words"])), {TOTAL: score})
+    score = BYTELOG * _number(place, match["score"], "score")
+    return Hypothesis(_unmarked(written_words(match["words"])), {TOTAL: score})
 
 
 def _srilm_line(place: str, line: str) -> Hypothesis:
@@ -410,8 +410,8 @@ def _read_espnet(path: Path, lists: _Lists) -> None:
 
 def _read_nemo(path: Path, lists: _Lists, list_size: int | None) -> None:
     if list_size is None or list_size < 1:
-        given = "unset" if list_size is None else list_size
-        raise InputError("list_size", given, f"{path} has no ids; say how many hypotheses each of its lists has")
+        size = "unset" if list_size is None else list_size
+        raise InputError("list_size", size, f"{path} has no ids; say how many hypotheses each of its lists has")
     lines = list(numbered_lines(path))
     if len(lines) % list_size:
         raise InputError(f"{path}: {len(lines)} lines are no whole number of lists of {list_size}")
@@ -438,8 +438,8 @@ def _read_jsonl(path: Path, lists: _Lists) -> None:
             raise InputError(f"{place}: the id {name} is there twice")
         lists[name] = []
         lists.fields[name] = {k: value for k, value in record.items() if k != "hyps" and (k, value) != ("id", name)}
-        for each in hypotheses:
-            lists.add(name, _jsonl_hypothesis, place, each)
+        for hypothesis in hypotheses:
+            lists.add(name, _jsonl_hypothesis, place, hypothesis)
 
 
 def _not_jsonl(place: str, why: str = "") -> InputError:
@@ -477,8 +477,8 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
         file.writelines(f"{line}\n".encode() for line in lines)
 
 
-def _each(lists: list[NBestList]) -> list[tuple[str, int, Hypothesis]]:
-    return [(found.id, rank, each) for found in lists for rank, each in enumerate(found.hypotheses, 1)]
+def _rows(lists: list[NBestList]) -> list[tuple[str, int, Hypothesis]]:
+    return [(nbest.id, rank, hypothesis) for nbest in lists for rank, hypothesis in enumerate(nbest.hypotheses, 1)]
 
 
 def _digits(value: float) -> str:
@@ -500,15 +500,15 @@ def _write_moses(path: Path, lists: list[NBestList]) -> None:
         parts = [name, hypothesis.text, " ".join(features), _digits(_whole(hypothesis)), *hypothesis.more]
         return " ||| ".join(parts)
 
-    _write_lines(path, (line(name, hypothesis) for name, _, hypothesis in _each(lists)))
+    _write_lines(path, (line(name, hypothesis) for name, _, hypothesis in _rows(lists)))
 
 
 def _write_kaldi(path: Path, lists: list[NBestList]) -> None:
     path.mkdir(exist_ok=True)
-    _write_lines(path / "words_text", (f"{name}-{n} {each.text}".rstrip() for name, n, each in _each(lists)))
+    _write_lines(path / "words_text", (f"{name}-{n} {h.text}".rstrip() for name, n, h in _rows(lists)))
     for score in lists[0].hypotheses[0].scores:
         sign = -1.0 if score.startswith(("acwt", "lmwt")) else 1.0
-        values = ((f"{name}-{n}", _digits(sign * each.scores[score])) for name, n, each in _each(lists))
+        values = ((f"{name}-{n}", _digits(sign * h.scores[score])) for name, n, h in _rows(lists))
         _write_lines(path / score.replace("/", "_"), map(" ".join, values))
 
 
@@ -523,29 +523,29 @@ def _write_srilm(path: Path, lists: list[NBestList]) -> None:
         return " ".join([*logarithms, str(len(hypothesis.words))])
 
     path.mkdir(exist_ok=True)
-    for found in lists:
-        header = [] if "ascore" in found.hypotheses[0].scores else ["NBestList1.0"]
-        lines = (f"{begin(each)} {each.text}".rstrip() for each in found.hypotheses)
-        _write_lines(path / f"{found.id}.nbest", [*header, *lines])
+    for nbest in lists:
+        header = [] if "ascore" in nbest.hypotheses[0].scores else ["NBestList1.0"]
+        lines = (f"{begin(hypothesis)} {hypothesis.text}".rstrip() for hypothesis in nbest.hypotheses)
+        _write_lines(path / f"{nbest.id}.nbest", [*header, *lines])
 
 
 def _write_espnet(path: Path, lists: list[NBestList]) -> None:
-    for rank in range(1, max(len(found.hypotheses) for found in lists) + 1):
+    for rank in range(1, max(len(nbest.hypotheses) for nbest in lists) + 1):
         folder = path / f"{rank}best_recog"
         folder.mkdir(parents=True, exist_ok=True)
-        those = [(found.id, found.hypotheses[rank - 1]) for found in lists if len(found.hypotheses) >= rank]
-        _write_lines(folder / "text", (f"{name} {each.text}".rstrip() for name, each in those))
-        _write_lines(folder / "score", (f"{name} {_digits(_whole(each))}" for name, each in those))
+        those = [(nbest.id, nbest.hypotheses[rank - 1]) for nbest in lists if len(nbest.hypotheses) >= rank]
+        _write_lines(folder / "text", (f"{name} {hypothesis.text}".rstrip() for name, hypothesis in those))
+        _write_lines(folder / "score", (f"{name} {_digits(_whole(hypothesis))}" for name, hypothesis in those))
 
 
 def _write_nemo(path: Path, lists: list[NBestList]) -> None:
-    _write_lines(path, (f"{each.text}\t{_digits(_whole(each))}" for _, _, each in _each(lists)))
+    _write_lines(path, (f"{hypothesis.text}\t{_digits(_whole(hypothesis))}" for _, _, hypothesis in _rows(lists)))
 
 
 def _write_jsonl(path: Path, lists: list[NBestList]) -> None:
-    def record(found: NBestList) -> str:
-        hypotheses = [{"text": each.text, **each.fields, **each.scores} for each in found.hypotheses]
-        return json.dumps({"id": found.id, **found.fields, "hyps": hypotheses}, ensure_ascii=False)
+    def record(nbest: NBestList) -> str:
+        hypotheses = [{"text": h.text, **h.fields, **h.scores} for h in nbest.hypotheses]
+        return json.dumps({"id": nbest.id, **nbest.fields, "hyps": hypotheses}, ensure_ascii=False)
 
     _write_lines(path, map(record, lists))
 

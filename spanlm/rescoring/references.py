@@ -57,7 +57,7 @@ def read_references(path: Path, lists: Sequence[NBestList], leave_out: Collectio
         InputError: a list without reference, or an id twice, or another number of lines than of lists, or ids that are
             not the lists', or a file of another format.
     """
-    names = [found.id for found in lists]
+    names = [nbest.id for nbest in lists]
     known = set(names)
     # where the lists are but numbered, the lines of other ids are in their order
     numbered = all(name.isdecimal() for name in names)
@@ -113,10 +113,10 @@ def _in_order(path: Path, names: list[str]) -> dict[str, list[_Line]]:
         )
 
     def nearly_named(line: str, name: str) -> bool:
-        first, own = (written_words(line) or [""])[0].casefold(), name.casefold()
+        first, listed = (written_words(line) or [""])[0].casefold(), name.casefold()
         # where ids are numbers, or next to nothing, a line that begins with a number says nothing
-        telling = len(first) > 1 and re.search(r"\d", first) and re.search(r"[^\W\d]", own)
-        return bool(telling) and (first in own or own in first)
+        telling = len(first) > 1 and re.search(r"\d", first) and re.search(r"[^\W\d]", listed)
+        return bool(telling) and (first in listed or listed in first)
 
     if all(map(nearly_named, lines, names)):
         raise _other_ids(path, written_words(lines[0])[0], names[0])
@@ -131,8 +131,8 @@ def _other_ids(path: Path, written: str, name: str) -> InputError:
 
 
 def _matched(place: str, line: str, pattern: re.Pattern[str], shape: str) -> tuple[str, ...]:
-    if found := pattern.fullmatch(line.strip()):
-        return found.groups("")
+    if match := pattern.fullmatch(line.strip()):
+        return match.groups("")
     raise InputError(f"{place}: {line[:60]!r} is not `{shape}`")
 
 

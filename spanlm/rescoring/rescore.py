@@ -69,10 +69,10 @@ class Weighted:
     @classmethod
     def of(cls, lists: Sequence[NBestList], language: Iterable[str]) -> Weighted:
         """Name what lists have and language models add; InputError: two have one name."""
-        there = tuple(lists[0].hypotheses[0].scores)
-        weighted = cls((TOTAL,) if TOTAL in there else there, tuple(language))
+        scores = tuple(lists[0].hypotheses[0].scores)
+        weighted = cls((TOTAL,) if TOTAL in scores else scores, tuple(language))
         # in the lists that are written, the model would take its place
-        fields = {name for found in lists for each in found.hypotheses for name in (*each.scores, *each.fields)}
+        fields = {name for nbest in lists for h in nbest.hypotheses for name in (*h.scores, *h.fields)}
         fields |= {TOTAL, "text", "words_text"}
         for name in (*weighted.language, WORDS):
             if weighted.names.count(name) > 1:
@@ -87,17 +87,17 @@ class Weighted:
         """All of them, the number of words last."""
         return (*self.first, *self.language, WORDS)
 
-    def weights(self, given: Mapping[str, float]) -> Array:
+    def weights(self, values: Mapping[str, float]) -> Array:
         """Return a weight of every score: those given, 1 of a first score that is not, 0 of what else is not.
 
         Raises:
             InputError: a weight of a score that is not there; names those that are.
         """
-        for name in given:
+        for name in values:
             if name not in self.names:
                 raise InputError("weights", limit=f"no score {name}.{nearest_or_all(name, self.names)}")
         usual = dict.fromkeys(self.first or self.language[:1], 1.0)
-        return np.array([given.get(name, usual.get(name, 0.0)) for name in self.names])
+        return np.array([values.get(name, usual.get(name, 0.0)) for name in self.names])
 
 
 class Scored:
@@ -120,22 +120,22 @@ class Scored:
         self.weighted = Weighted.of(lists, language)
         self.names = self.weighted.names
         self.scores: list[Array] = []
-        for place, found in enumerate(lists):
+        for place, nbest in enumerate(lists):
             columns: list[Sequence[float]] = [
-                [each.scores[name] for each in found.hypotheses] for name in self.weighted.first
+                [hypothesis.scores[name] for hypothesis in nbest.hypotheses] for name in self.weighted.first
             ]
             columns += [values[place] for values in language.values()]
-            columns += [[len(each.words) for each in self.spoken[place].hypotheses]]
+            columns += [[len(hypothesis.words) for hypothesis in self.spoken[place].hypotheses]]
             self.scores.append(np.array(columns, dtype=np.float64).T)
 
     def candidates(self, references: Sequence[Reference | None]) -> Candidates:
         """Count the word errors of every hypothesis."""
-        found, distance = Candidates(self.scores, [], []), edits().distance
+        candidates, distance = Candidates(self.scores, [], []), edits().distance
         for spoken, reference in zip(self.spoken, references, strict=True):
-            pairs = [aligned(each.words, reference) for each in spoken.hypotheses]
-            found.errors.append(np.array([distance(said, hypothesis) for hypothesis, said in pairs]))
-            found.words.append(np.array([len(said) for _, said in pairs]))
-        return found
+            pairs = [aligned(candidate.words, reference) for candidate in spoken.hypotheses]
+            candidates.errors.append(np.array([distance(said, hypothesis) for hypothesis, said in pairs]))
+            candidates.words.append(np.array([len(said) for _, said in pairs]))
+        return candidates
 
     def tune(self, candidates: Candidates, first: Array) -> Tuned:
         """Tune every weight but the first, which gives the scale; see `spanlm.rescoring.weights.tune`."""
@@ -148,14 +148,14 @@ class Scored:
     def reordered(self, weights: Array) -> list[NBestList]:
         """Return the lists, best first, with log p of the language models and the new total among the scores."""
         lists, first = [], len(self.weighted.first)
-        for scores, found in zip(self.scores, self.lists, strict=True):
+        for scores, nbest in zip(self.scores, self.lists, strict=True):
             totals, hypotheses = scores @ weights, []
             for rank in np.argsort(-totals, kind="stable").tolist():
-                old = found.hypotheses[rank]
+                old = nbest.hypotheses[rank]
                 new = {name: value for name, value in old.scores.items() if name != TOTAL}
                 new |= zip(self.weighted.language, scores[rank, first:-1].tolist(), strict=True)
                 hypotheses.append(replace(old, scores={**new, TOTAL: float(totals[rank])}))
-            lists.append(replace(found, hypotheses=tuple(hypotheses)))
+            lists.append(replace(nbest, hypotheses=tuple(hypotheses)))
         return lists
 
 
@@ -164,8 +164,8 @@ def word_errors(
 ) -> WordErrors:
     """Count substitutions, deletions and insertions of one hypothesis a list, by rapidfuzz."""
     counted = Counter[str]()
-    for found, place, reference in zip(lists, chosen, references, strict=True):
-        hypothesis, said = aligned(found.hypotheses[place].words, reference)
+    for nbest, place, reference in zip(lists, chosen, references, strict=True):
+        hypothesis, said = aligned(nbest.hypotheses[place].words, reference)
         counted.update(edit.tag for edit in edits().editops(said, hypothesis))
     words = candidates.words_of(chosen)
     interval = bootstrap(candidates.errors_of(chosen), words)
@@ -180,8 +180,8 @@ def plain_rate(lists: Sequence[NBestList], chosen: Sequence[int], references: Se
         return "".join(character for character in text if unicodedata.category(character)[0] not in "PS").split()
 
     errors = words = 0
-    for found, place, reference in zip(lists, chosen, references, strict=True):
-        hypothesis, said = map(plain, aligned(found.hypotheses[place].words, reference))
+    for nbest, place, reference in zip(lists, chosen, references, strict=True):
+        hypothesis, said = map(plain, aligned(nbest.hypotheses[place].words, reference))
         errors, words = errors + edits().distance(said, hypothesis), words + len(said)
     return errors / words if words else math.nan
 

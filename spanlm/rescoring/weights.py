@@ -98,7 +98,7 @@ def edits() -> Any:
 
 
 def choose(scores: Sequence[Array], weights: Array) -> list[int]:
-    return [int((each @ weights).argmax()) for each in scores]
+    return [int((matrix @ weights).argmax()) for matrix in scores]
 
 
 def tune(candidates: Candidates, first: Array) -> Tuned:
@@ -109,21 +109,21 @@ def tune(candidates: Candidates, first: Array) -> Tuned:
     """
     generator = np.random.default_rng(1)
     # a weight matters in proportion to how far its scores differ within a list
-    spreads = np.mean([each.std(axis=0) for each in candidates.scores], axis=0)
+    spreads = np.mean([scores.std(axis=0) for scores in candidates.scores], axis=0)
     scale = max(float(spreads @ np.abs(first)), 1e-9) / np.maximum(spreads, 1e-9)
     axes = list(np.eye(len(first))[1:])
     exact = len(axes) == 1
     starts, rounds = (1, 0) if exact else (STARTS, ROUNDS)
 
-    found = []
+    optima = []
     for start in range(starts):
         weights = first.astype(np.float64)
         if start:
             weights[1:] = generator.uniform(-0.5, 3.0, len(axes)) * scale[1:]
         drawn = generator.normal(size=(rounds, DIRECTIONS, len(first))) * scale
         drawn[..., 0] = 0.0
-        found.append(_ascend(candidates, weights, [[*axes, *directions] for directions in drawn] or [axes]))
-    errors, weights = min(found, key=itemgetter(0))
+        optima.append(_ascend(candidates, weights, [[*axes, *directions] for directions in drawn] or [axes]))
+    errors, weights = min(optima, key=itemgetter(0))
     intervals: list[tuple[float, float] | None] = [None]
     for weight, axis in zip(weights[1:].tolist(), axes, strict=True):
         low, high = _interval(*line_search(candidates, weights, axis))
