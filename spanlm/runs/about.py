@@ -66,8 +66,8 @@ def _corpus(name: str) -> str:
 
 def _best(folder: Path) -> float | None:
     with suppress(InputError):  # a run without its log is still a run
-        found = (finite_perplexity(row.get("loss")) for row in epoch_rows(folder))
-        return min((value for value in found if value is not None), default=None)
+        perplexities = (finite_perplexity(row.get("loss")) for row in epoch_rows(folder))
+        return min((value for value in perplexities if value is not None), default=None)
     return None
 
 

@@ -76,14 +76,14 @@ class TrainedEnsemble(Model):
         return TrainedEnsemble(runs, weights=self.model.head.weights)
 
     @fields_as_keywords(InStreams)
-    def evaluate_members(self, asked: InStreams) -> EnsembleEvaluation:
+    def evaluate_members(self, request: InStreams) -> EnsembleEvaluation:
         """Measure each member, the ensemble and the oracle bound in one pass; arguments as of `evaluate`."""
-        return evaluate_members(self.model, *self.texts.counted(asked))
+        return evaluate_members(self.model, *self.texts.counted(request))
 
     @fields_as_keywords(ValidInStreams)
-    def tune_weights(self, asked: ValidInStreams) -> TunedWeights:
+    def tune_weights(self, request: ValidInStreams) -> TunedWeights:
         """Find the mixture's best weights for a split, for `reweighted`; arguments as of `evaluate`."""
-        return tune_weights(self.model, *self.texts.counted(asked))
+        return tune_weights(self.model, *self.texts.counted(request))
 
 
 def load_ensemble(
@@ -120,27 +120,27 @@ def load_ensemble(
     return TrainedEnsemble([load(run, device) for run in runs], combination, weights)
 
 
-def refuse_other_words(one: Model, other: Model, instead: str = "") -> None:
+def refuse_other_words(model: Model, other: Model, instead: str = "") -> None:
     """Refuse a model with another vocabulary: id 17 must be the same word for all; `instead` says what else to do."""
-    if one.vocabulary.hash == other.vocabulary.hash:
+    if model.vocabulary.hash == other.vocabulary.hash:
         return
-    sizes = len(one.vocabulary), len(other.vocabulary)
-    pairs = zip_longest(one.vocabulary.words, other.vocabulary.words)
+    sizes = len(model.vocabulary), len(other.vocabulary)
+    pairs = zip_longest(model.vocabulary.words, other.vocabulary.words)
     at, first = next((n, pair) for n, pair in enumerate(pairs) if pair[0] != pair[1])
     mine, theirs = ("missing" if word is None else repr(word) for word in first)
     differs = f"{sizes[0]:,} and {sizes[1]:,} words" if sizes[0] != sizes[1] else "as many words, but not the same"
     raise InputError(
-        f"{one.folder} and {other.folder}: have different vocabularies ({differs}; the first difference: word {at} is "
-        f"{mine} and {theirs}). {instead or 'Only models trained with one vocabulary can be combined.'}"
+        f"{model.folder} and {other.folder}: have different vocabularies ({differs}; the first difference: word {at} "
+        f"is {mine} and {theirs}). {instead or 'Only models trained with one vocabulary can be combined.'}"
     )
 
 
-def _refuse_other_reading(one: Model, other: Model) -> None:
+def _refuse_other_reading(model: Model, other: Model) -> None:
     """Refuse a model that reads texts in another way, so that no single way would be right for both."""
-    mine, theirs = one.texts.reading(), other.texts.reading()
+    mine, theirs = model.texts.reading(), other.texts.reading()
     for field, value in mine.items():
         if theirs.get(field, value) != value:
             raise InputError(
-                f"{one.folder} and {other.folder}: were not trained alike: {field} is {value} and {theirs[field]}. "
+                f"{model.folder} and {other.folder}: were not trained alike: {field} is {value} and {theirs[field]}. "
                 "Only models that read a text in the same way can be combined."
             )

@@ -105,17 +105,17 @@ class Model:
 
     def headings(self, source: str = "a text") -> dict[str, str]:
         """Return the `title` and the line `about` it of a record: which run read what, and what it is."""
-        what = about(self)
-        return {"title": f"{what.run}{self._lesion}, reading {source}", "about": what.line}
+        summary = about(self)
+        return {"title": f"{summary.run}{self._lesion}, reading {source}", "about": summary.line}
 
     def in_words_of(self, other: Model) -> Model:
         """Return the same model over another one's vocabulary, if it is of `any_words`."""
         return self
 
     @fields_as_keywords(LoadCorpus)
-    def corpus(self, asked: LoadCorpus) -> Corpus:
+    def corpus(self, request: LoadCorpus) -> Corpus:
         """Load a corpus in this model's vocabulary; see `spanlm.runs.texts.Texts.corpus`."""
-        return self.texts.corpus(asked)
+        return self.texts.corpus(request)
 
     def tokenize(self, text: str) -> list[str]:
         return [token for tokens in self.texts.cut(text) for token in tokens]
@@ -160,7 +160,7 @@ class Model:
         return self.model
 
     @fields_as_keywords(Evaluate)
-    def evaluate(self, asked: Evaluate) -> Evaluation:
+    def evaluate(self, request: Evaluate) -> Evaluation:
         """Measure perplexity, with the trained weights or with `dynamic` ones that go on learning from the text.
 
         See `spanlm.scoring.perplexity.evaluate`, and `spanlm.runs.requests.Evaluate` for the arguments.
@@ -170,25 +170,26 @@ class Model:
                 weights that follow the text at once, or no weights that could.
             DivergedError: weights that followed the text diverged.
         """
-        if asked.dynamic is None:
-            return self._evaluated(*self.texts.counted(asked), asked.cache)
+        if request.dynamic is None:
+            return self._evaluated(*self.texts.counted(request), request.cache)
         learner = require_weights(self, "dynamic").learner
-        if asked.cache is not None:
+        if request.cache is not None:
             raise InputError("dynamic evaluation and a cache do not go together: measure the one, then the other")
-        loaded, part, protocol = self.texts.counted(asked)
-        statistics = asked.statistics or learner.dynamic_statistics(report=asked.report)
-        return evaluate_dynamic(learner.model, loaded, part, statistics, asked.dynamic, protocol, report=asked.report)
+        loaded, part, protocol = self.texts.counted(request)
+        config, report = request.dynamic, request.report
+        statistics = request.statistics or learner.dynamic_statistics(report=report)
+        return evaluate_dynamic(learner.model, loaded, part, statistics, config, protocol, report=report)
 
     def _evaluated(self, corpus: Corpus, part: str, protocol: Protocol, cache: CacheConfig | None) -> Evaluation:
         return evaluate(self.predictor("evaluate"), corpus, part, protocol, cache=cache)
 
     @fields_as_keywords(OnText)
-    def excess(self, asked: OnText) -> list[Excess]:
+    def excess(self, request: OnText) -> list[Excess]:
         """Compare with the law of a synthetic text, by lag; see `spanlm.scoring.excess.excess_by_lag`."""
-        return excess_by_lag(self.predictor("excess"), *self.texts.counted(asked))
+        return excess_by_lag(self.predictor("excess"), *self.texts.counted(request))
 
     @fields_as_keywords(Score)
-    def score(self, asked: Score) -> Iterator[WordScore]:
+    def score(self, request: Score) -> Iterator[WordScore]:
         """Give every word's surprisal, entropy and rank; see `spanlm.scoring.words.score_words`.
 
         Lines are cut into sentences if those of the training were (data.lines). Where the first word of each was only
@@ -203,13 +204,13 @@ class Model:
             InputError: an option outside its range, with oov="error" a word outside the vocabulary, a file that cannot
                 be read, or a `state` that the model cannot use, see `spanlm.runs.texts.Texts.refuse_context`.
         """
-        pieces = (self.as_written() if asked.as_written else self).texts.pieces(asked.text)
-        self.texts.refuse_context(asked.state)
-        return self._scored(pieces, asked)
+        pieces = (self.as_written() if request.as_written else self).texts.pieces(request.text)
+        self.texts.refuse_context(request.state)
+        return self._scored(pieces, request)
 
-    def _scored(self, pieces: Iterable[Piece], asked: Score) -> Iterator[WordScore]:
+    def _scored(self, pieces: Iterable[Piece], request: Score) -> Iterator[WordScore]:
         network, predict_first = self.predictor("score"), self.texts.predict_first
-        return score_words(network, self.vocabulary, pieces, asked, predict_first=predict_first, cache=asked.cache)
+        return score_words(network, self.vocabulary, pieces, request, predict_first=predict_first, cache=request.cache)
 
     def score_items(
         self, items: Iterable[str], *, state: Context = "line", eos: bool = False, **options: Any
@@ -247,19 +248,19 @@ class Model:
         texts = list(require_texts(texts))
         eos = self.vocabulary.eos_id
         sentences = [[line.words for line in whole_lines(self.texts.pieces([text]))] for text in texts]
-        ids = [[*self.vocabulary.encode(words), eos] for each in sentences for words in each]
+        ids = [[*self.vocabulary.encode(words), eos] for lines in sentences for words in lines]
         predict_first = self.texts.predict_first
         values, prefixes = self._log_probs_of(ids, precision)
-        found, value = [], iter(values)
-        for text, each in zip(texts, sentences, strict=True):
-            log_p = [[*[0.0] * (not predict_first), *next(value)] for _ in each]
-            tokens, ends = [one for *words, _ in log_p for one in words], [end for *_, end in log_p]
+        scores, value = [], iter(values)
+        for text, lines in zip(texts, sentences, strict=True):
+            log_p = [[*[0.0] * (not predict_first), *next(value)] for _ in lines]
+            tokens, ends = [x for *words, _ in log_p for x in words], [end for *_, end in log_p]
             plain = next(self.texts.unmarked([text]))  # a mark that is left out has no token
             cut = map(len, self.texts.cut(plain))
             sizes = [0 if plain[at] in " \v" else next(cut) for at, _ in written_spans(text)]
-            known = (word in self.vocabulary for words in each for word in words)
-            found.append(by_written_words(sizes, tokens, known, math.fsum(ends)))
-        return found, prefixes
+            known = (word in self.vocabulary for words in lines for word in words)
+            scores.append(by_written_words(sizes, tokens, known, math.fsum(ends)))
+        return scores, prefixes
 
     def _log_probs_of(self, texts: list[list[int]], precision: Precision) -> tuple[list[list[float]], Prefixes]:
         """Return log p of every word that is predicted of texts by id, and how much was read."""
@@ -272,7 +273,7 @@ class Model:
         return compare_pairs([Pair(good, bad)], lambda texts: self.score_texts(texts)[0])[0]
 
     @fields_as_keywords(Cloze)
-    def cloze(self, asked: Cloze) -> Iterator[RankedQuestion | Defect]:
+    def cloze(self, request: Cloze) -> Iterator[RankedQuestion | Defect]:
         """Rank the candidates of cloze questions; see `spanlm.scoring.cloze.rank_questions`.
 
         The `questions` are a file in the format of the Children's Book Test, or what `read_questions` gives; before
@@ -283,14 +284,14 @@ class Model:
             InputError: a context that is unknown or that the model cannot use, see
                 `spanlm.runs.texts.Texts.cloze_contexts`; a file that cannot be read or holds no question.
         """
-        network, texts, questions = self.predictor("cloze"), self.texts, asked.questions
-        options = replace(asked, contexts=texts.cloze_contexts(asked.contexts))
+        network, texts, questions = self.predictor("cloze"), self.texts, request.questions
+        options = replace(request, contexts=texts.cloze_contexts(request.contexts))
         read = read_questions(Path(questions)) if isinstance(questions, str | Path) else questions
         words = self.vocabulary, texts.data.effective_tokenizer
         return rank_questions(network, *words, read, options, predict_first=texts.predict_first)
 
     @fields_as_keywords(Continue)
-    def generate(self, asked: Continue) -> list[str]:
+    def generate(self, request: Continue) -> list[str]:
         """Continue a prompt; see `spanlm.scoring.generation.GenerationOptions` for how words are drawn.
 
         Line ends in the prompt are <eos>, and so are the ends of sentences if the training's lines were cut into them
@@ -303,41 +304,41 @@ class Model:
         Raises:
             InputError: an option outside its range, or no first word for a model that can give none.
         """
-        return [drawn.word for drawn in self._drawn(asked)]
+        return [drawn.word for drawn in self._drawn(request)]
 
     @fields_as_keywords(Continue)
-    def words(self, asked: Continue) -> Iterator[str]:
+    def words(self, request: Continue) -> Iterator[str]:
         """Give the words of `generate` one by one, each as soon as it is drawn; options as there."""
-        return (drawn.word for drawn in self._drawn(asked))
+        return (drawn.word for drawn in self._drawn(request))
 
     @fields_as_keywords(Continue)
-    def draw(self, asked: Continue) -> Iterator[Drawn]:
+    def draw(self, request: Continue) -> Iterator[Drawn]:
         """Give the words of `generate` with the distributions they were drawn from, each as soon as it is drawn."""
-        return self._drawn(asked)
+        return self._drawn(request)
 
-    def _drawn(self, asked: Continue) -> Iterator[Drawn]:
+    def _drawn(self, request: Continue) -> Iterator[Drawn]:
         network, texts = self.predictor("generate"), self.texts
-        return draw(network, self.vocabulary, texts.prompt(asked.prompt), asked, **self._lines())
+        return draw(network, self.vocabulary, texts.prompt(request.prompt), request, **self._lines())
 
     @fields_as_keywords(Samples)
-    def samples(self, asked: Samples) -> Iterator[list[str]]:
+    def samples(self, request: Samples) -> Iterator[list[str]]:
         """Continue a prompt `count` times, some side by side; options of `generate`.
 
         Sample n (from 0) has the words that seed + n gives alone, but for rounding.
         """
-        network, prompt = self.predictor("generate"), self.texts.prompt(asked.prompt)
-        return draw_samples(network, self.vocabulary, prompt, asked, asked.count, **self._lines())
+        network, prompt = self.predictor("generate"), self.texts.prompt(request.prompt)
+        return draw_samples(network, self.vocabulary, prompt, request, request.count, **self._lines())
 
     def _lines(self) -> dict[str, bool]:
         """Say how a text that is drawn goes on after a line."""
         return {"line_by_line": self.texts.line_by_line, "predict_first": self.texts.predict_first}
 
     @fields_as_keywords(TuneCache)
-    def tune_cache(self, asked: TuneCache) -> CacheTuning:
+    def tune_cache(self, request: TuneCache) -> CacheTuning:
         """Find the best cache for a text; see `spanlm.scoring.cache.tune_cache`, and `evaluate`."""
-        network, (loaded, part, protocol) = self.predictor("cache"), self.texts.counted(asked)
-        grid = asked.windows, asked.thetas, asked.lambdas
-        return tune_cache(network, loaded, part, *grid, protocol, asked.over_lines)
+        network, (loaded, part, protocol) = self.predictor("cache"), self.texts.counted(request)
+        grid = request.windows, request.thetas, request.lambdas
+        return tune_cache(network, loaded, part, *grid, protocol, request.over_lines)
 
 
 class TrainedModel(Model):
@@ -411,8 +412,9 @@ class TrainedModel(Model):
             InputError: no words, a model that attends to nothing, or a `state` that the model cannot use.
         """
         words, starts = self.texts.to_attend(text, state)
-        how: dict[str, Any] = {**self.headings(), "predict_first": self.texts.predict_first, "starts": starts}
-        return attention_record(self.model, self.vocabulary, words, expected=whole_number("expected", expected), **how)
+        settings: dict[str, Any] = {**self.headings(), "predict_first": self.texts.predict_first, "starts": starts}
+        settings["expected"] = whole_number("expected", expected)
+        return attention_record(self.model, self.vocabulary, words, **settings)
 
     @property
     def has_spans(self) -> bool:
@@ -455,7 +457,7 @@ class TrainedModel(Model):
         return find_statistics(path, model, corpus, protocol, segments=segments, report=report)
 
     @fields_as_keywords(TuneDynamic)
-    def tune_dynamic(self, asked: TuneDynamic) -> DynamicTuning:
+    def tune_dynamic(self, request: TuneDynamic) -> DynamicTuning:
         """Find the best η and λ for a text; see `spanlm.scoring.dynamic.tuning`, and `evaluate`.
 
         Finished trials are kept in the folder, in `trials.jsonl`, and are not read again: a search that was stopped
@@ -467,9 +469,9 @@ class TrainedModel(Model):
             RunError: the trained weights predict no finite numbers.
         """
         learner = self.learner
-        loaded, part, protocol = self.texts.counted(asked)
-        grid = [*dynamic_grid(asked.rates, asked.decays, asked.epsilon, asked.loss), *asked.also]
-        statistics = asked.statistics or learner.dynamic_statistics(report=asked.report)
+        loaded, part, protocol = self.texts.counted(request)
+        grid = [*dynamic_grid(request.rates, request.decays, request.epsilon, request.loss), *request.also]
+        statistics = request.statistics or learner.dynamic_statistics(report=request.report)
         return tune_dynamic(
             self.model,
             loaded,
@@ -477,15 +479,15 @@ class TrainedModel(Model):
             statistics,
             grid,
             protocol,
-            first_tokens=asked.first_tokens,
-            finalists=asked.finalists,
-            report=asked.report,
+            first_tokens=request.first_tokens,
+            finalists=request.finalists,
+            report=request.report,
             trials=Trials(self.folder / TRIALS, code_version()),
         )
 
 
-def require_weights(model: Model, what: str) -> TrainedModel:
+def require_weights(model: Model, option: str) -> TrainedModel:
     """Return a model that has weights and a memory; InputError: it has none of its own, and `what` needs them."""
     if isinstance(model, TrainedModel):
         return model
-    raise InputError(f"{what}: {model.folder} is {model.kind}, which has no weights and no memory of its own")
+    raise InputError(f"{option}: {model.folder} is {model.kind}, which has no weights and no memory of its own")

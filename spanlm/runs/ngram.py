@@ -54,8 +54,8 @@ class NgramTexts(Texts):
 
     def reading(self) -> dict[str, str]:
         """Return how words are cut; how lines are makes no difference, and an ARPA file tells nothing."""
-        found = super().reading()
-        return {} if self._textless else {name: found[name] for name in ("data.tokenizer", "data.lines")}
+        fields = super().reading()
+        return {} if self._textless else {name: fields[name] for name in ("data.tokenizer", "data.lines")}
 
     def unk_notes(self) -> list[str]:
         """Return a note on an ARPA file that lacks <unk>; a run's has it, also where its text does not."""
@@ -102,8 +102,8 @@ class NgramRun(Model):
             return super()._log_probs_of(texts, precision)
         first = 0 if self.texts.predict_first else 1
         spelled = [END if word == EOS else word for word in self.vocabulary.words]
-        each = [self._kenlm.log_probs(map(spelled.__getitem__, text))[first:] for text in texts]
-        return each, Prefixes(read := sum(map(len, texts)) + len(texts), read)
+        log_p = [self._kenlm.log_probs(map(spelled.__getitem__, text))[first:] for text in texts]
+        return log_p, Prefixes(read := sum(map(len, texts)) + len(texts), read)
 
     @cached_property
     def _kenlm(self) -> Kenlm | None:
@@ -194,8 +194,8 @@ def train_ngram(
     new = not folder.exists()
     with locked(folder, forget=new):
         begun = (folder / PROVENANCE).exists()  # by a process that was killed before it wrote the configuration
-        if found := [name for name in (CONFIG, MODEL, *[ARPA] * (not begun)) if (folder / name).exists()]:
-            raise InputError(f"{folder}: already holds a run ({', '.join(found)}). Choose another folder.")
+        if present := [name for name in (CONFIG, MODEL, *[ARPA] * (not begun)) if (folder / name).exists()]:
+            raise InputError(f"{folder}: already holds a run ({', '.join(present)}). Choose another folder.")
         refuse_family(folder)
         report(f"counting {len(corpus.splits['train']):,} tokens")
         ids, options = corpus.splits["train"].ids, config.ngram

@@ -34,23 +34,23 @@ if TYPE_CHECKING:
     from spanlm.runs.model import Model
 
 P = ParamSpec("P")
-Asked = TypeVar("Asked")
-Own = TypeVar("Own", bound="Model")
+Request = TypeVar("Request")
+AnyModel = TypeVar("Own", bound="Model")
 Result = TypeVar("Result")
 
 
 def fields_as_keywords(
-    asked: Callable[P, Asked],
-) -> Callable[[Callable[[Own, Asked], Result]], Callable[Concatenate[Own, P], Result]]:
+    request: Callable[P, Request],
+) -> Callable[[Callable[[AnyModel, Request], Result]], Callable[Concatenate[AnyModel, P], Result]]:
     """Give a method of one dataclass the dataclass's fields as its arguments, typed and with their defaults."""
 
-    def decorate(method: Callable[[Own, Asked], Result]) -> Callable[Concatenate[Own, P], Result]:
-        arguments, self_parameter = signature(asked), Parameter("self", Parameter.POSITIONAL_ONLY)
+    def decorate(method: Callable[[AnyModel, Request], Result]) -> Callable[Concatenate[AnyModel, P], Result]:
+        arguments, self_parameter = signature(request), Parameter("self", Parameter.POSITIONAL_ONLY)
 
         @wraps(method)
-        def call(self: Own, /, *args: P.args, **fields: P.kwargs) -> Result:
+        def call(self: AnyModel, /, *args: P.args, **fields: P.kwargs) -> Result:
             arguments.bind(*args, **fields)  # says what is wrong of the call, and not of the dataclass
-            return method(self, asked(*args, **fields))
+            return method(self, request(*args, **fields))
 
         result = signature(method).return_annotation
         shown = arguments.replace(parameters=[self_parameter, *arguments.parameters.values()], return_annotation=result)

@@ -116,11 +116,11 @@ class Texts:
         if isinstance(text, str):
             text = text.removesuffix("\n").split("\n")
         if isinstance(text, Text):
-            found = text_as_pieces(replace(text, marks=self.data.keeps_marks(self.vocabulary)), tokenizer)
+            pieces = text_as_pieces(replace(text, marks=self.data.keeps_marks(self.vocabulary)), tokenizer)
         else:
-            found = lines_as_pieces(self.unmarked(text), tokenizer)
-        found = found if self.convention is None else self._as_in_corpus(found, self.convention)
-        return in_lines(found, self.data.lines, self.vocabulary)
+            pieces = lines_as_pieces(self.unmarked(text), tokenizer)
+        pieces = pieces if self.convention is None else self._as_in_corpus(pieces, self.convention)
+        return in_lines(pieces, self.data.lines, self.vocabulary)
 
     def unmarked(self, lines: Iterable[str]) -> Iterator[str]:
         """Give lines with white space in place of the marks at their ends, as `data.marks` says."""
@@ -138,8 +138,8 @@ class Texts:
             if words != piece.words and not self._is_noted:
                 self._is_noted = True
                 word, tokens = next(pair for pair in zip(piece.words, cut, strict=True) if [pair[0]] != pair[1])
-                how = f"as {convention} writes them, such as {word!r} as {' '.join(tokens)!r}"
-                _LOG.info("note: words are read %s; --as-written reads them as they are", how)
+                example = f"as {convention} writes them, such as {word!r} as {' '.join(tokens)!r}"
+                _LOG.info("note: words are read %s; --as-written reads them as they are", example)
             yield replace(piece, start=start, words=words)
             start = 1 if piece.closes else start + len(words)
 
@@ -158,15 +158,15 @@ class Texts:
         *before, last = self.pieces(text.split("\n"))
         return [*words_of(before), *last.words]
 
-    def corpus(self, asked: LoadCorpus, reader: Texts | None = None) -> Corpus:
+    def corpus(self, request: LoadCorpus, reader: Texts | None = None) -> Corpus:
         """Load a corpus, or only a part of it, in this model's vocabulary, or cut as another `reader` does and in its.
 
         Raises:
             InputError: there is no such corpus, it breaks a rule of `spanlm.data.text`, or none is named and the model
                 does not know its own.
         """
-        split, data_dir, as_text = asked.split, asked.data_dir, asked.as_text
-        name = None if asked.name is None else str(asked.name)
+        split, data_dir, as_text = request.split, request.data_dir, request.as_text
+        name = None if request.name is None else str(request.name)
         if self._textless and name is None:
             raise InputError(f"{self.folder}: {self._textless}; name one by {named('corpus=…')}")
         require(split is None or split in SPLITS, "split", split, "train, valid or test")
@@ -180,16 +180,16 @@ class Texts:
             data = replace(data, marks=self.data.marks)
             data = of_its_own_documents(data) if resets else data
         if reader is not None:
-            own = reader.data
-            data = replace(data, tokenizer=own.effective_tokenizer, lines=own.lines, marks=own.marks)
+            cut = reader.data
+            data = replace(data, tokenizer=cut.effective_tokenizer, lines=cut.lines, marks=cut.marks)
         vocabulary = self.vocabulary if reader is None else reader.vocabulary
         if data_dir is not None:
             data = replace(data, dir=data_dir)
         if other and name not in CORPORA and (path := text_path(data)).is_file():
             return self._with_unk_notes(load_text(replace(data, corpus=str(path)), vocabulary, as_text))
         splits, as_text = SPLITS if split is None else (split,), as_text or not other
-        found = load_corpus(replace(data, download=asked.download), vocabulary, splits, as_text=as_text)
-        return self._with_unk_notes(found if other else self._as_in_training(found))
+        loaded = load_corpus(replace(data, download=request.download), vocabulary, splits, as_text=as_text)
+        return self._with_unk_notes(loaded if other else self._as_in_training(loaded))
 
     def note_changes(self, corpus: Corpus) -> None:
         """Log the note on a text that is another than in training, of a corpus beside the one that is reported on."""
@@ -214,20 +214,20 @@ class Texts:
         """Note it if the corpus of the training is not what it was."""
         before = read_texts(self.folder)
         changed = [part for part, text in corpus.texts.items() if before.get(part, text) != text]
-        what = "not the text that it was when this model was trained, which may have read some of it"
-        note = _Changed(f"{corpus.name} {' and '.join(changed)}: {what}")
+        problem = "not the text that it was when this model was trained, which may have read some of it"
+        note = _Changed(f"{corpus.name} {' and '.join(changed)}: {problem}")
         return replace(corpus, notes=[*corpus.notes, note]) if changed else corpus
 
     def _is_of_training(self, name: str, data_dir: str | None) -> bool:
         """Whether a name is that of the training's corpus, however the path is written and wherever from."""
         known = self.data.corpus
-        if name == known or any(each in (DEMO, *CORPORA) or each.startswith(PREFIX) for each in (name, known)):
+        if name == known or any(corpus in (DEMO, *CORPORA) or corpus.startswith(PREFIX) for corpus in (name, known)):
             return name == known
-        one, two = (text_path(DataConfig(corpus=path, dir=data_dir or self.data.dir)) for path in (name, known))
-        if one.exists() and two.exists() and one.samefile(two):
+        first, second = (text_path(DataConfig(corpus=path, dir=data_dir or self.data.dir)) for path in (name, known))
+        if first.exists() and second.exists() and first.samefile(second):
             return True
         # a relative path of the training means something else in another folder: what the file has in it does not
-        return one.is_file() and not two.is_dir() and self._has_texts_of_training(one)
+        return first.is_file() and not second.is_dir() and self._has_texts_of_training(first)
 
     def _has_texts_of_training(self, path: Path) -> bool:
         known = read_texts(self.folder)
@@ -304,11 +304,11 @@ class Texts:
         require(context != "carry" or (batch_size or 1) <= len(tokens), "batch_size", batch_size, most)
         return Protocol(context=context, batch_size=batch_size, precision=precision, predict_first=self.predict_first)
 
-    def counted(self, asked: OnText) -> tuple[Corpus, str, Protocol]:
+    def counted(self, request: OnText) -> tuple[Corpus, str, Protocol]:
         """Return a corpus, which part of it is meant, and how that is counted; errors as of `part` and `protocol`."""
-        loaded, part = self.part(asked.corpus, asked.split)
-        how: dict[str, Any] = {"batch_size": asked.batch_size, "precision": asked.precision}
-        return loaded, part, self.protocol(loaded, part, asked.state, **how)
+        loaded, part = self.part(request.corpus, request.split)
+        settings: dict[str, Any] = {"batch_size": request.batch_size, "precision": request.precision}
+        return loaded, part, self.protocol(loaded, part, request.state, **settings)
 
     def refuse_context(self, state: Context, text: str = "all of the text") -> None:
         """Refuse a context of words that the model was never given.
@@ -338,24 +338,24 @@ class Texts:
                 "Take line.",
             )
 
-    def cloze_contexts(self, asked: Iterable[ClozeContext] | None) -> tuple[ClozeContext, ...]:
+    def cloze_contexts(self, contexts: Iterable[ClozeContext] | None) -> tuple[ClozeContext, ...]:
         """Return what is to be read before the query of a cloze question; None: all that the model can make use of.
 
         Raises:
             InputError: it was trained on lines alone, so not full.
         """
-        if asked is None:
+        if contexts is None:
             return ("query",) if self.line_by_line else ("full",)
-        asked = tuple(asked)
-        require(bool(asked), "contexts", "()", "some of full, query")
-        if self.line_by_line and "full" in asked:
+        contexts = tuple(contexts)
+        require(bool(contexts), "contexts", "()", "some of full, query")
+        if self.line_by_line and "full" in contexts:
             raise InputError(
                 "context",
                 "full",
                 "the model was trained on independent lines, so it cannot use the sentences before the query",
                 "Take context query.",
             )
-        return asked
+        return contexts
 
     def reading(self) -> dict[str, str]:
         """Return the fields on how a text is read: models that are asked as one must have the same."""
