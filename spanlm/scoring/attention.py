@@ -171,8 +171,8 @@ class AttentionRecord:
         """Return the slots that have weight at a position, the largest weight first."""
         row, first = self.weights[position], self.first(position)
         ends = ((position - self.lags[column], row[column]) for column in np.flatnonzero(row).tolist())
-        found = [Look(max(first, end - self.span + 1), end, float(weight)) for end, weight in ends]
-        return sorted(found, key=lambda look: (-look.weight, -look.last))
+        looks = [Look(max(first, end - self.span + 1), end, float(weight)) for end, weight in ends]
+        return sorted(looks, key=lambda look: (-look.weight, -look.last))
 
     def words_of(self, look: Look) -> str:
         return " ".join(self.words[look.first : look.last + 1])
@@ -246,11 +246,11 @@ def attention_record(
     """
     whole = [EOS, *targets] if predict_first else targets
     require(len(whole) > 1, "targets", targets, f"at least {1 if predict_first else 2} words")
-    asked = _Asked(len(whole) - 1, None if expected is None else whole_number("expected", expected), looks)
+    question = _Question(len(whole) - 1, None if expected is None else whole_number("expected", expected), looks)
     ids = vocabulary.encode(whole)
     contexts = ((ids[begin : end + 1], begin) for begin, end in pairwise([*starts, len(ids) - 1]))
     segments = (x for run, begin in contexts for x in side_by_side([run], [begin], steps=STEPS, fresh=True))
-    scored = Scored.joined([*read(model, segments, STANDARD, asked, *[_features] * features)])
+    scored = Scored.joined([*read(model, segments, STANDARD, question, *[_features] * features)])
     numbers: dict[str, NDArray[Any]] = {name: scored.numpy(name) for name in scored.answers}
     # a context that nothing opens: these positions are before its first word
     unpredicted = [] if predict_first else [start - 1 for start in starts[1:]]
@@ -258,15 +258,15 @@ def attention_record(
         if name in numbers:
             numbers[name][unpredicted] = nothing
     expectations, chances = dict[str, list[Expected]](), dict[str, NDArray[np.float64]]()
-    for part in asked.parts:
+    for part in question.parts:
         silent = np.zeros(len(scored), dtype=np.bool_)
         silent[unpredicted] = True
-        if part in asked.parts[1:-1]:
+        if part in question.parts[1:-1]:
             silent |= ~numbers["there"]
         expectations[part] = _spelled(vocabulary, numbers[f"{part} words"], numbers[f"{part} chances"], silent)
         chances[part] = np.where(silent, np.nan, numbers[f"{part} chance"])
     parts = None
-    if len(asked.parts) > 1:
+    if len(question.parts) > 1:
         parts = PartsRecord(expectations, chances, numbers["there"], numbers["preference"], numbers["share"])
     return AttentionRecord(
         words=whole[:-1],
@@ -275,10 +275,10 @@ def attention_record(
         surprisal=numbers["surprisal"],
         entropy=numbers["entropy"],
         rank=numbers["rank"],
-        expected=expectations[asked.parts[-1]],
+        expected=expectations[question.parts[-1]],
         title=title,
-        nearest_lag=asked.nearest_lag,
-        span=asked.span,
+        nearest_lag=question.nearest_lag,
+        span=question.span,
         first_token=first_token - predict_first,  # <eos> stands before it
         starts=starts,
         unknown=frozenset(word for word in targets if word not in vocabulary),
@@ -297,7 +297,7 @@ def _spelled(
     return [[] if empty else [*zip(map(vocabulary.word, words), row, strict=True)] for words, row, empty in rows]
 
 
-class _Asked:
+class _Question:
     """Asks of a text of so many words where a model looked and what it, or each part of a mixture, expected.
 
     Answers `weights` (N, L) by lag, if they are wanted; surprisal, entropy and rank; and, after the name of each part,

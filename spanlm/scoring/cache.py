@@ -60,8 +60,8 @@ class _Caches:
         for window in self._windows:
             log_cache, empty = cache_log_prob(replace(lookup, window=window), self._thetas)
             columns.append(log_cache.masked_fill(empty, torch.nan))
-        found = torch.cat(columns).movedim(0, -1)
-        return {"cache": found.squeeze(1) if self._across else reading.flat(found)}
+        log_caches = torch.cat(columns).movedim(0, -1)
+        return {"cache": log_caches.squeeze(1) if self._across else reading.flat(log_caches)}
 
     def _looked_up(self, reading: Reading) -> Lookup:
         """Return what the steps of a segment look at, and keep their own pairs."""
@@ -72,11 +72,11 @@ class _Caches:
             filled = torch.ones_like(words, dtype=torch.bool)
         elif before is not None:
             before = None if reading.fresh else replace(before, filled=before.filled & ~reading.segment.reset)
-        keys, followed, there = h, words, filled
+        keys, followed, held = h, words, filled
         if before is not None:
             kept = (x[-most:] for x in (before.keys, before.words, before.filled))
-            keys, followed, there = map(torch.cat, zip(kept, (h, words, filled), strict=True))
-        self._lookup = Lookup(h, keys, followed, there, most)
+            keys, followed, held = map(torch.cat, zip(kept, (h, words, filled), strict=True))
+        self._lookup = Lookup(h, keys, followed, held, most)
         return self._lookup
 
 
@@ -130,7 +130,7 @@ def cached_words(
         config: the cache and its share.
         starts: the steps before which the cache is emptied.
     """
-    found = CachedWords(surprisal.copy(), np.full(len(words), np.nan), [[] for _ in words])
+    result = CachedWords(surprisal.copy(), np.full(len(words), np.nan), [[] for _ in words])
     for begin, end in pairwise([*starts, len(words)]):
         steps = begin + np.flatnonzero(~np.isnan(surprisal[begin:end]))
         h, targets = torch.from_numpy(features[steps]).unsqueeze(1), torch.tensor(words)[steps].unsqueeze(1)
@@ -138,13 +138,13 @@ def cached_words(
         chance, *looked = cache_places(lookup, config.theta, PLACES)
         log_p = -torch.from_numpy(surprisal[steps]).unsqueeze(1)
         log_p = mixed(log_p, chance.double().log(), config.lambda_)
-        found.surprisal[steps] = 0.0 - log_p.squeeze(1).numpy()
-        found.chance[steps] = chance.squeeze(1).numpy()
+        result.surprisal[steps] = 0.0 - log_p.squeeze(1).numpy()
+        result.chance[steps] = chance.squeeze(1).numpy()
         kept = zip(*(x.squeeze(1).tolist() for x in looked), strict=True)
         for step, (places, shares) in zip(steps.tolist(), kept, strict=True):
             both = zip(places, shares, strict=True)
-            found.places[step] = [(int(steps[place]), share) for place, share in both if share > 0]
-    return found
+            result.places[step] = [(int(steps[place]), share) for place, share in both if share > 0]
+    return result
 
 
 @dataclass(frozen=True)

@@ -173,8 +173,8 @@ class _Ranker:
     def _scored(self, gap: _Gap, context: ClozeContext, log_p: Mapping[Ids, NDArray[np.float64]]) -> RankedQuestion:
         words = [log_p[text] for text in self._texts(gap, context)[0]]
         start = len(gap.before) - (not self.opening)
-        own = (values[start : start + len(ids)] for values, ids in zip(words, gap.candidates, strict=True))
-        sentence, candidate = (tuple(float(values.sum()) for values in parts) for parts in (words, own))
+        gaps = (values[start : start + len(ids)] for values, ids in zip(words, gap.candidates, strict=True))
+        sentence, candidate = (tuple(float(values.sum()) for values in parts) for parts in (words, gaps))
         return RankedQuestion(gap.question, context, sentence, candidate, gap.oov)
 
     def _prepared(self, item: Question | Defect) -> _Gap | Defect:
@@ -191,8 +191,8 @@ class _Ranker:
             return Defect(question.file, question.line, f"none of the {len(oov)} candidates is in the vocabulary")
         before = self._ids(question.before)
         if not (self.opening or before):
-            what = "the gap is the first word, which this model only reads (training.batching.predict_first=false)"
-            return Defect(question.file, question.line, what)
+            problem = "the gap is the first word, which this model only reads (training.batching.predict_first=false)"
+            return Defect(question.file, question.line, problem)
         return _Gap(
             question,
             [id for sentence in question.context for id in (self.vocabulary.eos_id, *self._ids(sentence))],

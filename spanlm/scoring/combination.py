@@ -81,9 +81,9 @@ def evaluate_members(
 
     def every(reading: Reading) -> Mapping[str, Tensor]:
         """Answer log p of each member, of all as one, and of the best member at each token."""
-        each = ensemble.head.each_and_all(reading.readout, reading.segment.targets)
-        columns = dict(zip([*names, "ensemble"], map(reading.flat, each), strict=True))
-        return {**columns, "oracle": reading.flat(each[:-1].amax(0))}
+        log_p = ensemble.head.each_and_all(reading.readout, reading.segment.targets)
+        columns = dict(zip([*names, "ensemble"], map(reading.flat, log_p), strict=True))
+        return {**columns, "oracle": reading.flat(log_p[:-1].amax(0))}
 
     def reader(segments: Iterable[Segment]) -> Iterator[Scored]:
         return read(ensemble, segments, protocol, every)
@@ -114,7 +114,7 @@ def tune_weights(
 
 def log_p_of_each(
     model: NextWordModel,
-    each: Callable[[Readout, Tensor], Tensor],
+    log_p_of: Callable[[Readout, Tensor], Tensor],
     corpus: Corpus,
     split: str,
     protocol: Protocol = STANDARD,
@@ -122,7 +122,7 @@ def log_p_of_each(
     """Return log p of every token of a split by each part of a mixture, (M, N) float64; `each` gives (M, T, B)."""
 
     def ask(reading: Reading) -> Mapping[str, Tensor]:
-        log_p = each(reading.readout, reading.segment.targets)
+        log_p = log_p_of(reading.readout, reading.segment.targets)
         return {"each": reading.flat(log_p.movedim(0, -1))}
 
     scored = read(model, protocol.batcher(corpus, split).segments(), protocol, ask)

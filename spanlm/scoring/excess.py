@@ -55,25 +55,25 @@ def excess_by_lag(model: NextWordModel, corpus: Corpus, split: str, protocol: Pr
     if corpus.oov.get(split):
         raise InputError(f"{corpus.name} {split}: has words outside the vocabulary, whose probability no law knows")
     context: Context = "line" if protocol.context == "line" else "carry"
-    one = Protocol(context=context, batch_size=1, precision=protocol.precision)
-    scored = read(model, one.batcher(corpus, split, in_order=True).segments(), one)
-    found = np.concatenate([block.numpy().astype(np.float64) for block in scored])
+    one_stream = Protocol(context=context, batch_size=1, precision=protocol.precision)
+    scored = read(model, one_stream.batcher(corpus, split, in_order=True).segments(), one_stream)
+    log_p = np.concatenate([block.numpy().astype(np.float64) for block in scored])
     optimum, lags = (np.array(column) for column in zip(*known, strict=True))
-    values = -found / math.log(2), -optimum / math.log(2)
+    values = -log_p / math.log(2), -optimum / math.log(2)
     whole = _summed((int(lags.min()), int(lags.max())), np.full(len(lags), True), *values)
     steps = [(0, 0), *((2**power, 2 ** (power + 1) - 1) for power in range(int(lags.max()).bit_length()))]
-    parts = [_summed(each, (lags >= each[0]) & (lags <= each[1]), *values) for each in steps]
+    parts = [_summed((low, high), (lags >= low) & (lags <= high), *values) for low, high in steps]
     return [whole, *(part for part in parts if part.tokens)]
 
 
 def law_bits(corpus: Corpus, split: str) -> float:
     """Return the mean −log2 p of a part's words and line ends under the law of its source."""
-    return -fmean(each.log_p for each in _known(corpus, split)) / math.log(2)
+    return -fmean(target.log_p for target in _known(corpus, split)) / math.log(2)
 
 
 def _known(corpus: Corpus, split: str) -> list[Known]:
     law = find_synthetic(corpus.name)
-    return [each for line in corpus.written_lines(split) for each in law.law(line.split())]
+    return [target for line in corpus.written_lines(split) for target in law.law(line.split())]
 
 
 def _summed(

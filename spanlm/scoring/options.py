@@ -175,8 +175,8 @@ class CacheOptions:
     def __post_init__(self) -> None:
         for name, values in {} if self.tune else {"theta": self.theta, "lambda": self.lambda_}.items():
             if values is None:
-                how = f"needs {named(f'cache.{name}')}, or {named('cache.tune')}, which finds what fits best"
-                raise InputError("cache.window", self.window, how)
+                limit = f"needs {named(f'cache.{name}')}, or {named('cache.tune')}, which finds what fits best"
+                raise InputError("cache.window", self.window, limit)
             if len(values) > 1:
                 limit = f"{len(values)} values are a grid; choose one, or add {named('cache.tune')}"
                 raise InputError(f"cache.{name}", limit=limit)

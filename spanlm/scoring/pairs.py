@@ -95,9 +95,9 @@ class Accuracy:
 
     @classmethod
     def of(cls, compared: Iterable[Compared]) -> Accuracy:
-        found = list(compared)
-        correct, ties, oov = (sum(getattr(each, name) for each in found) for name in ("correct", "tie", "oov"))
-        return cls(len(found), correct, ties, oov, sum(each.oov and each.correct for each in found))
+        results = list(compared)
+        correct, ties, oov = (sum(getattr(result, name) for result in results) for name in ("correct", "tie", "oov"))
+        return cls(len(results), correct, ties, oov, sum(result.oov and result.correct for result in results))
 
     @property
     def accuracy(self) -> float:
@@ -115,8 +115,8 @@ class Accuracy:
 def accuracies(compared: Sequence[Compared], column: str) -> dict[str, Accuracy]:
     """Return the accuracy of the pairs with each value of a field, in the order of their first."""
     groups: dict[str, list[Compared]] = defaultdict(list)
-    for each in compared:
-        groups[str(each.pair.fields.get(column, ""))].append(each)
+    for result in compared:
+        groups[str(result.pair.fields.get(column, ""))].append(result)
     return {value: Accuracy.of(those) for value, those in groups.items()}
 
 
@@ -130,29 +130,29 @@ def regions_of(good: str, bad: str, wanted: str, wanted_bad: str) -> tuple[Regio
         InputError: they are not there, or at several such places.
     """
     words, others = written_words(good), written_words(bad)
-    found = [(x, y) for x in _places(good, words, wanted) for y in _places(bad, others, wanted_bad)]
-    if len(found) > 1:
-        alike = [(x, y) for x, y in found if x[0] == y[0] or len(words) - x[1] == len(others) - y[1]]
-        found = [(x, y) for x, y in alike if words[: x[1]] != others[: y[1]]]
-    if len(found) != 1:
-        count = f"has {len(found) or 'no'} places that differ"
+    places = [(x, y) for x in _places(good, words, wanted) for y in _places(bad, others, wanted_bad)]
+    if len(places) > 1:
+        alike = [(x, y) for x, y in places if x[0] == y[0] or len(words) - x[1] == len(others) - y[1]]
+        places = [(x, y) for x, y in alike if words[: x[1]] != others[: y[1]]]
+    if len(places) != 1:
+        count = f"has {len(places) or 'no'} places that differ"
         raise InputError(f"{wanted!r} {count} in {good!r} and {bad!r}. Give the number of its first word, as 4 or 4-6.")
-    return found[0]
+    return places[0]
 
 
 def _places(text: str, words: list[str], wanted: str) -> list[Region]:
-    asked = written_words(wanted)
+    tokens = written_words(wanted)
     first, dash, last = wanted.partition("-")
     if first.strip().isdecimal() and (not dash or last.strip().isdecimal()):
         start, end = int(first), int(last or first)
         if not 1 <= start <= end <= len(words):
             raise InputError(f"there are no words {wanted} in {text!r}, which has {len(words)}")
         return [(start, end)]
-    plain = [*map(_plain, words)] if asked == [*map(_plain, asked)] else words
-    starts = [n for n in range(len(words)) if asked and plain[n : n + len(asked)] == asked]
+    plain = [*map(_plain, words)] if tokens == [*map(_plain, tokens)] else words
+    starts = [n for n in range(len(words)) if tokens and plain[n : n + len(tokens)] == tokens]
     if not starts:
         raise InputError(f"{wanted!r} is not in {text!r}. Give the number of its first word, as 4 or 4-6.")
-    return [(n + 1, n + len(asked)) for n in starts]
+    return [(n + 1, n + len(tokens)) for n in starts]
 
 
 def _plain(word: str) -> str:
@@ -162,7 +162,7 @@ def _plain(word: str) -> str:
 
 def compare_pairs(pairs: Sequence[Pair], score: Callable[[Sequence[str]], Sequence[TextScore]]) -> list[Compared]:
     """Compare the sentences of every pair by what `score` gives of sentences."""
-    scored, found = iter(score([text for pair in pairs for text in (pair.good, pair.bad)])), []
+    scored, results = iter(score([text for pair in pairs for text in (pair.good, pair.bad)])), []
     for pair in pairs:
         good, bad = next(scored), next(scored)
         if pair.same:
@@ -170,6 +170,6 @@ def compare_pairs(pairs: Sequence[Pair], score: Callable[[Sequence[str]], Sequen
         log_p, bad_log_p = good.log_prob, bad.log_prob
         if pair.regions is not None:
             both = zip((good, bad), pair.regions, strict=True)
-            log_p, bad_log_p = (math.fsum(each.words[first - 1 : last]) for each, (first, last) in both)
-        found.append(Compared(pair, log_p, bad_log_p, bool(good.oov or bad.oov)))
-    return found
+            log_p, bad_log_p = (math.fsum(text.words[first - 1 : last]) for text, (first, last) in both)
+        results.append(Compared(pair, log_p, bad_log_p, bool(good.oov or bad.oov)))
+    return results

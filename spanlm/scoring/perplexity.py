@@ -313,11 +313,11 @@ def log_of(sums: Mapping[str, float], tokens: int) -> dict[str, float]:
     `steps` that had anything to read: reward: mean r; gate: mean λ; utilisation: PoU, the share with λ >= 0.5 (Li et
     al., 2020, Eq. 15); oracle_utilisation: with q > p; of training reward_loss: −η r log λ.
     """
-    found, steps = parts_of(sums, tokens), sums.get("steps", 0.0)
-    if found is None or not steps:
+    parts, steps = parts_of(sums, tokens), sums.get("steps", 0.0)
+    if parts is None or not steps:
         return {}
     named = ("encoder_nll", "buffer_nll", *SHARES)
-    means = {"steps": float(found.remembering), **{name: getattr(found, name) for name in named}}
+    means = {"steps": float(parts.remembering), **{name: getattr(parts, name) for name in named}}
     return means | ({"reward_loss": sums["reward_loss"] / steps} if "reward_loss" in sums else {})
 
 

@@ -75,8 +75,8 @@ class Blocks:
         inside = labels >= 0
         cells = self.of[inside] * classes + labels[inside]
         weights = None if values is None else values[inside]
-        found = np.bincount(cells, weights, self.count * classes)
-        return found.reshape(self.count, classes).astype(np.float64)
+        sums = np.bincount(cells, weights, self.count * classes)
+        return sums.reshape(self.count, classes).astype(np.float64)
 
 
 def blocks_of(tokens: int, documents: Counts) -> Blocks:
@@ -88,11 +88,11 @@ def blocks_of(tokens: int, documents: Counts) -> Blocks:
     ends = np.append(documents[1:], tokens)
     starts, description = documents, f"the {len(documents):,} documents"
     if len(documents) < FEWEST_DOCUMENTS:
-        length, found = max(LEAST, round(tokens / BLOCKS)), []
+        length, cuts = max(LEAST, round(tokens / BLOCKS)), []
         for start, end in zip(documents.tolist(), ends.tolist(), strict=True):
             count = max(1, round((end - start) / length))
-            found.append(start + np.arange(count) * (end - start) // count)
-        starts = np.concatenate(found)
+            cuts.append(start + np.arange(count) * (end - start) // count)
+        starts = np.concatenate(cuts)
         if len(starts) < 2:
             raise InputError(f"a text of {tokens} tokens: is too short for two blocks of {LEAST}. Take a longer one.")
         why = "one document" if len(documents) == 1 else f"{len(documents)} documents are too few to draw from"
@@ -105,15 +105,15 @@ def drawn_means(sums: Array, counts: Array, generator: np.random.Generator) -> A
 
     B of a column are its blocks that have a count. A draw keeps its rank in its column, so that columns stay paired.
     """
-    blocks, found, (rest, lengths) = len(sums), [], _pulls(sums, counts)
+    blocks, totals, (rest, lengths) = len(sums), [], _pulls(sums, counts)
     mean = sums.sum(0) / counts.sum(0)
     columns = np.concatenate([counts, sums - mean * counts, rest**2, rest * lengths, lengths**2], axis=1)
     most = max(1, _HELD // blocks)
     for size in (min(most, DRAWS - done) for done in range(0, DRAWS, most)):
         drawn = generator.integers(blocks, size=(size, blocks)) + blocks * np.arange(size)[:, None]
         times = np.bincount(drawn.ravel(), minlength=size * blocks).reshape(size, blocks).astype(np.float64)
-        found.append(times @ columns)
-    tokens, off, squares, cross, square_lengths = np.split(np.concatenate(found), 5, axis=1)
+        totals.append(times @ columns)
+    tokens, off, squares, cross, square_lengths = np.split(np.concatenate(totals), 5, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         off = off / tokens
         # of the draw's own mean, and by its own tokens; blocks that are nearly alike are no measure of all
@@ -136,8 +136,8 @@ def _pulls(sums: Array, counts: Array) -> tuple[Array, Array]:
 
 def lopsided(sums: Array, counts: Array) -> NDArray[np.bool_]:
     """Say of which columns (K,) few blocks make most of the spread, so that others may pull the mean far away."""
-    rest, there = _pulls(sums, counts)[0], counts > 0
-    rest = np.where(there, rest - rest.sum(0) / there.sum(0), 0.0)
+    rest, counted = _pulls(sums, counts)[0], counts > 0
+    rest = np.where(counted, rest - rest.sum(0) / counted.sum(0), 0.0)
     return np.asarray(abs((rest**3).sum(0)) > LOPSIDED * (rest**2).sum(0) ** 1.5)
 
 

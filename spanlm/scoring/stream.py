@@ -42,7 +42,7 @@ Report = Callable[[str, int, int], None]
 """Called with the name of the work, the tokens done and the tokens in all."""
 
 
-def quiet(what: str, done: int, total: int) -> None:
+def quiet(work: str, done: int, total: int) -> None:
     """Report nothing."""
 
 
@@ -197,7 +197,7 @@ def read(
 ) -> Iterator[Scored]:
     """Read segments of one batch size in evaluation mode; carry the state, and reset it where they do.
 
-    Without questions they are asked for `log_p`. Metrics are the head's, if it is asked for its scores.
+    Without questions the answers are `log_p`. Metrics come from the head, if a question reads its scores.
     """
     state: LMState | None = None
     for segment in segments:
@@ -205,8 +205,8 @@ def read(
         with evaluating(model, protocol.precision):
             reading, state = reading_of(model, segment, state)
             answers = {name: x for question in questions or (log_p,) for name, x in question(reading).items()}
-        asked: Scores | None = vars(reading).get("scores")
-        yield scored_of(reading, segment, answers, {} if asked is None else asked.metrics)
+        scores: Scores | None = vars(reading).get("scores")
+        yield scored_of(reading, segment, answers, {} if scores is None else scores.metrics)
 
 
 def next_state(model: NextWordModel, state: LMState | None, segment: Segment) -> LMState:
@@ -221,9 +221,9 @@ def reading_of(model: NextWordModel, segment: Segment, state: LMState) -> tuple[
     """Read a segment, which is not yet on the model's device, and return the state after it."""
     stream, step = torch.nonzero(segment.mask.T, as_tuple=True)
     rows = (step * len(segment.reset) + stream).to(model.device, non_blocking=True)
-    there = segment.to(model.device)
-    readout, state = model(there.inputs, state)
-    return Reading(model, there, readout, rows, segment.reset), state
+    moved = segment.to(model.device)
+    readout, state = model(moved.inputs, state)
+    return Reading(model, moved, readout, rows, segment.reset), state
 
 
 def scored_of(
@@ -254,13 +254,13 @@ def side_by_side(runs: Sequence[Sequence[int]], places: Sequence[int], *, steps:
 def in_text_order(blocks: Iterable[Scored]) -> Iterator[Scored]:
     """Give blocks, whose places together are 0, 1, 2 …, in the order of the text; no more is held than that takes."""
     held: list[Scored] = []
-    count, last, given = 0, -1, 0
+    count, last, done = 0, -1, 0
     for block in filter(len, blocks):
         held.append(block)
         count, last = count + len(block), max(last, int(block.place.max()))
-        if given + count == last + 1:
+        if done + count == last + 1:
             whole = Scored.joined(held)
             yield whole if bool((whole.place[1:] > whole.place[:-1]).all()) else whole.take(whole.place.argsort())
-            held, given, count = [], given + count, 0
+            held, done, count = [], done + count, 0
     if held:
         yield Scored.joined(held).take(torch.cat([block.place for block in held]).argsort())

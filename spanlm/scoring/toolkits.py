@@ -96,10 +96,10 @@ def kenlm_report(lines: Iterable[Sequence[WordProbability]]) -> Iterator[str]:
     sums = Sums()
     for line in lines:
         sums.add(line)
-        values = [each.log10 for each in line]
+        values = [word.log10 for word in line]
         *log10, total = shortest(np.array([*values, _float32_sum(values)], np.float32))
-        words = (f"{each.word}={each.id} {each.length} {text}\t" for each, text in zip(line, log10, strict=True))
-        yield f"{''.join(words)}Total: {total} OOV: {sum(each.oov for each in line)}"
+        words = (f"{word.word}={word.id} {word.length} {text}\t" for word, text in zip(line, log10, strict=True))
+        yield f"{''.join(words)}Total: {total} OOV: {sum(word.oov for word in line)}"
     known = _perplexity(sums.known_log10, sums.tokens - sums.oov)
     (including,), (excluding,) = (shortest(np.array([ppl])) for ppl in (_perplexity(sums.log10, sums.tokens), known))
     yield f"Perplexity including OOVs:\t{including}"
@@ -116,7 +116,7 @@ def srilm_report(lines: Iterable[Sequence[WordProbability]], name: str, debug: i
             continue
         sums.add(line)
         if debug:
-            yield " ".join(each.word for each in line if each.word != END)
+            yield " ".join(word.word for word in line if word.word != END)
             if debug > 1:
                 yield from _srilm_words(line)
             alone = Sums()
@@ -127,11 +127,11 @@ def srilm_report(lines: Iterable[Sequence[WordProbability]], name: str, debug: i
 
 
 def _srilm_words(line: Sequence[WordProbability]) -> Iterator[str]:
-    before = [START, *(UNKNOWN if each.oov else each.word for each in line)]
-    for place, each in enumerate(line):
+    before = [START, *(UNKNOWN if word.oov else word.word for word in line)]
+    for place, word in enumerate(line):
         context = f"{before[place]} {'...' if place else ''}"
-        found = "[OOV] 0 [ -inf ]" if each.oov else f"[{each.length}gram] {10**each.log10:.6g} [ {each.log10:.6g} ]"
-        yield f"\tp( {UNKNOWN if each.oov else each.word} | {context}) \t= {found}"
+        value = "[OOV] 0 [ -inf ]" if word.oov else f"[{word.length}gram] {10**word.log10:.6g} [ {word.log10:.6g} ]"
+        yield f"\tp( {UNKNOWN if word.oov else word.word} | {context}) \t= {value}"
 
 
 def _srilm_summary(sums: Sums, before: str) -> Iterator[str]:

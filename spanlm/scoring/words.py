@@ -317,8 +317,8 @@ def _valued(text: _Text, blocks: Iterable[Scored], unit: float) -> Iterator[_Val
 
 def by_line(scores: Iterable[WordScore], lines: int) -> list[list[WordScore]]:
     """Return the scores of each of so many lines; of a blank one there are none."""
-    found = {line: list(own) for line, own in groupby(scores, key=lambda score: score.sentence)}
-    return [found.get(line, []) for line in range(1, lines + 1)]
+    rows = {line: list(group) for line, group in groupby(scores, key=lambda score: score.sentence)}
+    return [rows.get(line, []) for line in range(1, lines + 1)]
 
 
 def written_scores(
@@ -332,56 +332,56 @@ def written_scores(
         sizes: how many tokens each written word is cut into.
         eos: give those <eos> rows, too, each with the number and the place of the word after it.
     """
-    found: list[WrittenScore] = []
+    rows: list[WrittenScore] = []
     position = 0
     looked = None if not scores or scores[0].look is None else Looked(math.nan, "", math.nan, None)
     spans = zip([*written_spans(text), (len(text), len(text))], [*sizes, 0], strict=True)
     for index, ((start, end), size) in enumerate(spans, 1):
-        own: list[WordScore] = []
-        while position < len(scores) and (len(own) < size or start == end):
+        parts: list[WordScore] = []
+        while position < len(scores) and (len(parts) < size or start == end):
             score, position = scores[position], position + 1
             if score.word != EOS:
-                own.append(score)
+                parts.append(score)
             elif eos:
                 numbers = score.surprisal, score.entropy, math.nan, score.rank, score.oov, score.look
-                found.append(WrittenScore(score.sentence, index, EOS, start, start, EOS, *numbers))
-        if scores and not own and start < end:
-            own = [WordScore(scores[0].sentence, index, "", math.nan, math.nan, None, False, looked)]
-        if own:
-            first, reduction = own[0], own[0].entropy - scores[position].entropy
-            found.append(
+                rows.append(WrittenScore(score.sentence, index, EOS, start, start, EOS, *numbers))
+        if scores and not parts and start < end:
+            parts = [WordScore(scores[0].sentence, index, "", math.nan, math.nan, None, False, looked)]
+        if parts:
+            first, reduction = parts[0], parts[0].entropy - scores[position].entropy
+            rows.append(
                 WrittenScore(
                     sentence=first.sentence,
                     index=index,
                     word=text[start:end],
                     start=start,
                     end=end,
-                    tokens=" ".join(score.word for score in own),
-                    surprisal=math.fsum(score.surprisal for score in own),
+                    tokens=" ".join(score.word for score in parts),
+                    surprisal=math.fsum(score.surprisal for score in parts),
                     entropy=first.entropy,
                     entropy_reduction=0.0 if reduction < 0 else reduction,  # NaN stays NaN
                     rank=first.rank,
-                    oov=any(score.oov for score in own),
+                    oov=any(score.oov for score in parts),
                     look=first.look,
                 )
             )
-    return found
+    return rows
 
 
 def places_of(
     pieces: Iterable[Piece], items: Sequence[str], cut: Callable[[str], Sequence[Sequence[str]]]
 ) -> list[Place]:
     """Return the place of every token and `<eos>` of items' pieces; `cut` gives the tokens of each written word."""
-    found: list[Place] = []
+    places: list[Place] = []
     words, position = list[int](), 0
     for piece in pieces:
-        if piece.opens and (not found or found[-1][0] != piece.sentence):
+        if piece.opens and (not places or places[-1][0] != piece.sentence):
             text, position = items[piece.sentence - 1], 0
             tokens = cut(text)
-            words = [number for number, own in enumerate(tokens, 1) for _ in own]
+            words = [number for number, word in enumerate(tokens, 1) for _ in word]
             words.append(len(tokens) + 1)
         for token in range(piece.start, piece.start + len(piece.words) + piece.closes):
-            found.append((piece.sentence, token, words[position]))
+            places.append((piece.sentence, token, words[position]))
             position += 1
         position -= piece.closes  # an <eos> has the number of the word after it
-    return found
+    return places

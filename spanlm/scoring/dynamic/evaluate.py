@@ -90,8 +90,8 @@ def evaluate_dynamic(
             )
 
     done = {"log_p": config.description + ", on over the lines" * (protocol.context == "line")}
-    one = replace(protocol, batch_size=1)
-    (adapted,) = measure(reader, corpus, split, one, done, in_order=True, length=LENGTH)
+    one_stream = replace(protocol, batch_size=1)
+    (adapted,) = measure(reader, corpus, split, one_stream, done, in_order=True, length=LENGTH)
     return replace(adapted, without_dynamic=static)
 
 

@@ -220,7 +220,7 @@ def gather_statistics(
         report("gradient statistics", tokens, expected)
         if read == segments:
             break
-    found = DynamicStatistics(
+    result = DynamicStatistics(
         root_mean_squares={name: total.div_(full).sqrt_() for name, total in zip(weights, sums, strict=True)},
         text=f"{corpus.name} {PART}",
         segments=full,
@@ -230,9 +230,9 @@ def gather_statistics(
         gate_temperature=gate_temperature(model),
         weights=model_digest(model),
     )
-    if not 0 < found.mean < math.inf:
-        raise RunError(f"gradient statistics: their mean on {found.text} is {found.mean}, and must be positive.")
-    return found
+    if not 0 < result.mean < math.inf:
+        raise RunError(f"gradient statistics: their mean on {result.text} is {result.mean}, and must be positive.")
+    return result
 
 
 def gate_temperature(model: NextWordModel) -> float | None:
@@ -261,12 +261,12 @@ def find_statistics(
         pass
     except InputError as stale:
         origin = f"gathered anew ({stale})"
-    found = gather_statistics(model, corpus, protocol, segments=segments, report=report)
+    new = gather_statistics(model, corpus, protocol, segments=segments, report=report)
     try:
-        save_statistics(path, found, text)
+        save_statistics(path, new, text)
     except OSError as error:
-        return replace(found, origin=f"{origin}; kept in memory alone: {path} could not be written: {error.strerror}")
-    return replace(found, origin=f"{origin}, saved in {path}")
+        return replace(new, origin=f"{origin}; kept in memory alone: {path} could not be written: {error.strerror}")
+    return replace(new, origin=f"{origin}, saved in {path}")
 
 
 def statistics_without_text(
@@ -274,7 +274,7 @@ def statistics_without_text(
 ) -> DynamicStatistics:
     """Return the statistics of a file where the training text is `missing`; InputError: none, or of other weights."""
     try:
-        found = read_statistics(path, model, None, segments)
+        statistics = read_statistics(path, model, None, segments)
     except (FileNotFoundError, InputError) as error:
         why = f"there is no {path}" if isinstance(error, FileNotFoundError) else str(error)
         raise InputError(
@@ -282,7 +282,7 @@ def statistics_without_text(
             f"missing: {missing} Put the text back where it was, or this model's {path.name} into "
             f"{path.parent}."
         ) from None
-    return replace(found, origin=f"{found.origin}; the training text is not there to be compared")
+    return replace(statistics, origin=f"{statistics.origin}; the training text is not there to be compared")
 
 
 def save_statistics(path: Path, statistics: DynamicStatistics, text: str) -> None:
@@ -311,7 +311,7 @@ def read_statistics(path: Path, model: NextWordModel, text: str | None, segments
     gate = gate_temperature(model)
     try:
         tensors, marks = read_tensors(path)
-        found = DynamicStatistics(
+        statistics = DynamicStatistics(
             {name: x.to(model.device) for name, x in tensors.items()},
             **{name: marks[name] for name in _KEPT},
             weights=marks["weights"],
@@ -323,19 +323,19 @@ def read_statistics(path: Path, model: NextWordModel, text: str | None, segments
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise InputError(f"{path}: damaged: {error!r}") from None
     kinds = {name: (weight.shape, weight.dtype) for name, weight in learning_weights(model).items()}
-    enough = found.whole or (segments is not None and found.read >= segments)
+    enough = statistics.whole or (segments is not None and statistics.read >= segments)
     for wrong, why in (
         (damaged, "damaged: it does not have its SHA-256"),
-        (found.weights != model_digest(model), "is of other weights"),
+        (statistics.weights != model_digest(model), "is of other weights"),
         (text not in (None, of_text), "is of another training text"),
-        (found.gate_temperature != gate, f"is of temperature {found.gate_temperature} of a gate, not {gate}"),
+        (statistics.gate_temperature != gate, f"is of temperature {statistics.gate_temperature} of a gate, not {gate}"),
         (length != LENGTH, f"is of segments of {length} steps, not {LENGTH}"),
         ({name: (x.shape, x.dtype) for name, x in tensors.items()} != kinds, "does not fit the model"),
-        (not enough, f"is of fewer segments (the first {found.read:,})"),
+        (not enough, f"is of fewer segments (the first {statistics.read:,})"),
     ):
         if wrong:
             raise InputError(f"{path}: {why}")
-    return found
+    return statistics
 
 
 def _digest(tensors: dict[str, Tensor]) -> str:

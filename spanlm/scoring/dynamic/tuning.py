@@ -136,9 +136,9 @@ def _read_lines(path: Path) -> list[dict[str, Any]]:
     with suppress(OSError):
         for line in regular(path, 2**26).read_bytes().splitlines():
             with suppress(ValueError, LookupError):
-                found = json_object(line)
-                if found.pop("sha256") == _digest(found):
-                    lines.append(found)
+                record = json_object(line)
+                if record.pop("sha256") == _digest(record):
+                    lines.append(record)
     return lines
 
 
@@ -217,17 +217,17 @@ class _Search:
     report: Report
     trials: Trials
 
-    def read(self, config: DynamicConfig, most: int | None, what: str) -> Tally:
+    def read(self, config: DynamicConfig, most: int | None, label: str) -> Tally:
         """Read the text, or the first tokens of it, with weights that follow, unless the run has that trial."""
         key = {**self._key, "settings": config.to_json() | {"tuned_on": None}, "first_tokens": most}
-        if (found := self.trials.find(key)) is not None:
-            return found
-        began, total, what = time.perf_counter(), Tally(), f"{what}, η {config.rate:.3g}, λ {config.decay:.3g}"
+        if (kept := self.trials.find(key)) is not None:
+            return kept
+        began, total, label = time.perf_counter(), Tally(), f"{label}, η {config.rate:.3g}, λ {config.decay:.3g}"
         batcher = self.protocol.batcher(self.corpus, self.split, in_order=True, length=LENGTH)
-        how: dict[str, Any] = {"precision": self.protocol.precision, "most": most}
-        for block in read_adapting(self.model, batcher.segments(), self.statistics, config, **how):
+        settings: dict[str, Any] = {"precision": self.protocol.precision, "most": most}
+        for block in read_adapting(self.model, batcher.segments(), self.statistics, config, **settings):
             total = total.plus(block, self.corpus.vocabulary)
-            self.report(what, total.tokens, most or batcher.targets)
+            self.report(label, total.tokens, most or batcher.targets)
         self.trials.add(key, total, time.perf_counter() - began)
         return total
 

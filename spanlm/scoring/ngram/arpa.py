@@ -132,11 +132,11 @@ class _Reader:
             self.line += 1
             if not raw.strip():
                 break
-            found = _COUNT.fullmatch(raw.strip())
-            if found is None or int(found[1]) != len(counts) + 1:
+            match = _COUNT.fullmatch(raw.strip())
+            if match is None or int(match[1]) != len(counts) + 1:
                 expected = f"expected ngram {len(counts) + 1}=COUNT, found {_shown(raw)}"
                 self._refuse(self.line, f"section \\data\\: {expected}")
-            counts.append(int(found[2]))
+            counts.append(int(match[2]))
         if not counts:
             self._refuse(self.line + 1, "section \\data\\: expected ngram 1=COUNT")
         if len(counts) > MAX_ORDER:
@@ -201,8 +201,8 @@ class _Reader:
                 self._refuse(start + read, f"{ends}. If the file is cut short, copy it again")
             if len(bad):
                 wanted = f"expected a probability, {order} words and a back-off weight or none"
-                found = _shown(lines[bad[0]])
-                self._refuse(start + read + int(bad[0]), f"section {header} {wanted}, found {found}")
+                shown = _shown(lines[bad[0]])
+                self._refuse(start + read + int(bad[0]), f"section {header} {wanted}, found {shown}")
             begins, weighted = np.cumsum(widths) - widths, widths == order + 2
             numbers = np.full((2, len(lines)), np.nan, np.float32)
             numbers[0] = self._numbers("probability", fields, begins, start + read + np.arange(len(lines)), 0)
@@ -284,10 +284,10 @@ class _Reader:
 
 def _indices(ids: Rows, tables: list[Table]) -> Integers:
     """Return the index of n-grams given as rows of words; -1 for those that are not there."""
-    found = ids[:, -1].astype(np.int64)
+    indices = ids[:, -1].astype(np.int64)
     for back in range(2, ids.shape[1] + 1):
-        found = tables[back - 1].find(found, ids[:, -back], len(tables[0].keys))
-    return found
+        indices = tables[back - 1].find(indices, ids[:, -back], len(tables[0].keys))
+    return indices
 
 
 def _add_suffixes(ids: list[Rows], values: list[Floats]) -> None:

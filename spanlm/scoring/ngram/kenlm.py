@@ -46,20 +46,20 @@ class Kenlm:
         Raises:
             InputError: a line holds `<s>` or `</s>` as a word.
         """
-        found = []
+        scores = []
         for text in texts:
             require_no_marks(words := written_words(text))
             *tokens, end = self.log_probs([*words, END])
             known = (word in self._model for word in words)
-            found.append(by_written_words([1] * len(words), tokens, known, end))
+            scores.append(by_written_words([1] * len(words), tokens, known, end))
         read = sum(len(written_words(text)) + 2 for text in texts)
-        return found, Prefixes(read, read)
+        return scores, Prefixes(read, read)
 
     def log_probs(self, line: Iterable[str]) -> list[float]:
         """Give log p of each word of a line, read from `<s>`; `</s>` is its end, and any unknown word `<unk>`."""
-        before, after, found = self._state(), self._state(), list[float]()
+        before, after, log_p = self._state(), self._state(), list[float]()
         self._model.BeginSentenceWrite(before)
         for word in line:
-            found.append(self._model.BaseScore(before, word, after) * _LN10)
+            log_p.append(self._model.BaseScore(before, word, after) * _LN10)
             before, after = after, before
-        return found
+        return log_p

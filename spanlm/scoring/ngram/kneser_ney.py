@@ -92,8 +92,8 @@ class KneserNey:
             orders = _Counting(tokens, len(words), self.block).orders(self.order)
             return ArpaModel(words, tuple(self._tables(orders)))
         except OSError as error:
-            what = f"temporary files in {tempfile.tempdir or 'no folder'}: {error.strerror}"
-            raise RunError(f"Kneser-Ney: {what}. Let $TMPDIR name a folder with more room") from error
+            problem = f"temporary files in {tempfile.tempdir or 'no folder'}: {error.strerror}"
+            raise RunError(f"Kneser-Ney: {problem}. Let $TMPDIR name a folder with more room") from error
 
     def _tables(self, orders: list[_Order]) -> list[Table]:
         """Turn counts into probabilities, from short n-grams to long."""
@@ -106,8 +106,8 @@ class KneserNey:
             tables.append(Table(order.keys, *(_zeros(np.float32, len(order.keys)) for _ in range(2))))
             for part in _parts(len(order.keys), self.block):
                 total, gamma = _interpolation(sums, discounts, order.contexts[part])
-                own = (order.counts[part].astype(np.float32) - discounts[np.minimum(order.counts[part], 3)]) / total
-                probability[part] = own + gamma * shorter[tables[-1].split(size, part)[0] if length > 1 else 0]
+                kept = (order.counts[part].astype(np.float32) - discounts[np.minimum(order.counts[part], 3)]) / total
+                probability[part] = kept + gamma * shorter[tables[-1].split(size, part)[0] if length > 1 else 0]
                 tables[-1].log10[part] = _log10(probability[part])
             for part in _parts(len(shorter), self.block) if length > 1 else ():
                 tables[-2].backoff[part] = _log10(_interpolation(sums, discounts, part)[1])
@@ -122,10 +122,10 @@ class KneserNey:
         if (n[1:4] > 0).all():
             j = np.arange(4, dtype=np.float32)
             ratio = np.float32(n[1]) / np.float32(n[1] + 2.0 * n[2])
-            found = j - (j + 1) * ratio * n[1:].astype(np.float32) / np.maximum(n[:4], 1).astype(np.float32)
-            found[0] = 0
-            if (found[1:] > 0).all() and (found <= j).all():
-                return found.astype(np.float32)
+            discounts = j - (j + 1) * ratio * n[1:].astype(np.float32) / np.maximum(n[:4], 1).astype(np.float32)
+            discounts[0] = 0
+            if (discounts[1:] > 0).all() and (discounts <= j).all():
+                return discounts.astype(np.float32)
         if self.fallback is not None:
             return np.array([0, *self.fallback], np.float32)
         raise InputError(
@@ -139,9 +139,9 @@ class KneserNey:
         sums = [_zeros(np.int64, contexts) for _ in range(4)]
         for part in _parts(len(order.keys), self.block):
             counts = order.counts[part]
-            found, where = np.unique(order.contexts[part], return_inverse=True)
+            heads, where = np.unique(order.contexts[part], return_inverse=True)
             for j, weights in enumerate((counts, counts == 1, counts == 2, counts > 2)):
-                sums[j][found] += np.bincount(where, weights).astype(np.int64)
+                sums[j][heads] += np.bincount(where, weights).astype(np.int64)
         return sums
 
 
@@ -219,10 +219,10 @@ class _Counting:
         for part in self.blocks:
             whole, ngrams, before = self._ngrams(length, shorter, part)
             unique, first, where = np.unique(ngrams, return_index=True, return_inverse=True)
-            found = np.searchsorted(keys, unique)
-            contexts[found] = before[first]
+            indices = np.searchsorted(keys, unique)
+            contexts[indices] = before[first]
             places[part] = -1
-            places[part][whole] = found[where]
+            places[part][whole] = indices[where]
         return _Order(keys, counts, contexts, np.zeros(5, np.int64)), places
 
     def _ngrams(self, length: int, shorter: Array, part: slice) -> tuple[Array, NDArray[np.uint64], Array]:

@@ -211,9 +211,9 @@ class ArpaModel:
         """Return log10 p of words after their contexts, and how many words the longest listed n-gram has."""
         log10, lengths = self.tables[0].log10[ids], np.ones(len(ids), np.int8)
         for length, (table, match) in enumerate(zip(self.tables[1:], self._grown(ids, contexts)[1:], strict=True), 2):
-            found = np.flatnonzero(match >= 0)
-            values = table.log10[match[found]]
-            listed = found[~np.isnan(values)]
+            matched = np.flatnonzero(match >= 0)
+            values = table.log10[match[matched]]
+            listed = matched[~np.isnan(values)]
             log10[listed], lengths[listed] = values[~np.isnan(values)], length
         for length, (table, context) in enumerate(zip(self.tables[:-1], self._found(contexts), strict=True), 1):
             backed_off = np.flatnonzero((context >= 0) & (lengths <= length))

@@ -118,18 +118,18 @@ class NgramHead(Head):
     def log_probs(self, readout: Readout) -> Tensor:
         """Log p of every word, (T, B, V), float32."""
         contexts, recent = _last_words(readout)
-        found: Floats = self._arpa.distributions(contexts.flatten(0, -2).cpu().numpy(), self.columns)
-        own = torch.from_numpy(found).view(*contexts.shape[:-1], -1).to(contexts.device).mul_(_LN10)
+        log10: Floats = self._arpa.distributions(contexts.flatten(0, -2).cpu().numpy(), self.columns)
+        log_p = torch.from_numpy(log10).view(*contexts.shape[:-1], -1).to(contexts.device).mul_(_LN10)
         if self._cache is None:
-            return own
-        held = (recent >= 0).to(own.dtype)
-        counts = torch.zeros_like(own).scatter_add_(-1, recent.clamp(min=0), held)
-        return self._mixed(own, (counts / held.sum(-1, keepdim=True)).log())
+            return log_p
+        held = (recent >= 0).to(log_p.dtype)
+        counts = torch.zeros_like(log_p).scatter_add_(-1, recent.clamp(min=0), held)
+        return self._mixed(log_p, (counts / held.sum(-1, keepdim=True)).log())
 
-    def _mixed(self, own: Tensor, cached: Tensor) -> Tensor:
+    def _mixed(self, log_p: Tensor, cached: Tensor) -> Tensor:
         if self._cache is None:
-            return own
-        return torch.logaddexp(own + math.log1p(-self._cache.share), cached + math.log(self._cache.share))
+            return log_p
+        return torch.logaddexp(log_p + math.log1p(-self._cache.share), cached + math.log(self._cache.share))
 
 
 def _last_words(readout: Readout) -> tuple[Tensor, Tensor]:
