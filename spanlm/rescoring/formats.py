@@ -1,4 +1,4 @@
-r"""n-best lists in the formats of the tools that make them.
+r"""Read and write n-best lists in the formats of the tools that make them.
 
 | format | a line of it |
 |---|---|
@@ -9,12 +9,12 @@ r"""n-best lists in the formats of the tools that make them.
 | nemo | `hypothesis<TAB>score`, the same number of lines a list (`list_size`); IDs are 1, 2, … |
 | jsonl | `{"id": …, "hyps": [{"text": …, "score": …}]}`; numbers beside the text are scores, other fields are kept |
 
-Scores are natural logarithms once they are read: log10 and bytelogs (1 is 1024/10000, as in SRILM) are converted, costs
-negated; what Moses, ESPnet, NeMo and JSON lines hold is taken as it is. The order of lists and of hypotheses is kept;
-a hypothesis may have no words, and a list of JSON lines or SRILM no hypotheses: it then has one without words. A file
-may end in `.gz`; hidden files of a folder are left out. A feature of Moses' that a hypothesis lacks is 0. Kaldi's N
-run from 0 or 1 in every list; where they do not, or have zeros before them, `ID-N` is an utterance with one hypothesis.
-Files of whole numbers beside Kaldi's texts are ids of words, no scores.
+Readers convert scores to natural logarithms: log10, bytelogs (1 is 1024/10000, as in SRILM), and negated costs. Scores
+of Moses, ESPnet, NeMo and JSON lines stay as they are. Lists and hypotheses keep their order. A hypothesis may have no
+words. A list without hypotheses (JSON lines, SRILM) gets one without words. A file's name may end in `.gz`; a folder's
+hidden files are skipped. A Moses feature that a hypothesis lacks is 0. Kaldi's N run from 0 or 1 in every list; if they
+do not, or have leading zeros, `ID-N` is an utterance with one hypothesis. Files of whole numbers beside Kaldi's texts
+hold word ids, not scores.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from spanlm.store.plain import c_number, json_value
 Format = Literal["moses", "kaldi", "srilm", "espnet", "nemo", "jsonl"]
 _LOG = logging.getLogger(__name__)
 FOLDERS: tuple[Format, ...] = ("kaldi", "srilm", "espnet")
-"""Formats that are written as a folder of files."""
+"""Formats whose output is a folder of files."""
 TOTAL = "total"
 BYTELOG = 1024 / 10000
 """Nats of one bytelog: a logarithm to base 1.0001, divided by 1024; SRILM takes ln 1.0001 for 1/10000."""
@@ -55,7 +55,7 @@ _SRILM_SUFFIX = re.compile(r"(\.(nbest|score)(\.gz)?|\.gz)$")
 _NEMO_LINE = re.compile(rf"[^\t]*\t\s*{_NUMBER}\s*")
 
 Lines = dict[str, tuple[int, str]]
-"""The number and the rest of a line by the key that it begins with."""
+"""A line's number and text by its key, the first word."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ class Hypothesis:
     """One hypothesis of a list.
 
     Attributes:
-        text: its words as written, with one space between them.
+        text: the words as written, joined by single spaces.
         scores: natural logarithms by name, in the order of the file.
-        more: fields of Moses' that are written again as they were read.
-        fields: likewise of JSON lines, by name.
+        more: further Moses fields, written back unchanged.
+        fields: further JSON fields by name, written back unchanged.
     """
 
     text: str
@@ -81,7 +81,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class NBestList:
-    """The hypotheses of one utterance or sentence, in the order of the file; `fields` as of a hypothesis."""
+    """The hypotheses of one utterance or sentence in file order; `fields` are further JSON fields of the list."""
 
     id: str
     hypotheses: tuple[Hypothesis, ...]
@@ -91,17 +91,19 @@ class NBestList:
 def read_nbest(
     path: Path, format: Format | None = None, list_size: int | None = None, *, strict: bool = False
 ) -> tuple[list[NBestList], Format]:
-    """Read lists, and say which format they have; hypotheses in bad rows are left out, with a note.
+    """Read n-best lists and return them with their format; bad rows are skipped with a note.
+
+    A row is bad if it breaks the format, has other scores than most rows, a score that is not finite, or the word
+    <eos>.
 
     Args:
         path: a file, or a folder of `kaldi`, `srilm` or `espnet`.
-        format: of it; None: found out from its name and its first line.
-        list_size: hypotheses a list, which `nemo` does not say.
-        strict: refuse a bad row: it is not of the format, lacks a score that others have, or has one that is no finite
-            number, or the reserved word <eos>.
+        format: the format of the lists; None: detected from the name and the first line.
+        list_size: hypotheses per list, for `nemo`, whose files do not say.
+        strict: refuse a bad row instead of skipping it.
 
     Raises:
-        InputError: no such format, an id that comes again, or no good row of a list, or of most hypotheses; names the
+        InputError: the format is unknown, an id is repeated, a list has no good row, or most rows are bad; names the
             file and the place.
     """
     if not path.exists():
@@ -128,7 +130,7 @@ def read_nbest(
 
 
 def without(lists: list[NBestList], words: Collection[str]) -> list[NBestList]:
-    """Return lists whose hypotheses lack some words, such as noises."""
+    """Remove some words, such as noises, from all hypotheses."""
 
     def bare(hypothesis: Hypothesis) -> Hypothesis:
         return replace(hypothesis, text=" ".join(word for word in hypothesis.words if word not in words))
@@ -137,10 +139,10 @@ def without(lists: list[NBestList], words: Collection[str]) -> list[NBestList]:
 
 
 def find_format(path: Path) -> Format:
-    """Return the format that a file or a folder has by its name and its first line.
+    """Detect the format of a file or folder from its name and first line.
 
     Raises:
-        InputError: it has none of them.
+        InputError: no known format matches.
     """
     if path.is_dir():
         names = {entry.name for entry in path.iterdir()}
@@ -165,9 +167,9 @@ def find_format(path: Path) -> Format:
 
 
 def write_nbest(path: Path, format: Format, lists: list[NBestList]) -> None:
-    """Write lists, their hypotheses in the given order; a folder of `kaldi`, `srilm` and `espnet` is made.
+    """Write lists in order; `kaldi`, `srilm` and `espnet` become a folder.
 
-    Every score is written that the format has a place for; `total` is the one for the whole of a hypothesis.
+    Every score that the format can hold is written; the score `total` is that of the whole hypothesis.
     """
     _WRITERS[format](path, lists)
 
@@ -180,14 +182,14 @@ def some(names: list[str]) -> str:
 
 
 class _Lists(dict[str, list[Hypothesis]]):
-    """Hypotheses by the id of their list; what is wrong with the rows that are `bad`; `fields` of lists."""
+    """Hypotheses, errors of `bad` rows and further `fields`, each by the list's id."""
 
     def __init__(self) -> None:
         super().__init__()
         self.bad, self.fields = dict[str, list[str]](), dict[str, dict[str, Any]]()
 
     def add(self, name: str, read: Callable[..., Hypothesis], *row: Any) -> None:
-        """Read a row, which may be bad."""
+        """Append the hypothesis that `read` makes of a row, or keep its error."""
         self.setdefault(name, [])
         try:
             self[name].append(read(*row))
@@ -196,7 +198,7 @@ class _Lists(dict[str, list[Hypothesis]]):
 
 
 def numbered_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file with their numbers, from 1; those with nothing but white space where `blank`."""
+    """Yield numbered lines of a file, from 1; lines of white space only if `blank`."""
     try:
         with opened(path) as file:
             for number, raw in enumerate(file, 1):
@@ -212,16 +214,16 @@ def _number(place: str, text: str, kind: str) -> float:
         value = c_number(text)
     except ValueError:
         value = math.nan
-    if not abs(value) <= 1e100:  # sums and squares of larger ones overflow
+    if not abs(value) <= 1e100:  # larger scores overflow in sums and squares
         raise InputError(f"{place}: the {kind} {text!r} is not a finite number of at most 1e100")
     return value
 
 
 def _leave_out_unlike(path: Path, lists: _Lists, sparse: bool) -> None:
-    """Leave out hypotheses with other scores than most have, but for `sparse` ones, or with the reserved word."""
+    """Drop hypotheses with <eos>, or with other scores than most have; `sparse` features may differ."""
 
     def compared(hypothesis: Hypothesis) -> frozenset[str]:
-        # of sparse features each has but one value, and none after its first
+        # sparse features have one value: compare only later values, `name.2` and so on
         names = hypothesis.scores.keys()
         return frozenset(name for name in names if not sparse or name.rpartition(".")[0] in names)
 
@@ -263,7 +265,7 @@ def _read_moses(path: Path, lists: _Lists) -> None:
     for number, line in numbered_lines(path):
         place = f"{path}, line {number}"
         begin, bars, _ = line.partition("|||")
-        name = (bars and begin.strip()) or last  # a row without an id is of the list that it stands in
+        name = (bars and begin.strip()) or last  # a row without an id continues its list
         if name != last and name in lists:
             raise InputError(f"{place}: the id {name} comes again after another; lists must be whole")
         lists.add(name, _moses_line, place, line)
@@ -277,7 +279,7 @@ def _moses_line(place: str, line: str) -> Hypothesis:
     text, features, total, *more = parts
     scores: dict[str, float] = {}
     group, values = "score", 0
-    # `name=value` as of cdec and Joshua
+    # cdec and Joshua write `name=value`
     for item in _NAME_VALUE.sub("= ", features).split():
         if item.endswith(("=", ":")):
             group, values = item[:-1], 0
@@ -304,7 +306,7 @@ def _read_kaldi(path: Path, lists: _Lists) -> None:
         if named is None:
             raise InputError(f"{texts[0]}, line {number}: {key!r} is not an id with a hypothesis' number, as utt-1")
         ranks.setdefault(named["id"], set()).add(named["rank"])
-    # the file is sorted by its keys, utt-10 before utt-2
+    # Kaldi sorts keys as text, utt-10 before utt-2
     keys = {name: [f"{name}-{rank}" for rank in sorted(those, key=int)] for name, those in ranks.items()}
     runs = {n: [{*map(str, range(start, start + n))} for start in (0, 1)] for n in {*map(len, ranks.values())}}
     if spoilt := [name for name, those in ranks.items() if those not in runs[len(those)]]:
@@ -361,7 +363,7 @@ def _read_srilm(path: Path, lists: _Lists) -> None:
         name = _SRILM_SUFFIX.sub("", file.name, count=1)
         if name in lists:
             raise InputError(f"{file}: there is another file of {name}. Leave one of them.")
-        # an empty file that is called otherwise is none of them
+        # an empty file with another suffix is not a list
         if rows or "." not in file.name or _SRILM_SUFFIX.search(file.name):
             lists[name] = []
         for number, line in rows:
@@ -392,7 +394,7 @@ def _srilm_line(place: str, line: str) -> Hypothesis:
 
 
 def _unmarked(words: list[str]) -> str:
-    """Leave out the marks that `lattice-tool` writes around a hypothesis."""
+    """Strip the marks that `lattice-tool` writes around a hypothesis."""
     return " ".join(words[words[:1] == ["<s>"] : len(words) - (words[-1:] == ["</s>"])])
 
 
@@ -517,7 +519,7 @@ def _write_srilm(path: Path, lists: list[NBestList]) -> None:
         scores = hypothesis.scores
         if "ascore" not in scores:
             return f"({round(_whole(hypothesis) / BYTELOG)})"
-        # SRILM has one score of language: what the total has beyond the acoustic score, or the one that was read
+        # SRILM has one language score: the total without the acoustic score, else the lscore that was read
         language = scores[TOTAL] - scores["ascore"] if TOTAL in scores else scores["lscore"]
         logarithms = (_digits(value / math.log(10)) for value in (scores["ascore"], language))
         return " ".join([*logarithms, str(len(hypothesis.words))])

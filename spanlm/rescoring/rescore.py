@@ -1,7 +1,7 @@
-"""From lists and what language models say of their hypotheses to the best of each list, and how many words are wrong.
+"""Choose the best hypothesis of each n-best list by its scores and language models, and count word errors.
 
-The score of a hypothesis is Σ_k w_k · s_k over its first scores (the total alone, where the format has one, else all of
-them), log p by each language model, and its number of words; all logarithms are natural.
+A hypothesis scores Σ_k w_k · s_k over its first scores (the total if the format has one, else all scores), log p by
+each language model, and its number of words. All logarithms are natural.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ WORDS = "words"
 
 @dataclass(frozen=True)
 class WordErrors:
-    """The word errors of one hypothesis a list.
+    """Word errors of one hypothesis per list.
 
     Attributes:
-        substitutions: words that stand for another one.
-        deletions: words of the references that are missing.
+        substitutions: wrong words.
+        deletions: missing words of the references.
         insertions: words that the references do not have.
-        words: of the references.
-        interval: 95 % of the word error rate, by drawing lists anew.
+        words: words of the references.
+        interval: 95 % interval of the word error rate, from resampled lists.
     """
 
     substitutions: int
@@ -47,7 +47,7 @@ class WordErrors:
 
     @property
     def rate(self) -> float:
-        """The word error rate: errors by words of the references; NaN where these have none."""
+        """Word errors per word of the references; NaN if the references have no words."""
         return self.errors / self.words if self.words else math.nan
 
     def to_json(self) -> dict[str, Any]:
@@ -56,11 +56,11 @@ class WordErrors:
 
 @dataclass(frozen=True)
 class Weighted:
-    """What has a weight in the choice of a hypothesis, by name.
+    """Names of the weighted scores.
 
     Attributes:
-        first: the lists' own scores: the total alone, where the format has one, else all of them.
-        language: the language models.
+        first: scores in the lists: the total if the format has one, else all of them.
+        language: language models.
     """
 
     first: tuple[str, ...]
@@ -68,10 +68,10 @@ class Weighted:
 
     @classmethod
     def of(cls, lists: Sequence[NBestList], language: Iterable[str]) -> Weighted:
-        """Name what lists have and language models add; InputError: two have one name."""
+        """Name the scores of lists and language models; InputError: two share a name."""
         scores = tuple(lists[0].hypotheses[0].scores)
         weighted = cls((TOTAL,) if TOTAL in scores else scores, tuple(language))
-        # in the lists that are written, the model would take its place
+        # the model's column would overwrite the field in the written lists
         fields = {name for nbest in lists for h in nbest.hypotheses for name in (*h.scores, *h.fields)}
         fields |= {TOTAL, "text", "words_text"}
         for name in (*weighted.language, WORDS):
@@ -84,14 +84,14 @@ class Weighted:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them, the number of words last."""
+        """All weighted scores, the number of words last."""
         return (*self.first, *self.language, WORDS)
 
     def weights(self, values: Mapping[str, float]) -> Array:
-        """Return a weight of every score: those given, 1 of a first score that is not, 0 of what else is not.
+        """Return the weight of every score, by default 1 for first scores and 0 for others.
 
         Raises:
-            InputError: a weight of a score that is not there; names those that are.
+            InputError: a weight names no score; the message lists the scores.
         """
         for name in values:
             if name not in self.names:
@@ -104,9 +104,9 @@ class Scored:
     """Lists with all scores of their hypotheses.
 
     Args:
-        lists: as they were read.
-        language: log p of every hypothesis of every list, in their order, by the name of the language model.
-        spoken: the lists with the words that count alone (default: with all).
+        lists: the lists as read.
+        language: by language model, log p of every hypothesis of every list, in order.
+        spoken: the lists without the words that are not counted; None: all words count.
     """
 
     def __init__(
@@ -138,15 +138,15 @@ class Scored:
         return candidates
 
     def tune(self, candidates: Candidates, first: Array) -> Tuned:
-        """Tune every weight but the first, which gives the scale; see `spanlm.rescoring.weights.tune`."""
+        """Tune every weight but the first, which fixes the scale; see `spanlm.rescoring.weights.tune`."""
         return tune(candidates, first)
 
     def best(self, weights: Array) -> list[int]:
-        """Return which hypothesis of each list is the best."""
+        """Return the index of the best hypothesis of each list."""
         return choose(self.scores, weights)
 
     def reordered(self, weights: Array) -> list[NBestList]:
-        """Return the lists, best first, with log p of the language models and the new total among the scores."""
+        """Return the lists, best first; their scores include log p of the language models and the new total."""
         lists, first = [], len(self.weighted.first)
         for scores, nbest in zip(self.scores, self.lists, strict=True):
             totals, hypotheses = scores @ weights, []
@@ -162,7 +162,7 @@ class Scored:
 def word_errors(
     lists: Sequence[NBestList], chosen: Sequence[int], references: Sequence[Reference | None], candidates: Candidates
 ) -> WordErrors:
-    """Count substitutions, deletions and insertions of one hypothesis a list, by rapidfuzz."""
+    """Count the word errors of one hypothesis per list with rapidfuzz."""
     counted = Counter[str]()
     for nbest, place, reference in zip(lists, chosen, references, strict=True):
         hypothesis, said = aligned(nbest.hypotheses[place].words, reference)
@@ -173,7 +173,7 @@ def word_errors(
 
 
 def plain_rate(lists: Sequence[NBestList], chosen: Sequence[int], references: Sequence[Reference | None]) -> float:
-    """Return the word error rate in lower case without punctuation; NaN where the references have no words."""
+    """Return the word error rate in lower case without punctuation; NaN if the references have no words."""
 
     def plain(words: Iterable[str]) -> list[str]:
         text = " ".join(words).casefold()
@@ -187,7 +187,7 @@ def plain_rate(lists: Sequence[NBestList], chosen: Sequence[int], references: Se
 
 
 def weight_grid(candidates: Candidates, weights: Array, k: int) -> list[tuple[float, float]]:
-    """Return word error rates with weight k from 0 to twice its value, the others as they are."""
+    """Return word error rates with weight k varied from 0 to twice its value."""
     rates = []
     for value in np.linspace(0.0, 2 * float(weights[k]) or 1.0, 11):
         changed = weights.copy()

@@ -1,4 +1,4 @@
-"""What a model is asked: each call is a frozen dataclass, whose fields are its arguments, in Python and elsewhere."""
+"""Requests to a model: a frozen dataclass per method, whose fields are the arguments in Python and elsewhere."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 Request = TypeVar("Request")
-AnyModel = TypeVar("Own", bound="Model")
+AnyModel = TypeVar("AnyModel", bound="Model")
 Result = TypeVar("Result")
 
 
 def fields_as_keywords(
     request: Callable[P, Request],
 ) -> Callable[[Callable[[AnyModel, Request], Result]], Callable[Concatenate[AnyModel, P], Result]]:
-    """Give a method of one dataclass the dataclass's fields as its arguments, typed and with their defaults."""
+    """Turn a method that takes a request into one that takes the request's fields, typed and with defaults."""
 
     def decorate(method: Callable[[AnyModel, Request], Result]) -> Callable[Concatenate[AnyModel, P], Result]:
         arguments, self_parameter = signature(request), Parameter("self", Parameter.POSITIONAL_ONLY)
 
         @wraps(method)
         def call(self: AnyModel, /, *args: P.args, **fields: P.kwargs) -> Result:
-            arguments.bind(*args, **fields)  # says what is wrong of the call, and not of the dataclass
+            arguments.bind(*args, **fields)  # a TypeError then names the method, not the dataclass
             return method(self, request(*args, **fields))
 
         result = signature(method).return_annotation
@@ -62,7 +62,7 @@ def fields_as_keywords(
 
 @options()
 class Score(ScoreOptions):
-    """What `score` is asked."""
+    """Arguments of `score`."""
 
     text: str | Path | Text | Iterable[str] = option(
         "one string, cut at its line ends; lines; or a file of any size, by its `Path`",
@@ -77,14 +77,14 @@ class Score(ScoreOptions):
 
 @options()
 class Continue(GenerationOptions):
-    """What `generate` is asked: to continue a `prompt`."""
+    """Arguments of `generate`, which continues a `prompt`."""
 
     prompt: str = field(default="", kw_only=False)
 
 
 @options()
 class Samples(GenerationOptions):
-    """What `samples` is asked: for `count` continuations of a `prompt`."""
+    """Arguments of `samples`, which draws `count` continuations of a `prompt`."""
 
     count: int = field(kw_only=False)
     prompt: str = field(default="", kw_only=False)
@@ -92,14 +92,14 @@ class Samples(GenerationOptions):
 
 @options()
 class Cloze(ClozeOptions):
-    """What `cloze` is asked: `questions` are a file in the format of the Children's Book Test, or `read_questions`'."""
+    """Arguments of `cloze`; `questions` are a file of the Children's Book Test, or come from `read_questions`."""
 
     questions: str | Path | Iterable[Question | Defect] = field(kw_only=False)
 
 
 @options()
 class OnText:
-    """A part of a corpus, and how it is counted."""
+    """A part of a corpus and how its tokens are counted."""
 
     corpus: Corpus | str | Path | None = option(
         "one that is loaded, a name or path (a file is taken whole), or None for the one of the training",
@@ -115,20 +115,20 @@ class OnText:
 
     @property
     def batch_size(self) -> int | None:
-        """Streams side by side; None: as many as change nothing."""
+        """Streams side by side; None: as many as leave the result unchanged."""
         return None
 
 
 @options()
 class InStreams(OnText):
-    """The same, read in so many streams side by side (`batch_size`); None: as many as change nothing."""
+    """The same, read in `batch_size` streams side by side; None: as many as leave the result unchanged."""
 
     batch_size: int | None = None
 
 
 @options()
 class OnValid(OnText):
-    """A part to choose on, never the one to report."""
+    """A part for choosing settings, never the one to report."""
 
     split: str = field(default="valid", kw_only=False)
 
@@ -140,7 +140,7 @@ class ValidInStreams(OnValid, InStreams):
 
 @options()
 class Evaluate(InStreams):
-    """What `evaluate` is asked."""
+    """Arguments of `evaluate`."""
 
     cache: CacheConfig | None = option(
         "mix a neural cache in; the result has the numbers without it, too",
@@ -170,9 +170,9 @@ class Windows:
 
 @options()
 class TuneCache(OnValid, Windows):
-    """What `tune_cache` is asked: to try all `windows`, `thetas` and `lambdas` together.
+    """Arguments of `tune_cache`, which tries all combinations of `windows`, `thetas` and `lambdas`.
 
-    `over_lines`: where lines stand alone, the cache goes on from one to the next.
+    `over_lines`: if each line is its own context, the cache still carries over from line to line.
     """
 
     thetas: Sequence[float] = THETAS
@@ -182,7 +182,7 @@ class TuneCache(OnValid, Windows):
 
 @options()
 class TuneDynamic(OnValid):
-    """What `tune_dynamic` is asked."""
+    """Arguments of `tune_dynamic`."""
 
     rates: Sequence[float] | None = option("η to try; None: those of the published grid", default=None)
     decays: Sequence[float] | None = option("λ, likewise", default=None)
