@@ -195,8 +195,8 @@ class Model:
         The `text` is a string, cut at its line ends; lines; or a `Path` of a file of any size, read as rows are
         consumed. The rows are an iterator: make a list to read them twice. Lines are cut into sentences if the training
         text was (data.lines). If training only read the first words of lines (training.batching.predict_first), their
-        surprisal is NaN. The options are those of `spanlm.scoring.words.ScoreOptions`; a neural `cache` is emptied where
-        the context begins anew. A model of ptb or wikitext-2 rewrites words in the way of its corpus
+        surprisal is NaN. The options are those of `spanlm.scoring.words.ScoreOptions`; a neural `cache` is emptied when
+        the context is reset. A model of ptb or wikitext-2 rewrites words in the way of its corpus
         (`spanlm.data.tokenizer.as_in_corpus`), unless `as_written`.
 
         Raises:
@@ -377,7 +377,7 @@ class TrainedModel(Model):
     def at_gate_temperature(self, temperature: float) -> TrainedModel:
         """Return the same weights with another temperature T of the gate, λ̂ ∝ exp(W_g h_t / T) (Li et al., 2020).
 
-        Every evaluation uses T, and so do the gradient statistics, which must be gathered at T. `config` stays the
+        Every evaluation uses T, and so do the gradient statistics, which are gathered anew for T. `config` stays the
         run's.
 
         Raises:

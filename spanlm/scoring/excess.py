@@ -1,4 +1,4 @@
-"""How much more than the least a model needs of a text with a known law (`spanlm.data.synthetic`), by lag."""
+"""Bits that a model needs beyond the optimum on a text with a known law (`spanlm.data.synthetic`), by lag."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from spanlm.scoring.stream import read
 
 @dataclass(frozen=True)
 class Excess:
-    """Targets whose best prediction needs a word from so many steps back, and what they cost, in bits a target.
+    """The cost, in bits per target, of targets whose best prediction needs a word at certain lags.
 
     Attributes:
-        lags: the least and the greatest; 0 and 0: no single word is needed.
-        tokens: how many targets.
-        optimum: mean −log2 p under the law, which no model is below but by chance.
+        lags: the least and the greatest lag; 0 and 0: no single word is needed.
+        tokens: number of targets.
+        optimum: mean −log2 p under the law; a model is below it only by chance.
         bits: mean −log2 p under the model.
     """
 
@@ -44,12 +44,12 @@ class Excess:
 
 
 def excess_by_lag(model: NextWordModel, corpus: Corpus, split: str, protocol: Protocol) -> list[Excess]:
-    """Compare a model's log p of every target with the law's: of all targets, then by lag, in powers of 2.
+    """Compare a model's log p with the law's, for all targets and then by lag in powers of 2.
 
-    The text is read once more, in its own order, as one stream. The law knows the words before in the line alone.
+    The text is read in its own order as one stream. The law conditions only on earlier words of the same line.
 
     Raises:
-        InputError: the text is from no source with a known law, or words of it are outside the vocabulary.
+        InputError: the text's source has no known law, or words of the text are outside the vocabulary.
     """
     known = _known(corpus, split)
     if corpus.oov.get(split):
@@ -67,7 +67,7 @@ def excess_by_lag(model: NextWordModel, corpus: Corpus, split: str, protocol: Pr
 
 
 def law_bits(corpus: Corpus, split: str) -> float:
-    """Return the mean −log2 p of a part's words and line ends under the law of its source."""
+    """Return the mean −log2 p of a split's words and line ends under the law of its source."""
     return -fmean(target.log_p for target in _known(corpus, split)) / math.log(2)
 
 

@@ -1,9 +1,8 @@
 """Minimal pairs: is the good sentence of each pair more probable than the bad one (Warstadt et al., 2020, BLiMP)?
 
-A sentence's log-probability is Σ log p(word | <eos>, the words before it), its line end counted; with a region, only
-the region's words are summed, each with all that stands before it. Equal log-probabilities, as those of equal
-sentences, are a wrong answer, and are counted apart, as are pairs with a word outside the vocabulary, whose answer may
-be that of two <unk>.
+A sentence's log-probability is Σ log p(word | <eos>, the words before it), line end included. With a region, only the
+region's words are summed, each with its full context. Equal log-probabilities, as of equal sentences, are a wrong
+answer; such ties are also counted apart. So are pairs with a word outside the vocabulary, which may compare two <unk>.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from spanlm.scoring.prefix_tree import TextScore
 from spanlm.scoring.tally import wilson
 
 Region = tuple[int, int]
-"""Of a sentence's words, separated by white space: the first and the last, from 1."""
+"""The numbers of the first and the last word, from 1; white space separates words."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """An acceptable sentence and another.
+    """An acceptable sentence and an unacceptable one.
 
     Attributes:
-        regions: of both, what is compared; None: all of them.
-        fields: what else is known of the pair.
-        line: where it stands in its file.
+        regions: the words to compare, in both; None: whole sentences.
+        fields: further columns of the pair's row.
+        line: its line number in the file.
     """
 
     good: str
@@ -46,17 +45,17 @@ class Pair:
 
 
 ANSWERS = ("good", "bad", "correct", "tie", "oov")
-"""What is written of a pair after its own fields."""
+"""Columns written after the pair's own fields."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What a model says of a pair.
+    """A model's scores of a pair.
 
     Attributes:
         good: log p of the good sentence or its region, nats.
-        bad: of the bad one.
-        oov: whether either has a word outside the vocabulary.
+        bad: log p of the bad sentence or its region, nats.
+        oov: whether either sentence has a word outside the vocabulary.
     """
 
     pair: Pair
@@ -78,13 +77,13 @@ class Compared:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How many pairs are answered right.
+    """Numbers of pairs by answer.
 
     Attributes:
-        correct: those whose good sentence is more probable.
-        ties: those with two equal ones, which are wrong.
-        oov: those with a word outside the vocabulary.
-        oov_correct: those of them that are answered right.
+        correct: pairs whose good sentence is more probable.
+        ties: pairs with equal log-probabilities, which count as wrong.
+        oov: pairs with a word outside the vocabulary.
+        oov_correct: correct pairs among these.
     """
 
     pairs: int
@@ -113,7 +112,7 @@ class Accuracy:
 
 
 def accuracies(compared: Sequence[Compared], column: str) -> dict[str, Accuracy]:
-    """Return the accuracy of the pairs with each value of a field, in the order of their first."""
+    """Return the accuracy for each value of a field, in order of first appearance."""
     groups: dict[str, list[Compared]] = defaultdict(list)
     for result in compared:
         groups[str(result.pair.fields.get(column, ""))].append(result)
@@ -121,13 +120,13 @@ def accuracies(compared: Sequence[Compared], column: str) -> dict[str, Accuracy]
 
 
 def regions_of(good: str, bad: str, wanted: str, wanted_bad: str) -> tuple[Region, Region]:
-    """Return which words of two sentences are meant by their numbers (`4`, `4-6`) or by the words themselves.
+    """Find regions in two sentences by word numbers (`4`, `4-6`) or by the words themselves.
 
-    Punctuation that is glued to a word does not count, unless it is wanted. Of several places that is meant which both
-    have, counted from their beginning or their end, and which differs, or has something before it that does.
+    Punctuation attached to a word is ignored, unless it is wanted. If words occur at several places, the region is the
+    place that both sentences share, counted from the beginning or the end, up to which they differ.
 
     Raises:
-        InputError: they are not there, or at several such places.
+        InputError: there is no such place, or several.
     """
     words, others = written_words(good), written_words(bad)
     places = [(x, y) for x in _places(good, words, wanted) for y in _places(bad, others, wanted_bad)]
@@ -156,17 +155,17 @@ def _places(text: str, words: list[str], wanted: str) -> list[Region]:
 
 
 def _plain(word: str) -> str:
-    """Return a word without the punctuation around it, unless it is nothing else."""
+    """Strip punctuation around a word, unless the word is all punctuation."""
     return re.sub(r"^\W+|\W+$", "", word) or word
 
 
 def compare_pairs(pairs: Sequence[Pair], score: Callable[[Sequence[str]], Sequence[TextScore]]) -> list[Compared]:
-    """Compare the sentences of every pair by what `score` gives of sentences."""
+    """Compare the sentences of every pair; `score` scores sentences."""
     scored, results = iter(score([text for pair in pairs for text in (pair.good, pair.bad)])), []
     for pair in pairs:
         good, bad = next(scored), next(scored)
         if pair.same:
-            bad = good  # in a batch of another width numbers may differ in their last digits
+            bad = good  # equal sentences in other batches may differ by rounding
         log_p, bad_log_p = good.log_prob, bad.log_prob
         if pair.regions is not None:
             both = zip((good, bad), pair.regions, strict=True)
