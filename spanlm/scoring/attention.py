@@ -300,9 +300,9 @@ def _spelled(
 class _Question:
     """Question about the attention and the expected words of a model, or of each part of a mixture.
 
-    Answers `weights` (N, L) by lag, L = 0 without `looks`; surprisal, entropy and rank; and for each part, with its name
-    as a prefix, the most probable words, their probabilities, and the target's. The last part is the whole model, named ""
-    if the model is no mixture.
+    Answers `weights` (N, L) by lag, L = 0 without `looks`; surprisal, entropy and rank; and for each part, prefixed by
+    its name, the most probable words, their probabilities, and the target's. The last part is the whole model; its name
+    is "" if the model is no mixture.
     """
 
     nearest_lag = span = 1

@@ -119,7 +119,7 @@ def log_p_of_each(
     split: str,
     protocol: Protocol = STANDARD,
 ) -> Tensor:
-    """Return log p of every token of a split by each part of a mixture, (M, N) float64; `log_p_of` returns (M, T, B)."""
+    """Return log p of a split's tokens by each part of a mixture, (M, N) float64; `log_p_of` returns (M, T, B)."""
 
     def ask(reading: Reading) -> Mapping[str, Tensor]:
         log_p = log_p_of(reading.readout, reading.segment.targets)
