@@ -103,7 +103,7 @@ def blocks_of(tokens: int, documents: Counts) -> Blocks:
 def drawn_means(sums: Array, counts: Array, generator: np.random.Generator) -> Array:
     """Draw blocks with replacement; return means (DRAWS, K) of sums and counts (blocks, K), NaN or ±∞ without counts.
 
-    B of a column is the number of its blocks with a count. Corrections keep a draw's rank in its column, so that columns
+    B of a column is the number of its blocks with a count. Corrections keep each draw's rank in its column, so columns
     stay paired.
     """
     blocks, totals, (rest, lengths) = len(sums), [], _pulls(sums, counts)
@@ -161,7 +161,7 @@ def of_chance(p: float) -> str:
 
 
 def drawn_shifts(means: Array, generator: np.random.Generator) -> Array:
-    """Draw the distance of a family's mean from the mean over all seeds, (DRAWS, K), from its means (m, K); 0 if m = 1."""
+    """Draw the distance of a family's mean (m means, K) from the mean over all seeds, (DRAWS, K); 0 if m = 1."""
     seeds = len(means)
     if seeds < 2:
         return np.zeros((DRAWS, means.shape[1]))

@@ -251,7 +251,7 @@ def side_by_side(runs: Sequence[Sequence[int]], places: Sequence[int], *, steps:
 
 
 def in_text_order(blocks: Iterable[Scored]) -> Iterator[Scored]:
-    """Yield blocks in the order of the text, holding as few as possible; together their places are 0, 1, 2 …"""
+    """Yield blocks in the order of the text, holding as few as possible; all places together are 0 … N − 1."""
     held: list[Scored] = []
     count, last, done = 0, -1, 0
     for block in filter(len, blocks):

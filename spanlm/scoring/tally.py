@@ -71,7 +71,7 @@ def tallies(scored: Iterable[Scored], vocabulary: Vocabulary, columns: Sequence[
 
 
 def perplexity(nll_per_token: float) -> float:
-    """exp without overflow: infinite from e^700 on."""
+    """Return exp(nll_per_token), infinite from e^700 on."""
     return math.exp(nll_per_token) if nll_per_token < 700 else math.inf
 
 

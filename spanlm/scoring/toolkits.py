@@ -3,9 +3,9 @@ r"""Perplexity in the output formats of KenLM's `query` and SRILM's `ngram -ppl`
     KenLM   the=3 2 -0.2<TAB>cat=4 2 -0.4<TAB></s>=2 2 -0.3<TAB>Total: -0.9 OOV: 0
     SRILM   <TAB>p( the | <s> ) <TAB>= [2gram] 0.630957 [ -0.2 ]
 
-KenLM reports perplexity twice: with words outside the vocabulary as `<unk>`, and without them. SRILM, without its option
--unk, skips these words and blank lines. Both count `</s>`; SRILM's ppl1 does not. Like KenLM, this module sums in
-float32 within a line and prints the fewest exact digits.
+KenLM reports perplexity twice: with words outside the vocabulary as `<unk>`, and without them. SRILM, without its
+option -unk, skips these words and blank lines. Both count `</s>`; SRILM's ppl1 does not. Like KenLM, this module sums
+in float32 within a line and prints the fewest exact digits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class WordProbability(NamedTuple):
     Attributes:
         word: the word as written; `</s>` at the end of a line.
         id: its number in the vocabulary, from 1; 0 outside the vocabulary.
-        length: length of the n-gram that gave the probability; for a recurrent model all of the line so far, with `<s>`.
+        length: length of the n-gram that gave the probability; for a recurrent model the line so far, with `<s>`.
         oov: whether the word is outside the vocabulary, or `<unk>` itself.
     """
 
