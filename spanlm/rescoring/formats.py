@@ -118,14 +118,14 @@ def read_nbest(
         _READERS[format](path, lists)
     _leave_out_unlike(path, lists, sparse=format == "moses")
     _check_bad(path, lists, strict)
-    first = next((hypothesis for those in lists.values() for hypothesis in those), None)
+    first = next((hypothesis for hypotheses in lists.values() for hypothesis in hypotheses), None)
     if first is None:
         raise InputError(f"{path}: holds no hypotheses")
-    if empty := [name for name, those in lists.items() if not those]:
+    if empty := [name for name, hypotheses in lists.items() if not hypotheses]:
         _LOG.info("note: %s: no hypotheses of %s; each such list counts as one without words", path, some(empty))
     nothing = [Hypothesis("", dict.fromkeys(first.scores, 0.0))]
     return [
-        NBestList(name, tuple(those or nothing), lists.fields.get(name, {})) for name, those in lists.items()
+        NBestList(name, tuple(hypotheses or nothing), lists.fields.get(name, {})) for name, hypotheses in lists.items()
     ], format
 
 
@@ -237,19 +237,19 @@ def _leave_out_unlike(path: Path, lists: _Lists, sparse: bool) -> None:
             raise InputError(f"{place} has the word {EOS}, which is reserved for the end of a line. Delete it.")
         return hypothesis
 
-    counted = Counter(compared(hypothesis) for those in lists.values() for hypothesis in those)
+    counted = Counter(compared(hypothesis) for hypotheses in lists.values() for hypothesis in hypotheses)
     usual = max(counted, key=counted.__getitem__, default=frozenset[str]())
-    for name, those in lists.items():
+    for name, hypotheses in lists.items():
         lists[name] = []
-        for rank, hypothesis in enumerate(those, 1):
+        for rank, hypothesis in enumerate(hypotheses, 1):
             lists.add(name, check, f"{path}: hypothesis {rank} of {name}", hypothesis)
 
 
 def _check_bad(path: Path, lists: _Lists, strict: bool) -> None:
-    errors = [error for those in lists.bad.values() for error in those]
+    errors = [error for messages in lists.bad.values() for error in messages]
     if strict and errors:
         raise InputError(errors[0])
-    if lost := [name for name, those in lists.items() if name in lists.bad and not those]:
+    if lost := [name for name, hypotheses in lists.items() if name in lists.bad and not hypotheses]:
         raise InputError(f"{lists.bad[lost[0]][0]} (no hypothesis of {some(lost)} is left)")
     rows = len(errors) + sum(map(len, lists.values()))
     if 2 * len(errors) > rows:
@@ -307,13 +307,13 @@ def _read_kaldi(path: Path, lists: _Lists) -> None:
             raise InputError(f"{texts[0]}, line {number}: {key!r} is not an id with a hypothesis' number, as utt-1")
         ranks.setdefault(named["id"], set()).add(named["rank"])
     # Kaldi sorts keys as text, utt-10 before utt-2
-    keys = {name: [f"{name}-{rank}" for rank in sorted(those, key=int)] for name, those in ranks.items()}
+    keys = {name: [f"{name}-{rank}" for rank in sorted(numbers, key=int)] for name, numbers in ranks.items()}
     runs = {n: [{*map(str, range(start, start + n))} for start in (0, 1)] for n in {*map(len, ranks.values())}}
-    if spoilt := [name for name, those in ranks.items() if those not in runs[len(those)]]:
+    if spoilt := [name for name, numbers in ranks.items() if numbers not in runs[len(numbers)]]:
         _LOG.info("note: %s: an utterance a line, as no ranks from 0 or 1 follow %s", texts[0], some(spoilt))
         keys = {key: [key] for key in rows}
-    for name, those in keys.items():
-        for key in those:
+    for name, list_keys in keys.items():
+        for key in list_keys:
             lists.add(name, _keyed, key, rows[key][1], tables)
 
 
@@ -353,7 +353,7 @@ def _keyed(key: str, words: str, tables: dict[str, tuple[Path, Lines]]) -> Hypot
 
 
 def _read_srilm(path: Path, lists: _Lists) -> None:
-    for file in sorted(_files(path) if path.is_dir() else [path], key=lambda entry: _in_numbers(entry.name)):
+    for file in sorted(_files(path) if path.is_dir() else [path], key=lambda entry: _natural_order(entry.name)):
         rows = list(numbered_lines(file))
         header = rows[0][1].strip() if rows else ""
         if header.startswith("NBestList") and header != "NBestList1.0":
@@ -370,7 +370,7 @@ def _read_srilm(path: Path, lists: _Lists) -> None:
             lists.add(name, read, f"{file}, line {number}", line)
 
 
-def _in_numbers(name: str) -> list[tuple[int, str]]:
+def _natural_order(name: str) -> list[tuple[int, str]]:
     # utt2 before utt10
     parts = re.split(r"([0-9]+)", name)
     return [(int(part or 0), "") if place % 2 else (0, part) for place, part in enumerate(parts)]
@@ -535,9 +535,9 @@ def _write_espnet(path: Path, lists: list[NBestList]) -> None:
     for rank in range(1, max(len(nbest.hypotheses) for nbest in lists) + 1):
         folder = path / f"{rank}best_recog"
         folder.mkdir(parents=True, exist_ok=True)
-        those = [(nbest.id, nbest.hypotheses[rank - 1]) for nbest in lists if len(nbest.hypotheses) >= rank]
-        _write_lines(folder / "text", (f"{name} {hypothesis.text}".rstrip() for name, hypothesis in those))
-        _write_lines(folder / "score", (f"{name} {_digits(_whole(hypothesis))}" for name, hypothesis in those))
+        rows = [(nbest.id, nbest.hypotheses[rank - 1]) for nbest in lists if len(nbest.hypotheses) >= rank]
+        _write_lines(folder / "text", (f"{name} {hypothesis.text}".rstrip() for name, hypothesis in rows))
+        _write_lines(folder / "score", (f"{name} {_digits(_whole(hypothesis))}" for name, hypothesis in rows))
 
 
 def _write_nemo(path: Path, lists: list[NBestList]) -> None:

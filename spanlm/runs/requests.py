@@ -102,7 +102,7 @@ class OnText:
     """A part of a corpus and how its tokens are counted."""
 
     corpus: Corpus | str | Path | None = option(
-        "one that is loaded, a name or path (a file is taken whole), or None for the one of the training",
+        "a loaded corpus, a name or path (a file is taken whole), or None for the training corpus",
         default=None,
         kw_only=False,
     )
@@ -111,7 +111,7 @@ class OnText:
         "what a word's context is: the whole split (carry), its document, its line; auto: as in training",
         default="auto",
     )
-    precision: Precision = option("of the products", default="fp32")
+    precision: Precision = option("precision of matrix products", default="fp32")
 
     @property
     def batch_size(self) -> int | None:
@@ -143,15 +143,15 @@ class Evaluate(InStreams):
     """Arguments of `evaluate`."""
 
     cache: CacheConfig | None = option(
-        "mix a neural cache in; the result has the numbers without it, too",
+        "mix in a neural cache; the result also has the numbers without it",
         default=None,
     )
     dynamic: DynamicConfig | None = option(
-        "let the weights follow the text; the result has the numbers with the trained ones, too",
+        "let the weights follow the text; the result also has the numbers with the trained weights",
         default=None,
     )
     statistics: DynamicStatistics | None = option(
-        "of the gradients; by default as `dynamic_statistics` gives them, which may take long",
+        "gradient statistics; by default those of `dynamic_statistics`, which may take long",
         default=None,
     )
     report: Report = option("called with the progress", default=quiet)
@@ -189,13 +189,13 @@ class TuneDynamic(OnValid):
     epsilon: float = option("ε", default=EPSILON)
     loss: DynamicLoss = option("what the weights learn from", default="likelihood")
     also: Sequence[DynamicConfig] = option("more points", default=())
-    first_tokens: int = option("what every point reads", default=FIRST_TOKENS)
+    first_tokens: int = option("number of tokens that every point reads", default=FIRST_TOKENS)
     finalists: int = option(
-        "so many points then read all of the text, more if none of them helps; 0: none",
+        "number of points that then read all of the text, more if none of them helps; 0: none",
         default=FINALISTS,
     )
     statistics: DynamicStatistics | None = option(
-        "of the gradients; by default as `dynamic_statistics` gives them",
+        "gradient statistics; by default those of `dynamic_statistics`",
         default=None,
     )
     report: Report = option("called with the progress", default=quiet)

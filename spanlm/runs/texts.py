@@ -189,7 +189,7 @@ class Texts:
             return self._with_unk_notes(load_text(replace(data, corpus=str(path)), vocabulary, as_text))
         splits, as_text = SPLITS if split is None else (split,), as_text or not other
         loaded = load_corpus(replace(data, download=request.download), vocabulary, splits, as_text=as_text)
-        return self._with_unk_notes(loaded if other else self._as_in_training(loaded))
+        return self._with_unk_notes(loaded if other else self._with_changed_note(loaded))
 
     def note_changes(self, corpus: Corpus) -> None:
         """Log the note that a text has changed since training, for a corpus that is not reported on."""
@@ -210,7 +210,7 @@ class Texts:
         scored = any(map(corpus.unk_tokens, corpus.splits))
         return replace(corpus, notes=[*corpus.notes, *self.unk_notes()]) if scored else corpus
 
-    def _as_in_training(self, corpus: Corpus) -> Corpus:
+    def _with_changed_note(self, corpus: Corpus) -> Corpus:
         """Add a note if the training corpus has changed since training."""
         before = read_texts(self.folder)
         changed = [part for part, text in corpus.texts.items() if before.get(part, text) != text]

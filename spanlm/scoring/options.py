@@ -283,13 +283,14 @@ class DynamicOptions:
         default=None,
     )
     decay: Sequence[float] | None = option(
-        "λ, how fast they return (default: 0.002; to tune, the published grid); several: a grid to tune",
+        "λ, how fast the weights return to the trained ones (default: 0.002; to tune, the published grid); several: a "
+        "grid to tune",
         default=None,
     )
-    epsilon: float | None = option("ε, how much weights with small gradients are held (default: 2e-05)", default=None)
+    epsilon: float | None = option("ε, which slows weights with small gradients (default: 2e-05)", default=None)
     loss: DynamicLoss = option(
-        "what they learn from: the likelihood, or, of a model with a span buffer, the loss of its training (its "
-        "temperature, if annealed the last, and the reward)",
+        "what the weights learn from: the likelihood, or, with a span buffer, the training loss (with the training "
+        "temperature, the last one if annealed, and the reward)",
         default="likelihood",
     )
     statistics: int | None = option(
@@ -330,21 +331,21 @@ class ContextOptions:
     """
 
     positions: int = option(
-        "how many places in the text words are counted from; at each length a target a place",
+        "number of places in the text; each place gives one target at each length",
         default=2_000,
         limit=at_least(2),
     )
     lengths: Sequence[int] = option(
-        "the numbers n of words that stay as they are",
+        "numbers n of context words that stay unchanged",
         default=LENGTHS,
         limit=Limit(lambda lengths: len(lengths) > 0 and min(lengths) >= 1, "numbers of at least 1"),
     )
     far: int = option(
-        "how many words before these are shuffled, dropped or replaced, at lengths up to as many; 0: none of it",
+        "number of words before these to shuffle, drop or replace, at lengths up to this number; 0: none",
         default=100,
         limit=Limit(lambda far: far == 0 or far >= 2, "0, or at least 2"),
     )
-    seed: int = option("of the places, and of what is drawn at each", default=1, limit=SEED)
+    seed: int = option("seed of the places, and of the draws at each place", default=1, limit=SEED)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lengths", tuple(sorted(set(self.lengths))))

@@ -116,7 +116,7 @@ def accuracies(compared: Sequence[Compared], column: str) -> dict[str, Accuracy]
     groups: dict[str, list[Compared]] = defaultdict(list)
     for result in compared:
         groups[str(result.pair.fields.get(column, ""))].append(result)
-    return {value: Accuracy.of(those) for value, those in groups.items()}
+    return {value: Accuracy.of(group) for value, group in groups.items()}
 
 
 def regions_of(good: str, bad: str, wanted: str, wanted_bad: str) -> tuple[Region, Region]:

@@ -110,7 +110,7 @@ class Trials:
         for line in self._lines:
             if line["key"] == wanted:
                 self.seconds.append(line["seconds"])
-                return _tally(line["sums"])
+                return _tally_of_json(line["sums"])
         return None
 
     def add(self, key: Mapping[str, Any], total: Tally, seconds: float) -> None:
@@ -146,7 +146,7 @@ def _digest(line: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(line, sort_keys=True).encode()).hexdigest()
 
 
-def _tally(sums: dict[str, Any]) -> Tally:
+def _tally_of_json(sums: dict[str, Any]) -> Tally:
     """Make a tally of sums from JSON, where numbers that are not finite are null."""
 
     def numbers(part: dict[str, Any]) -> dict[str, Any]:

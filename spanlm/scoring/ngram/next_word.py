@@ -107,13 +107,11 @@ class NgramHead(Head):
     def each(self, readout: Readout, targets: Tensor) -> Tensor:
         """Return log p(target) under the n-gram model and under the cache, (2, T, B) float64."""
         contexts, recent = _last_words(readout)
-        counts = (recent == targets.unsqueeze(-1)).sum(-1, dtype=torch.float64)
-        return torch.stack([self._own(contexts, targets), (counts / (recent >= 0).sum(-1)).log()])
-
-    def _own(self, contexts: Tensor, targets: Tensor) -> Tensor:
         ids, rows = targets.flatten().cpu().numpy(), contexts.flatten(0, -2).cpu().numpy()
         log10 = self._arpa.log10_probs(self.columns.ids[ids], rows) + self.columns.shift[ids]
-        return torch.from_numpy(log10.astype(np.float64)).view(targets.shape).to(targets.device) * _LN10
+        log_p = torch.from_numpy(log10.astype(np.float64)).view(targets.shape).to(targets.device) * _LN10
+        counts = (recent == targets.unsqueeze(-1)).sum(-1, dtype=torch.float64)
+        return torch.stack([log_p, (counts / (recent >= 0).sum(-1)).log()])
 
     def log_probs(self, readout: Readout) -> Tensor:
         """Return log p of every word, (T, B, V), float32."""
