@@ -148,7 +148,7 @@ def _ascend(candidates: Candidates, weights: Array, rounds: Sequence[Sequence[Ar
 def line_search(candidates: Candidates, weights: Array, direction: Array) -> tuple[Array, Counts]:
     """Return the word errors with weights + x · direction, both (K,), for every x.
 
-    First come the n sorted values of x at which the choice in some list changes, then the errors in the n + 1
+    The result is the n sorted values of x at which the choice in some list changes, and the errors in the n + 1
     intervals between these values.
     """
     scores, wrong = candidates.padded

@@ -123,7 +123,7 @@ class Texts:
         return in_lines(pieces, self.data.lines, self.vocabulary)
 
     def unmarked(self, lines: Iterable[str]) -> Iterator[str]:
-        """Give lines with white space in place of the marks at their ends, as `data.marks` says."""
+        """Replace the marks at the ends of lines by white space, unless `data.marks` keeps them."""
         kept = self.data.keeps_marks(self.vocabulary)
         return (without_marks(line, kept) for line in lines)
 

@@ -52,7 +52,7 @@ class Table:
     backoff: Floats
 
     def find(self, suffixes: Integers, first: NDArray[np.integer], size: int) -> Integers:
-        """Return the indices of n-grams given by suffix (-1: none) and first word; -1 for those that are not there."""
+        """Return the indices of n-grams by suffix (-1: none) and first word; -1 for n-grams that are not stored."""
         if not len(self.keys):
             return np.full(len(suffixes), -1, np.int64)
         keys = (np.maximum(suffixes, 0) * size + first).astype(np.uint64)
