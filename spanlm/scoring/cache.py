@@ -56,14 +56,14 @@ class _Caches:
         self._lookup: Lookup | None = None
 
     def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
-        lookup, columns = self._looked_up(reading), []
+        lookup, columns = self._look_up(reading), []
         for window in self._windows:
             log_cache, empty = cache_log_prob(replace(lookup, window=window), self._thetas)
             columns.append(log_cache.masked_fill(empty, torch.nan))
         log_caches = torch.cat(columns).movedim(0, -1)
         return {"cache": log_caches.squeeze(1) if self._across else reading.flat(log_caches)}
 
-    def _looked_up(self, reading: Reading) -> Lookup:
+    def _look_up(self, reading: Reading) -> Lookup:
         """Return the pairs that the steps of a segment can look at, and keep the segment's pairs for later ones."""
         h, words, filled = reading.readout.features, reading.segment.targets, reading.segment.mask
         before, most = self._lookup, max(self._windows)

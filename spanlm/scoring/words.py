@@ -201,7 +201,7 @@ class _Text:
                 yield from self._side_by_side(waiting)
                 # start small, so that first rows come soon; grow, so that later batches need less padding
                 waiting, held, room = [], 0, min(2 * room, WAITING)
-            run = self._queued(piece, list(self.opening) if piece.opens else read[-1:], opens=piece.opens)
+            run = self._queue(piece, list(self.opening) if piece.opens else read[-1:], opens=piece.opens)
             if whole:
                 waiting.append(run)
                 held += len(piece.words) + 1
@@ -227,12 +227,12 @@ class _Text:
                 yield from self._segments([run], fresh)
                 run, fresh = _Run(list(self.opening) if resets else run.read[-1:], self._placed), resets
             if piece.words or piece.closes:
-                self._queued(piece, run.read, opens=fresh and len(run.read) == len(self.opening))
+                self._queue(piece, run.read, opens=fresh and len(run.read) == len(self.opening))
             begun = begun or bool(piece.words)
             blank = piece.blank
         yield from self._segments([run], fresh)
 
-    def _queued(self, piece: Piece, read: list[int], *, opens: bool) -> _Run:
+    def _queue(self, piece: Piece, read: list[int], *, opens: bool) -> _Run:
         run, first = _Run(read, self._placed), len(self.tokens)
         line, start, predicted = piece.sentence, piece.start, bool(read)
         self.tokens += [_Token(line, n, word, False, False, True) for n, word in enumerate(piece.words, start)]
@@ -250,7 +250,7 @@ class _Text:
 class _Looks:
     """Question about attention: answers `look`, its entropy (nats), its largest weight and that weight's lag.
 
-    `reach` is the largest possible lag.
+    `reach` is an upper bound of the lag.
     """
 
     reach = 0

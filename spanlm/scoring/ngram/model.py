@@ -130,7 +130,7 @@ class ArpaModel:
         while batch := list(islice(source, _BATCH)):
             ids = list(map(self._numbers, batch))
             contexts = np.concatenate(list(map(self._contexts, ids)))
-            log10, lengths = self._looked_up(np.concatenate(ids), contexts)
+            log10, lengths = self._look_up(np.concatenate(ids), contexts)
             start = 0
             for words, row in zip(batch, ids, strict=True):
                 part = slice(start, start := start + len(row))
@@ -143,7 +143,7 @@ class ArpaModel:
             ids: (N,) word ids.
             contexts: (N, n-1) ids of the preceding words, in order; -1 for none.
         """
-        return self._looked_up(ids, contexts)[0]
+        return self._look_up(ids, contexts)[0]
 
     def distributions(self, contexts: Integers, columns: Columns | None = None) -> Floats:
         """Return log10 p of every next word after each context, (N, V); 4 N V bytes.
@@ -159,7 +159,7 @@ class ArpaModel:
         unigrams[self.ids[START]] = -np.inf
         out: Floats = np.repeat(unigrams[None], len(contexts), axis=0)
         for context, table, (heads, words, log10) in zip(
-            self._found(contexts), self.tables[:-1], self._successors, strict=True
+            self._find_contexts(contexts), self.tables[:-1], self._successors, strict=True
         ):
             rows = np.flatnonzero(context >= 0)
             out[rows] += table.backoff[context[rows], None]
@@ -196,26 +196,26 @@ class ArpaModel:
         read = np.concatenate([np.full(self.order - 1, -1), [self.ids[START]], ids[:-1]])
         return sliding_window_view(read, self.order - 1)[1:]
 
-    def _found(self, contexts: Integers) -> list[Integers]:
+    def _find_contexts(self, contexts: Integers) -> list[Integers]:
         """Look up contexts (N, n-1): per length, the index of their last words as an n-gram, -1 for none."""
-        return self._grown(contexts[:, -1], contexts[:, :-1]) if self.order > 1 else []
+        return self._grow(contexts[:, -1], contexts[:, :-1]) if self.order > 1 else []
 
-    def _grown(self, last: Integers, before: Integers) -> list[Integers]:
+    def _grow(self, last: Integers, before: Integers) -> list[Integers]:
         """Look up n-grams that end in the words `last` (N,), with more and more of the words `before` (N, k)."""
         matches = [last]
         for column, table in zip(before.T[::-1], self.tables[1:], strict=False):
             matches.append(np.where(column < 0, -1, table.find(matches[-1], column, len(self.words))))
         return matches
 
-    def _looked_up(self, ids: Integers, contexts: Integers) -> tuple[Floats, NDArray[np.int8]]:
+    def _look_up(self, ids: Integers, contexts: Integers) -> tuple[Floats, NDArray[np.int8]]:
         """Return log10 p of words after their contexts, and the lengths of the longest listed n-grams."""
         log10, lengths = self.tables[0].log10[ids], np.ones(len(ids), np.int8)
-        for length, (table, match) in enumerate(zip(self.tables[1:], self._grown(ids, contexts)[1:], strict=True), 2):
+        for length, (table, match) in enumerate(zip(self.tables[1:], self._grow(ids, contexts)[1:], strict=True), 2):
             matched = np.flatnonzero(match >= 0)
             values = table.log10[match[matched]]
             listed = matched[~np.isnan(values)]
             log10[listed], lengths[listed] = values[~np.isnan(values)], length
-        for length, (table, context) in enumerate(zip(self.tables[:-1], self._found(contexts), strict=True), 1):
+        for length, (table, context) in enumerate(zip(self.tables[:-1], self._find_contexts(contexts), strict=True), 1):
             backed_off = np.flatnonzero((context >= 0) & (lengths <= length))
             log10[backed_off] += table.backoff[context[backed_off]]
         return log10, lengths
