@@ -93,8 +93,7 @@ def read_nbest(
 ) -> tuple[list[NBestList], Format]:
     """Read n-best lists and return them with their format; bad rows are skipped with a note.
 
-    A row is bad if it breaks the format, has other scores than most rows, a score that is not finite, or the word
-    <eos>.
+    A bad row breaks the format, has other scores than most rows, a score that is not finite, or the word <eos>.
 
     Args:
         path: a file, or a folder of `kaldi`, `srilm` or `espnet`.

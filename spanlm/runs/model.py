@@ -463,8 +463,7 @@ class TrainedModel(Model):
         search with one more point reads the text only for that point.
 
         Raises:
-            InputError: see `evaluate`; or the grid is empty, a value is outside its range, or there is no text for the
-                statistics.
+            InputError: see `evaluate`; or the grid is empty, or the statistics lack a text to gather them on.
             DivergedError: the weights diverged at every point; holds the grid.
             RunError: the trained weights give no finite probabilities.
         """
