@@ -1,1 +1,1 @@
-"""Lists of n best hypotheses, of speech recognition or of translation: read, scored anew, weighted, written."""
+"""n-best lists of speech recognition or translation: read, rescored, weighted and written."""

@@ -1,4 +1,4 @@
-r"""n-best lists in the formats of the tools that make them.
+r"""Read and write n-best lists in the formats of the tools that make them.
 
 | format | a line of it |
 |---|---|
@@ -9,12 +9,12 @@ r"""n-best lists in the formats of the tools that make them.
 | nemo | `hypothesis<TAB>score`, the same number of lines a list (`list_size`); IDs are 1, 2, … |
 | jsonl | `{"id": …, "hyps": [{"text": …, "score": …}]}`; numbers beside the text are scores, other fields are kept |
 
-Scores are natural logarithms once they are read: log10 and bytelogs (1 is 1024/10000, as in SRILM) are converted, costs
-negated; what Moses, ESPnet, NeMo and JSON lines hold is taken as it is. The order of lists and of hypotheses is kept;
-a hypothesis may have no words, and a list of JSON lines or SRILM no hypotheses: it then has one without words. A file
-may end in `.gz`; hidden files of a folder are left out. A feature of Moses' that a hypothesis lacks is 0. Kaldi's N
-run from 0 or 1 in every list; where they do not, or have zeros before them, `ID-N` is an utterance with one hypothesis.
-Files of whole numbers beside Kaldi's texts are ids of words, no scores.
+Readers convert scores to natural logarithms: log10, bytelogs (1 is 1024/10000, as in SRILM), and negated costs. Scores
+of Moses, ESPnet, NeMo and JSON lines stay as they are. Lists and hypotheses keep their order. A hypothesis may have no
+words. A list without hypotheses (JSON lines, SRILM) gets one without words. A file's name may end in `.gz`; a folder's
+hidden files are skipped. A Moses feature that a hypothesis lacks is 0. Kaldi's N run from 0 or 1 in every list; if they
+do not, or have leading zeros, `ID-N` is an utterance with one hypothesis. Files of whole numbers beside Kaldi's texts
+hold word ids, not scores.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from spanlm.store.plain import c_number, json_value
 Format = Literal["moses", "kaldi", "srilm", "espnet", "nemo", "jsonl"]
 _LOG = logging.getLogger(__name__)
 FOLDERS: tuple[Format, ...] = ("kaldi", "srilm", "espnet")
-"""Formats that are written as a folder of files."""
+"""Formats whose output is a folder of files."""
 TOTAL = "total"
 BYTELOG = 1024 / 10000
 """Nats of one bytelog: a logarithm to base 1.0001, divided by 1024; SRILM takes ln 1.0001 for 1/10000."""
@@ -55,7 +55,7 @@ _SRILM_SUFFIX = re.compile(r"(\.(nbest|score)(\.gz)?|\.gz)$")
 _NEMO_LINE = re.compile(rf"[^\t]*\t\s*{_NUMBER}\s*")
 
 Lines = dict[str, tuple[int, str]]
-"""The number and the rest of a line by the key that it begins with."""
+"""A line's number and text by its key, the first word."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ class Hypothesis:
     """One hypothesis of a list.
 
     Attributes:
-        text: its words as written, with one space between them.
+        text: the words as written, joined by single spaces.
         scores: natural logarithms by name, in the order of the file.
-        more: fields of Moses' that are written again as they were read.
-        fields: likewise of JSON lines, by name.
+        more: further Moses fields, written back unchanged.
+        fields: further JSON fields by name, written back unchanged.
     """
 
     text: str
@@ -81,7 +81,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class NBestList:
-    """The hypotheses of one utterance or sentence, in the order of the file; `fields` as of a hypothesis."""
+    """The hypotheses of one utterance or sentence in file order; `fields` are further JSON fields of the list."""
 
     id: str
     hypotheses: tuple[Hypothesis, ...]
@@ -91,17 +91,18 @@ class NBestList:
 def read_nbest(
     path: Path, format: Format | None = None, list_size: int | None = None, *, strict: bool = False
 ) -> tuple[list[NBestList], Format]:
-    """Read lists, and say which format they have; hypotheses in bad rows are left out, with a note.
+    """Read n-best lists and return them with their format; bad rows are skipped with a note.
+
+    A bad row breaks the format, has other scores than most rows, a score that is not finite, or the word <eos>.
 
     Args:
         path: a file, or a folder of `kaldi`, `srilm` or `espnet`.
-        format: of it; None: found out from its name and its first line.
-        list_size: hypotheses a list, which `nemo` does not say.
-        strict: refuse a bad row: it is not of the format, lacks a score that others have, or has one that is no finite
-            number, or the reserved word <eos>.
+        format: the format of the lists; None: detected from the name and the first line.
+        list_size: hypotheses per list, for `nemo`, whose files do not say.
+        strict: refuse a bad row instead of skipping it.
 
     Raises:
-        InputError: no such format, an id that comes again, or no good row of a list, or of most hypotheses; names the
+        InputError: the format is unknown, an id is repeated, a list has no good row, or most rows are bad; names the
             file and the place.
     """
     if not path.exists():
@@ -116,31 +117,31 @@ def read_nbest(
         _READERS[format](path, lists)
     _leave_out_unlike(path, lists, sparse=format == "moses")
     _check_bad(path, lists, strict)
-    first = next((each for those in lists.values() for each in those), None)
+    first = next((hypothesis for hypotheses in lists.values() for hypothesis in hypotheses), None)
     if first is None:
         raise InputError(f"{path}: holds no hypotheses")
-    if empty := [name for name, those in lists.items() if not those]:
+    if empty := [name for name, hypotheses in lists.items() if not hypotheses]:
         _LOG.info("note: %s: no hypotheses of %s; each such list counts as one without words", path, some(empty))
     nothing = [Hypothesis("", dict.fromkeys(first.scores, 0.0))]
     return [
-        NBestList(name, tuple(those or nothing), lists.fields.get(name, {})) for name, those in lists.items()
+        NBestList(name, tuple(hypotheses or nothing), lists.fields.get(name, {})) for name, hypotheses in lists.items()
     ], format
 
 
 def without(lists: list[NBestList], words: Collection[str]) -> list[NBestList]:
-    """Return lists whose hypotheses lack some words, such as noises."""
+    """Remove some words, such as noises, from all hypotheses."""
 
     def bare(hypothesis: Hypothesis) -> Hypothesis:
         return replace(hypothesis, text=" ".join(word for word in hypothesis.words if word not in words))
 
-    return [replace(found, hypotheses=tuple(map(bare, found.hypotheses))) for found in lists]
+    return [replace(nbest, hypotheses=tuple(map(bare, nbest.hypotheses))) for nbest in lists]
 
 
 def find_format(path: Path) -> Format:
-    """Return the format that a file or a folder has by its name and its first line.
+    """Detect the format of a file or folder from its name and first line.
 
     Raises:
-        InputError: it has none of them.
+        InputError: no known format matches.
     """
     if path.is_dir():
         names = {entry.name for entry in path.iterdir()}
@@ -148,8 +149,8 @@ def find_format(path: Path) -> Format:
             return "espnet"
         return "kaldi" if names & set(_KALDI_TEXTS) else "srilm"
     if path.suffix in (".ctm", ".json", ".lat", ".slf"):
-        what = "lattices, CTM, and JSON as of WhisperX are no n-best lists"
-        raise InputError(f"{path}: {what}, which are read as {', '.join(get_args(Format))}")
+        problem = "lattices, CTM, and JSON as of WhisperX are no n-best lists"
+        raise InputError(f"{path}: {problem}, which are read as {', '.join(get_args(Format))}")
     line = next((line for _, line in numbered_lines(path)), "")
     if path.name.removesuffix(".gz").endswith(".jsonl") or line.startswith("{"):
         return "jsonl"
@@ -165,9 +166,9 @@ def find_format(path: Path) -> Format:
 
 
 def write_nbest(path: Path, format: Format, lists: list[NBestList]) -> None:
-    """Write lists, their hypotheses in the given order; a folder of `kaldi`, `srilm` and `espnet` is made.
+    """Write lists in order; `kaldi`, `srilm` and `espnet` become a folder.
 
-    Every score is written that the format has a place for; `total` is the one for the whole of a hypothesis.
+    Every score that the format can hold is written; the score `total` is that of the whole hypothesis.
     """
     _WRITERS[format](path, lists)
 
@@ -180,14 +181,14 @@ def some(names: list[str]) -> str:
 
 
 class _Lists(dict[str, list[Hypothesis]]):
-    """Hypotheses by the id of their list; what is wrong with the rows that are `bad`; `fields` of lists."""
+    """Hypotheses, errors of `bad` rows and further `fields`, each by the list's id."""
 
     def __init__(self) -> None:
         super().__init__()
         self.bad, self.fields = dict[str, list[str]](), dict[str, dict[str, Any]]()
 
     def add(self, name: str, read: Callable[..., Hypothesis], *row: Any) -> None:
-        """Read a row, which may be bad."""
+        """Append the hypothesis that `read` makes of a row, or keep its error."""
         self.setdefault(name, [])
         try:
             self[name].append(read(*row))
@@ -196,7 +197,7 @@ class _Lists(dict[str, list[Hypothesis]]):
 
 
 def numbered_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file with their numbers, from 1; those with nothing but white space where `blank`."""
+    """Yield numbered lines of a file, from 1; lines of white space only if `blank`."""
     try:
         with opened(path) as file:
             for number, raw in enumerate(file, 1):
@@ -207,21 +208,21 @@ def numbered_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, st
         raise InputError(f"{path}: not UTF-8 ({error.reason}); convert it, as by iconv") from None
 
 
-def _number(place: str, text: str, what: str) -> float:
+def _number(place: str, text: str, kind: str) -> float:
     try:
         value = c_number(text)
     except ValueError:
         value = math.nan
-    if not abs(value) <= 1e100:  # sums and squares of larger ones overflow
-        raise InputError(f"{place}: the {what} {text!r} is not a finite number of at most 1e100")
+    if not abs(value) <= 1e100:  # larger scores overflow in sums and squares
+        raise InputError(f"{place}: the {kind} {text!r} is not a finite number of at most 1e100")
     return value
 
 
 def _leave_out_unlike(path: Path, lists: _Lists, sparse: bool) -> None:
-    """Leave out hypotheses with other scores than most have, but for `sparse` ones, or with the reserved word."""
+    """Drop hypotheses with <eos>, or with other scores than most have; `sparse` features may differ."""
 
     def compared(hypothesis: Hypothesis) -> frozenset[str]:
-        # of sparse features each has but one value, and none after its first
+        # sparse features have one value: compare only later values, `name.2` and so on
         names = hypothesis.scores.keys()
         return frozenset(name for name in names if not sparse or name.rpartition(".")[0] in names)
 
@@ -235,19 +236,19 @@ def _leave_out_unlike(path: Path, lists: _Lists, sparse: bool) -> None:
             raise InputError(f"{place} has the word {EOS}, which is reserved for the end of a line. Delete it.")
         return hypothesis
 
-    counted = Counter(compared(each) for those in lists.values() for each in those)
+    counted = Counter(compared(hypothesis) for hypotheses in lists.values() for hypothesis in hypotheses)
     usual = max(counted, key=counted.__getitem__, default=frozenset[str]())
-    for name, those in lists.items():
+    for name, hypotheses in lists.items():
         lists[name] = []
-        for rank, hypothesis in enumerate(those, 1):
+        for rank, hypothesis in enumerate(hypotheses, 1):
             lists.add(name, check, f"{path}: hypothesis {rank} of {name}", hypothesis)
 
 
 def _check_bad(path: Path, lists: _Lists, strict: bool) -> None:
-    errors = [error for those in lists.bad.values() for error in those]
+    errors = [error for messages in lists.bad.values() for error in messages]
     if strict and errors:
         raise InputError(errors[0])
-    if lost := [name for name, those in lists.items() if name in lists.bad and not those]:
+    if lost := [name for name, hypotheses in lists.items() if name in lists.bad and not hypotheses]:
         raise InputError(f"{lists.bad[lost[0]][0]} (no hypothesis of {some(lost)} is left)")
     rows = len(errors) + sum(map(len, lists.values()))
     if 2 * len(errors) > rows:
@@ -263,7 +264,7 @@ def _read_moses(path: Path, lists: _Lists) -> None:
     for number, line in numbered_lines(path):
         place = f"{path}, line {number}"
         begin, bars, _ = line.partition("|||")
-        name = (bars and begin.strip()) or last  # a row without an id is of the list that it stands in
+        name = (bars and begin.strip()) or last  # a row without an id continues its list
         if name != last and name in lists:
             raise InputError(f"{place}: the id {name} comes again after another; lists must be whole")
         lists.add(name, _moses_line, place, line)
@@ -277,7 +278,7 @@ def _moses_line(place: str, line: str) -> Hypothesis:
     text, features, total, *more = parts
     scores: dict[str, float] = {}
     group, values = "score", 0
-    # `name=value` as of cdec and Joshua
+    # cdec and Joshua write `name=value`
     for item in _NAME_VALUE.sub("= ", features).split():
         if item.endswith(("=", ":")):
             group, values = item[:-1], 0
@@ -304,14 +305,14 @@ def _read_kaldi(path: Path, lists: _Lists) -> None:
         if named is None:
             raise InputError(f"{texts[0]}, line {number}: {key!r} is not an id with a hypothesis' number, as utt-1")
         ranks.setdefault(named["id"], set()).add(named["rank"])
-    # the file is sorted by its keys, utt-10 before utt-2
-    keys = {name: [f"{name}-{rank}" for rank in sorted(those, key=int)] for name, those in ranks.items()}
+    # Kaldi sorts keys as text, utt-10 before utt-2
+    keys = {name: [f"{name}-{rank}" for rank in sorted(numbers, key=int)] for name, numbers in ranks.items()}
     runs = {n: [{*map(str, range(start, start + n))} for start in (0, 1)] for n in {*map(len, ranks.values())}}
-    if spoilt := [name for name, those in ranks.items() if those not in runs[len(those)]]:
+    if spoilt := [name for name, numbers in ranks.items() if numbers not in runs[len(numbers)]]:
         _LOG.info("note: %s: an utterance a line, as no ranks from 0 or 1 follow %s", texts[0], some(spoilt))
         keys = {key: [key] for key in rows}
-    for name, those in keys.items():
-        for key in those:
+    for name, list_keys in keys.items():
+        for key in list_keys:
             lists.add(name, _keyed, key, rows[key][1], tables)
 
 
@@ -320,13 +321,13 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _by_key(path: Path) -> Lines:
-    found: Lines = {}
+    lines: Lines = {}
     for number, line in numbered_lines(path):
         key, *words = written_words(line)
-        if key in found:
-            raise InputError(f"{path}, line {number}: {key} is there twice, first in line {found[key][0]}")
-        found[key] = number, " ".join(words)
-    return found
+        if key in lines:
+            raise InputError(f"{path}, line {number}: {key} is there twice, first in line {lines[key][0]}")
+        lines[key] = number, " ".join(words)
+    return lines
 
 
 def _are_scores(path: Path, lines: Lines) -> bool:
@@ -351,7 +352,7 @@ def _keyed(key: str, words: str, tables: dict[str, tuple[Path, Lines]]) -> Hypot
 
 
 def _read_srilm(path: Path, lists: _Lists) -> None:
-    for file in sorted(_files(path) if path.is_dir() else [path], key=lambda entry: _in_numbers(entry.name)):
+    for file in sorted(_files(path) if path.is_dir() else [path], key=lambda entry: _natural_order(entry.name)):
         rows = list(numbered_lines(file))
         header = rows[0][1].strip() if rows else ""
         if header.startswith("NBestList") and header != "NBestList1.0":
@@ -361,25 +362,25 @@ def _read_srilm(path: Path, lists: _Lists) -> None:
         name = _SRILM_SUFFIX.sub("", file.name, count=1)
         if name in lists:
             raise InputError(f"{file}: there is another file of {name}. Leave one of them.")
-        # an empty file that is called otherwise is none of them
+        # an empty file with another suffix is not a list
         if rows or "." not in file.name or _SRILM_SUFFIX.search(file.name):
             lists[name] = []
         for number, line in rows:
             lists.add(name, read, f"{file}, line {number}", line)
 
 
-def _in_numbers(name: str) -> list[tuple[int, str]]:
+def _natural_order(name: str) -> list[tuple[int, str]]:
     # utt2 before utt10
     parts = re.split(r"([0-9]+)", name)
     return [(int(part or 0), "") if place % 2 else (0, part) for place, part in enumerate(parts)]
 
 
 def _decipher_line(place: str, line: str) -> Hypothesis:
-    found = re.match(r"\s*\((?P<score>[^)\s]+)\)(?P<words>.*)", line)
-    if found is None:
+    match = re.match(r"\s*\((?P<score>[^)\s]+)\)(?P<words>.*)", line)
+    if match is None:
         raise InputError(f"{place}: {line[:60]!r} is not `(bytelog) w1 w2 …`")
-    score = BYTELOG * _number(place, found["score"], "score")
-    return Hypothesis(_unmarked(written_words(found["words"])), {TOTAL: score})
+    score = BYTELOG * _number(place, match["score"], "score")
+    return Hypothesis(_unmarked(written_words(match["words"])), {TOTAL: score})
 
 
 def _srilm_line(place: str, line: str) -> Hypothesis:
@@ -392,7 +393,7 @@ def _srilm_line(place: str, line: str) -> Hypothesis:
 
 
 def _unmarked(words: list[str]) -> str:
-    """Leave out the marks that `lattice-tool` writes around a hypothesis."""
+    """Strip the marks that `lattice-tool` writes around a hypothesis."""
     return " ".join(words[words[:1] == ["<s>"] : len(words) - (words[-1:] == ["</s>"])])
 
 
@@ -410,8 +411,8 @@ def _read_espnet(path: Path, lists: _Lists) -> None:
 
 def _read_nemo(path: Path, lists: _Lists, list_size: int | None) -> None:
     if list_size is None or list_size < 1:
-        given = "unset" if list_size is None else list_size
-        raise InputError("list_size", given, f"{path} has no ids; say how many hypotheses each of its lists has")
+        size = "unset" if list_size is None else list_size
+        raise InputError("list_size", size, f"{path} has no ids; say how many hypotheses each of its lists has")
     lines = list(numbered_lines(path))
     if len(lines) % list_size:
         raise InputError(f"{path}: {len(lines)} lines are no whole number of lists of {list_size}")
@@ -438,8 +439,8 @@ def _read_jsonl(path: Path, lists: _Lists) -> None:
             raise InputError(f"{place}: the id {name} is there twice")
         lists[name] = []
         lists.fields[name] = {k: value for k, value in record.items() if k != "hyps" and (k, value) != ("id", name)}
-        for each in hypotheses:
-            lists.add(name, _jsonl_hypothesis, place, each)
+        for hypothesis in hypotheses:
+            lists.add(name, _jsonl_hypothesis, place, hypothesis)
 
 
 def _not_jsonl(place: str, why: str = "") -> InputError:
@@ -477,8 +478,8 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
         file.writelines(f"{line}\n".encode() for line in lines)
 
 
-def _each(lists: list[NBestList]) -> list[tuple[str, int, Hypothesis]]:
-    return [(found.id, rank, each) for found in lists for rank, each in enumerate(found.hypotheses, 1)]
+def _rows(lists: list[NBestList]) -> list[tuple[str, int, Hypothesis]]:
+    return [(nbest.id, rank, hypothesis) for nbest in lists for rank, hypothesis in enumerate(nbest.hypotheses, 1)]
 
 
 def _digits(value: float) -> str:
@@ -500,15 +501,15 @@ def _write_moses(path: Path, lists: list[NBestList]) -> None:
         parts = [name, hypothesis.text, " ".join(features), _digits(_whole(hypothesis)), *hypothesis.more]
         return " ||| ".join(parts)
 
-    _write_lines(path, (line(name, hypothesis) for name, _, hypothesis in _each(lists)))
+    _write_lines(path, (line(name, hypothesis) for name, _, hypothesis in _rows(lists)))
 
 
 def _write_kaldi(path: Path, lists: list[NBestList]) -> None:
     path.mkdir(exist_ok=True)
-    _write_lines(path / "words_text", (f"{name}-{n} {each.text}".rstrip() for name, n, each in _each(lists)))
+    _write_lines(path / "words_text", (f"{name}-{n} {h.text}".rstrip() for name, n, h in _rows(lists)))
     for score in lists[0].hypotheses[0].scores:
         sign = -1.0 if score.startswith(("acwt", "lmwt")) else 1.0
-        values = ((f"{name}-{n}", _digits(sign * each.scores[score])) for name, n, each in _each(lists))
+        values = ((f"{name}-{n}", _digits(sign * h.scores[score])) for name, n, h in _rows(lists))
         _write_lines(path / score.replace("/", "_"), map(" ".join, values))
 
 
@@ -517,35 +518,35 @@ def _write_srilm(path: Path, lists: list[NBestList]) -> None:
         scores = hypothesis.scores
         if "ascore" not in scores:
             return f"({round(_whole(hypothesis) / BYTELOG)})"
-        # SRILM has one score of language: what the total has beyond the acoustic score, or the one that was read
+        # SRILM has one language score: the total without the acoustic score, else the lscore that was read
         language = scores[TOTAL] - scores["ascore"] if TOTAL in scores else scores["lscore"]
         logarithms = (_digits(value / math.log(10)) for value in (scores["ascore"], language))
         return " ".join([*logarithms, str(len(hypothesis.words))])
 
     path.mkdir(exist_ok=True)
-    for found in lists:
-        header = [] if "ascore" in found.hypotheses[0].scores else ["NBestList1.0"]
-        lines = (f"{begin(each)} {each.text}".rstrip() for each in found.hypotheses)
-        _write_lines(path / f"{found.id}.nbest", [*header, *lines])
+    for nbest in lists:
+        header = [] if "ascore" in nbest.hypotheses[0].scores else ["NBestList1.0"]
+        lines = (f"{begin(hypothesis)} {hypothesis.text}".rstrip() for hypothesis in nbest.hypotheses)
+        _write_lines(path / f"{nbest.id}.nbest", [*header, *lines])
 
 
 def _write_espnet(path: Path, lists: list[NBestList]) -> None:
-    for rank in range(1, max(len(found.hypotheses) for found in lists) + 1):
+    for rank in range(1, max(len(nbest.hypotheses) for nbest in lists) + 1):
         folder = path / f"{rank}best_recog"
         folder.mkdir(parents=True, exist_ok=True)
-        those = [(found.id, found.hypotheses[rank - 1]) for found in lists if len(found.hypotheses) >= rank]
-        _write_lines(folder / "text", (f"{name} {each.text}".rstrip() for name, each in those))
-        _write_lines(folder / "score", (f"{name} {_digits(_whole(each))}" for name, each in those))
+        rows = [(nbest.id, nbest.hypotheses[rank - 1]) for nbest in lists if len(nbest.hypotheses) >= rank]
+        _write_lines(folder / "text", (f"{name} {hypothesis.text}".rstrip() for name, hypothesis in rows))
+        _write_lines(folder / "score", (f"{name} {_digits(_whole(hypothesis))}" for name, hypothesis in rows))
 
 
 def _write_nemo(path: Path, lists: list[NBestList]) -> None:
-    _write_lines(path, (f"{each.text}\t{_digits(_whole(each))}" for _, _, each in _each(lists)))
+    _write_lines(path, (f"{hypothesis.text}\t{_digits(_whole(hypothesis))}" for _, _, hypothesis in _rows(lists)))
 
 
 def _write_jsonl(path: Path, lists: list[NBestList]) -> None:
-    def record(found: NBestList) -> str:
-        hypotheses = [{"text": each.text, **each.fields, **each.scores} for each in found.hypotheses]
-        return json.dumps({"id": found.id, **found.fields, "hyps": hypotheses}, ensure_ascii=False)
+    def record(nbest: NBestList) -> str:
+        hypotheses = [{"text": h.text, **h.fields, **h.scores} for h in nbest.hypotheses]
+        return json.dumps({"id": nbest.id, **nbest.fields, "hyps": hypotheses}, ensure_ascii=False)
 
     _write_lines(path, map(record, lists))
 

@@ -1,4 +1,4 @@
-"""What was said or meant: references in the formats of the tools that make them.
+"""Read reference transcripts and translations, and align hypotheses with them.
 
 | format | what is read |
 |---|---|
@@ -7,7 +7,7 @@
 | stm | `ID channel speaker begin end [<label>] w1 w2 …`; the segments of an ID are joined, `;;` begins a comment |
 | JSON | lines, or one array, of `{"audio_filepath": "…/ID.wav", "text": …}`, or with `id`, `utt`, `utt_id` or `key` |
 
-Of alternatives those count with which a hypothesis has the fewest errors, as in NIST's sclite.
+Each hypothesis is compared with the alternatives that give it the fewest errors, as in NIST's sclite.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from spanlm.rescoring.formats import NBestList, numbered_lines, some
 from spanlm.store.plain import json_value
 
 Reference = list["str | list[Reference]"]
-"""Words, and in places lists of alternatives."""
+"""Words and lists of alternatives."""
 
 _Cell = tuple[int, Any]
-"""Errors, and the words that were read of a reference: () or what was read before and the last word."""
+"""Errors, and the reference words read so far as a linked list: () or (earlier words, last word)."""
 _LOG = logging.getLogger(__name__)
 _LABEL = r"<(?!unk>)[^<>\s]+>"
 _STM = re.compile(rf"(\S+)\s+(\S+)\s+\S+\s+([0-9]+\.?[0-9]*)\s+[0-9]+\.?[0-9]*(?:\s+(?:{_LABEL}))?(?:\s+(.*))?")
@@ -42,7 +42,7 @@ _IGNORED = "ignore_time_segment_in_scoring"
 
 
 class _Line(NamedTuple):
-    """A line with the ids that its list may have, and where it is among the segments of one id."""
+    """A line, the ids that its list may have, and its time among the segments of one id."""
 
     place: str
     ids: list[str]
@@ -51,15 +51,15 @@ class _Line(NamedTuple):
 
 
 def read_references(path: Path, lists: Sequence[NBestList], leave_out: Collection[str] = ()) -> list[Reference | None]:
-    """Read what was said or meant in every list, without the words to `leave_out`; None: it is not to be scored.
+    """Read the reference of every list, without the words to `leave_out`; None: the list is not scored.
 
     Raises:
-        InputError: a list without reference, or an id twice, or another number of lines than of lists, or ids that are
-            not the lists', or a file of another format.
+        InputError: the format is unknown, a list has no reference, an id is repeated, ids match no list, or lines
+            without ids are more or fewer than the lists.
     """
-    names = [found.id for found in lists]
+    names = [nbest.id for nbest in lists]
     known = set(names)
-    # where the lists are but numbered, the lines of other ids are in their order
+    # if lists have only numbers, references with other ids are taken in the lists' order
     numbered = all(name.isdecimal() for name in names)
     kind, lines = _read(path, numbered)
     by_id: dict[str, list[_Line]] = {}
@@ -68,7 +68,7 @@ def read_references(path: Path, lists: Sequence[NBestList], leave_out: Collectio
         if name in by_id and name in known and kind != "stm":
             raise InputError(f"{line.place}: {name} has a reference already")
         by_id.setdefault(name, []).append(line)
-    # numbers as ids: a line that begins with a number by chance does not make the file one with ids
+    # a few lines that begin with a list's number by chance do not give the file ids
     if kind == "text" and len(known & by_id.keys()) * 2 < max(1, min(len(names), len(lines))):
         by_id = _in_order(path, names)
     elif by_id and known.isdisjoint(by_id):
@@ -83,7 +83,7 @@ def read_references(path: Path, lists: Sequence[NBestList], leave_out: Collectio
 
 
 def _read(path: Path, numbered: bool) -> tuple[str, list[_Line]]:
-    """Return `json`, `stm`, `trn`, `ids` (before the words of all lines) or `text`, and the lines."""
+    """Return the kind, `json`, `stm`, `trn`, `ids` (an id before the words of each line) or `text`, and the lines."""
     with opened(path) as file:
         form = known_format(path, file.read(FIRST_BYTES))
     lines = [(f"{path}, line {number}", line) for number, line in numbered_lines(path)]
@@ -113,10 +113,10 @@ def _in_order(path: Path, names: list[str]) -> dict[str, list[_Line]]:
         )
 
     def nearly_named(line: str, name: str) -> bool:
-        first, own = (written_words(line) or [""])[0].casefold(), name.casefold()
-        # where ids are numbers, or next to nothing, a line that begins with a number says nothing
-        telling = len(first) > 1 and re.search(r"\d", first) and re.search(r"[^\W\d]", own)
-        return bool(telling) and (first in own or own in first)
+        first, listed = (written_words(line) or [""])[0].casefold(), name.casefold()
+        # if the lists' ids are mere numbers, a line that begins with a number proves nothing
+        telling = len(first) > 1 and re.search(r"\d", first) and re.search(r"[^\W\d]", listed)
+        return bool(telling) and (first in listed or listed in first)
 
     if all(map(nearly_named, lines, names)):
         raise _other_ids(path, written_words(lines[0])[0], names[0])
@@ -131,8 +131,8 @@ def _other_ids(path: Path, written: str, name: str) -> InputError:
 
 
 def _matched(place: str, line: str, pattern: re.Pattern[str], shape: str) -> tuple[str, ...]:
-    if found := pattern.fullmatch(line.strip()):
-        return found.groups("")
+    if match := pattern.fullmatch(line.strip()):
+        return match.groups("")
     raise InputError(f"{place}: {line[:60]!r} is not `{shape}`")
 
 
@@ -155,7 +155,7 @@ def _json_lines(path: Path, lines: list[tuple[str, str]], numbered: bool) -> Ite
             for record in value if isinstance(value, list) else [value]:
                 text, audio = record["text"], str(record.get("audio_filepath") or "")
                 ids = [str(record[name]) for name in _IDS if name in record]
-                # files that are called by numbers do not have those of numbered lists
+                # a number in a file's name is not the number of a list
                 ids += [audio] if numbered else [audio, PurePath(audio).name, PurePath(audio).stem]
                 if not isinstance(text, str) or not any(ids):
                     raise ValueError("has no text, or no id")
@@ -177,7 +177,7 @@ def _reference(segments: list[_Line], kind: str, leave_out: Collection[str]) -> 
 
 
 def _alternatives(place: str, words: Sequence[str]) -> Reference:
-    # the alternatives of every { that is open, below them the line
+    # a stack: the line, then the alternatives of each open {
     levels: list[list[Reference]] = [[[]]]
     for word in words:
         if word == "{":
@@ -195,9 +195,9 @@ def _alternatives(place: str, words: Sequence[str]) -> Reference:
 
 
 def aligned(hypothesis: list[str], reference: Reference | None) -> tuple[list[str], list[str]]:
-    """Return the words of a hypothesis and those of a reference to compare them with: the fewest errors' alternatives.
+    """Return the words of a hypothesis, and of the reference with the alternatives that give the fewest errors.
 
-    Of alternatives with as many errors the first; nothing of either, if the reference is not to be scored.
+    The first of equally good alternatives is taken. Both are empty if the reference is None (not scored).
     """
     if reference is None:
         return [], []
@@ -213,7 +213,7 @@ def aligned(hypothesis: list[str], reference: Reference | None) -> tuple[list[st
 
 
 def _read_against(hypothesis: list[str], reference: Reference, row: list[_Cell]) -> list[_Cell]:
-    """Return the fewest errors of each beginning of a hypothesis after more of the reference, and the words read."""
+    """Advance the edit-distance row over `reference`; cell n has the fewest errors of n words and their path."""
     for item in reference:
         if isinstance(item, str):
             before, row = row, [(row[0][0] + 1, (row[0][1], item))]

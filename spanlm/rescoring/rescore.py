@@ -1,7 +1,7 @@
-"""From lists and what language models say of their hypotheses to the best of each list, and how many words are wrong.
+"""Choose the best hypothesis of each n-best list by its scores and language models, and count word errors.
 
-The score of a hypothesis is Σ_k w_k · s_k over its first scores (the total alone, where the format has one, else all of
-them), log p by each language model, and its number of words; all logarithms are natural.
+A hypothesis scores Σ_k w_k · s_k over its first scores (the total if the format has one, else all scores), log p by
+each language model, and its number of words. All logarithms are natural.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ WORDS = "words"
 
 @dataclass(frozen=True)
 class WordErrors:
-    """The word errors of one hypothesis a list.
+    """Word errors of one hypothesis per list.
 
     Attributes:
-        substitutions: words that stand for another one.
-        deletions: words of the references that are missing.
+        substitutions: wrong words.
+        deletions: missing words of the references.
         insertions: words that the references do not have.
-        words: of the references.
-        interval: 95 % of the word error rate, by drawing lists anew.
+        words: words of the references.
+        interval: 95 % interval of the word error rate, from resampled lists.
     """
 
     substitutions: int
@@ -47,7 +47,7 @@ class WordErrors:
 
     @property
     def rate(self) -> float:
-        """The word error rate: errors by words of the references; NaN where these have none."""
+        """Word errors per word of the references; NaN if the references have no words."""
         return self.errors / self.words if self.words else math.nan
 
     def to_json(self) -> dict[str, Any]:
@@ -56,11 +56,11 @@ class WordErrors:
 
 @dataclass(frozen=True)
 class Weighted:
-    """What has a weight in the choice of a hypothesis, by name.
+    """Names of the weighted scores.
 
     Attributes:
-        first: the lists' own scores: the total alone, where the format has one, else all of them.
-        language: the language models.
+        first: scores in the lists: the total if the format has one, else all of them.
+        language: language models.
     """
 
     first: tuple[str, ...]
@@ -68,11 +68,11 @@ class Weighted:
 
     @classmethod
     def of(cls, lists: Sequence[NBestList], language: Iterable[str]) -> Weighted:
-        """Name what lists have and language models add; InputError: two have one name."""
-        there = tuple(lists[0].hypotheses[0].scores)
-        weighted = cls((TOTAL,) if TOTAL in there else there, tuple(language))
-        # in the lists that are written, the model would take its place
-        fields = {name for found in lists for each in found.hypotheses for name in (*each.scores, *each.fields)}
+        """Name the scores of lists and language models; InputError: two share a name."""
+        scores = tuple(lists[0].hypotheses[0].scores)
+        weighted = cls((TOTAL,) if TOTAL in scores else scores, tuple(language))
+        # the model's column would overwrite the field in the written lists
+        fields = {name for nbest in lists for h in nbest.hypotheses for name in (*h.scores, *h.fields)}
         fields |= {TOTAL, "text", "words_text"}
         for name in (*weighted.language, WORDS):
             if weighted.names.count(name) > 1:
@@ -84,29 +84,29 @@ class Weighted:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them, the number of words last."""
+        """All weighted scores, the number of words last."""
         return (*self.first, *self.language, WORDS)
 
-    def weights(self, given: Mapping[str, float]) -> Array:
-        """Return a weight of every score: those given, 1 of a first score that is not, 0 of what else is not.
+    def weights(self, values: Mapping[str, float]) -> Array:
+        """Return the weight of every score, by default 1 for first scores and 0 for others.
 
         Raises:
-            InputError: a weight of a score that is not there; names those that are.
+            InputError: a weight names no score; the message lists the scores.
         """
-        for name in given:
+        for name in values:
             if name not in self.names:
                 raise InputError("weights", limit=f"no score {name}.{nearest_or_all(name, self.names)}")
         usual = dict.fromkeys(self.first or self.language[:1], 1.0)
-        return np.array([given.get(name, usual.get(name, 0.0)) for name in self.names])
+        return np.array([values.get(name, usual.get(name, 0.0)) for name in self.names])
 
 
 class Scored:
     """Lists with all scores of their hypotheses.
 
     Args:
-        lists: as they were read.
-        language: log p of every hypothesis of every list, in their order, by the name of the language model.
-        spoken: the lists with the words that count alone (default: with all).
+        lists: the lists as read.
+        language: by language model, log p of every hypothesis of every list, in order.
+        spoken: the lists without the words that are not counted; None: all words count.
     """
 
     def __init__(
@@ -120,52 +120,52 @@ class Scored:
         self.weighted = Weighted.of(lists, language)
         self.names = self.weighted.names
         self.scores: list[Array] = []
-        for place, found in enumerate(lists):
+        for place, nbest in enumerate(lists):
             columns: list[Sequence[float]] = [
-                [each.scores[name] for each in found.hypotheses] for name in self.weighted.first
+                [hypothesis.scores[name] for hypothesis in nbest.hypotheses] for name in self.weighted.first
             ]
             columns += [values[place] for values in language.values()]
-            columns += [[len(each.words) for each in self.spoken[place].hypotheses]]
+            columns += [[len(hypothesis.words) for hypothesis in self.spoken[place].hypotheses]]
             self.scores.append(np.array(columns, dtype=np.float64).T)
 
     def candidates(self, references: Sequence[Reference | None]) -> Candidates:
         """Count the word errors of every hypothesis."""
-        found, distance = Candidates(self.scores, [], []), edits().distance
+        candidates, distance = Candidates(self.scores, [], []), edits().distance
         for spoken, reference in zip(self.spoken, references, strict=True):
-            pairs = [aligned(each.words, reference) for each in spoken.hypotheses]
-            found.errors.append(np.array([distance(said, hypothesis) for hypothesis, said in pairs]))
-            found.words.append(np.array([len(said) for _, said in pairs]))
-        return found
+            pairs = [aligned(candidate.words, reference) for candidate in spoken.hypotheses]
+            candidates.errors.append(np.array([distance(said, hypothesis) for hypothesis, said in pairs]))
+            candidates.words.append(np.array([len(said) for _, said in pairs]))
+        return candidates
 
     def tune(self, candidates: Candidates, first: Array) -> Tuned:
-        """Tune every weight but the first, which gives the scale; see `spanlm.rescoring.weights.tune`."""
+        """Tune every weight but the first, which fixes the scale; see `spanlm.rescoring.weights.tune`."""
         return tune(candidates, first)
 
     def best(self, weights: Array) -> list[int]:
-        """Return which hypothesis of each list is the best."""
+        """Return the index of the best hypothesis of each list."""
         return choose(self.scores, weights)
 
     def reordered(self, weights: Array) -> list[NBestList]:
-        """Return the lists, best first, with log p of the language models and the new total among the scores."""
+        """Return the lists, best first; their scores include log p of the language models and the new total."""
         lists, first = [], len(self.weighted.first)
-        for scores, found in zip(self.scores, self.lists, strict=True):
+        for scores, nbest in zip(self.scores, self.lists, strict=True):
             totals, hypotheses = scores @ weights, []
             for rank in np.argsort(-totals, kind="stable").tolist():
-                old = found.hypotheses[rank]
+                old = nbest.hypotheses[rank]
                 new = {name: value for name, value in old.scores.items() if name != TOTAL}
                 new |= zip(self.weighted.language, scores[rank, first:-1].tolist(), strict=True)
                 hypotheses.append(replace(old, scores={**new, TOTAL: float(totals[rank])}))
-            lists.append(replace(found, hypotheses=tuple(hypotheses)))
+            lists.append(replace(nbest, hypotheses=tuple(hypotheses)))
         return lists
 
 
 def word_errors(
     lists: Sequence[NBestList], chosen: Sequence[int], references: Sequence[Reference | None], candidates: Candidates
 ) -> WordErrors:
-    """Count substitutions, deletions and insertions of one hypothesis a list, by rapidfuzz."""
+    """Count the word errors of one hypothesis per list with rapidfuzz."""
     counted = Counter[str]()
-    for found, place, reference in zip(lists, chosen, references, strict=True):
-        hypothesis, said = aligned(found.hypotheses[place].words, reference)
+    for nbest, place, reference in zip(lists, chosen, references, strict=True):
+        hypothesis, said = aligned(nbest.hypotheses[place].words, reference)
         counted.update(edit.tag for edit in edits().editops(said, hypothesis))
     words = candidates.words_of(chosen)
     interval = bootstrap(candidates.errors_of(chosen), words)
@@ -173,21 +173,21 @@ def word_errors(
 
 
 def plain_rate(lists: Sequence[NBestList], chosen: Sequence[int], references: Sequence[Reference | None]) -> float:
-    """Return the word error rate in lower case without punctuation; NaN where the references have no words."""
+    """Return the word error rate in lower case without punctuation; NaN if the references have no words."""
 
     def plain(words: Iterable[str]) -> list[str]:
         text = " ".join(words).casefold()
         return "".join(character for character in text if unicodedata.category(character)[0] not in "PS").split()
 
     errors = words = 0
-    for found, place, reference in zip(lists, chosen, references, strict=True):
-        hypothesis, said = map(plain, aligned(found.hypotheses[place].words, reference))
+    for nbest, place, reference in zip(lists, chosen, references, strict=True):
+        hypothesis, said = map(plain, aligned(nbest.hypotheses[place].words, reference))
         errors, words = errors + edits().distance(said, hypothesis), words + len(said)
     return errors / words if words else math.nan
 
 
 def weight_grid(candidates: Candidates, weights: Array, k: int) -> list[tuple[float, float]]:
-    """Return word error rates with weight k from 0 to twice its value, the others as they are."""
+    """Return word error rates with weight k varied from 0 to twice its value."""
     rates = []
     for value in np.linspace(0.0, 2 * float(weights[k]) or 1.0, 11):
         changed = weights.copy()

@@ -1,4 +1,4 @@
-"""What a run is, in words for people: headings of pages and figures, and lists of runs."""
+"""Describe runs for people: in headings of pages and figures, and in lists of runs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class About:
-    """What a run is.
+    """The description of a run.
 
     Attributes:
-        run: its name, that of its folder.
-        memory: in a few words.
-        paper: where its memory was published; None: it has none, or has not been.
-        corpus: what it was trained on; None: it does not say.
-        perplexity: the best of valid while it was trained; None: it has no log.
+        run: the name of its folder.
+        memory: its memory in a few words.
+        paper: the paper that published the memory; None: there is no such paper.
+        corpus: the training corpus; None: unknown.
+        perplexity: the best validation perplexity in training; None: there is no log.
     """
 
     run: str
@@ -39,7 +39,7 @@ class About:
 
     @property
     def line(self) -> str:
-        """All but the name, in a line."""
+        """Everything but the name, in one line."""
         memory = self.memory[:1].upper() + self.memory[1:] + (f" ({self.paper})" if self.paper else "")
         trained = f"trained on {self.corpus}" if self.corpus else ""
         measured = f"perplexity {self.perplexity:.1f} on valid" if self.perplexity is not None else ""
@@ -47,7 +47,7 @@ class About:
 
 
 def about(model: Model) -> About:
-    """Return what a run is; of a file of n-grams only the name and the kind."""
+    """Describe a run; an n-gram model has only a name and a kind."""
     try:
         memory = model.config.model.memory
     except InputError:
@@ -65,13 +65,13 @@ def _corpus(name: str) -> str:
 
 
 def _best(folder: Path) -> float | None:
-    with suppress(InputError):  # a run without its log is still a run
-        found = (finite_perplexity(row.get("loss")) for row in epoch_rows(folder))
-        return min((value for value in found if value is not None), default=None)
+    with suppress(InputError):  # the log may be missing or damaged
+        perplexities = (finite_perplexity(row.get("loss")) for row in epoch_rows(folder))
+        return min((value for value in perplexities if value is not None), default=None)
     return None
 
 
 def finite_perplexity(loss: object) -> float | None:
-    """Return the perplexity of what a log has as a loss in nats; None: it is no number, or too large."""
+    """Return the perplexity of a logged loss in nats; None: the loss is not a number, or too large."""
     value = perplexity(loss) if isinstance(loss, int | float) else math.inf
     return value if math.isfinite(value) else None

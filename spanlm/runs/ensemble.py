@@ -1,4 +1,4 @@
-"""Several trained models as one, on which everything is one call, as on a single one."""
+"""Several trained models that predict as one `Model`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from spanlm.store.files import is_hf
 
 
 class TrainedEnsemble(Model):
-    """What `spanlm.load_ensemble` gives: several trained models that predict as one.
+    """Several trained models that predict as one; `spanlm.load_ensemble` returns it.
 
-    Everything that is measured, scored or generated is the ensemble's. `config` and `folder` are the first member's;
-    the fields on how a text is read are the same for all members, which are `runs`. n-gram models among them are asked
-    in the vocabulary of the first that is none, or in that of the first of all: see `ArpaModel.columns`.
+    All results are those of the ensemble. The members are `runs`; `config` and `folder` are the first member's. All
+    members must read texts in the same way. n-gram members predict in the vocabulary of the first other member, or of
+    the first member if all are n-gram models: see `ArpaModel.columns`.
 
     Raises:
-        InputError: no models, models with different words or ways to read a text, or weights that mean nothing.
+        InputError: there are no models, they have different words or ways to read a text, or the weights are invalid.
     """
 
     model: Ensemble
@@ -40,9 +40,9 @@ class TrainedEnsemble(Model):
         require(combination == "linear", "combination", combination, "linear")
         runs = tuple(runs)
         require(bool(runs), "runs", len(runs), "at least 1 model")
-        # an n-gram model can be of any vocabulary: it takes that of the others
+        # an n-gram model adopts any vocabulary: it takes that of the others
         trained = [run for run in runs if not run.any_words]
-        # and an ARPA file does not say how it reads: the first that does stands for all
+        # an ARPA file does not say how it reads texts: the first member that does decides
         reading = [run for run in runs if run.texts.reading()]
         first, *others = trained or reading[:1] or runs[:1]
         for other in others:
@@ -67,23 +67,23 @@ class TrainedEnsemble(Model):
         return f"<{type(self).__name__} of {len(self.runs)} runs: {', '.join(str(run.folder) for run in self.runs)}>"
 
     def reweighted(self, weights: Sequence[float] | None) -> TrainedEnsemble:
-        """The same members with other weights; None: equal ones."""
+        """Return the same members with other weights; None: equal weights."""
         return TrainedEnsemble(self.runs, weights=weights)
 
     def with_attention(self, how: str) -> TrainedEnsemble:
-        """Return the same members, each with a lesion of its memory; see `TrainedModel.with_attention`."""
+        """Return the ensemble with a lesion of every member's memory; see `TrainedModel.with_attention`."""
         runs = [require_weights(run, f"attention={how}").with_attention(how) for run in self.runs]
         return TrainedEnsemble(runs, weights=self.model.head.weights)
 
     @fields_as_keywords(InStreams)
-    def evaluate_members(self, asked: InStreams) -> EnsembleEvaluation:
-        """Measure each member, the ensemble and the oracle bound in one pass; arguments as of `evaluate`."""
-        return evaluate_members(self.model, *self.texts.counted(asked))
+    def evaluate_members(self, request: InStreams) -> EnsembleEvaluation:
+        """Measure each member, the ensemble and the oracle bound in one pass; the arguments are those of `evaluate`."""
+        return evaluate_members(self.model, *self.texts.counted(request))
 
     @fields_as_keywords(ValidInStreams)
-    def tune_weights(self, asked: ValidInStreams) -> TunedWeights:
-        """Find the mixture's best weights for a split, for `reweighted`; arguments as of `evaluate`."""
-        return tune_weights(self.model, *self.texts.counted(asked))
+    def tune_weights(self, request: ValidInStreams) -> TunedWeights:
+        """Find the best mixture weights for a split, for `reweighted`; the arguments are those of `evaluate`."""
+        return tune_weights(self.model, *self.texts.counted(request))
 
 
 def load_ensemble(
@@ -93,14 +93,13 @@ def load_ensemble(
     weights: Sequence[float] | None = None,
     device: str = "auto",
 ) -> TrainedEnsemble:
-    """Load the best models of several run folders as one; device as of `load`.
+    """Load the best models of several run folders as one; `device` is that of `load`.
 
-    `combination` is linear, the average of the probabilities; the `weights` are scaled to sum to 1, and equal if there
-    are none.
+    The linear `combination` averages the probabilities. The `weights` are scaled to sum to 1; None: equal weights.
 
     Raises:
-        InputError: not run folders, one of them twice, models with different words or ways to read a text, or weights
-            that mean nothing.
+        InputError: a path is not a run folder or is named twice, models have different words or ways to read a text, or
+            the weights are invalid.
 
     Example:
         >>> both = spanlm.load_ensemble(["runs/medium/seed-1", "runs/medium/seed-2"], weights=[1, 3])
@@ -120,27 +119,27 @@ def load_ensemble(
     return TrainedEnsemble([load(run, device) for run in runs], combination, weights)
 
 
-def refuse_other_words(one: Model, other: Model, instead: str = "") -> None:
-    """Refuse a model with another vocabulary: id 17 must be the same word for all; `instead` says what else to do."""
-    if one.vocabulary.hash == other.vocabulary.hash:
+def refuse_other_words(model: Model, other: Model, instead: str = "") -> None:
+    """Refuse a model with another vocabulary, as id 17 must be the same word for all; `instead` is the way out."""
+    if model.vocabulary.hash == other.vocabulary.hash:
         return
-    sizes = len(one.vocabulary), len(other.vocabulary)
-    pairs = zip_longest(one.vocabulary.words, other.vocabulary.words)
+    sizes = len(model.vocabulary), len(other.vocabulary)
+    pairs = zip_longest(model.vocabulary.words, other.vocabulary.words)
     at, first = next((n, pair) for n, pair in enumerate(pairs) if pair[0] != pair[1])
     mine, theirs = ("missing" if word is None else repr(word) for word in first)
     differs = f"{sizes[0]:,} and {sizes[1]:,} words" if sizes[0] != sizes[1] else "as many words, but not the same"
     raise InputError(
-        f"{one.folder} and {other.folder}: have different vocabularies ({differs}; the first difference: word {at} is "
-        f"{mine} and {theirs}). {instead or 'Only models trained with one vocabulary can be combined.'}"
+        f"{model.folder} and {other.folder}: have different vocabularies ({differs}; the first difference: word {at} "
+        f"is {mine} and {theirs}). {instead or 'Only models trained with one vocabulary can be combined.'}"
     )
 
 
-def _refuse_other_reading(one: Model, other: Model) -> None:
-    """Refuse a model that reads texts in another way, so that no single way would be right for both."""
-    mine, theirs = one.texts.reading(), other.texts.reading()
+def _refuse_other_reading(model: Model, other: Model) -> None:
+    """Refuse a model that reads texts in another way."""
+    mine, theirs = model.texts.reading(), other.texts.reading()
     for field, value in mine.items():
         if theirs.get(field, value) != value:
             raise InputError(
-                f"{one.folder} and {other.folder}: were not trained alike: {field} is {value} and {theirs[field]}. "
+                f"{model.folder} and {other.folder}: were not trained alike: {field} is {value} and {theirs[field]}. "
                 "Only models that read a text in the same way can be combined."
             )

@@ -1,4 +1,4 @@
-"""A run folder, an ARPA file, or a model of Hugging Face becomes a `Model`."""
+"""Load a run folder, an ARPA file, or a Hugging Face model as a `Model`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from spanlm.training.setup import refuse_too_large
 def load(run: str | Path, device: str = "auto") -> Model:
     """Load the best model of a run folder, or an ARPA file; device: auto (a GPU if there is one), cpu, cuda.
 
-    A training gives a `TrainedModel`; n-grams give a model without attention and dynamic evaluation, which computes on
-    the processor, whatever the device; `hf:FOLDER`, any causal model of Hugging Face, a `Yardstick`.
+    A training run becomes a `TrainedModel`. An n-gram model has no attention and no dynamic evaluation, and computes on
+    the processor, whatever the device. `hf:FOLDER`, a causal model of Hugging Face, becomes a `Yardstick`.
 
     Raises:
-        InputError: not a run folder, files that do not belong together, or weights that are not finite.
+        InputError: the path is not a run, its files do not belong together, or its weights are not finite.
 
     Example:
         >>> model = spanlm.load("runs/demo", device="cpu")
@@ -59,7 +59,7 @@ def load(run: str | Path, device: str = "auto") -> Model:
         return load_ngram_run(folder)
     config = RunConfig.load(folder / CONFIG, whole=True)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
-    # before a model of another size is made
+    # check that the files match before a model of a wrong size is built
     weights = read_weights(folder, vocabulary.hash)
     check_config(weights.config, config_digest(config.to_tree()), folder / MODEL)
     refuse_too_large(config, len(vocabulary))

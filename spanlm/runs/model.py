@@ -1,4 +1,4 @@
-"""A trained model with its vocabulary, on which everything is one call."""
+"""A trained model with its vocabulary; every measurement is one method."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ from spanlm.store.provenance import code_version
 
 
 class Model:
-    """What `spanlm.load` gives, and several of them as one: a network that predicts the next word, and its texts.
+    """A network that predicts the next word, and its texts; `spanlm.load` and `load_ensemble` return one.
 
     Attributes:
         model: the network, in evaluation mode.
-        texts: what it can read, and how.
-        vocabulary: its words.
-        folder: of its run, or the file or folder that it is from.
-        kind: what it is where it is no `TrainedModel`, for errors.
-        any_words: whether `in_words_of` makes it predict the words of any vocabulary.
-        attention: what `TrainedModel.with_attention` was given; None: it is as it was trained, if there is any.
+        texts: how the model reads texts.
+        vocabulary: the words that it predicts.
+        folder: the folder of its run, or the file or folder that it was loaded from.
+        kind: its name in errors if it is not a `TrainedModel`.
+        any_words: whether `in_words_of` can give it any vocabulary.
+        attention: the argument of `TrainedModel.with_attention`; None: attention is as trained, if there is any.
     """
 
     kind = "several models"
@@ -91,7 +91,7 @@ class Model:
 
     @property
     def config(self) -> RunConfig:
-        """The configuration of the run, or of the first of several; InputError: there is none."""
+        """The configuration of the run, or of an ensemble's first member; InputError: there is none."""
         if self._config is None:
             raise InputError(f"{self.folder}: is {self.kind}, which has no encoder, memory or head")
         return self._config
@@ -104,24 +104,24 @@ class Model:
         return f"{run_name(self.folder)}, {self.config.model.memory.description}"
 
     def headings(self, source: str = "a text") -> dict[str, str]:
-        """Return the `title` and the line `about` it of a record: which run read what, and what it is."""
-        what = about(self)
-        return {"title": f"{what.run}{self._lesion}, reading {source}", "about": what.line}
+        """Return the `title` of a record, which names the run and the `source`, and `about`, a line on the run."""
+        summary = about(self)
+        return {"title": f"{summary.run}{self._lesion}, reading {source}", "about": summary.line}
 
     def in_words_of(self, other: Model) -> Model:
-        """Return the same model over another one's vocabulary, if it is of `any_words`."""
+        """Return the same model with another's vocabulary, if the model is of `any_words`, else the model itself."""
         return self
 
     @fields_as_keywords(LoadCorpus)
-    def corpus(self, asked: LoadCorpus) -> Corpus:
+    def corpus(self, request: LoadCorpus) -> Corpus:
         """Load a corpus in this model's vocabulary; see `spanlm.runs.texts.Texts.corpus`."""
-        return self.texts.corpus(asked)
+        return self.texts.corpus(request)
 
     def tokenize(self, text: str) -> list[str]:
         return [token for tokens in self.texts.cut(text) for token in tokens]
 
     def as_written(self) -> Self:
-        """Return the same model, which reads words as they are written, not as ptb or wikitext-2 write them."""
+        """Return the same model reading words as written, not rewritten in the way of ptb or wikitext-2."""
         model = copy(self)
         model.texts = copy(self.texts)
         model.texts.convention = None
@@ -134,100 +134,100 @@ class Model:
 
     @property
     def runs(self) -> tuple[Model, ...]:
-        """The runs that predict as one: of a single model itself."""
+        """The members of an ensemble; a single model has itself."""
         return (self,)
 
     @property
     def predicts_words(self) -> bool:
-        """Whether its network predicts the words of its vocabulary, and not sub-words."""
+        """Whether the network predicts words, not sub-words."""
         return isinstance(self.model, NextWordModel)
 
     @property
     def gate_temperature(self) -> float | None:
-        """The temperature at which a gate of its memory is evaluated; None: it has none."""
+        """The temperature at which the memory's gate is evaluated; None: there is no gate."""
         return gate_temperature(self.model)
 
     @property
     def own_gate_temperature(self) -> float | None:
-        """The run's own one."""
+        """The gate temperature of the run's configuration; None: there is no gate."""
         return None
 
     def predictor(self, verb: str) -> NextWordModel:
-        """Return the network, for what needs the distribution over its words; InputError: it has none of ours."""
+        """Return the network for a `verb` that needs next-word distributions; InputError: the model has none."""
         if not isinstance(self.model, NextWordModel):
             only = "for evaluate, score, compare, pairs and rescore alone"
             raise InputError(f"{verb}: {self.folder} is {self.kind}, {only}")
         return self.model
 
     @fields_as_keywords(Evaluate)
-    def evaluate(self, asked: Evaluate) -> Evaluation:
-        """Measure perplexity, with the trained weights or with `dynamic` ones that go on learning from the text.
+    def evaluate(self, request: Evaluate) -> Evaluation:
+        """Measure perplexity with the trained weights, or with `dynamic` weights that go on learning from the text.
 
         See `spanlm.scoring.perplexity.evaluate`, and `spanlm.runs.requests.Evaluate` for the arguments.
 
         Raises:
-            InputError: no such corpus or part, one in another vocabulary, an option outside its range; a cache and
-                weights that follow the text at once, or no weights that could.
-            DivergedError: weights that followed the text diverged.
+            InputError: there is no such corpus or part, it has another vocabulary, an option is outside its range, a
+                cache is combined with `dynamic`, or the model has no weights for `dynamic`.
+            DivergedError: the dynamic weights diverged.
         """
-        if asked.dynamic is None:
-            return self._evaluated(*self.texts.counted(asked), asked.cache)
+        if request.dynamic is None:
+            return self._evaluated(*self.texts.counted(request), request.cache)
         learner = require_weights(self, "dynamic").learner
-        if asked.cache is not None:
+        if request.cache is not None:
             raise InputError("dynamic evaluation and a cache do not go together: measure the one, then the other")
-        loaded, part, protocol = self.texts.counted(asked)
-        statistics = asked.statistics or learner.dynamic_statistics(report=asked.report)
-        return evaluate_dynamic(learner.model, loaded, part, statistics, asked.dynamic, protocol, report=asked.report)
+        loaded, part, protocol = self.texts.counted(request)
+        config, report = request.dynamic, request.report
+        statistics = request.statistics or learner.dynamic_statistics(report=report)
+        return evaluate_dynamic(learner.model, loaded, part, statistics, config, protocol, report=report)
 
     def _evaluated(self, corpus: Corpus, part: str, protocol: Protocol, cache: CacheConfig | None) -> Evaluation:
         return evaluate(self.predictor("evaluate"), corpus, part, protocol, cache=cache)
 
     @fields_as_keywords(OnText)
-    def excess(self, asked: OnText) -> list[Excess]:
-        """Compare with the law of a synthetic text, by lag; see `spanlm.scoring.excess.excess_by_lag`."""
-        return excess_by_lag(self.predictor("excess"), *self.texts.counted(asked))
+    def excess(self, request: OnText) -> list[Excess]:
+        """Compare the model with the law of a synthetic text, by lag; see `spanlm.scoring.excess.excess_by_lag`."""
+        return excess_by_lag(self.predictor("excess"), *self.texts.counted(request))
 
     @fields_as_keywords(Score)
-    def score(self, asked: Score) -> Iterator[WordScore]:
-        """Give every word's surprisal, entropy and rank; see `spanlm.scoring.words.score_words`.
+    def score(self, request: Score) -> Iterator[WordScore]:
+        """Yield every word's surprisal, entropy and rank; see `spanlm.scoring.words.score_words`.
 
-        Lines are cut into sentences if those of the training were (data.lines). Where the first word of each was only
-        read in training (training.batching.predict_first), the model has no surprisal for it: it is NaN. The `text` is
-        one string, cut at its line ends; lines; or a file of any size, by its `Path`, read as rows are asked for. The
-        rows come once: make a list of them to go through them twice. The options are those of
-        `spanlm.scoring.words.ScoreOptions`; a neural `cache` that is mixed in begins anew where the context does. A
-        model of ptb or wikitext-2 reads words as its corpus writes them (`spanlm.data.tokenizer.as_in_corpus`), unless
-        `as_written`.
+        The `text` is a string, cut at its line ends; lines; or a `Path` of a file of any size, read as rows are
+        consumed. The rows are an iterator: make a list to read them twice. Lines are cut into sentences if the training
+        text was (data.lines). If training only read the first words of lines (training.batching.predict_first), their
+        surprisal is NaN. The options are those of `spanlm.scoring.words.ScoreOptions`; a neural `cache` is emptied when
+        the context is reset. A model of ptb or wikitext-2 rewrites words in the way of its corpus
+        (`spanlm.data.tokenizer.as_in_corpus`), unless `as_written`.
 
         Raises:
-            InputError: an option outside its range, with oov="error" a word outside the vocabulary, a file that cannot
-                be read, or a `state` that the model cannot use, see `spanlm.runs.texts.Texts.refuse_context`.
+            InputError: an option is outside its range, a word is outside the vocabulary with oov="error", the file
+                cannot be read, or the model cannot use the `state`, see `spanlm.runs.texts.Texts.refuse_context`.
         """
-        pieces = (self.as_written() if asked.as_written else self).texts.pieces(asked.text)
-        self.texts.refuse_context(asked.state)
-        return self._scored(pieces, asked)
+        pieces = (self.as_written() if request.as_written else self).texts.pieces(request.text)
+        self.texts.refuse_context(request.state)
+        return self._scored(pieces, request)
 
-    def _scored(self, pieces: Iterable[Piece], asked: Score) -> Iterator[WordScore]:
+    def _scored(self, pieces: Iterable[Piece], request: Score) -> Iterator[WordScore]:
         network, predict_first = self.predictor("score"), self.texts.predict_first
-        return score_words(network, self.vocabulary, pieces, asked, predict_first=predict_first, cache=asked.cache)
+        return score_words(network, self.vocabulary, pieces, request, predict_first=predict_first, cache=request.cache)
 
     def score_items(
         self, items: Iterable[str], *, state: Context = "line", eos: bool = False, **options: Any
     ) -> Iterator[list[WrittenScore]]:
-        """Score words as they are written, those between white space, of items such as the sentences of a table.
+        """Score the written words, separated by white space, of items such as the sentences of a table.
 
-        Each item is a line to the model, whatever line ends it holds, and gives one list; the options are those of
-        `score`. By default an item is a context of its own; `state="carry"` goes on from item to item.
+        Each item is one line to the model, even if it holds line ends, and yields one list. The options are those of
+        `score`. By default each item is its own context; `state="carry"` carries the state from item to item.
 
         Raises:
-            InputError: as of `score`.
+            InputError: see `score`.
         """
         refuse_one_string("items", items)
         waiting, lines = tee(self.texts.unmarked(items))
         done, model = 0, self.as_written() if options.pop("as_written", False) else self
         scored = model.score(lines, state=state, eos=True, **options)
         for number, scores in groupby(scored, key=lambda score: score.sentence):
-            for _ in islice(waiting, number - done - 1):  # blank ones, which a model of sentences does not read
+            for _ in islice(waiting, number - done - 1):  # a model of sentences skips blank lines
                 yield []
             done = number
             item = next(waiting)
@@ -235,117 +235,117 @@ class Model:
         yield from ([] for _ in waiting)
 
     def score_texts(self, texts: Iterable[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
-        """Give log p of many short texts, each by itself, and how much was read: beginnings in common are read once.
+        """Return log p of many short texts, each by itself, and the words read: common beginnings are read once.
 
-        Words are cut, and lines into sentences, as those of the training were. Where first words were only read in
-        training (training.batching.predict_first), they count nothing. Matrix products are in `precision`.
+        Texts are cut into words and sentences as the training text was. First words count 0 if training only read them
+        (training.batching.predict_first). Matrix products are in `precision`.
 
         Raises:
-            InputError: a text holds the reserved word <eos>, or is no string.
+            InputError: a text holds the reserved word <eos>, or is not a string.
         """
         refuse_one_string("texts", texts)
         texts = list(require_texts(texts))
         eos = self.vocabulary.eos_id
         sentences = [[line.words for line in whole_lines(self.texts.pieces([text]))] for text in texts]
-        ids = [[*self.vocabulary.encode(words), eos] for each in sentences for words in each]
+        ids = [[*self.vocabulary.encode(words), eos] for lines in sentences for words in lines]
         predict_first = self.texts.predict_first
         values, prefixes = self._log_probs_of(ids, precision)
-        found, value = [], iter(values)
-        for text, each in zip(texts, sentences, strict=True):
-            log_p = [[*[0.0] * (not predict_first), *next(value)] for _ in each]
-            tokens, ends = [one for *words, _ in log_p for one in words], [end for *_, end in log_p]
-            plain = next(self.texts.unmarked([text]))  # a mark that is left out has no token
+        scores, value = [], iter(values)
+        for text, lines in zip(texts, sentences, strict=True):
+            log_p = [[*[0.0] * (not predict_first), *next(value)] for _ in lines]
+            tokens, ends = [x for *words, _ in log_p for x in words], [end for *_, end in log_p]
+            plain = next(self.texts.unmarked([text]))  # a mark that is dropped has no token
             cut = map(len, self.texts.cut(plain))
             sizes = [0 if plain[at] in " \v" else next(cut) for at, _ in written_spans(text)]
-            known = (word in self.vocabulary for words in each for word in words)
-            found.append(by_written_words(sizes, tokens, known, math.fsum(ends)))
-        return found, prefixes
+            known = (word in self.vocabulary for words in lines for word in words)
+            scores.append(by_written_words(sizes, tokens, known, math.fsum(ends)))
+        return scores, prefixes
 
     def _log_probs_of(self, texts: list[list[int]], precision: Precision) -> tuple[list[list[float]], Prefixes]:
-        """Return log p of every word that is predicted of texts by id, and how much was read."""
+        """Return log p of every predicted word of texts given by id, and the words read."""
         network, predict_first = self.predictor("score"), self.texts.predict_first
         return score_texts(network, texts, self.vocabulary.eos_id, predict_first=predict_first, precision=precision)
 
     def compare(self, good: str, bad: str) -> Compared:
-        """Say which of two sentences is more probable, each with its line end, and by how much."""
+        """Compare the probabilities of two sentences, line ends included."""
         list(require_texts((good, bad)))
         return compare_pairs([Pair(good, bad)], lambda texts: self.score_texts(texts)[0])[0]
 
     @fields_as_keywords(Cloze)
-    def cloze(self, asked: Cloze) -> Iterator[RankedQuestion | Defect]:
+    def cloze(self, request: Cloze) -> Iterator[RankedQuestion | Defect]:
         """Rank the candidates of cloze questions; see `spanlm.scoring.cloze.rank_questions`.
 
-        The `questions` are a file in the format of the Children's Book Test, or what `read_questions` gives; before
-        each is read what `contexts` say (full, query), by default full, but query for a model that was trained on
-        lines that know nothing of each other.
+        The `questions` are a file of the Children's Book Test, or come from `read_questions`. The `contexts` (full,
+        query) say what is read before each query: by default full, or query if the model was trained on independent
+        lines.
 
         Raises:
-            InputError: a context that is unknown or that the model cannot use, see
-                `spanlm.runs.texts.Texts.cloze_contexts`; a file that cannot be read or holds no question.
+            InputError: a context is unknown or unusable for the model, see `spanlm.runs.texts.Texts.cloze_contexts`, or
+                the file cannot be read or holds no question.
         """
-        network, texts, questions = self.predictor("cloze"), self.texts, asked.questions
-        options = replace(asked, contexts=texts.cloze_contexts(asked.contexts))
+        network, texts, questions = self.predictor("cloze"), self.texts, request.questions
+        options = replace(request, contexts=texts.cloze_contexts(request.contexts))
         read = read_questions(Path(questions)) if isinstance(questions, str | Path) else questions
         words = self.vocabulary, texts.data.effective_tokenizer
         return rank_questions(network, *words, read, options, predict_first=texts.predict_first)
 
     @fields_as_keywords(Continue)
-    def generate(self, asked: Continue) -> list[str]:
+    def generate(self, request: Continue) -> list[str]:
         """Continue a prompt; see `spanlm.scoring.generation.GenerationOptions` for how words are drawn.
 
-        Line ends in the prompt are <eos>, and so are the ends of sentences if the training's lines were cut into them
-        (data.lines). An empty one starts a line.
+        Line ends in the prompt are read as <eos>, and so are ends of sentences if the training lines were cut into
+        sentences (data.lines). An empty prompt starts a line.
 
         Returns:
-            The new words; <eos> is a line end. After one, a model that was trained on lines alone begins anew, or, if
-            it knows no first words (training.batching.predict_first), ends.
+            The new words; <eos> is a line end. After a line end, a model of independent lines resets its state; if it
+            cannot predict first words (training.batching.predict_first), the text ends.
 
         Raises:
-            InputError: an option outside its range, or no first word for a model that can give none.
+            InputError: an option is outside its range, or the model needs a first word and the prompt has none.
         """
-        return [drawn.word for drawn in self._drawn(asked)]
+        return [drawn.word for drawn in self._drawn(request)]
 
     @fields_as_keywords(Continue)
-    def words(self, asked: Continue) -> Iterator[str]:
-        """Give the words of `generate` one by one, each as soon as it is drawn; options as there."""
-        return (drawn.word for drawn in self._drawn(asked))
+    def words(self, request: Continue) -> Iterator[str]:
+        """Yield the words of `generate` as they are drawn."""
+        return (drawn.word for drawn in self._drawn(request))
 
     @fields_as_keywords(Continue)
-    def draw(self, asked: Continue) -> Iterator[Drawn]:
-        """Give the words of `generate` with the distributions they were drawn from, each as soon as it is drawn."""
-        return self._drawn(asked)
+    def draw(self, request: Continue) -> Iterator[Drawn]:
+        """Yield the words of `generate` as they are drawn, with the distributions they were drawn from."""
+        return self._drawn(request)
 
-    def _drawn(self, asked: Continue) -> Iterator[Drawn]:
+    def _drawn(self, request: Continue) -> Iterator[Drawn]:
         network, texts = self.predictor("generate"), self.texts
-        return draw(network, self.vocabulary, texts.prompt(asked.prompt), asked, **self._lines())
+        return draw(network, self.vocabulary, texts.prompt(request.prompt), request, **self._lines())
 
     @fields_as_keywords(Samples)
-    def samples(self, asked: Samples) -> Iterator[list[str]]:
-        """Continue a prompt `count` times, some side by side; options of `generate`.
+    def samples(self, request: Samples) -> Iterator[list[str]]:
+        """Yield `count` continuations of a prompt, several computed side by side; the options are those of `generate`.
 
-        Sample n (from 0) has the words that seed + n gives alone, but for rounding.
+        Sample n, from 0, equals `generate` with seed + n, up to rounding.
         """
-        network, prompt = self.predictor("generate"), self.texts.prompt(asked.prompt)
-        return draw_samples(network, self.vocabulary, prompt, asked, asked.count, **self._lines())
+        network, prompt = self.predictor("generate"), self.texts.prompt(request.prompt)
+        return draw_samples(network, self.vocabulary, prompt, request, request.count, **self._lines())
 
     def _lines(self) -> dict[str, bool]:
-        """Say how a text that is drawn goes on after a line."""
+        """Return the settings that decide how a generated text goes on after a line end."""
         return {"line_by_line": self.texts.line_by_line, "predict_first": self.texts.predict_first}
 
     @fields_as_keywords(TuneCache)
-    def tune_cache(self, asked: TuneCache) -> CacheTuning:
+    def tune_cache(self, request: TuneCache) -> CacheTuning:
         """Find the best cache for a text; see `spanlm.scoring.cache.tune_cache`, and `evaluate`."""
-        network, (loaded, part, protocol) = self.predictor("cache"), self.texts.counted(asked)
-        grid = asked.windows, asked.thetas, asked.lambdas
-        return tune_cache(network, loaded, part, *grid, protocol, asked.over_lines)
+        network, (loaded, part, protocol) = self.predictor("cache"), self.texts.counted(request)
+        grid = request.windows, request.thetas, request.lambdas
+        return tune_cache(network, loaded, part, *grid, protocol, request.over_lines)
 
 
 class TrainedModel(Model):
-    """What `spanlm.load` gives of a training: weights and a memory, what they look at and how they go on learning."""
+    """A trained network with weights and a memory: it can show its attention and go on learning."""
 
     model: LanguageModel
     _trained: TrainedModel | None = None
-    """Of a model with a lesion, the one without."""
+    """For a model with a lesion, the intact model."""
 
     def __init__(self, model: LanguageModel, vocabulary: Vocabulary, config: RunConfig, folder: Path) -> None:
         memories = (config.model.memory,)
@@ -353,10 +353,10 @@ class TrainedModel(Model):
         super().__init__(model, texts, config)
 
     def with_attention(self, how: str) -> TrainedModel:
-        """Return the same weights with a lesion of the memory, `how` of `spanlm.models.lesions`: they never learnt it.
+        """Return the same weights with a lesion of the memory, not trained for it; see `spanlm.models.lesions`.
 
-        All slots of a step have equal weights (uniform), nothing is remembered (none), or only the nearest K slots are
-        there (window=K). `config` stays the run's. Of a model with a lesion, the new one takes its place.
+        `how` is uniform (all slots of a step have equal weights), none (nothing is remembered) or window=K (only the
+        nearest K slots are kept). `config` stays the run's. A new lesion replaces an earlier one.
 
         Raises:
             InputError: `how` is none of these, the memory does not attend, or it has fewer than K slots.
@@ -368,7 +368,7 @@ class TrainedModel(Model):
 
     @property
     def learner(self) -> TrainedModel:
-        """The model itself, if its weights may go on learning; InputError: with a lesion they may not."""
+        """The model itself, for dynamic evaluation; InputError: the model has a lesion."""
         if self.attention is not None:
             why = "dynamic evaluation would learn with it: measure the one, then the other"
             raise InputError("attention", self.attention, why)
@@ -377,8 +377,8 @@ class TrainedModel(Model):
     def at_gate_temperature(self, temperature: float) -> TrainedModel:
         """Return the same weights with another temperature T of the gate, λ̂ ∝ exp(W_g h_t / T) (Li et al., 2020).
 
-        All that is evaluated is at that T, the gradient statistics, too: they have a file of their own in the folder.
-        `config` stays the run's.
+        Every evaluation uses T, and so do the gradient statistics, which are gathered anew for T. `config` stays the
+        run's.
 
         Raises:
             InputError: the model has no gate, or T is below 1e-6 or not finite.
@@ -394,35 +394,36 @@ class TrainedModel(Model):
 
     @property
     def own_gate_temperature(self) -> float | None:
-        """The run's own evaluation temperature; None: the model has no gate."""
+        """The evaluation temperature of the run's configuration; None: the model has no gate."""
         memory = self.config.model.memory
         return memory.gate.evaluation_temperature if isinstance(memory, SpanBufferConfig) else None
 
     def attend(
         self, text: str | Path | Iterable[str], *, expected: int = 5, state: Context = "line"
     ) -> AttentionRecord:
-        """Read a text and record where the model looked at each word, and the `expected` likeliest next words.
+        """Read a text and record the attention at each word, and the `expected` most probable next words.
 
-        Of a mixture that names its parts, as a span buffer's does, `parts` have what each expected. Lines, or sentences
-        if the training's lines were cut into them (data.lines), are closed by <eos>; a word's context is `state`, and
-        the `text` is as of `score`.
+        The record has `parts` if the model mixes predictions, as with a span buffer. Each line is closed by <eos>, or
+        each sentence if the training lines were cut into sentences (data.lines). `state` is a word's context; the
+        `text` is that of `score`.
 
         Raises:
-            InputError: no words, a model that attends to nothing, or a `state` that the model cannot use.
+            InputError: the text has no words, the model does not attend, or it cannot use the `state`.
         """
         words, starts = self.texts.to_attend(text, state)
-        how: dict[str, Any] = {**self.headings(), "predict_first": self.texts.predict_first, "starts": starts}
-        return attention_record(self.model, self.vocabulary, words, expected=whole_number("expected", expected), **how)
+        settings: dict[str, Any] = {**self.headings(), "predict_first": self.texts.predict_first, "starts": starts}
+        settings["expected"] = whole_number("expected", expected)
+        return attention_record(self.model, self.vocabulary, words, **settings)
 
     @property
     def has_spans(self) -> bool:
-        """Whether records of `attend` have parts, as those of a span buffer do."""
+        """Whether records of `attend` have parts, as with a span buffer."""
         return has_parts(self.model)
 
     def attend_spans(
         self, text: str | Path | Iterable[str], *, expected: int = 5, state: Context = "line"
     ) -> AttentionRecord:
-        """Read a text as `attend` does; InputError: as there, or the record would have no parts."""
+        """Record attention as `attend` does; InputError: see `attend`, or the record has no parts."""
         if not self.has_spans:
             raise InputError(f"{self.title()}: has no span buffer; attend(text) records at which words a model looked")
         return self.attend(text, expected=expected, state=state)
@@ -435,14 +436,14 @@ class TrainedModel(Model):
         download: bool = False,
         report: Report = quiet,
     ) -> DynamicStatistics:
-        """Return the statistics in the folder, or, if they are not of these weights and this text, new ones.
+        """Return gradient statistics: from the folder if they fit these weights and the training text, else new ones.
 
-        New ones are saved in the folder; where that cannot be written they are only returned. `origin` says which.
-        Gathering them reads all of the training text, or so many `segments`; `data_dir` and
-        `download` are as of `corpus`, and `report` is called with the progress.
+        New statistics are saved in the folder if it can be written; `origin` says what happened. Gathering reads all of
+        the training text, or `segments` segments. `data_dir` and `download` are those of `corpus`; `report` is called
+        with the progress.
 
         Raises:
-            InputError: neither statistics that belong to the weights nor the training text are there.
+            InputError: there is no training text, and the folder has no statistics of these weights.
         """
         model, path = self.learner.model, self.folder / DYNAMIC
         segments = None if segments is None else whole_number("segments", segments)
@@ -455,21 +456,21 @@ class TrainedModel(Model):
         return find_statistics(path, model, corpus, protocol, segments=segments, report=report)
 
     @fields_as_keywords(TuneDynamic)
-    def tune_dynamic(self, asked: TuneDynamic) -> DynamicTuning:
+    def tune_dynamic(self, request: TuneDynamic) -> DynamicTuning:
         """Find the best η and λ for a text; see `spanlm.scoring.dynamic.tuning`, and `evaluate`.
 
-        Finished trials are kept in the folder, in `trials.jsonl`, and are not read again: a search that was stopped
-        goes on, and one with another point reads only that.
+        Finished trials are kept in the folder's `trials.jsonl` and not repeated: a stopped search continues, and a
+        search with one more point reads the text only for that point.
 
         Raises:
-            InputError: as `evaluate`; an empty grid or a value outside its range; no text to gather statistics on.
-            DivergedError: the weights diverged at every point; has the grid.
-            RunError: the trained weights predict no finite numbers.
+            InputError: see `evaluate`; or the grid is empty, or the statistics lack a text to gather them on.
+            DivergedError: the weights diverged at every point; holds the grid.
+            RunError: the trained weights give no finite probabilities.
         """
         learner = self.learner
-        loaded, part, protocol = self.texts.counted(asked)
-        grid = [*dynamic_grid(asked.rates, asked.decays, asked.epsilon, asked.loss), *asked.also]
-        statistics = asked.statistics or learner.dynamic_statistics(report=asked.report)
+        loaded, part, protocol = self.texts.counted(request)
+        grid = [*dynamic_grid(request.rates, request.decays, request.epsilon, request.loss), *request.also]
+        statistics = request.statistics or learner.dynamic_statistics(report=request.report)
         return tune_dynamic(
             self.model,
             loaded,
@@ -477,16 +478,16 @@ class TrainedModel(Model):
             statistics,
             grid,
             protocol,
-            first_tokens=asked.first_tokens,
-            finalists=asked.finalists,
-            report=asked.report,
+            first_tokens=request.first_tokens,
+            finalists=request.finalists,
+            report=request.report,
             trials=Trials(self.folder / TRIALS, code_version()),
         )
 
 
-def require_weights(model: Model, what: str) -> TrainedModel:
-    """Return a model that has weights and a memory; InputError: it has none of its own, and `what` needs them."""
+def require_weights(model: Model, option: str) -> TrainedModel:
+    """Return a model with weights and a memory; InputError: the model has none, and `option` needs them."""
     if isinstance(model, TrainedModel):
         return model
     why = f"{model.folder} is {model.kind}, which has no weights and no memory of its own"
-    raise InputError(f"{what}: {why}. Name a run of `spanlm train`.")
+    raise InputError(f"{option}: {why}. Name a run of `spanlm train`.")

@@ -1,4 +1,4 @@
-"""n-gram models as what `spanlm.load` gives: an ARPA file, or the folder of an n-gram run."""
+"""n-gram models as a `Model`: from an ARPA file, or from the folder of an n-gram run."""
 
 from __future__ import annotations
 
@@ -36,29 +36,29 @@ from spanlm.store.run_folder import CONFIG, METRICS, MODEL, VOCABULARY, MetricsL
 _LOG = logging.getLogger(__name__)
 
 ARPA = "model.arpa"
-"""The model in the folder of an n-gram run."""
+"""File name of the model in the folder of an n-gram run."""
 
 _TEXTLESS = "an ARPA file does not say which text it is of"
 _TOKENS = 1 << 16
-"""Words of a text that are counted at a time."""
+"""Words of a text counted at a time."""
 
 
 class NgramTexts(Texts):
-    """The texts of an n-gram model: a stream is lines, each by itself, so that any way to cut it gives the same.
+    """The texts of an n-gram model, which reads each line by itself, however the stream is cut.
 
     Attributes:
-        arpa: an ARPA file, which need not list <unk>; None: a run's own
+        arpa: the model of an ARPA file, which may lack <unk>; None: the model is a run's.
     """
 
     arpa: ArpaModel | None = None
 
     def reading(self) -> dict[str, str]:
-        """Return how words are cut; how lines are makes no difference, and an ARPA file tells nothing."""
-        found = super().reading()
-        return {} if self._textless else {name: found[name] for name in ("data.tokenizer", "data.lines")}
+        """Return how words and lines are cut; an ARPA file does not say, and documents make no difference."""
+        fields = super().reading()
+        return {} if self._textless else {name: fields[name] for name in ("data.tokenizer", "data.lines")}
 
     def unk_notes(self) -> list[str]:
-        """Return a note on an ARPA file that lacks <unk>; a run's has it, also where its text does not."""
+        """Return a note if an ARPA file lacks <unk>; a run's model always has it."""
         if self.arpa is None or self.arpa.tables[0].log10[0] > NO_UNKNOWN:
             return []
         return [
@@ -67,7 +67,7 @@ class NgramTexts(Texts):
 
 
 class NgramRun(Model):
-    """What `spanlm.load` gives of an n-gram model."""
+    """An n-gram model as a `Model`; `spanlm.load` returns it."""
 
     model: NgramModel
     kind = "an n-gram model"
@@ -84,7 +84,7 @@ class NgramRun(Model):
         return f"{run_name(self.folder)}, {self.description}"
 
     def in_words_of(self, other: Model) -> NgramRun:
-        """Return the same model over another one's vocabulary, reading texts as that does."""
+        """Return the same model with the vocabulary and the texts of another."""
         if other.texts is self.texts:
             return self
         lost = sum(word not in other.vocabulary for word in self.vocabulary.words)
@@ -97,24 +97,24 @@ class NgramRun(Model):
         return run
 
     def _log_probs_of(self, texts: list[list[int]], precision: Precision) -> tuple[list[list[float]], Prefixes]:
-        """By KenLM, where it is installed and there is no cache, or as of any model."""
+        """Score with KenLM if it is installed and there is no cache, else as any model."""
         if self.model.cache is not None or self._kenlm is None:
             return super()._log_probs_of(texts, precision)
         first = 0 if self.texts.predict_first else 1
         spelled = [END if word == EOS else word for word in self.vocabulary.words]
-        each = [self._kenlm.log_probs(map(spelled.__getitem__, text))[first:] for text in texts]
-        return each, Prefixes(read := sum(map(len, texts)) + len(texts), read)
+        log_p = [self._kenlm.log_probs(map(spelled.__getitem__, text))[first:] for text in texts]
+        return log_p, Prefixes(read := sum(map(len, texts)) + len(texts), read)
 
     @cached_property
     def _kenlm(self) -> Kenlm | None:
-        """KenLM with the same file; None: it is not installed, or refuses what our reader perhaps reads."""
+        """KenLM with the same file; None: KenLM is not installed, or refuses a file that our reader may accept."""
         with suppress(InputError):
             return Kenlm(self.folder if is_arpa(self.folder) else self.folder / ARPA)
         return None
 
 
 def load_arpa(path: Path) -> NgramRun:
-    """Load an ARPA file with the vocabulary that it has; words are those between white space.
+    """Load an ARPA file with its own vocabulary; white space separates words.
 
     Raises:
         InputError: the file breaks a rule of `spanlm.scoring.ngram.arpa`, or lists <eos>.
@@ -127,12 +127,12 @@ def load_arpa(path: Path) -> NgramRun:
 
 
 def _open(path: Path) -> ArpaModel:
-    """Read an ARPA file: where KenLM can score whole texts, the tables only when they are asked for."""
+    """Read an ARPA file; if KenLM is installed and can score texts, the tables are read only on demand."""
     return open_arpa(path) if installed() else read_arpa(path)
 
 
 def vocabulary_of(arpa: ArpaModel, path: Path) -> Vocabulary:
-    """Return an n-gram model's vocabulary: its words, with `<eos>` for `</s>` and without those that no text has."""
+    """Return an n-gram model's vocabulary: `<eos>` for `</s>`, and no words that a text cannot contain."""
     if EOS in arpa.ids:
         raise InputError(f"{path}: lists the word {EOS}, which here is the end of a line, {END} in an ARPA file")
     words = (word for word in arpa.words if word != START and "\f" not in word and "\v" not in word)
@@ -161,14 +161,14 @@ def load_ngram_run(folder: Path) -> NgramRun:
 
 
 def cache_of(config: NgramConfig) -> UnigramCache | None:
-    """Return the cache of a configuration; without a share it has none yet."""
+    """Return the cache of a configuration; None: it has no cache, or no share yet."""
     if config.cache is None or config.cache_share is None:
         return None
     return UnigramCache(window=config.cache, share=config.cache_share)
 
 
 def load_config(path: Path) -> NgramRunConfig:
-    """Read the configuration of an n-gram run; InputError: it is not one, with the file's name."""
+    """Read the configuration of an n-gram run; InputError: the file is no such configuration, with its name."""
     tree = read_config(path)
     try:
         return read_group(NgramRunConfig, tree)
@@ -179,23 +179,23 @@ def load_config(path: Path) -> NgramRunConfig:
 def train_ngram(
     config: NgramRunConfig, corpus: Corpus, folder: Path, report: Callable[[str], None] = lambda _: None
 ) -> tuple[NgramRun, Mapping[Split, Evaluation]]:
-    """Estimate a model on the training part of a corpus, and write the folder of a run; `config.yaml` comes last.
+    """Estimate a model on the training part of a corpus, and write a run folder; `config.yaml` comes last.
 
-    Memory holds the model and a constant number of blocks of the text. A cache's share that is not given is the one
-    that fits the validation part best. `report` is called with what is done next.
+    Memory holds the model and a constant number of blocks of the text. If the cache has no share, the one that fits the
+    validation part best is taken. `report` is called with the name of each step.
 
     Returns:
-        The run, and its perplexity on the validation and the test part.
+        The run, and its evaluations on the validation and the test part.
 
     Raises:
         InputError: the folder is in use or holds a run, or the text is too short, see `KneserNey.estimate`.
-        RunError: no room for the temporary files or the folder's.
+        RunError: the disk has no room for the temporary files or the folder.
     """
     new = not folder.exists()
     with locked(folder, forget=new):
         begun = (folder / PROVENANCE).exists()  # by a process that was killed before it wrote the configuration
-        if found := [name for name in (CONFIG, MODEL, *[ARPA] * (not begun)) if (folder / name).exists()]:
-            raise InputError(f"{folder}: already holds a run ({', '.join(found)}). Choose another folder.")
+        if present := [name for name in (CONFIG, MODEL, *[ARPA] * (not begun)) if (folder / name).exists()]:
+            raise InputError(f"{folder}: already holds a run ({', '.join(present)}). Choose another folder.")
         refuse_family(folder)
         report(f"counting {len(corpus.splits['train']):,} tokens")
         ids, options = corpus.splits["train"].ids, config.ngram
@@ -227,10 +227,10 @@ def train_ngram(
 
 
 def _with_share(options: NgramConfig, arpa: ArpaModel, corpus: Corpus) -> NgramConfig:
-    """Fill in the share of a cache, if there is one without: by EM on the validation part, read as one stream."""
+    """Set the share of a cache that has none, by EM on the validation part, read as one stream."""
     if options.cache is None or options.cache_share is not None:
         return options
     model = NgramModel(arpa, corpus.vocabulary, UnigramCache(window=options.cache, share=0.5)).eval()
     both = log_p_of_each(model, model.head.each, corpus, "valid")
-    # 1 and 0 are no mixtures
+    # with 0 or 1 one of the two would be ignored
     return replace(options, cache_share=min(max(em_weights(both).weights[1], 1e-6), 1 - 1e-6))

@@ -1,4 +1,4 @@
-"""What a model is asked: each call is a frozen dataclass, whose fields are its arguments, in Python and elsewhere."""
+"""Requests to a model: a frozen dataclass per method, whose fields are the arguments in Python and elsewhere."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ if TYPE_CHECKING:
     from spanlm.runs.model import Model
 
 P = ParamSpec("P")
-Asked = TypeVar("Asked")
-Own = TypeVar("Own", bound="Model")
+Request = TypeVar("Request")
+AnyModel = TypeVar("AnyModel", bound="Model")
 Result = TypeVar("Result")
 
 
 def fields_as_keywords(
-    asked: Callable[P, Asked],
-) -> Callable[[Callable[[Own, Asked], Result]], Callable[Concatenate[Own, P], Result]]:
-    """Give a method of one dataclass the dataclass's fields as its arguments, typed and with their defaults."""
+    request: Callable[P, Request],
+) -> Callable[[Callable[[AnyModel, Request], Result]], Callable[Concatenate[AnyModel, P], Result]]:
+    """Turn a method that takes a request into one that takes the request's fields, typed and with defaults."""
 
-    def decorate(method: Callable[[Own, Asked], Result]) -> Callable[Concatenate[Own, P], Result]:
-        arguments, self_parameter = signature(asked), Parameter("self", Parameter.POSITIONAL_ONLY)
+    def decorate(method: Callable[[AnyModel, Request], Result]) -> Callable[Concatenate[AnyModel, P], Result]:
+        arguments, self_parameter = signature(request), Parameter("self", Parameter.POSITIONAL_ONLY)
 
         @wraps(method)
-        def call(self: Own, /, *args: P.args, **fields: P.kwargs) -> Result:
-            arguments.bind(*args, **fields)  # says what is wrong of the call, and not of the dataclass
-            return method(self, asked(*args, **fields))
+        def call(self: AnyModel, /, *args: P.args, **fields: P.kwargs) -> Result:
+            arguments.bind(*args, **fields)  # a TypeError then names the method, not the dataclass
+            return method(self, request(*args, **fields))
 
         result = signature(method).return_annotation
         shown = arguments.replace(parameters=[self_parameter, *arguments.parameters.values()], return_annotation=result)
@@ -62,7 +62,7 @@ def fields_as_keywords(
 
 @options()
 class Score(ScoreOptions):
-    """What `score` is asked."""
+    """Arguments of `score`."""
 
     text: str | Path | Text | Iterable[str] = option(
         "one string, cut at its line ends; lines; or a file of any size, by its `Path`", kw_only=False
@@ -75,14 +75,14 @@ class Score(ScoreOptions):
 
 @options()
 class Continue(GenerationOptions):
-    """What `generate` is asked: to continue a `prompt`."""
+    """Arguments of `generate`, which continues a `prompt`."""
 
     prompt: str = field(default="", kw_only=False)
 
 
 @options()
 class Samples(GenerationOptions):
-    """What `samples` is asked: for `count` continuations of a `prompt`."""
+    """Arguments of `samples`, which draws `count` continuations of a `prompt`."""
 
     count: int = field(kw_only=False)
     prompt: str = field(default="", kw_only=False)
@@ -90,17 +90,17 @@ class Samples(GenerationOptions):
 
 @options()
 class Cloze(ClozeOptions):
-    """What `cloze` is asked: `questions` are a file in the format of the Children's Book Test, or `read_questions`'."""
+    """Arguments of `cloze`; `questions` are a file of the Children's Book Test, or come from `read_questions`."""
 
     questions: str | Path | Iterable[Question | Defect] = field(kw_only=False)
 
 
 @options()
 class OnText:
-    """A part of a corpus, and how it is counted."""
+    """A part of a corpus and how its tokens are counted."""
 
     corpus: Corpus | str | Path | None = option(
-        "one that is loaded, a name or path (a file is taken whole), or None for the one of the training",
+        "a loaded corpus, a name or path (a file is taken whole), or None for the training corpus",
         default=None,
         kw_only=False,
     )
@@ -109,24 +109,24 @@ class OnText:
         "what a word's context is: the whole split (carry), its document, its line; auto: as in training",
         default="auto",
     )
-    precision: Precision = option("of the products", default="fp32")
+    precision: Precision = option("precision of matrix products", default="fp32")
 
     @property
     def batch_size(self) -> int | None:
-        """Streams side by side; None: as many as change nothing."""
+        """Streams side by side; None: as many as leave the result unchanged."""
         return None
 
 
 @options()
 class InStreams(OnText):
-    """The same, read in so many streams side by side (`batch_size`); None: as many as change nothing."""
+    """The same, read in `batch_size` streams side by side; None: as many as leave the result unchanged."""
 
     batch_size: int | None = None
 
 
 @options()
 class OnValid(OnText):
-    """A part to choose on, never the one to report."""
+    """A part for choosing settings, never the one to report."""
 
     split: str = field(default="valid", kw_only=False)
 
@@ -138,16 +138,16 @@ class ValidInStreams(OnValid, InStreams):
 
 @options()
 class Evaluate(InStreams):
-    """What `evaluate` is asked."""
+    """Arguments of `evaluate`."""
 
     cache: CacheConfig | None = option(
-        "mix a neural cache in; the result has the numbers without it, too", default=None
+        "mix in a neural cache; the result also has the numbers without it", default=None
     )
     dynamic: DynamicConfig | None = option(
-        "let the weights follow the text; the result has the numbers with the trained ones, too", default=None
+        "let the weights follow the text; the result also has the numbers with the trained weights", default=None
     )
     statistics: DynamicStatistics | None = option(
-        "of the gradients; by default as `dynamic_statistics` gives them, which may take long", default=None
+        "gradient statistics; by default those of `dynamic_statistics`, which may take long", default=None
     )
     report: Report = option("called with the progress", default=quiet)
 
@@ -165,9 +165,9 @@ class Windows:
 
 @options()
 class TuneCache(OnValid, Windows):
-    """What `tune_cache` is asked: to try all `windows`, `thetas` and `lambdas` together.
+    """Arguments of `tune_cache`, which tries all combinations of `windows`, `thetas` and `lambdas`.
 
-    `over_lines`: where lines stand alone, the cache goes on from one to the next.
+    `over_lines`: if each line is its own context, the cache still carries over from line to line.
     """
 
     thetas: Sequence[float] = THETAS
@@ -177,18 +177,18 @@ class TuneCache(OnValid, Windows):
 
 @options()
 class TuneDynamic(OnValid):
-    """What `tune_dynamic` is asked."""
+    """Arguments of `tune_dynamic`."""
 
     rates: Sequence[float] | None = option("η to try; None: those of the published grid", default=None)
     decays: Sequence[float] | None = option("λ, likewise", default=None)
     epsilon: float = option("ε", default=EPSILON)
     loss: DynamicLoss = option("what the weights learn from", default="likelihood")
     also: Sequence[DynamicConfig] = option("more points", default=())
-    first_tokens: int = option("what every point reads", default=FIRST_TOKENS)
+    first_tokens: int = option("number of tokens that every point reads", default=FIRST_TOKENS)
     finalists: int = option(
-        "so many points then read all of the text, more if none of them helps; 0: none", default=FINALISTS
+        "number of points that then read all of the text, more if none of them helps; 0: none", default=FINALISTS
     )
     statistics: DynamicStatistics | None = option(
-        "of the gradients; by default as `dynamic_statistics` gives them", default=None
+        "gradient statistics; by default those of `dynamic_statistics`", default=None
     )
     report: Report = option("called with the progress", default=quiet)

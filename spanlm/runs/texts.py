@@ -1,4 +1,4 @@
-"""The texts of a trained model: its words, its corpora, and what a word's context is in them."""
+"""The texts of a trained model: how it cuts words, loads corpora, and sets a word's context."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 STREAMS = BatchingConfig(kind="streams")
 _LOG = logging.getLogger(__name__)
 CONVENTIONS = ("ptb", "wikitext-2", "wikitext-103")
-"""Corpora of tokens that nobody writes so; see `spanlm.data.tokenizer.as_in_corpus`."""
+"""Corpora with their own way to write words; see `spanlm.data.tokenizer.as_in_corpus`."""
 _CONTEXTS: dict[BatchingKind, Context] = {kind: context for context, kind in KINDS.items()}
 
 
 class _Changed(Note):
-    """The note on a text that is another than in training."""
+    """The note that a text has changed since training."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class LoadCorpus:
     """Which corpus to load.
 
     Attributes:
-        name: a registered corpus, a folder, or a text file (taken whole, unless it is the one of the training, which
-            has parts); by default the corpus of the training.
+        name: a registered corpus, a folder, or a text file (taken whole, unless the model was trained on its parts); by
+            default the training corpus.
         split: load only this part.
-        data_dir: where corpora are.
-        download: fetch a registered corpus that is not there.
-        as_text: read a file as text that is known to be in another format; the training's own always is.
+        data_dir: the folder of the corpora.
+        download: fetch a registered corpus that is missing.
+        as_text: read a file as text even if its format is another one; the training text always is.
     """
 
     name: str | Path | None = None
@@ -70,10 +70,10 @@ class LoadCorpus:
 
 
 class Texts:
-    """The texts that a model can read, cut as those of its training were.
+    """Texts for a model, cut as its training text was.
 
-    Of an ensemble, whose members read alike, `data`, `batching` and the folder are the first one's; `memories` are
-    those of all members. Of a model that does not know its training text, `textless` says so where none is named.
+    For an ensemble, `data`, `batching` and `folder` are the first member's, and `memories` are those of all members.
+    `textless` is the error for a model that does not know its training text, when no corpus is named.
     """
 
     def __init__(
@@ -90,13 +90,13 @@ class Texts:
         self.batching, self._textless = batching, textless
         name = Path(data.corpus).name
         self.convention = name if data.tokenizer == "whitespace" and name in CONVENTIONS else None
-        """The corpus whose way to write words texts of others are read in; None: they are read as they are written."""
+        """Texts are rewritten in this corpus's way to write words; None: they are read as written."""
         self._is_noted = False
         self._remembers_everything = any(memory.slots is None for memory in memories)
 
     @property
     def predict_first(self) -> bool:
-        """Whether <eos> opens each line of the training, so that the line's first word was predicted."""
+        """Whether <eos> opened each line in training, so that the line's first word was predicted."""
         return self.batching.predict_first
 
     @property
@@ -105,7 +105,7 @@ class Texts:
         return self.batching.kind == "sentences"
 
     def pieces(self, text: str | Text | Path | Iterable[str]) -> Iterator[Piece]:
-        """Cut one string, a file, or lines, into words, and into lines or sentences, as the training text was.
+        """Cut a string, a file or lines into words, and into lines or sentences, as the training text was.
 
         Raises:
             InputError: the file breaks a rule of `spanlm.data.text`.
@@ -116,14 +116,14 @@ class Texts:
         if isinstance(text, str):
             text = text.removesuffix("\n").split("\n")
         if isinstance(text, Text):
-            found = text_as_pieces(replace(text, marks=self.data.keeps_marks(self.vocabulary)), tokenizer)
+            pieces = text_as_pieces(replace(text, marks=self.data.keeps_marks(self.vocabulary)), tokenizer)
         else:
-            found = lines_as_pieces(self.unmarked(text), tokenizer)
-        found = found if self.convention is None else self._as_in_corpus(found, self.convention)
-        return in_lines(found, self.data.lines, self.vocabulary)
+            pieces = lines_as_pieces(self.unmarked(text), tokenizer)
+        pieces = pieces if self.convention is None else self._as_in_corpus(pieces, self.convention)
+        return in_lines(pieces, self.data.lines, self.vocabulary)
 
     def unmarked(self, lines: Iterable[str]) -> Iterator[str]:
-        """Give lines with white space in place of the marks at their ends, as `data.marks` says."""
+        """Replace the marks at the ends of lines by white space, unless `data.marks` keeps them."""
         kept = self.data.keeps_marks(self.vocabulary)
         return (without_marks(line, kept) for line in lines)
 
@@ -138,8 +138,8 @@ class Texts:
             if words != piece.words and not self._is_noted:
                 self._is_noted = True
                 word, tokens = next(pair for pair in zip(piece.words, cut, strict=True) if [pair[0]] != pair[1])
-                how = f"as {convention} writes them, such as {word!r} as {' '.join(tokens)!r}"
-                _LOG.info("note: words are read %s; --as-written reads them as they are", how)
+                example = f"as {convention} writes them, such as {word!r} as {' '.join(tokens)!r}"
+                _LOG.info("note: words are read %s; --as-written reads them as they are", example)
             yield replace(piece, start=start, words=words)
             start = 1 if piece.closes else start + len(words)
 
@@ -152,21 +152,21 @@ class Texts:
         return [tokens for part in parts for tokens in as_in_corpus(part, self.convention, self.vocabulary)]
 
     def prompt(self, text: str) -> list[str]:
-        """Return the words of a text that is to go on: line ends among them, the last line or sentence open."""
+        """Return the words of a text to continue, with its line ends; the last line or sentence stays open."""
         require(isinstance(text, str), "prompt", text, "a string")
         self.cut(text)  # refuses <eos> even at the end, where the line is open
         *before, last = self.pieces(text.split("\n"))
         return [*words_of(before), *last.words]
 
-    def corpus(self, asked: LoadCorpus, reader: Texts | None = None) -> Corpus:
-        """Load a corpus, or only a part of it, in this model's vocabulary, or cut as another `reader` does and in its.
+    def corpus(self, request: LoadCorpus, reader: Texts | None = None) -> Corpus:
+        """Load a corpus, or a part of it, cut and encoded as for this model, or as for the model of another `reader`.
 
         Raises:
-            InputError: there is no such corpus, it breaks a rule of `spanlm.data.text`, or none is named and the model
-                does not know its own.
+            InputError: there is no such corpus, it breaks a rule of `spanlm.data.text`, or no corpus is named and the
+                model does not know its training text.
         """
-        split, data_dir, as_text = asked.split, asked.data_dir, asked.as_text
-        name = None if asked.name is None else str(asked.name)
+        split, data_dir, as_text = request.split, request.data_dir, request.as_text
+        name = None if request.name is None else str(request.name)
         if self._textless and name is None:
             raise InputError(f"{self.folder}: {self._textless}; name one by {named('corpus=…')}")
         require(split is None or split in SPLITS, "split", split, "train, valid or test")
@@ -180,27 +180,27 @@ class Texts:
             data = replace(data, marks=self.data.marks)
             data = of_its_own_documents(data) if resets else data
         if reader is not None:
-            own = reader.data
-            data = replace(data, tokenizer=own.effective_tokenizer, lines=own.lines, marks=own.marks)
+            cut = reader.data
+            data = replace(data, tokenizer=cut.effective_tokenizer, lines=cut.lines, marks=cut.marks)
         vocabulary = self.vocabulary if reader is None else reader.vocabulary
         if data_dir is not None:
             data = replace(data, dir=data_dir)
         if other and name not in CORPORA and (path := text_path(data)).is_file():
             return self._with_unk_notes(load_text(replace(data, corpus=str(path)), vocabulary, as_text))
         splits, as_text = SPLITS if split is None else (split,), as_text or not other
-        found = load_corpus(replace(data, download=asked.download), vocabulary, splits, as_text=as_text)
-        return self._with_unk_notes(found if other else self._as_in_training(found))
+        loaded = load_corpus(replace(data, download=request.download), vocabulary, splits, as_text=as_text)
+        return self._with_unk_notes(loaded if other else self._with_changed_note(loaded))
 
     def note_changes(self, corpus: Corpus) -> None:
-        """Log the note on a text that is another than in training, of a corpus beside the one that is reported on."""
+        """Log the note that a text has changed since training, for a corpus that is not reported on."""
         for line in corpus.notes:
             if isinstance(line, _Changed):
                 _LOG.info("note: %s", line)
 
     def unk_notes(self) -> list[str]:
-        """Return a note if the training text had no <unk>: the model has learnt nothing of unknown words."""
+        """Return a note if the training text had no <unk>: the model learnt nothing about unknown words."""
         learnt: list[bool] = []
-        with suppress(RunError):  # a damaged file leaves it unknown
+        with suppress(RunError):  # if the file is damaged, give no note
             learnt = [bool(start["unk"]) for start in starts(self.folder) if start.get("unk") is not None]
         if not learnt or learnt[-1]:
             return []
@@ -210,24 +210,24 @@ class Texts:
         scored = any(map(corpus.unk_tokens, corpus.splits))
         return replace(corpus, notes=[*corpus.notes, *self.unk_notes()]) if scored else corpus
 
-    def _as_in_training(self, corpus: Corpus) -> Corpus:
-        """Note it if the corpus of the training is not what it was."""
+    def _with_changed_note(self, corpus: Corpus) -> Corpus:
+        """Add a note if the training corpus has changed since training."""
         before = read_texts(self.folder)
         changed = [part for part, text in corpus.texts.items() if before.get(part, text) != text]
-        what = "not the text that it was when this model was trained, which may have read some of it"
-        note = _Changed(f"{corpus.name} {' and '.join(changed)}: {what}")
+        problem = "not the text that it was when this model was trained, which may have read some of it"
+        note = _Changed(f"{corpus.name} {' and '.join(changed)}: {problem}")
         return replace(corpus, notes=[*corpus.notes, note]) if changed else corpus
 
     def _is_of_training(self, name: str, data_dir: str | None) -> bool:
-        """Whether a name is that of the training's corpus, however the path is written and wherever from."""
+        """Whether a name or path means the training corpus, from any working directory."""
         known = self.data.corpus
-        if name == known or any(each in (DEMO, *CORPORA) or each.startswith(PREFIX) for each in (name, known)):
+        if name == known or any(corpus in (DEMO, *CORPORA) or corpus.startswith(PREFIX) for corpus in (name, known)):
             return name == known
-        one, two = (text_path(DataConfig(corpus=path, dir=data_dir or self.data.dir)) for path in (name, known))
-        if one.exists() and two.exists() and one.samefile(two):
+        first, second = (text_path(DataConfig(corpus=path, dir=data_dir or self.data.dir)) for path in (name, known))
+        if first.exists() and second.exists() and first.samefile(second):
             return True
-        # a relative path of the training means something else in another folder: what the file has in it does not
-        return one.is_file() and not two.is_dir() and self._has_texts_of_training(one)
+        # in another working directory the training's relative path is void, so compare the contents
+        return first.is_file() and not second.is_dir() and self._has_texts_of_training(first)
 
     def _has_texts_of_training(self, path: Path) -> bool:
         known = read_texts(self.folder)
@@ -237,17 +237,17 @@ class Texts:
             parts, _ = split_by_lines(path, as_text=True)
         except InputError:
             return False  # reading it raises the same error
-        # the short parts first: another text is known by them
+        # the short parts first: they are enough to tell another text
         return all(fingerprint(parts[split]) == known[split] for split in reversed(SPLITS))
 
     def part(self, corpus: Corpus | str | Path | None, split: str) -> tuple[Corpus, str]:
-        """Return a corpus in this model's vocabulary, and which part of it is meant; a file is taken whole.
+        """Return a corpus in this model's vocabulary and the part to read; a file is taken whole.
 
         Raises:
-            InputError: no such corpus or part, or one in another vocabulary or cut otherwise.
+            InputError: there is no such corpus or part, or the corpus has another vocabulary or is cut in another way.
         """
         if not isinstance(corpus, Corpus):
-            # a file alone has no other part than all of it
+            # a file that is taken whole has no splits
             corpus = self.corpus(LoadCorpus(corpus, split if split in SPLITS else None))
         loaded = corpus
         if loaded.vocabulary.hash != self.vocabulary.hash:
@@ -256,7 +256,7 @@ class Texts:
             )
         cut = {"data.tokenizer": loaded.tokenizer, "data.lines": loaded.lines}
         if loaded.config is not None and loaded.config.corpus == DEMO:
-            del cut["data.tokenizer"]  # which is cut in one way, whoever reads it
+            del cut["data.tokenizer"]  # the demo corpus is cut in one way for all models
         for name, value in self.reading().items():
             if cut.get(name, value) != value:
                 raise InputError(
@@ -274,18 +274,18 @@ class Texts:
         batch_size: int | None = None,
         precision: Precision = "fp32",
     ) -> Protocol:
-        """Return how a part of a corpus is counted where a word's context is `state`; auto: as in training.
+        """Return how a part of a corpus is counted if a word's context is `state`; auto: as in training.
 
         Raises:
-            InputError: there is no such state, the corpus has no such part or fewer tokens than streams, documents are
-                asked for and the part is one document, or the model was never given that context, see `refuse_context`.
+            InputError: the state or the part is unknown, there are fewer tokens than streams, the state is document and
+                the part is one document, or the model never had such a context, see `refuse_context`.
         """
         require(state in get_args(State), "state", state, "auto, carry, document or line")
         if split not in corpus.splits:
             raise InputError("split", split, f"{corpus.name} has {', '.join(corpus.splits)}")
         tokens = corpus.splits[split]
         if state == "auto":
-            # of a text that is one document, resets at documents leave one stream
+            # one document with resets at documents is one stream
             trained = self.batching.kind
             context = _CONTEXTS[batching_kind("auto" if trained == "documents" else trained, tokens)]
         else:
@@ -304,18 +304,18 @@ class Texts:
         require(context != "carry" or (batch_size or 1) <= len(tokens), "batch_size", batch_size, most)
         return Protocol(context=context, batch_size=batch_size, precision=precision, predict_first=self.predict_first)
 
-    def counted(self, asked: OnText) -> tuple[Corpus, str, Protocol]:
-        """Return a corpus, which part of it is meant, and how that is counted; errors as of `part` and `protocol`."""
-        loaded, part = self.part(asked.corpus, asked.split)
-        how: dict[str, Any] = {"batch_size": asked.batch_size, "precision": asked.precision}
-        return loaded, part, self.protocol(loaded, part, asked.state, **how)
+    def counted(self, request: OnText) -> tuple[Corpus, str, Protocol]:
+        """Return a corpus, the part to read, and its protocol; see `part` and `protocol` for errors."""
+        loaded, part = self.part(request.corpus, request.split)
+        settings: dict[str, Any] = {"batch_size": request.batch_size, "precision": request.precision}
+        return loaded, part, self.protocol(loaded, part, request.state, **settings)
 
     def refuse_context(self, state: Context, text: str = "all of the text") -> None:
-        """Refuse a context of words that the model was never given.
+        """Refuse a context that the model never had in training.
 
         Raises:
-            InputError: a memory of everything since the last reset is to be carried over a whole `text`, or lines that
-                whose first word is not predicted (training.batching.predict_first=false) are to be read after others.
+            InputError: the state is carry and the memory would hold the whole `text`, or lines follow each other though
+                the model does not predict first words (training.batching.predict_first=false).
         """
         if state == "carry" and self._remembers_everything:
             raise InputError(
@@ -338,30 +338,30 @@ class Texts:
                 "Take line.",
             )
 
-    def cloze_contexts(self, asked: Iterable[ClozeContext] | None) -> tuple[ClozeContext, ...]:
-        """Return what is to be read before the query of a cloze question; None: all that the model can make use of.
+    def cloze_contexts(self, contexts: Iterable[ClozeContext] | None) -> tuple[ClozeContext, ...]:
+        """Return the contexts to read before the query of a cloze question; None: the longest that the model can use.
 
         Raises:
-            InputError: it was trained on lines alone, so not full.
+            InputError: no contexts, or full for a model that was trained on single lines.
         """
-        if asked is None:
+        if contexts is None:
             return ("query",) if self.line_by_line else ("full",)
-        asked = tuple(asked)
-        require(bool(asked), "contexts", "()", "some of full, query")
-        if self.line_by_line and "full" in asked:
+        contexts = tuple(contexts)
+        require(bool(contexts), "contexts", "()", "some of full, query")
+        if self.line_by_line and "full" in contexts:
             raise InputError(
                 "context",
                 "full",
                 "the model was trained on independent lines, so it cannot use the sentences before the query",
                 "Take context query.",
             )
-        return asked
+        return contexts
 
     def reading(self) -> dict[str, str]:
-        """Return the fields on how a text is read: models that are asked as one must have the same."""
+        """Return the settings for reading texts; the members of an ensemble must agree on them."""
         data, kind = self.data, self.batching.kind
         if kind == "auto":
-            # the demo's documents are its topics, whatever the field is
+            # the demo always has documents, its topics
             kind = "documents" if data.corpus == DEMO or data.effective_documents != "none" else "streams"
         return {
             "data.tokenizer": data.effective_tokenizer,
@@ -372,18 +372,18 @@ class Texts:
         }
 
     def to_attend(self, text: str | Path | Iterable[str], state: Context) -> tuple[list[str], list[int]]:
-        """Return the words of a text with the <eos> of its lines, and at which of them a context begins."""
+        """Return a text's words, <eos> included, and the positions where contexts begin; see `text_to_attend`."""
         self.refuse_context(state)
         return text_to_attend(self.pieces(text), state)
 
 
 def text_to_attend(pieces: Iterable[Piece], state: Context) -> tuple[list[str], list[int]]:
-    """Return the words of a text with the <eos> of its lines or sentences, and at which of them a context begins.
+    """Return the words of a text with an <eos> per line or sentence, and the positions where contexts begin.
 
-    Blank lines at the end are left out, and where each line stands alone those at the beginning, too.
+    Blank lines at the end are dropped; if each line is its own context, blank lines at the beginning, too.
 
     Raises:
-        InputError: there are no words.
+        InputError: the text has no words.
     """
     require(state in get_args(Context), "state", state, "carry, line or document")
     words: list[str] = []

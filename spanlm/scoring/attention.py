@@ -1,7 +1,7 @@
-"""What a model looks at while it reads one text, word by word, and what it expects.
+"""Record a model's attention and its expected next words while it reads one text.
 
-A slot stands for one word, or for a span of them: a span of L words that ends at word i for the words i − L + 1 … i, or
-those of them that there are (Li et al., 2020, Figure 5, Table 4).
+A slot stands for one word or for a span: a span of L words that ends at word i holds the words i − L + 1 … i, fewer at
+the beginning of a context (Li et al., 2020, Figure 5, Table 4).
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from spanlm.scoring.protocol import STANDARD
 from spanlm.scoring.stream import STEPS, Reading, Scored, evaluating, read, side_by_side, word_values
 
 MOST_WEIGHTS = 20_000_000
-"""Of one record: of a memory that holds the whole text they are as many as the square of its words."""
+"""Limit for one record: a memory of the whole text has as many weights as the square of its words."""
 
 Expected = list[tuple[str, float]]
 """The most probable next words with their probabilities, best first."""
 
 Place = tuple[int, int, int]
-"""Where a token of an item is: in which item, its number there as a token, and that of its written word, all from 1."""
+"""The numbers of a token's item, of the token in the item, and of its written word in the item, all from 1."""
 
 
 class Look(NamedTuple):
-    """A slot that was looked at: the positions of its first and last word, and its weight."""
+    """An attended slot: the positions of its first and last word, and its weight."""
 
     first: int
     last: int
@@ -46,14 +46,14 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PartsRecord:
-    """What each part of a mixture predicted at N positions, see `spanlm.models.interfaces.Parts`.
+    """Predictions of each part of a mixture at N positions, see `spanlm.models.interfaces.Parts`.
 
     Attributes:
-        expected: by the name of the part, last the mixture: the most probable words; none where it predicted nothing.
-        chance: by the name of the part: (N,) p of the word that came; NaN where it predicted nothing.
-        there: (N,) bool, where the distribution beside the head's own was there.
-        preference: (N,) the gate's for it, without temperature; means nothing where it was not there.
-        share: (N,) what it had of the mixture.
+        expected: by part, the mixture last: the most probable words; empty where the part predicted nothing.
+        chance: by part: (N,) p of the next word; NaN where the part predicted nothing.
+        there: (N,) bool, whether the second distribution, beside the head's, existed.
+        preference: (N,) the gate's value for it, without temperature; meaningless where it did not exist.
+        share: (N,) its share of the mixture.
     """
 
     expected: Mapping[str, list[Expected]]
@@ -72,22 +72,22 @@ class AttentionRecord:
     `targets[t]`.
 
     Attributes:
-        words: that were read; the first is the `<eos>` that opens the text, if one does.
-        weights: (N, L) float32; a row sums to 1 but for what lies on no word, or is 0 while the memory is empty.
+        words: words read; the first is the `<eos>` that opens the text, if any.
+        weights: (N, L) float32; a row sums to 1, less the weight on slots without a word, or to 0 while the memory is
+            empty.
         surprisal: (N,) float64, -ln p(target) in nats; NaN where nothing was predicted.
-        entropy: (N,) float64, of the distribution, in nats; NaN likewise.
-        rank: (N,) of the target, 1 if none was more probable; 0 where nothing was predicted.
-        expected: before each target.
-        nearest_lag: of the last column: 1 where the memory ends at the word before the one just read, 0 where it holds
-            that word, too.
-        span: how many words a slot stands for.
-        first_token: number of `words[0]` in the text they are from; of a text of its own, its first word is 1.
-        starts: positions of the first words of its contexts; no slot reaches beyond its own.
-        unknown: words that the vocabulary lacks: read as <unk>, shown as written.
-        places: of items of a table, those of the targets, see `spanlm.scoring.words.places_of`.
-        parts: of a mixture that names its parts.
-        about: what the model is, in a line.
-        features: (N, D), what the head read, if it was asked for.
+        entropy: (N,) float64, of the predicted distribution, in nats; NaN where nothing was predicted.
+        rank: (N,) of the target, 1 if no word was more probable; 0 where nothing was predicted.
+        expected: the most probable words before each target.
+        nearest_lag: lag of the last column: 0 if the memory holds the word just read, 1 if it ends before that word.
+        span: number of words per slot.
+        first_token: number of `words[0]` in the source text, whose first word is 1.
+        starts: positions where contexts begin; no slot reaches beyond its own context.
+        unknown: words outside the vocabulary: read as <unk>, shown as written.
+        places: for items of a table, the places of the targets, see `spanlm.scoring.words.places_of`.
+        parts: predictions of the parts, for a mixture that names them.
+        about: the model in one line.
+        features: (N, D), the head's input, if requested.
 
     Raises:
         InputError: a number is infinite, or a weight is NaN or negative.
@@ -112,7 +112,7 @@ class AttentionRecord:
     features: NDArray[np.floating[Any]] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what a model with weights that are too large gives, so that no writer has to."""
+        """Refuse numbers of a diverged model here, so that no writer has to."""
         object.__setattr__(self, "weights", np.asarray(self.weights, dtype=np.float32))
         object.__setattr__(self, "surprisal", np.asarray(self.surprisal, dtype=np.float64))
         if not (np.isfinite(self.weights).all() and (self.weights >= 0).all()):
@@ -124,12 +124,12 @@ class AttentionRecord:
         return len(self.words)
 
     def is_unknown(self, word: str) -> bool:
-        """Whether a word was read as <unk>, also where the text itself has <unk>."""
+        """Whether a word was read as <unk>, also if the text itself has <unk>."""
         return word == UNK or word in self.unknown
 
     @property
     def window(self) -> int:
-        """L, how many words the model could look at."""
+        """L, the number of lags."""
         return int(self.weights.shape[1])
 
     @property
@@ -144,9 +144,9 @@ class AttentionRecord:
 
     @cached_property
     def occupied(self) -> NDArray[np.bool_]:
-        """(N, L) which slots held a word.
+        """(N, L) bool, which slots held a word.
 
-        A memory fills from its nearest lag on, so all that is older than the oldest weight is empty.
+        A memory fills from the nearest lag on, so slots older than the oldest weight are empty.
         """
         seen = np.logical_or.accumulate(self.weights > 0, axis=1)
         exists = np.arange(len(self))[:, None] >= np.asarray(self.lags)[None, :]
@@ -154,9 +154,10 @@ class AttentionRecord:
 
     @property
     def settled(self) -> NDArray[np.float32]:
-        """(M, L) the rows that scales of colours are for: few words share all the weight, so each has much.
+        """(M, L) rows that set the colour scale: early rows would distort it, as few words share all the weight.
 
-        Full windows or, of a window that grows with the text, rows with at least half as many words as the longest.
+        These are rows with a full window, or, if the window grows with the text, at least half as many words as the
+        longest row.
         """
         slots = self.occupied.sum(axis=1)
         full = slots == self.window
@@ -164,22 +165,22 @@ class AttentionRecord:
         return np.asarray(self.weights[rows], dtype=np.float32)
 
     def first(self, position: int) -> int:
-        """Return where the context of a position begins."""
+        """Return the position where the context of a position begins."""
         return self.starts[bisect_right(self.starts, position) - 1]
 
     def looks(self, position: int) -> list[Look]:
-        """Return the slots that have weight at a position, the largest weight first."""
+        """Return the slots with weight at a position, the largest weight first."""
         row, first = self.weights[position], self.first(position)
         ends = ((position - self.lags[column], row[column]) for column in np.flatnonzero(row).tolist())
-        found = [Look(max(first, end - self.span + 1), end, float(weight)) for end, weight in ends]
-        return sorted(found, key=lambda look: (-look.weight, -look.last))
+        looks = [Look(max(first, end - self.span + 1), end, float(weight)) for end, weight in ends]
+        return sorted(looks, key=lambda look: (-look.weight, -look.last))
 
     def words_of(self, look: Look) -> str:
         return " ".join(self.words[look.first : look.last + 1])
 
 
 def attention_of(readout: Readout) -> Attention:
-    """Return what a readout attended to; InputError: nothing, or several models as one."""
+    """Return the attention of a readout; InputError: it has none, or is an ensemble's."""
     if isinstance(readout, EnsembleReadout):
         raise InputError("several models as one have no attention of their own: look into them one by one")
     if readout.attention is None:
@@ -191,7 +192,7 @@ def attention_of(readout: Readout) -> Attention:
 
 
 def check_attends(model: NextWordModel) -> Attention:
-    """Return the attention at one word, before any work is done; InputError: there is none."""
+    """Return the attention at one word, as a check before long work; InputError: the model does not attend."""
     return attention_of(_first_readout(model))
 
 
@@ -229,44 +230,43 @@ def attention_record(
     features: bool = False,
     about: str = "",
 ) -> AttentionRecord:
-    """Read words, line ends among them, opened by <eos> and an empty state: as a document of a corpus is read.
+    """Read `targets`, which include line ends, after <eos> and from an empty state, like a document of a corpus.
 
-    If <eos> does not open the words (`predict_first`), the first is read and not predicted. Unknown words are read as
-    <unk> and shown as written. `starts` are the indices in `targets` of the first words of contexts; the state is reset
-    there, and where such a context is not opened, nothing is predicted before its first word: no weights, no expected
-    words, and a surprisal of NaN. `first_token` is the number of the first of the words in their text.
+    Without `predict_first` no <eos> opens the words, and the first is read but not predicted. Unknown words are read as
+    <unk> and shown as written. `starts` are the indices in `targets` where contexts begin; the state is reset there. If
+    no <eos> opens a context, its first word is not predicted: it has no weights, no expected words, and a surprisal of
+    NaN. `first_token` is the number of `targets[0]` in the source text.
 
-    So many of the most probable next words are kept as `expected`; None: `EXPECTED`, or `EXPECTED_OF_PART` of each
-    part. Without `looks` there are no weights, L = 0, and any model can be asked. With `features` what the head read is
-    kept, too.
+    `expected` is how many of the most probable next words are kept; None: `EXPECTED`, or `EXPECTED_OF_PART` per part.
+    Without `looks` there are no weights, L = 0, and any model will do. With `features` the head's input is kept.
 
     Raises:
-        InputError: `expected` below 1, too few words, a model that attends to nothing, or more weights than
-            `MOST_WEIGHTS`.
+        InputError: `expected` is below 1, there are too few words, the model does not attend, or there are more weights
+            than `MOST_WEIGHTS`.
     """
     whole = [EOS, *targets] if predict_first else targets
     require(len(whole) > 1, "targets", targets, f"at least {1 if predict_first else 2} words")
-    asked = _Asked(len(whole) - 1, None if expected is None else whole_number("expected", expected), looks)
+    question = _Question(len(whole) - 1, None if expected is None else whole_number("expected", expected), looks)
     ids = vocabulary.encode(whole)
     contexts = ((ids[begin : end + 1], begin) for begin, end in pairwise([*starts, len(ids) - 1]))
     segments = (x for run, begin in contexts for x in side_by_side([run], [begin], steps=STEPS, fresh=True))
-    scored = Scored.joined([*read(model, segments, STANDARD, asked, *[_features] * features)])
+    scored = Scored.joined([*read(model, segments, STANDARD, question, *[_features] * features)])
     numbers: dict[str, NDArray[Any]] = {name: scored.numpy(name) for name in scored.answers}
-    # a context that nothing opens: these positions are before its first word
+    # positions before the first word of a context that no <eos> opens
     unpredicted = [] if predict_first else [start - 1 for start in starts[1:]]
     for name, nothing in (("weights", 0), ("surprisal", np.nan), ("entropy", np.nan), ("rank", 0), ("there", False)):
         if name in numbers:
             numbers[name][unpredicted] = nothing
     expectations, chances = dict[str, list[Expected]](), dict[str, NDArray[np.float64]]()
-    for part in asked.parts:
+    for part in question.parts:
         silent = np.zeros(len(scored), dtype=np.bool_)
         silent[unpredicted] = True
-        if part in asked.parts[1:-1]:
+        if part in question.parts[1:-1]:
             silent |= ~numbers["there"]
         expectations[part] = _spelled(vocabulary, numbers[f"{part} words"], numbers[f"{part} chances"], silent)
         chances[part] = np.where(silent, np.nan, numbers[f"{part} chance"])
     parts = None
-    if len(asked.parts) > 1:
+    if len(question.parts) > 1:
         parts = PartsRecord(expectations, chances, numbers["there"], numbers["preference"], numbers["share"])
     return AttentionRecord(
         words=whole[:-1],
@@ -275,11 +275,11 @@ def attention_record(
         surprisal=numbers["surprisal"],
         entropy=numbers["entropy"],
         rank=numbers["rank"],
-        expected=expectations[asked.parts[-1]],
+        expected=expectations[question.parts[-1]],
         title=title,
-        nearest_lag=asked.nearest_lag,
-        span=asked.span,
-        first_token=first_token - predict_first,  # <eos> stands before it
+        nearest_lag=question.nearest_lag,
+        span=question.span,
+        first_token=first_token - predict_first,  # <eos> comes before it
         starts=starts,
         unknown=frozenset(word for word in targets if word not in vocabulary),
         places=places if predict_first else places[1:],
@@ -292,17 +292,17 @@ def attention_record(
 def _spelled(
     vocabulary: Vocabulary, ids: NDArray[Any], chances: NDArray[Any], silent: NDArray[np.bool_]
 ) -> list[Expected]:
-    """Spell the likeliest words of each position, (N, K) by id; none of one that is `silent`."""
+    """Spell the most probable words of each position, (N, K) by id; empty where `silent`."""
     rows = zip(ids.tolist(), chances.tolist(), silent.tolist(), strict=True)
     return [[] if empty else [*zip(map(vocabulary.word, words), row, strict=True)] for words, row, empty in rows]
 
 
-class _Asked:
-    """Asks of a text of so many words where a model looked and what it, or each part of a mixture, expected.
+class _Question:
+    """Question about the attention and the expected words of a model, or of each part of a mixture.
 
-    Answers `weights` (N, L) by lag, if they are wanted; surprisal, entropy and rank; and, after the name of each part,
-    its most probable words, their chances and that of the word that came. The model as a whole is the last part, ""
-    where it has but one.
+    Answers `weights` (N, L) by lag, L = 0 without `looks`; surprisal, entropy and rank; and for each part, prefixed by
+    its name, the most probable words, their probabilities, and the target's. The last part is the whole model; its name
+    is "" if the model is no mixture.
     """
 
     nearest_lag = span = 1

@@ -1,18 +1,18 @@
-"""The neural cache: a trained model mixed, in evaluation, with the words that followed similar states.
+"""The neural cache: mix a trained model, in evaluation, with the words that followed similar states.
 
 Grave, Joulin & Usunier, "Improving Neural Language Models with a Continuous Cache" (2017), §3, the linear
 interpolation:
 
     p(w) = (1 − λ) p_vocab(w) + λ p_cache(w),    p_cache(w) ∝ Σ_{t-C <= i < t} 1[x_{i+1} = w] exp(θ h_t · h_i)
 
-h is what the head reads; that of an ensemble is its members' side by side, so their products add up. A pair
-(h_i, x_{i+1}) is in the cache of the steps after i alone, once x_{i+1} was read; the word that a step predicts never
-is. While fewer than C pairs were read the sum goes over those; while there is none, p = p_vocab. (The public code of
-Merity et al., 2018, leaves the cache out until it is full, and at the first word of each segment.) A stream or document
-that begins anew begins with an empty cache. Where lines stand alone, `evaluate` lets the cache go on over them, in the
-order of the text; `score_words`, whose items need not follow each other, begins each line with an empty one.
+h is the head's input. An ensemble concatenates its members' h, so their products add up. A pair (h_i, x_{i+1}) enters
+the cache after x_{i+1} is read, so no step sees the word that it predicts. With fewer than C pairs the sum is over
+those; with none, p = p_vocab. (The public code of Merity et al., 2018, ignores the cache until it is full, and at the
+first word of each segment.) The cache is emptied when a stream or document begins. If each line is its own context,
+`evaluate` keeps the cache from line to line, in the order of the text; `score_words` empties it at each line, as its
+items need not follow each other.
 
-The paper's other mixture, one softmax over both, needs the normaliser of the vocabulary's, which heads do not give.
+The paper's other mixture, one softmax over both, needs the normaliser of p_vocab, which heads do not return.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def mixed(log_p: Tensor, log_cache: Tensor, lambda_: float | Tensor) -> Tensor:
 
 
 class _Caches:
-    """Asks what caches of several windows and θ give: answers `cache`, (N, windows · θ), NaN while they are empty.
+    """Question for log p_cache with several windows and θ: answers `cache`, (N, windows · θ), NaN while empty.
 
-    They are emptied where a stream begins anew. If `across`, the streams are lines in the order of the text, and they
-    go on from one to the next.
+    A stream's reset empties the caches. If `across`, the streams are lines in the order of the text, and the caches
+    carry over from line to line.
     """
 
     def __init__(self, windows: Sequence[int], thetas: Sequence[float], *, across: bool) -> None:
@@ -56,15 +56,15 @@ class _Caches:
         self._lookup: Lookup | None = None
 
     def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
-        lookup, columns = self._looked_up(reading), []
+        lookup, columns = self._look_up(reading), []
         for window in self._windows:
             log_cache, empty = cache_log_prob(replace(lookup, window=window), self._thetas)
             columns.append(log_cache.masked_fill(empty, torch.nan))
-        found = torch.cat(columns).movedim(0, -1)
-        return {"cache": found.squeeze(1) if self._across else reading.flat(found)}
+        log_caches = torch.cat(columns).movedim(0, -1)
+        return {"cache": log_caches.squeeze(1) if self._across else reading.flat(log_caches)}
 
-    def _looked_up(self, reading: Reading) -> Lookup:
-        """Return what the steps of a segment look at, and keep their own pairs."""
+    def _look_up(self, reading: Reading) -> Lookup:
+        """Return the pairs that the steps of a segment can look at, and keep the segment's pairs for later ones."""
         h, words, filled = reading.readout.features, reading.segment.targets, reading.segment.mask
         before, most = self._lookup, max(self._windows)
         if self._across:
@@ -72,18 +72,18 @@ class _Caches:
             filled = torch.ones_like(words, dtype=torch.bool)
         elif before is not None:
             before = None if reading.fresh else replace(before, filled=before.filled & ~reading.segment.reset)
-        keys, followed, there = h, words, filled
+        keys, followed, held = h, words, filled
         if before is not None:
             kept = (x[-most:] for x in (before.keys, before.words, before.filled))
-            keys, followed, there = map(torch.cat, zip(kept, (h, words, filled), strict=True))
-        self._lookup = Lookup(h, keys, followed, there, most)
+            keys, followed, held = map(torch.cat, zip(kept, (h, words, filled), strict=True))
+        self._lookup = Lookup(h, keys, followed, held, most)
         return self._lookup
 
 
 class NeuralCache:
-    """Asks for log p with a cache mixed in: answers `cached`, (N,) float64. One reads one text.
+    """Question for log p with a cache mixed in: answers `cached`, (N,) float64.
 
-    See `_Caches` for `across`.
+    It holds the state of one text. See `_Caches` for `across`.
     """
 
     def __init__(self, config: CacheConfig, *, across: bool) -> None:
@@ -95,18 +95,18 @@ class NeuralCache:
 
 
 PLACES = 20
-"""Of a word that had come before, so many are kept."""
+"""Earlier occurrences kept per word, at most."""
 
 
 @dataclass(frozen=True)
 class CachedWords:
-    """A text of N words as a model with a cache predicts it.
+    """A text of N words as predicted by a model with a cache.
 
     Attributes:
         surprisal: (N,) float64, −ln p(word) in nats; NaN where nothing was predicted.
-        chance: (N,) float64, p_cache(word), 0 where the cache did not have it; NaN where nothing was predicted or the
-            cache was empty.
-        places: the steps i after which the word had come before, with their shares of p_cache: the `PLACES` largest.
+        chance: (N,) float64, p_cache(word), 0 for words not in the cache; NaN where nothing was predicted or the cache
+            was empty.
+        places: earlier steps i that were followed by the word, with their shares of p_cache: the `PLACES` largest.
     """
 
     surprisal: NDArray[np.float64]
@@ -121,16 +121,17 @@ def cached_words(
     config: CacheConfig,
     starts: Sequence[int] = (0,),
 ) -> CachedWords:
-    """Mix a cache into the probabilities of one text that was read before, and say where it looked.
+    """Mix a cache into the recorded surprisals of one text, and find the earlier words that it used.
 
     Args:
         features: (N, D), h of each step.
-        words: the N words that followed them.
-        surprisal: of these without the cache, nats; NaN where nothing was predicted: such a pair is not kept.
+        words: the N words that followed these steps.
+        surprisal: surprisals of the words without the cache, nats; NaN where nothing was predicted, and the cache skips
+            such a pair.
         config: the cache and its share.
         starts: the steps before which the cache is emptied.
     """
-    found = CachedWords(surprisal.copy(), np.full(len(words), np.nan), [[] for _ in words])
+    result = CachedWords(surprisal.copy(), np.full(len(words), np.nan), [[] for _ in words])
     for begin, end in pairwise([*starts, len(words)]):
         steps = begin + np.flatnonzero(~np.isnan(surprisal[begin:end]))
         h, targets = torch.from_numpy(features[steps]).unsqueeze(1), torch.tensor(words)[steps].unsqueeze(1)
@@ -138,18 +139,18 @@ def cached_words(
         chance, *looked = cache_places(lookup, config.theta, PLACES)
         log_p = -torch.from_numpy(surprisal[steps]).unsqueeze(1)
         log_p = mixed(log_p, chance.double().log(), config.lambda_)
-        found.surprisal[steps] = 0.0 - log_p.squeeze(1).numpy()
-        found.chance[steps] = chance.squeeze(1).numpy()
+        result.surprisal[steps] = 0.0 - log_p.squeeze(1).numpy()
+        result.chance[steps] = chance.squeeze(1).numpy()
         kept = zip(*(x.squeeze(1).tolist() for x in looked), strict=True)
         for step, (places, shares) in zip(steps.tolist(), kept, strict=True):
             both = zip(places, shares, strict=True)
-            found.places[step] = [(int(steps[place]), share) for place, share in both if share > 0]
-    return found
+            result.places[step] = [(int(steps[place]), share) for place, share in both if share > 0]
+    return result
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A point of the grid: C, θ, λ and the perplexity with that cache."""
+    """A grid point: C, θ, λ and the perplexity with that cache."""
 
     window: int
     theta: float
@@ -159,10 +160,10 @@ class Tried:
 
 @dataclass(frozen=True)
 class CacheTuning:
-    """The result of a grid search on a text (corpus and split): the perplexity without a cache (`plain`), and the best.
+    """The result of a grid search on a `text` (corpus and split); `plain` is the perplexity without a cache.
 
-    The grid has every point, windows outermost, λ innermost. Notes say where the best lies on its edge, so that the
-    true one may lie beyond.
+    The `grid` has every point, windows outermost, λ innermost. A note warns if the best point is on the edge, as a
+    better one may lie beyond.
     """
 
     text: str
@@ -189,13 +190,12 @@ def tune_cache(
 ) -> CacheTuning:
     """Try every window with every θ and λ.
 
-    One pass of the model serves the whole grid: for each window and θ the probability that the cache gives each word is
-    worked out once, and all λ are tried on it together. The text, never the one to report, is read in one stream, and
-    its lines as the model knows them. The cache goes on `over_lines` that stand alone, as in `evaluate`, or, as in
-    `score_words`, begins anew with each.
+    One pass of the model serves the whole grid: p_cache is computed once for each window and θ, and combined with every
+    λ. The text, never the one to report, is read in one stream, its lines as in training. If each line is its own
+    context, the cache is kept `over_lines`, as in `evaluate`, or emptied at each, as in `score_words`.
 
     Raises:
-        InputError: an empty grid, a value outside its range, or no such split.
+        InputError: the grid is empty, a value is outside its range, or there is no such split.
     """
     require_grid(windows, thetas, lambdas)
     # a cache over lines needs them in the order of the text
@@ -219,7 +219,7 @@ def tune_cache(
 
 
 def _edges(best: Tried, windows: Sequence[int], thetas: Sequence[float], lambdas: Sequence[float]) -> list[str]:
-    """Note where the best point lies on the edge of the grid."""
+    """Return notes if the best point is on the edge of the grid."""
     if best.lambda_ == 0:
         return [Note(f"{named('cache.lambda')}=0: no cache of the grid helps.")]
     chosen = {"window": (best.window, windows), "theta": (best.theta, thetas), "lambda": (best.lambda_, lambdas)}

@@ -1,26 +1,26 @@
 """Cloze questions: a model ranks candidate words for a gap.
 
-The stream of a question is opened by `<eos>`, and each context sentence s_i and the query are closed by one, as
-everywhere in this project. With q_< and q_> for the query before and after its gap, a candidate c has two scores:
+A question's stream begins with `<eos>`, and an `<eos>` closes each context sentence s_i and the query, as everywhere in
+this project. With q_< and q_> for the query before and after its gap, a candidate c has two scores:
 
     sentence    log p(q_<, c, q_>, <eos> | context)
     candidate   log p(c | context, q_<)
 
-natural logarithms; a candidate of several words counts with all of them. Daniluk et al. (2017, Figure 2d) do not say
-how they score; the whole query sentence is this project's reading. The context is, by name:
+in natural logarithms; all words of a candidate count. Daniluk et al. (2017, Figure 2d) do not say how they score; this
+project scores the whole query sentence. The contexts are:
 
     full    <eos> s_1 <eos> … s_20 <eos>
     query   <eos>: the query sentence from an empty state
 
-A model that was trained on independent lines (`training.batching.kind=sentences`) can use only the query, so it reads
-`query`. If it was trained without predicting first words (Salton et al., 2017), no `<eos>` opens a question, either,
-and the first word of the query has no score. If the gap comes first, the candidates have no score.
+A model of independent lines (`training.batching.kind=sentences`) can use only the query, so its context is `query`. If
+it was trained without predicting first words (Salton et al., 2017), no `<eos>` opens a question, and the first word of
+the query has no score. If the gap comes first, the candidates have no score.
 
-A word outside the vocabulary is read and scored as `<unk>`, so two such candidates score alike. An answer
-is right only if it scores higher than every other candidate.
+A word outside the vocabulary is read and scored as `<unk>`, so two such candidates score alike. An answer is right only
+if it scores higher than every other candidate.
 
-Questions are texts of `spanlm.scoring.prefix_tree`: the context and q_< are read once for all candidates of a question,
-and the words of the context are not scored. Questions are read side by side, each as if it were alone.
+Questions are texts of `spanlm.scoring.prefix_tree`: all candidates of a question share one reading of the context and
+q_<, and context words are not scored. Questions are read side by side and independently.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ Score = Literal["sentence", "candidate"]
 SCORES: tuple[Score, ...] = get_args(Score)
 
 CANDIDATES = 10
-"""Of a question, as in the Children's Book Test."""
+"""Candidates per question, as in the Children's Book Test."""
 
 BATCHES = 8
-"""Batches of questions held at a time, so that those read side by side are about equally long."""
+"""Batches of questions held at a time, so that questions side by side have similar lengths."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankedQuestion:
-    """A question, the context it was read with, both scores of each candidate (nats), and which of them are unknown."""
+    """A question, its context, both scores of each candidate (nats), and whether the candidate is unknown (`oov`)."""
 
     question: Question
     context: ClozeContext
@@ -115,12 +115,11 @@ def rank_questions(
     """Rank the candidates of questions, in their order, once with each context.
 
     Returns:
-        For each question, its ranks in the order of `options.contexts`, or a defect: the one passed on, that its
-        candidates are all outside the vocabulary, that one is a reserved word, or that they come first in a sentence
-        that nothing opens.
+        For each question, its ranks in the order of `options.contexts`, or a defect: its own, or all candidates are
+        outside the vocabulary, one is a reserved word, or they come first in a sentence that no <eos> opens.
 
     Raises:
-        InputError: a context other than query where sentences are not opened.
+        InputError: a context is not query though no <eos> opens sentences.
     """
     options = replace(options, contexts=options.contexts or ("full",))
     for context in options.contexts or ():
@@ -131,7 +130,7 @@ def rank_questions(
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """A question as ids: every sentence of the context with the <eos> before it, and no <eos> in the query."""
+    """A question as ids: an <eos> before every context sentence, and none in the query."""
 
     question: Question
     context: list[int]
@@ -165,7 +164,7 @@ class _Ranker:
                     yield from (self._scored(item, context, log_p) for context in contexts)
 
     def _texts(self, gap: _Gap, context: ClozeContext) -> tuple[list[Ids], int]:
-        """Return what is read for each candidate, and where in it the words of the query begin that are predicted."""
+        """Return the text for each candidate, and the index of the first predicted query word."""
         read = [*(gap.context if context == "full" else ()), *self.opening]
         texts = [(*read, *gap.before, *ids, *gap.after, self.vocabulary.eos_id) for ids in gap.candidates]
         return texts, max(len(read), 1)
@@ -173,15 +172,15 @@ class _Ranker:
     def _scored(self, gap: _Gap, context: ClozeContext, log_p: Mapping[Ids, NDArray[np.float64]]) -> RankedQuestion:
         words = [log_p[text] for text in self._texts(gap, context)[0]]
         start = len(gap.before) - (not self.opening)
-        own = (values[start : start + len(ids)] for values, ids in zip(words, gap.candidates, strict=True))
-        sentence, candidate = (tuple(float(values.sum()) for values in parts) for parts in (words, own))
+        gaps = (values[start : start + len(ids)] for values, ids in zip(words, gap.candidates, strict=True))
+        sentence, candidate = (tuple(float(values.sum()) for values in parts) for parts in (words, gaps))
         return RankedQuestion(gap.question, context, sentence, candidate, gap.oov)
 
     def _prepared(self, item: Question | Defect) -> _Gap | Defect:
-        """Give ids to the words of a question; a defect where they are no words."""
+        """Encode a question; return a defect if it cannot be ranked."""
         try:
             return item if isinstance(item, Defect) else self._gap(item)
-        except InputError as error:  # of a reserved word, such as <eos> among the candidates
+        except InputError as error:  # raised for reserved words, such as <eos> among the candidates
             return Defect(item.file, item.line, str(error))
 
     def _gap(self, question: Question) -> _Gap | Defect:
@@ -191,8 +190,8 @@ class _Ranker:
             return Defect(question.file, question.line, f"none of the {len(oov)} candidates is in the vocabulary")
         before = self._ids(question.before)
         if not (self.opening or before):
-            what = "the gap is the first word, which this model only reads (training.batching.predict_first=false)"
-            return Defect(question.file, question.line, what)
+            problem = "the gap is the first word, which this model only reads (training.batching.predict_first=false)"
+            return Defect(question.file, question.line, problem)
         return _Gap(
             question,
             [id for sentence in question.context for id in (self.vocabulary.eos_id, *self._ids(sentence))],
@@ -208,19 +207,19 @@ class _Ranker:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """The number of questions, and of right answers."""
+    """Numbers of right answers and of questions."""
 
     right: int
     questions: int
 
     @property
     def share(self) -> float | None:
-        """The right ones as a share of all; None of no questions."""
+        """Share of right answers; None without questions."""
         return self.right / self.questions if self.questions else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Wilson's 95 % interval; None of no questions."""
+        """Wilson's 95 % interval of the share; None without questions."""
         return wilson(self.right, self.questions) if self.questions else None
 
     def to_json(self) -> dict[str, Any]:
@@ -229,7 +228,7 @@ class Accuracy:
 
 @dataclass(slots=True)
 class ClozeTally:
-    """Counts over ranked questions; in `ties`, by score, those whose answer shares the highest, which is not right."""
+    """Counts over ranked questions; `ties`, by score, are answers that share the highest score and so are wrong."""
 
     questions: int = 0
     answers_oov: int = 0
@@ -251,7 +250,7 @@ class ClozeTally:
         return Accuracy(self._right[by, False] + self._right[by, True], self.questions)
 
     def accuracy_in_vocabulary(self, by: Score) -> Accuracy:
-        """Over the questions whose answer the vocabulary has."""
+        """Accuracy over questions whose answer is in the vocabulary."""
         return Accuracy(self._right[by, False], self.questions - self.answers_oov)
 
     def to_json(self) -> dict[str, Any]:
@@ -272,6 +271,6 @@ class ClozeTally:
 
 
 def macro_average(accuracies: Iterable[Accuracy]) -> float | None:
-    """Return the mean of the shares, each set of questions with equal weight; None if no set has a question."""
+    """Return the mean share over sets of questions, equally weighted; None if no set has a question."""
     shares = [accuracy.share for accuracy in accuracies if accuracy.share is not None]
     return fmean(shares) if shares else None

@@ -1,6 +1,6 @@
-"""Several models on one text: each alone, the ensemble, and the oracle bound of any choice among them.
+"""Evaluate several models on one text: each alone, the ensemble, and the oracle bound of any choice among them.
 
-The text is read once: each member scores a segment before the next one is read.
+The text is read once: all members score a segment before the next segment is read.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from spanlm.scoring.protocol import STANDARD, Protocol
 from spanlm.scoring.stream import Reading, Scored, read
 
 TOLERANCE = 1e-6
-"""Nats a token that tuned weights may at most be short of the best ones."""
+"""Tuned weights are at most this many nats per token short of the optimum."""
 
 STEPS = 1000
-"""Steps that tuning takes, at most."""
+"""Steps of tuning, at most."""
 
 
 @dataclass(frozen=True)
 class OracleBound:
-    """The NLL if the best member at each token is chosen.
+    """The NLL of choosing the best member at each token.
 
-    A bound and not a model's perplexity: the choice is made after the token is seen, so these probabilities sum to
-    more than 1 over the vocabulary. No linear mixture of the members does better, whatever its weights at each token;
-    a normalised product can. `nll` is Σ_t −max_m log p_m(w_t) in nats, and `bound` is exp(nll / tokens).
+    This is a bound, not a model's perplexity: the choice is made after the token is seen, so these probabilities sum
+    to more than 1 over the vocabulary. No linear mixture of the members does better, even with other weights at each
+    token; a normalised product can. `nll` is Σ_t −max_m log p_m(w_t) in nats, and `bound` is exp(nll / tokens).
     """
 
     tokens: int
@@ -59,9 +59,9 @@ class EnsembleEvaluation:
 
 @dataclass(frozen=True)
 class TunedWeights:
-    """The weights of the mixture that fit a text best; no others gain more than `gap` nats a token.
+    """The mixture weights that fit a text best; no other weights gain more than `gap` nats per token.
 
-    `log_likelihoods` are mean log p of a token, nats, before each step and after the last; they never fall.
+    `log_likelihoods` are the mean log p of a token, nats, before each step and after the last; they never decrease.
     """
 
     weights: tuple[float, ...]
@@ -80,10 +80,10 @@ def evaluate_members(
     names = [f"member {number}" for number in range(len(ensemble.members))]
 
     def every(reading: Reading) -> Mapping[str, Tensor]:
-        """Answer log p of each member, of all as one, and of the best member at each token."""
-        each = ensemble.head.each_and_all(reading.readout, reading.segment.targets)
-        columns = dict(zip([*names, "ensemble"], map(reading.flat, each), strict=True))
-        return {**columns, "oracle": reading.flat(each[:-1].amax(0))}
+        """Answer log p of each member, of the ensemble, and of the best member at each token."""
+        log_p = ensemble.head.each_and_all(reading.readout, reading.segment.targets)
+        columns = dict(zip([*names, "ensemble"], map(reading.flat, log_p), strict=True))
+        return {**columns, "oracle": reading.flat(log_p[:-1].amax(0))}
 
     def reader(segments: Iterable[Segment]) -> Iterator[Scored]:
         return read(ensemble, segments, protocol, every)
@@ -102,9 +102,9 @@ def evaluate_members(
 def tune_weights(
     ensemble: Ensemble, corpus: Corpus, split: str = "valid", protocol: Protocol = STANDARD
 ) -> TunedWeights:
-    """Find the weights of the linear mixture that make a split most probable, which is never the one to report.
+    """Find the weights of the linear mixture that fit a split best; never tune on the split to report.
 
-    The text is read once, lines as the members know them; one float64 number a token and member is held.
+    The text is read once, its lines as in training; memory holds one float64 number per token and member.
 
     Raises:
         InputError: the corpus has no such split.
@@ -114,15 +114,15 @@ def tune_weights(
 
 def log_p_of_each(
     model: NextWordModel,
-    each: Callable[[Readout, Tensor], Tensor],
+    log_p_of: Callable[[Readout, Tensor], Tensor],
     corpus: Corpus,
     split: str,
     protocol: Protocol = STANDARD,
 ) -> Tensor:
-    """Return log p of every token of a split by each part of a mixture, (M, N) float64; `each` gives (M, T, B)."""
+    """Return log p of a split's tokens by each part of a mixture, (M, N) float64; `log_p_of` returns (M, T, B)."""
 
     def ask(reading: Reading) -> Mapping[str, Tensor]:
-        log_p = each(reading.readout, reading.segment.targets)
+        log_p = log_p_of(reading.readout, reading.segment.targets)
         return {"each": reading.flat(log_p.movedim(0, -1))}
 
     scored = read(model, protocol.batcher(corpus, split).segments(), protocol, ask)
@@ -134,14 +134,14 @@ def em_weights(log_p: Tensor, *, tolerance: float = TOLERANCE, steps: int = STEP
 
         w_m ← w_m g_m,    g_m = 1/N Σ_n p_mn / Σ_k w_k p_kn
 
-    A step never lowers the likelihood, which is concave in w. By Jensen's inequality no weights are better by more
-    than max_m log g_m nats a token; the search ends when that is below `tolerance`.
+    The likelihood is concave in w, and no step lowers it. By Jensen's inequality no weights are better by more than
+    max_m log g_m nats per token; the search ends when this is below `tolerance`, or after `steps` steps.
 
-    `log_p` has log p_m of token n, (M, N), float64. The first weights are equal; there are at most so many `steps`.
+    `log_p` has log p_m of token n, (M, N), float64. The search starts with equal weights.
     """
     count = len(log_p)
     weights = log_p.new_full((count,), 1 / count)
-    # relative to the best member of each token: no probability is lost to rounding
+    # divide by the best member's p, so that no probability underflows
     best = log_p.amax(0)
     likely, base, history = (log_p - best).exp(), float(best.mean()), []
     while True:

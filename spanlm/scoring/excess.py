@@ -1,4 +1,4 @@
-"""How much more than the least a model needs of a text with a known law (`spanlm.data.synthetic`), by lag."""
+"""Bits that a model needs beyond the optimum on a text with a known law (`spanlm.data.synthetic`), by lag."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from spanlm.scoring.stream import read
 
 @dataclass(frozen=True)
 class Excess:
-    """Targets whose best prediction needs a word from so many steps back, and what they cost, in bits a target.
+    """The cost, in bits per target, of targets whose best prediction needs a word at certain lags.
 
     Attributes:
-        lags: the least and the greatest; 0 and 0: no single word is needed.
-        tokens: how many targets.
-        optimum: mean −log2 p under the law, which no model is below but by chance.
+        lags: the least and the greatest lag; 0 and 0: no single word is needed.
+        tokens: number of targets.
+        optimum: mean −log2 p under the law; a model is below it only by chance.
         bits: mean −log2 p under the model.
     """
 
@@ -44,36 +44,36 @@ class Excess:
 
 
 def excess_by_lag(model: NextWordModel, corpus: Corpus, split: str, protocol: Protocol) -> list[Excess]:
-    """Compare a model's log p of every target with the law's: of all targets, then by lag, in powers of 2.
+    """Compare a model's log p with the law's, for all targets and then by lag in powers of 2.
 
-    The text is read once more, in its own order, as one stream. The law knows the words before in the line alone.
+    The text is read in its own order as one stream. The law conditions only on earlier words of the same line.
 
     Raises:
-        InputError: the text is from no source with a known law, or words of it are outside the vocabulary.
+        InputError: the text's source has no known law, or words of the text are outside the vocabulary.
     """
     known = _known(corpus, split)
     if corpus.oov.get(split):
         raise InputError(f"{corpus.name} {split}: has words outside the vocabulary, whose probability no law knows")
     context: Context = "line" if protocol.context == "line" else "carry"
-    one = Protocol(context=context, batch_size=1, precision=protocol.precision)
-    scored = read(model, one.batcher(corpus, split, in_order=True).segments(), one)
-    found = np.concatenate([block.numpy().astype(np.float64) for block in scored])
+    one_stream = Protocol(context=context, batch_size=1, precision=protocol.precision)
+    scored = read(model, one_stream.batcher(corpus, split, in_order=True).segments(), one_stream)
+    log_p = np.concatenate([block.numpy().astype(np.float64) for block in scored])
     optimum, lags = (np.array(column) for column in zip(*known, strict=True))
-    values = -found / math.log(2), -optimum / math.log(2)
+    values = -log_p / math.log(2), -optimum / math.log(2)
     whole = _summed((int(lags.min()), int(lags.max())), np.full(len(lags), True), *values)
     steps = [(0, 0), *((2**power, 2 ** (power + 1) - 1) for power in range(int(lags.max()).bit_length()))]
-    parts = [_summed(each, (lags >= each[0]) & (lags <= each[1]), *values) for each in steps]
+    parts = [_summed((low, high), (lags >= low) & (lags <= high), *values) for low, high in steps]
     return [whole, *(part for part in parts if part.tokens)]
 
 
 def law_bits(corpus: Corpus, split: str) -> float:
-    """Return the mean −log2 p of a part's words and line ends under the law of its source."""
-    return -fmean(each.log_p for each in _known(corpus, split)) / math.log(2)
+    """Return the mean −log2 p of a split's words and line ends under the law of its source."""
+    return -fmean(target.log_p for target in _known(corpus, split)) / math.log(2)
 
 
 def _known(corpus: Corpus, split: str) -> list[Known]:
     law = find_synthetic(corpus.name)
-    return [each for line in corpus.written_lines(split) for each in law.law(line.split())]
+    return [target for line in corpus.written_lines(split) for target in law.law(line.split())]
 
 
 def _summed(

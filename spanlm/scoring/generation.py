@@ -1,7 +1,6 @@
 """Sampling from a language model.
 
-What is read here is what was drawn before, a word of each text at a time, so it is no stream of `scoring.stream.read`,
-whose text is there before it is read.
+Each step reads the words drawn in the step before. `scoring.stream.read` cannot serve here: it needs the whole text.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from spanlm.scoring.options import GenerationOptions
 from spanlm.scoring.stream import STEPS, evaluating
 
 SIDE_BY_SIDE = 32
-"""Samples that are drawn at a time."""
+"""Samples drawn side by side."""
 
 
 class Drawn(NamedTuple):
-    """A word, and what it was drawn from: log p of every word (V,), as the model has it, before the temperature."""
+    """A drawn word, and the model's log p of every word (V,), before the temperature is applied."""
 
     word: str
     log_p: Tensor
@@ -40,15 +39,15 @@ def draw(
     line_by_line: bool = False,
     predict_first: bool = True,
 ) -> Iterator[Drawn]:
-    """Continue a prompt word by word; <eos> is the end of a line or sentence, not that of the text.
+    """Continue a prompt word by word; <eos> ends a line or sentence, not the text.
 
-    A prompt has <eos> where a line or sentence in it ends; unknown words are read as <unk>. If the model was trained
+    The prompt has <eos> at the end of each line or sentence; unknown words are read as <unk>. If the model was trained
     `line_by_line`, each line begins with an empty state, and only the prompt's last line is read. Without
-    `predict_first` no <eos> opens a line: the model cannot draw its first word, so the prompt must give one, and the
-    text ends with its line.
+    `predict_first` no <eos> opens a line and the model cannot draw a first word: the prompt must have one, and the text
+    ends with its line.
 
     Raises:
-        InputError: no first word, without `predict_first`.
+        InputError: the prompt has no first word, without `predict_first`.
     """
     texts = _Texts(model, vocabulary, prompt, line_by_line, predict_first)
     return (drawn for (drawn,) in texts.drawn(options, 1) if drawn is not None)
@@ -64,12 +63,12 @@ def draw_samples(
     line_by_line: bool = False,
     predict_first: bool = True,
 ) -> Iterator[list[str]]:
-    """Continue a prompt `count` times, some side by side: sample n has the words that seed + n draws alone.
+    """Continue a prompt `count` times, several side by side; see `draw`.
 
-    But for rounding, which differs with the number of texts that are read at a time. See `draw`.
+    Sample n equals what `draw` gives with seed + n, up to rounding, which depends on the number of texts side by side.
 
     Raises:
-        InputError: several samples at temperature 0, which are all the same; or as `draw`.
+        InputError: several samples at temperature 0, which would all be the same; or see `draw`.
     """
     count = whole_number("samples", count)
     same = "1 with temperature=0, where all are the same"
@@ -85,7 +84,7 @@ def draw_samples(
 
 
 class _Texts:
-    """Texts that continue one prompt, side by side."""
+    """Continuations of one prompt, side by side."""
 
     def __init__(
         self, model: NextWordModel, vocabulary: Vocabulary, prompt: list[str], line_by_line: bool, predict_first: bool
@@ -106,7 +105,7 @@ class _Texts:
         self._line_by_line, self._predict_first = line_by_line, predict_first
 
     def drawn(self, options: GenerationOptions, count: int) -> Iterator[list[Drawn | None]]:
-        """Give at each step a word of each of `count` texts, None of one that has ended."""
+        """Yield at each step one word for each of `count` texts, None for a text that has ended."""
         eos, barred = self._vocabulary.eos_id, [] if options.unk else [self._vocabulary.unk_id]
         generators = [torch.Generator().manual_seed((options.seed + n) % 2**63) for n in range(count)]
         goes_on, state = [True] * count, self._model.init_state(1)
@@ -131,7 +130,7 @@ class _Texts:
             log_p, state = self._next([words], state)
 
     def _next(self, ids: Sequence[Sequence[int]], state: LMState) -> tuple[Tensor, LMState]:
-        """Read words (T, B): log p of those that may follow the last ones, (B, V), and the state after these."""
+        """Read words (T, B); return log p of the next words, (B, V), and the state."""
         with evaluating(self._model):
             readout, state = self._model(torch.tensor(ids, device=self._model.device), state)
             return self._model.head.log_probs(readout.map(lambda x: x[-1:]))[0].cpu(), state
@@ -145,13 +144,13 @@ def sample(
     barred: list[int],
     generator: torch.Generator,
 ) -> int:
-    """Draw a word from log_p (V,), changed as `GenerationOptions` says and without the words `barred`.
+    """Draw a word from log_p (V,), transformed as in `GenerationOptions` and without the `barred` words.
 
-    With u uniform in [0, 1) it is the first word, by id, at which the running sum of the probabilities reaches (1 − u)
-    times their total. As 1 − u > 0, a word without a probability is never drawn.
+    With u uniform in [0, 1), the first word by id is drawn at which the running sum of the probabilities reaches
+    (1 − u) times their total. As 1 − u > 0, a word with probability 0 is never drawn.
 
     Raises:
-        InputError: no word has a probability, as those of weights that are not numbers.
+        InputError: no word has a probability, for example because the weights are NaN.
     """
     log_p = log_p.double().clone()
     log_p[barred] = -torch.inf
@@ -167,7 +166,7 @@ def sample(
             dropped[top_k:] = True
         if top_p is not None:
             values[dropped] = 0
-            dropped |= values.cumsum(0) - values >= top_p * values.sum()  # the word that crosses the border stays
+            dropped |= values.cumsum(0) - values >= top_p * values.sum()  # the word that crosses the limit stays
         probabilities[words[dropped]] = 0
     summed = probabilities.cumsum(0)
     share = 1 - torch.rand((), generator=generator, dtype=summed.dtype)

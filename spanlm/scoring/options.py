@@ -1,4 +1,4 @@
-"""What the ways to score are asked: groups of options. No torch here, so that help and refusals come at once."""
+"""Options of scoring, in groups. This module does not import torch, so that help and refusals are instant."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ State = Literal["auto", "carry", "document", "line"]
 """A word's context; auto: as in training."""
 
 BASES = {"2": 2.0, "e": math.e, "10": 10.0}
-"""Of logarithms, as they are written: bits, nats and bans."""
+"""Bases of logarithms by their names on the command line: bits, nats and bans."""
 
 
 @options()
 class ScoreOptions:
-    """How words are scored."""
+    """Options for scoring words."""
 
     state: Context = option(
         "a word's context: the text so far (carry), its line, the lines since a blank one (document)", default="line"
@@ -57,7 +57,7 @@ CONTEXTS: tuple[ClozeContext, ...] = get_args(ClozeContext)
 
 @options()
 class ClozeOptions:
-    """How questions are read; any `batch_size` gives the same values, up to rounding."""
+    """Options for cloze questions; any `batch_size` gives the same values, up to rounding."""
 
     contexts: Sequence[ClozeContext] | None = option(
         "what is read before the query: its context sentences (full, the default); nothing (query, the default of "
@@ -69,15 +69,15 @@ class ClozeOptions:
 
 
 LEAST_TEMPERATURE = 0.001
-"""Below it the division overflows; 0 takes the most probable word without a division."""
+"""Division by a lower temperature overflows; 0 takes the most probable word without dividing."""
 
 
 @options()
 class GenerationOptions:
     """The sampling distribution.
 
-    p'(w) ∝ p(w)^{1 / temperature} over the words that remain: the `top_k` most probable, then of these the fewest that
-    hold the share `top_p` of their probability.
+    p'(w) ∝ p(w)^{1 / temperature} over the `top_k` most probable words, and then over the fewest of these that hold the
+    share `top_p` of their probability.
     """
 
     length: int = option("how many words", default=50, limit=at_least(1))
@@ -98,12 +98,12 @@ class GenerationOptions:
 
 @options("cache")
 class CacheConfig:
-    """A cache and its share.
+    """A neural cache and its share.
 
     Example:
         >>> words = spanlm.CacheConfig(window=500, theta=0.3, lambda_=0.1)
-        >>> found = spanlm.load("runs/demo").evaluate(split="valid", cache=words)
-        >>> gain = found.without_cache.perplexity - found.perplexity
+        >>> result = spanlm.load("runs/demo").evaluate(split="valid", cache=words)
+        >>> gain = result.without_cache.perplexity - result.perplexity
     """
 
     window: int = option(
@@ -124,10 +124,10 @@ class CacheConfig:
 
 
 THETAS = (0.0, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 1.6, 2.4, 4.0)
-"""Published: 0.3 to 1. The larger the features, the less."""
+"""Published values are 0.3 to 1. Larger features need a smaller θ."""
 
 LAMBDAS = tuple(number / 50 for number in range(31))
-"""0 to 0.6. Published: 0.1 to 0.13 for large models; weak ones want more, and 0 is no cache."""
+"""0 to 0.6. Published values are 0.1 to 0.13 for large models; weak models need more. 0 is no cache."""
 
 
 def require_grid(windows: Sequence[int], thetas: Sequence[float], lambdas: Sequence[float]) -> None:
@@ -139,10 +139,10 @@ def require_grid(windows: Sequence[int], thetas: Sequence[float], lambdas: Seque
 
 @options("cache")
 class CacheOptions:
-    """A cache as a user gives it: one, or a grid to search.
+    """A user's cache settings: one cache, or a grid to search.
 
     Raises:
-        InputError: a value outside its range; without `tune`, several values, or none.
+        InputError: a value is outside its range; or, without `tune`, θ or λ has several values or none.
     """
 
     window: int = option(
@@ -158,8 +158,8 @@ class CacheOptions:
     def __post_init__(self) -> None:
         for name, values in {} if self.tune else {"theta": self.theta, "lambda": self.lambda_}.items():
             if values is None:
-                how = f"needs {named(f'cache.{name}')}, or {named('cache.tune')}, which finds what fits best"
-                raise InputError("cache.window", self.window, how)
+                limit = f"needs {named(f'cache.{name}')}, or {named('cache.tune')}, which finds what fits best"
+                raise InputError("cache.window", self.window, limit)
             if len(values) > 1:
                 limit = f"{len(values)} values are a grid; choose one, or add {named('cache.tune')}"
                 raise InputError(f"cache.{name}", limit=limit)
@@ -175,14 +175,14 @@ class CacheOptions:
 
 
 LENGTH = 5
-"""Published: tokens after which the weights are adapted."""
+"""Tokens between updates of the weights, as published."""
 
 DynamicLoss = Literal["likelihood", "training"]
 
 
 @options("dynamic")
 class DynamicConfig:
-    """The settings of the update rule. The defaults are the published ones, for an AWD-LSTM on Penn Treebank.
+    """Settings of the update rule. The defaults are the published ones for an AWD-LSTM on Penn Treebank.
 
     Example:
         >>> learns = spanlm.DynamicConfig(rate=1e-4)  # for model.evaluate(dynamic=learns)
@@ -204,12 +204,12 @@ class DynamicConfig:
     def from_sum_convention(
         *, rate: float, decay: float, epsilon: float, segments: float, tensors: int
     ) -> DynamicConfig:
-        """Convert η, λ and ε of the first release, given n and K of the statistics."""
+        """Convert η, λ and ε of the authors' first release, given n and K of the statistics."""
         root = math.sqrt(segments)
         return DynamicConfig(rate=rate / root, decay=decay / tensors, epsilon=epsilon / root)
 
     def sum_convention(self, segments: float, tensors: int) -> tuple[float, float, float]:
-        """Return η, λ and ε as the first release would have them, given n and K of the statistics."""
+        """Return η, λ and ε in the convention of the authors' first release, given n and K of the statistics."""
         root = math.sqrt(segments)
         return self.rate * root, self.decay * tensors, self.epsilon * root
 
@@ -241,7 +241,7 @@ def dynamic_grid(
     epsilon: float = EPSILON,
     loss: DynamicLoss = "likelihood",
 ) -> list[DynamicConfig]:
-    """Return every η with every λ; None: the published grid. InputError: an empty list, or a value out of range."""
+    """Combine every η with every λ; None: the published grid. InputError: a list is empty or a value out of range."""
     rates, decays = RATES if rates is None else rates, DECAYS if decays is None else decays
     for name, values in (("rate", rates), ("decay", decays)):
         require_several(f"dynamic.{name}", values)
@@ -251,10 +251,10 @@ def dynamic_grid(
 
 @options("dynamic")
 class DynamicOptions:
-    """The settings of a dynamic evaluation as a user gives them: one point, or a grid to search.
+    """A user's settings of dynamic evaluation: one point, or a grid to search.
 
     Raises:
-        InputError: a value outside its range, or several values without `tune`.
+        InputError: a value is outside its range, or there are several values without `tune`.
     """
 
     rate: Sequence[float] | None = option(
@@ -262,12 +262,14 @@ class DynamicOptions:
         default=None,
     )
     decay: Sequence[float] | None = option(
-        "λ, how fast they return (default: 0.002; to tune, the published grid); several: a grid to tune", default=None
+        "λ, how fast the weights return to the trained ones (default: 0.002; to tune, the published grid); several: a "
+        "grid to tune",
+        default=None,
     )
-    epsilon: float | None = option("ε, how much weights with small gradients are held (default: 2e-05)", default=None)
+    epsilon: float | None = option("ε, which slows weights with small gradients (default: 2e-05)", default=None)
     loss: DynamicLoss = option(
-        "what they learn from: the likelihood, or, of a model with a span buffer, the loss of its training (its "
-        "temperature, if annealed the last, and the reward)",
+        "what the weights learn from: the likelihood, or, with a span buffer, the training loss (with the training "
+        "temperature, the last one if annealed, and the reward)",
         default="likelihood",
     )
     statistics: int | None = option(
@@ -283,11 +285,11 @@ class DynamicOptions:
             if values is not None and len(values) > 1 and not self.tune:
                 limit = f"{len(values)} values are a grid; choose one, or add {named('dynamic.tune')}"
                 raise InputError(f"dynamic.{name}", limit=limit)
-        _ = self.points  # refuses the rest
+        _ = self.points  # raises for values out of range
 
     @property
     def points(self) -> list[DynamicConfig]:
-        """What to try; one without `tune`."""
+        """The points to try; a single one without `tune`."""
         epsilon, rates, decays = EPSILON if self.epsilon is None else self.epsilon, self.rate, self.decay
         if not self.tune:
             usual = DynamicConfig()
@@ -301,28 +303,26 @@ LENGTHS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200)
 
 @options()
 class ContextOptions:
-    """What is measured."""
+    """Options for measuring the use of context."""
 
     positions: int = option(
-        "how many places in the text words are counted from; at each length a target a place",
-        default=2_000,
-        limit=at_least(2),
+        "number of places in the text; each place gives one target at each length", default=2_000, limit=at_least(2)
     )
     lengths: Sequence[int] = option(
-        "the numbers n of words that stay as they are",
+        "numbers n of context words that stay unchanged",
         default=LENGTHS,
         limit=Limit(lambda lengths: len(lengths) > 0 and min(lengths) >= 1, "numbers of at least 1"),
     )
     far: int = option(
-        "how many words before these are shuffled, dropped or replaced, at lengths up to as many; 0: none of it",
+        "number of words before these to shuffle, drop or replace, at lengths up to this number; 0: none",
         default=100,
         limit=Limit(lambda far: far == 0 or far >= 2, "0, or at least 2"),
     )
-    seed: int = option("of the places, and of what is drawn at each", default=1, limit=SEED)
+    seed: int = option("seed of the places, and of the draws at each place", default=1, limit=SEED)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lengths", tuple(sorted(set(self.lengths))))
 
 
 EXPECTED, EXPECTED_OF_PART = 5, 4
-"""How many of the most probable next words are kept: of a model, and of each of several parts."""
+"""How many of the most probable next words are kept: for a model, and for each part of a mixture."""

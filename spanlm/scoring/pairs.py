@@ -1,9 +1,8 @@
 """Minimal pairs: is the good sentence of each pair more probable than the bad one (Warstadt et al., 2020, BLiMP)?
 
-A sentence's log-probability is Σ log p(word | <eos>, the words before it), its line end counted; with a region, only
-the region's words are summed, each with all that stands before it. Equal log-probabilities, as those of equal
-sentences, are a wrong answer, and are counted apart, as are pairs with a word outside the vocabulary, whose answer may
-be that of two <unk>.
+A sentence's log-probability is Σ log p(word | <eos>, the words before it), line end included. With a region, only the
+region's words are summed, each with its full context. Equal log-probabilities, as of equal sentences, are a wrong
+answer; such ties are also counted apart. So are pairs with a word outside the vocabulary, which may compare two <unk>.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from spanlm.scoring.prefix_tree import TextScore
 from spanlm.scoring.tally import wilson
 
 Region = tuple[int, int]
-"""Of a sentence's words, separated by white space: the first and the last, from 1."""
+"""The numbers of the first and the last word, from 1; white space separates words."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """An acceptable sentence and another.
+    """An acceptable sentence and an unacceptable one.
 
     Attributes:
-        regions: of both, what is compared; None: all of them.
-        fields: what else is known of the pair.
-        line: where it stands in its file.
+        regions: the words to compare, in both; None: whole sentences.
+        fields: further columns of the pair's row.
+        line: its line number in the file.
     """
 
     good: str
@@ -46,17 +45,17 @@ class Pair:
 
 
 ANSWERS = ("good", "bad", "correct", "tie", "oov")
-"""What is written of a pair after its own fields."""
+"""Columns written after the pair's own fields."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What a model says of a pair.
+    """A model's scores of a pair.
 
     Attributes:
         good: log p of the good sentence or its region, nats.
-        bad: of the bad one.
-        oov: whether either has a word outside the vocabulary.
+        bad: log p of the bad sentence or its region, nats.
+        oov: whether either sentence has a word outside the vocabulary.
     """
 
     pair: Pair
@@ -78,13 +77,13 @@ class Compared:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How many pairs are answered right.
+    """Numbers of pairs by answer.
 
     Attributes:
-        correct: those whose good sentence is more probable.
-        ties: those with two equal ones, which are wrong.
-        oov: those with a word outside the vocabulary.
-        oov_correct: those of them that are answered right.
+        correct: pairs whose good sentence is more probable.
+        ties: pairs with equal log-probabilities, which count as wrong.
+        oov: pairs with a word outside the vocabulary.
+        oov_correct: correct pairs among these.
     """
 
     pairs: int
@@ -95,9 +94,9 @@ class Accuracy:
 
     @classmethod
     def of(cls, compared: Iterable[Compared]) -> Accuracy:
-        found = list(compared)
-        correct, ties, oov = (sum(getattr(each, name) for each in found) for name in ("correct", "tie", "oov"))
-        return cls(len(found), correct, ties, oov, sum(each.oov and each.correct for each in found))
+        results = list(compared)
+        correct, ties, oov = (sum(getattr(result, name) for result in results) for name in ("correct", "tie", "oov"))
+        return cls(len(results), correct, ties, oov, sum(result.oov and result.correct for result in results))
 
     @property
     def accuracy(self) -> float:
@@ -113,63 +112,63 @@ class Accuracy:
 
 
 def accuracies(compared: Sequence[Compared], column: str) -> dict[str, Accuracy]:
-    """Return the accuracy of the pairs with each value of a field, in the order of their first."""
+    """Return the accuracy for each value of a field, in order of first appearance."""
     groups: dict[str, list[Compared]] = defaultdict(list)
-    for each in compared:
-        groups[str(each.pair.fields.get(column, ""))].append(each)
-    return {value: Accuracy.of(those) for value, those in groups.items()}
+    for result in compared:
+        groups[str(result.pair.fields.get(column, ""))].append(result)
+    return {value: Accuracy.of(group) for value, group in groups.items()}
 
 
 def regions_of(good: str, bad: str, wanted: str, wanted_bad: str) -> tuple[Region, Region]:
-    """Return which words of two sentences are meant by their numbers (`4`, `4-6`) or by the words themselves.
+    """Find regions in two sentences by word numbers (`4`, `4-6`) or by the words themselves.
 
-    Punctuation that is glued to a word does not count, unless it is wanted. Of several places that is meant which both
-    have, counted from their beginning or their end, and which differs, or has something before it that does.
+    Punctuation attached to a word is ignored, unless it is wanted. If words occur at several places, the region is the
+    place that both sentences share, counted from the beginning or the end, up to which they differ.
 
     Raises:
-        InputError: they are not there, or at several such places.
+        InputError: there is no such place, or several.
     """
     words, others = written_words(good), written_words(bad)
-    found = [(x, y) for x in _places(good, words, wanted) for y in _places(bad, others, wanted_bad)]
-    if len(found) > 1:
-        alike = [(x, y) for x, y in found if x[0] == y[0] or len(words) - x[1] == len(others) - y[1]]
-        found = [(x, y) for x, y in alike if words[: x[1]] != others[: y[1]]]
-    if len(found) != 1:
-        count = f"has {len(found) or 'no'} places that differ"
+    places = [(x, y) for x in _places(good, words, wanted) for y in _places(bad, others, wanted_bad)]
+    if len(places) > 1:
+        alike = [(x, y) for x, y in places if x[0] == y[0] or len(words) - x[1] == len(others) - y[1]]
+        places = [(x, y) for x, y in alike if words[: x[1]] != others[: y[1]]]
+    if len(places) != 1:
+        count = f"has {len(places) or 'no'} places that differ"
         raise InputError(f"{wanted!r} {count} in {good!r} and {bad!r}. Give the number of its first word, as 4 or 4-6.")
-    return found[0]
+    return places[0]
 
 
 def _places(text: str, words: list[str], wanted: str) -> list[Region]:
-    asked = written_words(wanted)
+    tokens = written_words(wanted)
     first, dash, last = wanted.partition("-")
     if first.strip().isdecimal() and (not dash or last.strip().isdecimal()):
         start, end = int(first), int(last or first)
         if not 1 <= start <= end <= len(words):
             raise InputError(f"there are no words {wanted} in {text!r}, which has {len(words)}")
         return [(start, end)]
-    plain = [*map(_plain, words)] if asked == [*map(_plain, asked)] else words
-    starts = [n for n in range(len(words)) if asked and plain[n : n + len(asked)] == asked]
+    plain = [*map(_plain, words)] if tokens == [*map(_plain, tokens)] else words
+    starts = [n for n in range(len(words)) if tokens and plain[n : n + len(tokens)] == tokens]
     if not starts:
         raise InputError(f"{wanted!r} is not in {text!r}. Give the number of its first word, as 4 or 4-6.")
-    return [(n + 1, n + len(asked)) for n in starts]
+    return [(n + 1, n + len(tokens)) for n in starts]
 
 
 def _plain(word: str) -> str:
-    """Return a word without the punctuation around it, unless it is nothing else."""
+    """Strip punctuation around a word, unless the word is all punctuation."""
     return re.sub(r"^\W+|\W+$", "", word) or word
 
 
 def compare_pairs(pairs: Sequence[Pair], score: Callable[[Sequence[str]], Sequence[TextScore]]) -> list[Compared]:
-    """Compare the sentences of every pair by what `score` gives of sentences."""
-    scored, found = iter(score([text for pair in pairs for text in (pair.good, pair.bad)])), []
+    """Compare the sentences of every pair; `score` scores sentences."""
+    scored, results = iter(score([text for pair in pairs for text in (pair.good, pair.bad)])), []
     for pair in pairs:
         good, bad = next(scored), next(scored)
         if pair.same:
-            bad = good  # in a batch of another width numbers may differ in their last digits
+            bad = good  # equal sentences in other batches may differ by rounding
         log_p, bad_log_p = good.log_prob, bad.log_prob
         if pair.regions is not None:
             both = zip((good, bad), pair.regions, strict=True)
-            log_p, bad_log_p = (math.fsum(each.words[first - 1 : last]) for each, (first, last) in both)
-        found.append(Compared(pair, log_p, bad_log_p, bool(good.oov or bad.oov)))
-    return found
+            log_p, bad_log_p = (math.fsum(text.words[first - 1 : last]) for text, (first, last) in both)
+        results.append(Compared(pair, log_p, bad_log_p, bool(good.oov or bad.oov)))
+    return results

@@ -1,4 +1,4 @@
-"""Perplexity with its protocol spelled out."""
+"""Perplexity, with a description of its protocol."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from spanlm.scoring.tally import Tally, perplexity, tallies
 
 @dataclass(frozen=True)
 class SaltonCount:
-    """The perplexity of the code of Salton et al. (2017), which no other paper's is comparable with.
+    """The perplexity as computed by the code of Salton et al. (2017); no other paper's number is comparable.
 
-    The first word of each sentence is never predicted, but counted: exp(NLL / all tokens). That is less than what a
-    predicted token costs; with one first word in 22 tokens, as in Penn Treebank, 71.7 stands for 88.0.
+    The first word of each sentence is counted but never predicted: exp(NLL / all tokens). This is too low: with one
+    first word in 22 tokens, as in Penn Treebank, 71.7 corresponds to 88.0 per predicted token.
 
-    `nll` is that of the predicted tokens, nats; `perplexity`, the paper's number, is exp(nll / counted).
+    `nll` is the NLL of the predicted tokens, nats; `perplexity`, the paper's number, is exp(nll / counted).
     """
 
     protocol: str
@@ -41,29 +41,29 @@ class SaltonCount:
 
 
 SHARES = ("reward", "gate", "utilisation", "oracle_utilisation")
-"""Means over the tokens that had anything to read."""
+"""Means over the tokens for which the buffer was not empty."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The perplexity of each prediction of a span buffer model alone (Li et al., 2020, Table 3 and Figure 4).
+    """The perplexity of each prediction, p and q, of a span buffer model (Li et al., 2020, Table 3 and Figure 4).
 
-    The oracle takes, at each token, the part that gave it more. It is a bound and no model's perplexity: the choice is
-    made after the token is seen. No gate can do better.
+    The oracle takes, at each token, the more probable prediction. This is a bound, not a model's perplexity: the choice
+    is made after the token is seen. No gate can do better.
 
-    Every token counts once in each number, as in the model's own perplexity: where the buffer is empty there is no q,
-    and buffer and oracle are p. All numbers are from the pass that measures the model: if its weights follow the text,
-    from before each update.
+    Every number counts each token once, as the model's own perplexity does. While the buffer is empty there is no q,
+    and p replaces it. All numbers come from the pass that measures the model; with dynamic evaluation they are taken
+    before each update.
 
     Attributes:
         encoder: perplexity of p ("using only sequential RNN").
-        buffer: perplexity of q, and of p where nothing is remembered ("using only sequential neural buffer").
-        oracle: exp of the mean of −log max(p, q): the bound ("oracle policy").
+        buffer: perplexity of q, or of p while the buffer is empty ("using only sequential neural buffer").
+        oracle: the bound, exp of the mean of −log max(p, q) ("oracle policy").
         untempered: perplexity with T = 1 ("w/o annealing in test"); NaN in training.
         equal: perplexity of (p + q) / 2, which is T → ∞; a gate of T = 100 is near it; NaN in training.
-        remembering: how many of the tokens had anything to read; the numbers below are of these, None if there are
-            none.
-        utilisation: PoU, the share with λ >= 0.5 (Eq. 15); a temperature changes nothing about it.
+        remembering: number of tokens with a buffer that is not empty; the numbers below are over these tokens, None if
+            there are none.
+        utilisation: PoU, the share with λ >= 0.5 (Eq. 15); a temperature does not change it.
         oracle_utilisation: oracle PoU, the share with q > p.
         gate: mean λ, without temperature.
         reward: mean r (Eq. 12-13).
@@ -88,14 +88,14 @@ class Parts:
 
 @dataclass(frozen=True)
 class Share:
-    """The NLL of some targets, shared out over `count` of them, or of the words or characters that they stand for.
+    """The NLL of some targets, per target, word or character.
 
     Attributes:
-        count: over how many the NLL is shared out.
+        count: number of targets, words or characters.
         nll: summed negative log-likelihood of the targets, nats.
         nats: nll / count.
-        bits: the same in bits; of characters it is called bpc.
-        log10: summed log10 probability, which is -nll / ln 10.
+        bits: the same in bits; bpc for characters.
+        log10: summed log10 probability, -nll / ln 10.
         perplexity: exp(nll / count).
     """
 
@@ -117,21 +117,21 @@ class Evaluation:
     """The perplexity of a model on one split of a corpus.
 
     Attributes:
-        protocol: how tokens were counted and when state was reset.
+        protocol: description of how tokens were counted and when the state was reset.
         tokens: predicted tokens: all of the split, each exactly once, <eos> included.
         nll: summed negative log-likelihood, nats.
         perplexity: exp(nll / tokens).
-        oov_tokens: words of the text that the vocabulary does not have, read and predicted as <unk>.
-        unk_tokens: all targets that are <unk>: those, and the <unk> written in the text itself.
-        perplexity_without_unk: over the targets that are not <unk>; None if all are.
+        oov_tokens: words outside the vocabulary, read and predicted as <unk>.
+        unk_tokens: targets that are <unk>: words outside the vocabulary, and <unk> in the text itself.
+        perplexity_without_unk: perplexity over the targets that are not <unk>; None if all are.
         shares: the NLL by convention, each over its own targets: `all`, `without_unk`, `without_eos` and
-            `without_unk_and_eos`; and that of all targets over the `words` and `characters` of the text as it is
-            written, see `spanlm.data.corpora.Corpus.written`. What has no targets, or no written text, is left out.
-        salton2017: the count of Salton et al., where each sentence begins anew; else None.
-        without_cache: where a cache was mixed in, the same without it; else None.
-        without_dynamic: where the weights followed the text, the same with the trained ones throughout; else None.
-        parts: the perplexities of the two predictions of a mixture; None of a model that makes one, and with a cache.
-        notes: what one must know of the text, as that it is no longer the one of the training.
+            `without_unk_and_eos`; and the NLL of all targets per written `words` and `characters`, see
+            `spanlm.data.corpora.Corpus.written`. Conventions without targets or written text are left out.
+        salton2017: the count of Salton et al. if each sentence is its own context; else None.
+        without_cache: with a cache, the evaluation without it; else None.
+        without_dynamic: with dynamic evaluation, the evaluation with the trained weights; else None.
+        parts: the perplexities of a mixture's two predictions; None for other models, and with a cache.
+        notes: warnings about the text, for example that it has changed since training.
     """
 
     corpus: str
@@ -160,7 +160,7 @@ class Evaluation:
 
 
 def without_notes(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a dictionary of all that is not called notes."""
+    """Return the items as a dictionary, without notes."""
     return {name: value for name, value in items if name != "notes"}
 
 
@@ -174,11 +174,11 @@ def evaluate(
 ) -> Evaluation:
     """Measure perplexity: exp(total NLL / predicted tokens), every token of the split predicted exactly once.
 
-    Where each sentence begins anew, the result has the count of Salton et al. (2017), too, under its own name. With a
-    neural cache mixed in, it has the numbers without, from the same pass.
+    If each sentence is its own context, the result includes the count of Salton et al. (2017). With a neural cache, it
+    includes the numbers without the cache, from the same pass.
 
     Raises:
-        InputError: no such split, or a size below 1.
+        InputError: there is no such split, or a size is below 1.
     """
     require(cache is None or isinstance(cache, CacheConfig), "cache", cache, "a CacheConfig, as tune_cache([500]).best")
     if cache is None:
@@ -188,14 +188,14 @@ def evaluate(
     def with_cache(segments: Iterable[Segment]) -> Iterator[Scored]:
         return read(model, segments, protocol, log_p, NeuralCache(cache, across=protocol.context == "line"))
 
-    # a cache goes on over lines, so it needs them in the order of the text
+    # the cache carries over from line to line, so lines must come in the order of the text
     done = cache.description + " over the lines before" * (protocol.context == "line")
     plain, cached = measure(with_cache, corpus, split, protocol, {"log_p": "", "cached": done}, in_order=True)
     return replace(cached, without_cache=plain)
 
 
 Reader = Callable[[Iterable[Segment]], Iterator[Scored]]
-"""Makes a stream of scored tokens of a text's segments."""
+"""Scores the tokens of a text's segments."""
 
 
 def measure(
@@ -208,9 +208,9 @@ def measure(
     in_order: bool = False,
     length: int = LENGTH,
 ) -> list[Evaluation]:
-    """Read a split as `Protocol.readings` says, and count it by each of several columns of log p.
+    """Read a split by `Protocol.readings`, and evaluate each of several columns of log p.
 
-    `columns` say what was done beside reading, which is added to the protocol.
+    `columns` maps each column to what was done beside reading, which is appended to the protocol.
     """
     first, second = protocol.readings(corpus, split, in_order=in_order, length=length)
     began = time.perf_counter()
@@ -239,7 +239,7 @@ def measure(
 def evaluation_of(
     total: Tally, seconds: float, corpus: Corpus, split: str, protocol: Protocol, written: tuple[int, int] | None
 ) -> Evaluation:
-    """Turn the sums over a split, and the words and characters of its text, into an evaluation."""
+    """Make an evaluation of the sums over a split; `written` has the words and characters of its text."""
     known = total.tokens - total.unk_tokens
     words, characters = written or (0, 0)
     shared = {
@@ -272,10 +272,10 @@ def evaluation_of(
 
 
 def padded_perplexity(result: Evaluation, vocabulary: Vocabulary, size: int) -> float:
-    """Return the perplexity over `size` words, for a fair comparison of models with different vocabularies.
+    """Return the perplexity over `size` words, to compare models with different vocabularies; use one size for all.
 
-    The words that the vocabulary lacks, size − K with K its words but `<unk>` (`<eos>` counts), share p(<unk>) equally.
-    Each target that is `<unk>` therefore costs log(size − K) nats more. Give all models the same size.
+    With K the number of words in the vocabulary except `<unk>` (`<eos>` counts), the size − K missing words share
+    p(<unk>) equally. Each `<unk>` target therefore costs log(size − K) nats more.
 
     Raises:
         InputError: the size leaves no word for `<unk>`.
@@ -285,14 +285,14 @@ def padded_perplexity(result: Evaluation, vocabulary: Vocabulary, size: int) -> 
 
 
 def require_pad(vocabulary: Vocabulary, size: int) -> int:
-    """Return how many of `size` words a vocabulary lacks; InputError: none, see `padded_perplexity`."""
+    """Return how many of `size` words the vocabulary lacks; InputError: none. See `padded_perplexity`."""
     known = len(vocabulary) - 1
     require(size > known, "vocab_pad", size, f"more than the {known:,} words that the model knows")
     return size - known
 
 
 def parts_of(sums: Mapping[str, float], tokens: int) -> Parts | None:
-    """Turn the sums of a text's metrics into `Parts`; None for a model that makes one prediction."""
+    """Turn the sums of a text's metrics into `Parts`; None if the model makes a single prediction."""
     if "buffer_nll" not in sums:
         return None
     names, steps = ("encoder", "buffer", "oracle", "untempered", "equal"), sums["steps"]
@@ -307,20 +307,20 @@ def parts_of(sums: Mapping[str, float], tokens: int) -> Parts | None:
 
 
 def log_of(sums: Mapping[str, float], tokens: int) -> dict[str, float]:
-    """Return the means for a training log from the sums over a text; empty where the buffer was empty throughout.
+    """Return means for a training log from the sums over a text; empty if the buffer was always empty.
 
-    encoder_nll and buffer_nll: nats a token of each part alone, over all tokens, see `Parts`. The others are of the
-    `steps` that had anything to read: reward: mean r; gate: mean λ; utilisation: PoU, the share with λ >= 0.5 (Li et
-    al., 2020, Eq. 15); oracle_utilisation: with q > p; of training reward_loss: −η r log λ.
+    encoder_nll and buffer_nll are nats per token of each prediction, over all tokens, see `Parts`. The others are means
+    over the `steps` with a buffer that is not empty: reward r; gate λ; utilisation, PoU, the share with λ >= 0.5 (Li et
+    al., 2020, Eq. 15); oracle_utilisation, the share with q > p; in training reward_loss, −η r log λ.
     """
-    found, steps = parts_of(sums, tokens), sums.get("steps", 0.0)
-    if found is None or not steps:
+    parts, steps = parts_of(sums, tokens), sums.get("steps", 0.0)
+    if parts is None or not steps:
         return {}
     named = ("encoder_nll", "buffer_nll", *SHARES)
-    means = {"steps": float(found.remembering), **{name: getattr(found, name) for name in named}}
+    means = {"steps": float(parts.remembering), **{name: getattr(parts, name) for name in named}}
     return means | ({"reward_loss": sums["reward_loss"] / steps} if "reward_loss" in sums else {})
 
 
 def log_of_training(sums: Mapping[str, float]) -> dict[str, float]:
-    """Return the same of an epoch's training: `log_of` all its words."""
+    """Return `log_of` over all words of an epoch's training."""
     return log_of(sums, round(sums.get("steps", 0.0) + sums.get("other_steps", 0.0)))

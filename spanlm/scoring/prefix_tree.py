@@ -1,8 +1,8 @@
-"""Log-probabilities of many short texts that begin alike: hypotheses of a list, minimal pairs, candidates for a gap.
+"""Log-probabilities of many short texts with common beginnings: n-best hypotheses, minimal pairs, cloze candidates.
 
-The texts are the paths of one tree, which is cut into segments for `spanlm.scoring.stream.read`: what several texts
-have in common is one stream, which goes on as several where they part. A stream predicts one word a step, so the last
-word in common is read by each of them.
+The texts are the paths of a tree, which is cut into segments for `spanlm.scoring.stream.read`: a common beginning is
+one stream, which splits where the texts differ. A stream predicts one word per step, so each branch reads the last
+common word again.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import Reading, as_steps, read
 
 STREAMS = 1024
-"""Texts read side by side, at most."""
+"""Texts side by side, at most."""
 
 STATE_BYTES = 1 << 28
-"""Of the states that are held at once: what looks back far has large ones, and then fewer texts side by side."""
+"""Limit for all states held at once: a model with large states reads fewer texts side by side."""
 
 TOKENS = 4096
-"""Read at a time, over all streams; any number gives the same result, up to rounding."""
+"""Tokens read at a time, over all streams; any number gives the same result, up to rounding."""
 
 Ids = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Prefixes:
-    """How much reading what texts have in common once has saved.
+    """How many tokens were read, as common beginnings are read once.
 
     Attributes:
-        tokens: of all texts, with the <eos> that opens each.
-        read: how many were read.
+        tokens: tokens of all texts, with the <eos> that opens each.
+        read: tokens read.
     """
 
     tokens: int = 0
@@ -64,12 +64,12 @@ def score_texts(
     """Return log p(word | <eos>, the words before it in its text), in nats, of every word of every text.
 
     Args:
-        model: left in the mode it was in.
+        model: keeps its training mode.
         texts: words as ids; a text should end with <eos> if its end is to count.
         eos_id: opens every text.
-        predict_first: if not, nothing opens a text: its first word is read, is not predicted, and has no value.
-        precision: of matrix products.
-        streams: texts read side by side, at most; fewer where their states are large.
+        predict_first: False: no <eos> opens a text; its first word is read, not predicted, and has no value.
+        precision: precision of matrix products.
+        streams: texts side by side, at most; fewer if their states are large.
     """
     opened = [(*[eos_id] * predict_first, *text) for text in texts]
     values, count = read_texts(model, dict.fromkeys(opened, 1), precision, streams)
@@ -79,11 +79,11 @@ def score_texts(
 def read_texts(
     model: NextWordModel, firsts: Mapping[Ids, int], precision: Precision = "fp32", streams: int = STREAMS
 ) -> tuple[dict[Ids, NDArray[np.float64]], int]:
-    """Return log p of the words of each text from its `firsts` on, counted from 0, and how many words were read."""
+    """Return log p of each text's words from index `firsts[text]` on, and how many words were read."""
     values, count = dict[Ids, NDArray[np.float64]](), 0
     by_state = STATE_BYTES // max(1, model.init_state(1).nbytes)
     most = max(1, min(streams, by_state))
-    # texts with other first words have nothing in common, so that nobody's words are read without their log p
+    # texts share a stream only if scoring begins at the same index: no shared word then lacks a log p that one needs
     ordered = sorted(firsts, key=lambda text: (firsts[text], text))
     for start in range(0, len(ordered), most):
         tree = _Tree(ordered[start : start + most], firsts)
@@ -97,7 +97,7 @@ def read_texts(
 
 
 def _log_p(reading: Reading) -> Mapping[str, Tensor]:
-    """Answer log p of the words that are predicted; the head does not score those that are only read."""
+    """Answer log p of the predicted words only; the head skips words that are merely read."""
     if not len(reading.rows):
         return {"log_p": reading.rows.double()}
     readout = reading.readout.map(partial(as_steps, reading.rows))
@@ -106,11 +106,11 @@ def _log_p(reading: Reading) -> Mapping[str, Tensor]:
 
 
 class _Tree:
-    """Texts in the order of their words, so that those that begin alike stand together.
+    """Sorted texts, so that texts with a common beginning are neighbours.
 
     Attributes:
-        ids: (L, n) their words.
-        read: how many words its segments read.
+        ids: (L, n) words of the texts by column, -1 after the end.
+        read: words read by the segments so far.
     """
 
     def __init__(self, texts: Sequence[Ids], firsts: Mapping[Ids, int]) -> None:
@@ -120,7 +120,7 @@ class _Tree:
         self.ids = np.full((self._steps.max() + 1, len(texts)), -1)
         for column, text in enumerate(texts):
             self.ids[: len(text), column] = text
-        # the first step, from a word to the one after it, at which a text is not as the text before it
+        # the first step, from one word to the next, at which a text differs from its left neighbour
         parts = np.argmax(self.ids[:, 1:] != self.ids[:, :-1], axis=0) - 1
         self._parts = np.concatenate([[0], np.where(np.diff(self._firsts), 0, np.maximum(parts, 0))])
 
@@ -143,7 +143,7 @@ class _Tree:
                 before = streams
 
     def of_texts(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Give each text what was worked out of its words, or of those of a text that begins alike, (n, L)."""
+        """Distribute values to the texts, (n, L); a common beginning has the values of the first text that has it."""
         steps, texts = np.arange(len(self.ids))[:, None] - 1, np.arange(len(self.texts))
         owners = np.maximum.accumulate(np.where(self._parts <= steps, texts, 0), axis=1)
         return np.take_along_axis(values, owners, axis=1).T
@@ -151,13 +151,12 @@ class _Tree:
 
 @dataclass(frozen=True)
 class TextScore:
-    """Log-probabilities of a text by the words in which it is written.
+    """Log-probabilities of a text by written word.
 
     Attributes:
-        words: log p of each word between white space, nats: the sum over the words that it is cut into; 0 where nothing
-            is predicted.
-        end: log p of its line end, or of the ends of its sentences where the model knows these.
-        oov: how many of its words are outside the vocabulary, or have a part that is.
+        words: log p of each word between white space, nats, summed over its tokens; 0 for words that are not predicted.
+        end: log p of the line end, or of all sentence ends if the model reads sentences.
+        oov: number of words with a token outside the vocabulary.
     """
 
     words: list[float]
@@ -170,12 +169,12 @@ class TextScore:
 
 
 def by_written_words(sizes: Sequence[int], values: Iterable[float], known: Iterable[bool], end: float) -> TextScore:
-    """Sum values of tokens over the words in which they were written.
+    """Sum the values of tokens over written words.
 
     Args:
-        sizes: tokens of each word.
-        values: of all tokens, in order.
-        known: whether the vocabulary has each.
+        sizes: number of tokens of each word.
+        values: log p of all tokens, in order.
+        known: whether each token is in the vocabulary.
         end: log p of the ends.
     """
     value, in_vocabulary = iter(values), iter(known)

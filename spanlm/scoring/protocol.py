@@ -1,4 +1,4 @@
-"""The protocol of an evaluation, that is how a text is counted, with its description for people."""
+"""The protocol of an evaluation: how a text is counted, and a description for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spanlm.options import Precision, at_least, option, options
 from spanlm.scoring.options import Context
 
 KINDS: dict[Context, BatchingKind] = {"carry": "streams", "document": "documents", "line": "sentences"}
-"""What a word's context is -> how the text is cut."""
+"""A word's context -> how the text is cut."""
 
 LENGTH = 256
 """Steps at a time by default; any number gives the same result, up to rounding."""
@@ -44,10 +44,10 @@ class Protocol:
     def batcher(
         self, corpus: Corpus, split: str, *, in_order: bool = False, length: int = LENGTH, whole: bool = True
     ) -> Batcher:
-        """Make the batcher of a split, `length` steps at a time; lines are cut only if they are very long.
+        """Make the batcher of a split, `length` steps at a time; only very long lines are cut.
 
-        Lines come in the order of the text, or from short to long, which is faster; `whole` keeps each document in one
-        stream.
+        Lines come in the order of the text if `in_order`, else from short to long, which is faster. `whole` keeps each
+        document in one stream.
 
         Raises:
             InputError: the corpus has no such split, or the batch size is below 1.
@@ -67,7 +67,7 @@ class Protocol:
     def readings(
         self, corpus: Corpus, split: str, *, in_order: bool = False, length: int = LENGTH
     ) -> tuple[Batcher, Batcher | None]:
-        """Return the reading for the perplexity, with <eos> before each line, and Salton's if that is another."""
+        """Return the batcher with <eos> before each line, and the one without for Salton's count, None if the same."""
         first = replace(self, predict_first=True).batcher(corpus, split, in_order=in_order, length=length)
         if self.context != "line" or self.predict_first:
             return first, None
@@ -87,17 +87,17 @@ class Protocol:
 
     @property
     def tuning_notes(self) -> list[str]:
-        """Notes on tuning where it reads a text in another way than evaluation."""
+        """Notes if tuning reads a text in another way than evaluation."""
         note = "sentences were read as in training, without an <eos> before them: first words are not predicted."
         return [] if self.predict_first else [note]
 
 
 STANDARD = Protocol()
-"""One stream, the state carried throughout."""
+"""One stream, with the state carried throughout."""
 
 
 def lines_counted(lines: Lines) -> str:
-    """Describe lines that differ from those of the text; empty where they do not."""
+    """Describe lines that were cut into sentences; empty for lines as written."""
     if lines == "as-written":
         return ""
     return "; lines cut into sentences, an <eos> after each, blank lines left out: not comparable with a count by lines"

@@ -1,34 +1,34 @@
-r"""How sure a difference of two models is: a text's blocks drawn anew, and seeds drawn anew.
+r"""Bootstrap intervals for the difference of two models, over blocks of a text and over seeds.
 
-A text is cut into blocks, its documents where there are enough of them. With S_b the sum of the differences d_t in
-block b, n_b its tokens and r_b = (S_b − θ n_b) / (1 − n_b / Σ n) how far it pulls the mean:
+A text is cut into blocks: its documents if there are enough. With S_b the sum of the differences d_t in
+block b, n_b its tokens and r_b = (S_b − θ n_b) / (1 − n_b / Σ n) its pull on the mean:
 
     mean         θ = Σ_b S_b / Σ_b n_b
     draws        θ* of B blocks drawn with replacement (paired, as both models read each block), spread in two ways:
     moved        θ + (θ* − θ) t √(B / (B − 1)) / z
     studentised  θ − (θ* − θ) s / s*,   s = √(Σ_b r_b²) / Σ_b n_b,   s* the same of the draw
-    interval     the middle 95 % of the draws, on either side of θ of those that are farther
-    p            twice the share of such draws beyond 0, so that an interval without 0 has p < 0.05
+    interval     the middle 95 % of the draws; on each side of θ the farther of moved and studentised
+    p            twice the share of these draws beyond 0, so that an interval without 0 has p < 0.05
 
 Tokens near each other share a topic, so intervals over single tokens would be too narrow. Long blocks keep more of
 that, but the standard deviation of B blocks is known only to 1 / √(2B), 7 % with 100: a text with fewer than
 `FEWEST_DOCUMENTS` documents is cut into about `BLOCKS` blocks.
 
-Draws from B blocks lie too near the mean: their variance has B where an estimate has B − 1, and their middle 95 % is
-that of a normal distribution (z), not of Student's (t, B − 1 degrees of freedom). So they are moved away from it
-(Hesterberg, 2015, "What teachers should know about the bootstrap", section 5.3). Of skewed blocks a mean that is too
-low comes with a spread that is too small; studentised draws make that good (Efron and Tibshirani, 1993, "An
-introduction to the bootstrap", section 12.5), but fail where few blocks hold most of the text. Of simulated texts of
-20 to 100 blocks without a difference 94 to 97 % have 0 in the interval, be the blocks normal, exponential, log-normal
-with σ = 1 or of log-normal lengths with σ = 2; 90 to 92 % where lengths and differences are both log-normal, and 82 to
-88 % of log-normal blocks with σ = 2, whose mean is made by the few that most texts lack. `lopsided` sees 94 to 97 % of
-the last and half of those before.
+Draws from B blocks lie too near the mean: their variance divides by B, not B − 1, and their middle 95 % is that of a
+normal distribution (z), not of Student's (t, B − 1 degrees of freedom). The moved draws correct this (Hesterberg, 2015,
+"What teachers should know about the bootstrap", section 5.3). With skewed blocks, a mean that is too low comes with a
+spread that is too small. Studentised draws correct this (Efron and Tibshirani, 1993, "An introduction to the
+bootstrap", section 12.5), but fail if few blocks hold most of the text. In simulated texts of 20 to 100 blocks without
+a difference, 94 to 97 % of the intervals contain 0 for blocks that are normal, exponential, log-normal with σ = 1, or
+of log-normal lengths with σ = 2; 90 to 92 % if lengths and differences are both log-normal; and 82 to 88 % for
+log-normal blocks with σ = 2, whose mean depends on rare blocks that most texts lack. `lopsided` detects 94 to 97 % of
+the last case and half of the case before.
 
 Seeds are a second sample, crossed with the text. A family's mean is moved by t s / √m, where s is the standard
 deviation of its m means and t is drawn from Student's distribution with m − 1 degrees of freedom, as few seeds say
-little of their variance; the text's draws are added (Owen, 2007, "The pigeonhole bootstrap": intervals are rather too
-wide than too narrow). As the far values of t make the interval, each of as many equal parts of the distribution as
-there are draws gives its middle, in an order that is drawn (Latin hypercube sampling).
+little about their variance. The text's draws are added (Owen, 2007, "The pigeonhole bootstrap": intervals are too wide
+rather than too narrow). The tails of t decide the interval, so t is stratified: the distribution is cut into as many
+equal parts as there are draws, and the middles of the parts are shuffled (Latin hypercube sampling).
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from spanlm.scoring.tally import Z
 FEWEST_DOCUMENTS = 30
 BLOCKS = 100
 LEAST = 20
-"""Tokens of a block, at least, but for short documents."""
+"""Minimum tokens per block, except in short documents."""
 FEWEST_BLOCKS = 10
-"""Blocks that hold a token of a class, at least: fewer say nothing of others."""
+"""Minimum number of blocks with a token of a class: fewer say nothing about other texts."""
 LOPSIDED = 0.3
-"""Intervals are too short from here on: skewness of blocks over √B, which is 1 where one block makes all of it."""
+"""Skewness of blocks over √B from which intervals are too short; it is 1 if one block causes all the spread."""
 DRAWS = 2_000
 _HELD = 1 << 22
-"""Draws times blocks held at a time: 32 MB."""
+"""Draws times blocks held at a time, 32 MB."""
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -61,7 +61,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Blocks of a text of N tokens: `of` (N,) says which each token is in; `description` for people."""
+    """Blocks of a text of N tokens: `of` (N,) has each token's block; `description` is for people."""
 
     of: Counts
     description: str
@@ -71,16 +71,16 @@ class Blocks:
         return int(self.of[-1]) + 1
 
     def sums(self, labels: Counts, classes: int, values: Array | None = None) -> Array:
-        """Sum values, or count tokens, by block and class: (blocks, classes); a label of −1 is in no class."""
+        """Sum values, or count tokens, by block and class, (blocks, classes); label −1 means no class."""
         inside = labels >= 0
         cells = self.of[inside] * classes + labels[inside]
         weights = None if values is None else values[inside]
-        found = np.bincount(cells, weights, self.count * classes)
-        return found.reshape(self.count, classes).astype(np.float64)
+        sums = np.bincount(cells, weights, self.count * classes)
+        return sums.reshape(self.count, classes).astype(np.float64)
 
 
 def blocks_of(tokens: int, documents: Counts) -> Blocks:
-    """Cut a text into its documents, given by their first tokens, or into about `BLOCKS` parts of them.
+    """Cut a text into its `documents`, given by their first tokens, or into about `BLOCKS` parts of documents.
 
     Raises:
         InputError: the text is too short for two blocks.
@@ -88,11 +88,11 @@ def blocks_of(tokens: int, documents: Counts) -> Blocks:
     ends = np.append(documents[1:], tokens)
     starts, description = documents, f"the {len(documents):,} documents"
     if len(documents) < FEWEST_DOCUMENTS:
-        length, found = max(LEAST, round(tokens / BLOCKS)), []
+        length, cuts = max(LEAST, round(tokens / BLOCKS)), []
         for start, end in zip(documents.tolist(), ends.tolist(), strict=True):
             count = max(1, round((end - start) / length))
-            found.append(start + np.arange(count) * (end - start) // count)
-        starts = np.concatenate(found)
+            cuts.append(start + np.arange(count) * (end - start) // count)
+        starts = np.concatenate(cuts)
         if len(starts) < 2:
             raise InputError(f"a text of {tokens} tokens: is too short for two blocks of {LEAST}. Take a longer one.")
         why = "one document" if len(documents) == 1 else f"{len(documents)} documents are too few to draw from"
@@ -101,25 +101,26 @@ def blocks_of(tokens: int, documents: Counts) -> Blocks:
 
 
 def drawn_means(sums: Array, counts: Array, generator: np.random.Generator) -> Array:
-    """Draw blocks with replacement: means (DRAWS, K) of sums and counts (blocks, K); NaN or ±∞ if no count was drawn.
+    """Draw blocks with replacement; return means (DRAWS, K) of sums and counts (blocks, K), NaN or ±∞ without counts.
 
-    B of a column are its blocks that have a count. A draw keeps its rank in its column, so that columns stay paired.
+    B of a column is the number of its blocks with a count. Corrections keep each draw's rank in its column, so columns
+    stay paired.
     """
-    blocks, found, (rest, lengths) = len(sums), [], _pulls(sums, counts)
+    blocks, totals, (rest, lengths) = len(sums), [], _pulls(sums, counts)
     mean = sums.sum(0) / counts.sum(0)
     columns = np.concatenate([counts, sums - mean * counts, rest**2, rest * lengths, lengths**2], axis=1)
     most = max(1, _HELD // blocks)
     for size in (min(most, DRAWS - done) for done in range(0, DRAWS, most)):
         drawn = generator.integers(blocks, size=(size, blocks)) + blocks * np.arange(size)[:, None]
         times = np.bincount(drawn.ravel(), minlength=size * blocks).reshape(size, blocks).astype(np.float64)
-        found.append(times @ columns)
-    tokens, off, squares, cross, square_lengths = np.split(np.concatenate(found), 5, axis=1)
+        totals.append(times @ columns)
+    tokens, off, squares, cross, square_lengths = np.split(np.concatenate(totals), 5, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         off = off / tokens
-        # of the draw's own mean, and by its own tokens; blocks that are nearly alike are no measure of all
+        # around the draw's own mean and per its own tokens; bounded, as a draw of nearly equal blocks has no spread
         spread = (squares - 2 * off * cross + off**2 * square_lengths) * (counts.sum(0) / tokens) ** 2
         wider = np.sqrt((rest**2).sum(0) / np.maximum(spread, (rest**2).sum(0) / 10_000))
-        moved, studentised = off * _away((counts > 0).sum(0)), -off * np.nan_to_num(wider, nan=1.0)
+        moved, studentised = off * _away_from_mean((counts > 0).sum(0)), -off * np.nan_to_num(wider, nan=1.0)
     order = np.argsort(moved, axis=0)
     moved, studentised = np.take_along_axis(moved, order, 0), np.sort(studentised, axis=0)
     farther = np.where(moved < 0, np.minimum(moved, studentised), np.maximum(moved, studentised))
@@ -128,39 +129,39 @@ def drawn_means(sums: Array, counts: Array, generator: np.random.Generator) -> A
 
 
 def _pulls(sums: Array, counts: Array) -> tuple[Array, Array]:
-    """Return r_b and n_b, both over 1 − n_b / Σ n: a block of much of the text hides what it differs by."""
+    """Return r_b and n_b, both over 1 − n_b / Σ n, as a large block pulls the mean towards itself."""
     total = counts.sum(0)
     others = np.maximum(1 - counts / total, 1e-9)
     return (sums - sums.sum(0) / total * counts) / others, counts / others
 
 
 def lopsided(sums: Array, counts: Array) -> NDArray[np.bool_]:
-    """Say of which columns (K,) few blocks make most of the spread, so that others may pull the mean far away."""
-    rest, there = _pulls(sums, counts)[0], counts > 0
-    rest = np.where(there, rest - rest.sum(0) / there.sum(0), 0.0)
+    """Find columns (K,) where few blocks cause most of the spread, so that unseen blocks may shift the mean far."""
+    rest, counted = _pulls(sums, counts)[0], counts > 0
+    rest = np.where(counted, rest - rest.sum(0) / counted.sum(0), 0.0)
     return np.asarray(abs((rest**3).sum(0)) > LOPSIDED * (rest**2).sum(0) ** 1.5)
 
 
-def _away(blocks: Counts) -> Array:
-    """Return how much farther from their mean draws of so many blocks are put; 1 of one block, which never differs."""
+def _away_from_mean(blocks: Counts) -> Array:
+    """Return the factor that moves draws of so many blocks away from their mean; 1 for a single block."""
     freedom = np.maximum(blocks - 1, 1)
-    # from 10 blocks on to 0.005
+    # expansion of Student's t; its error is at most 0.005 from 10 blocks on
     t = Z + (Z**3 + Z) / (4 * freedom) + (5 * Z**5 + 16 * Z**3 + 3 * Z) / (96 * freedom**2)
     return np.where(blocks > 1, t / Z * np.sqrt(blocks / freedom), 1.0)
 
 
 def signed(bits: float) -> str:
-    """Write a difference for people: `+0.125`, `−0.125`, `0.000`."""
+    """Format a difference: `+0.125`, `−0.125`, `0.000`."""
     return "0.000" if abs(bits) < 0.0005 else f"{bits:+.3f}".replace("-", "−")
 
 
 def of_chance(p: float) -> str:
-    """Write a p for people: `0.125`, `<0.001`; `–` if it is not known."""
+    """Format a p-value: `0.125`, `<0.001`; `–` if it is NaN."""
     return "<0.001" if p < 0.001 else f"{p:.3f}".replace("nan", "–")
 
 
 def drawn_shifts(means: Array, generator: np.random.Generator) -> Array:
-    """Draw how far the mean of a family is from that of all seeds, (DRAWS, K), from its means (m, K); 0 of one seed."""
+    """Draw the distance of a family's mean (m means, K) from the mean over all seeds, (DRAWS, K); 0 if m = 1."""
     seeds = len(means)
     if seeds < 2:
         return np.zeros((DRAWS, means.shape[1]))
@@ -179,16 +180,16 @@ def _students_t(freedom: int) -> Array:
 
 
 def interval_of(draws: Array) -> list[Interval]:
-    """Return the middle 95 % of each column of draws (DRAWS, K), between two of them."""
+    """Return the middle 95 % of each column of draws (DRAWS, K); both ends are draws."""
     low = np.nanquantile(draws, 0.025, axis=0, method="lower")
     high = np.nanquantile(draws, 0.975, axis=0, method="higher")
     return list(zip(low.tolist(), high.tolist(), strict=True))
 
 
 def drawn_p(draws: Array, mean: float) -> float:
-    """Return p of a mean from draws of it (DRAWS,): twice the share on the side of 0 that has fewer; 1 of 0 itself.
+    """Return the p-value of a mean from its draws (DRAWS,): twice the share on the smaller side of 0; 1 for mean 0.
 
-    It is below 0.05 exactly where the `interval_of` the draws is without 0.
+    It is below 0.05 exactly if `interval_of` the draws does not contain 0.
     """
     if mean == 0:
         return 1.0

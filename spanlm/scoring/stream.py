@@ -1,11 +1,10 @@
-"""One stream of scored tokens: everything that measures a text reads it.
+"""One stream of scored tokens, which every measurement of a text reads.
 
     read(model, segments, protocol, *questions) ─► Scored, Scored, Scored …
 
-`read` alone knows of padding, of lines side by side, of segments and the state that goes from one to the next, of
-precision and of devices. What it gives are blocks of predicted tokens with what the questions answer of each: log p by
-default, or whatever a function of a readout can tell. A question that keeps something from one segment to the next, as
-a neural cache does, is an object. Memory is constant, however long the text is.
+Only `read` handles padding, lines side by side, segments, the state between segments, precision and devices. It yields
+blocks of predicted tokens with the answers of the questions: log p by default, or any function of a readout. A question
+with state, such as a neural cache, is an object. Memory is constant, however long the text.
 """
 
 from __future__ import annotations
@@ -27,33 +26,33 @@ from spanlm.options import Precision
 from spanlm.scoring.protocol import STANDARD, Protocol
 
 ROWS = 64
-"""Distributions are computed in multiples of so many, and numbers are taken from so many at a time: few enough to stay
-near the processor. Every other number of rows is a kernel of its own, of which the library keeps 1,024, some hundred
-megabytes."""
+"""Distributions are computed in multiples of this number, and reduced this many at a time: few enough to stay in the
+processor's cache. For each other number of rows the library would build a kernel, and it keeps 1,024 of them, some
+hundred megabytes."""
 
 STEPS = 16
-"""Steps of one text that are read at a time where its beginning may have been read before: what follows an edit is read
-again from the last of these places on."""
+"""Steps per segment of a text whose beginning may have been read before: after an edit, reading resumes at the last
+segment boundary before it."""
 
 DISTRIBUTIONS = 1 << 22
-"""Probabilities computed at a time: words times V."""
+"""Probabilities computed at a time, words times V."""
 
 Report = Callable[[str, int, int], None]
-"""Called with the name of the work, the tokens done and the tokens in all."""
+"""Called with the name of the work, the tokens done and the total."""
 
 
-def quiet(what: str, done: int, total: int) -> None:
+def quiet(work: str, done: int, total: int) -> None:
     """Report nothing."""
 
 
 @contextmanager
 def evaluating(model: NextWordModel, precision: Precision = "fp32") -> Iterator[None]:
-    """Switch dropout and gradients off, and take products in `precision`; what was comes back, also after an error.
+    """Switch off dropout and gradients and set `precision`; restore the mode afterwards, also after an error.
 
-    An autocast of the caller's does not reach into it.
+    A caller's autocast has no effect inside.
     """
     was_training = model.training
-    if was_training:  # setting a mode visits every module, which costs as much as a short segment of a small model
+    if was_training:  # setting the mode visits every module and costs as much as a short segment of a small model
         model.eval()
     try:
         with torch.no_grad(), autocast(model.device, precision):
@@ -65,11 +64,11 @@ def evaluating(model: NextWordModel, precision: Precision = "fp32") -> Iterator[
 
 @dataclass(frozen=True)
 class Reading:
-    """A segment as a model has read it, on the model's device: what questions are asked of.
+    """A segment as read by a model, on the model's device: the input of questions.
 
     Attributes:
-        rows: (N,) which of the T · B places are predicted, step by step: those of one stream after the other.
-        reset: (B,) the streams that begin anew, on the processor, where asking costs no wait; `fresh`: all do.
+        rows: (N,) indices of the predicted tokens among the T · B places, one stream after the other.
+        reset: (B,) streams whose state is reset, on the processor to avoid waiting for a GPU; `fresh`: all are reset.
     """
 
     model: NextWordModel
@@ -84,7 +83,7 @@ class Reading:
 
     @cached_property
     def scores(self) -> Scores:
-        """The head's scores of the targets, (T, B); meaningless where nothing is predicted."""
+        """The head's scores of the targets, (T, B); meaningless for targets that are not predicted."""
         return self.model.head.score(self.readout, self.segment.targets)
 
     def flat(self, x: Tensor) -> Tensor:
@@ -93,19 +92,19 @@ class Reading:
 
 
 Question = Callable[[Reading], Mapping[str, Tensor]]
-"""Gives named numbers of every predicted token, (N, …)."""
+"""Answers with named numbers for every predicted token, (N, …)."""
 
 
 @dataclass(frozen=True)
 class Scored:
-    """N predicted tokens: those of one stream after the other, each stream in the order of its text.
+    """N predicted tokens, one stream after the other, each in the order of its text.
 
     Attributes:
-        ids: (N,) which words they are.
-        place: (N,) where they stand in the text, from 0.
-        opens: (N,) bool, the first of its context.
-        answers: to the questions, by name, (N, …), on the model's device.
-        metrics: more numbers of each token that are to be summed, as `Scores` has them, (N,).
+        ids: (N,) word ids.
+        place: (N,) positions in the text, from 0.
+        opens: (N,) bool, whether the token is the first of its context.
+        answers: answers to the questions by name, (N, …), on the model's device.
+        metrics: further numbers to sum, by name, (N,), see `Scores`.
     """
 
     ids: Tensor
@@ -131,7 +130,7 @@ class Scored:
 
     @staticmethod
     def joined(blocks: Sequence[Scored]) -> Scored:
-        """Lay blocks end to end; rows that grow with the text are filled up with zeros in front."""
+        """Concatenate blocks; rows that grow with the text are padded with zeros in front."""
         if len(blocks) == 1:
             return blocks[0]
         first = blocks[0]
@@ -152,12 +151,12 @@ def _end_to_end(parts: Sequence[Tensor]) -> Tensor:
 
 
 def log_p(reading: Reading) -> Mapping[str, Tensor]:
-    """Answer log p(token), natural logarithm."""
+    """Answer log p(token) in nats."""
     return {"log_p": reading.flat(reading.scores.log_prob)}
 
 
 def distribution(reading: Reading) -> Mapping[str, Tensor]:
-    """Answer surprisal and entropy (nats, float64) and rank; no more than `DISTRIBUTIONS` probabilities are held."""
+    """Answer surprisal and entropy (nats, float64) and rank; holds at most `DISTRIBUTIONS` probabilities."""
     model, rows, targets = reading.model, reading.rows, reading.segment.targets.flatten()
     padded = torch.cat([rows, rows[:1].expand(-len(rows) % ROWS)])
     values = []
@@ -169,7 +168,7 @@ def distribution(reading: Reading) -> Mapping[str, Tensor]:
 
 
 def as_steps(rows: Tensor, x: Tensor) -> Tensor:
-    """Take places (T, B, …) one after the other: (N, 1, …)."""
+    """Select rows of (T, B, …) as single steps, (N, 1, …)."""
     return x.flatten(0, 1).index_select(0, rows).unsqueeze(1)
 
 
@@ -183,21 +182,21 @@ def word_values(log_probs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Ten
 
 def _row_values(log_probs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     target = log_probs.gather(-1, targets.unsqueeze(-1))
-    # counted in floating point, which is exact below 2²⁴ words: sums of truth values take seven times as long
+    # counting in floating point is exact below 2²⁴ words, and seven times as fast as summing booleans
     rank = torch.gt(log_probs, target, out=torch.empty_like(log_probs)).sum(-1).long() + 1
-    # p log p is 0 where p is: not 0 · -inf
+    # where p is 0, p log p is 0, not 0 · -inf
     terms = log_probs.clamp(min=torch.finfo(log_probs.dtype).min).mul_(log_probs.exp())
     entropy = terms.double().sum(-1)
-    # 0 − x, not −x: what is certain has surprisal and entropy 0, not -0.0
+    # 0 − x, not −x: a certain word has surprisal and entropy 0, not -0.0
     return 0.0 - target.squeeze(-1).double(), 0.0 - entropy, rank
 
 
 def read(
     model: NextWordModel, segments: Iterable[Segment], protocol: Protocol = STANDARD, *questions: Question
 ) -> Iterator[Scored]:
-    """Read segments of one batch size in evaluation mode; carry the state, and reset it where they do.
+    """Read segments of one batch size in evaluation mode, carrying the state and resetting it where segments say so.
 
-    Without questions they are asked for `log_p`. Metrics are the head's, if it is asked for its scores.
+    Without questions the answers are `log_p`. Metrics come from the head, if a question reads its scores.
     """
     state: LMState | None = None
     for segment in segments:
@@ -205,12 +204,12 @@ def read(
         with evaluating(model, protocol.precision):
             reading, state = reading_of(model, segment, state)
             answers = {name: x for question in questions or (log_p,) for name, x in question(reading).items()}
-        asked: Scores | None = vars(reading).get("scores")
-        yield scored_of(reading, segment, answers, {} if asked is None else asked.metrics)
+        scores: Scores | None = vars(reading).get("scores")
+        yield scored_of(reading, segment, answers, {} if scores is None else scores.metrics)
 
 
 def next_state(model: NextWordModel, state: LMState | None, segment: Segment) -> LMState:
-    """Return the state before a segment from the one after the segment before it."""
+    """Return the state before a segment, from the state after the previous segment."""
     if state is not None and not bool(segment.reset.any()):
         return state if segment.after is None else state.select(segment.after.to(model.device))
     initial = model.init_state(len(segment.reset))
@@ -218,18 +217,18 @@ def next_state(model: NextWordModel, state: LMState | None, segment: Segment) ->
 
 
 def reading_of(model: NextWordModel, segment: Segment, state: LMState) -> tuple[Reading, LMState]:
-    """Read a segment, which is not yet on the model's device, and return the state after it."""
+    """Move a segment to the model's device, read it, and return the state after it."""
     stream, step = torch.nonzero(segment.mask.T, as_tuple=True)
     rows = (step * len(segment.reset) + stream).to(model.device, non_blocking=True)
-    there = segment.to(model.device)
-    readout, state = model(there.inputs, state)
-    return Reading(model, there, readout, rows, segment.reset), state
+    moved = segment.to(model.device)
+    readout, state = model(moved.inputs, state)
+    return Reading(model, moved, readout, rows, segment.reset), state
 
 
 def scored_of(
     reading: Reading, segment: Segment, answers: Mapping[str, Tensor], metrics: Mapping[str, Tensor]
 ) -> Scored:
-    """Return the tokens of a segment with what was answered of them (N, …), and with metrics (T, B)."""
+    """Return the tokens of a segment with their answers (N, …) and metrics (T, B)."""
     kept, first = segment.mask.T, torch.zeros_like(segment.mask)
     first[0] = segment.reset
     ids, place, opens = (x.T[kept] for x in (segment.targets, segment.place, first))
@@ -237,9 +236,9 @@ def scored_of(
 
 
 def side_by_side(runs: Sequence[Sequence[int]], places: Sequence[int], *, steps: int, fresh: bool) -> Iterator[Segment]:
-    """Cut runs of words into segments of at most so many steps, from empty states if they are `fresh`.
+    """Cut runs of words into segments of at most `steps` steps; `fresh` runs begin with an empty state.
 
-    Of each run the first word is only read; `places` are those of the words after it in the text.
+    The first word of each run is only read; `places` has the position in the text of each run's second word.
     """
     longest = max(map(len, runs))
     read = torch.tensor([[*run, *[0] * (longest - len(run))] for run in runs], dtype=torch.long).T
@@ -252,15 +251,15 @@ def side_by_side(runs: Sequence[Sequence[int]], places: Sequence[int], *, steps:
 
 
 def in_text_order(blocks: Iterable[Scored]) -> Iterator[Scored]:
-    """Give blocks, whose places together are 0, 1, 2 …, in the order of the text; no more is held than that takes."""
+    """Yield blocks in the order of the text, holding as few as possible; all places together are 0 … N − 1."""
     held: list[Scored] = []
-    count, last, given = 0, -1, 0
+    count, last, done = 0, -1, 0
     for block in filter(len, blocks):
         held.append(block)
         count, last = count + len(block), max(last, int(block.place.max()))
-        if given + count == last + 1:
+        if done + count == last + 1:
             whole = Scored.joined(held)
             yield whole if bool((whole.place[1:] > whole.place[:-1]).all()) else whole.take(whole.place.argsort())
-            held, given, count = [], given + count, 0
+            held, done, count = [], done + count, 0
     if held:
         yield Scored.joined(held).take(torch.cat([block.place for block in held]).argsort())

@@ -1,4 +1,4 @@
-"""Sums over scored tokens, and what is said of them: perplexities, shares of right answers, notes."""
+"""Sums over scored tokens, and numbers made of them: perplexities, shares of right answers, notes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from spanlm.scoring.stream import Scored
 
 @dataclass(frozen=True)
 class Tally:
-    """Sums over predicted tokens: how many, and their NLL in nats.
+    """Counts and NLL, in nats, of predicted tokens.
 
-    Beside them the same of targets that are <unk>, of those that are <eos>, and of those that come first after a reset:
-    where each line is a stream of its own, of first words. `metrics` are the sums of the head's metrics by name.
+    Further counts and NLLs are over targets that are <unk>, over <eos>, and over the first targets after a reset: the
+    first words if each line is its own stream. `metrics` are the sums of the head's metrics by name.
     """
 
     tokens: int = 0
@@ -37,11 +37,11 @@ class Tally:
         return self.nll / self.tokens
 
     def plus(self, scored: Scored, vocabulary: Vocabulary, column: str = "log_p") -> Tally:
-        """Add a block by one of its columns of log p; sums are float64."""
+        """Add a block, with log p from one of its columns; sums are float64."""
         nll, ids, first = -scored.answers[column].double().cpu(), scored.ids, scored.opens
         unk, eos = ids == vocabulary.unk_id, ids == vocabulary.eos_id
         more = dict[str, float]()
-        if scored.metrics:  # at once: each would wait for a GPU
+        if scored.metrics:  # one transfer, as each would wait for a GPU
             sums = torch.stack([*scored.metrics.values()]).sum(1, dtype=torch.float64).tolist()
             more = dict(zip(scored.metrics, sums, strict=True))
         return Tally(
@@ -63,7 +63,7 @@ def tally(scored: Iterable[Scored], vocabulary: Vocabulary) -> Tally:
 
 
 def tallies(scored: Iterable[Scored], vocabulary: Vocabulary, columns: Sequence[str]) -> list[Tally]:
-    """Sum a stream once by each of several columns."""
+    """Read a stream once and sum each of several columns."""
     totals = [Tally()] * len(columns)
     for block in scored:
         totals = [total.plus(block, vocabulary, column) for total, column in zip(totals, columns, strict=True)]
@@ -71,16 +71,16 @@ def tallies(scored: Iterable[Scored], vocabulary: Vocabulary, columns: Sequence[
 
 
 def perplexity(nll_per_token: float) -> float:
-    """exp, without overflow: beyond e^700 it is infinite."""
+    """Return exp(nll_per_token), infinite from e^700 on."""
     return math.exp(nll_per_token) if nll_per_token < 700 else math.inf
 
 
 Z = NormalDist().inv_cdf(0.975)
-"""The normal quantile of a 95 % interval."""
+"""Normal quantile of a 95 % interval."""
 
 
 def wilson(right: int, count: int) -> tuple[float, float]:
-    r"""Return the 95 % interval of Wilson (1927) of a share of right answers.
+    r"""Return Wilson's 95 % interval (1927) for a share of right answers.
 
         (p + z²/2n ± z √(p(1 - p)/n + z²/4n²)) / (1 + z²/n)
 
@@ -92,12 +92,12 @@ def wilson(right: int, count: int) -> tuple[float, float]:
 
 
 def shown(value: float, digits: int = 2) -> str:
-    """Write a perplexity for people: `85.20`, `1,204.00`, and from a million on `1.2e+07`."""
+    """Format a perplexity: `85.20`, `1,204.00`, and from a million on `1.2e+07`."""
     return f"{value:,.{digits}f}" if value < 1e6 else f"{value:.3g}"
 
 
 def edge_note(name: str, value: float, values: Sequence[float]) -> Note:
-    """Note that the best value of a grid is its smallest or largest, so that a better one may lie beyond it."""
+    """Note that the best value is the smallest or largest of a grid, so a better one may lie beyond; empty if not."""
     if len(set(values)) == 1 or value not in (min(values), max(values)) or value == 0:
         return Note("")
     end = "smallest" if value == min(values) else "largest"

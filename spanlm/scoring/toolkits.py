@@ -1,11 +1,11 @@
-r"""Perplexity as KenLM's `query` and SRILM's `ngram -ppl` print it, of any model that gives log10 p of words by line.
+r"""Perplexity in the output formats of KenLM's `query` and SRILM's `ngram -ppl`, for any model.
 
     KenLM   the=3 2 -0.2<TAB>cat=4 2 -0.4<TAB></s>=2 2 -0.3<TAB>Total: -0.9 OOV: 0
     SRILM   <TAB>p( the | <s> ) <TAB>= [2gram] 0.630957 [ -0.2 ]
 
-KenLM counts words outside the vocabulary with what `<unk>` has, and without them beside that; SRILM, as without its
-option -unk, leaves them out, and blank lines, too. Both count `</s>`; SRILM's ppl1 does not. KenLM sums in float32
-within a line, and prints the fewest digits that are exact, as is done here.
+KenLM reports perplexity twice: with words outside the vocabulary as `<unk>`, and without them. SRILM, without its
+option -unk, skips these words and blank lines. Both count `</s>`; SRILM's ppl1 does not. Like KenLM, this module sums
+in float32 within a line and prints the fewest exact digits.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class WordProbability(NamedTuple):
     """A word of a line.
 
     Attributes:
-        word: as written; `</s>` at the line's end.
-        id: its number in the vocabulary, from 1; 0 outside of it.
-        length: of the n-gram that its probability is from; a recurrent model counts all of the line before, with `<s>`.
-        oov: whether it is outside the vocabulary, or `<unk>` itself.
+        word: the word as written; `</s>` at the end of a line.
+        id: its number in the vocabulary, from 1; 0 outside the vocabulary.
+        length: length of the n-gram that gave the probability; for a recurrent model the line so far, with `<s>`.
+        oov: whether the word is outside the vocabulary, or `<unk>` itself.
     """
 
     word: str
@@ -44,7 +44,7 @@ class WordProbability(NamedTuple):
 
 @dataclass
 class Sums:
-    """What lines add up to; ends are no `words`, and count in `log10`, of which `log10_oov` are the unknown words."""
+    """Sums over lines: `words` excludes line ends, `log10` includes them; `log10_oov` is the part of unknown words."""
 
     sentences: int = 0
     words: int = 0
@@ -69,7 +69,7 @@ class Sums:
 
 
 def arpa_lines(model: ArpaModel, pieces: Iterable[Piece]) -> Iterator[list[WordProbability]]:
-    """Yield the words of lines, or of sentences, as an n-gram model scores them.
+    """Yield the words of lines or sentences, scored by an n-gram model.
 
     Raises:
         InputError: a line holds `<s>` or `</s>` as a word.
@@ -80,7 +80,7 @@ def arpa_lines(model: ArpaModel, pieces: Iterable[Piece]) -> Iterator[list[WordP
 
 
 def scored_lines(scores: Iterable[WordScore], vocabulary: Vocabulary) -> Iterator[list[WordProbability]]:
-    """Yield the words of lines, from rows of `score_words` with `state="line"`, `base=10` and `eos=True`."""
+    """Group rows of `score_words` by line; they need `state="line"`, `base=10` and `eos=True`."""
     line: list[WordProbability] = []
     for row in scores:
         known, ends = row.word in vocabulary and row.word != UNK, row.word == EOS
@@ -92,14 +92,14 @@ def scored_lines(scores: Iterable[WordScore], vocabulary: Vocabulary) -> Iterato
 
 
 def kenlm_report(lines: Iterable[Sequence[WordProbability]]) -> Iterator[str]:
-    """Yield what `query` prints of lines, and its summary."""
+    """Yield the output of `query` for lines, then its summary."""
     sums = Sums()
     for line in lines:
         sums.add(line)
-        values = [each.log10 for each in line]
+        values = [word.log10 for word in line]
         *log10, total = shortest(np.array([*values, _float32_sum(values)], np.float32))
-        words = (f"{each.word}={each.id} {each.length} {text}\t" for each, text in zip(line, log10, strict=True))
-        yield f"{''.join(words)}Total: {total} OOV: {sum(each.oov for each in line)}"
+        words = (f"{word.word}={word.id} {word.length} {text}\t" for word, text in zip(line, log10, strict=True))
+        yield f"{''.join(words)}Total: {total} OOV: {sum(word.oov for word in line)}"
     known = _perplexity(sums.known_log10, sums.tokens - sums.oov)
     (including,), (excluding,) = (shortest(np.array([ppl])) for ppl in (_perplexity(sums.log10, sums.tokens), known))
     yield f"Perplexity including OOVs:\t{including}"
@@ -109,14 +109,14 @@ def kenlm_report(lines: Iterable[Sequence[WordProbability]]) -> Iterator[str]:
 
 
 def srilm_report(lines: Iterable[Sequence[WordProbability]], name: str, debug: int = 0) -> Iterator[str]:
-    """Yield what `ngram -ppl` prints of a file's lines; with `debug` 1 each line and its sums, too; 2: each word."""
+    """Yield the output of `ngram -ppl` for a file; `debug` 1 adds each line and its sums, 2 also each word."""
     sums = Sums()
     for line in lines:
         if len(line) == 1:
             continue
         sums.add(line)
         if debug:
-            yield " ".join(each.word for each in line if each.word != END)
+            yield " ".join(word.word for word in line if word.word != END)
             if debug > 1:
                 yield from _srilm_words(line)
             alone = Sums()
@@ -127,11 +127,11 @@ def srilm_report(lines: Iterable[Sequence[WordProbability]], name: str, debug: i
 
 
 def _srilm_words(line: Sequence[WordProbability]) -> Iterator[str]:
-    before = [START, *(UNKNOWN if each.oov else each.word for each in line)]
-    for place, each in enumerate(line):
+    before = [START, *(UNKNOWN if word.oov else word.word for word in line)]
+    for place, word in enumerate(line):
         context = f"{before[place]} {'...' if place else ''}"
-        found = "[OOV] 0 [ -inf ]" if each.oov else f"[{each.length}gram] {10**each.log10:.6g} [ {each.log10:.6g} ]"
-        yield f"\tp( {UNKNOWN if each.oov else each.word} | {context}) \t= {found}"
+        value = "[OOV] 0 [ -inf ]" if word.oov else f"[{word.length}gram] {10**word.log10:.6g} [ {word.log10:.6g} ]"
+        yield f"\tp( {UNKNOWN if word.oov else word.word} | {context}) \t= {value}"
 
 
 def _srilm_summary(sums: Sums, before: str) -> Iterator[str]:

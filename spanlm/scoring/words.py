@@ -1,12 +1,12 @@
 """Word by word: surprisal, entropy and rank, for a text of any length.
 
-A text is lines. Each line is opened by <eos> (the line end before it, or the start) and closed by one, so a word's
-surprisal is −log p(word | <eos>, what came before). `state` says what comes before: the whole text (`carry`), the
-line alone (`line`), or the lines since the last blank one (`document`). Where lines are cut into sentences, each of
-these stands for a line, and blank lines have no end (`in_lines`).
+A text is lines. An <eos> opens each line (the previous line end, or the start) and another closes it, so a word's
+surprisal is −log p(word | <eos>, its context). `state` sets the context: the whole text so far (`carry`), the line
+(`line`), or the lines since the last blank one (`document`). If lines are cut into sentences, a sentence replaces a
+line, and blank lines have no end (`in_lines`).
 
-A model that was trained on lines of which the first word is only read (Salton et al., 2017) knows no <eos> that opens
-one, so for what comes first in a line there is no distribution: no number is made up for it.
+A model that only read the first words of lines in training (Salton et al., 2017) has no <eos> that opens a line, so it
+has no distribution for a first word, and the word gets no numbers.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ STEPS = 128
 """Steps read at a time."""
 
 WAITING = 1 << 15
-"""Words read before they are scored, at most: lines of similar length stand side by side, and padding costs time."""
+"""Words buffered before scoring, at most: lines of similar length are then read side by side with little padding."""
 
 
 @with_meanings
 @dataclass(frozen=True)
 class Looked:
-    """Where the model looked when it predicted a word: at earlier words, with weights a_i."""
+    """The attention when a word was predicted: weights a_i on earlier words."""
 
     entropy: Annotated[
         float,
@@ -77,7 +77,7 @@ class WordScore:
 @with_meanings
 @dataclass(frozen=True)
 class WrittenScore:
-    """One word of a text as it is written, between white space; a model may cut it into several tokens."""
+    """One written word, between white space; a model may cut it into several tokens."""
 
     sentence: Annotated[int, "the item of a table, or the line of a text, from 1"]
     index: Annotated[int, "the word of it, from 1"]
@@ -100,14 +100,14 @@ class WrittenScore:
 
 
 def as_row(score: WordScore | WrittenScore) -> dict[str, Any]:
-    """Return a score as `spanlm score` writes it, by column; where the model looked has columns of its own."""
+    """Return the columns that `spanlm score` writes for a score; attention gets columns of its own."""
     row = dict(vars(score))
     look = row.pop("look")
     return row if look is None else row | {f"attention_{name}": value for name, value in vars(look).items()}
 
 
 def item_rows(number: int, scores: Sequence[WordScore | WrittenScore], unknown: int) -> list[dict[str, Any]]:
-    """Return the rows of an item, with the number of unknown words before each; `unknown` ones came before the item."""
+    """Return an item's rows, each with the number of unknown words before it; `unknown` came before the item."""
     before = accumulate((score.oov for score in scores), initial=unknown)
     numbers = ({"sentence": number, "oov_before": count} for count in before)
     return [as_row(score) | more for score, more in zip(scores, numbers, strict=False)]
@@ -122,14 +122,14 @@ def score_words(
     predict_first: bool = True,
     cache: CacheConfig | None = None,
 ) -> Iterator[WordScore]:
-    """Score a text as it streams by.
+    """Score a text of any length as a stream.
 
-    If lines are not opened by <eos> (`predict_first`), what comes first in each is read and not predicted. A `cache`,
-    which is empty again where the context is, gives only the word that came a probability: no entropy, and no rank.
+    Without `predict_first` no <eos> opens a line, and first words are read but not predicted. A `cache` is emptied at
+    each reset of the context; it gives a probability to the next word only, so there is no entropy and no rank.
 
     Raises:
-        InputError: an out-of-vocabulary word with oov="error", lines that are not opened with another state than line,
-            or a model that attends to nothing where it is asked where it looked.
+        InputError: a word is outside the vocabulary with oov="error", the state is not line without `predict_first`, or
+            the model does not attend with `options.looks`.
     """
     state = options.state
     require(cache is None or isinstance(cache, CacheConfig), "cache", cache, "a CacheConfig, as tune_cache([500]).best")
@@ -159,7 +159,7 @@ def _refusing_unknown(pieces: Iterable[Piece], vocabulary: Vocabulary) -> Iterat
 
 
 class _Token(NamedTuple):
-    """A word or a line end of a text: its first in a context, its last in a line, or one that is read and no more."""
+    """A word or line end of a text; `opens` its context, `ends` its line, is `predicted` or only read."""
 
     sentence: int
     number: int
@@ -171,14 +171,14 @@ class _Token(NamedTuple):
 
 @dataclass
 class _Run:
-    """Words that are read one after the other, by id, and the place in the text of the first that is predicted."""
+    """Ids of consecutive words, and the place in the text of the first predicted word."""
 
     read: list[int]
     place: int
 
 
 class _Text:
-    """A text that streams by: its `segments`, and, in its own order, the `tokens` of those that were given."""
+    """A streamed text: its `segments`, and a queue of the `tokens` of all segments so far, in text order."""
 
     def __init__(self, pieces: Iterable[Piece], vocabulary: Vocabulary, state: Context, predict_first: bool) -> None:
         self.tokens = deque[_Token]()
@@ -187,11 +187,11 @@ class _Text:
         self._placed = 0
 
     def segments(self) -> Iterator[Segment]:
-        """Cut the text into segments, lines of similar length side by side where each stands alone."""
+        """Cut the text into segments; if each line is its own context, similar lengths are read side by side."""
         return self._lines() if self._state == "line" else self._stream()
 
     def _lines(self) -> Iterator[Segment]:
-        """Whole lines side by side; a line in parts alone, its state carried from part to part."""
+        """Yield whole lines side by side; the parts of a long line come alone, one after the other."""
         waiting, held, room, read, fresh = list[_Run](), 0, min(8 * STEPS, WAITING), list[int](), False
         for piece in self._pieces:
             if piece.blank and not piece.closes:
@@ -199,16 +199,16 @@ class _Text:
             whole = piece.opens and piece.closes
             if waiting and (not whole or held >= room):
                 yield from self._side_by_side(waiting)
-                # the first rows come soon, and later lines stand beside lines of about their length
+                # start small, so that first rows come soon; grow, so that later batches need less padding
                 waiting, held, room = [], 0, min(2 * room, WAITING)
-            run = self._taken(piece, list(self.opening) if piece.opens else read[-1:], opens=piece.opens)
+            run = self._queue(piece, list(self.opening) if piece.opens else read[-1:], opens=piece.opens)
             if whole:
                 waiting.append(run)
                 held += len(piece.words) + 1
             else:
                 fresh = fresh or piece.opens
                 yield from self._segments([run], fresh)
-                # a first word that nothing opens is no segment
+                # a single first word without <eos> makes no segment
                 read, fresh = run.read, fresh and len(run.read) == 1
         yield from self._side_by_side(waiting)
 
@@ -218,21 +218,21 @@ class _Text:
             yield from self._segments(lines[start : start + SENTENCES], True)
 
     def _stream(self) -> Iterator[Segment]:
-        """Line after line; pieces are joined until there are enough to compute together."""
+        """Yield line after line; pieces are joined until there are enough words for one computation."""
         run, fresh, blank, begun = _Run(list(self.opening), 0), True, False, False
         for piece in self._pieces:
-            # as in corpora, blank lines before the first word belong to the first document
+            # as in corpora, blank lines before the first word are part of the first document
             resets = self._state == "document" and blank and begun and bool(piece.words)
             if len(run.read) > STEPS or resets:
                 yield from self._segments([run], fresh)
                 run, fresh = _Run(list(self.opening) if resets else run.read[-1:], self._placed), resets
             if piece.words or piece.closes:
-                self._taken(piece, run.read, opens=fresh and len(run.read) == len(self.opening))
+                self._queue(piece, run.read, opens=fresh and len(run.read) == len(self.opening))
             begun = begun or bool(piece.words)
             blank = piece.blank
         yield from self._segments([run], fresh)
 
-    def _taken(self, piece: Piece, read: list[int], *, opens: bool) -> _Run:
+    def _queue(self, piece: Piece, read: list[int], *, opens: bool) -> _Run:
         run, first = _Run(read, self._placed), len(self.tokens)
         line, start, predicted = piece.sentence, piece.start, bool(read)
         self.tokens += [_Token(line, n, word, False, False, True) for n, word in enumerate(piece.words, start)]
@@ -248,9 +248,9 @@ class _Text:
 
 
 class _Looks:
-    """Asks where the model looked: answers `look`, the entropy of the attention (nats), its largest weight and the lag.
+    """Question about attention: answers `look`, its entropy (nats), its largest weight and that weight's lag.
 
-    `reach` is how many words back that can be at most.
+    `reach` is an upper bound of the lag.
     """
 
     reach = 0
@@ -258,9 +258,9 @@ class _Looks:
     def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
         attention = attention_of(reading.readout)
         weights = reading.flat(attention.by_lag())
-        # a memory that grows has a slot more at the next step
+        # a growing memory has one slot more at the next step
         self.reach = max(self.reach, 1 + weights.shape[-1] + attention.nearest_lag)
-        # the nearest lag first, of which `max` takes the first; one more column, where no slot has been filled yet
+        # nearest lag first, as `max` takes the first of equal weights; an extra column serves an empty memory
         weights = torch.nn.functional.pad(weights.double().flip(-1), (0, 1))
         share = weights / weights.sum(-1, keepdim=True)
         largest, column = weights.max(-1)
@@ -271,7 +271,7 @@ class _Looks:
 def _rows(
     text: _Text, blocks: Iterable[Scored], vocabulary: Vocabulary, options: ScoreOptions, looks: _Looks | None
 ) -> Iterator[WordScore]:
-    """Give the rows of a text's tokens as their numbers come."""
+    """Yield the rows of a text's tokens as soon as they are scored."""
     read = list[str]()
     for token, surprisal, entropy, rank, look in _valued(text, blocks, math.log(options.base)):
         looked = None
@@ -290,11 +290,11 @@ def _rows(
 
 
 _Valued = tuple[_Token, float, float, int | None, Sequence[float]]
-"""A token with its surprisal, entropy and rank, and, if it was asked for, the look's entropy, weight and lag."""
+"""A token, its surprisal, entropy and rank, and the attention's entropy, weight and lag, if requested."""
 
 
 def _valued(text: _Text, blocks: Iterable[Scored], unit: float) -> Iterator[_Valued]:
-    """Give each token its numbers, in nats over `unit`; what is not predicted has none."""
+    """Yield each token with its numbers, nats divided by `unit`; tokens that are not predicted have NaN or None."""
     nothing = math.nan, math.nan, None, (math.nan, 0.0, 0.0)
     for block in blocks:
         columns = {name: x.double().cpu() for name, x in block.answers.items()}
@@ -316,72 +316,72 @@ def _valued(text: _Text, blocks: Iterable[Scored], unit: float) -> Iterator[_Val
 
 
 def by_line(scores: Iterable[WordScore], lines: int) -> list[list[WordScore]]:
-    """Return the scores of each of so many lines; of a blank one there are none."""
-    found = {line: list(own) for line, own in groupby(scores, key=lambda score: score.sentence)}
-    return [found.get(line, []) for line in range(1, lines + 1)]
+    """Group scores by line, for `lines` lines; a blank line has none."""
+    rows = {line: list(group) for line, group in groupby(scores, key=lambda score: score.sentence)}
+    return [rows.get(line, []) for line in range(1, lines + 1)]
 
 
 def written_scores(
     text: str, scores: Sequence[WordScore], sizes: Iterable[int], *, eos: bool = False
 ) -> list[WrittenScore]:
-    """Join the scores of a line's tokens to those of the words in which it is written; one without tokens has NaN.
+    """Combine the scores of a line's tokens into scores of its written words; a word without tokens has NaN.
 
     Args:
         text: the line.
-        scores: of all its tokens, and of the <eos> at its end and after each of its sentences; in order.
-        sizes: how many tokens each written word is cut into.
-        eos: give those <eos> rows, too, each with the number and the place of the word after it.
+        scores: scores of all tokens in order, with the <eos> at the line's end and after each sentence.
+        sizes: number of tokens of each written word.
+        eos: return rows for these <eos>, too, with the number and place of the next word.
     """
-    found: list[WrittenScore] = []
+    rows: list[WrittenScore] = []
     position = 0
     looked = None if not scores or scores[0].look is None else Looked(math.nan, "", math.nan, None)
     spans = zip([*written_spans(text), (len(text), len(text))], [*sizes, 0], strict=True)
     for index, ((start, end), size) in enumerate(spans, 1):
-        own: list[WordScore] = []
-        while position < len(scores) and (len(own) < size or start == end):
+        parts: list[WordScore] = []
+        while position < len(scores) and (len(parts) < size or start == end):
             score, position = scores[position], position + 1
             if score.word != EOS:
-                own.append(score)
+                parts.append(score)
             elif eos:
                 numbers = score.surprisal, score.entropy, math.nan, score.rank, score.oov, score.look
-                found.append(WrittenScore(score.sentence, index, EOS, start, start, EOS, *numbers))
-        if scores and not own and start < end:
-            own = [WordScore(scores[0].sentence, index, "", math.nan, math.nan, None, False, looked)]
-        if own:
-            first, reduction = own[0], own[0].entropy - scores[position].entropy
-            found.append(
+                rows.append(WrittenScore(score.sentence, index, EOS, start, start, EOS, *numbers))
+        if scores and not parts and start < end:
+            parts = [WordScore(scores[0].sentence, index, "", math.nan, math.nan, None, False, looked)]
+        if parts:
+            first, reduction = parts[0], parts[0].entropy - scores[position].entropy
+            rows.append(
                 WrittenScore(
                     sentence=first.sentence,
                     index=index,
                     word=text[start:end],
                     start=start,
                     end=end,
-                    tokens=" ".join(score.word for score in own),
-                    surprisal=math.fsum(score.surprisal for score in own),
+                    tokens=" ".join(score.word for score in parts),
+                    surprisal=math.fsum(score.surprisal for score in parts),
                     entropy=first.entropy,
                     entropy_reduction=0.0 if reduction < 0 else reduction,  # NaN stays NaN
                     rank=first.rank,
-                    oov=any(score.oov for score in own),
+                    oov=any(score.oov for score in parts),
                     look=first.look,
                 )
             )
-    return found
+    return rows
 
 
 def places_of(
     pieces: Iterable[Piece], items: Sequence[str], cut: Callable[[str], Sequence[Sequence[str]]]
 ) -> list[Place]:
-    """Return the place of every token and `<eos>` of items' pieces; `cut` gives the tokens of each written word."""
-    found: list[Place] = []
+    """Return the place of every token and `<eos>` of items' pieces; `cut` splits written words into tokens."""
+    places: list[Place] = []
     words, position = list[int](), 0
     for piece in pieces:
-        if piece.opens and (not found or found[-1][0] != piece.sentence):
+        if piece.opens and (not places or places[-1][0] != piece.sentence):
             text, position = items[piece.sentence - 1], 0
             tokens = cut(text)
-            words = [number for number, own in enumerate(tokens, 1) for _ in own]
+            words = [number for number, word in enumerate(tokens, 1) for _ in word]
             words.append(len(tokens) + 1)
         for token in range(piece.start, piece.start + len(piece.words) + piece.closes):
-            found.append((piece.sentence, token, words[position]))
+            places.append((piece.sentence, token, words[position]))
             position += 1
-        position -= piece.closes  # an <eos> has the number of the word after it
-    return found
+        position -= piece.closes  # an <eos> has the number of the next word
+    return places

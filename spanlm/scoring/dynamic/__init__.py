@@ -1,1 +1,1 @@
-"""Dynamic evaluation: gradient statistics, the update rule, perplexity with adapting weights, and a search."""
+"""Dynamic evaluation: gradient statistics, the update rule, perplexity with adapting weights, and tuning."""

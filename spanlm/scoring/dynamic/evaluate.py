@@ -1,8 +1,8 @@
 """Perplexity with weights that adapt to the text.
 
-The recurrent state and the memory are carried on as the weights of their time wrote them. Documents and lines reset
-the state, not the weights, which learn over them in the order of the text. The perplexity is that of the likelihood at
-a span buffer's evaluation temperature, whatever loss the weights learn from.
+State and memory stay as written by earlier weights. Documents and lines reset the state but not the weights, which
+learn in the order of the text. The perplexity always uses the likelihood, at a span buffer's evaluation temperature,
+whatever loss the weights learn from.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from spanlm.scoring.stream import Report, Scored, quiet
 from spanlm.scoring.tally import Tally
 
 DIVERGED = 1.0
-"""Weights that follow a text have diverged from so many nats a token above equal probabilities on."""
+"""Adapting weights have diverged if a token costs this many nats more than equal probabilities would."""
 
 TOGETHER = 64
-"""Segments that are given at a time: to look at one costs as much as to look at many, and waits for a GPU."""
+"""Segments per block: checking a block waits for a GPU, however small the block."""
 
 
 class DivergedError(RunError):
-    """The weights diverged while they adapted to a text; `details`: the settings that were tried, if several."""
+    """Weights diverged while adapting to a text; `details` has the settings that a search tried."""
 
     def __init__(self, limit: str, details: dict[str, Any] | None = None, rate: object = ABSENT) -> None:
-        """Keep the settings that were tried: the search took long."""
+        """Keep the settings that were tried, as a search takes long."""
         super().__init__("dynamic.rate", rate, limit)
         self.details = details or {}
 
 
 def diverged(loss: float, static: float, vocabulary_size: int) -> bool:
-    """Return whether a token takes `DIVERGED` nats more than with the trained weights, `static`, and than ln V.
+    """Return whether the mean NLL `loss` exceeds both `static` and ln V by `DIVERGED` nats, or is not finite.
 
-    ln V is the NLL of equal probabilities. What is not finite has diverged, too.
+    `static` is the mean NLL of the trained weights, ln V that of equal probabilities.
     """
     return not loss <= max(static, math.log(vocabulary_size)) + DIVERGED
 
@@ -59,15 +59,14 @@ def evaluate_dynamic(
     *,
     report: Report = quiet,
 ) -> Evaluation:
-    """Measure perplexity with weights that follow the text, and without, each in a pass of its own.
+    """Measure perplexity with adapting weights and with the trained weights, in two passes.
 
-    Every token is predicted exactly once, as in `spanlm.scoring.perplexity.evaluate`.
-
-    The model is not changed: a copy of it learns, from one stream.
+    Every token is predicted exactly once, as in `spanlm.scoring.perplexity.evaluate`. The model is not changed: a copy
+    learns, from one stream.
 
     Raises:
-        InputError: no such split, several streams, statistics of other weights or of another
-            temperature of the gate, or the loss of training for a model without a span buffer.
+        InputError: there is no such split, there are several streams, the statistics are of other weights or another
+            gate temperature, or the loss is that of training and the model has no span buffer.
         DivergedError: see `diverged`.
     """
     size = "dynamic evaluation reads one stream, whose weights adapt"
@@ -90,8 +89,8 @@ def evaluate_dynamic(
             )
 
     done = {"log_p": config.description + ", on over the lines" * (protocol.context == "line")}
-    one = replace(protocol, batch_size=1)
-    (adapted,) = measure(reader, corpus, split, one, done, in_order=True, length=LENGTH)
+    one_stream = replace(protocol, batch_size=1)
+    (adapted,) = measure(reader, corpus, split, one_stream, done, in_order=True, length=LENGTH)
     return replace(adapted, without_dynamic=static)
 
 
@@ -104,10 +103,10 @@ def read_adapting(
     precision: Precision = "fp32",
     most: int | None = None,
 ) -> Iterator[Scored]:
-    """Give the tokens of one stream with their log p, each before the weights learn from it.
+    """Yield the tokens of one stream with their log p, computed before the weights learn from them.
 
-    The model is not changed: a copy of it learns. The text is read up to the segment that reaches `most` tokens, and no
-    further than where log p is not finite: there the weights have diverged.
+    The model is not changed: a copy learns. Reading stops after the segment that reaches `most` tokens, or where log p
+    is not finite, as the weights have diverged.
     """
     waiting, tokens = list[Scored](), 0
     follower, update = adapting(model, statistics, config)

@@ -1,17 +1,17 @@
-r"""The mean squares of a model's gradients, which dynamic evaluation divides by.
+r"""Root mean squares of a model's gradients, by which dynamic evaluation divides.
 
 Krause, Kahembwe, Murray & Renals, "Dynamic Evaluation of Neural Sequence Models" (ICML 2018), § 5, and their code:
 
     MS_i = sqrt(1/n Σ_s g_si²),    ḡ = 1/K Σ_{tensors k} mean_{i ∈ k} MS_i
 
 g_s is the gradient of the mean cross-entropy of segment s of the training part, with the trained weights and without
-dropout: 100 streams of 5 steps, state carried, the likelihood alone (no penalty, no reward), with a span buffer at the
-gate's evaluation temperature. ḡ is a mean over the K tensors, whatever their sizes; a tied matrix is one of
-them. A segment with fewer than its 500 tokens counts by its share of them, in g and in n (the published code leaves the
-last one out: n = 1859 on Penn Treebank, here 1859.2).
+dropout. A segment has 100 streams of 5 steps; the state is carried. The loss is the likelihood alone, without penalty
+or reward, and with a span buffer at the gate's evaluation temperature. ḡ is a mean over the K tensors, whatever their
+sizes; a tied matrix is one tensor. A segment with fewer than 500 tokens counts by its share of 500, in g and in n (the
+published code drops the last segment: n = 1859 on Penn Treebank, here 1859.2).
 
-They are kept in the run's folder, marked with the SHA-256 of the weights and of the training text, and with the gate's
-temperature; those of another one are gathered anew.
+The run's folder keeps the statistics with the SHA-256 of the weights and of the training text, and the gate's
+temperature. If any of these differ, the statistics are gathered anew.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ from spanlm.store.files import replace_file
 from spanlm.store.run_folder import model_digest
 
 DYNAMIC = "dynamic.safetensors"
-"""Their name in the folder of a run."""
+"""File name of the statistics in a run's folder."""
 
 STREAMS = 100
-"""Published."""
+"""Streams side by side, as published."""
 
 
 PART: Split = "train"
 
 ADVANCE = 64
-"""Segments that are cut at a time. Between two passes of a model, whose weights fill the processor's caches, this takes
+"""Segments cut at a time. Cutting between two passes of a model, whose weights fill the processor's caches, takes
 twenty times as long (measured: 0.44 ms a segment against 0.02; the passes of a small model: 6)."""
 
 
 _KEPT = ("text", "segments", "read", "tokens", "whole", "gate_temperature")
-"""Fields that the file has beside the tensors."""
+"""Fields in the file, beside the tensors."""
 
 
 @dataclass(frozen=True)
 class SegmentGradients:
-    """The tokens of a segment, and the gradient of its loss, by each of `learning_weights`; share: tokens / M."""
+    """The tokens of a segment, and the gradient of its loss for each of `learning_weights`; share: tokens / M."""
 
     scored: Scored
     gradients: tuple[Tensor, ...]
@@ -72,12 +72,12 @@ class SegmentGradients:
 
 
 def learning_weights(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the weights that training changes; tied ones once."""
+    """Return the weights that training changes; tied weights once."""
     return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
 
 
 def _short_segments(segments: Iterable[Segment], length: int) -> Iterator[Segment]:
-    """Cut segments into ones of at most `length` steps, `ADVANCE` at a time; a state begins anew with the first."""
+    """Cut segments into parts of at most `length` steps, `ADVANCE` at a time; only the first part resets the state."""
     cut = (
         replace(
             segment,
@@ -101,16 +101,16 @@ def segment_gradients(
     precision: Precision = "fp32",
     loss: DynamicLoss = "likelihood",
 ) -> Iterator[SegmentGradients]:
-    """Read a text with the model in evaluation mode and give the gradient of each short segment's loss.
+    """Read a text with the model in evaluation mode and yield the gradient of each short segment's loss.
 
         g = ∇ 1/M Σ −log p(target),    M = B · T
 
-    M is the tokens of a full segment: a segment with fewer counts for less, by its share. Evaluation mode has no
-    dropout, weight drop, margins, extra loss or penalties. `loss` training is that of a span buffer's training (Li et
-    al., 2020, Eq. 11): the likelihood at the gate's temperature of training, and the reward; nothing else is added.
+    M is the number of tokens of a full segment, so a segment with fewer tokens counts less. Evaluation mode has no
+    dropout, weight drop, margins, extra loss or penalties. With `loss` training it is a span buffer's training loss (Li
+    et al., 2020, Eq. 11), and nothing else: the likelihood at the gate's training temperature, and the reward.
 
-    State is carried from segment to segment, gradients are not. Between two segments the weights may be changed; they
-    get no `.grad`. Segments of more than `length` steps are cut.
+    The state is carried from segment to segment, gradients are not. The caller may change the weights between two
+    segments; they get no `.grad`. Segments of more than `length` steps are cut.
     """
     weights = list(learning_weights(model).values())
     state: LMState | None = None
@@ -121,7 +121,7 @@ def segment_gradients(
             with autocast(model.device, precision):
                 reading, state = reading_of(model, segment, state)
                 scores, learnt = _scores(model.head, reading.readout, reading.segment.targets, loss)
-            # the gradient of the loss by each log p; the loss itself is not needed
+            # differentiate log p with the loss's own gradient; the loss itself is not needed
             shares = reading.segment.mask.to(scores.log_prob.dtype).mul_(-1 / full)
             gradients = torch.autograd.grad(learnt, weights, shares, materialize_grads=True)
         state = state.detach()
@@ -130,26 +130,26 @@ def segment_gradients(
 
 
 def _scores(head: Head, readout: Readout, targets: Tensor, loss: DynamicLoss) -> tuple[Scores, Tensor]:
-    """Return the scores of targets and the objective to maximise, (T, B): log p, or that of training."""
+    """Return the scores of targets and the objective to maximise, (T, B): log p, or the training objective."""
     if loss == "likelihood":
         scores = head.score(readout, targets)
         return scores, scores.log_prob
-    assert isinstance(head, MixingHead) and readout.mixture is not None  # `require_fit` refuses others
+    assert isinstance(head, MixingHead) and readout.mixture is not None  # `require_fit` refuses other models
     scores, trained = readout.mixture.score_twice(head, readout.features, targets)
     return scores, trained.log_prob - trained.extra_loss
 
 
 @dataclass(frozen=True, eq=False)
 class DynamicStatistics:
-    """The root mean square of the gradient of each weight.
+    """The root mean square of each weight's gradient.
 
     Attributes:
-        root_mean_squares: MS of every weight that learns, by its name; zero where no gradient was.
+        root_mean_squares: MS of every learning weight by name; zero where the weight had no gradient.
         segments: n, in full segments.
-        read: how many segments were read, full or not.
-        whole: all of the text was read, not its first segments alone.
-        weights: SHA-256 of the weights that they are of.
-        gate_temperature: of the likelihood, for a model with a span buffer; None: there is no gate.
+        read: number of segments read, full or not.
+        whole: whether all of the text was read.
+        weights: SHA-256 of the model's weights.
+        gate_temperature: the gate's temperature in the likelihood; None: there is no gate.
         origin: for people: gathered now, or read from a file.
     """
 
@@ -177,7 +177,7 @@ class DynamicStatistics:
 
     @property
     def description(self) -> str:
-        """Text, tokens, n and the gate's temperature, in a few words."""
+        """The text, its tokens, n and the gate's temperature."""
         part = "" if self.whole else f"the first {self.read:,} segments of "
         gate = "" if self.gate_temperature is None else f", gate's T {self.gate_temperature:g}"
         return f"{part}{self.text}, {self.tokens:,} tokens (n = {self.segments:,.1f}){gate}"
@@ -195,9 +195,9 @@ def gather_statistics(
     streams: int = STREAMS,
     report: Report = quiet,
 ) -> DynamicStatistics:
-    """Gather the statistics of a model, in its own precision, on the corpus of its training, read as in training.
+    """Gather a model's statistics, in its own precision, on its training corpus, read as in training.
 
-    A segment has `streams` of 5 steps; `segments` of them are read, or all. `report` is called after each.
+    A segment has `streams` of 5 steps; the first `segments` segments are read, or all. `report` is called after each.
 
     Raises:
         InputError: the corpus has no training part, or `segments` is below 1.
@@ -220,7 +220,7 @@ def gather_statistics(
         report("gradient statistics", tokens, expected)
         if read == segments:
             break
-    found = DynamicStatistics(
+    result = DynamicStatistics(
         root_mean_squares={name: total.div_(full).sqrt_() for name, total in zip(weights, sums, strict=True)},
         text=f"{corpus.name} {PART}",
         segments=full,
@@ -230,13 +230,13 @@ def gather_statistics(
         gate_temperature=gate_temperature(model),
         weights=model_digest(model),
     )
-    if not 0 < found.mean < math.inf:
-        raise RunError(f"gradient statistics: their mean on {found.text} is {found.mean}, and must be positive.")
-    return found
+    if not 0 < result.mean < math.inf:
+        raise RunError(f"gradient statistics: their mean on {result.text} is {result.mean}, and must be positive.")
+    return result
 
 
 def gate_temperature(model: NextWordModel) -> float | None:
-    """Return the temperature at which a model's gate is evaluated; None: it has none."""
+    """Return the temperature at which a model's gate is evaluated; None: the model has no gate."""
     memory = getattr(model, "memory", None)
     return memory.gate_temperature if isinstance(memory, Memory) else None
 
@@ -250,9 +250,9 @@ def find_statistics(
     segments: int | None = None,
     report: Report = quiet,
 ) -> DynamicStatistics:
-    """Return the statistics of a file if they are of these weights and this text; otherwise gather and save them.
+    """Read statistics from a file if they fit these weights and this text; else gather and save them.
 
-    Where the file cannot be written they are only returned (see `origin`). Other arguments: see `gather_statistics`.
+    If the file cannot be written, they are only returned (see `origin`). For other arguments see `gather_statistics`.
     """
     text, origin = corpus.digest(PART), "gathered now"
     try:
@@ -261,20 +261,20 @@ def find_statistics(
         pass
     except InputError as stale:
         origin = f"gathered anew ({stale})"
-    found = gather_statistics(model, corpus, protocol, segments=segments, report=report)
+    new = gather_statistics(model, corpus, protocol, segments=segments, report=report)
     try:
-        save_statistics(path, found, text)
+        save_statistics(path, new, text)
     except OSError as error:
-        return replace(found, origin=f"{origin}; kept in memory alone: {path} could not be written: {error.strerror}")
-    return replace(found, origin=f"{origin}, saved in {path}")
+        return replace(new, origin=f"{origin}; kept in memory alone: {path} could not be written: {error.strerror}")
+    return replace(new, origin=f"{origin}, saved in {path}")
 
 
 def statistics_without_text(
     path: Path, model: NextWordModel, segments: int | None, missing: SpanlmError
 ) -> DynamicStatistics:
-    """Return the statistics of a file where the training text is `missing`; InputError: none, or of other weights."""
+    """Read statistics from a file if the training text is `missing`; InputError: no file, or it is of other weights."""
     try:
-        found = read_statistics(path, model, None, segments)
+        statistics = read_statistics(path, model, None, segments)
     except (FileNotFoundError, InputError) as error:
         why = f"there is no {path}" if isinstance(error, FileNotFoundError) else str(error)
         raise InputError(
@@ -282,11 +282,11 @@ def statistics_without_text(
             f"missing: {missing} Put the text back where it was, or this model's {path.name} into "
             f"{path.parent}."
         ) from None
-    return replace(found, origin=f"{found.origin}; the training text is not there to be compared")
+    return replace(statistics, origin=f"{statistics.origin}; the training text is not there to be compared")
 
 
 def save_statistics(path: Path, statistics: DynamicStatistics, text: str) -> None:
-    """Write statistics with the SHA-256 of weights, training text and tensors; OSError: the file before is intact."""
+    """Write statistics with the SHA-256 of weights, training text and tensors; on OSError the old file stays intact."""
     marks = {
         "format": 1,
         "weights": statistics.weights,
@@ -295,23 +295,23 @@ def save_statistics(path: Path, statistics: DynamicStatistics, text: str) -> Non
         **{name: getattr(statistics, name) for name in _KEPT},
         "length": LENGTH,
     }
-    # one key: the format writes several in no fixed order, and equal statistics should give equal files
+    # use one key: the format writes several in no fixed order, and equal statistics should give equal files
     replace_file(path, to_bytes(statistics.root_mean_squares, {"spanlm": json.dumps(marks)}))
 
 
 def read_statistics(path: Path, model: NextWordModel, text: str | None, segments: int | None) -> DynamicStatistics:
-    """Read statistics that belong to a model and to a text, whose SHA-256 is `text` (None: unknown).
+    """Read the statistics of a model and a text, whose SHA-256 is `text` (None: unknown).
 
-    They must be of at least so many `segments`; None: of all of the text.
+    They must cover at least `segments` segments; None: all of the text.
 
     Raises:
         FileNotFoundError: there is no such file.
-        InputError: it is damaged, or of another model, text, length or temperature.
+        InputError: the file is damaged, or of another model, text, segment length or temperature.
     """
     gate = gate_temperature(model)
     try:
         tensors, marks = read_tensors(path)
-        found = DynamicStatistics(
+        statistics = DynamicStatistics(
             {name: x.to(model.device) for name, x in tensors.items()},
             **{name: marks[name] for name in _KEPT},
             weights=marks["weights"],
@@ -323,19 +323,19 @@ def read_statistics(path: Path, model: NextWordModel, text: str | None, segments
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise InputError(f"{path}: damaged: {error!r}") from None
     kinds = {name: (weight.shape, weight.dtype) for name, weight in learning_weights(model).items()}
-    enough = found.whole or (segments is not None and found.read >= segments)
+    enough = statistics.whole or (segments is not None and statistics.read >= segments)
     for wrong, why in (
         (damaged, "damaged: it does not have its SHA-256"),
-        (found.weights != model_digest(model), "is of other weights"),
+        (statistics.weights != model_digest(model), "is of other weights"),
         (text not in (None, of_text), "is of another training text"),
-        (found.gate_temperature != gate, f"is of temperature {found.gate_temperature} of a gate, not {gate}"),
+        (statistics.gate_temperature != gate, f"is of temperature {statistics.gate_temperature} of a gate, not {gate}"),
         (length != LENGTH, f"is of segments of {length} steps, not {LENGTH}"),
         ({name: (x.shape, x.dtype) for name, x in tensors.items()} != kinds, "does not fit the model"),
-        (not enough, f"is of fewer segments (the first {found.read:,})"),
+        (not enough, f"is of fewer segments (the first {statistics.read:,})"),
     ):
         if wrong:
             raise InputError(f"{path}: {why}")
-    return found
+    return statistics
 
 
 def _digest(tensors: dict[str, Tensor]) -> str:

@@ -1,12 +1,12 @@
-"""The search for η and λ of dynamic evaluation: a grid on a text that is not the one to report.
+"""Grid search for η and λ of dynamic evaluation, on another text than the one to report.
 
-At every point the weights adapt differently, so each point needs passes of its own. The points share the statistics,
-and most of the grid reads only the first 30,000 tokens (as the fast search of the published code does); the
-best few of it then read all of the text, and the best of those is taken. Weights can do well for the first tokens and
-diverge later; where none of the best few does better than static weights, the next ones read all of it, too.
+The weights adapt differently at every point, so each point needs its own pass. All points share the statistics. Each
+point first reads 30,000 tokens, as in the fast search of the published code. The best few points, the finalists, then
+read all of the text, and the best of these is taken. Weights can do well on the first tokens and diverge later: if no
+finalist beats the trained weights, the next points read all of the text, too.
 
-A search takes hours at full size. Each finished trial is a line of `trials.jsonl` in the run's folder, and a search
-that needs the same trial takes it from there.
+A search takes hours at full size. Each finished trial is a line of `trials.jsonl` in the run's folder, and later
+searches reuse it.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from spanlm.store.files import own, regular
 from spanlm.store.plain import finite, json_object
 
 FIRST_TOKENS = 30_000
-"""Tokens that every point reads."""
+"""Tokens read at every point."""
 
 FINALISTS = 4
-"""Points that read all of the text; more if none of them helps."""
+"""Points that read all of the text; more if none of them beats the trained weights."""
 
 TRIALS = "trials.jsonl"
-"""The name of a run's trials in its folder."""
+"""File name of the trials in a run's folder."""
 
 
 @dataclass(frozen=True)
 class GridPoint:
-    """A point of the grid, with the perplexity of the first tokens (`first`), infinite from e^700 on.
+    """A grid point: `first` is the perplexity of the first tokens, infinite from e^700 on.
 
-    `perplexity` is that of all of the text, or None where that was not read.
+    `perplexity` is that of all of the text; None if the point read only the first tokens.
     """
 
     rate: float
@@ -65,13 +65,13 @@ class DynamicTuning:
     """The result of a search.
 
     Attributes:
-        first_tokens: how many of the tokens were predicted by every point.
+        first_tokens: number of tokens predicted at every point.
         plain: perplexity of all of the text with the trained weights.
-        best: the settings with the lowest perplexity of all of the text; without finalists, of its first tokens.
+        best: the settings with the lowest perplexity of all of the text, or of the first tokens without finalists.
         grid: every point, η outermost.
-        notes: where the best lies on the edge of the grid, so that the true one may lie beyond; and what else to know.
-        read_before: how many trials were taken from `trials.jsonl`.
-        seconds_before: the time that they had taken.
+        notes: warnings, for example that the best point is on the edge of the grid and a better one may lie beyond.
+        read_before: number of trials taken from `trials.jsonl`.
+        seconds_before: time that these trials had taken.
     """
 
     text: str
@@ -91,12 +91,12 @@ class DynamicTuning:
 
 
 class Trials:
-    """The trials of a run, in a file of one line each.
+    """The finished trials of a run, one per line of a file.
 
-    A line answers for a trial of the same settings, weights, text, protocol and `code` (see
-    `spanlm.store.provenance.code_version`). A damaged line, or one of
-    something else, is ignored. Where the file cannot be written, there is one warning, and the search goes on. Without
-    a path nothing is kept. `seconds` has the duration of each trial that was taken from the file.
+    A line is reused for a trial with the same settings, weights, text, protocol and `code` (see
+    `spanlm.store.provenance.code_version`). Damaged and foreign lines are ignored. If the file cannot be written, a
+    warning is logged once, and the search continues. Without a path nothing is kept. `seconds` has the duration of each
+    reused trial.
     """
 
     def __init__(self, path: Path | None = None, code: str = "") -> None:
@@ -105,12 +105,12 @@ class Trials:
         self._lines = [] if path is None else _read_lines(path)
 
     def find(self, key: Mapping[str, Any]) -> Tally | None:
-        """Return the sums of the trial with a key, if the file has it."""
+        """Return the sums of the trial with this key; None: the file does not have it."""
         wanted = {**key, "commit": self._code}
         for line in self._lines:
             if line["key"] == wanted:
                 self.seconds.append(line["seconds"])
-                return _tally(line["sums"])
+                return _tally_of_json(line["sums"])
         return None
 
     def add(self, key: Mapping[str, Any], total: Tally, seconds: float) -> None:
@@ -122,7 +122,7 @@ class Trials:
         try:
             with own(self._path).open("ab+") as file:
                 file.seek(max(0, file.tell() - 1))
-                begun = file.read() not in (b"", b"\n")  # a process was killed within a line
+                begun = file.read() not in (b"", b"\n")  # a process was killed while writing a line
                 file.write(b"\n" * begun + json.dumps(line).encode() + b"\n")
         except OSError as error:
             logging.getLogger("spanlm").warning(
@@ -136,9 +136,9 @@ def _read_lines(path: Path) -> list[dict[str, Any]]:
     with suppress(OSError):
         for line in regular(path, 2**26).read_bytes().splitlines():
             with suppress(ValueError, LookupError):
-                found = json_object(line)
-                if found.pop("sha256") == _digest(found):
-                    lines.append(found)
+                record = json_object(line)
+                if record.pop("sha256") == _digest(record):
+                    lines.append(record)
     return lines
 
 
@@ -146,8 +146,8 @@ def _digest(line: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(line, sort_keys=True).encode()).hexdigest()
 
 
-def _tally(sums: dict[str, Any]) -> Tally:
-    """Read sums; a number that was not finite is null in JSON."""
+def _tally_of_json(sums: dict[str, Any]) -> Tally:
+    """Make a tally of sums from JSON, where numbers that are not finite are null."""
 
     def numbers(part: dict[str, Any]) -> dict[str, Any]:
         return {name: math.nan if value is None else value for name, value in part.items()}
@@ -168,17 +168,17 @@ def tune_dynamic(
     report: Report = quiet,
     trials: Trials | None = None,
 ) -> DynamicTuning:
-    """Try every point of a grid.
+    """Try every point of a grid; the text is never the one to report.
 
-    The model is not changed. The text is read in one stream, lines as in training, and is never the one to report.
-    Every point reads the first tokens, and so many `finalists` then all of it, more if none of them helps; with 0 the
-    first tokens decide. What is in the file of `trials` is not read again.
+    The model is not changed. The text is read in one stream, its lines as in training. Every point reads the first
+    tokens; then `finalists` points read all of the text, more if none of them helps. With 0 finalists the first tokens
+    decide. Trials in the file of `trials` are not repeated.
 
     Raises:
-        InputError: no such split, statistics of other weights, segments or another gate, or the loss of training
-            without a span buffer.
-        DivergedError: the weights diverged at every point; has the grid.
-        RunError: the trained weights predict no finite numbers.
+        InputError: there is no such split, the statistics are of other weights or another gate temperature, or the loss
+            is that of training and the model has no span buffer.
+        DivergedError: the weights diverged at every point; holds the grid.
+        RunError: the trained weights give no finite probabilities.
     """
     require(first_tokens >= 1, "dynamic.first_tokens", first_tokens, "at least 1")
     require(finalists >= 0, "dynamic.finalists", finalists, "0 or more")
@@ -207,7 +207,7 @@ def tune_dynamic(
 
 @dataclass(frozen=True)
 class _Search:
-    """What is read at every point, and how."""
+    """The model, text and settings that all points share."""
 
     model: NextWordModel
     corpus: Corpus
@@ -217,23 +217,23 @@ class _Search:
     report: Report
     trials: Trials
 
-    def read(self, config: DynamicConfig, most: int | None, what: str) -> Tally:
-        """Read the text, or the first tokens of it, with weights that follow, unless the run has that trial."""
+    def read(self, config: DynamicConfig, most: int | None, label: str) -> Tally:
+        """Read the text, or its first `most` tokens, with adapting weights, unless the run has that trial."""
         key = {**self._key, "settings": config.to_json() | {"tuned_on": None}, "first_tokens": most}
-        if (found := self.trials.find(key)) is not None:
-            return found
-        began, total, what = time.perf_counter(), Tally(), f"{what}, η {config.rate:.3g}, λ {config.decay:.3g}"
+        if (kept := self.trials.find(key)) is not None:
+            return kept
+        began, total, label = time.perf_counter(), Tally(), f"{label}, η {config.rate:.3g}, λ {config.decay:.3g}"
         batcher = self.protocol.batcher(self.corpus, self.split, in_order=True, length=LENGTH)
-        how: dict[str, Any] = {"precision": self.protocol.precision, "most": most}
-        for block in read_adapting(self.model, batcher.segments(), self.statistics, config, **how):
+        settings: dict[str, Any] = {"precision": self.protocol.precision, "most": most}
+        for block in read_adapting(self.model, batcher.segments(), self.statistics, config, **settings):
             total = total.plus(block, self.corpus.vocabulary)
-            self.report(what, total.tokens, most or batcher.targets)
+            self.report(label, total.tokens, most or batcher.targets)
         self.trials.add(key, total, time.perf_counter() - began)
         return total
 
     @cached_property
     def _key(self) -> dict[str, Any]:
-        """What the trials of this search have in common."""
+        """The part of the key that all trials of this search share."""
         return {
             "weights": self.statistics.weights,
             "statistics": self.statistics.digest,
@@ -250,7 +250,7 @@ def _summary(
     firsts: Sequence[Tally],
     finals: Mapping[int, Tally],
 ) -> DynamicTuning:
-    """Turn the sums over the first tokens and, of some points, over all of the text into the result."""
+    """Make the result of the sums over the first tokens (`firsts`) and, for some points, over all of the text."""
     plain, whole = _perplexity(static), {number: _perplexity(total) for number, total in finals.items()}
     results = whole or {number: _perplexity(total) for number, total in enumerate(firsts)}
     best = min(results, key=lambda number: results[number])
@@ -265,7 +265,7 @@ def _summary(
             "at every point of the grid the weights diverged. Take lower rates.",
             details | ({"read_before": before} if before else {}),
         )
-    # without finalists there is nothing to compare the trained weights with
+    # without finalists no point is comparable with the trained weights
     notes = ["no point of the grid helps."] if whole and results[best] >= plain else []
     for name in ("rate", "decay"):
         note = edge_note(f"dynamic.{name}", getattr(grid[best], name), [getattr(config, name) for config in grid])

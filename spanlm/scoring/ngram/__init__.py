@@ -1,7 +1,7 @@
-"""Back-off n-gram models: ARPA files read and written, questions answered, Kneser-Ney estimated from text.
+"""Back-off n-gram models: ARPA files, log-probabilities, and Kneser-Ney estimation from text.
 
-The rooms: `model` holds the model in sorted arrays and answers; `arpa` is the file format; `kneser_ney` estimates;
-`kenlm` is KenLM in its place; `next_word` is a `NextWordModel` of it; `config` is that of a run.
+`model` holds a model in sorted arrays and looks words up; `arpa` reads and writes files; `kneser_ney` estimates;
+`kenlm` scores with KenLM instead; `next_word` wraps a model as a `NextWordModel`; `config` configures a run.
 """
 
 from spanlm.scoring.ngram.arpa import open_arpa, read_arpa, write_arpa

@@ -8,12 +8,12 @@ r"""ARPA files, the text format of back-off n-gram models that SRILM, KenLM and 
     ...
     \end\
 
-What is legal: text before `\data\`, left out with a note where it does not start with `#`; a byte order mark; `\r\n`; a
-name that ends in `.gz` or `.bz2`. Fields are separated by tabs and spaces alone, as in KenLM: `\f` may be a word. An
-absent weight is 0, but an n-gram that starts a longer one must be listed. A suffix of an n-gram may be absent (SRILM
-prunes so), and so may the section of an order without n-grams. `<UNK>` is `<unk>`; without it unknown words have the
-log10 probability -100, as in KenLM. Numbers are C's: probabilities at most 0, or `-inf`, weights finite. Only blank
-lines follow `\end\`.
+The reader accepts text before `\data\` (skipped, with a note unless it starts with `#`), a byte order mark, `\r\n`, and
+names that end in `.gz` or `.bz2`. Only tabs and spaces separate fields, as in KenLM, so `\f` may be a word. A missing
+weight is 0, but an n-gram that begins a longer one must be listed. An n-gram's suffix may be missing (SRILM prunes so),
+and so may the section of an order without n-grams. `<UNK>` means `<unk>`; in a file without `<unk>`, unknown words have
+the log10 probability -100, as in KenLM. Numbers follow C: probabilities at most 0, or `-inf`; weights finite. Only
+blank lines may follow `\end\`.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from spanlm.store.plain import c_number
 _LOG = logging.getLogger(__name__)
 _BLOCK = 1 << 16
 NO_UNKNOWN = -100.0
-"""log10 p of an unknown word of a file that does not list <unk>."""
+"""log10 p of unknown words if the file does not list <unk>."""
 _HEAD = 1 << 16
 """Bytes within which `\\data\\` must come."""
 _IRSTLM = b"iARPA", b"qARPA", b"blmt", b"Qblmt"
-"""How files in formats of IRSTLM's own begin."""
+"""First bytes of IRSTLM's own formats."""
 _COUNT = re.compile(rb"ngram\s+(\d+)\s*=\s*(\d{1,15})")
 
 Rows = NDArray[np.int32]
@@ -72,10 +72,10 @@ def read_arpa(path: str | Path) -> ArpaModel:
 
 
 def open_arpa(path: str | Path) -> ArpaModel:
-    """Read the words of an ARPA file, and its tables when they are first asked for.
+    """Read the words of an ARPA file now, and its tables at first use.
 
     Raises:
-        InputError: As `read_arpa`; what is wrong after the words is raised where the tables are read.
+        InputError: See `read_arpa`; errors after the words are raised when the tables are read.
     """
     path = Path(path)
     with opened(path) as file:
@@ -87,7 +87,7 @@ def open_arpa(path: str | Path) -> ArpaModel:
 
 @cache
 def _note_head(path: Path, text: bytes) -> None:
-    """Say once a file that it begins with something else."""
+    """Log once per file that it begins with other text."""
     _LOG.info("note: %s: the text before \\data\\ is left out: %s …", path, _shown(text))
 
 
@@ -125,18 +125,18 @@ class _Reader:
         return ArpaModel(tuple(self.words), tuple(self._tables(list(ids), list(values), first)))
 
     def counts(self) -> list[int]:
-        r"""Read the section `\data\`: the number of n-grams of each order."""
+        r"""Read the section `\data\` and return the number of n-grams of each order."""
         self._skip_head()
         counts: list[int] = []
         for raw in self.file:
             self.line += 1
             if not raw.strip():
                 break
-            found = _COUNT.fullmatch(raw.strip())
-            if found is None or int(found[1]) != len(counts) + 1:
+            match = _COUNT.fullmatch(raw.strip())
+            if match is None or int(match[1]) != len(counts) + 1:
                 expected = f"expected ngram {len(counts) + 1}=COUNT, found {_shown(raw)}"
                 self._refuse(self.line, f"section \\data\\: {expected}")
-            counts.append(int(found[2]))
+            counts.append(int(match[2]))
         if not counts:
             self._refuse(self.line + 1, "section \\data\\: expected ngram 1=COUNT")
         if len(counts) > MAX_ORDER:
@@ -147,7 +147,7 @@ class _Reader:
         raise InputError(f"{self.path}: line {line}: {problem}")
 
     def _skip_head(self) -> None:
-        r"""Read on to `\data\`; note text before it."""
+        r"""Skip to `\data\`, with a note on text before it."""
         size, text = 0, b""
         while size < _HEAD and (raw := self.file.readline(_HEAD)):
             line = raw.removeprefix(b"\xef\xbb\xbf" * (not size)).strip()
@@ -164,7 +164,7 @@ class _Reader:
         self._refuse(1, f"no ARPA file: expected \\data\\ within {_HEAD:,} bytes, found {_shown(text)}")
 
     def _expect(self, header: bytes, otherwise: str) -> None:
-        """Read on to a header line; empty lines, and headers of sections without n-grams, may come before it."""
+        """Skip to a header line, over blank lines and headers of sections without n-grams."""
         for raw in self.file:
             self.line += 1
             line = raw.strip()
@@ -190,9 +190,9 @@ class _Reader:
         ids, values = [np.zeros((0, order), np.int32)], [np.zeros((2, 0), np.float32)]
         while read < count:
             lines = list(islice(self.file, min(_BLOCK, count - read)))
-            # a list a line would keep the garbage collector busy: one of all fields, and how many each line has
+            # one list of all fields and a count per line: a list per line would keep the garbage collector busy
             text, widths = b"".join(lines), _widths(lines)
-            # `split`, which is fast, would cut at \v and \f, too
+            # `split` is fast, but also cuts at \v and \f
             fields = _FIELD.findall(text) if b"\v" in text or b"\f" in text else text.split()
             bad = np.flatnonzero((widths != order + 1) & (widths != order + 2))
             if not lines or (len(bad) and lines[bad[0]].strip()[:1] in (b"", b"\\")):
@@ -201,8 +201,8 @@ class _Reader:
                 self._refuse(start + read, f"{ends}. If the file is cut short, copy it again")
             if len(bad):
                 wanted = f"expected a probability, {order} words and a back-off weight or none"
-                found = _shown(lines[bad[0]])
-                self._refuse(start + read + int(bad[0]), f"section {header} {wanted}, found {found}")
+                shown = _shown(lines[bad[0]])
+                self._refuse(start + read + int(bad[0]), f"section {header} {wanted}, found {shown}")
             begins, weighted = np.cumsum(widths) - widths, widths == order + 2
             numbers = np.full((2, len(lines)), np.nan, np.float32)
             numbers[0] = self._numbers("probability", fields, begins, start + read + np.arange(len(lines)), 0)
@@ -232,7 +232,7 @@ class _Reader:
         return numbers
 
     def _ids(self, fields: list[bytes], at: Integers, line: int) -> Rows:
-        """Return the ids of words that stand `at` (n, order) among the fields; the 1-grams are new."""
+        """Return the ids of the fields with indices `at` (n, order); 1-grams define new words."""
         if at.shape[1] == 1:
             return np.array([[self._new_word(fields[n], line + row)] for row, n in enumerate(at[:, 0])], np.int32)
         ids = np.fromiter(map(self.ids.get, fields, repeat(-1)), np.int32, len(fields))[at]
@@ -255,7 +255,7 @@ class _Reader:
         return self.ids[word]
 
     def _tables(self, ids: list[Rows], values: list[Floats], first: tuple[int, ...]) -> list[Table]:
-        """Sort the n-grams, and check that none is there twice and that contexts are listed with their weights."""
+        """Sort the n-grams, and check that none is repeated and that the context of each is listed."""
         size = len(self.words)
         unigrams = np.array([[NO_UNKNOWN], [0]], np.float32).repeat(size, axis=1)
         unigrams[:, ids[0][:, 0]] = values[0]
@@ -283,15 +283,15 @@ class _Reader:
 
 
 def _indices(ids: Rows, tables: list[Table]) -> Integers:
-    """Return the index of n-grams given as rows of words; -1 for those that are not there."""
-    found = ids[:, -1].astype(np.int64)
+    """Return the table indices of n-grams, given as rows of word ids; -1 for missing ones."""
+    indices = ids[:, -1].astype(np.int64)
     for back in range(2, ids.shape[1] + 1):
-        found = tables[back - 1].find(found, ids[:, -back], len(tables[0].keys))
-    return found
+        indices = tables[back - 1].find(indices, ids[:, -back], len(tables[0].keys))
+    return indices
 
 
 def _add_suffixes(ids: list[Rows], values: list[Floats]) -> None:
-    """Add the suffixes that are not listed, with NaN for their values; from the longest, whose suffixes count, too."""
+    """Add missing suffixes with NaN values, from the longest down, as added suffixes have suffixes, too."""
     for order in range(len(ids) - 1, 1, -1):
         shorter = ids[order - 1]
         unique, first = np.unique(np.concatenate([shorter, ids[order][:, 1:]]), axis=0, return_index=True)
@@ -318,9 +318,9 @@ def _shown(text: bytes) -> str:
 
 
 def write_arpa(model: ArpaModel, path: str | Path) -> None:
-    """Write a model as `lmplz` does: in its order, tab-separated, numbers in the fewest digits that give them back.
+    """Write a model as `lmplz` does: in the same order, tab-separated, with the fewest exact digits.
 
-    The file appears whole or not at all; it is compressed if its name ends in `.gz`.
+    The file appears whole or not at all. It is compressed if its name ends in `.gz`.
 
     Raises:
         RunError: The file cannot be written.
@@ -353,7 +353,7 @@ def _lines(model: ArpaModel) -> Iterable[bytes]:
 
 
 def shortest(values: NDArray[np.floating]) -> list[str]:
-    """Spell numbers in the fewest digits that give them back, as KenLM prints them: -0.2, 0, 0.00001, 1e-7, inf."""
+    """Format numbers with the fewest exact digits, as KenLM prints them: -0.2, 0, 0.00001, 1e-7, inf."""
     unique, where = np.unique(values, return_inverse=True)
     texts = [text.removesuffix(".0") for text in (unique + unique.dtype.type(0)).astype("U32").tolist()]
     for at, text in enumerate(texts):

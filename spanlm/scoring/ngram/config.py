@@ -1,4 +1,4 @@
-"""The configuration of an n-gram run: what text, and how its model is estimated. No torch here."""
+"""The configuration of an n-gram run: its text and its estimation. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spanlm.scoring.ngram.model import MAX_ORDER
 
 @options("ngram")
 class NgramConfig:
-    """An interpolated modified Kneser-Ney model, and the cache of the words just read that is mixed in."""
+    """An interpolated modified Kneser-Ney model, optionally mixed with a cache of recent words."""
 
     order: int = option(
         "n, the length of the longest n-grams, 1 to 6",
@@ -39,7 +39,7 @@ class NgramConfig:
     )
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be estimated, and a share without a cache."""
+        """Refuse discounts out of range, and a share without a cache."""
         for count, discount in enumerate(self.fallback or (), 1):
             require(0 < discount <= count, f"ngram.fallback: D_{count}", discount, f"above 0, and at most {count}")
         share = self.cache_share
@@ -48,7 +48,7 @@ class NgramConfig:
 
 @options()
 class NgramRunConfig:
-    """Everything that determines an n-gram run but its folder; its `config.yaml` is known by the group `ngram`."""
+    """Everything that determines an n-gram run, except its folder; the group `ngram` marks its `config.yaml`."""
 
     data: DataConfig = field(default_factory=DataConfig)
     ngram: NgramConfig = field(default_factory=NgramConfig)

@@ -1,4 +1,4 @@
-"""KenLM, where it is installed (extra `kenlm`): log p of the words of lines, the same as ours, and its own files."""
+"""Scoring with KenLM, if it is installed (extra `kenlm`): equal to ours, and reads KenLM's binary files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def installed() -> bool:
 
 
 class Kenlm:
-    """An n-gram model in KenLM's memory, from an ARPA file or KenLM's binary format.
+    """An n-gram model held by KenLM, from an ARPA file or KenLM's binary format.
 
     Raises:
         InputError: KenLM is not installed, or refuses the file.
@@ -41,25 +41,25 @@ class Kenlm:
             raise InputError(f"{path}: KenLM cannot read it: {error}") from None
 
     def score_texts(self, texts: Sequence[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
-        """Give log p of lines of words, as `Model.score_texts` does; without matrix products, in any `precision`.
+        """Return log p of lines, as `Model.score_texts` does; `precision` is ignored, as there are no matrix products.
 
         Raises:
             InputError: a line holds `<s>` or `</s>` as a word.
         """
-        found = []
+        scores = []
         for text in texts:
             require_no_marks(words := written_words(text))
             *tokens, end = self.log_probs([*words, END])
             known = (word in self._model for word in words)
-            found.append(by_written_words([1] * len(words), tokens, known, end))
+            scores.append(by_written_words([1] * len(words), tokens, known, end))
         read = sum(len(written_words(text)) + 2 for text in texts)
-        return found, Prefixes(read, read)
+        return scores, Prefixes(read, read)
 
     def log_probs(self, line: Iterable[str]) -> list[float]:
-        """Give log p of each word of a line, read from `<s>`; `</s>` is its end, and any unknown word `<unk>`."""
-        before, after, found = self._state(), self._state(), list[float]()
+        """Return log p of each word of a line after `<s>`; the line should end with `</s>`."""
+        before, after, log_p = self._state(), self._state(), list[float]()
         self._model.BeginSentenceWrite(before)
         for word in line:
-            found.append(self._model.BaseScore(before, word, after) * _LN10)
+            log_p.append(self._model.BaseScore(before, word, after) * _LN10)
             before, after = after, before
-        return found
+        return log_p

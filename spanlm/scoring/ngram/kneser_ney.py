@@ -1,21 +1,21 @@
 r"""Interpolated modified Kneser-Ney estimation (Chen and Goodman 1998), as KenLM's `lmplz` computes it.
 
-With c(h w) the count of an n-gram, and a its adjusted count, which is c for the highest order and for n-grams that
-start with `<s>`, and the number of different words before it, |{v : c(v h w) > 0}|, for all others,
+Let c(h w) be the count of an n-gram and a its adjusted count: c for the highest order and for n-grams that start with
+`<s>`, and for all others the number of different words before it, |{v : c(v h w) > 0}|. Then
 
     p(w | h)  = (a(h w) - D(a(h w))) / sum_v a(h v) + gamma(h) p(w | h'),
     gamma(h)  = (D_1 N_1(h) + D_2 N_2(h) + D_3 N_3+(h)) / sum_v a(h v),
     D_j       = j - (j + 1) n_{j+1} / n_j * n_1 / (n_1 + 2 n_2),      j = 1, 2, 3; D(0) = 0, D(a) = D_3 for a > 3,
 
 where h' is h without its first word, N_j(h) the number of words v with a(h v) = j, n_j the number of n-grams of the
-order with a = j. Below the unigrams is 1/V, V counting `<unk>` and `</s>` but not `<s>`. Back-off weights are the
-gamma. A word that the text lacks has a = 0, as `<unk>` has; where the text has `<unk>`, it is counted like a word
-(SRILM's -unk; `lmplz` refuses such texts). No n-gram is pruned. Arithmetic is in float32, in the order of `lmplz`,
-whose one departure from the paper is here, too: the last n-gram of each lower order, sorted from the last word
-backwards, enters n_j by c instead of a.
+order with a = j. The unigrams back off to 1/V; V counts `<unk>` and `</s>` but not `<s>`. The back-off weights are
+gamma. `<unk>` and words that the text lacks have a = 0; an `<unk>` in the text is counted like a word (SRILM's -unk;
+`lmplz` refuses such texts). No n-gram is pruned. Arithmetic is in float32 and in the order of `lmplz`. It shares the
+one departure of `lmplz` from the paper: the last n-gram of each lower order, sorted from the last word backwards,
+enters n_j with c instead of a.
 
-Memory holds the vocabulary and a constant number of blocks; the rest, up to 60 bytes for each word and order, is in
-unnamed temporary files ($TMPDIR).
+Memory holds the vocabulary and a constant number of blocks. The rest, up to 60 bytes per word and order, is in unnamed
+temporary files ($TMPDIR).
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class KneserNey:
-    """How to estimate an n-gram model; `NgramConfig` has the limits.
+    """Settings of the estimation; `NgramConfig` has their limits.
 
     Attributes:
         order: Length of the longest n-grams.
-        fallback: Discounts D_1, D_2, D_3 for an order whose own cannot be computed; None refuses such a text.
-        block: Words of the text that are counted at a time; memory grows with it.
+        fallback: Discounts D_1, D_2, D_3 for an order whose discounts cannot be computed; None refuses such a text.
+        block: Words counted at a time; memory grows with it.
     """
 
     order: int = 5
@@ -63,16 +63,16 @@ class KneserNey:
     block: int = 1 << 20
 
     def estimate(self, pieces: Iterable[Integers], vocabulary: Vocabulary) -> ArpaModel:
-        """Estimate a model of a whole vocabulary, with the words that the text lacks.
+        """Estimate a model over a vocabulary, including words that the text lacks.
 
         Args:
-            pieces: The text by id in pieces of any length; `<eos>`, which becomes `</s>`, ends every sentence.
-            vocabulary: Its words.
+            pieces: The text by id, in pieces of any length; `<eos>`, which becomes `</s>`, ends every sentence.
+            vocabulary: The words of the ids.
 
         Raises:
-            InputError: The vocabulary has `<s>` or `</s>`, or the text does not end in `<eos>`, or is too short for the
+            InputError: The vocabulary has `<s>` or `</s>`, or the text does not end in `<eos>` or is too short for the
                 order or the discounts.
-            RunError: The temporary files have no room.
+            RunError: The disk has no room for the temporary files.
         """
         of_sentences = (
             f"without {START} and {END}, which an ARPA file reserves: data.marks=drop leaves them out around lines"
@@ -92,11 +92,11 @@ class KneserNey:
             orders = _Counting(tokens, len(words), self.block).orders(self.order)
             return ArpaModel(words, tuple(self._tables(orders)))
         except OSError as error:
-            what = f"temporary files in {tempfile.tempdir or 'no folder'}: {error.strerror}"
-            raise RunError(f"Kneser-Ney: {what}. Let $TMPDIR name a folder with more room") from error
+            problem = f"temporary files in {tempfile.tempdir or 'no folder'}: {error.strerror}"
+            raise RunError(f"Kneser-Ney: {problem}. Let $TMPDIR name a folder with more room") from error
 
     def _tables(self, orders: list[_Order]) -> list[Table]:
-        """Turn counts into probabilities, from short n-grams to long."""
+        """Turn counts into probabilities, from short n-grams to long ones."""
         size, tables = len(orders[0].keys), list[Table]()
         shorter: Array = np.full(1, np.float32(1) / np.float32(size - 1))  # p in the order below
         for length, order in enumerate(orders, 1):
@@ -106,8 +106,8 @@ class KneserNey:
             tables.append(Table(order.keys, *(_zeros(np.float32, len(order.keys)) for _ in range(2))))
             for part in _parts(len(order.keys), self.block):
                 total, gamma = _interpolation(sums, discounts, order.contexts[part])
-                own = (order.counts[part].astype(np.float32) - discounts[np.minimum(order.counts[part], 3)]) / total
-                probability[part] = own + gamma * shorter[tables[-1].split(size, part)[0] if length > 1 else 0]
+                kept = (order.counts[part].astype(np.float32) - discounts[np.minimum(order.counts[part], 3)]) / total
+                probability[part] = kept + gamma * shorter[tables[-1].split(size, part)[0] if length > 1 else 0]
                 tables[-1].log10[part] = _log10(probability[part])
             for part in _parts(len(shorter), self.block) if length > 1 else ():
                 tables[-2].backoff[part] = _log10(_interpolation(sums, discounts, part)[1])
@@ -122,10 +122,10 @@ class KneserNey:
         if (n[1:4] > 0).all():
             j = np.arange(4, dtype=np.float32)
             ratio = np.float32(n[1]) / np.float32(n[1] + 2.0 * n[2])
-            found = j - (j + 1) * ratio * n[1:].astype(np.float32) / np.maximum(n[:4], 1).astype(np.float32)
-            found[0] = 0
-            if (found[1:] > 0).all() and (found <= j).all():
-                return found.astype(np.float32)
+            discounts = j - (j + 1) * ratio * n[1:].astype(np.float32) / np.maximum(n[:4], 1).astype(np.float32)
+            discounts[0] = 0
+            if (discounts[1:] > 0).all() and (discounts <= j).all():
+                return discounts.astype(np.float32)
         if self.fallback is not None:
             return np.array([0, *self.fallback], np.float32)
         raise InputError(
@@ -135,18 +135,18 @@ class KneserNey:
         )
 
     def _sums(self, order: _Order, contexts: int) -> list[Array]:
-        """Return for each context sum_v a(h v), N_1, N_2 and N_3+."""
+        """Return sum_v a(h v), N_1, N_2 and N_3+ of each context."""
         sums = [_zeros(np.int64, contexts) for _ in range(4)]
         for part in _parts(len(order.keys), self.block):
             counts = order.counts[part]
-            found, where = np.unique(order.contexts[part], return_inverse=True)
+            heads, where = np.unique(order.contexts[part], return_inverse=True)
             for j, weights in enumerate((counts, counts == 1, counts == 2, counts > 2)):
-                sums[j][found] += np.bincount(where, weights).astype(np.int64)
+                sums[j][heads] += np.bincount(where, weights).astype(np.int64)
         return sums
 
 
 def _interpolation(sums: list[Array], discounts: Floats, contexts: Array | slice) -> tuple[Floats, Floats]:
-    """Return sum_v a(h v) and gamma(h) of contexts; both 1 where nothing follows."""
+    """Return sum_v a(h v) and gamma(h) of contexts; both are 1 if no word follows."""
     total, *followers = (values[contexts].astype(np.float32) for values in sums)
     mass = discounts[1] * followers[0] + discounts[2] * followers[1] + discounts[3] * followers[2]
     empty = total == 0
@@ -164,9 +164,9 @@ class _Order:
 
     Attributes:
         keys: (n,) as in `Table`.
-        counts: (n,) c, and once adjusted, a.
+        counts: (n,) c, later replaced by a.
         contexts: (n,) the index of each n-gram's context in the order below.
-        corrections: (5,) what n_0 ... n_4 have beside the counts, because of the last n-gram.
+        corrections: (5,) changes to n_0 ... n_4 for the last n-gram, which counts with c.
     """
 
     keys: NDArray[np.uint64]
@@ -176,7 +176,7 @@ class _Order:
 
 
 class _Counting:
-    """Counts of the n-grams of a text: sorted block by block, merged, and looked up again to number each place."""
+    """Count the n-grams of a text: sort block by block, merge, and look up the index of the n-gram at each place."""
 
     def __init__(self, tokens: Array, size: int, block: int) -> None:
         self.tokens, self.size, self.block = tokens, size, block
@@ -196,14 +196,14 @@ class _Counting:
             if not len(order.keys):
                 raise InputError("order", longest, f"must be at most {length - 1}; no sentence has {length - 2} words")
             if last != int(order.keys[-1]) // self.size:
-                last = -1  # it starts with <s> and ends no longer n-gram; nor is any longer one the last of all
+                last = -1  # it starts with <s>, so no longer n-gram ends with it, at any order
             self._adjust(orders[-1], order, length - 1, last)
             last = len(order.keys) - 1 if last >= 0 else -1
             orders.append(order)
         return orders
 
     def _order(self, length: int, shorter: Array) -> tuple[_Order, Array]:
-        """Count one order; `shorter` has the index of the shorter n-gram that ends at each place, -1 for none."""
+        """Count one order; `shorter` has the index of the next shorter n-gram that ends at each place, -1 for none."""
         ends = [0]
 
         def runs() -> Iterator[tuple[Array, Array]]:
@@ -219,23 +219,23 @@ class _Counting:
         for part in self.blocks:
             whole, ngrams, before = self._ngrams(length, shorter, part)
             unique, first, where = np.unique(ngrams, return_index=True, return_inverse=True)
-            found = np.searchsorted(keys, unique)
-            contexts[found] = before[first]
+            indices = np.searchsorted(keys, unique)
+            contexts[indices] = before[first]
             places[part] = -1
-            places[part][whole] = found[where]
+            places[part][whole] = indices[where]
         return _Order(keys, counts, contexts, np.zeros(5, np.int64)), places
 
     def _ngrams(self, length: int, shorter: Array, part: slice) -> tuple[Array, NDArray[np.uint64], Array]:
-        """Return where in a block an n-gram ends, the keys of these n-grams, and the indices of their contexts."""
+        """Return which places of a block end an n-gram, the keys of the n-grams, and the indices of their contexts."""
         before = _shifted(shorter, part, 1)
         whole = (self.tokens[part] != _START_ID) & (before >= 0)
         first = _shifted(self.tokens, part, length - 1)[whole]
         return whole, (shorter[part][whole].astype(np.int64) * self.size + first).astype(np.uint64), before[whole]
 
     def _adjust(self, order: _Order, longer: _Order, length: int, last: int) -> None:
-        """Replace counts by the number of different words before, except for n-grams that start with `<s>`.
+        """Replace counts by the number of different preceding words, except for n-grams that start with `<s>`.
 
-        `last` is the index of the n-gram that enters n_j by its own count, -1 for none.
+        `last` is the index of the n-gram that enters n_j with its count c, -1 for none.
         """
         adjusted = _zeros(np.int64, len(order.keys))
         for part in _parts(len(longer.keys), self.block):
@@ -250,12 +250,12 @@ class _Counting:
 
 
 def _zeros(dtype: DTypeLike, size: int) -> Array:
-    """Return an array of zeros; they are written at once, as a full disk under a mapped file kills a process."""
+    """Return a mapped array of zeros; writing them first raises on a full disk, where the mapping would be fatal."""
     return _stored(((np.zeros(part.stop - part.start, dtype),) for part in _parts(size, 1 << 12)), dtype)[0]
 
 
 def _stored(pieces: Iterable[tuple[Array, ...]], *dtypes: DTypeLike) -> tuple[Array, ...]:
-    """Write pieces of parallel arrays one after the other, to files without a name, and return the whole arrays."""
+    """Concatenate pieces of parallel arrays in unnamed files, and return the mapped arrays."""
     size = 0
     with ExitStack() as stack:
         files = [stack.enter_context(tempfile.TemporaryFile()) for _ in dtypes]
@@ -271,7 +271,7 @@ def _stored(pieces: Iterable[tuple[Array, ...]], *dtypes: DTypeLike) -> tuple[Ar
 
 
 def _merged(keys: Array, counts: Array, ends: list[int], block: int) -> Iterator[tuple[Array, Array]]:
-    """Merge sorted runs, which lie between the places `ends`; counts of equal keys are summed."""
+    """Merge sorted runs, which lie between the offsets `ends`, and sum the counts of equal keys."""
     at, ends = ends[:-1], ends[1:]
     size = max(1, block // len(ends))
     while live := [run for run, end in enumerate(ends) if at[run] < end]:
@@ -290,7 +290,7 @@ def _parts(size: int, block: int) -> Iterator[slice]:
 
 
 def _shifted(array: Array, part: slice, by: int) -> Array:
-    """Return `array[part]` as it was `by` places before; -1 before the first."""
+    """Return `array[part]` shifted by `by` places, with -1 before the first place."""
     inside = array[max(0, part.start - by) : max(0, part.stop - by)]
     return np.concatenate([np.full(part.stop - part.start - len(inside), -1, array.dtype), inside])
 

@@ -1,14 +1,14 @@
-r"""A back-off n-gram model in sorted arrays, and the questions that are asked of it.
+r"""A back-off n-gram model in sorted arrays, and its look-ups.
 
 With h a context of at most n-1 words and h' the same context without its first word,
 
     log10 p(w | h) = the listed value             if the n-gram (h w) is listed,
                      b(h) + log10 p(w | h')       otherwise; b(h) is 0 where h is not listed.
 
-An n-gram (w_1 ... w_k) is stored under one integer: the index of its suffix (w_2 ... w_k) in the table of order k-1,
-times the vocabulary's size, plus w_1. Tables are sorted by this key: a match grows from the last word backwards, one
-binary search an order. Sums are in float32 and in KenLM's order: the longest match, then back-off weights from short
-contexts to long.
+The key of an n-gram (w_1 ... w_k) is the index of its suffix (w_2 ... w_k) in the table of order k-1, times the size of
+the vocabulary, plus w_1. Tables are sorted by key, so a match grows from the last word backwards with one binary search
+per order. Sums are in float32 and in KenLM's order: the longest match, then back-off weights from short contexts to
+long ones.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from spanlm.errors import InputError
 
 UNKNOWN, START, END = "<unk>", "<s>", "</s>"
 ALSO_UNKNOWN = "<UNK>"
-"""What ARPA's readers take for it, too."""
+"""ARPA readers treat this word as `<unk>`, too."""
 MAX_ORDER = 6
 _BATCH = 1024
-"""Sentences that are scored at a time."""
+"""Sentences scored at a time."""
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -43,8 +43,8 @@ class Table:
 
     Attributes:
         keys: (n,) suffix index times vocabulary size plus first word; in order 1 the word's id.
-        log10: (n,) log10 p(w_k | w_1 ... w_{k-1}); NaN for one that is not listed but is the suffix of one that is.
-        backoff: (n,) log10 weight of the n-gram as a context.
+        log10: (n,) log10 p(w_k | w_1 ... w_{k-1}); NaN for an unlisted n-gram that is a listed one's suffix.
+        backoff: (n,) log10 back-off weight of the n-gram as a context.
     """
 
     keys: Keys
@@ -52,7 +52,7 @@ class Table:
     backoff: Floats
 
     def find(self, suffixes: Integers, first: NDArray[np.integer], size: int) -> Integers:
-        """Return the indices of n-grams given by suffix (-1: none) and first word; -1 for those that are not there."""
+        """Return the indices of n-grams by suffix (-1: none) and first word; -1 for n-grams that are not stored."""
         if not len(self.keys):
             return np.full(len(suffixes), -1, np.int64)
         keys = (np.maximum(suffixes, 0) * size + first).astype(np.uint64)
@@ -67,13 +67,13 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class SentenceScores:
-    """Scores of the words of a sentence and of the `</s>` after them.
+    """Scores of a sentence's words and of the `</s>` after them.
 
     Attributes:
-        words: as written, and `</s>`.
-        ids: (n,) in the model's vocabulary; 0 outside of it.
+        words: The words as written, and `</s>`.
+        ids: (n,) ids in the model's vocabulary; 0 for unknown words.
         log10: (n,) log10 p(word | words before), float32.
-        lengths: (n,) words in the longest listed n-gram that ends here.
+        lengths: (n,) length of the longest listed n-gram that ends at the word.
     """
 
     words: Sequence[str]
@@ -83,17 +83,17 @@ class SentenceScores:
 
     @property
     def oov(self) -> NDArray[np.bool_]:
-        """(n,) the word is not in the model's vocabulary, or is `<unk>` itself."""
+        """(n,) bool, whether the word is outside the model's vocabulary, or `<unk>` itself."""
         return np.asarray(self.ids == 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where the words of another vocabulary stand in a model's distribution.
+    """Map from another vocabulary to a model's distribution.
 
     Attributes:
-        ids: (V,) the model's id of each word, 0 (`<unk>`) for a word that the model does not have.
-        shift: (V,) added to log10 p: the K words with id 0 share p(<unk>) equally, -log10 K; 0 for the others.
+        ids: (V,) the model's id of each word, 0 (`<unk>`) for words that the model lacks.
+        shift: (V,) added to log10 p: -log10 K for the K words with id 0, which share p(<unk>) equally; 0 for others.
     """
 
     ids: Integers
@@ -105,8 +105,8 @@ class ArpaModel:
     """A back-off n-gram model of order n, 1 to 6.
 
     Attributes:
-        words: The vocabulary in id order; id 0 is `<unk>`, and `<s>` and `</s>` are among them.
-        tables: One table an order.
+        words: The vocabulary by id, with `<unk>` at 0, `<s>` and `</s>`.
+        tables: One table per order.
     """
 
     words: tuple[str, ...]
@@ -121,7 +121,7 @@ class ArpaModel:
         return {word: index for index, word in enumerate(self.words)}
 
     def score(self, sentences: Iterable[Sequence[str]]) -> Iterator[SentenceScores]:
-        """Score the words of sentences, each from `<s>`, in batches of bounded memory.
+        """Score sentences, each after `<s>`, in batches of bounded memory.
 
         Raises:
             InputError: A sentence holds `<s>` or `</s>` as a word.
@@ -130,36 +130,36 @@ class ArpaModel:
         while batch := list(islice(source, _BATCH)):
             ids = list(map(self._numbers, batch))
             contexts = np.concatenate(list(map(self._contexts, ids)))
-            log10, lengths = self._looked_up(np.concatenate(ids), contexts)
+            log10, lengths = self._look_up(np.concatenate(ids), contexts)
             start = 0
             for words, row in zip(batch, ids, strict=True):
                 part = slice(start, start := start + len(row))
                 yield SentenceScores((*words, END), row, log10[part], lengths[part])
 
     def log10_probs(self, ids: Integers, contexts: Integers) -> Floats:
-        """Return the log10 probability of each word after its context; (N,), bit for bit what `score` gives.
+        """Return log10 p of each word after its context, (N,); bit for bit as `score`.
 
         Args:
-            ids: (N,) the words by id.
-            contexts: (N, n-1) the words before each by id, the last one last; -1 where there is none.
+            ids: (N,) word ids.
+            contexts: (N, n-1) ids of the preceding words, in order; -1 for none.
         """
-        return self._looked_up(ids, contexts)[0]
+        return self._look_up(ids, contexts)[0]
 
     def distributions(self, contexts: Integers, columns: Columns | None = None) -> Floats:
-        """Return the log10 probability of every next word after each context; (N, V), 4 N V bytes.
+        """Return log10 p of every next word after each context, (N, V); 4 N V bytes.
 
         `distributions(contexts)[i, ids[i]]` is `log10_probs(ids, contexts)[i]` bit for bit. `<s>`, which is never
         predicted, has -inf.
 
         Args:
-            contexts: (N, n-1) as for `log10_probs`.
-            columns: The vocabulary of the result; None is the model's own.
+            contexts: (N, n-1), see `log10_probs`.
+            columns: The vocabulary of the result; None: the model's.
         """
         unigrams = self.tables[0].log10.copy()
         unigrams[self.ids[START]] = -np.inf
         out: Floats = np.repeat(unigrams[None], len(contexts), axis=0)
         for context, table, (heads, words, log10) in zip(
-            self._found(contexts), self.tables[:-1], self._successors, strict=True
+            self._find_contexts(contexts), self.tables[:-1], self._successors, strict=True
         ):
             rows = np.flatnonzero(context >= 0)
             out[rows] += table.backoff[context[rows], None]
@@ -170,7 +170,7 @@ class ArpaModel:
         return out if columns is None else out[:, columns.ids] + columns.shift
 
     def columns(self, vocabulary: Vocabulary) -> Columns:
-        """Return where the words of `vocabulary` stand; its `<eos>` is `</s>`, and marks in it are unknown words."""
+        """Map `vocabulary` to the model: its `<eos>` is `</s>`, and `<s>` and `</s>` in it are unknown words."""
         known = self.ids | {START: 0, END: 0, EOS: self.ids[END]}
         ids = np.array([known.get(word, 0) for word in vocabulary.words], np.int64)
         unknown = ids == 0
@@ -178,7 +178,7 @@ class ArpaModel:
 
     @cached_property
     def _successors(self) -> list[tuple[Integers, Integers, Floats]]:
-        """By length of the context, from 1: its index, sorted, the word after it, and that word's log10 p."""
+        """Per context length from 1: the sorted index of the context, the next word, and its log10 p."""
         successors, last = [], np.arange(len(self.words))
         for table, contexts in zip(self.tables[1:], contexts_of(self.tables), strict=True):
             last = last[table.split(len(self.words))[0]]
@@ -192,30 +192,30 @@ class ArpaModel:
         return np.array([*(self.ids.get(word, 0) for word in sentence), self.ids[END]], np.int64)
 
     def _contexts(self, ids: Integers) -> Integers:
-        """Return the contexts (N, n-1) of the words of a sentence, which `<s>` opens."""
+        """Return the contexts (N, n-1) of a sentence's words, with `<s>` before the first."""
         read = np.concatenate([np.full(self.order - 1, -1), [self.ids[START]], ids[:-1]])
         return sliding_window_view(read, self.order - 1)[1:]
 
-    def _found(self, contexts: Integers) -> list[Integers]:
-        """Look up contexts (N, n-1) by length: the index of their last words as an n-gram, -1 for none."""
-        return self._grown(contexts[:, -1], contexts[:, :-1]) if self.order > 1 else []
+    def _find_contexts(self, contexts: Integers) -> list[Integers]:
+        """Look up contexts (N, n-1): per length, the index of their last words as an n-gram, -1 for none."""
+        return self._grow(contexts[:, -1], contexts[:, :-1]) if self.order > 1 else []
 
-    def _grown(self, last: Integers, before: Integers) -> list[Integers]:
-        """Look up the n-grams that end in the words `last` (N,), with more and more of those `before` (N, k)."""
+    def _grow(self, last: Integers, before: Integers) -> list[Integers]:
+        """Look up n-grams that end in the words `last` (N,), with more and more of the words `before` (N, k)."""
         matches = [last]
         for column, table in zip(before.T[::-1], self.tables[1:], strict=False):
             matches.append(np.where(column < 0, -1, table.find(matches[-1], column, len(self.words))))
         return matches
 
-    def _looked_up(self, ids: Integers, contexts: Integers) -> tuple[Floats, NDArray[np.int8]]:
-        """Return log10 p of words after their contexts, and how many words the longest listed n-gram has."""
+    def _look_up(self, ids: Integers, contexts: Integers) -> tuple[Floats, NDArray[np.int8]]:
+        """Return log10 p of words after their contexts, and the lengths of the longest listed n-grams."""
         log10, lengths = self.tables[0].log10[ids], np.ones(len(ids), np.int8)
-        for length, (table, match) in enumerate(zip(self.tables[1:], self._grown(ids, contexts)[1:], strict=True), 2):
-            found = np.flatnonzero(match >= 0)
-            values = table.log10[match[found]]
-            listed = found[~np.isnan(values)]
+        for length, (table, match) in enumerate(zip(self.tables[1:], self._grow(ids, contexts)[1:], strict=True), 2):
+            matched = np.flatnonzero(match >= 0)
+            values = table.log10[match[matched]]
+            listed = matched[~np.isnan(values)]
             log10[listed], lengths[listed] = values[~np.isnan(values)], length
-        for length, (table, context) in enumerate(zip(self.tables[:-1], self._found(contexts), strict=True), 1):
+        for length, (table, context) in enumerate(zip(self.tables[:-1], self._find_contexts(contexts), strict=True), 1):
             backed_off = np.flatnonzero((context >= 0) & (lengths <= length))
             log10[backed_off] += table.backoff[context[backed_off]]
         return log10, lengths
@@ -229,9 +229,9 @@ def require_no_marks(sentence: Sequence[str]) -> None:
 
 
 def contexts_of(tables: Sequence[Table]) -> Iterator[Integers]:
-    """Yield for each order from 2 on the index of every n-gram's context in the order below; -1 where it has none."""
+    """Yield, per order from 2 on, the index of each n-gram's context in the order below; -1 for none."""
     size = len(tables[0].keys)
-    contexts = np.zeros(size, np.int64)  # of a single word: the empty one
+    contexts = np.zeros(size, np.int64)  # the context of a single word is empty
     for order, table in enumerate(tables[1:], 2):
         suffixes, first = table.split(size)
         contexts = first if order == 2 else tables[order - 2].find(contexts[suffixes], first, size)

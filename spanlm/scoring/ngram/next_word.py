@@ -1,11 +1,11 @@
-r"""An n-gram model as a `NextWordModel`, alone or with a cache of the words just read.
+r"""An n-gram model as a `NextWordModel`, alone or with a cache of recent words.
 
-With p_n the n-gram model's distribution after the last n-1 words and, where there is a cache, λ its share,
+With p_n the n-gram model's distribution after the last n-1 words and λ the share of the cache, if any,
 
     p(w) = (1 − λ) p_n(w | h) + λ c(w) / Σ_v c(v),    c(w): how often w is among the last C words read
 
-(Kuhn & De Mori, 1990: a unigram cache; `<eos>` is a word of it). `<eos>` is `</s>` when it is predicted, and
-once read `<s>`: an n-gram model knows nothing of the lines before. Its cache does.
+(Kuhn & De Mori, 1990: a unigram cache, which holds `<eos>`, too). `<eos>` is predicted as `</s>` and read as `<s>`, so
+the n-gram model ignores earlier lines; its cache does not.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _LN10 = math.log(10)
 
 @dataclass(frozen=True, kw_only=True)
 class UnigramCache:
-    """A cache of the words just read, and its share.
+    """A cache of recent words, and its share.
 
     Attributes:
-        window: C, how many words it holds, `<eos>` among them.
+        window: C, the number of words that it holds, `<eos>` included.
         share: λ, its share of the probability.
     """
 
@@ -42,11 +42,11 @@ class UnigramCache:
 class NgramModel(NextWordModel):
     """An n-gram model over the words of a vocabulary. It has no parameters.
 
-    Words that it does not have share p(<unk>) equally with `<unk>`; what it gives to words that the vocabulary does not
-    have is lost, so that its distribution then sums to less than 1.
+    Words that the model lacks share p(<unk>) equally with `<unk>`. The probability of words that the vocabulary lacks
+    is lost, so the distribution then sums to less than 1.
 
     Attributes:
-        arpa: the model itself.
+        arpa: the n-gram model.
     """
 
     head: NgramHead
@@ -66,11 +66,11 @@ class NgramModel(NextWordModel):
         return LMState({"words": words}, held)
 
     def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
-        """Read tokens (T, B): the contexts of the next words, and the words that they are made of."""
+        """Read tokens (T, B); the readout holds the contexts of the next words."""
         words = torch.cat([state.encoder["words"], self._read[tokens]])
         contexts = words.unfold(0, self.arpa.order - 1, 1)[1:]
         starts = (contexts == self.arpa.ids[START]).long()
-        # what stands before the last <s> is another line's
+        # words before the last <s> belong to another line
         contexts = contexts.masked_fill(starts.flip(-1).cumsum(-1).flip(-1) > starts, -1)
         recent, held = contexts[..., :0], dict[str, Tensor]()
         if self.cache is not None:
@@ -78,13 +78,13 @@ class NgramModel(NextWordModel):
             recent = tokens_read.unfold(0, self.cache.window, 1)[1:]
             held = {"cache": tokens_read[len(tokens) :]}
         after = LMState({"words": words[len(tokens) :]}, held)
-        nothing = torch.zeros(*tokens.shape, 0, device=tokens.device)  # to a neural cache all words are alike
+        nothing = torch.zeros(*tokens.shape, 0, device=tokens.device)  # equal for all words, to a neural cache
         return NgramReadout(nothing, contexts=contexts, recent=recent), after
 
 
 @dataclass(frozen=True)
 class NgramReadout(Readout):
-    """The last words: `contexts` (T, B, n-1) of the n-gram model by its own ids, `recent` (T, B, C) of the cache."""
+    """`contexts` (T, B, n-1) of the n-gram model, in its ids, and the words `recent` (T, B, C) of the cache."""
 
     contexts: Tensor = field(default_factory=lambda: torch.empty(0))
     recent: Tensor = field(default_factory=lambda: torch.empty(0))
@@ -94,44 +94,42 @@ class NgramReadout(Readout):
 
 
 class NgramHead(Head):
-    """Asks an n-gram model, and mixes a cache in if there is one."""
+    """Looks words up in an n-gram model, and mixes a cache in if there is one."""
 
     def __init__(self, arpa: ArpaModel, vocabulary: Vocabulary, cache: UnigramCache | None = None) -> None:
         super().__init__()
         self._arpa, self._cache, self.columns = arpa, cache, arpa.columns(vocabulary)
 
     def score(self, readout: Readout, targets: Tensor) -> Scores:
-        """Score targets (T, B), float64: without a cache the logarithms of `ArpaModel.score`, times log 10."""
+        """Score targets (T, B), float64; without a cache, `ArpaModel.score` times ln 10."""
         return Scores(self._mixed(*self.each(readout, targets)))
 
     def each(self, readout: Readout, targets: Tensor) -> Tensor:
-        """Log p(target) of the n-gram model and of the cache, (2, T, B) float64."""
+        """Return log p(target) under the n-gram model and under the cache, (2, T, B) float64."""
         contexts, recent = _last_words(readout)
-        counts = (recent == targets.unsqueeze(-1)).sum(-1, dtype=torch.float64)
-        return torch.stack([self._own(contexts, targets), (counts / (recent >= 0).sum(-1)).log()])
-
-    def _own(self, contexts: Tensor, targets: Tensor) -> Tensor:
         ids, rows = targets.flatten().cpu().numpy(), contexts.flatten(0, -2).cpu().numpy()
         log10 = self._arpa.log10_probs(self.columns.ids[ids], rows) + self.columns.shift[ids]
-        return torch.from_numpy(log10.astype(np.float64)).view(targets.shape).to(targets.device) * _LN10
+        log_p = torch.from_numpy(log10.astype(np.float64)).view(targets.shape).to(targets.device) * _LN10
+        counts = (recent == targets.unsqueeze(-1)).sum(-1, dtype=torch.float64)
+        return torch.stack([log_p, (counts / (recent >= 0).sum(-1)).log()])
 
     def log_probs(self, readout: Readout) -> Tensor:
-        """Log p of every word, (T, B, V), float32."""
+        """Return log p of every word, (T, B, V), float32."""
         contexts, recent = _last_words(readout)
-        found: Floats = self._arpa.distributions(contexts.flatten(0, -2).cpu().numpy(), self.columns)
-        own = torch.from_numpy(found).view(*contexts.shape[:-1], -1).to(contexts.device).mul_(_LN10)
+        log10: Floats = self._arpa.distributions(contexts.flatten(0, -2).cpu().numpy(), self.columns)
+        log_p = torch.from_numpy(log10).view(*contexts.shape[:-1], -1).to(contexts.device).mul_(_LN10)
         if self._cache is None:
-            return own
-        held = (recent >= 0).to(own.dtype)
-        counts = torch.zeros_like(own).scatter_add_(-1, recent.clamp(min=0), held)
-        return self._mixed(own, (counts / held.sum(-1, keepdim=True)).log())
+            return log_p
+        held = (recent >= 0).to(log_p.dtype)
+        counts = torch.zeros_like(log_p).scatter_add_(-1, recent.clamp(min=0), held)
+        return self._mixed(log_p, (counts / held.sum(-1, keepdim=True)).log())
 
-    def _mixed(self, own: Tensor, cached: Tensor) -> Tensor:
+    def _mixed(self, log_p: Tensor, cached: Tensor) -> Tensor:
         if self._cache is None:
-            return own
-        return torch.logaddexp(own + math.log1p(-self._cache.share), cached + math.log(self._cache.share))
+            return log_p
+        return torch.logaddexp(log_p + math.log1p(-self._cache.share), cached + math.log(self._cache.share))
 
 
 def _last_words(readout: Readout) -> tuple[Tensor, Tensor]:
-    assert isinstance(readout, NgramReadout)  # an n-gram model's head reads what it hands over
+    assert isinstance(readout, NgramReadout)  # the model's forward returns this type
     return readout.contexts, readout.recent
